@@ -25,9 +25,9 @@ std::string_view CountName(const GenerationParams& params) {
 }
 
 // What it is that needs so much, under the names of the request format.
-std::string DescribeSize(const Request& request) {
-  const GenerationParams& params = request.params;
-  return Concat(Pluralize(request.prompt_tokens.size(), "prompt token"), ", ",
+std::string DescribeSize(const PreparedRequest& prepared) {
+  const GenerationParams& params = prepared.request.params;
+  return Concat(Pluralize(prepared.num_prompt_tokens(), "prompt token"), ", ",
                 CountName(params), " ", NumSequences(params),
                 ", max_new_tokens ", *params.max_new_tokens);
 }
@@ -47,13 +47,13 @@ std::string CapacityHint(const Request& request, const PagePool& pool) {
                 many && longer ? " or " : "", longer ? "max_new_tokens" : "");
 }
 
-absl::Status TooFewPages(const Request& request, int64_t needed,
+absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
                          const PagePool& pool) {
   absl::Status error = ResourceExhausted(
       "the request can never fit: it needs ", Pluralize(needed, "page"), " of ",
       Pluralize(pool.page_size(), "token"), " at worst (",
-      DescribeSize(request), "), there are ", pool.num_pages(), "; ",
-      CapacityHint(request, pool));
+      DescribeSize(prepared), "), there are ", pool.num_pages(), "; ",
+      CapacityHint(prepared.request, pool));
   error.SetPayload(kTooFewPages, absl::Cord());
   return error;
 }
@@ -93,13 +93,13 @@ void Admission::FitDrafts(PreparedRequest* prepared) const {
   espalier::FitDrafts(limits_, vocab_size_, prepared);
 }
 
-absl::Status Admission::CheckFits(const Request& request,
+absl::Status Admission::CheckFits(const PreparedRequest& prepared,
                                   const RequestNeeds& needs) const {
   if (needs.num_pages > pool_->num_pages()) {
-    return TooFewPages(request, needs.num_pages, *pool_);
+    return TooFewPages(prepared, needs.num_pages, *pool_);
   }
   const std::string sizes = Concat(
-      " in a step at worst (", DescribeSize(request), "), there is room for ");
+      " in a step at worst (", DescribeSize(prepared), "), there is room for ");
   if (needs.num_edits > limits_.max_score_edits) {
     return ResourceExhausted(
         "the request can never fit: its penalties and bans edit ",

@@ -4,7 +4,7 @@
 // even alone is refused when it arrives.
 //
 //   const RequestNeeds needs = admission.NeedsOf(prepared);
-//   RETURN_IF_ERROR(admission.CheckFits(prepared.request, needs));
+//   RETURN_IF_ERROR(admission.CheckFits(prepared, needs));
 //   waiting.Push({turn, std::move(prepared), needs, done});
 //   ...
 //   if (admission.CanAdmit(waiting.front().needs, running, num_running)) ...
@@ -62,7 +62,7 @@ class Admission {
   // Errors: kResourceExhausted if the request fits not even alone, with what it
   // needs, what there is, and which options make it so; with kTooFewPages if it
   // lacks pages.
-  absl::Status CheckFits(const Request& request,
+  absl::Status CheckFits(const PreparedRequest& prepared,
                          const RequestNeeds& needs) const;
 
   // Pages that a new request takes until each of its sequences has begun one of

@@ -84,8 +84,9 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
   auto place = core->limits->Take(std::ssize(request.prompt_tokens));
   if (!place.ok()) co_return place.status();
   GiveSeed(&request);
-  OpenRequest open = {PreparedRequest(std::move(request), core->tokenizer),
-                      *std::move(place)};
+  OpenRequest open = {
+      PreparedRequest(std::move(request), core->tokenizer, &core->description),
+      *std::move(place)};
   open.prepared.submitted = submitted;
   open.prepared.while_waiting = std::shared_ptr<const void>(
       nullptr, [place = open.place](const void*) { place->LeaveQueue(); });

@@ -82,7 +82,7 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
   }
   admission_.FitDrafts(&prepared);
   const RequestNeeds needs = admission_.NeedsOf(prepared);
-  const absl::Status fits = admission_.CheckFits(prepared.request, needs);
+  const absl::Status fits = admission_.CheckFits(prepared, needs);
   if (!fits.ok()) {
     ++stats_.num_requests;
     CountEnd(fits);

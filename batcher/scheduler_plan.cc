@@ -192,6 +192,7 @@ bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
     return group.num_live_beams() <=
            std::min(budget.num_tokens, budget.num_logits);
   }
+  // A source is fed at once, by which a step may exceed max_step_tokens.
   if (budget.is_used_up()) return false;
   return budget.num_prefill_rows > 0 ||
          group.EndsPrompt(budget.num_tokens, budget.num_logits);

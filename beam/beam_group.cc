@@ -23,12 +23,23 @@ void ReserveOneMore(std::vector<T>* values) {
   }
 }
 
+// What an encoder reads for the request; null: nothing.
+std::shared_ptr<const std::vector<TokenId>> MakeSource(
+    const Request& request, const SourceLayout& layout) {
+  if (layout.num_tokens == 0) return nullptr;
+  const auto begin = request.prompt_tokens.begin();
+  return std::make_shared<const std::vector<TokenId>>(
+      begin, begin + layout.num_tokens);
+}
+
 }  // namespace
 
 BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
                      SequenceIdSource* ids, PrefixTree* tree, TraceSink* trace)
     : id_(id),
+      num_prompt_tokens_(prepared.num_prompt_tokens()),
       request_(std::move(prepared.request)),
+      source_(MakeSource(request_, prepared.source)),
       selection_params_(std::move(prepared.selection_params)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
       needs_history_(selection_params_->processors.needs_history()),
@@ -40,12 +51,13 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
                              std::move(prepared.text))),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
-      prefill_(&request_, &pages_, tree),
+      prefill_(&request_, prepared.source.end, &pages_, tree),
       drafts_(request_.params, strategy_->supports_drafts(),
               std::move(prepared.drafter)),
       asked_({.request = id_, .params = selection_params_}) {
   if (trace != nullptr) {
-    tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
+    tracer_ =
+        std::make_unique<GroupTracer>(id_, request_, num_prompt_tokens_, trace);
   }
 }
 
@@ -444,8 +456,9 @@ Result BeamGroup::TakeResult() const {
   Result result;
   result.hypotheses = strategy_->Hypotheses();
   result.threshold = strategy_->threshold();
-  result.usage.num_prompt_tokens = request_.prompt_tokens.size();
-  result.usage.num_cached_tokens = prefill_.counts().num_cached;
+  result.usage.num_prompt_tokens = num_prompt_tokens_;
+  result.usage.num_cached_tokens =
+      std::min(prefill_.counts().num_cached, num_prompt_tokens_);
   result.usage.num_steps = num_steps_;
   result.usage.num_drafted_tokens = drafts_.num_drafted();
   result.usage.num_accepted_tokens = drafts_.num_accepted();

@@ -97,6 +97,8 @@ class BeamGroup {
   // std::bad_alloc, as PlanStep.
   void MatchPrefix(int64_t num_promised, StepPlan* plan);
   bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
+  // GroupPrefill::NumTokensAtOnce.
+  int num_tokens_at_once() const { return prefill_.NumTokensAtOnce(); }
   // Beams that live, or will when all is fed again that they had.
   int num_beams() const {
     return prefilling() ? prefill_.num_branches() : num_live_beams();
@@ -354,7 +356,9 @@ class BeamGroup {
 
   // Constant after construction.
   const RequestId id_;
+  const int64_t num_prompt_tokens_;  // as they were given
   const Request request_;
+  const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
   const std::shared_ptr<const SelectionParams> selection_params_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
   const bool needs_history_;  // of each row, for its processors

@@ -29,6 +29,8 @@ inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
       .first_position = sequence.num_tokens() - num_tokens,
       .num_logits = num_logits,
       .first_logits = plan->num_logits,
+      .source_length =
+          source_ == nullptr ? 0 : static_cast<int>(source_->size()),
   });
   plan->num_logits += num_logits;
   const std::span<const PageId> pages = sequence.pages.page_ids();
@@ -149,7 +151,7 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
 bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
   if (!prefilling() || !prefill_.feeds_prompt()) return false;
   const int64_t num_pending = prefill_.num_pending_tokens();
-  return num_pending <= max_tokens &&
+  return num_pending <= std::max(max_tokens, prefill_.NumTokensAtOnce()) &&
          (!request_.params.prompt_logprobs || num_pending <= max_logits);
 }
 
@@ -165,6 +167,9 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
         is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
     const int num_tokens = static_cast<int>(tokens.size());
     const int first = sequence.num_tokens() - num_tokens;
+    if (source_ != nullptr && first < std::ssize(*source_)) {
+      plan->sources.push_back({static_cast<int>(plan->rows.size()), source_});
+    }
     AddRow(sequence, tokens,
            is_scored ? num_tokens - NumScored(first, num_tokens)
                      : (is_last ? 1 : 0),

@@ -37,9 +37,10 @@ size_t CommonLength(const std::vector<std::vector<TokenId>>& sequences) {
 
 }  // namespace
 
-GroupPrefill::GroupPrefill(const Request* request, GroupPages* pages,
-                           PrefixTree* tree)
+GroupPrefill::GroupPrefill(const Request* request, int source_end,
+                           GroupPages* pages, PrefixTree* tree)
     : request_(request),
+      source_end_(source_end),
       pages_(pages),
       tree_(request->params.prefix_cache ? tree : nullptr),
       stem_length_(std::ssize(request->prompt_tokens)) {}
@@ -123,8 +124,16 @@ int64_t GroupPrefill::NumStemTokensToFeed() const {
   return std::min(left, int64_t{next} * page_size - num_planned);
 }
 
+int GroupPrefill::NumTokensAtOnce() const {
+  if (source_end_ == 0 || is_done_ || is_forked_) return 0;
+  const int num_planned = pages_->sequence(0).num_tokens();
+  if (num_planned >= source_end_) return 0;
+  return static_cast<int>(request().prompt_tokens.size()) - num_planned;
+}
+
 std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
   std::vector<int> chunks;
+  max_tokens = std::max(max_tokens, NumTokensAtOnce());
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     const int64_t left =
         is_forked_ ? LengthOf(rank) - pages_->sequence(rank).num_tokens()

@@ -23,6 +23,10 @@
 //   ...
 //   prefill.OnAnswer();  // of each plan, in their order
 //
+// A source that an encoder reads (source_layout.h) is fed in one chunk with
+// what the decoder begins with, because each of its parts takes reading all of
+// it.
+//
 // Without a tree, or with GenerationParams::prefix_cache off, all that is not
 // loaded is fed.
 //
@@ -60,7 +64,9 @@ struct PrefillCounts {
 class GroupPrefill {
  public:
   // A new group's. The arguments outlive this; `tree` may be null.
-  GroupPrefill(const Request* request, GroupPages* pages, PrefixTree* tree);
+  //   source_end  SourceLayout::end
+  GroupPrefill(const Request* request, int source_end, GroupPages* pages,
+               PrefixTree* tree);
   ~GroupPrefill();
   GroupPrefill(const GroupPrefill&) = delete;
   GroupPrefill& operator=(const GroupPrefill&) = delete;
@@ -77,6 +83,9 @@ class GroupPrefill {
   bool done() const { return is_done_; }
   // Tokens that are not in a plan yet.
   int64_t num_pending_tokens() const;
+  // Tokens that its next chunk has at least, however few are asked for: those
+  // of a source and what follows it. 0: any number.
+  int NumTokensAtOnce() const;
   // Sequences that there will be when all is fed.
   int num_branches() const {
     return std::max(1, static_cast<int>(branches_.size()));
@@ -165,6 +174,7 @@ class GroupPrefill {
   void CheckDone();
 
   const Request* const request_;
+  const int source_end_;
   GroupPages* const pages_;
   PrefixTree* const tree_;  // null: not used
 

@@ -43,9 +43,12 @@ std::set<PageId> PagesOf(std::span<const HeldPages> slots) {
 
 }  // namespace
 
-GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
+GroupTracer::GroupTracer(RequestId id, const Request& request,
+                         int64_t num_prompt_tokens, TraceSink* sink)
     : id_(id), num_slots_(NumSlots(request.params)), sink_(sink) {
-  sink_->On(DescribeRequest(id, request));
+  TraceRequest event = DescribeRequest(id, request);
+  event.prompt_tokens.resize(num_prompt_tokens);
+  sink_->On(std::move(event));
 }
 
 void GroupTracer::RecordMatch(std::span<const HeldPages> before,

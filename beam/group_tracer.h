@@ -25,8 +25,10 @@ namespace espalier {
 
 class GroupTracer {
  public:
-  // `request` begins. `sink` outlives this.
-  GroupTracer(RequestId id, const Request& request, TraceSink* sink);
+  // `request` begins, of which the caller gave the first `num_prompt_tokens`
+  // tokens. `sink` outlives this.
+  GroupTracer(RequestId id, const Request& request, int64_t num_prompt_tokens,
+              TraceSink* sink);
 
   // The group shares pages of the prefix tree, some of them as `copies`: what
   // it held, and holds.

@@ -58,18 +58,31 @@ int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
 }  // namespace
 
 PreparedRequest::PreparedRequest(Request from,
-                                 std::shared_ptr<const Tokenizer> tokenizer)
+                                 std::shared_ptr<const Tokenizer> tokenizer,
+                                 const ModelDescription* model)
     : request(std::move(from)),
+      source(model == nullptr ? SourceLayout()
+                              : LayOutSource(*model, &request)),
       allowed(AllowedSequenceTrie::Make(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer))),
       selection_params(
-          MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
+          MakeSelectionParams(request.params, context(), allowed)) {
   if (request.params.speculate.has_value()) {
     drafter = MakeDrafter(*request.params.speculate);
-    if (drafter != nullptr) drafter->Append(request.prompt_tokens);
+    if (drafter != nullptr) {
+      // What is generated may repeat the source.
+      drafter->Append(
+          std::span(request.prompt_tokens).first(source.num_tokens));
+      drafter->Append(context());
+    }
   }
   // Empty, not unset: errors name the option that was given.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
+}
+
+int PreparedRequest::num_prompt_tokens() const {
+  return source.num_tokens > 0 ? source.num_tokens
+                               : static_cast<int>(request.prompt_tokens.size());
 }
 
 // What may not follow needs no edit: a row that is restricted has one for each
@@ -81,7 +94,7 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
                             vocab_size);
   }
   const int64_t num_tokens =
-      request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
+      prepared.context().size() + request.params.max_new_tokens.value() - 1;
   const ScoreProcessors& processors = prepared.selection_params->processors;
   int64_t num_edits = MaxEdits(processors, 0, vocab_size);
   if (!processors.needs_history()) return num_edits;

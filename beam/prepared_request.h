@@ -9,9 +9,11 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 
 #include "beam/allowed_sequence_trie.h"
 #include "beam/request_text.h"
+#include "beam/source_layout.h"
 #include "exec_request/model_description.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -21,13 +23,17 @@
 namespace espalier {
 
 struct PreparedRequest {
-  // `from` has passed ValidateRequest, and CheckStops (stopping_criteria.h)
-  // with `tokenizer`.
-  explicit PreparedRequest(
-      Request from, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+  // `from` has passed ValidateRequest with `model`, and CheckStops
+  // (stopping_criteria.h) with `tokenizer`.
+  //   model  may be null where it has no encoder
+  explicit PreparedRequest(Request from,
+                           std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                           const ModelDescription* model = nullptr);
 
-  // Its params.allowed_sequences have become `allowed`, and are empty.
+  // Its params.allowed_sequences have become `allowed`, and are empty; a prompt
+  // that is a source is laid out.
   Request request;
+  SourceLayout source;
   std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: all
   // Of its group and of its stream. Null: without a tokenizer.
   std::shared_ptr<const RequestText> text;
@@ -36,6 +42,13 @@ struct PreparedRequest {
   std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
   // When it was submitted, by its engine's clock: deadline_ms counts from then.
   std::chrono::steady_clock::time_point submitted = {};
+  // Tokens of the prompt that those follow which are generated: a decoder's.
+  std::span<const TokenId> context() const {
+    return std::span(request.prompt_tokens).subspan(source.end);
+  }
+  // Those that the caller gave.
+  int num_prompt_tokens() const;
+
   // Released when its group starts, or it ends before.
   std::shared_ptr<const void> while_waiting = nullptr;
 };

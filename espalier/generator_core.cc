@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
   return PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
-                      description().max_context);
+                      description().max_prompt_tokens());
 }
 
 absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,

@@ -14,6 +14,38 @@ absl::Status CheckField(std::string_view field, int64_t least, int64_t value) {
                          ", got ", value);
 }
 
+absl::Status CheckTokenIds(std::string_view field,
+                           const std::vector<TokenId>& ids, int vocab_size) {
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    return InvalidArgument("the model's ", field, " must be token ids in [0, ",
+                           vocab_size, "), got ", id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEncoder(const ModelDescription& model) {
+  if (!model.encoder) return absl::OkStatus();
+  const EncoderDescription& encoder = *model.encoder;
+  RETURN_IF_ERROR(
+      CheckField("encoder.max_source_tokens", 1, encoder.max_source_tokens));
+  if (encoder.decoder_prompt.empty()) {
+    return InvalidArgument(
+        "the model's encoder.decoder_prompt must not be empty, got []");
+  }
+  RETURN_IF_ERROR(CheckTokenIds("encoder.decoder_prompt",
+                                encoder.decoder_prompt, model.vocab_size));
+  RETURN_IF_ERROR(CheckField(
+      "max_context", static_cast<int64_t>(encoder.decoder_prompt.size()) + 1,
+      model.max_context));
+  if (model.limits.max_step_tokens == std::numeric_limits<int>::max()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "the model's limits.max_step_tokens must be unset if it has an encoder, ",
+      "which reads a source in one step, got ", model.limits.max_step_tokens);
+}
+
 }  // namespace
 
 absl::Status CheckDescription(const ModelDescription& model) {
@@ -29,12 +61,9 @@ absl::Status CheckDescription(const ModelDescription& model) {
                            "not all that it keeps of a sequence ",
                            "(has_shareable_pages), got ", model.num_host_slots);
   }
-  for (const TokenId eos : model.eos_token_ids) {
-    if (eos >= 0 && eos < model.vocab_size) continue;
-    return InvalidArgument(
-        "the model's eos_token_ids must be token ids in [0, ", model.vocab_size,
-        "), got ", eos);
-  }
+  RETURN_IF_ERROR(
+      CheckTokenIds("eos_token_ids", model.eos_token_ids, model.vocab_size));
+  RETURN_IF_ERROR(CheckEncoder(model));
   const StepLimits& limits = model.limits;
   RETURN_IF_ERROR(
       CheckField("limits.max_step_tokens", 1, limits.max_step_tokens));

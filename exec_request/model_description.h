@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,9 +38,19 @@ struct StepLimits {
   int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
 };
 
+// Of an encoder-decoder model: its encoder reads a request's prompt, the source
+// of a translation or summary, all at once, and its decoder generates.
+struct EncoderDescription {
+  int max_source_tokens = 0;
+  // What the decoder begins with, decoder_start_token_id. Not empty.
+  std::vector<TokenId> decoder_prompt = {};
+};
+
 struct ModelDescription {
-  int vocab_size = 0;   // tokens are [0, vocab_size)
-  int max_context = 0;  // prompt and generated tokens together
+  int vocab_size = 0;  // tokens are [0, vocab_size)
+  // Prompt and generated tokens together; behind an encoder, those of the
+  // decoder.
+  int max_context = 0;
   std::vector<TokenId> eos_token_ids = {};
   int default_max_new_tokens = 256;
   // The key/value memory it brought along: pages [0, num_pages) of page_size
@@ -74,6 +85,18 @@ struct ModelDescription {
   int64_t page_bytes = 0;
   double host_bandwidth = 0;
   StepLimits limits = {};  // set by the executor, if it has any
+  // Null: a prompt is the beginning of what is generated.
+  std::optional<EncoderDescription> encoder = std::nullopt;
+
+  // Tokens of max_context that a prompt takes.
+  int64_t NumContextTokens(int64_t num_prompt_tokens) const {
+    if (!encoder) return num_prompt_tokens;
+    return static_cast<int64_t>(encoder->decoder_prompt.size());
+  }
+  // Tokens that a prompt may have.
+  int max_prompt_tokens() const {
+    return encoder ? encoder->max_source_tokens : max_context;
+  }
 };
 
 // What no engine can run with: that would end in a crash, not in refusals.

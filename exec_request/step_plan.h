@@ -52,6 +52,18 @@ struct PlanRow {
   int first_position = 0;  // of its first token in the sequence
   int num_logits = 0;      // in [0, num_tokens]
   int first_logits = 0;    // index of its first row of logits
+  // Of a model with an encoder (docs/step.md, "Sources"): the first positions
+  // of the sequence are those of its source, so many, and padding up to the end
+  // of a page; there it has keys and values of cross-attention. Rows of logits
+  // are of tokens behind. 0: no encoder.
+  int source_length = 0;
+};
+
+// What the encoder reads for a row that feeds positions of its source: all of
+// it, whichever of them these are.
+struct PlanSource {
+  int row = 0;  // index in StepPlan::rows
+  std::shared_ptr<const std::vector<TokenId>> tokens;  // [source_length]
 };
 
 // How an executor selects from the logits of a group's rows.
@@ -281,6 +293,9 @@ struct StepPlan {
   // page_indptr[r + 1]), which cover all its positions, the fed ones included.
   std::vector<int> page_indptr = {0};  // [rows + 1]
   std::vector<PageId> page_indices;
+
+  // Of the rows that feed positions of their sources, in the order of the rows.
+  std::vector<PlanSource> sources;
 
   std::vector<PlanSelection> selections;
   std::vector<GroupContinuation> continuations;  // of other groups

@@ -240,8 +240,8 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params) {
-  const PromptRoom room = {num_prompt_tokens,
-                           model.max_context - num_prompt_tokens};
+  const int64_t num_in_context = model.NumContextTokens(num_prompt_tokens);
+  const PromptRoom room = {num_in_context, model.max_context - num_in_context};
   if (defaults.empty() || room.num_left < 1) return {};
   std::vector<bool> is_taken(defaults.fields.size());
   const auto take_all = [&](bool are_lists, P* rest) {

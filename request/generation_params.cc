@@ -33,9 +33,16 @@ bool DrawsAtRandom(const GenerationParams& params) {
   return params.stochastic || (params.do_sample && !greedy);
 }
 
-absl::Status ValidateReports(const GenerationParams& params) {
+absl::Status ValidateReports(const ModelDescription& model,
+                             const GenerationParams& params) {
   if (params.logprobs) {
     RETURN_IF_ERROR(CheckRange("logprobs", *params.logprobs, 0, kMaxLogProbs));
+  }
+  if (params.prompt_logprobs && model.encoder) {
+    return InvalidArgument(
+        "prompt_logprobs must be unset for a model with an encoder, which has "
+        "none, got ",
+        *params.prompt_logprobs);
   }
   if (params.prompt_logprobs) {
     return CheckRange("prompt_logprobs", *params.prompt_logprobs, 0,
@@ -66,12 +73,13 @@ absl::Status ValidateParams(const ModelDescription& model,
                             GenerationParams* params) {
   RETURN_IF_ERROR(ValidateSearch(model, *params));
   RETURN_IF_ERROR(ValidateSampling(*params));
-  RETURN_IF_ERROR(ValidateLengths(model, num_prompt_tokens, params));
+  RETURN_IF_ERROR(ValidateLengths(
+      model, model.NumContextTokens(num_prompt_tokens), params));
   RETURN_IF_ERROR(ValidateStops(model, params));
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));
   RETURN_IF_ERROR(ValidateScores(*params));
-  RETURN_IF_ERROR(ValidateReports(*params));
+  RETURN_IF_ERROR(ValidateReports(model, *params));
   RETURN_IF_ERROR(ValidateSpeculation(model, *params));
   return ValidateScheduling(*params);
 }

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "base/status.h"
+#include "base/wording.h"
 #include "exec_request/model_description.h"
 #include "request/param_checks.h"
 
@@ -28,7 +29,13 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   }
   RETURN_IF_ERROR(
       CheckTokens("prompt_tokens", request->prompt_tokens, model.vocab_size));
-  return ValidateParams(model, request->prompt_tokens.size(), &request->params);
+  const int64_t num_tokens = std::ssize(request->prompt_tokens);
+  if (model.encoder && num_tokens > model.encoder->max_source_tokens) {
+    return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),
+                           ", and the model's encoder reads at most ",
+                           model.encoder->max_source_tokens);
+  }
+  return ValidateParams(model, num_tokens, &request->params);
 }
 
 void GiveSeed(Request* request) {

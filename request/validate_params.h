@@ -42,7 +42,8 @@ absl::Status ValidateConstraints(const ModelDescription& model,
 absl::Status ValidateScores(const GenerationParams& params);
 
 // What is reported beside the hypotheses.
-absl::Status ValidateReports(const GenerationParams& params);
+absl::Status ValidateReports(const ModelDescription& model,
+                             const GenerationParams& params);
 
 // What drafts tokens, and how many.
 absl::Status ValidateSpeculation(const ModelDescription& model,

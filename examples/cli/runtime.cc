@@ -254,8 +254,8 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
                               " has no tokenizer.model or tokenizer.json; use "
                               "prompt_tokens");
   }
-  const int max_context = backend_->steps()->description().max_context;
-  if (chat_ != nullptr) return chat_->Make(text, max_context);
+  const int max_tokens = backend_->steps()->description().max_prompt_tokens();
+  if (chat_ != nullptr) return chat_->Make(text, max_tokens);
   const PromptTemplate* prompt_template = &*template_;
   if (!template_name.empty()) {
     const auto found = templates_->Find(template_name);
@@ -263,7 +263,7 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
       return InvalidArgument("template: ", Message(found.status()));
     prompt_template = *found;
   }
-  return PromptTokens(text, *prompt_template, *tokenizer_, max_context);
+  return PromptTokens(text, *prompt_template, *tokenizer_, max_tokens);
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
@@ -273,7 +273,8 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
   });
   RETURN_IF_ERROR(messages_.status());
   return (*messages_)
-      ->Make(std::move(messages), backend_->steps()->description().max_context);
+      ->Make(std::move(messages),
+             backend_->steps()->description().max_prompt_tokens());
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(

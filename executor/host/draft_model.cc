@@ -29,6 +29,9 @@ absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
         "a draft model must keep nothing of a sequence but its pages "
         "(has_shareable_pages)");
   }
+  if (model->description().encoder) {
+    return InvalidArgument("a draft model must have no encoder");
+  }
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the draft model runs on another executor");
   }

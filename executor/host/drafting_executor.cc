@@ -242,6 +242,10 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
     return InvalidArgument(
         "a draft model needs an executor that verifies drafts");
   }
+  if (model.encoder) {
+    return InvalidArgument(
+        "a draft model beside a model with an encoder is not supported");
+  }
   if (draft->description().vocab_size != model.vocab_size) {
     return InvalidArgument("the draft model has a vocabulary of ",
                            draft->description().vocab_size,

@@ -67,6 +67,7 @@ PersistentGroups::Group PersistentGroups::FromRows(
   group.samples = selection.samples;
   group.keeps_histories = !selection.histories.empty();
   group.tables.resize(group.num_slots);
+  if (!rows.empty()) group.source_length = plan.rows[rows[0]].source_length;
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     const int slot = selection.slots[rank];
     const std::span<const PageId> pages = plan.row_pages(rows[rank]);
@@ -129,7 +130,8 @@ void PersistentGroups::AddRow(const Group& group, const Beam& beam,
                         .num_tokens = 1,
                         .first_position = position,
                         .num_logits = 1,
-                        .first_logits = plan->num_logits});
+                        .first_logits = plan->num_logits,
+                        .source_length = group.source_length});
   plan->tokens.push_back(beam.token);
   ++plan->num_logits;
   const std::vector<PageId>& pages = group.tables[beam.slot];

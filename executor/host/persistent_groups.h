@@ -59,6 +59,7 @@ class PersistentGroups {
     std::vector<Beam> beams;                  // by rank
     SmallVector<int> samples;                 // that draw in the step that runs
     bool keeps_histories = false;             // because processors need them
+    int source_length = 0;                    // PlanRow::source_length
   };
 
   // The group as the rows of `selection` say; `rows` are theirs in the plan.

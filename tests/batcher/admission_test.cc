@@ -55,7 +55,7 @@ TEST_F(AdmissionTest, NeedsAreTheWorstCase) {
 TEST_F(AdmissionTest, WhatNeverFitsIsRefusedWithTheFigures) {
   const Admission admission = Make();
   const auto check = [&](const PreparedRequest& prepared) {
-    return admission.CheckFits(prepared.request, admission.NeedsOf(prepared));
+    return admission.CheckFits(prepared, admission.NeedsOf(prepared));
   };
   EXPECT_OK(check(Prepared(4, 9)));
   const absl::Status too_long = check(Prepared(50, 1));
@@ -65,8 +65,7 @@ TEST_F(AdmissionTest, WhatNeverFitsIsRefusedWithTheFigures) {
   model_.limits.max_candidates = 7;
   const Admission narrow = Make();
   const PreparedRequest wide = Prepared(1, 4);
-  const absl::Status too_wide =
-      narrow.CheckFits(wide.request, narrow.NeedsOf(wide));
+  const absl::Status too_wide = narrow.CheckFits(wide, narrow.NeedsOf(wide));
   EXPECT_THAT(too_wide, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr("ranks 8 candidates")));
   EXPECT_FALSE(too_wide.GetPayload(kTooFewPages).has_value());
@@ -102,8 +101,7 @@ TEST_F(AdmissionTest, NoRequestIsRefusedForItsDrafts) {
     request.params.logprobs = 2;
     PreparedRequest prepared = Speculating(std::move(request));
     admission.FitDrafts(&prepared);
-    EXPECT_OK(
-        admission.CheckFits(prepared.request, admission.NeedsOf(prepared)));
+    EXPECT_OK(admission.CheckFits(prepared, admission.NeedsOf(prepared)));
     const auto& speculate = prepared.request.params.speculate;
     EXPECT_EQ(speculate.has_value(), prepared.drafter != nullptr);
     return speculate.has_value() ? speculate->num_tokens : 0;

@@ -121,7 +121,9 @@ Request RandomRequest(std::mt19937& random, const ModelDescription& model) {
   AddProcessors(random, &params);
   if (random() % 8 == 0) AllowSequences(random, model, &params);
   if (random() % 4 == 0) params.logprobs = AnyInt(random, 0, 3);
-  if (random() % 4 == 0) params.prompt_logprobs = AnyInt(random, 0, 3);
+  if (random() % 4 == 0 && !model.encoder) {
+    params.prompt_logprobs = AnyInt(random, 0, 3);
+  }
   const absl::Status valid = ValidateRequest(model, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;

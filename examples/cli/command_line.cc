@@ -318,26 +318,21 @@ int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   return written.ok() ? exit_code : Refuse(written);
 }
 
-// What is asked for in other programs' ways, in those of this one: "help" is
-// --help, "help generate" generate --help, "generate --version" --version.
+// Help is asked for in other programs' ways, too: "help" is --help, "help
+// generate" is generate --help.
 std::vector<char*> Translate(std::span<char* const> args) {
   static char help[] = "--help";
-  static char version[] = "--version";
   const std::string_view first = args.size() > 1 ? args[1] : "";
   if (first == "help" && args.size() == 2) return {args[0], help};
   if (first == "help" && args.size() == 3) return {args[0], args[2], help};
-  if (args.size() == 3 && !first.starts_with('-') &&
-      args[2] == std::string_view(version)) {
-    return {args[0], version};
-  }
   return {args.begin(), args.end()};
 }
 
-bool IsCommandOrOption(const CLI::App& app, std::string_view word) {
+bool IsCommand(const CLI::App& app, std::string_view word) {
   const auto has_name = [&](const CLI::App* command) {
     return command->get_name() == word;
   };
-  return word.starts_with('-') || !app.get_subcommands(has_name).empty();
+  return !app.get_subcommands(has_name).empty();
 }
 
 int ParseAndRun(std::span<char* const> args) {
@@ -355,8 +350,15 @@ int ParseAndRun(std::span<char* const> args) {
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }
-  if (args.size() > 2 && !IsCommandOrOption(app, args[1])) {
+  const std::string_view first = args.size() > 1 ? args[1] : "";
+  if (args.size() > 2 && !first.starts_with('-') && !IsCommand(app, first)) {
     args = args.first(2);  // it is wrong, whatever stands behind it
+  }
+  std::vector<char*> of_program(args.begin(), args.end());
+  if (args.size() == 3 && IsCommand(app, first) &&
+      args[2] == std::string_view("--version")) {
+    of_program.erase(of_program.begin() + 1);
+    args = of_program;
   }
   app.footer("espalier COMMAND --help explains a command, with examples.");
   const absl::Status arguments = CheckArguments(app, args);

@@ -217,6 +217,10 @@ TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {
   }
   EXPECT_THAT(RunEspalier({"help", "genrate"}).err,
               HasSubstr("did you mean generate?"));
+  const ProgramRun wrong = RunEspalier({"genrate", "--version"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.out, "");
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean generate?"));
 }
 
 TEST(UsageTest, HelpFitsATerminal) {

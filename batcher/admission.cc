@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "base/option_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "beam/group_pages.h"
@@ -101,14 +102,18 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
   const std::string sizes = Concat(
       " in a step at worst (", DescribeSize(prepared), "), there is room for ");
   if (needs.num_edits > limits_.max_score_edits) {
-    return ResourceExhausted(
+    return OptionError(
+        absl::StatusCode::kResourceExhausted,
         "the request can never fit: its penalties and bans edit ",
-        needs.num_edits, " scores", sizes, limits_.max_score_edits);
+        needs.num_edits, " scores", sizes, limits_.max_score_edits,
+        OptionHint{" (", "max_score_edits", ")"});
   }
   if (needs.num_candidates > limits_.max_candidates) {
-    return ResourceExhausted("the request can never fit: it ranks ",
-                             needs.num_candidates, " candidates", sizes,
-                             limits_.max_candidates);
+    return OptionError(absl::StatusCode::kResourceExhausted,
+                       "the request can never fit: it ranks ",
+                       needs.num_candidates, " candidates", sizes,
+                       limits_.max_candidates,
+                       OptionHint{" (", "max_candidates", ")"});
   }
   if (needs.num_best > limits_.max_best_tokens) {
     return ResourceExhausted("the request can never fit: its logprobs report ",

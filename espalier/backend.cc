@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "base/cpu_count.h"
 #include "base/json.h"
+#include "base/option_error.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
 
@@ -304,7 +305,7 @@ absl::Status CheckSameVocabulary(const std::string& directory,
                                  const std::string& draft) {
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));
   const absl::StatusOr<ModelText> loaded = ModelText::Load(draft);
-  if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+  if (!loaded.ok()) return AnnotateOption(loaded.status(), "draft_model");
   const ModelText& other = *loaded;
   if (text.tokenizer == nullptr || other.tokenizer == nullptr) {
     return absl::OkStatus();
@@ -315,22 +316,23 @@ absl::Status CheckSameVocabulary(const std::string& directory,
     const std::string piece = text.tokenizer->Piece(token);
     const std::string its = other.tokenizer->Piece(token);
     if (piece == its) continue;
-    return InvalidArgument("draft_model: ", draft,
-                           " must have the vocabulary of ", directory,
-                           ", but token ", token, " is ", InQuotes(its),
-                           " instead of ", InQuotes(piece));
+    return OptionError(
+        absl::StatusCode::kInvalidArgument, OptionName{"draft_model"}, ": ",
+        draft, " must have the vocabulary of ", directory, ", but token ",
+        token, " is ", InQuotes(its), " instead of ", InQuotes(piece));
   }
   if (size == other_size) return absl::OkStatus();
-  return InvalidArgument(
-      "draft_model: ", draft, " must have the vocabulary of ", directory,
-      ", but token ", std::min(size, other_size), " is in one of them alone");
+  return OptionError(absl::StatusCode::kInvalidArgument,
+                     OptionName{"draft_model"}, ": ", draft,
+                     " must have the vocabulary of ", directory, ", but token ",
+                     std::min(size, other_size), " is in one of them alone");
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(
     const std::string& directory, const BackendOptions& options) {
   if (!options.draft_model.empty()) {
     const absl::Status is_model = CheckModelDirectory(options.draft_model);
-    if (!is_model.ok()) return Annotate(is_model, "draft_model");
+    if (!is_model.ok()) return AnnotateOption(is_model, "draft_model");
     RETURN_IF_ERROR(CheckSameVocabulary(directory, options.draft_model));
   }
   return options.device.is_cuda ? LoadCudaBackend(directory, options)

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/option_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "espalier/backend.h"
@@ -35,7 +36,7 @@ class CpuBackend : public Backend {
           std::max<int64_t>(options.kv_cache_bytes / 4, int64_t{1} << 20);
       draft.host_cache_bytes = 0;
       auto loaded = TransformerModel::Load(options.draft_model, draft, threads);
-      if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+      if (!loaded.ok()) return AnnotateOption(loaded.status(), "draft_model");
       bounds.draft_model = *std::move(loaded);
     }
     ASSIGN_OR_RETURN(steps_,

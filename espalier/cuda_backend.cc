@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
+#include "base/option_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "base/wording.h"
@@ -70,7 +71,7 @@ class CudaBackend : public Backend {
                      ThreadPool::Create(options.num_threads));
     auto loaded =
         CudaTransformer::Load(options.draft_model, transformer, device_);
-    if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+    if (!loaded.ok()) return AnnotateOption(loaded.status(), "draft_model");
     const std::shared_ptr<CudaModel> model = *std::move(loaded);
     ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(model));
     ASSIGN_OR_RETURN(auto sampler, CudaDraftSampler::Create(model));

@@ -1,3 +1,4 @@
+#include "base/option_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
@@ -63,9 +64,11 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         NameOf(speculate.method), '"');
   }
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
-    return InvalidArgument(
+    return OptionError(
+        absl::StatusCode::kInvalidArgument,
         "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
-        "draft model, got \"draft\"");
+        "draft model, got \"draft\"",
+        OptionHint{"; give one by ", "draft_model", " DIR"});
   }
   return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,
                     kMaxDraftTokens);

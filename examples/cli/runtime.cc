@@ -5,9 +5,9 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <charconv>
 #include <utility>
 
+#include "base/option_error.h"
 #include "base/status.h"
 #include "beam/selection_options.h"
 #include "beam/stopping_criteria.h"
@@ -48,7 +48,7 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
 }
 
 // What the fields of GeneratorOptions are called on the command line.
-std::string OptionName(std::string_view field) {
+std::string FlagOf(std::string_view field) {
   if (field == "num_threads") return "--threads";
   if (field == "kv_cache_bytes") return "--kv-cache-mib";
   if (field == "host_cache_bytes") return "--host-cache-mib";
@@ -58,71 +58,22 @@ std::string OptionName(std::string_view field) {
   return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
 }
 
-// What is said of memory for pages, in the words and the unit of the option.
-std::string InMib(const std::string& message) {
-  std::string text;
-  std::string_view word;
-  for (std::string_view rest = message; !rest.empty();
-       rest.remove_prefix(word.size())) {
-    word = rest.substr(0, std::max<size_t>(1, rest.find_first_of(" ()")));
-    int64_t bytes = 0;
-    const char* const end = word.data() + word.size();
-    const bool is_number = std::from_chars(word.data(), end, bytes).ptr == end;
-    constexpr int64_t kMib = int64_t{1} << 20;
-    if (word == "page_size") {
-      text += OptionName(word);
-    } else if (is_number && rest.substr(word.size()).starts_with(" bytes")) {
-      word = rest.substr(0, word.size() + std::string_view(" bytes").size());
-      text += Concat((bytes + kMib - 1) / kMib, " MiB");
-    } else if (is_number && text.ends_with(", got ")) {
-      text += std::to_string(bytes / kMib);
-    } else {
-      text += word;
-    }
-  }
-  return text;
+// Errors of the engine, which does not know the options of the program.
+absl::Status InFlags(const absl::Status& error) {
+  constexpr OptionWords kWords = {
+      .name = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"};
+  return InWordsOf(kWords, error);
 }
 
-// The same error, with the option it is about: of the model's directory or a
-// file in it, or of the memory for pages.
+// The same error; one of the model's directory, or of a file in it, with the
+// option that names it.
 absl::Status OfModel(const std::string& directory, const absl::Status& error) {
   const std::string message = Message(error);
-  constexpr std::string_view kDraft = "draft_model: ";
-  if (message.starts_with(kDraft)) {
-    return MakeError(error.code(),
-                     "--draft-model: ", message.substr(kDraft.size()));
-  }
-  for (const std::string_view field : {"kv_cache_bytes", "host_cache_bytes"}) {
-    if (!message.starts_with(field)) continue;
-    return MakeError(error.code(), OptionName(field),
-                     InMib(message.substr(field.size())));
-  }
   const bool is_of_model =
-      message.starts_with("no such directory: ") ||
-      (message.starts_with(directory) && message.size() > directory.size() &&
-       std::string_view("/: ").find(message[directory.size()]) !=
-           std::string_view::npos);
-  return is_of_model ? Annotate(error, "--model") : error;
-}
-
-// What options of the program have to do with an error of the engine, which
-// does not know them.
-struct OptionOfError {
-  std::string_view said;  // by the engine
-  std::string_view option;
-};
-constexpr OptionOfError kOptionsOfErrors[] = {
-    {"without a draft model, got ", "; give one by --draft-model DIR"},
-    {" candidates in a step at worst ", " (--max-candidates)"},
-    {" scores in a step at worst ", " (--max-score-edits)"},
-};
-
-absl::Status WithOption(const absl::Status& error) {
-  for (const auto& [said, option] : kOptionsOfErrors) {
-    if (error.ok() || Message(error).find(said) == std::string::npos) continue;
-    return MakeError(error.code(), Message(error), option);
-  }
-  return error;
+      message.starts_with(directory) && message.size() > directory.size() &&
+      std::string_view("/: ").find(message[directory.size()]) !=
+          std::string_view::npos;
+  return is_of_model ? Annotate(error, "--model") : InFlags(error);
 }
 
 absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
@@ -133,8 +84,8 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   if (options.host_cache_mib.has_value()) {
     generator.host_cache_bytes = int64_t{*options.host_cache_mib} << 20;
   }
-  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(generator, OptionName));
-  RETURN_IF_ERROR(CheckPreemptedPages(resolved, OptionName));
+  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(generator, FlagOf));
+  RETURN_IF_ERROR(CheckPreemptedPages(resolved, FlagOf));
   return resolved;
 }
 
@@ -177,10 +128,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
 absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                                 const BackendOptions& resolved) {
   directory_ = options.model;
-  RETURN_IF_ERROR(CheckModelDirectory(directory_));
+  RETURN_IF_ERROR(Annotate(CheckModelDirectory(directory_), "--model"));
   ASSIGN_OR_RETURN(defaults_,
                    LoadModelDefaults(options.generator.generation_config,
-                                     directory_, OptionName));
+                                     directory_, FlagOf));
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
@@ -193,7 +144,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,
-                     &defaults_, OptionName);
+                     &defaults_, FlagOf);
 }
 
 absl::Status Runtime::CheckParams(
@@ -213,7 +164,7 @@ absl::Status Runtime::CheckParams(
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(WithOption(ValidateParams(model, kShortestPrompt, &params)));
+  RETURN_IF_ERROR(InFlags(ValidateParams(model, kShortestPrompt, &params)));
   return CheckStops(params, tokenizer_.get());
 }
 
@@ -284,7 +235,7 @@ absl::StatusOr<Generation> Runtime::MakeAnswer(
       MakeGeneration(std::move(result), params, defaults, tokenizer_,
                      ", or raise --kv-cache-mib");
   if (answer.ok()) return answer;
-  return WithOption(answer.status());
+  return InFlags(answer.status());
 }
 
 absl::Status Runtime::OpenTrace() {

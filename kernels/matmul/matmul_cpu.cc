@@ -15,9 +15,12 @@ namespace {
 constexpr int64_t kMinTaskWork = 1 << 15;
 // Tasks a thread gets: enough to even out, few enough to keep panels reused.
 constexpr int kTasksPerThread = 4;
-// A task's panels of one block of k: 256 KiB of f32, a quarter of the
-// second-level cache.
-constexpr int kMaxTaskPanels = 8;
+// A task's panels of one block of k: a quarter of the second-level cache. Fewer
+// would have the same rows of x copied or quantised again by more tasks.
+constexpr int64_t kMaxTaskBytes = 256 << 10;
+
+// A matrix of a model that no cache of a core holds is read from further away.
+constexpr size_t kMaxCachedBytes = 4 << 20;
 
 int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -55,7 +58,8 @@ class Product {
         static_cast<int>(std::clamp<int64_t>(work / kMinTaskWork, 1, most));
     // By rows first: every task copies its rows of x, and tasks of many rows
     // and few panels would copy the same rows again and again.
-    num_panel_tasks_ = CeilDiv(num_panels_, kMaxTaskPanels);
+    num_panel_tasks_ = CeilDiv(
+        num_panels_ * static_cast<int64_t>(w.panel_bytes(0)), kMaxTaskBytes);
     num_block_tasks_ = std::min(CeilDiv(wanted, num_panel_tasks_), num_blocks_);
     num_panel_tasks_ =
         std::max(num_panel_tasks_,
@@ -91,6 +95,7 @@ class Product {
     MatMulTile tile;
     tile.x = x_copy;
     tile.dtype = w_.dtype();
+    tile.is_cached = w_.num_bytes() <= kMaxCachedBytes;
     tile.depth = std::min(kBlockDepth, w_.num_cols() - k);
     for (int r = rows.begin; r < rows.end; ++r) {
       std::copy_n(x_ + int64_t{r} * w_.num_cols() + k, tile.depth,

@@ -41,6 +41,7 @@ struct MatMulTile {
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
   bool accumulate = false;  // go on from y, else start at zero
+  bool is_cached = true;    // whether a cache may hold all panels
 };
 
 // Rows whose sums this CPU can keep in registers.

@@ -121,7 +121,9 @@ void MultiplyRows(const MatMulTile& tile) {
   constexpr int kVectors = NumVectors(kRows);
   const int num_columns = tile.num_panels * kPanelWidth;
   int column = 0;
-  for (; column + kVectors * kLanes <= num_columns;
+  // From memory one panel after the other comes quicker than two side by side.
+  const bool is_wide = kVectors > 2 && tile.is_cached;
+  for (; is_wide && column + kVectors * kLanes <= num_columns;
        column += kVectors * kLanes) {
     MultiplyColumns<kRows, kVectors, W>(tile, column);
   }

@@ -59,15 +59,40 @@ void CopyRows(const PanelRows& rows, PanelBlock block, T* panel) {
   }
 }
 
+// Of a type that the compiler knows, which then widens many at once.
+template <DType kDType>
+void WidenRow(const std::byte* from, int count, float* to) {
+  for (int k = 0; k < count; ++k) {
+    to[k] = LoadAsFloat(from + k * NumBytes(kDType), kDType);
+  }
+}
+
+void WidenRow(const std::byte* from, DType dtype, int count, float* to) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return WidenRow<DType::kFloat32>(from, count, to);
+    case DType::kBFloat16:
+      return WidenRow<DType::kBFloat16>(from, count, to);
+    case DType::kFloat16:
+      return WidenRow<DType::kFloat16>(from, count, to);
+  }
+}
+
 // As float32, the next row `row_stride` and the next column `stride` further.
 void WidenRows(const PanelRows& rows, PanelBlock block, float* to,
                size_t row_stride, size_t stride) {
   const auto [data, dtype, num_rows, is_transposed] = rows.part;
+  const auto at = [&](int r, int k) {
+    return data.data() + rows.element(r, block.begin + k) * NumBytes(dtype);
+  };
   for (int r = 0; r < rows.num_rows; ++r) {
+    float* const row = to + r * row_stride;
+    if (stride == 1 && !is_transposed) {
+      WidenRow(at(r, 0), dtype, block.depth(), row);
+      continue;
+    }
     for (int k = 0; k < block.depth(); ++k) {
-      const size_t element = rows.element(r, block.begin + k);
-      to[r * row_stride + k * stride] =
-          LoadAsFloat(data.data() + element * NumBytes(dtype), dtype);
+      row[k * stride] = LoadAsFloat(at(r, k), dtype);
     }
   }
 }

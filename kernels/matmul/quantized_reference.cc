@@ -32,7 +32,9 @@ float Extreme(std::span<const float> numbers) {
   float extreme = 0;
   for (const float number : numbers) {
     if (!std::isfinite(number)) return kNan;
-    if (std::abs(number) > std::abs(extreme)) extreme = number;
+    const bool is_larger = std::abs(number) > std::abs(extreme);
+    const bool is_positive_one = number == -extreme && number > 0;
+    if (is_larger || is_positive_one) extreme = number;
   }
   return extreme;
 }

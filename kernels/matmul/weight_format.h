@@ -8,8 +8,8 @@
 //   +-127) kInt4  g = 32   s = bf16(m / -8)              q = clamp(round(w /
 //   s), -8, 7)
 //
-// where m is the weight of largest magnitude in the group, the first if there
-// are several, and w stands for s * q from then on. Rounding, here and below,
+// where m is the weight of largest magnitude in the group, the positive one if
+// there are two, and w stands for s * q from then on. Rounding, here and below,
 // is to the nearest, ties to even; w / s is w * (1 / s) in float32. A group
 // whose weights are all smaller than 2^-100 has zeros for q and s, and one with
 // a number that is not finite has NaN for s.

@@ -1,16 +1,26 @@
-#include "kernels/matmul/quantized_panel.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "base/load_as_float.h"
+#include "kernels/matmul/quantized_panel.h"
 
-namespace espalier {
-namespace {
+// Compiles what follows once for each instruction set, loops that the compiler
+// makes SIMD of; the order matters.
+// clang-format off
+#include "kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/quantized_panel_cpu.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace espalier::HWY_NAMESPACE {
 
 // Below this the inverse of a scale could be infinite.
 constexpr float kSmallestScaled = 0x1p-100f;
@@ -22,27 +32,29 @@ uint16_t RoundToBFloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// The first number of largest magnitude, or NaN if one is not finite.
+// The number of largest magnitude, the positive one of two; NaN if one is not
+// finite.
 float Extreme(std::span<const float> weights) {
   // Magnitudes are ordered as their bits are, and what is not finite above all.
-  constexpr int32_t kMagnitude = 0x7FFFFFFF;
-  int32_t most = 0;
+  int32_t most_bits = 0;
+  float highest = 0;
+  float lowest = 0;
   for (const float w : weights) {
-    most = std::max(most, std::bit_cast<int32_t>(w) & kMagnitude);
+    most_bits = std::max(most_bits, std::bit_cast<int32_t>(w) & 0x7FFFFFFF);
+    highest = w > highest ? w : highest;
+    lowest = w < lowest ? w : lowest;
   }
-  if (most >= 0x7F800000) return std::numeric_limits<float>::quiet_NaN();
-  return *std::ranges::find_if(weights, [&](float w) {
-    return (std::bit_cast<int32_t>(w) & kMagnitude) == most;
-  });
+  if (most_bits >= 0x7F800000) return std::numeric_limits<float>::quiet_NaN();
+  return highest >= -lowest ? highest : lowest;
 }
 
 uint16_t ScaleOf(std::span<const float> weights, WeightFormat format) {
   if (weights.empty()) return 0;
+  const bool is_int4 = format == WeightFormat::kInt4;
   const float extreme = Extreme(weights);
   if (std::abs(extreme) < kSmallestScaled) return 0;
-  return RoundToBFloat16(format == WeightFormat::kInt4
-                             ? extreme / -8.0f
-                             : std::abs(extreme) / 127.0f);
+  return RoundToBFloat16(is_int4 ? extreme / -8.0f
+                                 : std::abs(extreme) / 127.0f);
 }
 
 // The codes of one output: at least as many as weights, the rest for q of 0.
@@ -63,8 +75,6 @@ void QuantizeRow(std::span<const float> weights, float scale,
     codes[k] = static_cast<uint8_t>(std::bit_cast<uint32_t>(q) + offset);
   }
 }
-
-}  // namespace
 
 void QuantizeGroup(const float* weights, int num_rows, int depth, int stride,
                    WeightFormat format, std::byte* out) {
@@ -94,4 +104,19 @@ void QuantizeGroup(const float* weights, int num_rows, int depth, int stride,
   }
 }
 
+}  // namespace espalier::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace espalier {
+
+HWY_EXPORT(QuantizeGroup);
+
+void QuantizeGroup(const float* weights, int num_rows, int depth, int stride,
+                   WeightFormat format, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(QuantizeGroup)
+  (weights, num_rows, depth, stride, format, out);
+}
+
 }  // namespace espalier
+#endif  // HWY_ONCE

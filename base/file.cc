@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -82,6 +83,17 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     return Internal(path, ": mmap: ", std::strerror(errno));
   }
   return MappedFile({static_cast<const std::byte*>(data), file.num_bytes});
+}
+
+void MappedFile::DropPages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  // Pages that have other bytes, too, stay.
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t end = (begin + bytes.size()) / page * page;
+  if (first >= end) return;
+  // Where the system refuses, they stay as well.
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -32,6 +32,11 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Gives back the memory of bytes that have been read and are not read again
+  // soon; when they are, the system reads the file anew.
+  // REQUIRES: `bytes` are of a mapped file.
+  static void DropPages(std::span<const std::byte> bytes);
+
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
 

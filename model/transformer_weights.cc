@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/file.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "model/transformer_tensors.h"
@@ -49,6 +50,8 @@ class MatrixPacker {
       done_bytes_ += static_cast<int64_t>(tensor.data.size());
     }
     PackedMatrix matrix = PackedMatrix::Pack(parts, num_cols, pool_, format);
+    // Else both would be in memory, the file's and the packed ones.
+    for (const Tensor& tensor : tensors) MappedFile::DropPages(tensor.data);
     if (progress_) progress_(done_bytes_, total_bytes_);
     return matrix;
   }

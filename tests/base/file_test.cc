@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <span>
 #include <string>
 
@@ -87,6 +89,36 @@ TEST(FileTest, AFileThatMayNotBeReadIsNamedWithTheReason) {
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
   ExpectError(path, absl::StatusCode::kFailedPrecondition,
               path + ": Permission denied");
+}
+
+// Of files, in this process's memory.
+int64_t ResidentFileKib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word && word != "RssFile:") {
+  }
+  status >> kib;
+  return kib;
+}
+
+TEST(FileTest, PagesThatAreDroppedLeaveMemoryAndAreReadAnew) {
+  const ScratchDirectory scratch;
+  std::string text(8 << 20, 'x');
+  for (size_t i = 0; i < text.size(); i += 1000) text[i] = 'y';
+  ASSERT_OK_AND_ASSIGN(const MappedFile file,
+                       MappedFile::Open(scratch.Write("f", text)));
+  const auto read = [&] {
+    return std::ranges::equal(file.bytes(), std::as_bytes(std::span(text)));
+  };
+  EXPECT_TRUE(read());
+  const int64_t before = ResidentFileKib();
+  // Neither end is that of a page.
+  MappedFile::DropPages(file.bytes().subspan(7, text.size() - 20));
+  EXPECT_LT(ResidentFileKib(), before - (6 << 10));
+  EXPECT_TRUE(read());
+  MappedFile::DropPages(file.bytes().first(100));
+  EXPECT_TRUE(read());
 }
 
 TEST(FileTest, AMappedFileMoves) {

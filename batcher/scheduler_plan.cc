@@ -243,6 +243,9 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
     planned_counts_.num_draft_pages += num_pages;
     budget->drafts.num_pages -= num_pages;
   }
+  if (plan->drafting.size() > first_drafting && plan->rows.size() == num_rows) {
+    budget->drafts.num_pages -= group.num_asked_pages();
+  }
   for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
     // Of others the rows are counted.
     if (plan->drafting[i].verified_by.plan_row >= 0) continue;

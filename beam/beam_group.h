@@ -160,6 +160,10 @@ class BeamGroup {
   // the group must be dropped then.
   absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
 
+  // Pages that the next step takes to verify what the last plan asked for, at
+  // least, beside those of a token of each sequence.
+  int64_t num_asked_pages() const { return num_asked_pages_; }
+
   // Whether its steps may have drafts at present.
   bool may_draft() const { return drafts_.is_on(); }
   // Whether its next step verifies what the draft model has drafted.
@@ -275,8 +279,12 @@ class BeamGroup {
   // Whether that step is this one: it feeds and verifies what is drafted.
   bool DraftsBeforeStep(const DraftRoom& room) const;
   absl::Status PlanDrafted(const DraftRoom& room, StepPlan* plan);
-  // Tokens to draft for each sequence, by rank.
+  // Tokens to draft for each sequence, by rank: as many as there are pages to
+  // verify.
   std::vector<int> NumTokensToAsk(const DraftRoom& room) const;
+  // Pages that it takes to verify so many of each beside a token of each. Of
+  // beams, whose paths are cut to what there are pages for, one token.
+  int64_t NumPagesToVerify(std::span<const int> counts) const;
   // What was drafted for the step that runs.
   void TakeDraftsOfStep();
   DraftSequence DraftOf(int rank, int num_tokens,
@@ -387,10 +395,11 @@ class BeamGroup {
   GroupDrafts drafts_;
 
   std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
-  std::vector<TokenLogProb> prompt_logprobs_;           // so far, if reported
-  TokenLogProbs logprobs_;                              // as well
-  mutable std::vector<int> one_each_;                   // memory for each step
-  PlanSelection asked_;  // of Asked() and ValidateResult
+  int64_t num_asked_pages_ = 0;
+  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
+  TokenLogProbs logprobs_;                     // as well
+  mutable std::vector<int> one_each_;          // memory for each step
+  PlanSelection asked_;                        // of Asked() and ValidateResult
 };
 
 }  // namespace espalier

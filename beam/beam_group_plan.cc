@@ -102,7 +102,7 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
     plan->tokens.push_back(last_tokens_[rank]);
   }
   AddSelection(first_logits, plan);
-  drafts_.OnPlan();
+  drafts_.OnPlan(/*verifies=*/false);
   return absl::OkStatus();
 }
 
@@ -212,10 +212,8 @@ bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
     return false;
   }
   if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    if (MaxTokensToAsk(rank, room) > 0) return true;
-  }
-  return false;
+  return std::ranges::any_of(NumTokensToAsk(room),
+                             [](int count) { return count > 0; });
 }
 
 int BeamGroup::MaxTokensToAsk(int rank, const DraftRoom& room) const {
@@ -240,15 +238,36 @@ std::vector<int> BeamGroup::NumTokensToAsk(const DraftRoom& room) const {
   if (is_beam_search()) {
     max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
   }
-  std::vector<int> counts;
-  int num_left = room.num_tokens;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    const int count =
-        std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
-    counts.push_back(std::max(count, 0));
-    num_left -= counts.back();
+  // Of a later step: others go on meanwhile, and may begin a page.
+  const int64_t num_spare = DraftsBeforeStep(room) ? 0 : 1;
+  std::vector<int> counts(num_live_beams());
+  for (; max_tokens > 0; --max_tokens) {
+    int num_left = room.num_tokens;
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      const int count =
+          std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
+      counts[rank] = std::max(count, 0);
+      num_left -= counts[rank];
+    }
+    const int64_t num_pages = NumPagesToVerify(counts);
+    if (num_pages == 0 || num_pages + num_spare <= room.num_pages) {
+      return counts;
+    }
   }
-  return counts;
+  return std::vector<int>(num_live_beams());
+}
+
+int64_t BeamGroup::NumPagesToVerify(std::span<const int> counts) const {
+  std::vector<int> num_tokens(num_live_beams(), 1);
+  if (is_beam_search()) {
+    ++num_tokens[0];
+  } else {
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
+      num_tokens[rank] += counts[rank];
+    }
+  }
+  return pages_.NumPagesToAppend(num_tokens) -
+         pages_.NumPagesToAppend(OneEach());
 }
 
 DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
@@ -278,6 +297,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
                       .eos_token_ids = finishing_token_ids_});
   }
   const std::vector<int> counts = NumTokensToAsk(room);
+  num_asked_pages_ = NumPagesToVerify(counts);
   std::vector<AskedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
@@ -298,15 +318,7 @@ bool BeamGroup::DraftsBeforeStep(const DraftRoom& room) const {
 absl::Status BeamGroup::PlanDrafted(const DraftRoom& room, StepPlan* plan) {
   const std::vector<int> counts = NumTokensToAsk(room);
   std::vector<std::vector<TokenId>> drafts;
-  std::vector<int> num_tokens;
-  for (const int count : counts) {
-    drafts.emplace_back(count);
-    num_tokens.push_back(1 + count);
-  }
-  if (pages_.NumPagesToAppend(num_tokens) >
-      pages_.NumPagesToAppend(OneEach()) + room.num_pages) {
-    return PlanTokens(plan);
-  }
+  for (const int count : counts) drafts.emplace_back(count);
   const int first_row = static_cast<int>(plan->rows.size());
   const int selection_idx = static_cast<int>(plan->selections.size());
   RETURN_IF_ERROR(PlanDrafts(std::move(drafts), plan));
@@ -360,7 +372,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   selection.draft_logits = drafts_.Logits(drafts);
   selection.max_draft_tokens = drafts_.max_draft_tokens();
   strategy_->DescribeDrafts(std::move(drafts), &selection);
-  drafts_.OnPlan();
+  drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
 }
 
@@ -390,7 +402,7 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
   }
   replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
   AddSelection(first_logits, plan);
-  drafts_.OnPlan();
+  drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
 }
 
@@ -408,9 +420,10 @@ std::vector<std::vector<TokenId>> BeamGroup::Draft(
   int num_drafted = 0;
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
     // Whether drafts are verified must not depend on what was drawn.
-    num_tokens[rank] += drafts_.are_drawn()
-                            ? std::min(drafts_.num_tokens(), max_tokens[rank])
-                            : static_cast<int>(drafts[rank].size());
+    num_tokens[rank] +=
+        drafts_.are_drawn()
+            ? std::min(drafts_.max_draft_tokens(), max_tokens[rank])
+            : static_cast<int>(drafts[rank].size());
     num_drafted += static_cast<int>(drafts[rank].size());
   }
   const bool fits =

@@ -85,9 +85,12 @@ absl::Status GroupDrafts::Validate(std::span<const DraftedTokens> drafts,
 }
 
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
-  CountAnswer(std::ranges::all_of(drafts, [](const DraftedTokens& draft) {
-    return draft.tokens.empty() && draft.paths.empty() && !draft.is_behind;
-  }));
+  const bool has_drafts = std::ranges::any_of(drafts, [](const auto& draft) {
+    return !draft.tokens.empty() || !draft.paths.empty();
+  });
+  const bool is_behind = std::ranges::any_of(drafts, &DraftedTokens::is_behind);
+  is_counted_ = !has_drafts || is_behind;
+  if (is_counted_) CountAnswer(!is_behind);
   ready_.assign(asked_.empty() ? 0 : asked_.back().rank + 1, {});
   for (size_t i = 0; i < asked_.size(); ++i) {
     ready_[asked_[i].rank] = std::move(drafts[i]);
@@ -100,9 +103,19 @@ std::vector<std::vector<TokenId>> GroupDrafts::TakeForStep(int num_sequences) {
   for (size_t rank = 0; rank < ready_.size(); ++rank) {
     drafts[rank] = std::move(ready_[rank].tokens);
   }
-  ready_.clear();
-  state_ = State::kIdle;
+  EndAnswer(/*verifies=*/true);
   return drafts;
+}
+
+void GroupDrafts::EndAnswer(bool verifies) {
+  if (!is_counted_) {
+    // Pages come back when others end.
+    constexpr int kMaxUnverified = 1;  // answers that count: a step alone
+    num_empty_answers_ = std::min(num_empty_answers_, kMaxUnverified);
+    CountAnswer(!verifies);
+  }
+  ready_.clear();  // with its logits
+  state_ = State::kIdle;
 }
 
 void GroupDrafts::CountAnswer(bool is_empty) {

@@ -105,7 +105,7 @@ class GroupDrafts {
   // has nothing for any sequence, because it failed or lacks pages, it is left
   // alone for more and more steps: none the first time, then 1, 2, 4 and so on
   // up to kMaxStepsAlone. One that is behind (DraftedTokens::is_behind) is
-  // asked on.
+  // asked on. Where no step verifies what it has it is asked every other step.
   bool has_to_ask() const {
     return is_by_model_ && is_on() && state_ == State::kIdle &&
            num_steps_alone_ == 0;
@@ -158,12 +158,10 @@ class GroupDrafts {
   // but for what was cut at their ends.
   std::vector<DraftLogits> Logits(
       std::span<const std::vector<TokenId>> drafts) const;
-  // The step is planned. What a draft model answered, with its logits, is kept
-  // by the plan alone.
-  void OnPlan() {
-    if (state_ != State::kReady) return;
-    ready_.clear();
-    state_ = State::kIdle;
+  // The step is planned, with drafts that it verifies or without. What a draft
+  // model answered, with its logits, is kept by the plan alone.
+  void OnPlan(bool verifies) {
+    if (state_ == State::kReady) EndAnswer(verifies);
   }
 
   // A step's answer is there. Of each sequence that it ran, by rank: what it
@@ -195,6 +193,7 @@ class GroupDrafts {
   int max_asked_tokens() const;  // of each
   // Of a draft model; and a step is answered.
   void CountAnswer(bool is_empty);
+  void EndAnswer(bool verifies);
   void CountStep();
   DraftCost Cost() const {
     return {.row = row_cost_ * rows_per_token_,
@@ -219,6 +218,7 @@ class GroupDrafts {
   int num_steps_alone_ = 0;
   std::vector<AskedDraft> asked_;
   std::vector<DraftedTokens> ready_;  // by rank
+  bool is_counted_ = false;           // the answer
   SpeculationFigures figures_;
   int64_t num_drafted_ = 0;
   int64_t num_accepted_ = 0;

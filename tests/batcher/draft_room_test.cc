@@ -89,12 +89,12 @@ class DraftRoomTest : public ::testing::Test {
                                 SpeculationMode::kCoupled};
     Submit(id, std::move(request));
   }
-  void SubmitPlain(int id, int num_prompt_tokens) {
+  void SubmitPlain(int id, int num_prompt_tokens, int max_new_tokens = 2) {
     Request request;
     for (int i = 0; i < num_prompt_tokens; ++i) {
       request.prompt_tokens.push_back(100 + i);
     }
-    request.params.max_new_tokens = 2;
+    request.params.max_new_tokens = max_new_tokens;
     Submit(id, std::move(request));
   }
   void Submit(int id, Request request) {
@@ -177,6 +177,36 @@ TEST_F(DraftRoomTest, DraftsLeaveThePagesThatAWaitingRequestStartsIn) {
   // 41 pages of 62, beside 8 that are held and one that is needed next.
   SubmitPlain(1, 40);
   EXPECT_TRUE(Selects(Step(0), RequestId{1}));
+}
+
+// Beside a request that holds most pages there are too few to verify 20 drafts.
+TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
+  for (const bool drafts_before_steps : {false, true}) {
+    SCOPED_TRACE(drafts_before_steps);
+    ModelDescription model = NullModel();
+    model.has_draft_model = true;
+    model.drafts_before_steps = drafts_before_steps;
+    model.num_pages = 110;
+    Make(model, {});
+    SubmitPlain(1, 95, 4);
+    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    request.params.max_new_tokens = 22;
+    request.params.speculate = {SpeculationMethod::kDraft, 20,
+                                SpeculationMode::kCoupled};
+    request.params.speculate->always_drafts = true;
+    Submit(0, std::move(request));
+    int num_asks = 0;
+    for (int i = 0; i < 6; ++i) {
+      const StepPlan asks = Step(0);
+      if (asks.drafting.empty()) continue;
+      ++num_asks;
+      EXPECT_LT(asks.drafting[0].num_tokens, 20);
+      EXPECT_EQ(NumDrafted(drafts_before_steps ? asks : Step(0)),
+                asks.drafting[0].num_tokens);
+    }
+    EXPECT_GT(num_asks, 1);
+    scheduler_->CancelAll(absl::CancelledError());
+  }
 }
 
 // The executor reads the rows that drafts were drawn from beside those that

@@ -36,7 +36,7 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   drafts.Take(answer);
   const auto first = drafts.Draft(most, 100);
   EXPECT_THAT(first, ElementsAre(ElementsAre(7, 8, 9)));
-  drafts.OnPlan();
+  drafts.OnPlan(/*verifies=*/true);
   const std::vector<int> accepted = {1};
   drafts.Record(first, accepted);
   EXPECT_FALSE(drafts.has_answer());
@@ -45,21 +45,48 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
 
 // Rows of logits are large.
 TEST(GroupDraftsTest, LogitsAreKeptUntilAStepIsPlanned) {
+  for (const bool verifies : {false, true}) {
+    GroupDrafts drafts(DrawnByModel(), true, nullptr);
+    drafts.OnAsk({{.rank = 0, .num_tokens = 3}});
+    const auto owner = std::make_shared<const float>(1.0f);
+    std::vector<DraftedTokens> answer(1);
+    answer[0].tokens = {7};
+    answer[0].logits = DraftLogits(owner, 1, DraftLogits::kHost);
+    drafts.Take(answer);
+    answer.clear();
+    std::vector<DraftLogits> planned = drafts.Logits({{{7}}});
+    EXPECT_EQ(owner.use_count(), 3);
+    drafts.OnPlan(verifies);
+    EXPECT_EQ(owner.use_count(), 2);
+    planned.clear();
+    EXPECT_EQ(owner.use_count(), 1);
+  }
+}
+
+// Asks at each step that may, and answers with `answer`; how often in so many
+// steps.
+int NumAsks(int num_steps, const DraftedTokens& answer, bool verifies) {
   GroupDrafts drafts(DrawnByModel(), true, nullptr);
-  drafts.OnAsk({{.rank = 0, .num_tokens = 3}});
-  const auto owner = std::make_shared<const float>(1.0f);
-  std::vector<DraftedTokens> answer(1);
-  answer[0].tokens = {7};
-  answer[0].logits = DraftLogits(owner, 1, DraftLogits::kHost);
-  drafts.Take(answer);
-  answer.clear();
-  const std::vector<std::vector<TokenId>> tokens = {{7}};
-  std::vector<DraftLogits> planned = drafts.Logits(tokens);
-  EXPECT_EQ(owner.use_count(), 3);
-  drafts.OnPlan();
-  EXPECT_EQ(owner.use_count(), 2);
-  planned.clear();
-  EXPECT_EQ(owner.use_count(), 1);
+  int num_asks = 0;
+  for (int i = 0; i < num_steps; ++i) {
+    if (drafts.has_to_ask()) {
+      ++num_asks;
+      drafts.OnAsk({{.rank = 0, .num_tokens = 3}});
+      std::vector<DraftedTokens> answers = {answer};
+      drafts.Take(answers);
+    }
+    drafts.OnPlan(verifies);
+    drafts.Record({}, {});
+  }
+  return num_asks;
+}
+
+TEST(GroupDraftsTest, DraftsThatNoStepVerifiesAreAskedForEveryOtherStep) {
+  const DraftedTokens drafted = {.tokens = {7}};
+  EXPECT_EQ(NumAsks(200, drafted, true), 200);
+  EXPECT_LE(NumAsks(200, {}, false), 10);
+  EXPECT_LE(NumAsks(200, drafted, false), 101);
+  EXPECT_EQ(NumAsks(200, {.is_behind = true}, false), 200);
 }
 
 }  // namespace

@@ -5,6 +5,10 @@
 namespace espalier {
 
 absl::Status CheckCudaLimits(const TransformerConfig& config) {
+  if (config.encoder) {
+    return InvalidArgument(config.family, ": an encoder is not supported on ",
+                           "CUDA yet; use --device cpu");
+  }
   struct Limit {
     const char* name;
     int value;

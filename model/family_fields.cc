@@ -86,6 +86,21 @@ absl::StatusOr<Activation> ReadActivation(const json::object& json,
                          "got ", Shown(value));
 }
 
+absl::StatusOr<Activation> ReadAnyActivation(const json::object& json,
+                                             std::string_view key,
+                                             Activation fallback) {
+  const json::value* value = FindField(json, key);
+  if (value == nullptr) return fallback;
+  if (*value == "silu" || *value == "swish") return Activation::kSilu;
+  if (*value == "gelu") return Activation::kGelu;
+  if (*value == "relu") return Activation::kRelu;
+  if (*value == "gelu_new" || *value == "gelu_pytorch_tanh") {
+    return Activation::kGeluTanh;
+  }
+  return InvalidArgument(key, " must be silu, swish, gelu, gelu_new, ",
+                         "gelu_pytorch_tanh or relu, got ", Shown(value));
+}
+
 absl::Status ReadAttentionBias(const json::object& json,
                                TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->has_qkv_bias,

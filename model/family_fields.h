@@ -41,6 +41,11 @@ absl::StatusOr<Activation> ReadActivation(const json::object& json,
                                           std::string_view key,
                                           Activation fallback);
 
+// The same where there may be no gate, of all activations that there are.
+absl::StatusOr<Activation> ReadAnyActivation(const json::object& json,
+                                             std::string_view key,
+                                             Activation fallback);
+
 // attention_bias, of q, k, v and the output.
 absl::Status ReadAttentionBias(const json::object& json,
                                TransformerConfig* config);

@@ -9,8 +9,9 @@ namespace espalier {
 namespace {
 
 constexpr const ModelFamily* kFamilies[] = {
-    &kGemma2Family,  &kGemma3Family, &kGpt2Family,  &kLlamaFamily,
-    &kMistralFamily, &kPhi3Family,   &kQwen2Family, &kQwen3Family};
+    &kBartFamily,  &kGemma2Family, &kGemma3Family,  &kGpt2Family,
+    &kLlamaFamily, &kMarianFamily, &kMistralFamily, &kPhi3Family,
+    &kQwen2Family, &kQwen3Family,  &kT5Family};
 
 std::string ModelTypes() {
   std::string list;

@@ -24,16 +24,20 @@ struct ModelFamily {
   // Fills in everything but generation defaults.
   // Errors: kInvalidArgument naming field and value.
   absl::Status (*read)(const json::object& json, TransformerConfig* config);
+  bool is_encoder_decoder = false;
 };
 
+extern const ModelFamily kBartFamily;
 extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kGpt2Family;
 extern const ModelFamily kLlamaFamily;
+extern const ModelFamily kMarianFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kPhi3Family;
 extern const ModelFamily kQwen2Family;
 extern const ModelFamily kQwen3Family;
+extern const ModelFamily kT5Family;
 
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();

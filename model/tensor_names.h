@@ -2,6 +2,7 @@
 // transformers. A family whose names are Llama's but for two says those two.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 namespace espalier {
@@ -13,9 +14,15 @@ struct TensorNames {
   // lacks it, and is read all the same, as transformers does.
   std::string_view base = "model.";
   std::string_view embedding = "embed_tokens";
+  // Other names of the embedding, which a checkpoint may have beside it or in
+  // its place.
+  std::span<const std::string_view> embedding_aliases = {};
   std::string_view positions = "";  // learned ones
+  std::string_view embedding_norm = "";
+  std::string_view distance_biases = "";  // [buckets, num_heads]
   std::string_view final_norm = "norm";
   std::string_view head = "lm_head";
+  std::string_view logits_bias = "";  // [1, vocab_size]; whole names, as head's
 
   std::string_view layers = "layers.";  // then a layer's number and a dot
   std::string_view attention_norm = "input_layernorm";
@@ -28,6 +35,12 @@ struct TensorNames {
   std::string_view k_norm = "";
   std::string_view output = "self_attn.o_proj";
   std::string_view post_attention_norm = "";  // of what is added
+  // Of cross-attention: a decoder's behind an encoder.
+  std::string_view cross_norm = "";
+  std::string_view cross_q = "";
+  std::string_view cross_k = "";
+  std::string_view cross_v = "";
+  std::string_view cross_output = "";
   std::string_view mlp_norm = "post_attention_layernorm";
   // Two tensors, or one with the rows of both; `up` alone without a gate.
   std::string_view gate = "mlp.gate_proj";

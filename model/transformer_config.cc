@@ -26,11 +26,19 @@ absl::StatusOr<json::object> ReadObject(const std::string& path) {
 }
 
 // Refuses what would change the computation in any family.
-absl::Status CheckFeatures(const json::object& config) {
-  for (const char* key : {"add_cross_attention", "is_encoder_decoder",
-                          "use_bidirectional_attention"}) {
+absl::Status CheckFeatures(const json::object& config,
+                           const ModelFamily& family) {
+  for (const char* key :
+       {"add_cross_attention", "use_bidirectional_attention"}) {
     ASSIGN_OR_RETURN(const bool is_set, ReadBool(config, key, false));
     if (is_set) return InvalidArgument(key, " true is not supported");
+  }
+  ASSIGN_OR_RETURN(
+      const bool has_encoder,
+      ReadBool(config, "is_encoder_decoder", family.is_encoder_decoder));
+  if (has_encoder != family.is_encoder_decoder) {
+    return InvalidArgument("is_encoder_decoder ",
+                           has_encoder ? "true" : "false", " is not supported");
   }
   ASSIGN_OR_RETURN(const bool is_causal, ReadBool(config, "is_causal", true));
   if (!is_causal) return InvalidArgument("is_causal false is not supported");
@@ -62,18 +70,31 @@ absl::Status ReadEosTokenIds(const json::object& json,
   return absl::OkStatus();
 }
 
+// What a decoder begins with, where the object says it.
+absl::Status ReadDecoderStart(const json::object& json,
+                              TransformerConfig* config) {
+  if (!config->encoder) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      config->encoder->decoder_start_token_id,
+      ReadInt(json, "decoder_start_token_id", 0, config->vocab_size - 1,
+              config->encoder->decoder_start_token_id));
+  return absl::OkStatus();
+}
+
 absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
   ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
-  RETURN_IF_ERROR(CheckFeatures(json));
+  RETURN_IF_ERROR(CheckFeatures(json, *family));
   config->family = family->name;
   RETURN_IF_ERROR(family->read(json, config));
+  RETURN_IF_ERROR(ReadDecoderStart(json, config));
   return ReadEosTokenIds(json, config);
 }
 
 absl::Status ReadGeneration(const std::string& path,
                             TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
+  RETURN_IF_ERROR(ReadDecoderStart(json, config));
   return ReadEosTokenIds(json, config);
 }
 

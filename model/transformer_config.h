@@ -1,6 +1,7 @@
-// TransformerConfig: the sizes and features of a decoder-only transformer and
-// its generation defaults, read from a model directory's config.json and
-// generation_config.json under the names transformers gives them.
+// TransformerConfig: the sizes and features of a transformer, a decoder alone
+// or behind an encoder, and its generation defaults, read from a model
+// directory's config.json and generation_config.json under the names
+// transformers gives them.
 //
 // One forward pass computes what the features say, on each device; a family
 // (model_family.h) is a reader of config.json and a table of tensor names. What
@@ -28,12 +29,27 @@ enum class NormKind {
 enum class Activation {
   kSilu,
   kGeluTanh,  // gelu_new and gelu_pytorch_tanh
+  kGelu,      // that of the error function
+  kRelu,
 };
 
 // What tells a token where it is.
 enum class PositionKind {
-  kRotary,   // queries and keys are rotated
-  kLearned,  // a table is added to the embeddings
+  kRotary,      // queries and keys are rotated
+  kLearned,     // a table is added to the embeddings
+  kSinusoidal,  // so is one of sines and cosines (model/positions.h)
+  kDistances,   // scores have biases by the distance of query and key
+};
+
+// The encoder that a decoder is behind. It has the decoder's features, with the
+// same heads, and sees all of its tokens from each; each layer of the decoder
+// has cross-attention to what it makes of them.
+struct EncoderConfig {
+  TensorNames names;
+  int num_layers = 0;
+  int intermediate_size = 0;
+  int max_tokens = 0;
+  TokenId decoder_start_token_id = 0;
 };
 
 struct TransformerConfig {
@@ -54,7 +70,10 @@ struct TransformerConfig {
   double norm_eps = 1e-6;
   bool norm_adds_one = false;   // norms multiply by 1 + weight
   bool has_post_norms = false;  // a norm of what is added, after each part
-  bool has_qk_norms = false;    // queries and keys have a norm, head by head
+  // x = norm(x + part(x)), else x + part(norm(x)). Then there is no final norm.
+  bool norms_sums = false;
+  bool has_embedding_norm = false;  // before the first layer
+  bool has_qk_norms = false;  // queries and keys have a norm, head by head
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of the attention's output
   bool has_mlp_bias = false;     // of all of the feed-forward part
@@ -65,7 +84,11 @@ struct TransformerConfig {
   PositionKind positions = PositionKind::kRotary;
   RopeParameters rope;
   std::optional<RopeParameters> local_rope =
-      std::nullopt;  // of layers with a window
+      std::nullopt;         // of layers with a window
+  int position_offset = 0;  // rows of learned positions before that of 0
+  // Of kDistances. Those of at least max_distance have one bias.
+  int num_distance_buckets = 0;
+  int max_distance = 0;
 
   // Layers' windows: a token sees the last so many positions, its own among
   // them; 0: all of them. Empty stands for zeros.
@@ -76,6 +99,11 @@ struct TransformerConfig {
   double logit_soft_cap = 0;       // of logits; 0: none
   bool scales_embeddings = false;  // by the root of hidden_size
   bool tie_word_embeddings = false;
+  bool may_lack_head = false;    // tied if the checkpoint has none
+  bool scales_head = false;      // what it reads is divided by that root
+  bool has_logits_bias = false;  // added to the logits
+
+  std::optional<EncoderConfig> encoder = std::nullopt;
 
   // generation_config.json's where it has them, else config.json's.
   std::vector<TokenId> eos_token_ids;

@@ -20,6 +20,35 @@ std::string DescribeRope(const TransformerConfig& config) {
   return text;
 }
 
+std::string DescribePositions(const TransformerConfig& config) {
+  switch (config.positions) {
+    case PositionKind::kRotary:
+      return DescribeRope(config);
+    case PositionKind::kLearned:
+      return "learned positions";
+    case PositionKind::kSinusoidal:
+      return "sinusoidal positions";
+    case PositionKind::kDistances:
+      return Concat("biases of scores by distance, up to ",
+                    config.max_distance);
+  }
+  return "";
+}
+
+std::string_view NameOf(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return "SiLU";
+    case Activation::kGeluTanh:
+      return "GELU (tanh)";
+    case Activation::kGelu:
+      return "GELU";
+    case Activation::kRelu:
+      return "ReLU";
+  }
+  return "";
+}
+
 std::string DescribeBiases(const TransformerConfig& config) {
   std::vector<std::string> parts;
   if (config.has_qkv_bias) parts.push_back("q, k, v");
@@ -41,15 +70,21 @@ std::string DescribeWindow(const TransformerConfig& config) {
 
 std::vector<std::string> DescribeFeatures(const TransformerConfig& config) {
   std::vector<std::string> features = {
-      config.positions == PositionKind::kLearned ? "learned positions"
-                                                 : DescribeRope(config),
+      DescribePositions(config),
       config.norm == NormKind::kLayer ? "LayerNorm" : "RMSNorm",
-      Concat(config.has_gate ? "gated " : "",
-             config.activation == Activation::kSilu ? "SiLU" : "GELU (tanh)"),
+      Concat(config.has_gate ? "gated " : "", NameOf(config.activation)),
       DescribeBiases(config), DescribeWindow(config)};
   const auto add_if = [&](bool has, std::string feature) {
     if (has) features.push_back(std::move(feature));
   };
+  if (config.encoder) {
+    features.push_back(Concat("an encoder of ",
+                              Pluralize(config.encoder->num_layers, "layer")));
+  }
+  add_if(config.norms_sums, "norms of sums");
+  add_if(config.has_embedding_norm, "a norm of embeddings");
+  add_if(config.scales_head, "a scaled head");
+  add_if(config.has_logits_bias, "a bias of logits");
   add_if(config.has_qk_norms, "norms of queries and keys");
   add_if(config.has_post_norms, "norms after each part");
   add_if(config.query_pre_attn_scalar > 0,

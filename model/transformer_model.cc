@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/positions.h"
 #include "model/transformer_pass.h"
 
 namespace espalier {
@@ -37,13 +38,25 @@ KvCacheShape CacheShape(const TransformerConfig& config, int page_size) {
 int NumPositions(const TransformerConfig& config, const PagedKvCache& cache) {
   const int64_t num_slots =
       int64_t{cache.num_pages()} * cache.shape().page_size;
-  return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
+  int num_positions = config.max_context;
+  if (config.encoder) {
+    num_positions = std::max(num_positions, config.encoder->max_tokens);
+  }
+  return static_cast<int>(std::min<int64_t>(num_positions, num_slots));
 }
 
 RotaryTable MakeRotary(const TransformerConfig& config,
                        const RopeParameters& rope, const PagedKvCache& cache) {
   return RotaryTable(InverseFrequencies(rope, config.head_dim),
                      NumPositions(config, cache), rope.attention_factor);
+}
+
+std::optional<EncoderDescription> DescribeEncoder(
+    const TransformerConfig& config) {
+  if (!config.encoder) return std::nullopt;
+  return EncoderDescription{
+      .max_source_tokens = config.encoder->max_tokens,
+      .decoder_prompt = {config.encoder->decoder_start_token_id}};
 }
 
 ModelDescription Describe(const TransformerNetwork& network,
@@ -56,7 +69,8 @@ ModelDescription Describe(const TransformerNetwork& network,
           .page_size = network.cache.shape().page_size,
           .has_shareable_pages = true,
           .num_host_slots = host ? host->num_pages() : 0,
-          .page_bytes = network.cache.shape().page_bytes()};
+          .page_bytes = network.cache.shape().page_bytes(),
+          .encoder = DescribeEncoder(config)};
 }
 
 // Slots for pages; nothing if there are to be none.
@@ -91,9 +105,37 @@ absl::StatusOr<TransformerNetwork> LoadNetwork(
       local_rotary = MakeRotary(config, *config.local_rope, cache);
     }
   }
-  return TransformerNetwork{std::move(config), std::move(weights),
-                            std::move(cache), std::move(rotary),
-                            std::move(local_rotary)};
+  std::vector<float> sinusoidal;
+  if (config.positions == PositionKind::kSinusoidal) {
+    sinusoidal =
+        SinusoidalPositions(NumPositions(config, cache), config.hidden_size);
+  }
+  return TransformerNetwork{std::move(config),       std::move(weights),
+                            std::move(cache),        std::move(rotary),
+                            std::move(local_rotary), std::move(sinusoidal)};
+}
+
+// Positions of a row's source and its padding.
+int64_t NumSourceTokens(const PlanRow& row, int page_size) {
+  return (int64_t{row.source_length} + page_size - 1) / page_size * page_size;
+}
+
+// Whether the rows that feed positions of sources, and they alone, have these.
+bool AreSourcesSound(const StepPlan& plan, int vocab_size) {
+  size_t next = 0;
+  for (int i = 0; i < std::ssize(plan.rows); ++i) {
+    const PlanRow& row = plan.rows[i];
+    if (row.first_position >= row.source_length) continue;
+    if (next == plan.sources.size() || plan.sources[next].row != i) {
+      return false;
+    }
+    const std::vector<TokenId>& tokens = *plan.sources[next++].tokens;
+    const bool are_tokens = std::ranges::all_of(tokens, [&](TokenId token) {
+      return token >= 0 && token < vocab_size;
+    });
+    if (!are_tokens || std::ssize(tokens) != row.source_length) return false;
+  }
+  return next == plan.sources.size();
 }
 
 // Rows in runs of at most kMaxPieceTokens tokens, unless one has more.
@@ -161,8 +203,15 @@ bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     const size_t end = row.first_position + row.num_tokens;
+    // The decoder's positions begin behind the source.
+    const int source_end =
+        static_cast<int>(NumSourceTokens(row, description_.page_size));
+    const size_t in_context = std::max<int>(end - source_end, 0);
     if (row.first_position < 0 || row.num_tokens < 1 || row.num_logits < 0 ||
-        row.num_logits > row.num_tokens || end > description_.max_context ||
+        row.num_logits > row.num_tokens ||
+        in_context > description_.max_context ||
+        (row.source_length > 0) != description_.encoder.has_value() ||
+        (row.num_logits > 0 && row.num_logits > in_context) ||
         end > plan.row_pages(i).size() * description_.page_size ||
         row.first_token != num_tokens ||
         (row.num_logits > 0 && row.first_logits != num_logits)) {
@@ -173,6 +222,7 @@ bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   }
   return num_tokens == static_cast<int>(plan.tokens.size()) &&
          num_logits == plan.num_logits &&
+         AreSourcesSound(plan, description_.vocab_size) &&
          std::ranges::all_of(plan.tokens, in_vocabulary) &&
          std::ranges::all_of(plan.page_indices, is_page);
 }

@@ -29,15 +29,27 @@ std::span<T> RowsBetween(std::span<T> matrix, int begin, int end,
                         size_t(end - begin) * num_cols);
 }
 
-// The position of each token.
-std::vector<int> PositionsOf(std::span<const PagedRow> rows) {
-  std::vector<int> positions;
-  for (const PagedRow& row : rows) {
-    for (int i = 0; i < row.num_tokens; ++i) {
-      positions.push_back(row.first_position + i);
-    }
-  }
-  return positions;
+// The part of a row that the decoder reads: its tokens behind the source.
+struct DecoderRow {
+  int first_token = 0;     // index in StepPlan::tokens
+  int num_tokens = 0;      // may be 0
+  int first_position = 0;  // of the decoder
+  std::span<const PageId> pages;
+  std::span<const PageId> source_pages;
+};
+
+DecoderRow DecoderRowOf(const StepPlan& plan, int i, int page_size) {
+  const PlanRow& row = plan.rows[i];
+  const std::span<const PageId> pages = plan.row_pages(i);
+  const int num_source_pages = (row.source_length + page_size - 1) / page_size;
+  const int source_end = num_source_pages * page_size;
+  const int num_of_source =
+      std::clamp(source_end - row.first_position, 0, row.num_tokens);
+  return {.first_token = row.first_token + num_of_source,
+          .num_tokens = row.num_tokens - num_of_source,
+          .first_position = row.first_position + num_of_source - source_end,
+          .pages = pages.subspan(num_source_pages),
+          .source_pages = pages.first(num_source_pages)};
 }
 
 // Where the rows of logits of these rows begin.
@@ -54,21 +66,24 @@ int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
 void TransformerPass::Run(const StepPlan& plan, RowRange rows,
                           std::span<float> logits, ThreadPool& pool) {
   pool_ = &pool;
+  if (!plan.sources.empty() && !ReadSources(plan, rows)) return;
   const TransformerWeights& weights = network_.weights;
   Batch batch = TokensOf(plan, rows);
-  const int first_token = plan.rows[rows.begin].first_token;
-  Embed(batch, std::span(plan.tokens).subspan(first_token, batch.num_tokens));
+  if (batch.num_tokens == 0) return;
+  Embed(batch, weights);
   const int last = network_.config.num_layers - 1;
   for (int i = 0; i <= last; ++i) {
     const TransformerLayerWeights& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
     if (plan.stop.stop_requested()) return;
-    StoreProjections(i, batch, kv_layer);
-    if (i == last) batch = KeepLogitsTokens(plan, rows);
-    AttendAndAdd(i, batch, kv_layer);
-    FeedForwardAndAdd(
-        layer, batch.num_tokens,
-        i == last ? weights.final_norm : weights.layers[i + 1].attention_norm);
+    StoreProjections(i, layer, batch, kv_layer);
+    if (i == last) batch = KeepLogitsTokens(plan, rows, batch);
+    AttendAndAdd(weights, i, OptionsOf(weights, network_.config.window(i)),
+                 batch, kv_layer);
+    if (!batch.source_rows.empty()) {
+      AttendToSourceAndAdd(layer, batch, kv_layer);
+    }
+    FeedForwardAndAdd(weights, i, batch.num_tokens);
   }
   const int first_logits_row = FirstLogitsRow(plan, rows);
   WriteLogits(
@@ -77,58 +92,91 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
       batch.num_tokens);
 }
 
-// The tokens of the rows, as attention rows of at most kRowBlock tokens: a
-// long chunk of a prompt is work for several threads.
+void TransformerPass::AddTokens(std::span<const TokenId> tokens,
+                                const PagedRow& row, int source_length,
+                                std::span<const PageId> source_pages,
+                                Batch* batch) {
+  batch->tokens.insert(batch->tokens.end(), tokens.begin(), tokens.end());
+  for (int i = 0; i < row.num_tokens; ++i) {
+    batch->positions.push_back(row.first_position + i);
+  }
+  for (int begin = 0; begin < row.num_tokens; begin += kRowBlock) {
+    PagedRow part = row;
+    part.first_token = batch->num_tokens;
+    part.num_tokens = std::min(kRowBlock, row.num_tokens - begin);
+    part.first_position += begin;
+    batch->rows.push_back(part);
+    if (source_length > 0) {
+      part.pages = source_pages;
+      part.num_keys = source_length;
+      batch->source_rows.push_back(part);
+    }
+    batch->num_tokens += part.num_tokens;
+  }
+}
+
 TransformerPass::Batch TransformerPass::TokensOf(const StepPlan& plan,
                                                  RowRange rows) const {
   Batch batch;
   for (int i = rows.begin; i < rows.end; ++i) {
-    const PlanRow& row = plan.rows[i];
-    for (int begin = 0; begin < row.num_tokens; begin += kRowBlock) {
-      const int num_tokens = std::min(kRowBlock, row.num_tokens - begin);
-      batch.rows.push_back({.first_token = batch.num_tokens,
-                            .num_tokens = num_tokens,
-                            .first_position = row.first_position + begin,
-                            .pages = plan.row_pages(i)});
-      batch.num_tokens += num_tokens;
-    }
+    const DecoderRow row =
+        DecoderRowOf(plan, i, network_.cache.shape().page_size);
+    AddTokens(std::span(plan.tokens).subspan(row.first_token, row.num_tokens),
+              {.num_tokens = row.num_tokens,
+               .first_position = row.first_position,
+               .pages = row.pages},
+              plan.rows[i].source_length, row.source_pages, &batch);
   }
   return batch;
 }
 
-void TransformerPass::Embed(const Batch& batch,
-                            std::span<const TokenId> tokens) {
+void TransformerPass::AddPosition(const TransformerStackWeights& stack,
+                                  int position, std::span<float> buffer,
+                                  std::span<float> x) const {
   const TransformerConfig& config = network_.config;
-  const TransformerWeights& weights = network_.weights;
+  if (config.positions == PositionKind::kLearned) {
+    stack.positions.CopyRow(position + config.position_offset, buffer);
+    AddInPlace(buffer, x);
+  } else if (config.positions == PositionKind::kSinusoidal) {
+    AddInPlace(RowsBetween(std::span(network_.sinusoidal_positions), position,
+                           position + 1, config.hidden_size),
+               x);
+  }
+}
+
+void TransformerPass::Embed(const Batch& batch,
+                            const TransformerStackWeights& stack) {
+  const TransformerConfig& config = network_.config;
   const int size = config.hidden_size;
   const auto x = FirstRows(x_, batch.num_tokens, size);
   const auto normed = FirstRows(normed_, batch.num_tokens, size);
   const float scale = std::sqrt(static_cast<float>(size));
-  const std::vector<int> positions = config.positions == PositionKind::kLearned
-                                         ? PositionsOf(batch.rows)
-                                         : std::vector<int>();
   ForRowBlocks(batch.num_tokens, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       const auto to = RowsBetween(x, t, t + 1, size);
-      weights.embedding.CopyRow(tokens[t], to);
+      network_.weights.embedding.CopyRow(batch.tokens[t], to);
       if (config.scales_embeddings) ScaleInPlace(scale, to);
-      if (positions.empty()) continue;
       // The norm's place in memory is free until the row's norm is taken.
-      const auto learned = RowsBetween(normed, t, t + 1, size);
-      weights.positions.CopyRow(positions[t], learned);
-      AddInPlace(learned, to);
+      AddPosition(stack, batch.positions[t],
+                  RowsBetween(normed, t, t + 1, size), to);
     }
-    Normalise(RowsBetween(x, begin, end, size),
-              weights.layers[0].attention_norm,
-              RowsBetween(normed, begin, end, size));
+    const auto sums = RowsBetween(x, begin, end, size);
+    const auto to = RowsBetween(normed, begin, end, size);
+    if (config.has_embedding_norm) Normalise(sums, stack.embedding_norm, sums);
+    if (config.norms_sums) {
+      std::ranges::copy(sums, to.begin());
+    } else {
+      Normalise(sums, stack.layers[0].attention_norm, to);
+    }
   });
 }
 
 // Leaves the tokens' q, k and v in qkv_, and k and v in their pages.
-void TransformerPass::StoreProjections(int layer_idx, const Batch& batch,
-                                       KvLayer& kv_layer) {
+void TransformerPass::StoreProjections(int layer_idx,
+                                       const TransformerLayerWeights& layer,
+                                       const Batch& batch, KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config;
-  const ProductWeights& product = network_.weights.layers[layer_idx].qkv;
+  const ProductWeights& product = layer.qkv;
   const int stride = product.matrix.num_rows();
   const auto qkv = FirstRows(qkv_, batch.num_tokens, stride);
   MatMul(Normed(batch.num_tokens), product.matrix, qkv, *pool_);
@@ -140,7 +188,7 @@ void TransformerPass::StoreProjections(int layer_idx, const Batch& batch,
                                      row.first_token + t + 1, stride);
       if (!product.bias.empty()) AddToRows(product.bias, token);
       // k follows q, so both are one run of heads.
-      FinishQueriesAndKeys(layer_idx, row.first_position + t,
+      FinishQueriesAndKeys(layer_idx, layer, row.first_position + t,
                            token.first(config.q_size() + config.kv_size()));
     }
     StoreKeyValues(std::span(&row, 1), k, k + config.kv_size(), stride,
@@ -148,11 +196,11 @@ void TransformerPass::StoreProjections(int layer_idx, const Batch& batch,
   });
 }
 
-void TransformerPass::FinishQueriesAndKeys(int layer_idx, int position,
-                                           std::span<float> qk) {
+void TransformerPass::FinishQueriesAndKeys(int layer_idx,
+                                           const TransformerLayerWeights& layer,
+                                           int position, std::span<float> qk) {
   const TransformerConfig& config = network_.config;
   if (config.has_qk_norms) {
-    const TransformerLayerWeights& layer = network_.weights.layers[layer_idx];
     const auto q = qk.first(config.q_size());
     const auto k = qk.subspan(config.q_size());
     Normalise(q, layer.q_norm, q);
@@ -164,28 +212,33 @@ void TransformerPass::FinishQueriesAndKeys(int layer_idx, int position,
   table.Rotate(qk, config.num_heads + config.num_kv_heads, position);
 }
 
-// Moves the rows of x_ and qkv_ whose tokens want logits together, in the
-// order of the logits, and returns them as a batch.
+// Moves the rows of x_ and qkv_ whose tokens want logits together, in
+// the order of the logits, and returns them as a batch.
 TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
-                                                         RowRange rows) {
+                                                         RowRange rows,
+                                                         const Batch& batch) {
   Batch kept;
+  std::vector<std::pair<int, int>> ranges;  // of the batch's tokens
+  int row_end = 0;
   for (int i = rows.begin; i < rows.end; ++i) {
-    const PlanRow& row = plan.rows[i];
-    const int num_dropped = row.num_tokens - row.num_logits;
-    kept.rows.push_back({.first_token = kept.num_tokens,
-                         .num_tokens = row.num_logits,
-                         .first_position = row.first_position + num_dropped,
-                         .pages = plan.row_pages(i)});
-    kept.num_tokens += row.num_logits;
+    const DecoderRow row =
+        DecoderRowOf(plan, i, network_.cache.shape().page_size);
+    row_end += row.num_tokens;
+    const int num_logits = plan.rows[i].num_logits;
+    const int num_dropped = row.num_tokens - num_logits;
+    const auto tokens = std::span(batch.tokens).subspan(row_end - num_logits);
+    AddTokens(tokens.first(num_logits),
+              {.num_tokens = num_logits,
+               .first_position = row.first_position + num_dropped,
+               .pages = row.pages},
+              plan.rows[i].source_length, row.source_pages, &kept);
+    ranges.emplace_back(row_end - num_logits, row_end);
   }
   const auto keep_rows = [&](AlignedVector<float>& buffer, int num_cols) {
     auto to = FirstRows(kept_, kept.num_tokens, num_cols).begin();
-    int end = 0;
-    for (int i = rows.begin; i < rows.end; ++i) {
-      end += plan.rows[i].num_tokens;
+    for (const auto& [begin, end] : ranges) {
       const auto kept_rows =
-          RowsBetween(std::span<const float>(buffer),
-                      end - plan.rows[i].num_logits, end, num_cols);
+          RowsBetween(std::span<const float>(buffer), begin, end, num_cols);
       to = std::ranges::copy(kept_rows, to).out;
     }
     std::swap(buffer, kept_);
@@ -196,27 +249,57 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
   return kept;
 }
 
-void TransformerPass::AttendAndAdd(int layer_idx, const Batch& batch,
+AttentionOptions TransformerPass::OptionsOf(
+    const TransformerStackWeights& stack, int window) const {
+  const TransformerConfig& config = network_.config;
+  return {.scale = config.attention_scale(),
+          .soft_cap = static_cast<float>(config.attention_soft_cap),
+          .window = window,
+          .biases = stack.distance_biases.empty()
+                        ? nullptr
+                        : stack.distance_biases.data(),
+          .max_distance = config.max_distance};
+}
+
+void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
+                                   int layer_idx,
+                                   const AttentionOptions& options,
+                                   const Batch& batch,
                                    const KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config;
-  const TransformerLayerWeights& layer = network_.weights.layers[layer_idx];
-  const AttentionOptions options = {
-      .scale = config.attention_scale(),
-      .soft_cap = static_cast<float>(config.attention_soft_cap),
-      .window = config.window(layer_idx)};
+  const TransformerLayerWeights& layer = stack.layers[layer_idx];
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
   Attention(batch.rows, qkv_.data(), layer.qkv.matrix.num_rows(),
             config.num_heads, kv_layer, attended, *pool_, options);
   const auto branch = FirstRows(branch_, batch.num_tokens, config.hidden_size);
   Multiply(attended, layer.output, branch);
-  AddAndNormalise(branch, layer.post_attention_norm, layer.mlp_norm,
+  const NormWeights& next =
+      batch.source_rows.empty() ? layer.mlp_norm : layer.cross_norm;
+  AddAndNormalise(branch, layer.post_attention_norm,
+                  config.norms_sums ? layer.attention_norm : next,
                   batch.num_tokens);
 }
 
-void TransformerPass::FeedForwardAndAdd(const TransformerLayerWeights& layer,
-                                        int num_tokens,
-                                        const NormWeights& next_norm) {
-  const int size = network_.config.intermediate_size;
+void TransformerPass::AttendToSourceAndAdd(const TransformerLayerWeights& layer,
+                                           const Batch& batch,
+                                           const KvLayer& kv_layer) {
+  const TransformerConfig& config = network_.config;
+  const auto q = FirstRows(qkv_, batch.num_tokens, config.q_size());
+  Multiply(Normed(batch.num_tokens), layer.cross_q, q);
+  const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
+  Attention(batch.source_rows, q.data(), config.q_size(), config.num_heads,
+            kv_layer, attended, *pool_, {.scale = config.attention_scale()});
+  const auto branch = FirstRows(branch_, batch.num_tokens, config.hidden_size);
+  Multiply(attended, layer.cross_output, branch);
+  AddAndNormalise(branch, {},
+                  config.norms_sums ? layer.cross_norm : layer.mlp_norm,
+                  batch.num_tokens);
+}
+
+void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
+                                        int layer_idx, int num_tokens) {
+  const TransformerLayerWeights& layer = stack.layers[layer_idx];
+  const int size = layer.down.matrix.num_cols();
   const int width = layer.gate_up.matrix.num_rows();
   const auto gate_up = FirstRows(gate_up_, num_tokens, width);
   MatMul(Normed(num_tokens), layer.gate_up.matrix, gate_up, *pool_);
@@ -225,33 +308,53 @@ void TransformerPass::FeedForwardAndAdd(const TransformerLayerWeights& layer,
   ForRowBlocks(num_tokens, [&](int begin, int end) {
     const auto rows = RowsBetween(gate_up, begin, end, width);
     if (!layer.gate_up.bias.empty()) AddToRows(layer.gate_up.bias, rows);
-    Activate(rows, RowsBetween(gated, begin, end, size));
+    Activate(rows, size, RowsBetween(gated, begin, end, size));
   });
   const auto branch =
       FirstRows(branch_, num_tokens, network_.config.hidden_size);
   Multiply(gated, layer.down, branch);
-  AddAndNormalise(branch, layer.post_mlp_norm, next_norm, num_tokens);
+  const bool is_last = layer_idx + 1 == std::ssize(stack.layers);
+  const NormWeights& next =
+      is_last ? stack.final_norm : stack.layers[layer_idx + 1].attention_norm;
+  AddAndNormalise(branch, layer.post_mlp_norm,
+                  network_.config.norms_sums ? layer.mlp_norm : next,
+                  num_tokens);
 }
 
-void TransformerPass::Activate(std::span<float> gate_up,
+void TransformerPass::Activate(std::span<float> gate_up, int size,
                                std::span<float> gated) const {
-  const int size = network_.config.intermediate_size;
-  if (!network_.config.has_gate) {
-    GeluInPlace(gate_up);
-  } else if (network_.config.activation == Activation::kSilu) {
-    SiluMul(gate_up, size, gated);
-  } else {
-    GeluMul(gate_up, size, gated);
+  const Activation activation = network_.config.activation;
+  if (network_.config.has_gate) {
+    if (activation == Activation::kSilu) return SiluMul(gate_up, size, gated);
+    return GeluMul(gate_up, size, gated);
+  }
+  switch (activation) {
+    case Activation::kSilu:
+      return SiluInPlace(gate_up);
+    case Activation::kGeluTanh:
+      return GeluInPlace(gate_up);
+    case Activation::kGelu:
+      return ExactGeluInPlace(gate_up);
+    case Activation::kRelu:
+      return ReluInPlace(gate_up);
   }
 }
 
 void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
-  MatMul(Normed(num_tokens), network_.weights.head, logits, *pool_);
-  const auto cap = static_cast<float>(network_.config.logit_soft_cap);
-  if (cap == 0) return;
+  const TransformerConfig& config = network_.config;
+  const TransformerWeights& weights = network_.weights;
+  if (config.scales_head) {
+    const float scale =
+        1.0f / std::sqrt(static_cast<float>(config.hidden_size));
+    ScaleInPlace(scale, FirstRows(normed_, num_tokens, config.hidden_size));
+  }
+  MatMul(Normed(num_tokens), weights.head, logits, *pool_);
+  const auto cap = static_cast<float>(config.logit_soft_cap);
+  if (cap == 0 && weights.logits_bias.empty()) return;
   ForRowBlocks(num_tokens, [&](int begin, int end) {
-    SoftCapInPlace(cap,
-                   RowsBetween(logits, begin, end, network_.config.vocab_size));
+    const auto rows = RowsBetween(logits, begin, end, config.vocab_size);
+    if (!weights.logits_bias.empty()) AddToRows(weights.logits_bias, rows);
+    if (cap > 0) SoftCapInPlace(cap, rows);
   });
 }
 
@@ -303,7 +406,9 @@ void TransformerPass::AddAndNormalise(std::span<float> branch,
     const auto sum = RowsBetween(x, begin, end, size);
     if (!post_norm.weight.empty()) Normalise(added, post_norm, added);
     AddInPlace(added, sum);
-    Normalise(sum, next_norm, RowsBetween(normed, begin, end, size));
+    const auto to = RowsBetween(normed, begin, end, size);
+    Normalise(sum, next_norm, to);
+    if (network_.config.norms_sums) std::ranges::copy(to, sum.begin());
   });
 }
 

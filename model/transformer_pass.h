@@ -5,8 +5,20 @@
 //              norm, gate up, silu * up, down, + ] x layers -> norm -> head
 //
 // That is Llama; features of TransformerConfig change its parts: biases after
-// products, norms of q and k, norms before additions, windows and caps of
-// attention, another activation, learned positions in place of rotation.
+// products, norms of q and k, norms before additions or behind them, windows
+// and caps of attention, another activation, learned positions in place of
+// rotation.
+//
+// Behind an encoder, a layer has cross-attention between its two parts:
+//
+//   + -> [ norm, q, attend to the source's k v, output, + ] -> norm ...
+//
+// Those keys and values are computed where a row feeds positions of its source
+// (PlanRow::source_length): first the encoder reads the sources of such rows,
+// all of their tokens seeing each other; then each layer of the decoder stores
+// its keys and values of the positions that are fed. Tokens behind the source
+// go through the decoder as everywhere, but that their positions, and the pages
+// they attend to, begin behind it.
 //
 // Rows are sequences, and sequences do not read what others write in the same
 // step; so passes over different rows of one plan may run at the same time.
@@ -34,6 +46,8 @@ struct TransformerNetwork {
   PagedKvCache cache;
   RotaryTable rotary;
   RotaryTable local_rotary;  // of layers with a window, if it is another
+  // [positions, hidden_size], if they are sinusoidal.
+  std::vector<float> sinusoidal_positions;
 };
 
 // Rows [begin, end) of a plan.
@@ -59,23 +73,52 @@ class TransformerPass {
   // The tokens a layer works on, as rows of the scratch.
   struct Batch {
     std::vector<PagedRow> rows;
+    std::vector<PagedRow> source_rows;  // of the same tokens; behind an encoder
+    std::vector<TokenId> tokens;
+    std::vector<int> positions;  // of the tokens
     int num_tokens = 0;
   };
+  // Adds tokens in attention rows of at most so many: a long chunk of a prompt
+  // is work for several threads.
+  static void AddTokens(std::span<const TokenId> tokens, const PagedRow& row,
+                        int source_length, std::span<const PageId> source_pages,
+                        Batch* batch);
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
-  void Embed(const Batch& batch, std::span<const TokenId> tokens);
-  void StoreProjections(int layer_idx, const Batch& batch, KvLayer& kv_layer);
+  void Embed(const Batch& batch, const TransformerStackWeights& stack);
+  // Adds the vectors of the tokens' positions, if embeddings have them.
+  void AddPosition(const TransformerStackWeights& stack, int position,
+                   std::span<float> buffer, std::span<float> x) const;
+  void StoreProjections(int layer_idx, const TransformerLayerWeights& layer,
+                        const Batch& batch, KvLayer& kv_layer);
   // Norms, rotates: what q and k of a token at `position` become before they
   // are used, in place.
   //   qk  [num_heads + num_kv_heads, head_dim]
-  void FinishQueriesAndKeys(int layer_idx, int position, std::span<float> qk);
-  Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows);
-  void AttendAndAdd(int layer_idx, const Batch& batch, const KvLayer& kv_layer);
-  void FeedForwardAndAdd(const TransformerLayerWeights& layer, int num_tokens,
-                         const NormWeights& next_norm);
-  // gated = activation(gate) * up; or activation(up) in place, a gelu.
-  void Activate(std::span<float> gate_up, std::span<float> gated) const;
+  void FinishQueriesAndKeys(int layer_idx, const TransformerLayerWeights& layer,
+                            int position, std::span<float> qk);
+  Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows,
+                         const Batch& batch);
+  void AttendAndAdd(const TransformerStackWeights& stack, int layer_idx,
+                    const AttentionOptions& options, const Batch& batch,
+                    const KvLayer& kv_layer);
+  void AttendToSourceAndAdd(const TransformerLayerWeights& layer,
+                            const Batch& batch, const KvLayer& kv_layer);
+  void FeedForwardAndAdd(const TransformerStackWeights& stack, int layer_idx,
+                         int num_tokens);
+  AttentionOptions OptionsOf(const TransformerStackWeights& stack,
+                             int window) const;
+  // gated = activation(gate) * up; or activation(up) in place.
+  //   size  of a row of `gated`
+  void Activate(std::span<float> gate_up, int size,
+                std::span<float> gated) const;
   void WriteLogits(std::span<float> logits, int num_tokens);
+
+  // The encoder's part (transformer_pass_encoder.cc): reads the sources of the
+  // rows and stores their keys and values of cross-attention. False if it gave
+  // up.
+  bool ReadSources(const StepPlan& plan, RowRange rows);
+  void StoreSources(const StepPlan& plan, std::span<const PlanSource> sources,
+                    int num_tokens);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
   template <typename Body>
@@ -88,7 +131,7 @@ class TransformerPass {
   void Normalise(std::span<const float> x, const NormWeights& norm,
                  std::span<float> out) const;
   // x_ += branch, which goes through `post_norm` before, if there is one;
-  // normed_ = next_norm of x_.
+  // normed_ = next_norm of x_. Where sums are normed, x_ becomes that too.
   void AddAndNormalise(std::span<float> branch, const NormWeights& post_norm,
                        const NormWeights& next_norm, int num_tokens);
 
@@ -105,6 +148,10 @@ class TransformerPass {
   AlignedVector<float> gated_;     // [n, intermediate_size]
   AlignedVector<float> branch_;    // [n, hidden_size]  what is added to x_
   AlignedVector<float> kept_;      // rows of x_ or qkv_ that are kept
+  // Keys and values of the encoder's present layer:
+  // [sources, longest, kv_size] each.
+  AlignedVector<float> source_keys_;
+  AlignedVector<float> source_values_;
 };
 
 }  // namespace espalier

@@ -1,5 +1,6 @@
 #include "model/transformer_tensors.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -65,15 +66,16 @@ std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
 class LayerFinder {
  public:
   LayerFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
-              std::string prefix)
+              const TensorNames& names, std::string prefix)
       : checkpoint_(checkpoint),
         config_(config),
-        names_(config.names),
+        names_(names),
         prefix_(std::move(prefix)) {}
 
-  absl::StatusOr<TransformerLayerTensors> Run() {
+  absl::StatusOr<TransformerLayerTensors> Run(int intermediate_size) {
     RETURN_IF_ERROR(FindAttention());
-    RETURN_IF_ERROR(FindFeedForward());
+    if (!names_.cross_q.empty()) RETURN_IF_ERROR(FindCrossAttention());
+    RETURN_IF_ERROR(FindFeedForward(intermediate_size));
     return std::move(layer_);
   }
 
@@ -108,8 +110,23 @@ class LayerFinder {
                 nullptr);
   }
 
-  absl::Status FindFeedForward() {
-    const int size = config_.intermediate_size;
+  absl::Status FindCrossAttention() {
+    const int q = config_.q_size(), kv = config_.kv_size();
+    const int hidden = config_.hidden_size;
+    const bool bias = config_.has_qkv_bias;
+    RETURN_IF_ERROR(
+        Norm(names_.cross_norm, &layer_.cross_norm, &layer_.cross_norm_bias));
+    RETURN_IF_ERROR(Product(names_.cross_q, q, hidden, bias, &layer_.cross_q,
+                            &layer_.cross_q_bias));
+    for (const std::string_view name : {names_.cross_k, names_.cross_v}) {
+      RETURN_IF_ERROR(Stacked(name, kv, hidden, bias, &layer_.cross_kv,
+                              &layer_.cross_kv_bias));
+    }
+    return Product(names_.cross_output, hidden, q, config_.has_output_bias,
+                   &layer_.cross_output, &layer_.cross_output_bias);
+  }
+
+  absl::Status FindFeedForward(int size) {
     const int hidden = config_.hidden_size;
     const bool bias = config_.has_mlp_bias;
     RETURN_IF_ERROR(
@@ -178,11 +195,10 @@ class LayerFinder {
   TransformerLayerTensors layer_;
 };
 
-// A head that is tied to the embedding may be there too, if it is the same.
+// A tensor that is tied to the embedding may be there too, if it is the same.
 // transformers uses one that is not, whatever the config says.
-absl::Status CheckTiedHead(const Checkpoint& checkpoint,
-                           const TensorNames& names, const Tensor& embedding) {
-  const std::string name = Concat(names.head, ".weight");
+absl::Status CheckTied(const Checkpoint& checkpoint, const TensorNames& names,
+                       const std::string& name, const Tensor& embedding) {
   const auto head = checkpoint.Find(name);
   if (!head.ok()) return absl::OkStatus();
   const std::span<const std::byte> data = head->tensor->data;
@@ -195,14 +211,49 @@ absl::Status CheckTiedHead(const Checkpoint& checkpoint,
                          "tie_word_embeddings true");
 }
 
-// What transformers writes beside weights: masks, and rotary tables that it
-// makes of the config.
-bool IsNoWeight(std::string_view name) {
+// What transformers writes beside weights, or did: masks, tables that it makes
+// of the config, and biases of T5's cross-attention, which has no use for them.
+bool IsNoWeight(std::string_view name, const TransformerConfig& config) {
+  if (config.positions == PositionKind::kSinusoidal &&
+      name.ends_with(".embed_positions.weight")) {
+    return true;
+  }
+  if (config.positions == PositionKind::kDistances &&
+      name.ends_with("EncDecAttention.relative_attention_bias.weight")) {
+    return true;
+  }
   for (const std::string_view end :
        {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
     if (name.ends_with(end)) return true;
   }
   return false;
+}
+
+void AppendLayer(const TransformerLayerTensors& layer,
+                 std::vector<Tensor>* all) {
+  for (const auto& stack :
+       {layer.qkv, layer.qkv_bias, layer.cross_kv, layer.cross_kv_bias,
+        layer.gate_up, layer.gate_up_bias}) {
+    all->insert(all->end(), stack.begin(), stack.end());
+  }
+  all->insert(
+      all->end(),
+      {layer.attention_norm, layer.attention_norm_bias, layer.q_norm,
+       layer.k_norm, layer.output, layer.output_bias, layer.post_attention_norm,
+       layer.cross_norm, layer.cross_norm_bias, layer.cross_q,
+       layer.cross_q_bias, layer.cross_output, layer.cross_output_bias,
+       layer.mlp_norm, layer.mlp_norm_bias, layer.down, layer.down_bias,
+       layer.post_mlp_norm});
+}
+
+void AppendStack(const TransformerStackTensors& stack,
+                 std::vector<Tensor>* all) {
+  all->insert(all->end(),
+              {stack.positions, stack.embedding_norm, stack.embedding_norm_bias,
+               stack.distance_biases, stack.final_norm, stack.final_norm_bias});
+  for (const TransformerLayerTensors& layer : stack.layers) {
+    AppendLayer(layer, all);
+  }
 }
 
 // A tensor that nothing reads is of another model than config.json describes:
@@ -215,12 +266,18 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
     used.insert(tensor.data.data());
   }
   const std::string head = Concat(config.names.head, ".weight");
+  const auto is_alias = [&](std::string_view name) {
+    return std::ranges::any_of(
+        config.names.embedding_aliases, [&](std::string_view alias) {
+          return name == Concat(config.names.base, alias, ".weight");
+        });
+  };
   for (const std::string_view name : checkpoint.names()) {
     ASSIGN_OR_RETURN(const LocatedTensor located,
                      checkpoint.Find(std::string(name)));
     const bool is_known = used.contains(located.tensor->data.data()) ||
                           located.tensor->data.empty() || name == head ||
-                          IsNoWeight(name);
+                          is_alias(name) || IsNoWeight(name, config);
     if (is_known) continue;
     return InvalidArgument(located.path, ": tensor ", Shown(name),
                            " is no part of a ", config.family, " model of ",
@@ -229,6 +286,77 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
   }
   return absl::OkStatus();
 }
+
+// That of the embedding, or of a tensor that it is tied to and that is there in
+// its place.
+std::string EmbeddingName(const Checkpoint& checkpoint,
+                          const TensorNames& names, const std::string& base) {
+  const std::string name = Concat(base, names.embedding, ".weight");
+  if (checkpoint.Find(name).ok()) return name;
+  for (const std::string_view alias : names.embedding_aliases) {
+    const std::string other = Concat(base, alias, ".weight");
+    if (checkpoint.Find(other).ok()) return other;
+  }
+  return name;
+}
+
+// Finds the tensors of an encoder or a decoder.
+class StackFinder {
+ public:
+  StackFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
+              std::string base)
+      : checkpoint_(checkpoint), config_(config), base_(std::move(base)) {}
+
+  absl::Status Run(const TensorNames& names, int num_positions, int num_layers,
+                   int intermediate_size, TransformerStackTensors* stack) {
+    const int hidden = config_.hidden_size;
+    if (config_.positions == PositionKind::kLearned) {
+      const int num_rows = config_.position_offset + num_positions;
+      ASSIGN_OR_RETURN(stack->positions,
+                       Weight(names.positions, {num_rows, hidden}));
+    }
+    if (config_.positions == PositionKind::kDistances) {
+      ASSIGN_OR_RETURN(
+          stack->distance_biases,
+          Weight(names.distance_biases,
+                 {config_.num_distance_buckets, config_.num_heads}));
+    }
+    if (config_.has_embedding_norm) {
+      RETURN_IF_ERROR(Norm(names.embedding_norm, &stack->embedding_norm,
+                           &stack->embedding_norm_bias));
+    }
+    if (!config_.norms_sums) {
+      RETURN_IF_ERROR(
+          Norm(names.final_norm, &stack->final_norm, &stack->final_norm_bias));
+    }
+    for (int i = 0; i < num_layers; ++i) {
+      LayerFinder finder(checkpoint_, config_, names,
+                         Concat(base_, names.layers, i, "."));
+      ASSIGN_OR_RETURN(TransformerLayerTensors layer,
+                       finder.Run(intermediate_size));
+      stack->layers.push_back(std::move(layer));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<Tensor> Weight(std::string_view name,
+                                const std::vector<int64_t>& shape) const {
+    return Find(checkpoint_, Concat(base_, name, ".weight"), shape);
+  }
+
+  absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
+    ASSIGN_OR_RETURN(*weight, Weight(name, {config_.hidden_size}));
+    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
+    ASSIGN_OR_RETURN(*bias, Find(checkpoint_, Concat(base_, name, ".bias"),
+                                 {config_.hidden_size}));
+    return absl::OkStatus();
+  }
+
+  const Checkpoint& checkpoint_;
+  const TransformerConfig& config_;
+  const std::string base_;
+};
 
 // What all names but the head's begin with in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
@@ -244,55 +372,45 @@ std::string_view BaseOf(const Checkpoint& checkpoint,
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config) {
   const TensorNames& names = config.names;
-  const int hidden = config.hidden_size;
-  const std::vector<int64_t> table = {config.vocab_size, hidden};
+  const std::vector<int64_t> table = {config.vocab_size, config.hidden_size};
   const std::string base(BaseOf(checkpoint, names));
-  const auto find = [&](std::string_view name, std::string_view suffix,
-                        const std::vector<int64_t>& shape) {
-    return Find(checkpoint, Concat(base, name, suffix), shape);
-  };
   TransformerTensors tensors;
-  ASSIGN_OR_RETURN(tensors.embedding, find(names.embedding, ".weight", table));
-  if (config.positions == PositionKind::kLearned) {
-    ASSIGN_OR_RETURN(tensors.positions, find(names.positions, ".weight",
-                                             {config.max_context, hidden}));
+  const std::string embedding = EmbeddingName(checkpoint, names, base);
+  ASSIGN_OR_RETURN(tensors.embedding, Find(checkpoint, embedding, table));
+  for (const std::string_view alias : names.embedding_aliases) {
+    RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
+                              tensors.embedding));
   }
+  const std::string head = Concat(names.head, ".weight");
+  const bool lacks_head = config.may_lack_head && !checkpoint.Find(head).ok();
   if (config.tie_word_embeddings) {
-    RETURN_IF_ERROR(CheckTiedHead(checkpoint, names, tensors.embedding));
-  } else {
-    ASSIGN_OR_RETURN(tensors.head,
-                     Find(checkpoint, Concat(names.head, ".weight"), table));
+    RETURN_IF_ERROR(CheckTied(checkpoint, names, head, tensors.embedding));
+  } else if (!lacks_head) {
+    ASSIGN_OR_RETURN(tensors.head, Find(checkpoint, head, table));
   }
-  ASSIGN_OR_RETURN(tensors.final_norm,
-                   find(names.final_norm, ".weight", {hidden}));
-  if (config.norm == NormKind::kLayer) {
-    ASSIGN_OR_RETURN(tensors.final_norm_bias,
-                     find(names.final_norm, ".bias", {hidden}));
+  if (config.has_logits_bias) {
+    ASSIGN_OR_RETURN(tensors.logits_bias,
+                     Find(checkpoint, std::string(names.logits_bias),
+                          {1, config.vocab_size}));
   }
-  for (int i = 0; i < config.num_layers; ++i) {
-    LayerFinder finder(checkpoint, config, Concat(base, names.layers, i, "."));
-    ASSIGN_OR_RETURN(TransformerLayerTensors layer, finder.Run());
-    tensors.layers.push_back(std::move(layer));
+  StackFinder finder(checkpoint, config, base);
+  RETURN_IF_ERROR(finder.Run(names, config.max_context, config.num_layers,
+                             config.intermediate_size, &tensors));
+  if (config.encoder) {
+    const EncoderConfig& encoder = *config.encoder;
+    RETURN_IF_ERROR(finder.Run(encoder.names, encoder.max_tokens,
+                               encoder.num_layers, encoder.intermediate_size,
+                               &tensors.encoder));
   }
   RETURN_IF_ERROR(CheckAllAreUsed(checkpoint, config, tensors));
   return tensors;
 }
 
 std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors) {
-  std::vector<TransformerTensor> all = {tensors.embedding, tensors.positions,
-                                        tensors.head, tensors.final_norm,
-                                        tensors.final_norm_bias};
-  for (const TransformerLayerTensors& layer : tensors.layers) {
-    for (const auto& stack :
-         {layer.qkv, layer.qkv_bias, layer.gate_up, layer.gate_up_bias}) {
-      all.insert(all.end(), stack.begin(), stack.end());
-    }
-    all.insert(all.end(),
-               {layer.attention_norm, layer.attention_norm_bias, layer.q_norm,
-                layer.k_norm, layer.output, layer.output_bias,
-                layer.post_attention_norm, layer.mlp_norm, layer.mlp_norm_bias,
-                layer.down, layer.down_bias, layer.post_mlp_norm});
-  }
+  std::vector<TransformerTensor> all = {tensors.embedding, tensors.head,
+                                        tensors.logits_bias};
+  AppendStack(tensors, &all);
+  AppendStack(tensors.encoder, &all);
   std::erase_if(all, [](const Tensor& tensor) { return tensor.data.empty(); });
   return all;
 }

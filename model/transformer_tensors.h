@@ -38,7 +38,16 @@ struct TransformerLayerTensors {
   TransformerTensor output;  // [hidden_size, q_size]
   TransformerTensor output_bias;
   TransformerTensor post_attention_norm;  // [hidden_size]
-  TransformerTensor mlp_norm;             // [hidden_size]
+  // Of a decoder behind an encoder.
+  TransformerTensor cross_norm;  // [hidden_size]
+  TransformerTensor cross_norm_bias;
+  TransformerTensor cross_q;  // [q_size, hidden_size]
+  TransformerTensor cross_q_bias;
+  std::vector<TransformerTensor> cross_kv;  // [kv_size, hidden_size], two
+  std::vector<TransformerTensor> cross_kv_bias;
+  TransformerTensor cross_output;  // [hidden_size, q_size]
+  TransformerTensor cross_output_bias;
+  TransformerTensor mlp_norm;  // [hidden_size]
   TransformerTensor mlp_norm_bias;
   // The gate, if there is one, and up: [intermediate_size, hidden_size] each.
   std::vector<TransformerTensor> gate_up;
@@ -48,13 +57,22 @@ struct TransformerLayerTensors {
   TransformerTensor post_mlp_norm;  // [hidden_size]
 };
 
-struct TransformerTensors {
-  TransformerTensor embedding;   // [vocab_size, hidden_size]
-  TransformerTensor positions;   // [max_context, hidden_size]
-  TransformerTensor head;        // [vocab_size, hidden_size]; no rows if tied
+// An encoder, or a decoder.
+struct TransformerStackTensors {
+  TransformerTensor positions;       // [offset + max_context, hidden_size]
+  TransformerTensor embedding_norm;  // [hidden_size]
+  TransformerTensor embedding_norm_bias;
+  TransformerTensor distance_biases;  // [num_distance_buckets, num_heads]
+  std::vector<TransformerLayerTensors> layers;
   TransformerTensor final_norm;  // [hidden_size]
   TransformerTensor final_norm_bias;
-  std::vector<TransformerLayerTensors> layers;
+};
+
+struct TransformerTensors : TransformerStackTensors {
+  TransformerTensor embedding;    // [vocab_size, hidden_size]
+  TransformerTensor head;         // [vocab_size, hidden_size]; no rows if tied
+  TransformerTensor logits_bias;  // [1, vocab_size]
+  TransformerStackTensors encoder;  // no layers if there is none
 };
 
 // The result lives as long as the checkpoint. Throws std::bad_alloc.

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
+#include "model/positions.h"
 #include "model/transformer_tensors.h"
 
 namespace espalier {
@@ -65,17 +66,25 @@ class MatrixPacker {
 };
 
 // Of the tensors that are packed.
-int64_t NumPackedBytes(const TransformerTensors& tensors) {
-  const Tensor& head =
-      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding;
-  size_t sum = head.data.size();
+size_t NumPackedBytes(const TransformerStackTensors& tensors) {
+  size_t sum = 0;
   for (const TransformerLayerTensors& layer : tensors.layers) {
-    for (const auto& stack : {layer.qkv, layer.gate_up}) {
+    for (const auto& stack : {layer.qkv, layer.gate_up, layer.cross_kv}) {
       for (const Tensor& tensor : stack) sum += tensor.data.size();
     }
-    sum += layer.output.data.size() + layer.down.data.size();
+    for (const Tensor& tensor :
+         {layer.output, layer.down, layer.cross_q, layer.cross_output}) {
+      sum += tensor.data.size();
+    }
   }
-  return static_cast<int64_t>(sum);
+  return sum;
+}
+int64_t NumPackedBytes(const TransformerTensors& tensors) {
+  const TransformerStackTensors& decoder = tensors;
+  const Tensor& head =
+      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding;
+  return static_cast<int64_t>(head.data.size() + NumPackedBytes(decoder) +
+                              NumPackedBytes(tensors.encoder));
 }
 
 void AppendWidened(const Tensor& tensor, std::vector<float>* to) {
@@ -91,15 +100,25 @@ std::vector<float> Widen(std::span<const Tensor> tensors) {
   return result;
 }
 
+// All numbers of a matrix.
+std::vector<float> WidenAll(const Tensor& matrix, int num_cols) {
+  std::vector<float> result;
+  Tensor all = matrix;
+  all.num_rows *= num_cols;
+  AppendWidened(all, &result);
+  return result;
+}
+
 // Makes the parts of a layer of its tensors.
 class LayerPacker {
  public:
   LayerPacker(const TransformerConfig& config, MatrixPacker* matrices)
       : config_(config), matrices_(*matrices) {}
 
-  TransformerLayerWeights Run(const TransformerLayerTensors& layer) {
+  TransformerLayerWeights Run(const TransformerLayerTensors& layer,
+                              int intermediate_size) {
     const int hidden = config_.hidden_size;
-    return {
+    TransformerLayerWeights weights = {
         .attention_norm = Norm(layer.attention_norm, layer.attention_norm_bias),
         .qkv = {matrices_.Stack(layer.qkv, hidden), Widen(layer.qkv_bias)},
         .q_norm = Norm(layer.q_norm),
@@ -109,8 +128,16 @@ class LayerPacker {
         .mlp_norm = Norm(layer.mlp_norm, layer.mlp_norm_bias),
         .gate_up = {matrices_.Stack(layer.gate_up, hidden),
                     Widen(layer.gate_up_bias)},
-        .down = Product(layer.down, layer.down_bias, config_.intermediate_size),
+        .down = Product(layer.down, layer.down_bias, intermediate_size),
         .post_mlp_norm = Norm(layer.post_mlp_norm)};
+    if (layer.cross_kv.empty()) return weights;
+    weights.cross_norm = Norm(layer.cross_norm, layer.cross_norm_bias);
+    weights.cross_q = Product(layer.cross_q, layer.cross_q_bias, hidden);
+    weights.cross_kv = {matrices_.Stack(layer.cross_kv, hidden),
+                        Widen(layer.cross_kv_bias)};
+    weights.cross_output =
+        Product(layer.cross_output, layer.cross_output_bias, config_.q_size());
+    return weights;
   }
 
   NormWeights Norm(const Tensor& weight, const Tensor& bias = {}) const {
@@ -136,6 +163,29 @@ EmbeddingTable Table(const Tensor& tensor, int num_cols) {
   return EmbeddingTable(tensor.data, tensor.dtype, num_cols);
 }
 
+// `sees_all`: an encoder's.
+void PackStack(const TransformerConfig& config,
+               const TransformerStackTensors& tensors, int intermediate_size,
+               bool sees_all, MatrixPacker* matrices,
+               TransformerStackWeights* weights) {
+  LayerPacker packer(config, matrices);
+  if (config.positions == PositionKind::kLearned) {
+    weights->positions = Table(tensors.positions, config.hidden_size);
+  }
+  if (config.positions == PositionKind::kDistances) {
+    weights->distance_biases =
+        BiasesByDistance(WidenAll(tensors.distance_biases, config.num_heads),
+                         config.num_heads, config.max_distance, sees_all);
+  }
+  weights->embedding_norm =
+      packer.Norm(tensors.embedding_norm, tensors.embedding_norm_bias);
+  for (const TransformerLayerTensors& layer : tensors.layers) {
+    weights->layers.push_back(packer.Run(layer, intermediate_size));
+  }
+  weights->final_norm =
+      packer.Norm(tensors.final_norm, tensors.final_norm_bias);
+}
+
 absl::StatusOr<TransformerWeights> Load(
     std::shared_ptr<const Checkpoint> checkpoint,
     const TransformerConfig& config, const WeightOptions& options) {
@@ -143,19 +193,20 @@ absl::StatusOr<TransformerWeights> Load(
                    FindTransformerTensors(*checkpoint, config));
   const int hidden = config.hidden_size;
   MatrixPacker matrices(options, NumPackedBytes(tensors));
-  LayerPacker packer(config, &matrices);
   TransformerWeights weights;
   weights.checkpoint = std::move(checkpoint);
   weights.embedding = Table(tensors.embedding, hidden);
-  if (config.positions == PositionKind::kLearned) {
-    weights.positions = Table(tensors.positions, hidden);
+  if (config.has_logits_bias) {
+    weights.logits_bias = WidenAll(tensors.logits_bias, config.vocab_size);
   }
-  for (const TransformerLayerTensors& layer : tensors.layers) {
-    weights.layers.push_back(packer.Run(layer));
+  PackStack(config, tensors, config.intermediate_size, /*sees_all=*/false,
+            &matrices, &weights);
+  if (config.encoder) {
+    PackStack(config, tensors.encoder, config.encoder->intermediate_size,
+              /*sees_all=*/true, &matrices, &weights.encoder);
   }
-  weights.final_norm = packer.Norm(tensors.final_norm, tensors.final_norm_bias);
   weights.head = matrices.PackHead(
-      config.tie_word_embeddings ? tensors.embedding : tensors.head, hidden);
+      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding, hidden);
   return weights;
 }
 

@@ -40,7 +40,12 @@ struct TransformerLayerWeights {
   NormWeights k_norm;               // [head_dim]
   ProductWeights output;            // [hidden_size, q_size]
   NormWeights post_attention_norm;  // [hidden_size]
-  NormWeights mlp_norm;             // [hidden_size]
+  // Of a decoder behind an encoder.
+  NormWeights cross_norm = {};       // [hidden_size]
+  ProductWeights cross_q = {};       // [q_size, hidden_size]
+  ProductWeights cross_kv = {};      // [2 * kv_size, hidden_size]
+  ProductWeights cross_output = {};  // [hidden_size, q_size]
+  NormWeights mlp_norm;              // [hidden_size]
   // [2 * intermediate_size, hidden_size]: the gate's rows, then up's; or up's
   // alone.
   ProductWeights gate_up;
@@ -48,13 +53,22 @@ struct TransformerLayerWeights {
   NormWeights post_mlp_norm;  // [hidden_size]
 };
 
-struct TransformerWeights {
-  std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
-  EmbeddingTable embedding;                      // [vocab_size, hidden_size]
-  EmbeddingTable positions;                      // [max_context, hidden_size]
+// An encoder, or a decoder.
+struct TransformerStackWeights {
+  EmbeddingTable positions;    // [position_offset + max_context, hidden_size]
+  NormWeights embedding_norm;  // [hidden_size]
+  // By distance, as AttentionOptions::biases.
+  std::vector<float> distance_biases;
   std::vector<TransformerLayerWeights> layers;
   NormWeights final_norm;
+};
+
+struct TransformerWeights : TransformerStackWeights {
+  std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
+  EmbeddingTable embedding;                      // [vocab_size, hidden_size]
   PackedMatrix head;  // [vocab_size, hidden_size]; of the embedding, if tied
+  std::vector<float> logits_bias;   // [vocab_size]
+  TransformerStackWeights encoder;  // no layers if there is none
 };
 
 struct WeightOptions {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "tests/source_tree.h"
 
 namespace espalier::testing {
@@ -23,6 +24,17 @@ inline std::vector<std::string> FamilyModels() {
     if (entry.is_directory()) names.push_back(entry.path().filename());
   }
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Those without an encoder.
+inline std::vector<std::string> DecoderFamilyModels() {
+  std::vector<std::string> names = FamilyModels();
+  std::erase_if(names, [](const std::string& name) {
+    const std::string config =
+        *ReadFile(FamilyPath(name) + "/config.json", 1 << 20);
+    return config.find("\"is_encoder_decoder\": true") != std::string::npos;
+  });
   return names;
 }
 

@@ -22,7 +22,12 @@ class Shape:
     max_length: int = 60  # of a prompt and what follows it
     dtype: str = "bfloat16"
     has_no_base_prefix: bool = False  # as a checkpoint without its head
+    has_own_head: bool = False  # of T5, whose configuration does not say it
     weights: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_encoder(self) -> bool:
+        return self.config.get("is_encoder_decoder", False)
 
 
 def _decoder(**changes: Any) -> dict[str, Any]:
@@ -37,6 +42,45 @@ def _decoder(**changes: Any) -> dict[str, Any]:
         "bos_token_id": 1,
         "eos_token_id": EOS,
         "pad_token_id": 0,
+    } | changes
+
+
+def _encoder_decoder(**changes: Any) -> dict[str, Any]:
+    """BART and Marian: two layers of the encoder, three of the decoder."""
+    return {
+        "vocab_size": VOCAB_SIZE,
+        "d_model": 32,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 40,
+        "decoder_ffn_dim": 48,
+        "max_position_embeddings": 64,
+        "is_encoder_decoder": True,
+        "bos_token_id": 1,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": None,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 3,
+    } | changes
+
+
+def _t5(**changes: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCAB_SIZE,
+        "d_model": 32,
+        "d_kv": 12,
+        "d_ff": 48,
+        "num_layers": 3,
+        "num_decoder_layers": 2,
+        "num_heads": 4,
+        "relative_attention_num_buckets": 16,
+        "relative_attention_max_distance": 24,
+        "is_encoder_decoder": True,
+        "eos_token_id": EOS,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 0,
     } | changes
 
 
@@ -279,5 +323,53 @@ SHAPES = [
         ),
         22,
         max_length=48,
+    ),
+    Shape(
+        "marian",
+        "marian",
+        _encoder_decoder(scale_embedding=True, activation_function="swish"),
+        26,
+    ),
+    Shape(
+        "marian_relu",
+        "marian",
+        _encoder_decoder(
+            d_model=36,
+            encoder_attention_heads=3,
+            decoder_attention_heads=3,
+            activation_function="relu",
+        ),
+        20,
+        dtype="float32",
+    ),
+    Shape("bart", "bart", _encoder_decoder(), 26),
+    Shape(
+        "bart_scaled",
+        "bart",
+        _encoder_decoder(
+            encoder_layers=3,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            scale_embedding=True,
+            activation_function="gelu_new",
+        ),
+        20,
+        dtype="float32",
+    ),
+    Shape("t5", "t5", _t5(), 26),
+    Shape(
+        "t5_gated",
+        "t5",
+        _t5(
+            feed_forward_proj="gated-gelu",
+            tie_word_embeddings=False,
+            num_heads=3,
+            num_layers=2,
+            decoder_start_token_id=7,
+        ),
+        26,
+        dtype="float32",
+        has_own_head=True,
     ),
 ]

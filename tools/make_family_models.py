@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
     LogitsProcessor,
     LogitsProcessorList,
 )
@@ -41,6 +42,7 @@ SEQUENCE_LENGTHS = [1, 17, 40]
 TOLERANCE = 1e-5
 # The rotary angles are float32 in any case; nothing else is.
 DTYPE = torch.float64
+EMBEDDINGS = ["embed_tokens", "embed_positions", "shared", "wte", "wpe"]
 
 
 def fill(model: torch.nn.Module, shape: Shape, seed: int) -> None:
@@ -53,20 +55,37 @@ def fill(model: torch.nn.Module, shape: Shape, seed: int) -> None:
             values *= 0.4
         elif weight.dim() == 1:
             values = values * 0.4 + (0.0 if is_gemma else 1.0)
-        elif "embed_tokens" in name or "wte" in name or "wpe" in name:
+        elif any(part in name for part in EMBEDDINGS):
             values *= 0.5
+        elif "relative_attention_bias" in name:
+            values *= 1.0
         elif "lm_head" in name:
             values *= 3.0 / weight.shape[1] ** 0.5
         else:
             is_conv = shape.model_type == "gpt2"
             values *= 1.4 / weight.shape[0 if is_conv else 1] ** 0.5
+            # T5's scores are not divided: its queries are small from the start.
+            if name.endswith("Attention.q.weight"):
+                values /= shape.config["d_kv"] ** 0.5
         weight.data.copy_(values.to(getattr(torch, shape.dtype)))
+    if hasattr(model, "final_logits_bias"):
+        bias = torch.randn(model.final_logits_bias.shape, generator=generator)
+        model.final_logits_bias.copy_(bias)
+
+
+def model_class(config: Any) -> Any:
+    return (
+        AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    )
 
 
 def make_model(shape: Shape, seed: int, directory: Path) -> None:
     config = AutoConfig.for_model(shape.model_type, **shape.config)
     dtype = getattr(torch, shape.dtype)
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model = model_class(config).from_config(config, dtype=dtype)
+    if shape.has_own_head:
+        model.lm_head = torch.nn.Linear(config.d_model, VOCAB_SIZE, False, dtype=dtype)
+        model.config.tie_word_embeddings = False
     fill(model, shape, seed)
     directory.mkdir(parents=True, exist_ok=True)
     model.generation_config.eos_token_id = EOS
@@ -97,14 +116,25 @@ class Noise(LogitsProcessor):
 
 class Reference:
     def __init__(self, directory: Path):
-        self.model = AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(directory)
+        self.has_encoder = config.is_encoder_decoder
+        self.model = model_class(config).from_pretrained(
             directory, dtype=DTYPE, attn_implementation="eager"
         )
         self.model.eval()
 
-    def logits(self, tokens: list[int]) -> torch.Tensor:
+    def logits(self, tokens: list[int], source: list[int] | None) -> torch.Tensor:
         with torch.no_grad():
-            return self.model(torch.tensor([tokens])).logits[0].float()
+            if source is None:
+                return self.model(torch.tensor([tokens])).logits[0].float()
+            return (
+                self.model(
+                    input_ids=torch.tensor([source]),
+                    decoder_input_ids=torch.tensor([tokens]),
+                )
+                .logits[0]
+                .float()
+            )
 
     def hypotheses(
         self, prompt: list[int], params: Row, noise: Noise | None = None
@@ -120,7 +150,9 @@ class Reference:
             **params,
         )
         sequences = out.sequences.tolist()
-        tokens = [up_to_end(sequence[len(prompt) :], EOS) for sequence in sequences]
+        # A decoder behind an encoder begins with decoder_start_token_id.
+        num_before = 1 if self.has_encoder else len(prompt)
+        tokens = [up_to_end(sequence[num_before:], EOS) for sequence in sequences]
         scores = getattr(out, "sequences_scores", None)
         scores = [None] * len(tokens) if scores is None else scores.tolist()
         return [
@@ -137,6 +169,20 @@ class Reference:
         return True
 
 
+def draw_processors(rng: random.Random) -> Row:
+    """Those that encoder-decoders are published with, or that see the decoder's
+    first token, each with some requests."""
+    choices = [
+        {"forced_bos_token_id": rng.randrange(10, VOCAB_SIZE)},
+        {"forced_eos_token_id": rng.choice([2, 5])},
+        {"bad_words_ids": [[rng.randrange(10, VOCAB_SIZE)], [11, 12]]},
+        {"no_repeat_ngram_size": rng.choice([1, 2])},
+        {"repetition_penalty": 1.3},
+        {"min_new_tokens": 3},
+    ]
+    return {k: v for choice in choices if rng.random() < 0.3 for k, v in choice.items()}
+
+
 def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
     params = {
         "num_beams": rng.choice([1, 2, 3, 4, 5]),
@@ -145,6 +191,8 @@ def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
     if params["num_beams"] > 1:
         params["length_penalty"] = rng.choice([0.0, 0.6, 1.0, 2.0])
         params["early_stopping"] = rng.choice([False, True, "never"])
+    if shape.has_encoder:
+        params |= draw_processors(rng)
     longest = shape.max_length - params["max_new_tokens"]
     length = rng.randint(1, min(30, longest))
     return [rng.randrange(1, VOCAB_SIZE) for _ in range(length)], params
@@ -172,7 +220,11 @@ def make_logits(shape: Shape, reference: Reference, seed: int) -> dict[str, Any]
     for i, length in enumerate(SEQUENCE_LENGTHS):
         tokens = [rng.randrange(VOCAB_SIZE) for _ in range(length)]
         tensors[f"tokens.{i}"] = torch.tensor(tokens, dtype=torch.int32)
-        tensors[f"logits.{i}"] = reference.logits(tokens)
+        source = None
+        if reference.has_encoder:
+            source = [rng.randrange(VOCAB_SIZE) for _ in range(3 + length // 2)]
+            tensors[f"source.{i}"] = torch.tensor(source, dtype=torch.int32)
+        tensors[f"logits.{i}"] = reference.logits(tokens, source)
     return tensors
 
 
@@ -181,7 +233,8 @@ def check(directory: Path, reference: Reference) -> bool:
     tensors = load_file(directory / "logits.safetensors")
     worst = 0.0
     for i in range(len(SEQUENCE_LENGTHS)):
-        logits = reference.logits(tensors[f"tokens.{i}"].tolist())
+        source = tensors[f"source.{i}"].tolist() if reference.has_encoder else None
+        logits = reference.logits(tensors[f"tokens.{i}"].tolist(), source)
         worst = max(worst, (logits - tensors[f"logits.{i}"]).abs().max().item())
     rows = read_jsonl(directory / "requests.jsonl")
     num_same = 0

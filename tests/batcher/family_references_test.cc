@@ -47,19 +47,22 @@ struct FamilyRun {
 // The results of requests of which ten arrive before each step.
 FamilyRun RunFamily(Model& model, const std::vector<Request>& requests,
                     const SchedulerOptions& options, int plans_in_flight = 1) {
-  Scheduler scheduler(model.description(), options);
+  ModelDescription description = model.description();
+  description.verifies_drafts = description.verifies_beam_drafts = true;
+  Scheduler scheduler(description, options);
   FamilyRun run;
   run.results.resize(requests.size());
   size_t next = 0;
   const auto arrive = [&](int) {
     for (int i = 0; i < 10 && next < requests.size(); ++i, ++next) {
       Request request = requests[next];
-      EXPECT_OK(ValidateRequest(model.description(), &request));
-      scheduler.Submit(RequestId{static_cast<int64_t>(next)},
-                       PreparedRequest(request),
-                       [&to = run.results[next]](absl::StatusOr<Result> from) {
-                         to = std::move(from);
-                       });
+      EXPECT_OK(ValidateRequest(description, &request));
+      scheduler.Submit(
+          RequestId{static_cast<int64_t>(next)},
+          PreparedRequest(request, /*tokenizer=*/nullptr, &model.description()),
+          [&to = run.results[next]](absl::StatusOr<Result> from) {
+            to = std::move(from);
+          });
     }
   };
   RunToEnd(scheduler, model, arrive, plans_in_flight);
@@ -142,6 +145,34 @@ TEST_P(FamilyReferencesTest, TogetherPreemptedAndSharedIsAsAlone) {
     EXPECT_GT(run.stats.num_cached_tokens, 0);
     EXPECT_EQ(run.stats.num_swapped_pages_in > 0, way.num_host_slots > 0);
   }
+}
+
+// Samples are drawn as they would be without drafts.
+TEST_P(FamilyReferencesTest, DraftsChangeNoResult) {
+  const auto roomy = LoadWithPages(GetParam(), 16, 500);
+  std::vector<Request> requests =
+      MixedRequests(GetParam(), roomy->description());
+  const FamilyRun plain = RunFamily(*roomy, requests, {});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    GenerationParams& params = requests[i].params;
+    if (!CanSpeculate(params)) continue;
+    params.speculate = {.method = i % 2 == 0 ? SpeculationMethod::kNgram
+                                             : SpeculationMethod::kSuffix,
+                        .num_tokens = 1 + static_cast<int>(i % 5),
+                        .mode = SpeculationMode::kCoupled};
+  }
+  const auto model = LoadWithPages(GetParam(), 3, 90, /*num_host_slots=*/200);
+  const FamilyRun run = RunFamily(
+      *model, requests, {.max_step_tokens = 70, .validate_steps = true}, 2);
+  int64_t num_drafted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_OK(plain.results[i]) << i;
+    ASSERT_OK(run.results[i]) << i;
+    EXPECT_TRUE(SameHypotheses(*run.results[i], *plain.results[i])) << i;
+    num_drafted += run.results[i]->usage.num_drafted_tokens;
+  }
+  EXPECT_GT(num_drafted, 0);
+  EXPECT_GT(run.stats.num_preemptions, 0);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ using ::espalier::testing::Feeder;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::RandomTokens;
+using ::espalier::testing::SourceFor;
 
 constexpr double kLogitsTolerance = 1e-4;
 
@@ -52,6 +53,19 @@ std::vector<T> ValuesOf(const SafetensorsFile& file, const std::string& name) {
   std::vector<T> values(tensor->data.size() / sizeof(T));
   std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
   return values;
+}
+
+int NumSequencesOf(const SafetensorsFile& file) {
+  int count = 0;
+  while (file.Find(Concat("tokens.", count)).ok()) ++count;
+  return count;
+}
+
+// What the encoder read before sequence `i`; nothing without one.
+std::vector<TokenId> SourceOf(const SafetensorsFile& file, int i) {
+  const std::string name = Concat("source.", i);
+  if (!file.Find(name).ok()) return {};
+  return ValuesOf<TokenId>(file, name);
 }
 
 // The largest difference from the reference's logits.
@@ -77,7 +91,7 @@ TEST_P(FamiliesTest, LogitsAreThoseOfTransformers) {
   ASSERT_OK_AND_ASSIGN(
       const SafetensorsFile file,
       SafetensorsFile::Open(FamilyPath(GetParam()) + "/logits.safetensors"));
-  const int num_sequences = static_cast<int>(file.tensors().size()) / 2;
+  const int num_sequences = NumSequencesOf(file);
   ASSERT_GE(num_sequences, 3);
   double worst = 0;
   for (const int page_size : {1, 3, 16}) {
@@ -85,12 +99,14 @@ TEST_P(FamiliesTest, LogitsAreThoseOfTransformers) {
     for (int i = 0; i < num_sequences; ++i) {
       const auto tokens = ValuesOf<TokenId>(file, Concat("tokens.", i));
       const auto expected = ValuesOf<float>(file, Concat("logits.", i));
-      const LogitsRows whole = FeedAlone(model.get(), tokens, 1000);
+      const auto source = SourceOf(file, i);
+      const LogitsRows whole = FeedAlone(model.get(), tokens, 1000, source);
       const double distance = Distance(whole, expected);
       ASSERT_LE(distance, kLogitsTolerance) << "sequence " << i;
       worst = std::max(worst, distance);
       for (const int chunk : {1, 5}) {
-        EXPECT_EQ(FeedAlone(model.get(), tokens, chunk), whole) << chunk;
+        EXPECT_EQ(FeedAlone(model.get(), tokens, chunk, source), whole)
+            << chunk;
       }
     }
   }
@@ -110,8 +126,9 @@ TEST_P(FamiliesTest, AStepDividedByRowsChangesNoBits) {
   std::vector<LogitsRows> alone;
   for (int i = 0; i < 30; ++i) {
     const auto tokens = RandomTokens(1 + i % 13, 64, i);
-    alone.push_back(FeedAlone(model.get(), tokens, 1000));
-    rows.push_back({feeder.Add(), tokens});
+    const auto source = SourceFor(*model, 1 + i % 17, i);
+    alone.push_back(FeedAlone(model.get(), tokens, 1000, source));
+    rows.push_back({feeder.Add(source), tokens});
   }
   EXPECT_EQ(feeder.Step(rows), alone);
 }

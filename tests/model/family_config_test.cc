@@ -18,7 +18,7 @@
 namespace espalier {
 namespace {
 
-using ::espalier::testing::FamilyModels;
+using ::espalier::testing::DecoderFamilyModels;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
@@ -63,10 +63,10 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
   ExpectAllRefused({
       {"qwen2",
        {{"model_type", "\"qwen2_moe\""}},
-       "model_type must be gemma2, gemma3_text, gpt2, llama, mistral, phi3, "
-       "qwen2 or qwen3, got \"qwen2_moe\""},
-      {"gemma3", {{"model_type", "\"gemma3\""}}, "model_type must be gemma2, "},
-      {"phi3", {{"model_type", "[\"phi3\"]"}}, "model_type must be gemma2, "},
+       "model_type must be bart, gemma2, gemma3_text, gpt2, llama, marian, "
+       "mistral, phi3, qwen2, qwen3 or t5, got \"qwen2_moe\""},
+      {"gemma3", {{"model_type", "\"gemma3\""}}, "model_type must be bart, "},
+      {"phi3", {{"model_type", "[\"phi3\"]"}}, "model_type must be bart, "},
       {"qwen3",
        {{"architectures", "[\"Qwen3ForSequenceClassification\"]"}},
        "architectures must be [\"Qwen3ForCausalLM\"], got [\"Qwen3ForSeq"},
@@ -166,6 +166,82 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
        {{"final_logit_softcapping", "1e300"}},
        "final_logit_softcapping must be a number in (0, "},
   });
+}
+
+TEST(FamilyConfigTest, EncoderDecodersThatAreNotComputedAreRefused) {
+  ExpectAllRefused({
+      {"bart",
+       {{"architectures", "[\"BartForCausalLM\"]"}},
+       "architectures must be [\"BartForConditionalGeneration\"], got "},
+      {"bart",
+       {{"is_encoder_decoder", "false"}},
+       "is_encoder_decoder false is not supported"},
+      {"bart",
+       {{"normalize_before", "true"}},
+       "normalize_before true is not supported"},
+      {"marian",
+       {{"add_final_layer_norm", "true"}},
+       "add_final_layer_norm true is not supported"},
+      {"marian",
+       {{"share_encoder_decoder_embeddings", "false"}},
+       "share_encoder_decoder_embeddings false is not supported"},
+      {"marian",
+       {{"decoder_vocab_size", "65"}},
+       "decoder_vocab_size must be vocab_size, 64, got 65"},
+      {"marian",
+       {{"encoder_attention_heads", "2"}},
+       "encoder_attention_heads must be decoder_attention_heads, 4, got 2"},
+      {"marian",
+       {{"decoder_attention_heads", "5"}, {"encoder_attention_heads", "5"}},
+       "d_model 32 must be a multiple of decoder_attention_heads 5"},
+      {"marian",
+       {{"decoder_start_token_id", "64"}},
+       "decoder_start_token_id must be an integer in [0, 63], got 64"},
+      {"bart",
+       {{"activation_function", "\"tanh\""}},
+       "activation_function must be silu, swish, gelu, gelu_new, "
+       "gelu_pytorch_tanh or relu, got \"tanh\""},
+      {"bart", {{"encoder_layers", "0"}}, "encoder_layers must be an integer"},
+      {"bart",
+       {{"max_position_embeddings", "1"}},
+       "max_position_embeddings must be an integer in [2, "},
+      {"t5",
+       {{"feed_forward_proj", "\"gated-relu\""}},
+       "feed_forward_proj must be relu, gelu, gelu_new, silu, gated-gelu, "
+       "gated-gelu_new or gated-silu, got \"gated-relu\""},
+      {"t5",
+       {{"relative_attention_num_buckets", "3"}},
+       "relative_attention_num_buckets must be an integer in [4, "},
+      {"t5",
+       {{"relative_attention_max_distance", "8"}},
+       "relative_attention_max_distance must be above half of "
+       "relative_attention_num_buckets, 16, got 8"},
+  });
+}
+
+TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
+  TransformerConfig config =
+      *ReadChanged("bart", {{"activation_function", kAbsent},
+                            {"decoder_start_token_id", kAbsent},
+                            {"scale_embedding", kAbsent},
+                            {"is_encoder_decoder", kAbsent}});
+  EXPECT_EQ(config.activation, Activation::kGelu);
+  EXPECT_EQ(config.encoder->decoder_start_token_id, 2);
+  EXPECT_FALSE(config.scales_embeddings);
+  config = *ReadChanged(
+      "marian", {{"decoder_start_token_id", kAbsent}, {"pad_token_id", "9"}});
+  EXPECT_EQ(config.encoder->decoder_start_token_id, 9);
+  config = *ReadChanged("t5", {{"num_decoder_layers", kAbsent},
+                               {"feed_forward_proj", kAbsent},
+                               {"scale_decoder_outputs", kAbsent},
+                               {"tie_word_embeddings", kAbsent}});
+  EXPECT_EQ(config.num_layers, 3);
+  EXPECT_EQ(config.activation, Activation::kRelu);
+  EXPECT_FALSE(config.has_gate);
+  EXPECT_TRUE(config.scales_head);
+  config = *ReadChanged("t5", {{"scale_decoder_outputs", kAbsent},
+                               {"tie_word_embeddings", "false"}});
+  EXPECT_FALSE(config.scales_head);
 }
 
 TEST(FamilyConfigTest, WindowsThatAreNotMeantAreRefused) {
@@ -359,9 +435,15 @@ TEST(FamilyConfigTest, LongRopeEndsTheContextWhereItsFactorsChange) {
             192);
 }
 
-TEST(CudaLimitsTest, EveryFamilyRunsAndWhatIsTooLargeIsNamed) {
-  for (const std::string& model : FamilyModels()) {
+TEST(CudaLimitsTest, EveryDecoderRunsAndWhatDoesNotIsNamed) {
+  for (const std::string& model : DecoderFamilyModels()) {
     EXPECT_OK(CheckCudaLimits(*ReadChanged(model, {}))) << model;
+  }
+  for (const char* model : {"marian", "bart", "t5"}) {
+    EXPECT_THAT(CheckCudaLimits(*ReadChanged(model, {})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("an encoder is not supported on CUDA yet; "
+                                   "use --device cpu")));
   }
   TransformerConfig config = *ReadChanged("gemma2", {});
   config.head_dim = 258;

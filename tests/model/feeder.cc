@@ -15,8 +15,9 @@ Feeder::Feeder(Model* model) : model_(model) {
   std::shuffle(free_pages_.begin(), free_pages_.end(), std::mt19937(11));
 }
 
-int Feeder::Add() {
-  sequences_.emplace_back();
+int Feeder::Add(std::vector<TokenId> source) {
+  CHECK_EQ(source.empty(), !model_->description().encoder.has_value());
+  sequences_.emplace_back().source = std::move(source);
   return static_cast<int>(sequences_.size()) - 1;
 }
 
@@ -40,22 +41,40 @@ int Feeder::Fork(int parent) {
   return static_cast<int>(sequences_.size()) - 1;
 }
 
+std::vector<TokenId> Feeder::TokensOf(const Row& row, StepPlan* plan) const {
+  const Sequence& sequence = sequences_[row.sequence];
+  if (sequence.num_tokens > 0 || sequence.source.empty()) return row.tokens;
+  plan->sources.push_back(
+      {static_cast<int>(plan->rows.size()),
+       std::make_shared<const std::vector<TokenId>>(sequence.source)});
+  std::vector<TokenId> tokens = sequence.source;
+  const size_t page_size = model_->description().page_size;
+  tokens.resize((tokens.size() + page_size - 1) / page_size * page_size, 0);
+  tokens.insert(tokens.end(), row.tokens.begin(), row.tokens.end());
+  return tokens;
+}
+
 std::vector<LogitsRows> Feeder::Step(const std::vector<Row>& rows) {
   const int page_size = model_->description().page_size;
   StepPlan plan;
   plan.page_copies = std::exchange(copies_, {});
   for (const Row& row : rows) {
     Sequence& sequence = sequences_[row.sequence];
-    const int num_tokens = static_cast<int>(row.tokens.size());
-    const int num_logits = row.num_logits < 0 ? num_tokens : row.num_logits;
-    plan.rows.push_back({.sequence = SequenceId{row.sequence},
-                         .first_token = static_cast<int>(plan.tokens.size()),
-                         .num_tokens = num_tokens,
-                         .first_position = sequence.num_tokens,
-                         .num_logits = num_logits,
-                         .first_logits = plan.num_logits});
+    const std::vector<TokenId> tokens = TokensOf(row, &plan);
+    const int num_tokens = static_cast<int>(tokens.size());
+    const int num_logits = row.num_logits < 0
+                               ? static_cast<int>(row.tokens.size())
+                               : row.num_logits;
+    plan.rows.push_back(
+        {.sequence = SequenceId{row.sequence},
+         .first_token = static_cast<int>(plan.tokens.size()),
+         .num_tokens = num_tokens,
+         .first_position = sequence.num_tokens,
+         .num_logits = num_logits,
+         .first_logits = plan.num_logits,
+         .source_length = static_cast<int>(sequence.source.size())});
     plan.num_logits += num_logits;
-    plan.tokens.insert(plan.tokens.end(), row.tokens.begin(), row.tokens.end());
+    plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
     sequence.num_tokens += num_tokens;
     while (sequence.pages.size() * page_size < sequence.num_tokens) {
       sequence.pages.push_back(TakePage());
@@ -87,9 +106,9 @@ std::vector<LogitsRows> Feeder::Split(const StepPlan& plan,
 }
 
 LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
-                     int chunk) {
+                     int chunk, const std::vector<TokenId>& source) {
   Feeder feeder(model);
-  const int sequence = feeder.Add();
+  const int sequence = feeder.Add(source);
   LogitsRows logits_rows;
   for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const size_t end = std::min(tokens.size(), begin + chunk);

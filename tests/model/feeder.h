@@ -21,8 +21,9 @@ class Feeder {
  public:
   explicit Feeder(Model* model);
 
-  // A new, empty sequence.
-  int Add();
+  // A new, empty sequence. Behind an encoder its source is `source`, which its
+  // first row feeds before its own tokens.
+  int Add(std::vector<TokenId> source = {});
 
   struct Row {
     int sequence = 0;
@@ -40,9 +41,12 @@ class Feeder {
   struct Sequence {
     int num_tokens = 0;
     std::vector<PageId> pages;
+    std::vector<TokenId> source;  // empty: none
   };
 
   PageId TakePage();
+  // The row's tokens and, if the sequence has none yet, its source before them.
+  std::vector<TokenId> TokensOf(const Row& row, StepPlan* plan) const;
   std::vector<LogitsRows> Split(const StepPlan& plan,
                                 const std::vector<float>& logits) const;
 
@@ -54,6 +58,6 @@ class Feeder {
 
 // Logits after every token of one sequence, fed `chunk` tokens at a time.
 LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
-                     int chunk);
+                     int chunk, const std::vector<TokenId>& source = {});
 
 }  // namespace espalier::testing

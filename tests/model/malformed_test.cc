@@ -170,11 +170,10 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
       {"config.json: must be a JSON object", Replace("config.json", "[]")},
       {"generation_config.json: not JSON",
        Replace("generation_config.json", "nope")},
-      {"model_type must be gemma2, gemma3_text, gpt2, llama, mistral, phi3, "
-       "qwen2 or qwen3, got \"mamba\"",
+      {"model_type must be bart, gemma2, gemma3_text, gpt2, llama, marian, "
+       "mistral, phi3, qwen2, qwen3 or t5, got \"mamba\"",
        SetConfig("model_type", "\"mamba\"")},
-      {"gemma2, gemma3_text, gpt2, llama, mistral, phi3, qwen2 or qwen3, got "
-       "nothing",
+      {"mistral, phi3, qwen2, qwen3 or t5, got nothing",
        SetConfig("model_type", "")},
       {"architectures must be [\"LlamaForCausalLM\"], got [\"MistralFor",
        SetConfig("architectures", "[\"MistralForCausalLM\"]")},

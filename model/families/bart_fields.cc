@@ -1,0 +1,123 @@
+#include "model/families/bart_fields.h"
+
+#include <string_view>
+
+#include "base/status.h"
+#include "model/config_fields.h"
+#include "model/family_fields.h"
+
+namespace espalier {
+namespace {
+
+constexpr std::string_view kEmbeddingAliases[] = {"encoder.embed_tokens",
+                                                  "decoder.embed_tokens"};
+
+constexpr TensorNames kEncoderNames = {
+    .positions = "encoder.embed_positions",
+    .embedding_norm = "encoder.layernorm_embedding",
+    .layers = "encoder.layers.",
+    .attention_norm = "self_attn_layer_norm",
+    .output = "self_attn.out_proj",
+    .mlp_norm = "final_layer_norm",
+    .up = "fc1",
+    .down = "fc2"};
+
+constexpr TensorNames kDecoderNames = {
+    .embedding = "shared",
+    .embedding_aliases = kEmbeddingAliases,
+    .positions = "decoder.embed_positions",
+    .embedding_norm = "decoder.layernorm_embedding",
+    .logits_bias = "final_logits_bias",
+    .layers = "decoder.layers.",
+    .attention_norm = "self_attn_layer_norm",
+    .output = "self_attn.out_proj",
+    .cross_norm = "encoder_attn_layer_norm",
+    .cross_q = "encoder_attn.q_proj",
+    .cross_k = "encoder_attn.k_proj",
+    .cross_v = "encoder_attn.v_proj",
+    .cross_output = "encoder_attn.out_proj",
+    .mlp_norm = "final_layer_norm",
+    .up = "fc1",
+    .down = "fc2"};
+
+// Fields of the scripts that models were converted by. transformers has nothing
+// for them: they are another model's, in which norms are elsewhere.
+absl::Status CheckNorms(const json::object& json) {
+  for (const char* key : {"normalize_before", "add_final_layer_norm"}) {
+    ASSIGN_OR_RETURN(const bool is_set, ReadBool(json, key, false));
+    if (is_set) return InvalidArgument(key, " true is not supported");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBartHeads(const json::object& json,
+                           TransformerConfig* config) {
+  ASSIGN_OR_RETURN(config->num_heads,
+                   ReadInt(json, "decoder_attention_heads", 1, kMaxHeads, 16));
+  ASSIGN_OR_RETURN(const int num_encoder_heads,
+                   ReadInt(json, "encoder_attention_heads", 1, kMaxHeads, 16));
+  if (num_encoder_heads != config->num_heads) {
+    return InvalidArgument(
+        "encoder_attention_heads must be decoder_attention_heads, ",
+        config->num_heads, ", got ", num_encoder_heads);
+  }
+  if (config->hidden_size % config->num_heads != 0) {
+    return InvalidArgument("d_model ", config->hidden_size,
+                           " must be a multiple of decoder_attention_heads ",
+                           config->num_heads);
+  }
+  config->num_kv_heads = config->num_heads;
+  config->head_dim = config->hidden_size / config->num_heads;
+  if (config->head_dim <= kMaxHeadDim) return absl::OkStatus();
+  return InvalidArgument("d_model / decoder_attention_heads must be at most ",
+                         kMaxHeadDim, ", got ", config->head_dim);
+}
+
+absl::Status ReadBartSizes(const json::object& json,
+                           TransformerConfig* config) {
+  ASSIGN_OR_RETURN(config->vocab_size,
+                   ReadInt(json, "vocab_size", 1, kMaxVocabulary));
+  ASSIGN_OR_RETURN(config->hidden_size,
+                   ReadInt(json, "d_model", 1, kMaxWidth, 1024));
+  ASSIGN_OR_RETURN(config->num_layers,
+                   ReadInt(json, "decoder_layers", 1, kMaxLayers, 12));
+  ASSIGN_OR_RETURN(config->intermediate_size,
+                   ReadInt(json, "decoder_ffn_dim", 1, kMaxWidth, 4096));
+  ASSIGN_OR_RETURN(config->max_context, ReadInt(json, "max_position_embeddings",
+                                                2, kMaxContext, 1024));
+  EncoderConfig& encoder = config->encoder.emplace();
+  encoder.names = kEncoderNames;
+  encoder.max_tokens = config->max_context;
+  ASSIGN_OR_RETURN(encoder.num_layers,
+                   ReadInt(json, "encoder_layers", 1, kMaxLayers, 12));
+  ASSIGN_OR_RETURN(encoder.intermediate_size,
+                   ReadInt(json, "encoder_ffn_dim", 1, kMaxWidth, 4096));
+  return ReadBartHeads(json, config);
+}
+
+}  // namespace
+
+absl::Status ReadBartFields(const json::object& json,
+                            TransformerConfig* config) {
+  RETURN_IF_ERROR(CheckNorms(json));
+  RETURN_IF_ERROR(ReadBartSizes(json, config));
+  config->names = kDecoderNames;
+  config->norm = NormKind::kLayer;
+  config->norm_eps = 1e-5;
+  config->norms_sums = true;
+  config->has_qkv_bias = true;
+  config->has_output_bias = true;
+  config->has_mlp_bias = true;
+  config->has_gate = false;
+  config->has_logits_bias = true;
+  ASSIGN_OR_RETURN(
+      config->activation,
+      ReadAnyActivation(json, "activation_function", Activation::kGelu));
+  ASSIGN_OR_RETURN(config->scales_embeddings,
+                   ReadBool(json, "scale_embedding", false));
+  ASSIGN_OR_RETURN(config->tie_word_embeddings,
+                   ReadBool(json, "tie_word_embeddings", true));
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

@@ -1,0 +1,162 @@
+// T5: biases of scores by distance in place of positions, RMSNorm, scores that
+// are not divided. T5 1.1 and Flan-T5 have a gate, and a head of their own.
+#include <limits>
+#include <string_view>
+
+#include "base/status.h"
+#include "model/config_fields.h"
+#include "model/family_fields.h"
+#include "model/model_family.h"
+
+namespace espalier {
+namespace {
+
+constexpr std::string_view kEmbeddingAliases[] = {"encoder.embed_tokens",
+                                                  "decoder.embed_tokens"};
+// Distances have no end, and keys and values do.
+constexpr int kMaxT5Context = 1 << 15;
+constexpr int kMaxBuckets = 1 << 16;
+constexpr int kMaxDistance = 1 << 16;
+
+constexpr TensorNames kEncoderNames = {
+    .distance_biases =
+        "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+    .final_norm = "encoder.final_layer_norm",
+    .layers = "encoder.block.",
+    .attention_norm = "layer.0.layer_norm",
+    .q = "layer.0.SelfAttention.q",
+    .k = "layer.0.SelfAttention.k",
+    .v = "layer.0.SelfAttention.v",
+    .output = "layer.0.SelfAttention.o",
+    .mlp_norm = "layer.1.layer_norm",
+    .gate = "layer.1.DenseReluDense.wi_0",
+    .up = "layer.1.DenseReluDense.wi",
+    .down = "layer.1.DenseReluDense.wo"};
+
+constexpr TensorNames kDecoderNames = {
+    .base = "",
+    .embedding = "shared",
+    .embedding_aliases = kEmbeddingAliases,
+    .distance_biases =
+        "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+    .final_norm = "decoder.final_layer_norm",
+    .layers = "decoder.block.",
+    .attention_norm = "layer.0.layer_norm",
+    .q = "layer.0.SelfAttention.q",
+    .k = "layer.0.SelfAttention.k",
+    .v = "layer.0.SelfAttention.v",
+    .output = "layer.0.SelfAttention.o",
+    .cross_norm = "layer.1.layer_norm",
+    .cross_q = "layer.1.EncDecAttention.q",
+    .cross_k = "layer.1.EncDecAttention.k",
+    .cross_v = "layer.1.EncDecAttention.v",
+    .cross_output = "layer.1.EncDecAttention.o",
+    .mlp_norm = "layer.2.layer_norm",
+    .gate = "layer.2.DenseReluDense.wi_0",
+    .up = "layer.2.DenseReluDense.wi",
+    .down = "layer.2.DenseReluDense.wo"};
+
+absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
+  ASSIGN_OR_RETURN(config->vocab_size,
+                   ReadInt(json, "vocab_size", 1, kMaxVocabulary));
+  ASSIGN_OR_RETURN(config->hidden_size,
+                   ReadInt(json, "d_model", 1, kMaxWidth, 512));
+  ASSIGN_OR_RETURN(config->intermediate_size,
+                   ReadInt(json, "d_ff", 1, kMaxWidth, 2048));
+  ASSIGN_OR_RETURN(config->num_heads,
+                   ReadInt(json, "num_heads", 1, kMaxHeads, 8));
+  ASSIGN_OR_RETURN(config->head_dim, ReadInt(json, "d_kv", 1, kMaxHeadDim, 64));
+  config->num_kv_heads = config->num_heads;
+  config->max_context = kMaxT5Context;
+  EncoderConfig& encoder = config->encoder.emplace();
+  encoder.names = kEncoderNames;
+  encoder.max_tokens = kMaxT5Context;
+  encoder.intermediate_size = config->intermediate_size;
+  ASSIGN_OR_RETURN(encoder.num_layers,
+                   ReadInt(json, "num_layers", 1, kMaxLayers, 6));
+  ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "num_decoder_layers", 1,
+                                               kMaxLayers, encoder.num_layers));
+  return absl::OkStatus();
+}
+
+absl::Status ReadDistances(const json::object& json,
+                           TransformerConfig* config) {
+  config->positions = PositionKind::kDistances;
+  ASSIGN_OR_RETURN(
+      config->num_distance_buckets,
+      ReadInt(json, "relative_attention_num_buckets", 4, kMaxBuckets, 32));
+  ASSIGN_OR_RETURN(
+      config->max_distance,
+      ReadInt(json, "relative_attention_max_distance", 2, kMaxDistance, 128));
+  // Each bucket of a range begins behind those of one distance.
+  if (config->max_distance > config->num_distance_buckets / 2) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("relative_attention_max_distance must be above half ",
+                         "of relative_attention_num_buckets, ",
+                         config->num_distance_buckets, ", got ",
+                         config->max_distance);
+}
+
+absl::Status ReadFeedForward(const json::object& json,
+                             TransformerConfig* config) {
+  struct Form {
+    std::string_view name;
+    Activation activation;
+    bool has_gate;
+  };
+  // gated-gelu is gelu_new, as transformers has it.
+  constexpr Form kForms[] = {{"relu", Activation::kRelu, false},
+                             {"gelu", Activation::kGelu, false},
+                             {"gelu_new", Activation::kGeluTanh, false},
+                             {"silu", Activation::kSilu, false},
+                             {"gated-gelu", Activation::kGeluTanh, true},
+                             {"gated-gelu_new", Activation::kGeluTanh, true},
+                             {"gated-silu", Activation::kSilu, true}};
+  const json::value* const value = FindField(json, "feed_forward_proj");
+  for (const Form& form : kForms) {
+    const bool is_it = value == nullptr
+                           ? form.name == "relu"
+                           : *value == json::string_view(form.name);
+    if (!is_it) continue;
+    config->activation = form.activation;
+    config->has_gate = form.has_gate;
+    if (form.has_gate) {
+      config->names.up = "layer.2.DenseReluDense.wi_1";
+      config->encoder->names.up = "layer.1.DenseReluDense.wi_1";
+    }
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "feed_forward_proj must be relu, gelu, gelu_new, silu, gated-gelu, ",
+      "gated-gelu_new or gated-silu, got ", Shown(value));
+}
+
+absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadT5Sizes(json, config));
+  config->names = kDecoderNames;
+  RETURN_IF_ERROR(ReadDistances(json, config));
+  RETURN_IF_ERROR(ReadFeedForward(json, config));
+  config->query_pre_attn_scalar = 1;
+  ASSIGN_OR_RETURN(config->norm_eps,
+                   ReadNumber(json, "layer_norm_epsilon", 0, 1, 1e-6));
+  // Whether the head is the embedding is for transformers what the checkpoint
+  // has; the field says whether what it reads is scaled, unless another does.
+  ASSIGN_OR_RETURN(const bool is_tied,
+                   ReadBool(json, "tie_word_embeddings", true));
+  ASSIGN_OR_RETURN(config->scales_head,
+                   ReadBool(json, "scale_decoder_outputs", is_tied));
+  config->may_lack_head = true;
+  config->encoder->decoder_start_token_id = 0;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+constexpr ModelFamily kT5Family = {.model_type = "t5",
+                                   .name = "T5",
+                                   .architecture = "T5ForConditionalGeneration",
+                                   .read = ReadT5,
+                                   .is_encoder_decoder = true};
+
+}  // namespace espalier

@@ -1,0 +1,62 @@
+#include "model/positions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace espalier {
+namespace {
+
+//   distance  of a key, less than 0 before the query
+int BucketOf(int distance, int num_buckets, int max_distance, bool sees_all) {
+  int first = 0;
+  if (sees_all) {
+    num_buckets /= 2;
+    if (distance > 0) first = num_buckets;
+  }
+  const int length = sees_all ? std::abs(distance) : std::max(-distance, 0);
+  const int num_exact = num_buckets / 2;
+  if (length < num_exact) return first + length;
+  const float range = static_cast<float>(
+      std::log(static_cast<double>(max_distance) / num_exact));
+  const float place =
+      std::log(static_cast<float>(length) / static_cast<float>(num_exact)) /
+      range * static_cast<float>(num_buckets - num_exact);
+  return first + std::min(num_exact + static_cast<int>(place), num_buckets - 1);
+}
+
+}  // namespace
+
+std::vector<float> SinusoidalPositions(int num_positions, int size) {
+  std::vector<float> table;
+  table.reserve(size_t(num_positions) * size);
+  for (int position = 0; position < num_positions; ++position) {
+    const auto angle = [&](int i) {
+      return position / std::pow(10000.0, 2.0 * i / size);
+    };
+    for (int i = 0; i < (size + 1) / 2; ++i) {
+      table.push_back(static_cast<float>(std::sin(angle(i))));
+    }
+    for (int i = 0; i < size / 2; ++i) {
+      table.push_back(static_cast<float>(std::cos(angle(i))));
+    }
+  }
+  return table;
+}
+
+std::vector<float> BiasesByDistance(std::span<const float> buckets,
+                                    int num_heads, int max_distance,
+                                    bool sees_all) {
+  const int num_buckets = static_cast<int>(buckets.size()) / num_heads;
+  std::vector<float> biases;
+  for (int head = 0; head < num_heads; ++head) {
+    for (int distance = -max_distance; distance <= max_distance; ++distance) {
+      const int bucket =
+          BucketOf(distance, num_buckets, max_distance, sees_all);
+      biases.push_back(buckets[size_t(bucket) * num_heads + head]);
+    }
+  }
+  return biases;
+}
+
+}  // namespace espalier

@@ -1,0 +1,245 @@
+// Requests of an encoder-decoder model: what is read of their sources, and how
+// often, what they report, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <future>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "batcher/engine.h"
+#include "batcher/scheduler.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/model_executor.h"
+#include "model/transformer_model.h"
+#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/family_models.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::ExpectNothingHeld;
+using ::espalier::testing::FamilyPath;
+using ::espalier::testing::MakeEngine;
+using ::espalier::testing::MakeExecutor;
+using ::espalier::testing::MakePool;
+using ::espalier::testing::RunToEnd;
+using ::espalier::testing::SameHypotheses;
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A model that notes what its encoder reads.
+class ReadingModel : public Model {
+ public:
+  explicit ReadingModel(int page_size)
+      : model_(*TransformerModel::Load(
+            FamilyPath("marian"),
+            {.page_size = page_size, .kv_cache_bytes = 4 << 20}, MakePool(1))) {
+  }
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    for (const PlanSource& source : plan.sources) {
+      num_read.push_back(static_cast<int>(source.tokens->size()));
+    }
+    step_tokens.push_back(static_cast<int>(plan.tokens.size()));
+    return model_->Forward(plan, logits);
+  }
+
+  std::vector<int> num_read;  // tokens of each source, as they are read
+  std::vector<int> step_tokens;
+
+ private:
+  std::unique_ptr<TransformerModel> model_;
+};
+
+Request Translate(std::vector<TokenId> source) {
+  Request request;
+  request.prompt_tokens = std::move(source);
+  request.params.num_beams = 4;
+  request.params.max_new_tokens = 8;
+  request.params.ignore_eos = true;
+  return request;
+}
+
+std::vector<TokenId> TokensUpTo(int count, TokenId last) {
+  std::vector<TokenId> tokens;
+  for (int i = 1; i < count; ++i) tokens.push_back(10 + i % 40);
+  tokens.push_back(last);
+  return tokens;
+}
+
+// The results of requests that arrive together.
+std::vector<Result> RunTogether(Scheduler& scheduler, Model& model,
+                                std::vector<Request> requests) {
+  std::vector<Result> results(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_OK(ValidateRequest(model.description(), &requests[i]));
+    static int64_t next_id = 0;
+    scheduler.Submit(
+        RequestId{next_id++},
+        PreparedRequest(requests[i], nullptr, &model.description()),
+        [&to = results[i]](absl::StatusOr<Result> from) {
+          ASSERT_OK(from);
+          to = *std::move(from);
+        });
+  }
+  RunToEnd(scheduler, model);
+  return results;
+}
+
+TEST(SourcesTest, EqualSourcesAreReadOnceAndOthersShareNothing) {
+  ReadingModel model(/*page_size=*/4);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  // All but the last begin alike, and differ in the last token.
+  const Request request = Translate(TokensUpTo(11, 5));
+  const auto together =
+      RunTogether(scheduler, model,
+                  {request, request, Translate(TokensUpTo(11, 6)),
+                   Translate(TokensUpTo(10, 19)), request});
+  EXPECT_THAT(model.num_read, ElementsAre(11, 11, 10));
+  EXPECT_EQ(together[0].usage.num_prompt_tokens, 11);
+  EXPECT_EQ(together[0].usage.num_cached_tokens, 0);
+  EXPECT_EQ(together[1].usage.num_cached_tokens, 11);
+  EXPECT_EQ(together[2].usage.num_cached_tokens, 0);
+  EXPECT_EQ(together[3].usage.num_cached_tokens, 0);
+  EXPECT_TRUE(SameHypotheses(together[0], together[4]));
+
+  Request salted = request;
+  salted.params.cache_salt = "another";
+  Request unshared = request;
+  unshared.params.prefix_cache = false;
+  const auto later = RunTogether(scheduler, model, {request, salted, unshared});
+  EXPECT_THAT(model.num_read, ElementsAre(11, 11, 10, 11, 11));
+  EXPECT_EQ(later[0].usage.num_cached_tokens, 11);
+  for (const Result& result : later) {
+    EXPECT_TRUE(SameHypotheses(result, together[0]));
+  }
+  ExpectNothingHeld(scheduler);
+}
+
+// Whose salts and sources, one behind the other, are the same bytes.
+TEST(SourcesTest, NoSaltIsTakenForPartOfASource) {
+  ReadingModel model(/*page_size=*/1);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Request a = Translate({1, 7});
+  Request b = Translate({7});
+  b.params.cache_salt = std::string("\x01\0\0\0", 4);
+  RunTogether(scheduler, model, {a});
+  RunTogether(scheduler, model, {b});
+  EXPECT_THAT(model.num_read, ElementsAre(2, 1));
+}
+
+TEST(SourcesTest, AnEngineThatRunsAheadAnswersTheSame) {
+  ReadingModel model(/*page_size=*/4);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  std::vector<Request> requests;
+  for (int i = 0; i < 6; ++i) requests.push_back(Translate({7, 8, 9, 10 + i}));
+  const auto expected = RunTogether(scheduler, model, requests);
+  boost::asio::io_context context(1);
+  Engine engine =
+      MakeEngine(context.get_executor(),
+                 MakeExecutor(&model, MakePool(1), {.run_ahead = true}),
+                 {{.validate_steps = true}});
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Request& request : requests) {
+    answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
+                                            boost::asio::use_future));
+  }
+  context.run();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const absl::StatusOr<Result> result = answers[i].get();
+    ASSERT_OK(result);
+    EXPECT_TRUE(SameHypotheses(*result, expected[i]));
+    EXPECT_EQ(result->usage.num_prompt_tokens, 4);
+  }
+}
+
+TEST(SourcesTest, ASourceOfMoreTokensThanAStepHasIsReadAtOnce) {
+  ReadingModel model(/*page_size=*/4);
+  const Request request = Translate(TokensUpTo(50, 5));
+  Scheduler wide(model.description(), {.validate_steps = true});
+  const auto expected = RunTogether(wide, model, {request});
+  model.num_read.clear();
+  model.step_tokens.clear();
+  Scheduler narrow(model.description(),
+                   {.max_step_tokens = 8, .validate_steps = true});
+  const auto results = RunTogether(
+      narrow, model, {Translate({7, 8}), request, Translate({9, 8})});
+  EXPECT_TRUE(SameHypotheses(results[1], expected[0]));
+  EXPECT_EQ(std::ranges::count(model.num_read, 50), 1);
+  // With its padding and the decoder's first token.
+  EXPECT_LE(std::ranges::max(model.step_tokens), 8 + 53);
+}
+
+TEST(SourcesTest, WhatIsTooLongOrHasNoMeaningIsRefused) {
+  ReadingModel model(/*page_size=*/4);
+  const auto check = [&](const Request& from) {
+    Request request = from;
+    return ValidateRequest(model.description(), &request);
+  };
+  EXPECT_OK(check(Translate(TokensUpTo(64, 5))));
+  EXPECT_THAT(check(Translate(TokensUpTo(65, 5))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "the prompt has 65 tokens, and the model's encoder "
+                       "reads at most 64"));
+  Request request = Translate({7});
+  request.params.max_new_tokens = 63;
+  EXPECT_OK(check(request));
+  request.params.max_new_tokens = 64;
+  EXPECT_THAT(
+      check(request),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("max_new_tokens must be at most 63 (a context of "
+                         "64 less 1 prompt token), got 64")));
+  request = Translate({7});
+  request.params.prompt_logprobs = 0;
+  EXPECT_THAT(check(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("prompt_logprobs must be")));
+}
+
+TEST(SourcesTest, DraftModelsWithOrBesideAnEncoderAreRefused) {
+  const auto model = std::make_shared<ReadingModel>(4);
+  EXPECT_THAT(DraftModel::Create(model, MakePool(1)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "a draft model must have no encoder"));
+  EXPECT_THAT(ModelExecutor::Create(model, MakePool(1), {.draft_model = model}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "a draft model beside a model with an encoder is not "
+                       "supported"));
+}
+
+TEST(SourcesTest, DescriptionsThatNoEngineCanRunAreRefused) {
+  ModelDescription model = ReadingModel(4).description();
+  EXPECT_OK(CheckDescription(model));
+  const auto refuses = [&](auto change, const char* message) {
+    ModelDescription changed = model;
+    change(changed);
+    EXPECT_THAT(
+        CheckDescription(changed),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  refuses([](auto& m) { m.encoder->max_source_tokens = 0; },
+          "encoder.max_source_tokens must be at least 1, got 0");
+  refuses([](auto& m) { m.encoder->decoder_prompt.clear(); },
+          "encoder.decoder_prompt must not be empty");
+  refuses([](auto& m) { m.encoder->decoder_prompt = {64}; },
+          "encoder.decoder_prompt must be token ids in [0, 64), got 64");
+  refuses([](auto& m) { m.max_context = 1; },
+          "max_context must be at least 2, got 1");
+  refuses([](auto& m) { m.limits.max_step_tokens = 9000; },
+          "limits.max_step_tokens must be unset if it has an encoder");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -66,9 +66,9 @@ def prompts(args: argparse.Namespace, requests: list[Row]) -> list[list[int]]:
     params = {"max_new_tokens": 1, "prompt_logprobs": 0}
     asked = [row | {"params": params} for row in requests]
     config = json.loads(Path(args.model, "config.json").read_text())
+    first = config["bos_token_id"]  # which has no log-probability
     return [
-        # The first has no log-probability.
-        [config["bos_token_id"]] + [place["token"] for place in row["prompt_logprobs"][1:]]
+        [first] + [place["token"] for place in row["prompt_logprobs"][1:]]
         for row in run(args, "stored", asked)
     ]
 
@@ -105,7 +105,9 @@ def main() -> None:
                     "prompt_tokens": source + hypotheses[0],
                     "params": {"max_new_tokens": 1, "prompt_logprobs": 64},
                 }
-                for i, (source, hypotheses) in enumerate(zip(sources, lists, strict=True))
+                for i, (source, hypotheses) in enumerate(
+                    zip(sources, lists, strict=True)
+                )
             ]
         places = next_tokens(run(args, weights, forced), lengths)
         if weights == "stored":

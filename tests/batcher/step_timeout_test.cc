@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
@@ -22,6 +23,7 @@
 #include "batcher/engine.h"
 #include "batcher/step_watchdog.h"
 #include "executor/host/model_executor.h"
+#include "tests/batcher/enough_time.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
@@ -36,7 +38,6 @@ using ::testing::HasSubstr;
 using Answer = std::future<absl::StatusOr<Result>>;
 
 constexpr absl::Duration kSoon = absl::Milliseconds(100);
-// No machine is so slow that a step of the toy model takes as long.
 constexpr absl::Duration kLong = absl::Milliseconds(500);
 
 EngineOptions WithTimeout(absl::Duration timeout, int max_running = 256) {
@@ -45,14 +46,16 @@ EngineOptions WithTimeout(absl::Duration timeout, int max_running = 256) {
   return options;
 }
 
-auto IsLate() {
-  return StatusIs(absl::StatusCode::kUnavailable,
-                  "the step did not answer within 100ms");
+auto IsLate(absl::Duration timeout = kSoon) {
+  return StatusIs(
+      absl::StatusCode::kUnavailable,
+      "the step did not answer within " + absl::FormatDuration(timeout));
 }
-auto IsRefused() {
+auto IsRefused(absl::Duration timeout) {
   return StatusIs(absl::StatusCode::kUnavailable,
-                  "a step has not answered within 100ms; requests are refused "
-                  "until it does");
+                  "a step has not answered within " +
+                      absl::FormatDuration(timeout) +
+                      "; requests are refused until it does");
 }
 
 // Reads it to its end, and returns the error.
@@ -73,6 +76,20 @@ asio::awaitable<absl::StatusOr<Result>> ReadStream(Engine& engine,
 // An engine, and an executor whose steps the test runs.
 class StepTimeoutTest : public ::testing::TestWithParam<int> {
  protected:
+  // Calls `body(timeout)`, with time enough for its steps.
+  template <typename Body>
+  void Attempt(absl::Duration timeout, const Body& body) {
+    WithTimeFrom(timeout, [&](absl::Duration enough) {
+      longest_step_ = absl::ZeroDuration();
+      body(enough);
+      engine_.reset();
+      while (steps_->num_started() > 0) steps_->RunStep();
+      Poll();
+      model_ = std::make_unique<ToyModel>(SmallModel(GetParam()));
+      steps_ = std::make_shared<ManualExecutor>(model_.get(), GetParam());
+      return longest_step_;
+    });
+  }
   void Make(const EngineOptions& options) {
     engine_ = std::make_unique<Engine>(
         MakeEngine(context_.get_executor(), steps_, options));
@@ -82,6 +99,7 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
                           asio::use_future);
   }
   void Poll() {
+    step_began_ = absl::Now();
     context_.restart();
     context_.poll();
   }
@@ -89,11 +107,14 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
   void RunContext() {
     context_.restart();
     context_.run();
+    step_began_ = absl::Now();
   }
   void RunSteps(int count) {
     for (; count > 0 && steps_->num_started() > 0; --count) {
+      const absl::Time began = step_began_;
       steps_->RunStep();
       Poll();
+      longest_step_ = std::max(longest_step_, absl::Now() - began);
     }
   }
   EngineStats Stats() {
@@ -108,7 +129,7 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
   }
   // New requests get what each gets alone.
   void ExpectThatItRuns() {
-    const auto requests = RandomRequests(4, 17, model_.description());
+    const auto requests = RandomRequests(4, 17, model_->description());
     std::vector<Answer> answers;
     for (const Request& request : requests) answers.push_back(Ask(request));
     Poll();
@@ -121,15 +142,18 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
       EXPECT_TRUE(SameResult(*answer, *alone)) << i;
     }
     ExpectNothingHeld();
-    EXPECT_EQ(model_.num_sequences(), 0);
+    EXPECT_EQ(model_->num_sequences(), 0);
     EXPECT_EQ(steps_->num_groups(), 0);
   }
 
-  ToyModel model_{SmallModel(GetParam())};
+  std::unique_ptr<ToyModel> model_ =
+      std::make_unique<ToyModel>(SmallModel(GetParam()));
   asio::io_context context_;
   std::shared_ptr<ManualExecutor> steps_ =
-      std::make_shared<ManualExecutor>(&model_, GetParam());
+      std::make_shared<ManualExecutor>(model_.get(), GetParam());
   std::unique_ptr<Engine> engine_;
+  absl::Time step_began_ = absl::Now();  // or may have
+  absl::Duration longest_step_;          // of those that RunSteps has run
 };
 
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, StepTimeoutTest,
@@ -138,109 +162,128 @@ INSTANTIATE_TEST_SUITE_P(PlansInFlight, StepTimeoutTest,
 TEST_P(StepTimeoutTest, ALateStepEndsAllRequestsAndItsAnswerLetsOthersRun) {
   for (int num_good_steps = 0; num_good_steps < 6; ++num_good_steps) {
     SCOPED_TRACE(num_good_steps);
-    Make(WithTimeout(kSoon, 3));
-    std::vector<Answer> answers;
-    for (int i = 0; i < 4; ++i) {  // one waits
-      Request request = LongRequest(20);
-      request.prompt_tokens.assign(9, 2 + i);
-      request.params.num_beams = 1 + i;
-      answers.push_back(Ask(request));
-    }
-    answers.push_back(asio::co_spawn(
-        context_, ReadStream(*engine_, LongRequest(20)), asio::use_future));
-    Poll();
-    RunSteps(num_good_steps);
-    RunContext();  // which does not wait for the step
-    for (Answer& answer : answers) EXPECT_THAT(answer.get(), IsLate());
-    ExpectNothingHeld();
+    Attempt(kSoon, [&](absl::Duration timeout) {
+      Make(WithTimeout(timeout, 3));
+      std::vector<Answer> answers;
+      for (int i = 0; i < 4; ++i) {  // one waits
+        Request request = LongRequest(20);
+        request.prompt_tokens.assign(9, 2 + i);
+        request.params.num_beams = 1 + i;
+        answers.push_back(Ask(request));
+      }
+      answers.push_back(asio::co_spawn(
+          context_, ReadStream(*engine_, LongRequest(20)), asio::use_future));
+      Poll();
+      RunSteps(num_good_steps);
+      RunContext();  // which does not wait for the step
+      for (Answer& answer : answers) {
+        EXPECT_THAT(answer.get(), IsLate(timeout));
+      }
+      ExpectNothingHeld();
 
-    const int num_in_flight = steps_->num_started();
-    EXPECT_GE(num_in_flight, 1);
-    Answer refused = Ask(LongRequest(2));
-    Answer refused_stream = asio::co_spawn(
-        context_, ReadStream(*engine_, LongRequest(2)), asio::use_future);
-    RunContext();
-    EXPECT_THAT(refused.get(), IsRefused());
-    EXPECT_THAT(refused_stream.get(), IsRefused());
-    EXPECT_EQ(steps_->num_started(), num_in_flight);  // nothing is planned
+      const int num_in_flight = steps_->num_started();
+      EXPECT_GE(num_in_flight, 1);
+      Answer refused = Ask(LongRequest(2));
+      Answer refused_stream = asio::co_spawn(
+          context_, ReadStream(*engine_, LongRequest(2)), asio::use_future);
+      RunContext();
+      EXPECT_THAT(refused.get(), IsRefused(timeout));
+      EXPECT_THAT(refused_stream.get(), IsRefused(timeout));
+      EXPECT_EQ(steps_->num_started(), num_in_flight);  // nothing is planned
 
-    RunSteps(1000);
-    ExpectThatItRuns();
-    engine_.reset();
-    Poll();
+      RunSteps(1000);
+      ExpectThatItRuns();
+    });
   }
 }
 
 // Of two plans in flight: both are late, one after the other.
 TEST_P(StepTimeoutTest, EachStepHasItsOwnTime) {
-  Make(WithTimeout(kSoon));
-  Answer first = Ask(LongRequest(20));
-  Poll();
-  RunSteps(2);
-  RunContext();
-  EXPECT_THAT(first.get(), IsLate());
-  RunSteps(1);
-  Answer second = Ask(LongRequest(20));
-  RunContext();
-  EXPECT_THAT(second.get(), IsLate());
-  RunSteps(1000);
-  ExpectThatItRuns();
+  Attempt(kSoon, [&](absl::Duration timeout) {
+    Make(WithTimeout(timeout));
+    Answer first = Ask(LongRequest(20));
+    Poll();
+    RunSteps(2);
+    RunContext();
+    EXPECT_THAT(first.get(), IsLate(timeout));
+    RunSteps(1);
+    Answer second = Ask(LongRequest(20));
+    RunContext();
+    EXPECT_THAT(second.get(), IsLate(timeout));
+    RunSteps(1000);
+    ExpectThatItRuns();
+  });
 }
 
 TEST_P(StepTimeoutTest, ABusyStrandMakesNoStepLate) {
-  Make(WithTimeout(kLong));
-  Answer answer = Ask(LongRequest(3));
-  Poll();
-  asio::post(context_, [this] {
-    steps_->RunStep();  // its answer waits for this
-    std::this_thread::sleep_for(absl::ToChronoMilliseconds(2 * kLong));
+  Attempt(kLong, [&](absl::Duration timeout) {
+    Make(WithTimeout(timeout));
+    Answer answer = Ask(LongRequest(3));
+    Poll();
+    asio::post(context_, [&] {
+      steps_->RunStep();  // its answer waits for this
+      longest_step_ = std::max(longest_step_, absl::Now() - step_began_);
+      std::this_thread::sleep_for(absl::ToChronoMilliseconds(2 * timeout));
+    });
+    Poll();
+    step_began_ = absl::Now();
+    RunSteps(1000);
+    EXPECT_OK(answer.get());
   });
-  Poll();
-  RunSteps(1000);
-  EXPECT_OK(answer.get());
 }
 
 TEST_P(StepTimeoutTest, ManyStepsTogetherMayTakeLonger) {
-  Make(WithTimeout(kLong));
-  Answer answer = Ask(LongRequest(14));
-  Poll();
-  int num_steps = 0;
-  for (; steps_->num_started() > 0; ++num_steps) {
-    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kLong / 10));
-    RunSteps(1);
-  }
-  EXPECT_GE(num_steps, 14);
-  EXPECT_OK(answer.get());
+  Attempt(kLong, [&](absl::Duration timeout) {
+    Make(WithTimeout(timeout));
+    Answer answer = Ask(LongRequest(14));
+    Poll();
+    int num_steps = 0;
+    for (; steps_->num_started() > 0; ++num_steps) {
+      std::this_thread::sleep_for(absl::ToChronoMilliseconds(timeout / 10));
+      RunSteps(1);
+    }
+    EXPECT_GE(num_steps, 14);
+    EXPECT_OK(answer.get());
+  });
 }
 
 TEST_P(StepTimeoutTest, AnIdleEngineIsNeverLate) {
-  Make(WithTimeout(kSoon));
-  RunContext();
-  std::this_thread::sleep_for(absl::ToChronoMilliseconds(3 * kSoon));
-  ExpectThatItRuns();
+  Attempt(kSoon, [&](absl::Duration timeout) {
+    Make(WithTimeout(timeout));
+    RunContext();
+    std::this_thread::sleep_for(absl::ToChronoMilliseconds(3 * timeout));
+    ExpectThatItRuns();
+  });
 }
 
 TEST_P(StepTimeoutTest, ShutdownDoesNotWaitForALateStep) {
   for (const bool is_late_before : {false, true}) {
-    Make(WithTimeout(kSoon));
-    Answer answer = Ask(LongRequest(20));
-    Poll();
-    RunSteps(1);
-    if (is_late_before) RunContext();
-    auto stopped =
-        asio::co_spawn(context_, engine_->Shutdown(), asio::use_future);
-    RunContext();
-    stopped.get();
-    EXPECT_EQ(answer.get().status().code(), is_late_before
-                                                ? absl::StatusCode::kUnavailable
-                                                : absl::StatusCode::kCancelled);
-    // Its steps are still in it.
-    EXPECT_THAT(Engine::Create(context_.get_executor(), steps_),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("steps serve another engine")));
-    RunSteps(1000);
-    EXPECT_OK(Engine::Create(context_.get_executor(), steps_));
-    Poll();  // it ends
+    Attempt(kSoon, [&](absl::Duration timeout) {
+      Make(WithTimeout(timeout));
+      Answer answer = Ask(LongRequest(20));
+      Poll();
+      RunSteps(1);
+      if (is_late_before) RunContext();
+      auto stopped =
+          asio::co_spawn(context_, engine_->Shutdown(), asio::use_future);
+      const absl::Time began = step_began_;
+      Poll();
+      if (!is_late_before) {
+        longest_step_ = std::max(longest_step_, absl::Now() - began);
+      }
+      RunContext();
+      stopped.get();
+      EXPECT_EQ(answer.get().status().code(),
+                is_late_before ? absl::StatusCode::kUnavailable
+                               : absl::StatusCode::kCancelled);
+      // Its steps are still in it.
+      EXPECT_THAT(Engine::Create(context_.get_executor(), steps_),
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           HasSubstr("steps serve another engine")));
+      RunSteps(1000);
+      EXPECT_OK(Engine::Create(context_.get_executor(), steps_));
+      Poll();  // it ends
+    });
   }
 }
 
@@ -248,7 +291,7 @@ TEST_P(StepTimeoutTest, ShutdownDoesNotWaitForALateStep) {
 TEST_P(StepTimeoutTest, ALateAnswerMayFindNothingOfTheEngine) {
   for (int moment = 0; moment < 3; ++moment) {
     auto context = std::make_unique<asio::io_context>();
-    auto steps = std::make_shared<ManualExecutor>(&model_, GetParam());
+    auto steps = std::make_shared<ManualExecutor>(model_.get(), GetParam());
     auto engine = std::make_unique<Engine>(
         MakeEngine(context->get_executor(), steps, WithTimeout(kSoon)));
     Answer answer = asio::co_spawn(*context, engine->Generate(LongRequest(9)),
@@ -353,24 +396,32 @@ TEST(HangingStepTest, EverythingMayBeDestroyedAroundIt) {
 }
 
 TEST(HangingStepTest, ShutdownThenDestructionOnAThreadThatRunsTheContext) {
-  auto model = std::make_shared<HangingModel>();
-  asio::io_context context;
-  auto engine = std::make_unique<Engine>(MakeEngine(
-      context.get_executor(), ModelExecutor::Create(model, MakePool(1)).value(),
-      WithTimeout(kSoon)));
-  Answer answer = asio::co_spawn(context, engine->Generate(LongRequest(9)),
-                                 asio::use_future);
-  context.poll();
-  model->AwaitHanging();
-  asio::co_spawn(context, engine->Shutdown("interrupted"), asio::detached);
-  context.restart();
-  context.run();
-  engine.reset();
-  context.restart();
-  context.run();
-  EXPECT_THAT(answer.get(),
-              StatusIs(absl::StatusCode::kCancelled, "interrupted"));
-  model->GoOn();
+  WithTimeFrom(kSoon, [](absl::Duration timeout) {
+    auto model = std::make_shared<HangingModel>();
+    asio::io_context context;
+    auto engine = std::make_unique<Engine>(
+        MakeEngine(context.get_executor(),
+                   ModelExecutor::Create(model, MakePool(1)).value(),
+                   WithTimeout(timeout)));
+    Answer answer = asio::co_spawn(context, engine->Generate(LongRequest(9)),
+                                   asio::use_future);
+    const absl::Time began = absl::Now();
+    context.poll();
+    model->AwaitHanging();
+    asio::co_spawn(context, engine->Shutdown("interrupted"), asio::detached);
+    context.restart();
+    context.poll();
+    const absl::Duration before_shutdown = absl::Now() - began;
+    context.restart();
+    context.run();
+    engine.reset();
+    context.restart();
+    context.run();
+    EXPECT_THAT(answer.get(),
+                StatusIs(absl::StatusCode::kCancelled, "interrupted"));
+    model->GoOn();
+    return before_shutdown;
+  });
 }
 
 TEST(StepStopsTest, StopPresentStopsNoLaterStep) {

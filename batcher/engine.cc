@@ -55,13 +55,6 @@ void SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
   }
 }
 
-absl::Status TooLittleMemory() {
-  return UntilThereIsMemory([] {
-    return absl::ResourceExhaustedError(
-        "not enough memory to prepare the request");
-  });
-}
-
 // A request that has a place among those that are open.
 struct OpenRequest {
   PreparedRequest prepared;
@@ -103,6 +96,18 @@ Scheduler::Done GivingBack(std::shared_ptr<QueueLimits::Place> place,
   };
 }
 
+// Posts the work that submits a request, which `*guard` cancels. Throws
+// std::bad_alloc, and then there is nothing to cancel: that would wait for
+// memory, and the request's own is not free before.
+template <typename Work>
+void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
+            Work work) try {
+  core->PostOrThrow(std::move(work));
+} catch (const std::bad_alloc&) {
+  guard->Answered();
+  throw;
+}
+
 // Parameters are values: the coroutine may outlive the engine.
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Request request) {
@@ -115,7 +120,8 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(
     const auto answer = std::make_shared<Answer<Value>>();
     const RequestId id = core->NextId();
     CancelOnDestruction guard(Canceller(core, id, open->place));
-    core->Post(
+    Submit(
+        core, &guard,
         [id,
          done = GivingBack(open->place, SendTo<Value>(answer, ContextEnded())),
          prepared = std::move(open->prepared)](EngineCore& on_strand) mutable {
@@ -126,7 +132,7 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(
     guard.Answered();
     co_return *std::move(result);
   } catch (const std::bad_alloc&) {
-    co_return TooLittleMemory();
+    co_return core->too_little_memory;
   }
 }
 
@@ -162,13 +168,14 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::unique_ptr<SearchWatcher> writer =
         MakeStreamWriter(open->prepared, options, queue);
     CancelOnDestruction guard(Canceller(core, id, open->place));
-    core->Post([id, queue, end = GivingBack(open->place, EndOf(queue)),
-                send = SendTo<absl::Status>(answer, ContextEnded()),
-                prepared = std::move(open->prepared),
-                writer = std::move(writer)](EngineCore& on_strand) mutable {
-      on_strand.Submit(id, std::move(prepared), end, std::move(writer));
-      send(queue->error());
-    });
+    Submit(core, &guard,
+           [id, queue, end = GivingBack(open->place, EndOf(queue)),
+            send = SendTo<absl::Status>(answer, ContextEnded()),
+            prepared = std::move(open->prepared),
+            writer = std::move(writer)](EngineCore& on_strand) mutable {
+             on_strand.Submit(id, std::move(prepared), end, std::move(writer));
+             send(queue->error());
+           });
     std::optional<absl::Status> accepted =
         co_await Answer<absl::Status>::Await(answer);
     if (!accepted.has_value()) co_return CancelledByCaller();
@@ -177,7 +184,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     if (!accepted->ok()) co_return *std::move(accepted);
     co_return std::move(stream);
   } catch (const std::bad_alloc&) {
-    co_return TooLittleMemory();
+    co_return core->too_little_memory;
   }
 }
 

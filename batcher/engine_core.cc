@@ -21,14 +21,6 @@ int64_t Now() {
       .count();
 }
 
-absl::Status TooLittleMemoryToTake() {
-  absl::Status status;
-  UntilThereIsMemory([&] {
-    status = ResourceExhausted("not enough memory to take the request");
-  });
-  return status;
-}
-
 absl::Status Draining() {
   return UntilThereIsMemory([] {
     return MakeError(absl::StatusCode::kUnavailable,
@@ -65,6 +57,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       limits(std::make_shared<QueueLimits>(options)),
       tokenizer(options.tokenizer),
       speculate(options.speculate),
+      too_little_memory(ResourceExhausted("not enough memory for the request")),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
       scheduler_(description, options.scheduler) {}
@@ -93,7 +86,7 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
     if (request.request.params.deadline_ms) MakeTimer();
     scheduler_.Submit(id, std::move(request), done, std::move(watcher));
   } catch (const std::bad_alloc&) {
-    return done(TooLittleMemoryToTake());
+    return done(too_little_memory);
   } catch (const boost::system::system_error& error) {
     return done(UntilThereIsMemory([&] {
       return ResourceExhausted("there is no timer for deadline_ms: ",

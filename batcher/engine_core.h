@@ -56,6 +56,13 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
                    work = std::move(work)]() mutable { work(*self); });
   }
 
+  // The same, but throws std::bad_alloc, and has done nothing then.
+  template <typename Work>
+  void PostOrThrow(Work work) {
+    strand_->PostOrThrow([self = shared_from_this(),
+                          work = std::move(work)]() mutable { work(*self); });
+  }
+
   RequestId NextId() { return RequestId{next_id_++}; }
 
   // Gives up the steps in flight soon: no request waits for them. Any thread.
@@ -84,6 +91,9 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   const std::shared_ptr<QueueLimits> limits;
   const std::shared_ptr<const Tokenizer> tokenizer;  // or null
   const std::optional<SpeculationParams> speculate;  // by default
+  // Made while there is some: who waited for the memory of an error would keep
+  // that of its request from others who wait.
+  const absl::Status too_little_memory;
 
  private:
   // A plan that the executor was given.

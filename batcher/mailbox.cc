@@ -23,6 +23,16 @@ std::unique_ptr<WakeTimer> Mailbox::MakeTimer(std::function<void()> on_time) {
   return timer;
 }
 
+void Mailbox::Enqueue(std::list<Work> work) noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (has_ended_) return;
+    posted_.splice(posted_.end(), work);
+    if (std::exchange(is_scheduled_, true)) return;
+  }
+  Schedule();
+}
+
 void Mailbox::Schedule() {
   UntilThereIsMemory(
       [this] { link_->Post([self = shared_from_this()] { self->Run(); }); });

@@ -33,6 +33,9 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   // `work` must not throw. After the context's end it is destroyed instead.
   template <typename F>
   void Post(F work) noexcept;
+  // The same, but throws std::bad_alloc, and has done nothing then.
+  template <typename F>
+  void PostOrThrow(F work);
 
   // A timer of the context, which calls `on_time` there, not as work of this.
   // Null after the context's end. Throws std::bad_alloc, and
@@ -46,6 +49,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
  private:
   explicit Mailbox(std::function<void()> on_end);
 
+  // Takes the one element of `work`.
+  void Enqueue(std::list<Work> work) noexcept;
   void Schedule();
   void Run();
   void OnContextEnd();
@@ -65,13 +70,14 @@ void Mailbox::Post(F work) noexcept {
   // Who waits for memory holds no lock: what runs may be what gives some back.
   std::list<Work> one;
   UntilThereIsMemory([&] { one.emplace_back(std::move(work)); });
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (has_ended_) return;
-    posted_.splice(posted_.end(), one);
-    if (std::exchange(is_scheduled_, true)) return;
-  }
-  Schedule();
+  Enqueue(std::move(one));
+}
+
+template <typename F>
+void Mailbox::PostOrThrow(F work) {
+  std::list<Work> one;
+  one.emplace_back(std::move(work));
+  Enqueue(std::move(one));
 }
 
 }  // namespace espalier

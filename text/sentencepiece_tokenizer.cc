@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/file.h"
@@ -19,6 +21,19 @@
 
 namespace espalier {
 namespace {
+
+// What the library takes to encode a text, about.
+constexpr size_t kBytesPerText = 64 << 10;
+constexpr size_t kBytesPerByte = 256;
+
+// Throws std::bad_alloc unless there are so many bytes. Where the library's
+// memory runs out in the middle of a list it destroys elements that it has not
+// made; so little is left to chance as can be.
+void RequireMemory(size_t num_bytes) {
+  void* volatile probe = std::malloc(num_bytes);
+  if (probe == nullptr) throw std::bad_alloc();
+  std::free(probe);
+}
 
 // The models of the largest vocabularies in use stay below 10 MiB.
 constexpr size_t kMaxModelBytes = size_t{64} << 20;
@@ -225,6 +240,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
 
 absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodePlain(
     std::string_view text) const {
+  RequireMemory(kBytesPerText + kBytesPerByte * text.size());
   std::vector<int> ids;
   RETURN_IF_ERROR(RunLibrary([&] { return processor_->Encode(text, &ids); }));
   return ids;

@@ -3,7 +3,7 @@
 // verify drafts (PlanSelection::drafts). Each row of logits draws a token of
 // its own, as a sample that had generated the drafted tokens before it would.
 // The draws are all there is to verification that is coupled
-// (docs/speculation.md), so an executor that draws needs nothing else for it.
+// (docs/verification.md), so an executor that draws needs nothing else for it.
 // Where rejection verifies (IsByRejection), what verification says of a place
 // stands for the draw of its row of logits.
 //

@@ -95,7 +95,7 @@ class CudaExecutor : public StepExecutor {
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
   // larger than its limits; kInvalidArgument if a request selects from a row of
   // logits of logits that is not its row's last, beams have drafts (those of
-  // samples are verified, docs/speculation.md), rows that choose by themselves
+  // samples are verified, docs/verification.md), rows that choose by themselves
   // are to be continued, or there is no such host slot; what the model returns;
   // as base/cuda.h. After a plan that could not be launched no group is
   // resident: continuations are answered without candidates until rows set them

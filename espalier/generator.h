@@ -196,7 +196,7 @@ class Generator {
   GeneratorStats Stats();
 
   // Of requests that leave params open, and what of the model's
-  // generation_config.json is left out of account (UnsupportedWarning).
+  // generation_config.json is ignored (UnsupportedWarning).
   const GenerationDefaults& defaults() const;
 
   // The limits of the model.

@@ -191,7 +191,7 @@ std::string NameUnsupported(const GenerationDefaults& defaults) {
 
 std::string UnsupportedWarning(const GenerationDefaults& defaults) {
   if (defaults.unsupported.empty()) return "";
-  return NameUnsupported(defaults) + ", and left out of account";
+  return NameUnsupported(defaults) + ", and ignored";
 }
 
 std::vector<DefaultName> DefaultNames() {

@@ -256,7 +256,7 @@ void Inspection::AddDefaults() {
                                        ListOf(defaults->fields)));
   }
   if (!defaults->unsupported.empty()) {
-    report_ += Line("", "not supported, and left out of account: " +
+    report_ += Line("", "not supported, and ignored: " +
                             ListOf(defaults->unsupported));
   }
 }

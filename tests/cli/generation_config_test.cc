@@ -101,15 +101,14 @@ TEST_F(GenerationConfigTest, OptionsGoBeforeIt) {
 }
 
 TEST_F(GenerationConfigTest, WhatIsNotSupportedIsToldOnce) {
-  WriteConfig(R"({"forced_eos_token_id": 2, "epsilon_cutoff": 0.1})");
-  const std::string told =
-      model_.path() +
-      "/generation_config.json: epsilon_cutoff 0.1 and forced_eos_token_id 2 "
-      "are not supported";
+  WriteConfig(R"({"guidance_scale": 2, "epsilon_cutoff": 0.1})");
+  const std::string told = model_.path() +
+                           "/generation_config.json: epsilon_cutoff 0.1 and "
+                           "guidance_scale 2 are not "
+                           "supported";
   const ProgramRun run = Run({"generate", "It rains.", "It snows."});
   EXPECT_EQ(run.exit_code, 0);
-  EXPECT_EQ(run.err,
-            "espalier: warning: " + told + ", and left out of account\n");
+  EXPECT_EQ(run.err, "espalier: warning: " + told + ", and ignored\n");
   const ProgramRun strict =
       Run({"generate", "--generation-config", "strict", "It rains."});
   EXPECT_EQ(strict.exit_code, 2);
@@ -141,7 +140,7 @@ TEST_F(GenerationConfigTest, InspectListsThem) {
   const ProgramRun run = RunEspalier({"inspect", model_.path()});
   EXPECT_THAT(run.out, HasSubstr("  defaults       generation_config.json: "
                                  "do_sample true, temperature 0.6\n"));
-  EXPECT_THAT(run.out, HasSubstr("not supported, and left out of account: "
+  EXPECT_THAT(run.out, HasSubstr("not supported, and ignored: "
                                  "top_h 0.4\n"));
   WriteConfig(R"({"temperature": "hot"})");
   EXPECT_EQ(RunEspalier({"inspect", model_.path()}).exit_code, 2);

@@ -127,15 +127,14 @@ TEST_F(GeneratorDefaultsTest, AnotherFileOrDirectoryTakesItsPlace) {
 }
 
 TEST_F(GeneratorDefaultsTest, WhatIsNotSupportedIsToldOrRefused) {
-  constexpr char kForced[] = R"({"forced_bos_token_id": 5, "num_beams": 2})";
-  ASSERT_OK_AND_ASSIGN(Generator generator, Load(kForced));
+  constexpr char kUnsupported[] = R"({"guidance_scale": 5, "num_beams": 2})";
+  ASSERT_OK_AND_ASSIGN(Generator generator, Load(kUnsupported));
   const std::string told = model_.path() +
-                           "/generation_config.json: forced_bos_token_id 5 is "
-                           "not supported";
-  EXPECT_EQ(UnsupportedWarning(generator.defaults()),
-            told + ", and left out of account");
+                           "/generation_config.json: guidance_scale 5 is not "
+                           "supported";
+  EXPECT_EQ(UnsupportedWarning(generator.defaults()), told + ", and ignored");
   EXPECT_THAT(
-      Load(kForced, "strict"),
+      Load(kUnsupported, "strict"),
       StatusIs(kInvalid, told + "; generation_config auto goes on without"));
   EXPECT_OK(Load(kSampling, "strict"));
 }

@@ -137,7 +137,8 @@ TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
           R"({"eos_token_id": []})",
           R"({"suppress_tokens": [5]})",
           R"({"stop": "a", "include_stop": true})",
-          R"({"suppress_tokens": [2, 3]})", R"({"max_new_tokens": 1})"}) {
+          R"({"suppress_tokens": [2, 3]})",
+          R"({"max_new_tokens": 1})"}) {
       FillIn(file, params);
       FillIn(file, params, 3, EosOf::kFile);
     }
@@ -248,7 +249,7 @@ TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
   };
   EXPECT_EQ(warning(R"({"encoder_no_repeat_ngram_size": 3})"),
             "DIR/gen.json: encoder_no_repeat_ngram_size 3 is not supported, "
-            "and left out of account");
+            "and ignored");
   EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "renormalize_logits": true,
                         "sequence_bias": [[[7], -1.0]], "top_p": 0.9})"),
             "DIR/gen.json: epsilon_cutoff 0.001, renormalize_logits true and "

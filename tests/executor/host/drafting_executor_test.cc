@@ -244,7 +244,9 @@ class PlanCounter : public StepExecutor {
 TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
   const auto pool = MakePool(1);
   int64_t num_copies = 0;
-  for (int num_pages = 14; num_pages < 40; ++num_pages) {
+  for (int i = 0; i < 2 * 26; ++i) {
+    const int num_pages = 14 + i / 2;
+    const int num_requests = i % 2 == 0 ? 6 : 9;
     ToyModelOptions options = DraftedModel();
     options.num_pages = num_pages;
     options.page_size = 4;
@@ -257,7 +259,8 @@ TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
     ASSERT_OK(draft.status());
     auto drafting = DraftingExecutor::Create(counter, *std::move(draft));
     ASSERT_OK(drafting.status());
-    std::vector<Request> requests(6, Request{{1, 2, 3, 4, 5, 6, 7}, {}});
+    std::vector<Request> requests(num_requests,
+                                  Request{{1, 2, 3, 4, 5, 6, 7}, {}});
     for (Request& request : requests) {
       request.params.max_new_tokens = 30;
       request.params.ignore_eos = true;
@@ -267,7 +270,8 @@ TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
     for (const auto& answer : Drive(**drafting, requests, {})) {
       EXPECT_OK(answer.status());
     }
-    EXPECT_EQ(counter->num_copying_alone, 0) << num_pages << " pages";
+    EXPECT_EQ(counter->num_copying_alone, 0)
+        << num_requests << " requests, " << num_pages << " pages";
     num_copies += counter->num_copies;
   }
   EXPECT_GT(num_copies, 10);

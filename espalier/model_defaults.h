@@ -18,7 +18,8 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
     OptionNamer name = FieldName);
 
 // Fits what was loaded to the model: CheckDefaults; what acts on text is
-// unsupported of a model without a tokenizer.
+// unsupported of a model without a tokenizer, and forced tokens are where the
+// model's executor forces none.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,

@@ -1,6 +1,7 @@
 #include "request/generation_defaults.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 
 #include "base/status.h"
@@ -169,6 +170,18 @@ bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
   return ValidateParams(model, num_prompt_tokens, &params).ok();
 }
 
+// Defaults for these params are unsupported.
+void LeaveOut(std::initializer_list<std::string_view> params,
+              GenerationDefaults* defaults) {
+  const auto is_left_out = [&](const auto& field) {
+    return std::ranges::find(params, FindField(field.first)->param) !=
+           params.end();
+  };
+  std::ranges::copy_if(defaults->fields,
+                       std::back_inserter(defaults->unsupported), is_left_out);
+  std::erase_if(defaults->fields, is_left_out);
+}
+
 absl::Status CheckDefault(const DefaultField& field,
                           const GenerationDefaults& defaults,
                           const ModelDescription& model) {
@@ -217,13 +230,14 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
 }
 
 void LeaveOutText(GenerationDefaults* defaults) {
-  const auto acts_on_text = [](const auto& field) {
-    return FindField(field.first)->param == "stop";
-  };
-  std::ranges::copy_if(defaults->fields,
-                       std::back_inserter(defaults->unsupported), acts_on_text);
-  std::erase_if(defaults->fields, acts_on_text);
+  LeaveOut({"stop"}, defaults);
   defaults->params.stop.clear();
+}
+
+void LeaveOutForced(GenerationDefaults* defaults) {
+  LeaveOut({"forced_bos_token_id", "forced_eos_token_id"}, defaults);
+  defaults->params.forced_bos_token_id = {};
+  defaults->params.forced_eos_token_id = {};
 }
 
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
@@ -250,6 +264,9 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
       if (IsList(field.param) != are_lists || !IsOpen(field, given, *params)) {
         continue;
       }
+      // transformers forces the second token of a context: the first that is
+      // generated only where a decoder begins with one.
+      if (field.param == "forced_bos_token_id" && num_in_context != 1) continue;
       P with = *rest;
       field.set(defaults, room, &with);
       if (!IsValid(model, num_prompt_tokens, with)) continue;

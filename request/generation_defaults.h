@@ -73,6 +73,9 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 
 // Of a model without a tokenizer: those that act on text are unsupported.
 void LeaveOutText(GenerationDefaults* defaults);
+// Of an executor that forces no tokens (ModelDescription::forces_tokens): so
+// are forced_bos_token_id and forced_eos_token_id.
+void LeaveOutForced(GenerationDefaults* defaults);
 
 // Whether every default is one that a request of `model` can have.
 // Errors: kInvalidArgument naming file, field and value.

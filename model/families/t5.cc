@@ -17,6 +17,9 @@ constexpr std::string_view kEmbeddingAliases[] = {"encoder.embed_tokens",
 constexpr int kMaxT5Context = 1 << 15;
 constexpr int kMaxBuckets = 1 << 16;
 constexpr int kMaxDistance = 1 << 16;
+// A bias for each head and distance: 32 MB. T5 11B has 128 heads and distances
+// up to 128.
+constexpr int64_t kMaxBiases = 1 << 22;
 
 constexpr TensorNames kEncoderNames = {
     .distance_biases =
@@ -88,6 +91,11 @@ absl::Status ReadDistances(const json::object& json,
   ASSIGN_OR_RETURN(
       config->max_distance,
       ReadInt(json, "relative_attention_max_distance", 2, kMaxDistance, 128));
+  if (int64_t{config->num_heads} * config->max_distance > kMaxBiases) {
+    return InvalidArgument("relative_attention_max_distance must be at most ",
+                           kMaxBiases / config->num_heads, " with num_heads ",
+                           config->num_heads, ", got ", config->max_distance);
+  }
   // Each bucket of a range begins behind those of one distance.
   if (config->max_distance > config->num_distance_buckets / 2) {
     return absl::OkStatus();

@@ -216,6 +216,10 @@ TEST(FamilyConfigTest, EncoderDecodersThatAreNotComputedAreRefused) {
        {{"relative_attention_max_distance", "8"}},
        "relative_attention_max_distance must be above half of "
        "relative_attention_num_buckets, 16, got 8"},
+      {"t5",
+       {{"relative_attention_max_distance", "65536"}, {"num_heads", "65"}},
+       "relative_attention_max_distance must be at most 64527 with num_heads "
+       "65, got 65536"},
   });
 }
 

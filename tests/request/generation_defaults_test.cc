@@ -200,6 +200,43 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
   EXPECT_THAT(params.stop, IsEmpty());
 }
 
+TEST(GenerationDefaultsTest, WhereNothingIsForcedForcedTokensAreUnsupported) {
+  ModelDescription model = EnFr();
+  model.forces_tokens = false;
+  ASSERT_OK_AND_ASSIGN(
+      GenerationDefaults defaults,
+      ReadDefaults(R"({"forced_bos_token_id": 5, "forced_eos_token_id": 2,
+                       "num_beams": 2})"));
+  EXPECT_FALSE(CheckDefaults(defaults, model).ok());
+  LeaveOutForced(&defaults);
+  EXPECT_OK(CheckDefaults(defaults, model));
+  EXPECT_THAT(defaults.fields, ElementsAre(Pair("num_beams", "2")));
+  EXPECT_EQ(NameUnsupported(defaults),
+            "DIR/gen.json: forced_bos_token_id 5 and forced_eos_token_id 2 are "
+            "not supported");
+  GenerationParams params;
+  TakeDefaults(defaults, {}, model, 3, &params);
+  EXPECT_EQ(params.num_beams, 2);
+  EXPECT_OK(ValidateParams(model, 3, &params));
+}
+
+// As transformers forces it.
+TEST(GenerationDefaultsTest, AForcedFirstTokenIsTheSecondOfItsContext) {
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(R"({"forced_bos_token_id": 5})"));
+  for (const int num_prompt_tokens : {1, 2, 3}) {
+    GenerationParams params;
+    TakeDefaults(defaults, {}, EnFr(), num_prompt_tokens, &params);
+    EXPECT_EQ(params.forced_bos_token_id.has_value(), num_prompt_tokens == 1);
+  }
+  ModelDescription translator = EnFr();
+  translator.encoder =
+      EncoderDescription{.max_source_tokens = 100, .decoder_prompt = {0}};
+  GenerationParams params;
+  TakeDefaults(defaults, {}, translator, 30, &params);
+  EXPECT_EQ(params.forced_bos_token_id, 5);
+}
+
 TEST(GenerationDefaultsTest, LengthsAreOfThePromptAndTheContext) {
   const auto length = [](const char* config, int num_prompt_tokens,
                          const char* params = "{}") {
@@ -253,8 +290,7 @@ TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
   EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "renormalize_logits": true,
                         "sequence_bias": [[[7], -1.0]], "top_p": 0.9})"),
             "DIR/gen.json: epsilon_cutoff 0.001, renormalize_logits true and "
-            "sequence_bias [[[7], -1.0]] are not supported, and left out of "
-            "account");
+            "sequence_bias [[[7], -1.0]] are not supported, and ignored");
 }
 
 TEST(GenerationDefaultsTest, EosIsTheFilesOnlyWhereItIsNotTheModels) {

@@ -26,7 +26,8 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
       {"kv_cache_bytes", options.kv_cache_bytes.has_value()},
       {"host_cache_bytes", options.host_cache_bytes.has_value()},
       {"page_size", options.page_size.has_value()},
-      {"draft_model", !options.draft_model.empty()}};
+      {"draft_model", !options.draft_model.empty()},
+      {"load_progress", options.load_progress != nullptr}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
       return InvalidArgument(field, " must be unset: a model of your own ",

@@ -41,8 +41,11 @@ struct DecoderRow {
 DecoderRow DecoderRowOf(const StepPlan& plan, int i, int page_size) {
   const PlanRow& row = plan.rows[i];
   const std::span<const PageId> pages = plan.row_pages(i);
-  const int num_source_pages = (row.source_length + page_size - 1) / page_size;
-  const int source_end = num_source_pages * page_size;
+  const int source_end =
+      (row.source_length + page_size - 1) / page_size * page_size;
+  // Fewer where the row ends within its source.
+  const size_t num_source_pages =
+      std::min<size_t>(source_end / page_size, pages.size());
   const int num_of_source =
       std::clamp(source_end - row.first_position, 0, row.num_tokens);
   return {.first_token = row.first_token + num_of_source,

@@ -4,9 +4,11 @@
 // inputs of an output share a scale s, a bfloat16, and of each weight w an
 // integer q is kept,
 //
-//   kInt8  g = 128  s = bf16(max |w| / 127)       q = clamp(round(w / s),
-//   +-127) kInt4  g = 32   s = bf16(m / -8)              q = clamp(round(w /
-//   s), -8, 7)
+//   kInt8  g = 128  s = bf16(max |w| / 127)
+//                   q = clamp(round(w / s), -127, 127)
+//
+//   kInt4  g = 32   s = bf16(m / -8)
+//                   q = clamp(round(w / s), -8, 7)
 //
 // where m is the weight of largest magnitude in the group, the positive one if
 // there are two, and w stands for s * q from then on. Rounding, here and below,

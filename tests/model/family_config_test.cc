@@ -463,5 +463,27 @@ TEST(CudaLimitsTest, EveryDecoderRunsAndWhatDoesNotIsNamed) {
                        HasSubstr("hidden_size must be at most 16384")));
 }
 
+// Each by itself: no family has one of them without an encoder.
+TEST(CudaLimitsTest, WhatOnlyEncoderDecodersHaveIsRefused) {
+  const auto refused = [](const auto& change) {
+    TransformerConfig config = *ReadChanged("qwen2", {});
+    EXPECT_OK(CheckCudaLimits(config));
+    change(&config);
+    const absl::Status status = CheckCudaLimits(config);
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("is not supported on CUDA yet")));
+  };
+  using C = TransformerConfig;
+  refused([](C* c) { c->activation = Activation::kGelu; });
+  refused([](C* c) { c->activation = Activation::kRelu; });
+  refused([](C* c) { c->positions = PositionKind::kSinusoidal; });
+  refused([](C* c) { c->positions = PositionKind::kDistances; });
+  refused([](C* c) { c->position_offset = 2; });
+  refused([](C* c) { c->norms_sums = true; });
+  refused([](C* c) { c->has_embedding_norm = true; });
+  refused([](C* c) { c->scales_head = true; });
+  refused([](C* c) { c->has_logits_bias = true; });
+}
+
 }  // namespace
 }  // namespace espalier

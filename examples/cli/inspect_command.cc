@@ -256,8 +256,8 @@ void Inspection::AddDefaults() {
                                        ListOf(defaults->fields)));
   }
   if (!defaults->unsupported.empty()) {
-    report_ += Line("", "not supported, and ignored: " +
-                            ListOf(defaults->unsupported));
+    report_ += Line(
+        "", "not supported, and ignored: " + ListOf(defaults->unsupported));
   }
 }
 

@@ -56,7 +56,7 @@ absl::Status ExplainNoToken(const absl::Status& status,
   return FailedPrecondition(
       ToStd(status.message()), ": ",
       names.empty()
-          ? "the model gives every token probability 0"
+          ? "the model gives every token probability 0, or NaN"
           : JoinWithAnd(names) + (names.size() == 1 ? " leaves" : " leave") +
                 " none to which the model gives a chance");
 }

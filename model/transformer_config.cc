@@ -81,6 +81,20 @@ absl::Status ReadDecoderStart(const json::object& json,
   return absl::OkStatus();
 }
 
+// A family's own default (its class in transformers has one) may be of another
+// vocabulary.
+absl::Status CheckDefaultTokens(TransformerConfig* config) {
+  std::erase_if(config->eos_token_ids,
+                [&](TokenId id) { return id >= config->vocab_size; });
+  if (!config->encoder ||
+      config->encoder->decoder_start_token_id < config->vocab_size) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("decoder_start_token_id is missing: its default, ",
+                         config->encoder->decoder_start_token_id,
+                         ", is not in the vocabulary of ", config->vocab_size);
+}
+
 absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
   ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
@@ -116,6 +130,7 @@ absl::StatusOr<TransformerConfig> ReadTransformerConfig(
   if (!status.ok() && !absl::IsNotFound(status)) {
     return Annotate(status, generation_path);
   }
+  RETURN_IF_ERROR(Annotate(CheckDefaultTokens(&config), model_path));
   return config;
 }
 

@@ -13,6 +13,7 @@ absl::Status ReadBart(const json::object& json, TransformerConfig* config) {
   config->position_offset = 2;
   config->has_embedding_norm = true;
   config->encoder->decoder_start_token_id = 2;
+  config->eos_token_ids = {2};
   return absl::OkStatus();
 }
 

@@ -25,9 +25,8 @@ absl::Status ReadMarian(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadBartFields(json, config));
   RETURN_IF_ERROR(CheckIsShared(json, config->vocab_size));
   config->positions = PositionKind::kSinusoidal;
-  // MarianConfig has 58100, which is the padding of most.
-  ASSIGN_OR_RETURN(config->encoder->decoder_start_token_id,
-                   ReadInt(json, "pad_token_id", 0, config->vocab_size - 1, 0));
+  config->encoder->decoder_start_token_id = 58100;
+  config->eos_token_ids = {0};
   return absl::OkStatus();
 }
 

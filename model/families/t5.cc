@@ -159,6 +159,7 @@ absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
                    ReadBool(json, "scale_decoder_outputs", is_tied));
   config->may_lack_head = true;
   config->encoder->decoder_start_token_id = 0;
+  config->eos_token_ids = {1};
   return absl::OkStatus();
 }
 

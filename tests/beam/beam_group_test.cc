@@ -240,7 +240,7 @@ TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
   EXPECT_THAT(Answer(group, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("after 1 generated token: the model gives "
-                                 "every token probability 0")));
+                                 "every token probability 0, or NaN")));
   EXPECT_TRUE(group.done());
   EXPECT_THAT(next_.finished, ElementsAre(rows.at(0), rows.at(1)));
   EXPECT_EQ(pool_.num_held(), 0);

@@ -232,9 +232,16 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   EXPECT_EQ(config.activation, Activation::kGelu);
   EXPECT_EQ(config.encoder->decoder_start_token_id, 2);
   EXPECT_FALSE(config.scales_embeddings);
-  config = *ReadChanged(
-      "marian", {{"decoder_start_token_id", kAbsent}, {"pad_token_id", "9"}});
-  EXPECT_EQ(config.encoder->decoder_start_token_id, 9);
+  EXPECT_THAT(
+      ReadChanged("marian", {{"decoder_start_token_id", kAbsent}}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("decoder_start_token_id is missing: its default, "
+                         "58100, is not in the vocabulary of 64")));
+  for (const auto& [family, eos] :
+       {std::pair("bart", 2), {"marian", 0}, {"t5", 1}}) {
+    EXPECT_THAT(ReadChanged(family, {{"eos_token_id", kAbsent}})->eos_token_ids,
+                ElementsAre(eos));
+  }
   config = *ReadChanged("t5", {{"num_decoder_layers", kAbsent},
                                {"feed_forward_proj", kAbsent},
                                {"scale_decoder_outputs", kAbsent},

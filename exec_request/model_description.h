@@ -85,7 +85,7 @@ struct ModelDescription {
   int64_t page_bytes = 0;
   double host_bandwidth = 0;
   StepLimits limits = {};  // set by the executor, if it has any
-  // Null: a prompt is the beginning of what is generated.
+  // Without one a prompt is the beginning of what is generated.
   std::optional<EncoderDescription> encoder = std::nullopt;
 
   // Tokens of max_context that a prompt takes.

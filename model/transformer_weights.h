@@ -83,8 +83,9 @@ struct WeightOptions {
 // Allocates as many bytes as the tensors but the embeddings have in the files,
 // and twice those of 16-bit norms and biases and of 16-bit matrices that are
 // stacked with those of another type, which all become f32; and a packed matrix
-// has its rows rounded up to a multiple of 32, which next to nothing is in real
-// models. So what a damaged file can ask for is at most 64 times its size.
+// has its rows rounded up to a multiple of 32, and where it is quantised its
+// columns to one of a group, which next to nothing is in real models. So what a
+// damaged file can ask for is at most 64 times its size, and quantised 160.
 //
 // Errors: as FindTransformerTensors; kResourceExhausted if memory runs out.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(

@@ -1,5 +1,5 @@
-// MultiplyTile of quantised weights, beside that of others (matmul_tile.h)
-// (weight_format.h). The rows of x come quantised, too: integers, four of which
+// MultiplyTile of quantised weights (weight_format.h), beside that of others
+// (matmul_tile.h). The rows of x come quantised, too: integers, four of which
 // one instruction multiplies by four weights of an output each, and adds up.
 #pragma once
 

@@ -6,9 +6,10 @@
 // One entry point takes rows of any length: prompt chunks, decoding rows, many
 // at once (exec_request/cuda_model.h).
 //
-// It computes every feature of TransformerConfig, as TransformerModel does
-// (model/cuda/cuda_transformer_pass.h); models that are too large for its
-// kernels are refused by name (model/cuda_limits.h).
+// It computes every feature that a decoder alone has
+// (model/cuda/cuda_transformer_pass.h); those of encoder-decoders, and models
+// that are too large for its kernels, are refused by name
+// (model/cuda_limits.h).
 //
 // In the last layer, once keys and values are stored and attention has run,
 // only the tokens that have logits go on.

@@ -20,6 +20,8 @@ inline constexpr int kMaxHeads = 1 << 14;
 inline constexpr int kMaxHeadDim = 1 << 12;
 inline constexpr int kMaxVocabulary = 1 << 26;
 inline constexpr int kMaxContext = 1 << 26;
+// A source is read in one step, whose work grows with its square.
+inline constexpr int kMaxSourceTokens = 2048;
 
 // What a family's configuration class has for fields that are missing.
 struct DecoderDefaults {

@@ -79,7 +79,7 @@ struct TransformerConfig {
   bool has_mlp_bias = false;     // of all of the feed-forward part
 
   Activation activation = Activation::kSilu;
-  bool has_gate = true;  // activation(gate) * up, else gelu(up)
+  bool has_gate = true;  // activation(gate) * up, else activation(up)
 
   PositionKind positions = PositionKind::kRotary;
   RopeParameters rope;

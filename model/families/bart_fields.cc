@@ -1,5 +1,6 @@
 #include "model/families/bart_fields.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/status.h"
@@ -87,7 +88,7 @@ absl::Status ReadBartSizes(const json::object& json,
                                                 2, kMaxContext, 1024));
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kEncoderNames;
-  encoder.max_tokens = config->max_context;
+  encoder.max_tokens = std::min(config->max_context, kMaxSourceTokens);
   ASSIGN_OR_RETURN(encoder.num_layers,
                    ReadInt(json, "encoder_layers", 1, kMaxLayers, 12));
   ASSIGN_OR_RETURN(encoder.intermediate_size,

@@ -15,12 +15,10 @@ constexpr std::string_view kEmbeddingAliases[] = {"encoder.embed_tokens",
                                                   "decoder.embed_tokens"};
 // Distances have no end, and keys and values do.
 constexpr int kMaxT5Context = 1 << 15;
-// A source is read in one step, whose work grows with its square: four times
-// what T5 was trained with.
-constexpr int kMaxT5Source = 2048;
 constexpr int kMaxBuckets = 1 << 16;
 constexpr int kMaxDistance = 1 << 16;
-// A bias for each head and distance: 32 MB. T5 11B has 128 heads and distances
+// A bias for each head and distance: 32 MB for the encoder, and for the
+// decoder. T5 11B has 128 heads and distances
 // up to 128.
 constexpr int64_t kMaxBiases = 1 << 22;
 
@@ -76,7 +74,7 @@ absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
   config->max_context = kMaxT5Context;
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kEncoderNames;
-  encoder.max_tokens = kMaxT5Source;
+  encoder.max_tokens = kMaxSourceTokens;
   encoder.intermediate_size = config->intermediate_size;
   ASSIGN_OR_RETURN(encoder.num_layers,
                    ReadInt(json, "num_layers", 1, kMaxLayers, 6));

@@ -255,6 +255,18 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   EXPECT_FALSE(config.scales_head);
 }
 
+// A step reads all of one.
+TEST(FamilyConfigTest, SourcesAreBounded) {
+  TransformerConfig config = *ReadChanged("t5", {});
+  EXPECT_EQ(config.encoder->max_tokens, 2048);
+  EXPECT_EQ(config.max_context, 32768);
+  config = *ReadChanged("marian", {{"max_position_embeddings", "4096"}});
+  EXPECT_EQ(config.encoder->max_tokens, 2048);
+  EXPECT_EQ(config.max_context, 4096);
+  config = *ReadChanged("bart", {});
+  EXPECT_EQ(config.encoder->max_tokens, config.max_context);
+}
+
 TEST(FamilyConfigTest, WindowsThatAreNotMeantAreRefused) {
   ExpectAllRefused({
       {"mistral",
@@ -472,24 +484,28 @@ TEST(CudaLimitsTest, EveryDecoderRunsAndWhatDoesNotIsNamed) {
 
 // Each by itself: no family has one of them without an encoder.
 TEST(CudaLimitsTest, WhatOnlyEncoderDecodersHaveIsRefused) {
-  const auto refused = [](const auto& change) {
+  const auto refused = [](const char* name, const auto& change) {
     TransformerConfig config = *ReadChanged("qwen2", {});
     EXPECT_OK(CheckCudaLimits(config));
     change(&config);
     const absl::Status status = CheckCudaLimits(config);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("is not supported on CUDA yet")));
+                                 HasSubstr(std::string(name) +
+                                           " is not supported on CUDA yet")));
   };
   using C = TransformerConfig;
-  refused([](C* c) { c->activation = Activation::kGelu; });
-  refused([](C* c) { c->activation = Activation::kRelu; });
-  refused([](C* c) { c->positions = PositionKind::kSinusoidal; });
-  refused([](C* c) { c->positions = PositionKind::kDistances; });
-  refused([](C* c) { c->position_offset = 2; });
-  refused([](C* c) { c->norms_sums = true; });
-  refused([](C* c) { c->has_embedding_norm = true; });
-  refused([](C* c) { c->scales_head = true; });
-  refused([](C* c) { c->has_logits_bias = true; });
+  refused("GELU by the error function",
+          [](C* c) { c->activation = Activation::kGelu; });
+  refused("ReLU", [](C* c) { c->activation = Activation::kRelu; });
+  refused("sinusoidal positions",
+          [](C* c) { c->positions = PositionKind::kSinusoidal; });
+  refused("biases by distance",
+          [](C* c) { c->positions = PositionKind::kDistances; });
+  refused("an offset of positions", [](C* c) { c->position_offset = 2; });
+  refused("norms of sums", [](C* c) { c->norms_sums = true; });
+  refused("a norm of embeddings", [](C* c) { c->has_embedding_norm = true; });
+  refused("a scaled head", [](C* c) { c->scales_head = true; });
+  refused("a bias of logits", [](C* c) { c->has_logits_bias = true; });
 }
 
 }  // namespace

@@ -99,26 +99,28 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
   if (needs.num_pages > pool_->num_pages()) {
     return TooFewPages(prepared, needs.num_pages, *pool_);
   }
-  const std::string sizes = Concat(
-      " in a step at worst (", DescribeSize(prepared), "), there is room for ");
+  const auto sizes = [&prepared] {
+    return Concat(" in a step at worst (", DescribeSize(prepared),
+                  "), there is room for ");
+  };
   if (needs.num_edits > limits_.max_score_edits) {
     return OptionError(
         absl::StatusCode::kResourceExhausted,
         "the request can never fit: its penalties and bans edit ",
-        needs.num_edits, " scores", sizes, limits_.max_score_edits,
+        needs.num_edits, " scores", sizes(), limits_.max_score_edits,
         OptionHint{" (", "max_score_edits", ")"});
   }
   if (needs.num_candidates > limits_.max_candidates) {
     return OptionError(absl::StatusCode::kResourceExhausted,
                        "the request can never fit: it ranks ",
-                       needs.num_candidates, " candidates", sizes,
+                       needs.num_candidates, " candidates", sizes(),
                        limits_.max_candidates,
                        OptionHint{" (", "max_candidates", ")"});
   }
   if (needs.num_best > limits_.max_best_tokens) {
     return ResourceExhausted("the request can never fit: its logprobs report ",
                              needs.num_best, " tokens beside its candidates",
-                             sizes, limits_.max_best_tokens);
+                             sizes(), limits_.max_best_tokens);
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,7 @@ RunningGroup* RunningGroups::Search(RequestId id) {
   for (size_t i = 0; i < count; ++i) {
     if (found_ >= count) found_ = 0;
     RunningGroup& running = groups_[found_++];
-    if (running.group->id() != id) continue;
+    if (running.id != id) continue;
     return running.group->done() ? nullptr : &running;
   }
   return nullptr;

@@ -23,7 +23,8 @@
 namespace espalier {
 
 struct RunningGroup {
-  Turn turn;
+  Turn turn;     // that it runs at, which may be another request's
+  RequestId id;  // of the group; beside it, so that it is found without that
   std::unique_ptr<BeamGroup> group;
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
@@ -55,7 +56,7 @@ class RunningGroups {
 
   // Null if it is not here, or done. Fast for ids in the order of plans.
   RunningGroup* Find(RequestId id) {
-    if (found_ < groups_.size() && groups_[found_].group->id() == id &&
+    if (found_ < groups_.size() && groups_[found_].id == id &&
         !groups_[found_].group->done()) {
       return &groups_[found_++];
     }

@@ -205,7 +205,8 @@ void Scheduler::AdvanceGroup(const SelectionResult& result, bool answers_plan) {
   }
 }
 
-void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
+inline void Scheduler::Advance(RunningGroup& running,
+                               const SelectionResult& result) {
   BeamGroup& group = *running.group;
   absl::Status status = result.error;
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);

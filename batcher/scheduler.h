@@ -146,6 +146,8 @@ class Scheduler {
   // What a plan feeds.
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
+    // Among them: padding, and what decoders begin with.
+    int64_t num_behind_sources = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
     int num_decode_groups = 0;  // without drafts

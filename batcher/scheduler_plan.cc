@@ -28,6 +28,17 @@ DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
   return room;
 }
 
+// Of the last `num_tokens` that a group's prefill has put into a plan, from
+// `first_row` on: those that lie behind a source.
+int64_t NumBehindSource(const BeamGroup& group, const StepPlan& plan,
+                        size_t first_row, int64_t num_tokens) {
+  if (num_tokens == 0 || plan.rows[first_row].source_length == 0) return 0;
+  const PlanRow& row = plan.rows[first_row];
+  return std::clamp<int64_t>(
+      row.first_position + row.num_tokens - group.num_prompt_tokens(), 0,
+      num_tokens);
+}
+
 // Rows of logits that the drafts of a selection take, `num_drafted` tokens.
 // Those that were drawn count as if none had ended early
 // (PlanSelection::max_draft_tokens).
@@ -219,7 +230,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
       std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1),
       budget->num_prefill_rows, RoomOf(group, budget->drafts));
   if (!status.ok()) throw PlanError{status};
-  planned_.push_back(group.id());
+  planned_.push_back(running.id);
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
   const int64_t num_again =
       group.prefill_counts().num_fed_again - num_fed_again;
@@ -227,6 +238,8 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   budget->num_logits -= plan->num_logits - first_logits;
   if (prefills) {
     planned_counts_.num_prompt_tokens += num_tokens - num_again;
+    planned_counts_.num_behind_sources +=
+        NumBehindSource(group, *plan, num_rows, num_tokens - num_again);
     planned_counts_.num_fed_again += num_again;
   } else if (plan->rows.size() > num_rows) {
     planned_counts_.num_decode_sequences += group.num_live_beams();
@@ -265,9 +278,9 @@ void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
   changes_groups_ = changes_groups_ || !running.is_known;
   const size_t num_continuations = plan->continuations.size();
   const int num_live = group.num_live_beams();
-  const absl::Status status = group.PlanStep(1, plan);
+  const absl::Status status = group.PlanDecode(plan);
   if (!status.ok()) throw PlanError{status};
-  planned_.push_back(group.id());
+  planned_.push_back(running.id);
   ++planned_counts_.num_decode_groups;
   int num_rows = num_live;
   if (plan->continuations.size() > num_continuations) {
@@ -303,7 +316,8 @@ void Scheduler::Remember(const StepPlan& plan) {
       counts.num_prompt_tokens + counts.num_fed_again;
   remembered.num_decode_sequences = counts.num_decode_sequences;
   remembered.num_draft_pages = counts.num_draft_pages;
-  stats_.num_prompt_tokens += counts.num_prompt_tokens;
+  stats_.num_prompt_tokens +=
+      counts.num_prompt_tokens - counts.num_behind_sources;
   stats_.num_tokens_fed_again += counts.num_fed_again;
   stats_.num_decode_rows += counts.num_decode_sequences;
   stats_.num_draft_tokens_fed += counts.num_draft_tokens_fed;
@@ -323,9 +337,9 @@ void Scheduler::AddMovers() {
     BeamGroup& group = *running.group;
     if (!group.pages().has_moves()) continue;
     const auto planned =
-        std::find(planned_.begin(), planned_.end(), group.id());
+        std::find(planned_.begin(), planned_.end(), running.id);
     if (planned != planned_.end()) continue;
-    planned_.push_back(group.id());
+    planned_.push_back(running.id);
     group.OnMovesAlone();
   }
 }
@@ -360,10 +374,10 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
         next.turn.id, std::move(next.prepared), &pool_, &sequence_ids_,
         has_shareable_pages_ ? &tree_ : nullptr, options_.trace.get());
     if (group->uses_prefix_tree()) {
-      stats_.num_queried_tokens += std::ssize(group->request().prompt_tokens);
+      stats_.num_queried_tokens += group->num_prompt_tokens();
     }
     RunningGroup& running =
-        groups_.Add({next.runs_at, std::move(group), next.needs,
+        groups_.Add({next.runs_at, next.turn.id, std::move(group), next.needs,
                      std::move(next.done), std::move(next.watcher)});
     running.times = {.arrival = next.arrival, .start = now_};
     running.deadline = std::move(deadline);

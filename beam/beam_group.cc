@@ -23,6 +23,19 @@ void ReserveOneMore(std::vector<T>* values) {
   }
 }
 
+// What is the same at each step.
+std::shared_ptr<PlanSelection> MakeSelection(
+    RequestId id, const GenerationParams& request,
+    std::shared_ptr<const SelectionParams> params,
+    std::span<const TokenId> eos_token_ids) {
+  auto selection = std::make_shared<PlanSelection>();
+  selection->request = id;
+  selection->params = std::move(params);
+  selection->num_slots = NumSlots(request);
+  selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
+  return selection;
+}
+
 // What an encoder reads for the request; null: nothing.
 std::shared_ptr<const std::vector<TokenId>> MakeSource(
     const Request& request, const SourceLayout& layout) {
@@ -47,14 +60,15 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
       reports_logprobs_(selection_params_->num_logprobs >= 0),
       draws_plainly_(selection_params_->kind == SelectionKind::kDraws &&
                      prepared.allowed == nullptr && !reports_logprobs_),
+      asked_(MakeSelection(id_, request_.params, selection_params_,
+                           finishing_token_ids_)),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
                              std::move(prepared.text))),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
       prefill_(&request_, prepared.source.end, &pages_, tree),
       drafts_(request_.params, strategy_->supports_drafts(),
-              std::move(prepared.drafter)),
-      asked_({.request = id_, .params = selection_params_}) {
+              std::move(prepared.drafter)) {
   if (trace != nullptr) {
     tracer_ =
         std::make_unique<GroupTracer>(id_, request_, num_prompt_tokens_, trace);
@@ -126,18 +140,23 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   if (draws_plainly_ && drafted_.empty() && IsSoundDraw(result, vocab_size)) {
     return absl::OkStatus();
   }
-  const PlanSelection& asked = Asked();
+  return ValidateAsAsked(result, vocab_size);
+}
+
+absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
+                                        int vocab_size) {
+  PlanSelection& asked = Asked();
   if (drafted_.empty() && replay_ == nullptr) {
     return espalier::ValidateResult(asked, result, vocab_size);
   }
-  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked_);
-  if (replay_ != nullptr) DescribePaths(&asked_);
+  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
+  if (replay_ != nullptr) DescribePaths(&asked);
   is_asked_current_ = false;  // drafts are of this answer alone
   const absl::Status status =
       espalier::ValidateResult(asked, result, vocab_size,
                                replay_ != nullptr ? &replay_->tree() : nullptr);
-  asked_.drafts.clear();
-  asked_.ranks.clear();
+  asked.drafts.clear();
+  asked.ranks.clear();
   return status;
 }
 
@@ -233,7 +252,9 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   ++num_steps_;
   const auto advance = [&](const SelectionResult& step, bool is_last) {
     const absl::Status status = AdvanceStep(step, is_last, next_plan);
-    if (status.ok() && watcher != nullptr) watcher->OnStep(*strategy_);
+    if (status.ok() && watcher != nullptr) {
+      watcher->OnStep(*strategy_, reports_logprobs_ ? &logprobs_ : nullptr);
+    }
     return status;
   };
   RETURN_IF_ERROR(advance(result, result.further.empty()));

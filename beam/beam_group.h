@@ -76,6 +76,8 @@ class BeamGroup {
 
   RequestId id() const { return id_; }
   const Request& request() const { return request_; }
+  // As they were given: those of a source without what lies behind it.
+  int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
   // How many tokens it would feed in the next step: what is left to prefill, or
   // one for each live beam. 0 when done or away.
@@ -139,6 +141,9 @@ class BeamGroup {
                         int max_logits = std::numeric_limits<int>::max(),
                         int max_prefill_rows = std::numeric_limits<int>::max(),
                         const DraftRoom& draft_room = {});
+  // The same of a group that decodes and has no drafts, which is mostly so.
+  // REQUIRES: can_plan(), !prefilling(), !may_draft().
+  absl::Status PlanDecode(StepPlan* plan);
   // Whether PlanStep, given these, ends the prompt: the rows that it adds are
   // those of a selection.
   bool EndsPrompt(int max_tokens, int max_logits) const;
@@ -266,7 +271,7 @@ class BeamGroup {
   // A token of each sequence; and its draft, by rank.
   absl::Status PlanTokens(StepPlan* plan);
   absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
-                          StepPlan* plan);
+                          int max_draft_tokens, StepPlan* plan);
   absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
   // Whether a draft model drafts for the next step, which is planned then; and
   // adds the sequences that it drafts for.
@@ -295,16 +300,15 @@ class BeamGroup {
   DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   // The answer that it asks for next, or that is outstanding.
-  const PlanSelection& Asked();
+  PlanSelection& Asked();
+  // The same, from these rows of logits on, of a plan that asks for it.
+  const PlanSelection& AskFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
   // Of a row behind the tokens that the plan has so far.
   void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
                 StepPlan* plan) const;
-  // Returns it, until the plan has another.
-  PlanSelection& AddSelection(int first_logits, StepPlan* plan);
-  // With what the strategy asks for.
-  PlanSelection& EmplaceSelection(int first_logits, StepPlan* plan);
+  void AddSelection(int first_logits, StepPlan* plan);
   // Makes `*selection` that of the paths of `*replay_`.
   void DescribePaths(PlanSelection* selection) const;
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
@@ -314,7 +318,8 @@ class BeamGroup {
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
-  // As ValidateResult, of most requests that draw: nothing is described for it.
+  // ValidateResult of any answer; and of those to most requests that draw.
+  absl::Status ValidateAsAsked(const SelectionResult& result, int vocab_size);
   bool IsSoundDraw(const SelectionResult& result, int vocab_size) const;
   // Takes one step of an answer, which `is_last` or not.
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
@@ -380,9 +385,11 @@ class BeamGroup {
   bool was_planned_ = false;
   bool done_ = false;
   bool is_asked_current_ = false;
-  bool have_one_length_ = true;       // the live sequences
-  int num_unanswered_ = 0;            // selections, at most 2
-  int64_t num_steps_ = 0;             // answered
+  bool have_one_length_ = true;  // the live sequences
+  int num_unanswered_ = 0;       // selections, at most 2
+  int64_t num_steps_ = 0;        // answered
+  // Of Asked(). Plans share it: from step to step little of it changes.
+  std::shared_ptr<PlanSelection> asked_;
   SmallVector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
   SmallVector<TokenTree::Node> nodes_to_keep_;  // memory for each step
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
@@ -399,7 +406,6 @@ class BeamGroup {
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
   TokenLogProbs logprobs_;                     // as well
   mutable std::vector<int> one_each_;          // memory for each step
-  PlanSelection asked_;                        // of Asked() and ValidateResult
 };
 
 }  // namespace espalier

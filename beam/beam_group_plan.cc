@@ -11,14 +11,6 @@
 #include "beam/selection_options.h"
 
 namespace espalier {
-namespace {
-
-bool IsSet(const RowRanking& ranking) {
-  return ranking.num_first > 0 || !ranking.parent_sums.empty() ||
-         !ranking.groups.empty();
-}
-
-}  // namespace
 
 inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
                                 int num_logits, StepPlan* plan) const {
@@ -40,56 +32,34 @@ inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-const PlanSelection& BeamGroup::Asked() {
+PlanSelection& BeamGroup::Asked() {
   if (!std::exchange(is_asked_current_, true)) {
-    strategy_->DescribeSelection(&asked_);
+    strategy_->DescribeSelection(&EditShared(&asked_));
   }
-  return asked_;
+  return *asked_;
 }
 
-// Made where it stays, because it is large.
-inline PlanSelection& BeamGroup::EmplaceSelection(int first_logits,
-                                                  StepPlan* plan) {
-  if (draws_plainly_) {
-    // The answer is checked without what was asked.
-    PlanSelection& selection = plan->selections.emplace_back(
-        id_, first_logits, /*num_rows=*/0, /*num_candidates=*/0,
-        /*num_generated=*/0, SmallVector<float>(), selection_params_);
-    strategy_->DescribeSelection(&selection);
-    return selection;
-  }
-  const PlanSelection& asked = Asked();
-  PlanSelection& selection = plan->selections.emplace_back(
-      id_, first_logits, asked.num_rows, asked.num_candidates,
-      asked.num_generated, asked.cum_log_probs, selection_params_,
-      asked.samples);
-  if (!asked.row_num_generated.empty()) {
-    selection.row_num_generated = asked.row_num_generated;
-  }
-  if (IsSet(asked.ranking)) selection.ranking = asked.ranking;
-  if (!asked.allowed.empty()) selection.allowed = asked.allowed;
-  return selection;
-}
-
-PlanSelection& BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
-  PlanSelection& selection = EmplaceSelection(first_logits, plan);
-  selection.num_slots = pages_.num_slots();
-  if (replay_ != nullptr) DescribePaths(&selection);
-  if (!finishing_token_ids_.empty()) {
-    selection.eos_token_ids.assign(finishing_token_ids_.begin(),
-                                   finishing_token_ids_.end());
-  }
+inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
+  PlanSelection& selection = Asked();
+  selection.first_logits = first_logits;
+  const std::span<const int> slots = pages_.slots();
   AssignEach(
-      pages_.slots().size(), [&](size_t rank) { return pages_.slots()[rank]; },
-      &selection.slots);
+      slots.size(), [&](size_t rank) { return slots[rank]; }, &selection.slots);
   if (needs_history_) {
-    selection.histories.resize(num_live_beams());
-    for (int rank = 0; rank < num_live_beams(); ++rank) {
-      strategy_->AppendTokens(rank, &selection.histories[rank]);
+    selection.histories.resize(slots.size());
+    for (size_t rank = 0; rank < slots.size(); ++rank) {
+      selection.histories[rank].clear();
+      strategy_->AppendTokens(static_cast<int>(rank),
+                              &selection.histories[rank]);
     }
   }
   ++num_unanswered_;
   return selection;
+}
+
+inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+  AskFrom(first_logits);
+  plan->selections.push_back(asked_);
 }
 
 absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
@@ -115,6 +85,13 @@ bool BeamGroup::CanPlanAhead() const {
          strategy_->supports_async_scheduling();
 }
 
+absl::Status BeamGroup::PlanDecode(StepPlan* plan) {
+  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
+  if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
+  prefill_.OnPlan();
+  return PlanTokens(plan);  // mostly
+}
+
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
                                  int max_prefill_rows,
                                  const DraftRoom& draft_room) {
@@ -122,10 +99,6 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
   prefill_.OnPlan();
-  if (!prefilling() && !outstanding() && !drafts_.is_on() &&
-      tracer_ == nullptr) {
-    return PlanTokens(plan);  // mostly
-  }
   const size_t num_copies = plan->page_copies.size();
   const absl::Status status =
       PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room);
@@ -321,9 +294,9 @@ absl::Status BeamGroup::PlanDrafted(const DraftRoom& room, StepPlan* plan) {
   for (const int count : counts) drafts.emplace_back(count);
   const int first_row = static_cast<int>(plan->rows.size());
   const int selection_idx = static_cast<int>(plan->selections.size());
-  RETURN_IF_ERROR(PlanDrafts(std::move(drafts), plan));
-  PlanSelection& selection = plan->selections[selection_idx];
-  selection.max_draft_tokens = *std::ranges::max_element(counts);
+  RETURN_IF_ERROR(
+      PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
+  const PlanSelection& selection = plan->selections[selection_idx];
   std::vector<AskedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
@@ -348,13 +321,13 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
     return PlanPaths(std::move(paths), plan);
   }
   if (auto drafts = Draft(draft_room); !drafts.empty()) {
-    return PlanDrafts(std::move(drafts), plan);
+    return PlanDrafts(std::move(drafts), drafts_.max_draft_tokens(), plan);
   }
   return PlanTokens(plan);
 }
 
 absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
-                                   StepPlan* plan) {
+                                   int max_draft_tokens, StepPlan* plan) {
   std::vector<int> num_tokens;
   for (const std::vector<TokenId>& draft : drafts) {
     num_tokens.push_back(1 + static_cast<int>(draft.size()));
@@ -367,10 +340,11 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
            {std::span(&last_tokens_[rank], 1), drafts[rank]}, num_tokens[rank],
            plan);
   }
-  PlanSelection& selection = AddSelection(first_logits, plan);
+  PlanSelection& selection =
+      plan->selections.emplace_back(AskFrom(first_logits));
   drafted_ = drafts;
   selection.draft_logits = drafts_.Logits(drafts);
-  selection.max_draft_tokens = drafts_.max_draft_tokens();
+  selection.max_draft_tokens = max_draft_tokens;
   strategy_->DescribeDrafts(std::move(drafts), &selection);
   drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
@@ -401,7 +375,7 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
            num_tokens[row], plan);
   }
   replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
-  AddSelection(first_logits, plan);
+  DescribePaths(&plan->selections.emplace_back(AskFrom(first_logits)));
   drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
 }
@@ -468,9 +442,6 @@ void BeamGroup::DescribePaths(PlanSelection* selection) const {
   const DraftRows& rows = replay_->drafts();
   selection->ranks.assign(rows.ranks.begin(), rows.ranks.end());
   selection->drafts = rows.drafts;
-  selection->num_slots = pages_.num_slots();
-  selection->eos_token_ids.assign(finishing_token_ids_.begin(),
-                                  finishing_token_ids_.end());
 }
 
 }  // namespace espalier

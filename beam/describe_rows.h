@@ -20,8 +20,8 @@ void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
   AssignEach(
       num_rows, [&](size_t row) { return sequence_of(row).cum_log_prob; },
       &selection->cum_log_probs);
-  selection->allowed.clear();
   if (!criteria.restricts()) return;
+  selection->allowed.clear();
   for (size_t row = 0; row < num_rows; ++row) {
     selection->allowed.push_back(*criteria.Next(sequence_of(row).progress));
   }

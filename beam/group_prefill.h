@@ -119,8 +119,7 @@ class GroupPrefill {
   // one more that is answered: what that fed is in the pages.
   void OnPlan() { ++num_planned_; }
   void OnAnswer() {
-    ++num_answered_;
-    if (!filling_.empty()) MarkFilled();
+    if (++num_answered_ <= last_fed_) MarkFilled();
   }
   // Whether a plan that it has a part in is not answered.
   bool has_plan_in_flight() const { return num_answered_ < num_planned_; }

@@ -150,7 +150,7 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
                               : AllTokensMasked(num_generated);
 }
 
-absl::Status SampleStrategy::AdvanceByOne(
+inline absl::Status SampleStrategy::AdvanceByOne(
     std::span<const Candidate> candidates) {
   CHECK_EQ(candidates.size(), live_.size()) << "tokens drawn";
   if (continuations_.size() != live_.size()) {

@@ -31,7 +31,7 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
   for (size_t i = 0; i < drafts.size(); ++i) {
     const DraftTarget& target = plan->drafting[i].verified_by;
     if (target.plan_row < 0) continue;
-    PlanSelection& selection = plan->selections[target.selection];
+    PlanSelection& selection = plan->selections.Edit(target.selection);
     CutAtEnd(selection, &drafts[i]);
     std::vector<TokenId>& draft = selection.drafts[target.rank];
     CHECK_LE(drafts[i].tokens.size(), draft.size()) << "drafted tokens";
@@ -42,7 +42,9 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
   }
   // A draft without its logits is verified as one that was found, and so are
   // all of its request.
-  for (PlanSelection& selection : plan->selections) {
+  for (size_t i = 0; i < plan->selections.size(); ++i) {
+    const PlanSelection& selection = plan->selections[i];
+    if (selection.draft_logits.empty()) continue;
     bool has_drafts = false;
     bool has_all_logits = true;
     for (size_t row = 0; row < selection.draft_logits.size(); ++row) {
@@ -50,7 +52,9 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
       has_drafts = true;
       has_all_logits = has_all_logits && !selection.draft_logits[row].empty();
     }
-    if (!has_drafts || !has_all_logits) selection.draft_logits.clear();
+    if (!has_drafts || !has_all_logits) {
+      plan->selections.Edit(i).draft_logits.clear();
+    }
   }
 }
 
@@ -86,8 +90,10 @@ class RowWriter {
   }
 
   void Finish() {
-    for (PlanSelection& selection : plan_.selections) {
-      selection.first_logits -= RemovedBefore(selection.first_logits);
+    for (size_t i = 0; i < plan_.selections.size(); ++i) {
+      const int num_removed = RemovedBefore(plan_.selections[i].first_logits);
+      if (num_removed == 0) continue;
+      plan_.selections.Edit(i).first_logits -= num_removed;
     }
     for (PlanPromptLogprobs& scoring : plan_.scorings) {
       scoring.first_logits -= RemovedBefore(scoring.first_logits);

@@ -31,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/cow_vector.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
 #include "base/small_vector.h"
@@ -144,13 +145,15 @@ struct PlanSelection {
   std::shared_ptr<const SelectionParams> params = DefaultParams();
   // Of kDraws: which samples of the request draw.
   SmallVector<int> samples = {};
-  RowRanking ranking = {};
   // For executors that run ahead: the slot each row's beam lives in,
   // how many slots there are (beams that live at most, if a next step is
   // possible at all), and the tokens that end a hypothesis.
   SmallVector<int> slots = {};  // [num_rows], each in [0, num_slots)
   int num_slots = 1;            // >= num_rows
   SmallVector<TokenId> eos_token_ids = {};  // ascending
+  // Tokens that each row has generated, where they differ: [num_rows], or empty
+  // for num_generated. Of kDraws.
+  SmallVector<int> row_num_generated = {};
   // Tokens of each row behind the prompt of params->edits, those it feeds
   // included, if the processors need them: [num_rows] or empty. Where params
   // has no edits, prompt and generated tokens.
@@ -178,9 +181,7 @@ struct PlanSelection {
   // text. Room for these is counted by this: were it by what was drawn, short
   // drafts would be verified more often, and tokens have another distribution.
   int max_draft_tokens = 0;
-  // Tokens that each row has generated, where they differ: [num_rows], or empty
-  // for num_generated. Of kDraws.
-  SmallVector<int> row_num_generated = {};
+  RowRanking ranking = {};
 
   // Rows that the plan has for it.
   int num_plan_rows() const {
@@ -297,7 +298,8 @@ struct StepPlan {
   // Of the rows that feed positions of their sources, in the order of the rows.
   std::vector<PlanSource> sources;
 
-  std::vector<PlanSelection> selections;
+  // Shared with the groups that they are of, which change none that a plan has.
+  CowVector<PlanSelection> selections;
   std::vector<GroupContinuation> continuations;  // of other groups
   std::vector<PlanPromptLogprobs> scorings;
   std::vector<DraftSequence> drafting;

@@ -111,7 +111,7 @@ int64_t Run(const GenerationParams& params,
       MakeSelectionParams(params, {}, allowed);
   int64_t num_candidates = 0;
   while (!strategy.done()) {
-    PlanSelection& selection = plan.selections[0];
+    PlanSelection& selection = plan.selections.Edit(0);
     strategy.DescribeSelection(&selection);
     const auto logits =
         std::span(Logits()).first(size_t{1} * selection.num_rows * kVocabSize);

@@ -259,9 +259,12 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     };
   }
   in_flight->plan = plan;
-  return [this, done, in_flight = *std::move(in_flight)] {
+  return [this, done, in_flight = *std::move(in_flight)]() mutable {
     if (IsRunning(in_flight.slot)) return false;
-    done(Finish(in_flight));
+    absl::StatusOr<StepResult> result = Finish(in_flight);
+    // Whoever shares its selections goes on from them.
+    in_flight.plan = nullptr;
+    done(std::move(result));
     return true;
   };
 }

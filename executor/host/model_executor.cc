@@ -111,7 +111,10 @@ class ModelExecutor::Worker {
     UntilThereIsMemory([&] {
       thread_.Post([this, step] {
         const Done report = std::move(step->second);
-        report(RunSafely(&step->first));
+        absl::StatusOr<StepResult> result = RunSafely(&step->first);
+        // Whoever shares its selections goes on from them.
+        { const StepPlan dropped = std::move(step->first); }
+        report(std::move(result));
       });
     });
   }

@@ -17,8 +17,7 @@ void BanAll(std::span<const TokenId> tokens, std::vector<TokenEdit>* edits) {
 std::vector<TokenId> Distinct(std::span<const TokenId> tokens) {
   std::vector<TokenId> distinct(tokens.begin(), tokens.end());
   std::ranges::sort(distinct);
-  const auto rest = std::ranges::unique(distinct);
-  distinct.erase(rest.begin(), rest.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   return distinct;
 }
 

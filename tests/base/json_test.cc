@@ -67,6 +67,14 @@ TEST(JsonTest, LongTextsAreShownUpToAWholeCharacter) {
   EXPECT_EQ(Shown(&list), "[1, \"b\"]");
   EXPECT_EQ(Shown(nullptr), "nothing");
   EXPECT_EQ(ShownInQuotes("a\"\n"), R"("a\"\n")");
+  // Wherever a long text is cut.
+  for (size_t size = 50; size < 80; ++size) {
+    for (const char* const rest : {"\u00e9\u00e9\u00e9", "\"\n\"", "b"}) {
+      std::string text(size, 'a');
+      for (int i = 0; i < 20; ++i) text += rest;
+      EXPECT_EQ(ShownInQuotes(text), Shown(WriteJson(json::value(text))));
+    }
+  }
   EXPECT_EQ(ShownInQuotes(std::string(80, 'a')),
             "\"" + std::string(59, 'a') + "...");
 }

@@ -111,6 +111,23 @@ TEST_F(BeamGroupTest, RowsFollowWhatThePlanAlreadyHas) {
   EXPECT_EQ(plan.selections.at(0).first_logits, 2);
 }
 
+// A group shares what it asks for with its plan, and goes on from it.
+TEST_F(BeamGroupTest, APlanThatIsKeptStaysAsItWas) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 2, 4));
+  const StepPlan prompt = Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  const StepPlan first = Plan(group);
+  ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}}));
+  const StepPlan second = Plan(group);
+  EXPECT_EQ(prompt.selections.at(0).num_rows, 1);
+  EXPECT_EQ(first.selections.at(0).num_generated, 1);
+  EXPECT_THAT(first.selections.at(0).cum_log_probs, ElementsAre(-1, -2));
+  EXPECT_THAT(first.selections.at(0).slots, ElementsAre(0, 1));
+  EXPECT_EQ(second.selections.at(0).num_generated, 2);
+  EXPECT_THAT(second.selections.at(0).cum_log_probs, ElementsAre(-3, -4));
+  EXPECT_THAT(second.selections.at(0).slots, ElementsAre(1, 0));
+}
+
 TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
   const SequenceId first = Plan(group).rows.at(0).sequence;

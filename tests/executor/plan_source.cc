@@ -46,8 +46,7 @@ PlanSelection& PlanSource::AddSelection(
     const std::span<const PageId> pages = plan.row_pages(first + rank);
     group.pages.emplace_back(pages.begin(), pages.end());
   }
-  plan.selections.push_back(std::move(selection));
-  return plan.selections.back();
+  return plan.selections.push_back(std::move(selection));
 }
 
 void PlanSource::Continue(const PlanSelection& selection) {
@@ -84,8 +83,7 @@ PlanSelection& PlanSource::FeedRows(PlanSelection selection,
     if (group.position % page_size_ == 0) pages.push_back(NewPage());
     AddRow(tokens.subspan(rank, 1), group.position, 1, pages);
   }
-  plan.selections.push_back(std::move(selection));
-  return plan.selections.back();
+  return plan.selections.push_back(std::move(selection));
 }
 
 StepPlan PlanSource::Take() { return std::exchange(plan, StepPlan()); }

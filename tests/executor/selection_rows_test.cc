@@ -118,7 +118,7 @@ class AnyDraftedPlan {
     for (int i = 0; i < 5; ++i) {
       const std::vector<SelectionResult> answers = Select(plan);
       for (size_t s = 0; s < answers.size(); ++s) {
-        PlanSelection& selection = plan.selections[s];
+        PlanSelection& selection = plan.selections.Edit(s);
         size_t first = 0;
         for (size_t row = 0; row < selection.drafts.size(); ++row) {
           const size_t last = answers[s].num_tokens[row] - 1;

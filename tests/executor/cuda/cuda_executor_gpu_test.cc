@@ -282,9 +282,9 @@ TEST_F(CudaExecutorTest, WhatItCannotRunIsNamedAndTheNextPlanRuns) {
   plan.rows[0].num_logits = 2;
   plan.tokens = {5, 6};
   plan.num_logits = 2;
-  plan.selections[0].num_rows = 2;
-  plan.selections[0].cum_log_probs = {0, 0};
-  plan.selections[0].slots = {0, 1};
+  plan.selections.Edit(0).num_rows = 2;
+  plan.selections.Edit(0).cum_log_probs = {0, 0};
+  plan.selections.Edit(0).slots = {0, 1};
   EXPECT_THAT(RunPlan(*device.steps, plan),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("row 0 of logits")));

@@ -142,7 +142,7 @@ TEST(PersistentGroupsTest, ASlotWithoutABeamKeepsItsTail) {
 TEST(PersistentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
-  plan.selections[0].histories = {{11, 12, 13, 14, 15, 16}};
+  plan.selections.Edit(0).histories = {{11, 12, 13, 14, 15, 16}};
   groups.ExpandContinuations(&plan);
   groups.Advance(Answer({{0, 1, -1}, {0, 2, -2}}));
   plan = Continuation(6, {1, 2});
@@ -202,8 +202,8 @@ TEST(PersistentGroupsTest, RowsSetAGroupWhateverItWas) {
   plan.page_indices.clear();
   AddRow({1}, 6, 1, {0, 5}, &plan);
   AddRow({2}, 6, 1, {0, 6}, &plan);
-  plan.selections[0].num_rows = 2;
-  plan.selections[0].slots = {1, 0};  // rank 0 lives in slot 1
+  plan.selections.Edit(0).num_rows = 2;
+  plan.selections.Edit(0).slots = {1, 0};  // rank 0 lives in slot 1
   groups.ExpandContinuations(&plan);
   groups.Advance(Answer({{0, 3, -3}, {0, 4, -4}}));
   plan = Continuation(7, {6, 5});
@@ -253,13 +253,13 @@ TEST(PersistentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
   constexpr RequestId kOther{8};
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2, kOther);
-  plan.selections[0].histories = {{21, 22}};
+  plan.selections.Edit(0).histories = {{21, 22}};
   groups.ExpandContinuations(&plan);
   groups.Advance({.selections = {{kOther, {{0, 1, -1}, {0, 2, -2}}}},
                   .forward_time = {},
                   .select_time = {}});
   plan = PromptPlan(2);
-  plan.selections[0].histories = {{11, 12}};
+  plan.selections.Edit(0).histories = {{11, 12}};
   groups.ExpandContinuations(&plan);
   groups.Advance(Answer({{0, 3, -1}, {0, 4, -2}}));
   plan = Continuation(6, {1, 2});
@@ -285,7 +285,7 @@ TEST(PersistentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
 
   // Rows set the lost one anew, and nothing of its old history is left.
   plan = PromptPlan(2);
-  plan.selections[0].histories = {{31}};
+  plan.selections.Edit(0).histories = {{31}};
   plan.continuations = Continuation(7, {1, 5}).continuations;
   plan.continuations[0].request = kOther;
   groups.ExpandContinuations(&plan);

@@ -1,0 +1,104 @@
+// CowVector: a vector whose elements are shared, and copied on write. Copying
+// the vector copies no element, and an element may have owners besides: whoever
+// makes a vector of mostly the same values again and again keeps them, and adds
+// them as they are.
+//
+//   auto kept = std::make_shared<Value>(...);
+//   CowVector<Value> values;
+//   values.push_back(kept);      // no copy
+//   CowVector<Value> same = values;
+//   same.Edit(0).number = 7;     // a copy, which is of `same` alone
+//   EditShared(&kept).number = 8;  // another: `values` is as it was
+//
+// Elements may have owners on other threads, as long as these only read them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+// Makes `*shared` a copy of its value.
+template <typename T>
+void Unshare(std::shared_ptr<T>* shared) {
+  *shared = std::make_shared<T>(**shared);
+}
+
+// The value of `*shared`, to be changed: a copy of it if it has other owners.
+template <typename T>
+T& EditShared(std::shared_ptr<T>* shared) {
+  if (shared->use_count() > 1) Unshare(shared);
+  // What owners that have let go of it have read comes before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return **shared;
+}
+
+template <typename T>
+class CowVector {
+ public:
+  class const_iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const T*;
+    using reference = const T&;
+
+    const_iterator() = default;
+    explicit const_iterator(const std::shared_ptr<T>* at) : at_(at) {}
+    reference operator*() const { return **at_; }
+    pointer operator->() const { return at_->get(); }
+    const_iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    const_iterator operator++(int) { return const_iterator(at_++); }
+    friend bool operator==(const_iterator, const_iterator) = default;
+
+   private:
+    const std::shared_ptr<T>* at_ = nullptr;
+  };
+  using iterator = const_iterator;
+  using value_type = T;
+
+  CowVector() = default;
+  CowVector(std::initializer_list<T> values) {
+    reserve(values.size());
+    for (const T& value : values) push_back(value);
+  }
+
+  size_t size() const { return elements_.size(); }
+  bool empty() const { return elements_.empty(); }
+  const T& operator[](size_t idx) const { return *elements_[idx]; }
+  const T& at(size_t idx) const { return *elements_.at(idx); }
+  const T& back() const { return *elements_.back(); }
+  const_iterator begin() const { return const_iterator(elements_.data()); }
+  const_iterator end() const {
+    return const_iterator(elements_.data() + elements_.size());
+  }
+
+  void reserve(size_t size) { elements_.reserve(size); }
+  // One that others may own, too; not null.
+  void push_back(std::shared_ptr<T> shared) {
+    elements_.push_back(std::move(shared));
+  }
+  // One of its own. It is returned to be set.
+  T& push_back(T value) { return emplace_back(std::move(value)); }
+  template <typename... Args>
+  T& emplace_back(Args&&... args) {
+    return *elements_.emplace_back(
+        std::make_shared<T>(std::forward<Args>(args)...));
+  }
+  // Of an element, to be changed; this vector alone has the change.
+  T& Edit(size_t idx) { return EditShared(&elements_[idx]); }
+
+ private:
+  std::vector<std::shared_ptr<T>> elements_;
+};
+
+}  // namespace espalier

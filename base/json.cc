@@ -167,7 +167,9 @@ std::string Shown(const json::value* value) {
 }
 
 std::string ShownInQuotes(std::string_view text) {
-  return Shown(WriteJson(json::value(text)));
+  // More is not shown, and a text may be long.
+  constexpr size_t kMost = 64;
+  return Shown(WriteJson(json::value(text.substr(0, kMost))));
 }
 
 json::value JsonFloat(float value) {

@@ -9,9 +9,7 @@
 #include "base/status.h"
 
 namespace espalier {
-namespace {
 
-// Letters to insert, remove or change to make `b` of `a`.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -25,8 +23,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
-}  // namespace
 
 std::string NormalizeName(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));

@@ -1,11 +1,16 @@
 // Suggests the closest known name for a misspelled one.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace espalier {
+
+// Letters to insert, remove or change to make `b` of `a` (Levenshtein's
+// distance). Takes a.size() * b.size() steps.
+size_t EditDistance(std::string_view a, std::string_view b);
 
 // A name as names are compared: in lower case, without dashes in front, "-"
 // for "_".

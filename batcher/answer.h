@@ -108,10 +108,12 @@ inline absl::Status CancelledByCaller() {
   return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
 }
 
-// The error of callers whose engine cannot answer any more.
-inline absl::Status ContextEnded() {
-  return MakeError(absl::StatusCode::kCancelled,
-                   "the engine's context has ended");
+// The error of callers whose engine cannot answer any more. Every answer takes
+// it along, so that it is made once.
+inline const absl::Status& ContextEnded() {
+  static const auto* const ended = new absl::Status(MakeError(
+      absl::StatusCode::kCancelled, "the engine's context has ended"));
+  return *ended;
 }
 
 // Calls `cancel` when a coroutine stops waiting without an answer, also when it

@@ -1,5 +1,7 @@
 #include "batcher/event_queue.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -27,8 +29,10 @@ void EventQueue::Extend(SampleEvent event) {
     samples_.push_back(std::move(event));
     return;
   }
-  Append(event, &samples_[idx]);
-  samples_[idx].finish_reason = event.finish_reason;
+  SampleEvent& waiting = samples_[idx];
+  Append(event, &waiting);
+  std::ranges::move(event.logprobs, std::back_inserter(waiting.logprobs));
+  waiting.finish_reason = event.finish_reason;
 }
 
 void EventQueue::Extend(StablePrefixEvent event) {

@@ -1,9 +1,9 @@
 #include "batcher/prometheus_text.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,9 +34,9 @@ std::string Escaped(std::string_view text) {
 
 // Nanoseconds as seconds, to the last digit: 0.001, 2560.0.
 std::string Seconds(int64_t nanoseconds) {
-  const int64_t whole = nanoseconds / 1'000'000'000;
-  const int64_t rest = nanoseconds % 1'000'000'000;
-  std::string text = absl::StrFormat("%d.%09d", whole, rest);
+  std::string text =
+      absl::StrCat(nanoseconds / 1'000'000'000, ".",
+                   absl::Dec(nanoseconds % 1'000'000'000, absl::kZeroPad9));
   const size_t last = text.find_last_not_of('0');
   text.resize(text[last] == '.' ? last + 2 : last + 1);
   return text;
@@ -54,7 +54,10 @@ std::string Ratio(double part, double whole) {
 class MetricWriter {
  public:
   explicit MetricWriter(std::span<const MetricLabel> labels) {
-    for (const MetricLabel& label : labels) AddLabel(label.name, label.value);
+    text_.reserve(kUsualSize);
+    for (const MetricLabel& label : labels) {
+      AppendLabel(label.name, label.value, labels_.empty(), &labels_);
+    }
   }
 
   void Family(std::string_view name, std::string_view type,
@@ -64,17 +67,23 @@ class MetricWriter {
                     "# TYPE ", ToAbsl(name), " ", ToAbsl(type), "\n");
   }
 
-  using Labels = std::vector<std::pair<std::string_view, std::string>>;
+  using Labels =
+      std::initializer_list<std::pair<std::string_view, std::string>>;
 
   // A sample of the family, or of a part of it: _sum.
   void Sample(const std::string& value, const Labels& labels = {},
               std::string_view part = "") {
-    const std::string common = labels_;
-    for (const auto& [name, label] : labels) AddLabel(name, label);
     absl::StrAppend(&text_, family_, ToAbsl(part));
-    if (!labels_.empty()) absl::StrAppend(&text_, "{", labels_, "}");
+    if (!labels_.empty() || labels.size() > 0) {
+      text_ += '{';
+      text_ += labels_;
+      bool is_first = labels_.empty();
+      for (const auto& [name, label] : labels) {
+        AppendLabel(name, label, std::exchange(is_first, false), &text_);
+      }
+      text_ += '}';
+    }
     absl::StrAppend(&text_, " ", value, "\n");
-    labels_ = common;
   }
 
   void Gauge(std::string_view name, const std::string& value,
@@ -110,8 +119,11 @@ class MetricWriter {
   std::string Take() { return std::move(text_); }
 
  private:
-  void AddLabel(std::string_view name, std::string_view value) {
-    absl::StrAppend(&labels_, labels_.empty() ? "" : ",", ToAbsl(name), "=\"",
+  static constexpr size_t kUsualSize = 40'000;  // bytes
+
+  static void AppendLabel(std::string_view name, std::string_view value,
+                          bool is_first, std::string* text) {
+    absl::StrAppend(text, is_first ? "" : ",", ToAbsl(name), "=\"",
                     Escaped(value), "\"");
   }
 

@@ -10,6 +10,7 @@
 #include "beam/request_text.h"
 #include "beam/selection_options.h"
 #include "beam/stable_prefix.h"
+#include "beam/token_logprobs.h"
 #include "text/text_stream.h"
 
 namespace espalier {
@@ -44,16 +45,17 @@ class SampleWriter : public SearchWatcher {
     }
   }
 
-  void OnStep(const DecodeStrategy& strategy) override {
+  void OnStep(const DecodeStrategy& strategy,
+              const TokenLogProbs* logprobs) override {
     const std::vector<SequenceState> states = strategy.States();
     for (size_t i = 0; i < states.size(); ++i) {
       if (samples_[i].ended) continue;
-      Extend(static_cast<int>(i), states[i], strategy.tree());
+      Extend(static_cast<int>(i), states[i], strategy.tree(), logprobs);
     }
     queue_->Flush();
   }
   void OnFinishEarly(const DecodeStrategy& strategy) override {
-    OnStep(strategy);
+    OnStep(strategy, /*logprobs=*/nullptr);
   }
 
  private:
@@ -63,16 +65,18 @@ class SampleWriter : public SearchWatcher {
     std::optional<TextStream> text;
   };
 
-  void Extend(int sample_idx, const SequenceState& state,
-              const TokenTree& tree) {
+  void Extend(int sample_idx, const SequenceState& state, const TokenTree& tree,
+              const TokenLogProbs* logprobs) {
     Sample& sample = samples_[sample_idx];
     SampleEvent event = {.sample = sample_idx,
                          .finish_reason = state.finish_reason};
     for (auto node = state.node; node != sample.node;
          node = tree.parent(node)) {
       event.tokens.push_back(tree.token(node));
+      if (logprobs != nullptr) event.logprobs.push_back(logprobs->At(node));
     }
     std::ranges::reverse(event.tokens);
+    std::ranges::reverse(event.logprobs);
     event.text = Feed(event.tokens, &sample.text);
     if (state.finish_reason.has_value()) event.text += Finish(&sample.text);
     sample.node = state.node;
@@ -95,7 +99,7 @@ class BeamWriter : public SearchWatcher {
         queue_(std::move(queue)),
         text_(Begin(request_text_.get())) {}
 
-  void OnStep(const DecodeStrategy& strategy) override {
+  void OnStep(const DecodeStrategy& strategy, const TokenLogProbs*) override {
     ++num_steps_;
     const std::vector<SequenceState> states = strategy.States();
     ExtendPrefix(strategy, states);

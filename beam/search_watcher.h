@@ -6,14 +6,19 @@
 
 namespace espalier {
 
+class TokenLogProbs;  // beam/token_logprobs.h
+
 class SearchWatcher {
  public:
   virtual ~SearchWatcher() = default;
 
   // `strategy` has taken a step's answer; it may be done.
-  virtual void OnStep(const DecodeStrategy& strategy) = 0;
+  //   logprobs  of all nodes of its tree; null if the request has none
+  virtual void OnStep(const DecodeStrategy& strategy,
+                      const TokenLogProbs* logprobs) = 0;
 
-  // The search was ended between two steps (DecodeStrategy::FinishLive).
+  // The search was ended between two steps (DecodeStrategy::FinishLive), and no
+  // tokens are new.
   virtual void OnFinishEarly(const DecodeStrategy& strategy) = 0;
 };
 

@@ -30,6 +30,12 @@ class TokenLogProbs {
   // REQUIRES: Take has taken all of them.
   std::vector<TokenLogProb> Of(std::span<const TokenId> tokens) const;
 
+  // Of the token that `node` ends in.
+  // REQUIRES: Take has taken it, and it is not the root.
+  const TokenLogProb& At(TokenTree::Node node) const {
+    return logprobs_[places_[node]];
+  }
+
  private:
   using Place = int;  // in the tree of texts; index into logprobs_
   static constexpr Place kRoot = -1;

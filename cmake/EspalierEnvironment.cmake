@@ -46,6 +46,17 @@ target_compile_options(espalier_environment INTERFACE
   # source lines, and costs nothing at run time.
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo --expt-relaxed-constexpr
   --extended-lambda>)
+# Clang before 17 has coroutines and does not say so.
+target_compile_definitions(espalier_environment INTERFACE
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,17>>:__cpp_impl_coroutine=201902L>)
+if(ESPALIER_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "ESPALIER_FUZZ takes Clang, got "
+      "${CMAKE_CXX_COMPILER_ID}: cmake --preset fuzz")
+  endif()
+  target_compile_options(espalier_environment INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+endif()
 if(ESPALIER_SANITIZE)
   target_compile_options(espalier_environment INTERFACE
     -fsanitize=${ESPALIER_SANITIZE} -fno-sanitize-recover=all
@@ -54,6 +65,9 @@ if(ESPALIER_SANITIZE)
     # and slow the tests, so that they are on in preset asan-all, and elsewhere
     # where a target says so: what casts memory to another type.
     $<$<NOT:$<OR:$<BOOL:${ESPALIER_SANITIZE_ALL}>,$<BOOL:$<TARGET_PROPERTY:ESPALIER_SANITIZE_ALL>>>>:-fno-sanitize=null,vptr,alignment>
+    # What Clang puts before functions for this check, it puts into the parts of
+    # coroutines, too, where it does not assemble.
+    $<$<AND:$<CXX_COMPILER_ID:Clang>,$<BOOL:$<TARGET_PROPERTY:ESPALIER_HAS_COROUTINES>>>:-fno-sanitize=function>
     # Asio uses fences, which TSan does not model; it stays correct.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
   target_link_options(espalier_environment INTERFACE

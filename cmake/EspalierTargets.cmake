@@ -29,12 +29,13 @@ function(target_cuda_sources target)
 endfunction()
 
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]
-#                  [PRIVATE_DEPS target ...])
+#                  [PRIVATE_DEPS target ...] [NOT_INSTALLED])
 # One library a folder, linked by its alias espalier::room, and listed in the
-# global property ESPALIER_ROOMS. PRIVATE_DEPS are those that no header of the
-# room includes.
+# global property ESPALIER_ROOMS, unless it is no part of the library that is
+# installed. PRIVATE_DEPS are those that no header of the room includes.
 function(espalier_library)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NOT_INSTALLED" "NAME" "SOURCES;DEPS;PRIVATE_DEPS"
+    ${ARGN})
   set(target espalier_${ARG_NAME})
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
@@ -43,7 +44,9 @@ function(espalier_library)
   target_link_libraries(${target} PUBLIC ${ARG_DEPS}
     PRIVATE ${ARG_PRIVATE_DEPS} espalier_environment)
   add_library(espalier::${ARG_NAME} ALIAS ${target})
-  set_property(GLOBAL APPEND PROPERTY ESPALIER_ROOMS ${target})
+  if(NOT ARG_NOT_INSTALLED)
+    set_property(GLOBAL APPEND PROPERTY ESPALIER_ROOMS ${target})
+  endif()
 endfunction()
 
 # espalier_program(NAME program SOURCES a.cc ... DEPS target ...)

@@ -228,6 +228,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   }
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
   resolved.load_progress = options_.load_progress;
+  resolved.trace = options_.trace;
   return resolved;
 }
 
@@ -265,6 +266,7 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   engine.scheduler.prefill_share = options.prefill_share;
   engine.scheduler.prefix_cache = options.prefix_cache;
   engine.scheduler.preempted_pages = options.preempted_pages;
+  engine.scheduler.trace = options.trace;
   engine.tokenizer = std::move(tokenizer);
   engine.step_timeout = options.step_timeout;
   engine.max_waiting_tokens = options.max_waiting_tokens;

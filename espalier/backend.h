@@ -82,6 +82,7 @@ struct BackendOptions {
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
   LoadProgress load_progress = nullptr;  // of the CPU
+  std::shared_ptr<TraceSink> trace = nullptr;
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.

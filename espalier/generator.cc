@@ -27,7 +27,7 @@ void Submit(const std::shared_ptr<Call>& call,
   const auto shared = std::make_shared<OpenRequest>(std::move(open));
   call->Run<Result>(
       [core = core.get(), shared] {
-        return core->engine().Generate(std::move(shared->request));
+        return core->engine().Generate(std::move(shared->prepared.request));
       },
       [shared,
        finished = std::move(finished)](absl::StatusOr<Result> result) mutable {
@@ -53,7 +53,7 @@ Future SubmitForFuture(const std::shared_ptr<GeneratorCore>& core,
     Submit(Call::Make(core, options, deadline), core, *std::move(open),
            [promise](absl::StatusOr<Result> result, OpenRequest request) {
              { const GeneratorCore::Place ends = std::move(request.place); }
-             promise->set_value(request.finisher(std::move(result)));
+             promise->set_value(request.prepared.finish(std::move(result)));
            });
   } catch (const std::bad_alloc&) {
     promise->set_value(OutOfMemory());
@@ -79,7 +79,7 @@ void Deliver(GeneratorCore& core, std::shared_ptr<Delivery> delivery) {
     }
     { const GeneratorCore::Place ends = std::move(delivery->request->place); }
     delivery->callback(
-        delivery->request->finisher(std::move(delivery->result)));
+        delivery->request->prepared.finish(std::move(delivery->result)));
   });
 }
 
@@ -123,9 +123,10 @@ absl::StatusOr<Generation> Generator::Generate(GenerationRequest request,
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
   ASSIGN_OR_RETURN(OpenRequest open, Open(core, std::move(request)));
-  return open.finisher(Call::Make(core, options, deadline)->Await<Result>([&] {
-    return core->engine().Generate(std::move(open.request));
-  }));
+  return open.prepared.finish(
+      Call::Make(core, options, deadline)->Await<Result>([&] {
+        return core->engine().Generate(std::move(open.prepared.request));
+      }));
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -221,10 +222,18 @@ std::shared_ptr<const Tokenizer> Generator::tokenizer() const {
 
 Engine& Generator::engine() { return core_->engine(); }
 
-absl::StatusOr<Request> Generator::MakeRequest(
+absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(
+    Prompt prompt) const {
+  return core_->MakePrompt(std::move(prompt));
+}
+
+absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {
+  return core_->chat_prompts();
+}
+
+absl::StatusOr<EngineRequest> Generator::Prepare(
     GenerationRequest request) const {
-  NamedValues taken;
-  return core_->MakeRequest(std::move(request), &taken);
+  return espalier::Prepare(*core_, std::move(request));
 }
 
 }  // namespace espalier

@@ -55,7 +55,8 @@
 
 namespace espalier {
 
-class Engine;  // espalier/engine.h
+class ChatPrompts;  // espalier/chat.h
+class Engine;       // espalier/engine.h
 class GeneratorCore;
 class Model;      // espalier/model.h
 class Tokenizer;  // espalier/tokenizer.h
@@ -114,6 +115,14 @@ struct CallOptions {
 struct Generation : Result {
   // Of the hypotheses, cut at stops. Empty without a tokenizer.
   std::vector<std::string> texts;
+};
+
+// A request of Generator::engine().
+struct EngineRequest {
+  Request request;
+  // Makes the answer of what the engine gave. Any thread may call it; it does
+  // not throw.
+  std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
 };
 
 class Generator {
@@ -203,11 +212,22 @@ class Generator {
   const ModelDescription& description() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
 
+  // The tokens that a prompt is.
+  // Errors: kInvalidArgument for a text that is blank, not UTF-8 or longer than
+  // the model's context, and for a template that there is none of;
+  // kFailedPrecondition for text without a tokenizer.
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
+  // What makes prompts of conversations, read when it is first asked for; as
+  // long as this lives.
+  // Errors: kFailedPrecondition if the model has no chat template, or no
+  // tokenizer; as ChatTemplate::Load.
+  absl::StatusOr<const ChatPrompts*> chat_prompts() const;
+
   // For coroutines: the engine, and a request of it made of one of ours.
   // Requests there count as open ones, too; GenerateAll does not wait for their
   // room. The engine lives as long as this.
   Engine& engine();
-  absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
+  absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
 
  private:
   explicit Generator(std::shared_ptr<GeneratorCore> core);

@@ -208,6 +208,16 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
   return request;
 }
 
+absl::StatusOr<const ChatPrompts*> GeneratorCore::chat_prompts() {
+  std::call_once(chat_flag_, [&] {
+    chat_ = parts_.directory.empty()
+                ? FailedPrecondition("a model of your own has no chat template")
+                : ChatPrompts::Load(parts_.directory, tokenizer(), "a chat");
+  });
+  RETURN_IF_ERROR(chat_.status());
+  return chat_->get();
+}
+
 absl::Status GeneratorCore::WhyClosed() const {
   if (closed_by_.has_value()) return *closed_by_;
   return drained_by_.value_or(absl::OkStatus());

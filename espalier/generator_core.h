@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
 #include "espalier/callback_thread.h"
+#include "espalier/chat_prompts.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
 #include "exec_request/step_executor.h"
@@ -46,6 +47,7 @@ struct GeneratorParts {
   int max_waiting = 0;
   // What could be done where pages are too few: ", or ...".
   std::string advice = {};
+  std::string directory = {};  // of the model; empty: it has none
 };
 
 class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
@@ -88,9 +90,15 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Place> WaitForPlace(const CallOptions& options,
                                      const Deadline& deadline);
 
+  // Errors: as Generator::MakePrompt.
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
   // `*taken` are the defaults that it has.
   absl::StatusOr<Request> MakeRequest(GenerationRequest request,
                                       NamedValues* taken) const;
+
+  // Reads them when they are first asked for.
+  // Errors: as ChatPrompts::Load.
+  absl::StatusOr<const ChatPrompts*> chat_prompts();
 
   // What is counted here.
   void CountRequests(GeneratorStats* stats);
@@ -125,7 +133,6 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
-  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const std::string& name) const;
   void GivePlaceBack(bool awaits_callback);
@@ -143,6 +150,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   const int64_t max_open_;
   PromptTemplate default_template_;
   std::unique_ptr<CallbackThread> callbacks_;
+  std::once_flag chat_flag_;
+  absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -58,7 +58,7 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(auto core, GeneratorCore::Create(
                                   {backend->steps(), std::move(text), engine,
                                    std::move(defaults), resolved.max_waiting,
-                                   ", or raise kv_cache_bytes"}));
+                                   ", or raise kv_cache_bytes", directory}));
   return Generator(std::move(core));
 }
 

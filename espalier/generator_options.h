@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,8 @@
 #include "request/speculation_params.h"
 
 namespace espalier {
+
+class TraceSink;  // espalier/trace.h
 
 struct GeneratorOptions {
   // "cpu"; "cuda", an NVIDIA GPU, or "cuda:1" for the second of them; "auto",
@@ -95,6 +98,11 @@ struct GeneratorOptions {
   // are loaded, as `done` rises to `total`; for a draft model after the model.
   // Of the CPU: loading to a GPU does not call it. Null: nothing is called.
   std::function<void(int64_t done, int64_t total)> load_progress = nullptr;
+
+  // Records what every request does from its admission on, on the engine's
+  // thread, before the request is answered. It must not call the generator.
+  // Null: no trace, at no cost.
+  std::shared_ptr<TraceSink> trace = nullptr;
 };
 
 }  // namespace espalier

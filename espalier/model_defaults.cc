@@ -75,7 +75,7 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,
                          GenerationDefaults* defaults, OptionNamer name) {
-  if (!model.forces_tokens) LeaveOutForced(defaults);
+  LeaveOutForced(model, defaults);
   RETURN_IF_ERROR(CheckDefaults(*defaults, model));
   if (!has_tokenizer) LeaveOutText(defaults);
   return CheckSupported(generation_config, *defaults,

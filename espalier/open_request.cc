@@ -13,23 +13,37 @@ namespace {
 absl::StatusOr<OpenRequest> OpenAt(GeneratorCore::Place place,
                                    const GeneratorCore& core,
                                    GenerationRequest from) {
+  ASSIGN_OR_RETURN(EngineRequest prepared, Prepare(core, std::move(from)));
+  return OpenRequest{std::move(place), std::move(prepared)};
+}
+
+// What makes the answer to a call of what the engine gave. Does not throw.
+struct Finisher {
+  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
+      try {
+    return MakeGeneration(std::move(result), params, defaults, tokenizer,
+                          advice);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
+  GenerationParams params;  // OnlyOfText
+  NamedValues defaults;     // that they have taken
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::string advice;
+};
+
+}  // namespace
+
+absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
+                                      GenerationRequest from) {
   NamedValues defaults;
   ASSIGN_OR_RETURN(Request request,
                    core.MakeRequest(std::move(from), &defaults));
   GenerationParams params = OnlyOfText(request.params);
-  return OpenRequest{std::move(place),
-                     std::move(request),
-                     {std::move(params), std::move(defaults), core.tokenizer(),
-                      core.advice()}};
-}
-
-}  // namespace
-
-absl::StatusOr<Generation> Finisher::operator()(
-    absl::StatusOr<Result> result) const try {
-  return MakeGeneration(std::move(result), params, defaults, tokenizer, advice);
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
+  return EngineRequest{std::move(request),
+                       Finisher{std::move(params), std::move(defaults),
+                                core.tokenizer(), core.advice()}};
 }
 
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,

@@ -14,20 +14,13 @@
 
 namespace espalier {
 
-// What makes the answer to a call of what the engine gave. Does not throw.
-struct Finisher {
-  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const;
-
-  GenerationParams params;  // OnlyOfText
-  NamedValues defaults;     // that they have taken
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::string advice;
-};
+// Errors: as GeneratorCore::MakeRequest.
+absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
+                                      GenerationRequest from);
 
 struct OpenRequest {
   GeneratorCore::Place place;
-  Request request;
-  Finisher finisher;
+  EngineRequest prepared;
 };
 
 // Errors: as GeneratorCore::TakePlace and MakeRequest.

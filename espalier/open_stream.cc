@@ -22,9 +22,10 @@ absl::StatusOr<std::unique_ptr<OpenStream>> OpenStream::Open(
   ASSIGN_OR_RETURN(OpenRequest request, espalier::Open(core, std::move(from)));
   std::shared_ptr<Call> call = Call::Make(core, options, deadline);
   absl::StatusOr<ResultStream> stream = call->Await<ResultStream>([&] {
-    return core->engine().Stream(std::move(request.request), stream_options);
+    return core->engine().Stream(std::move(request.prepared.request),
+                                 stream_options);
   });
-  if (!stream.ok()) return request.finisher(stream.status()).status();
+  if (!stream.ok()) return request.prepared.finish(stream.status()).status();
   return std::unique_ptr<OpenStream>(
       new OpenStream(std::move(call), std::move(request), *std::move(stream)));
 } catch (const std::bad_alloc&) {
@@ -41,11 +42,11 @@ absl::StatusOr<Generation> OpenStream::Read(
     const Generator::EventFunction& on_event) {
   while (true) {
     absl::StatusOr<Event> event = Next();
-    if (!event.ok()) return request_.finisher(event.status());
+    if (!event.ok()) return request_.prepared.finish(event.status());
     if (!event->has_value()) return Internal("the stream has no result");
     StreamEvent& told = **event;
     if (Result* const result = std::get_if<Result>(&told)) {
-      return request_.finisher(std::move(*result));
+      return request_.prepared.finish(std::move(*result));
     }
     if (!on_event(told)) return StoppedByCaller();
   }

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/load_as_float.h"
+#include "base/status.h"
+
 namespace espalier {
 namespace {
 
@@ -42,6 +45,23 @@ std::vector<float> SinusoidalPositions(int num_positions, int size) {
     }
   }
   return table;
+}
+
+absl::Status CheckSinusoidalPositions(std::span<const std::byte> stored,
+                                      DType dtype, int num_positions,
+                                      int size) {
+  constexpr float kTolerance = 1e-3f;
+  constexpr float kRounding = 0x1p-8f;  // of bf16, the coarsest
+  const std::vector<float> computed = SinusoidalPositions(num_positions, size);
+  for (size_t i = 0; i < computed.size(); ++i) {
+    const float value = LoadAsFloat(&stored[i * NumBytes(dtype)], dtype);
+    const float rounding =
+        dtype == DType::kFloat32 ? 0.0f : kRounding * std::abs(computed[i]);
+    if (std::abs(value - computed[i]) <= kTolerance + rounding) continue;
+    return InvalidArgument("must hold sinusoidal positions, ", computed[i],
+                           " at [", i / size, ", ", i % size, "], got ", value);
+  }
+  return absl::OkStatus();
 }
 
 std::vector<float> BiasesByDistance(std::span<const float> buckets,

@@ -3,8 +3,12 @@
 // and biases of scores by distance.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "base/dtype.h"
 
 namespace espalier {
 
@@ -12,6 +16,13 @@ namespace espalier {
 // first half, the cosines of the same in the second: Marian's order of Vaswani
 // et al. 2017, section 3.5. Of an odd size the first half has one more.
 std::vector<float> SinusoidalPositions(int num_positions, int size);
+
+// Whether `stored`, [num_positions, size], are those. transformers adds stored
+// positions in the place of computed ones. Each may be off by 1e-3, and by what
+// rounding to `dtype` makes of it.
+// Errors: kInvalidArgument naming the first that is not.
+absl::Status CheckSinusoidalPositions(std::span<const std::byte> stored,
+                                      DType dtype, int num_positions, int size);
 
 // T5's relative position biases, written out for each distance
 // (AttentionOptions::biases).

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "model/positions.h"
 
 namespace espalier {
 namespace {
@@ -315,6 +316,9 @@ class StackFinder {
       ASSIGN_OR_RETURN(stack->positions,
                        Weight(names.positions, {num_rows, hidden}));
     }
+    if (config_.positions == PositionKind::kSinusoidal) {
+      RETURN_IF_ERROR(CheckStoredPositions(names.positions));
+    }
     if (config_.positions == PositionKind::kDistances) {
       ASSIGN_OR_RETURN(
           stack->distance_biases,
@@ -343,6 +347,19 @@ class StackFinder {
   absl::StatusOr<Tensor> Weight(std::string_view name,
                                 const std::vector<int64_t>& shape) const {
     return Find(checkpoint_, Concat(base_, name, ".weight"), shape);
+  }
+
+  // Positions that are computed may be stored, too.
+  absl::Status CheckStoredPositions(std::string_view name) const {
+    const std::string full_name = Concat(base_, name, ".weight");
+    const auto located = checkpoint_.Find(full_name);
+    if (!located.ok()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Tensor tensor,
+                     Weight(name, {config_.max_context, config_.hidden_size}));
+    return Annotate(
+        CheckSinusoidalPositions(tensor.data, tensor.dtype, config_.max_context,
+                                 config_.hidden_size),
+        Concat(located->path, ": tensor ", full_name));
   }
 
   absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {

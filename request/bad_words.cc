@@ -20,7 +20,8 @@ std::string WithoutLeadingSpaces(const std::string& word) {
 
 absl::StatusOr<TokenIds> Encode(const Tokenizer& tokenizer,
                                 const std::string& text) {
-  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, tokenizer.Encode(text));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                   tokenizer.EncodeOutput(text));
   return TokenIds(tokens.begin(), tokens.end());
 }
 

@@ -5,8 +5,9 @@
 // A tokenizer spells a word in one way where a text begins, and in another
 // behind a space: "York" and "▁York", or several tokens and one. So each word
 // is banned in both forms, encoded by itself without the tokenizer's special
-// tokens. The second is left out where it ends in the first, which bans it
-// already: where both are the same, or where the space is a token of its own.
+// tokens, in the pieces that the model writes (Tokenizer::EncodeOutput). The
+// second is left out where it ends in the first, which bans it already: where
+// both are the same, or where the space is a token of its own.
 // Spaces that a word begins with are dropped first: " York" is "York".
 //
 // The name and the two forms are vLLM's, which leaves the second one out more

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <iterator>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -182,6 +183,20 @@ void LeaveOut(std::initializer_list<std::string_view> params,
   std::erase_if(defaults->fields, is_left_out);
 }
 
+// A model takes it from its own files.
+absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
+                               const ModelDescription& model) {
+  const std::optional<std::string>& start = defaults.decoder_start_token_id;
+  if (!model.encoder || !start) return absl::OkStatus();
+  const std::vector<TokenId>& prompt = model.encoder->decoder_prompt;
+  if (prompt.size() == 1 && *start == std::to_string(prompt[0])) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("decoder_start_token_id must be what the model's ",
+                         "decoder begins with, ", prompt[0], ", got ",
+                         Shown(*start));
+}
+
 absl::Status CheckDefault(const DefaultField& field,
                           const GenerationDefaults& defaults,
                           const ModelDescription& model) {
@@ -234,7 +249,14 @@ void LeaveOutText(GenerationDefaults* defaults) {
   defaults->params.stop.clear();
 }
 
-void LeaveOutForced(GenerationDefaults* defaults) {
+void LeaveOutForced(const ModelDescription& model,
+                    GenerationDefaults* defaults) {
+  if (model.forces_tokens) return;
+  if (!model.encoder) {
+    std::erase_if(defaults->fields, [](const auto& field) {
+      return field.first == "forced_bos_token_id";
+    });
+  }
   LeaveOut({"forced_bos_token_id", "forced_eos_token_id"}, defaults);
   defaults->params.forced_bos_token_id = {};
   defaults->params.forced_eos_token_id = {};
@@ -242,6 +264,7 @@ void LeaveOutForced(GenerationDefaults* defaults) {
 
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model) {
+  RETURN_IF_ERROR(Annotate(CheckDecoderStart(defaults, model), defaults.path));
   for (const DefaultField& field : kFields) {
     if (!Has(defaults, field.name)) continue;
     RETURN_IF_ERROR(

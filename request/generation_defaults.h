@@ -44,6 +44,9 @@ struct GenerationDefaults {
   // max_new_tokens, or min_new_tokens.
   std::optional<int64_t> max_length = {};
   std::optional<int64_t> min_length = {};
+  // As JSON, if the file has it: what the decoder of an encoder-decoder begins
+  // with. It is the model's, and no request sets it.
+  std::optional<std::string> decoder_start_token_id = {};
   // Fields that would change results and that there is nothing for here.
   NamedValues unsupported = {};
 
@@ -74,10 +77,13 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 // Of a model without a tokenizer: those that act on text are unsupported.
 void LeaveOutText(GenerationDefaults* defaults);
 // Of an executor that forces no tokens (ModelDescription::forces_tokens): so
-// are forced_bos_token_id and forced_eos_token_id.
-void LeaveOutForced(GenerationDefaults* defaults);
+// are forced_bos_token_id and forced_eos_token_id. Without an encoder the
+// former counts for prompts of one token alone, and is left out without a word.
+void LeaveOutForced(const ModelDescription& model,
+                    GenerationDefaults* defaults);
 
-// Whether every default is one that a request of `model` can have.
+// Whether every default is one that a request of `model` can have, and its
+// decoder begins as the file says.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/token_log_prob.h"
 #include "request/request.h"
 
 namespace espalier {
@@ -34,6 +35,8 @@ struct SampleEvent {
   std::string text = {};
   // Set in its last event.
   std::optional<FinishReason> finish_reason = {};
+  // [tokens], if the request asks for them.
+  std::vector<TokenLogProb> logprobs = {};
 };
 
 // How the stable prefix grew. The tokens of these events, one after the

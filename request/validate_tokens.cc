@@ -189,10 +189,13 @@ absl::Status ValidateLengths(const ModelDescription& model,
     }
     params->max_new_tokens = std::min(wanted, room);
   }
-  RETURN_IF_ERROR(
-      CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
-                 Concat(" (a context of ", model.max_context, " less ",
-                        Pluralize(num_prompt_tokens, "prompt token"), ")")));
+  // What says why is made where it is told alone: as long as all the rest.
+  if (*params->max_new_tokens < 1 || *params->max_new_tokens > room) {
+    return CheckRange(
+        "max_new_tokens", *params->max_new_tokens, 1, room,
+        Concat(" (a context of ", model.max_context, " less ",
+               Pluralize(num_prompt_tokens, "prompt token"), ")"));
+  }
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }
 

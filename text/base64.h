@@ -7,6 +7,8 @@
 
 namespace espalier {
 
+std::string ToBase64(std::string_view bytes);
+
 // The bytes that `text` encodes; nullopt if it is not well-formed.
 std::optional<std::string> FromBase64(std::string_view text);
 

@@ -48,7 +48,8 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
                                                bool is_opening)
     : spellings_(&tokenizer.spellings()),
       drops_space_(is_opening &&
-                   spellings_->opening_spaces() != OpeningSpaces::kKept) {}
+                   spellings_->opening_spaces() != OpeningSpaces::kKept),
+      num_bytes_(0) {}
 
 void IncrementalDetokenizer::Feed(TokenId token, std::string* text) {
   const bool has_own_spelling = drops_space_ && spellings_->opening_spaces() ==
@@ -71,7 +72,17 @@ void IncrementalDetokenizer::Feed(TokenId token, std::string* text) {
   }
 }
 
+void IncrementalDetokenizer::Finish(std::string* text) {
+  FlushBytes(text);
+  num_spaces_ = 0;
+}
+
 void IncrementalDetokenizer::FeedByte(char byte, std::string* text) {
+  if (trims_spaces() && byte == ' ') {
+    FlushBytes(text);
+    return FeedTrimmed(" ", text);
+  }
+  FlushSpaces(text);
   drops_space_ = false;  // a byte is text, if not yet
   char bytes[sizeof(bytes_) + 1];
   std::copy_n(bytes_, num_bytes_, bytes);
@@ -110,12 +121,34 @@ void IncrementalDetokenizer::FlushBytes(std::string* text) {
 
 void IncrementalDetokenizer::FeedText(TokenSpelling spelling,
                                       std::string* text) {
+  if (trims_spaces()) return FeedTrimmed(spelling.text, text);
   if (drops_space_ && spelling.kind == SpellingKind::kSpacedText) {
     spelling.text.remove_prefix(1);
     drops_space_ = spellings_->opening_spaces() == OpeningSpaces::kAllDropped;
   }
   if (!spelling.text.empty()) drops_space_ = false;
   *text += spelling.text;
+}
+
+void IncrementalDetokenizer::FeedTrimmed(std::string_view piece,
+                                         std::string* text) {
+  if (drops_space_) {
+    piece.remove_prefix(std::min(piece.find_first_not_of(' '), piece.size()));
+    if (piece.empty()) return;
+    drops_space_ = false;
+  }
+  const size_t last = piece.find_last_not_of(' ');
+  const size_t size = last == piece.npos ? 0 : last + 1;
+  if (size > 0) {
+    FlushSpaces(text);
+    *text += piece.substr(0, size);
+  }
+  num_spaces_ += static_cast<uint32_t>(piece.size() - size);
+}
+
+void IncrementalDetokenizer::FlushSpaces(std::string* text) {
+  text->append(num_spaces_, ' ');
+  num_spaces_ = 0;
 }
 
 }  // namespace espalier

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -171,16 +172,24 @@ std::optional<TokenId> IdOrNone(TokenId id) {
 // Bytes of the space that `text` begins with, or 0 if it begins with none. What
 // has no width counts as well: normalization rules drop it, too.
 size_t SpaceLength(std::string_view text) {
-  const unsigned char lead = text[0];
+  const auto byte = [text](size_t i) -> uint32_t {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const uint32_t lead = byte(0);
   if (lead < 0x80) return lead == ' ' || (lead >= '\t' && lead <= '\r') ? 1 : 0;
-  const std::string_view two = text.substr(0, 2), three = text.substr(0, 3);
-  if (two == "\u0085" || two == "\u00a0") return 2;
-  if (three >= "\u2000" && three <= "\u200f") return 3;
-  for (const std::string_view space :
-       {"\u1680", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff"}) {
-    if (three == space) return 3;
+  if (lead == 0xc2) return byte(1) == 0x85 || byte(1) == 0xa0 ? 2 : 0;
+  switch (const uint32_t three = lead << 16 | byte(1) << 8 | byte(2)) {
+    case 0xe19a80:  // U+1680
+    case 0xe280a8:  // U+2028
+    case 0xe280a9:  // U+2029
+    case 0xe280af:  // U+202F
+    case 0xe2819f:  // U+205F
+    case 0xe38080:  // U+3000
+    case 0xefbbbf:  // U+FEFF
+      return 3;
+    default:  // U+2000 to U+200F
+      return three >= 0xe28080 && three <= 0xe2808f ? 3 : 0;
   }
-  return 0;
 }
 
 size_t NumSpaceBytes(std::string_view text) {
@@ -208,8 +217,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
-    const std::string& path) {
+absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>>
+SentencePieceTokenizer::Load(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModelBytes));
   auto processor = std::make_unique<Processor>();
   SentencePieceFacts facts;
@@ -234,7 +243,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
   if (parts.special_tokens.bos) {
     parts.before_text.push_back(*parts.special_tokens.bos);
   }
-  return std::unique_ptr<Tokenizer>(new SentencePieceTokenizer(
+  return std::unique_ptr<SentencePieceTokenizer>(new SentencePieceTokenizer(
       std::move(processor), std::move(parts), facts));
 }
 
@@ -242,8 +251,24 @@ absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodePlain(
     std::string_view text) const {
   RequireMemory(kBytesPerText + kBytesPerByte * text.size());
   std::vector<int> ids;
-  RETURN_IF_ERROR(RunLibrary([&] { return processor_->Encode(text, &ids); }));
-  return ids;
+  const absl::Status status =
+      RunLibrary([&] { return processor_->Encode(text, &ids); });
+  if (status.ok()) return ids;
+  // A character that is a control symbol as well is this symbol to the library
+  // where the model joins characters (BPE), and control symbols spell nothing.
+  if (Message(status).find("are not consumed") == std::string::npos) {
+    return status;
+  }
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    const auto control = controls_.At(text, begin);
+    if (!control) continue;
+    return InvalidArgument("the text has ",
+                           ShownInQuotes(Piece(control->token)),
+                           ", a control symbol that cannot be encoded as text");
+  }
+  return InvalidArgument(
+      "the text has a character that is a control symbol, which cannot be "
+      "encoded as text");
 }
 
 absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodeText(
@@ -288,10 +313,10 @@ std::string_view SentencePieceTokenizer::ShortenSpaces(
   return *shortened;
 }
 
-absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodeText(
-    std::string_view whole_text, bool parse_special, int max_tokens) const {
-  std::string shortened;
-  const std::string_view text = ShortenSpaces(whole_text, &shortened);
+absl::StatusOr<std::string_view> SentencePieceTokenizer::CheckLength(
+    std::string_view whole_text, bool parse_special, int max_tokens,
+    std::string* shortened) const {
+  const std::string_view text = ShortenSpaces(whole_text, shortened);
   // Normalisation drops spaces, and makes one byte of up to four.
   constexpr size_t kMostShrinking = 4;
   const size_t num_tokens = static_cast<size_t>(std::max(max_tokens, 1));
@@ -309,7 +334,41 @@ absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodeText(
                                   text.size() < whole_text.size()
                                       ? ", long runs of spaces shortened,"
                                       : ""));
+  return text;
+}
+
+absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodeText(
+    std::string_view whole_text, bool parse_special, int max_tokens) const {
+  std::string shortened;
+  ASSIGN_OR_RETURN(
+      const std::string_view text,
+      CheckLength(whole_text, parse_special, max_tokens, &shortened));
   return EncodeText(text, parse_special);
+}
+
+absl::StatusOr<std::vector<std::string>> SentencePieceTokenizer::EncodeAsPieces(
+    std::string_view text, int max_tokens) const {
+  std::string shortened;
+  if (max_tokens < std::numeric_limits<int>::max()) {
+    ASSIGN_OR_RETURN(text, CheckLength(text, /*parse_special=*/false,
+                                       max_tokens, &shortened));
+  }
+  RequireMemory(kBytesPerText + kBytesPerByte * text.size());
+  std::vector<std::string> pieces;
+  RETURN_IF_ERROR(
+      RunLibrary([&] { return processor_->Encode(text, &pieces); }));
+  return pieces;
+}
+
+void SentencePieceTokenizer::AddSpellingOf(std::string_view piece,
+                                           TokenSpellings* table) const {
+  const auto own = PieceToId(piece);
+  if (!own) {
+    table->Add(SpellingKind::kText, WithSpaces(piece));
+    return;
+  }
+  const TokenSpelling spelling = spellings().Of(*own);
+  table->Add(spelling.kind, spelling.text);
 }
 
 absl::StatusOr<std::string> SentencePieceTokenizer::DecodeText(

@@ -31,10 +31,21 @@ class SentencePieceTokenizer : public Tokenizer {
   // Errors: as ReadFile; kInvalidArgument naming the file if it holds no
   // SentencePiece model, one that the library is not safe with, or one with
   // rules that change the text of several tokens together (denormalizer_spec).
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+  static absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>> Load(
       const std::string& path);
 
   ~SentencePieceTokenizer() override;
+
+  // The pieces of a text for another vocabulary to number; characters that no
+  // piece has make a piece of themselves.
+  // REQUIRES: `text` is UTF-8.
+  // Errors: as Encode with these max_tokens.
+  absl::StatusOr<std::vector<std::string>> EncodeAsPieces(std::string_view text,
+                                                          int max_tokens) const;
+
+  // Adds how `piece` of another vocabulary is spelt: as the piece of this model
+  // if it has it, else as text with spaces.
+  void AddSpellingOf(std::string_view piece, TokenSpellings* table) const;
 
   std::optional<TokenId> PieceToId(std::string_view piece) const override;
   std::string Piece(TokenId token) const override;
@@ -57,6 +68,13 @@ class SentencePieceTokenizer : public Tokenizer {
   // rules of the model drop beside spaces.
   absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special, int max_tokens) const override;
+
+  // What of `text` is to be encoded, which may be a copy in `*shortened`.
+  // Errors: kOutOfRange if it is refused for its length.
+  absl::StatusOr<std::string_view> CheckLength(std::string_view text,
+                                               bool parse_special,
+                                               int max_tokens,
+                                               std::string* shortened) const;
 
   absl::StatusOr<std::vector<TokenId>> EncodePlain(std::string_view text) const;
 

@@ -37,26 +37,6 @@ absl::StatusOr<Vocabulary> MakeVocabulary(
   return fields.WrongAs("vocab", vocabulary.status());
 }
 
-// {"piece": id, ...}
-absl::StatusOr<Vocabulary> ReadBpeVocabulary(const JsonFields& fields) {
-  ASSIGN_OR_RETURN(const json::object* object, fields.Object("vocab"));
-  std::vector<std::pair<std::string, TokenId>> entries;
-  entries.reserve(object->size());
-  for (const auto& [key, value] : *object) {
-    const std::string_view piece(key.data(), key.size());
-    const bool is_id = value.is_int64() && value.get_int64() >= 0 &&
-                       value.get_int64() < Vocabulary::kMaxTokens;
-    if (!is_id) {
-      return InvalidArgument(fields.Place("vocab"), "[", ShownInQuotes(piece),
-                             "] must be an id in [0, ", Vocabulary::kMaxTokens,
-                             "), got ", Shown(&value));
-    }
-    entries.emplace_back(piece, static_cast<TokenId>(value.get_int64()));
-  }
-  if (entries.empty()) return fields.Wrong("vocab", "an object with entries");
-  return MakeVocabulary(fields, std::move(entries));
-}
-
 // The two sides of a merge: ["a", "b"], or "a b".
 std::optional<std::pair<std::string_view, std::string_view>> SidesOf(
     const json::value& value) {
@@ -147,7 +127,9 @@ absl::StatusOr<SubwordModelFile> ReadBpe(const JsonFields& fields,
   if (options.byte_fallback && is_byte_level) {
     return fields.Wrong("byte_fallback", "false beside a ByteLevel");
   }
-  ASSIGN_OR_RETURN(Vocabulary read, ReadBpeVocabulary(fields));
+  ASSIGN_OR_RETURN(const json::object* vocab, fields.Object("vocab"));
+  ASSIGN_OR_RETURN(Vocabulary read,
+                   Vocabulary::Read(*vocab, fields.Place("vocab")));
   auto vocabulary = std::make_unique<const Vocabulary>(std::move(read));
   if (options.byte_fallback) {
     RETURN_IF_ERROR(CheckByteTokens(fields, *vocabulary));

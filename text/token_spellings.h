@@ -38,6 +38,7 @@ enum class OpeningSpaces : uint8_t {
   kFirstDropped,  // that of the first kSpacedText
   kAllDropped,    // one of each kSpacedText
   kOwnSpelling,   // the first token has a spelling of its own, AddOpening's
+  kTrimmed,       // all spaces fall, and those that end the text fall, too
 };
 
 // What becomes of bytes that make no character.

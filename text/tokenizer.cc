@@ -10,7 +10,9 @@
 #include "base/status.h"
 #include "text/incremental_detokenizer.h"
 #include "text/json_tokenizer.h"
+#include "text/marian_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
+#include "text/t5_tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -57,12 +59,30 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
     const std::string& directory) {
-  for (const std::string_view name : {"tokenizer.model", kJsonName.data()}) {
-    const std::string path = Concat(directory, "/", name);
-    ASSIGN_OR_RETURN(const bool is_there, IsThere(path));
-    if (is_there) return Load(path);
+  ASSIGN_OR_RETURN(const auto file, FileOf(directory));
+  if (!file) return nullptr;
+  if (*file == "source.spm") return MarianTokenizer::Load(directory);
+  if (*file == "spiece.model") return LoadT5Tokenizer(directory);
+  return Load(Concat(directory, "/", *file));
+}
+
+std::string Tokenizer::FileNames() {
+  std::string list;
+  for (const std::string_view& name : kFiles) {
+    if (!list.empty()) list += &name == std::end(kFiles) - 1 ? " or " : ", ";
+    list += name;
   }
-  return nullptr;
+  return list;
+}
+
+absl::StatusOr<std::optional<std::string_view>> Tokenizer::FileOf(
+    const std::string& directory) {
+  for (const std::string_view name : kFiles) {
+    ASSIGN_OR_RETURN(const bool is_there,
+                     IsThere(Concat(directory, "/", name)));
+    if (is_there) return std::optional(name);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
@@ -78,6 +98,12 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
     tokens.insert(tokens.end(), after_text_.begin(), after_text_.end());
   }
   return tokens;
+}
+
+absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeOutput(
+    std::string_view text) const {
+  if (!IsUtf8(text)) return InvalidArgument("text to encode is not UTF-8");
+  return EncodeOutputText(text);
 }
 
 absl::Status Tokenizer::CheckBeginnings(std::string_view text,

@@ -1,7 +1,9 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Two kinds are known: a SentencePiece model (tokenizer.model) and the
-// file of Hugging Face's tokenizers library (tokenizer.json);
-// docs/tokenizers.md says what of the latter is supported.
+// is of. Four kinds are known: a SentencePiece model (tokenizer.model), the
+// file of Hugging Face's tokenizers library (tokenizer.json), the files of a
+// Marian model (source.spm and others, text/marian_tokenizer.h), and the
+// SentencePiece model of a T5 (spiece.model, text/t5_tokenizer.h).
+// docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
 // them, spell text. Added tokens (a SentencePiece model's user-defined symbols,
@@ -71,12 +73,21 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 
-  // The tokenizer of a model directory: its tokenizer.model, or else its
-  // tokenizer.json; null if it has neither.
+  // The tokenizer of a model directory: of the first of kFiles that is there;
+  // null if none is.
   // Errors: as Load; kFailedPrecondition naming the file that cannot be looked
   // at.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
+
+  static constexpr std::string_view kFiles[] = {
+      "tokenizer.model", "source.spm", "tokenizer.json", "spiece.model"};
+  // Which of them it is; nothing if none is there.
+  // Errors: kFailedPrecondition naming the file that cannot be looked at.
+  static absl::StatusOr<std::optional<std::string_view>> FileOf(
+      const std::string& directory);
+  // All of them, for messages: "a, b or c".
+  static std::string FileNames();
 
   virtual ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
@@ -90,6 +101,12 @@ class Tokenizer {
   // figures if it is refused for its length.
   absl::StatusOr<std::vector<TokenId>> Encode(
       std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The tokens that a model would write `text` with, where those that it reads
+  // are others. No special tokens are among them.
+  // Errors: kInvalidArgument if `text` is not UTF-8.
+  absl::StatusOr<std::vector<TokenId>> EncodeOutput(
+      std::string_view text) const;
 
   // Makes the added tokens among `tokens` special: they spell nothing from now
   // on, as if they were not there. Other tokens stay what they are.
@@ -159,6 +176,12 @@ class Tokenizer {
       std::string_view text, bool parse_special) const = 0;
   virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special, int max_tokens) const = 0;
+
+  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeOutputText(
+      std::string_view text) const {
+    return EncodeText(text, /*parse_special=*/false);
+  }
 
   // REQUIRES: every token is in [0, vocab_size) and is there.
   virtual absl::StatusOr<std::string> DecodeText(

@@ -55,8 +55,7 @@ void UnigramModel::MakeTrie() {
     if (!piece.empty() && Find(piece)) pieces.push_back(piece);
   }
   std::ranges::sort(pieces);
-  const auto repeated = std::ranges::unique(pieces);
-  pieces.erase(repeated.begin(), repeated.end());
+  pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
   // Level by level: the node of pieces[begin .. end), which share `depth`
   // bytes, gets its children when its turn comes.
   struct Range {

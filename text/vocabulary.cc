@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -51,6 +52,29 @@ absl::StatusOr<Vocabulary> Vocabulary::Create(
   vocabulary.index_ = PieceIndex(ids.size());
   for (const TokenId id : ids)
     vocabulary.index_.Add(vocabulary.pieces_[id], id);
+  return vocabulary;
+}
+
+absl::StatusOr<Vocabulary> Vocabulary::Read(const json::object& object,
+                                            const std::string& place) {
+  std::vector<std::pair<std::string, TokenId>> entries;
+  entries.reserve(object.size());
+  for (const auto& [key, value] : object) {
+    const std::string_view piece(key.data(), key.size());
+    const bool is_id = value.is_int64() && value.get_int64() >= 0 &&
+                       value.get_int64() < kMaxTokens;
+    if (!is_id) {
+      return InvalidArgument(place, "[", ShownInQuotes(piece),
+                             "] must be an id in [0, ", kMaxTokens, "), got ",
+                             Shown(&value));
+    }
+    entries.emplace_back(piece, static_cast<TokenId>(value.get_int64()));
+  }
+  if (entries.empty()) {
+    return InvalidArgument(place, " must be an object with entries, got {}");
+  }
+  absl::StatusOr<Vocabulary> vocabulary = Create(std::move(entries));
+  if (!vocabulary.ok()) return Annotate(vocabulary.status(), place);
   return vocabulary;
 }
 

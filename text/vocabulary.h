@@ -4,6 +4,7 @@
 // Thread safety: constant once filled; any thread may then read.
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -58,6 +59,11 @@ class Vocabulary {
   // [0, kMaxTokens).
   static absl::StatusOr<Vocabulary> Create(
       std::vector<std::pair<std::string, TokenId>> entries);
+
+  // {"piece": id, ...} at `place`, of a file.
+  // Errors: kInvalidArgument naming the place and the entry; as Create.
+  static absl::StatusOr<Vocabulary> Read(const boost::json::object& entries,
+                                         const std::string& place);
 
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;

@@ -1,7 +1,8 @@
 // A trace: what a search did, step by step, as events. Engines hand events to
-// a TraceSink when they are given one (SchedulerOptions::trace), and cost
-// nothing otherwise. trace_json.h writes events to a file and reads them back;
-// `espalier trace` draws them (docs/trace.md).
+// a TraceSink when they are given one (SchedulerOptions::trace,
+// GeneratorOptions::trace), and cost nothing otherwise. trace_json.h writes
+// events to a file and reads them back; `espalier trace` draws them
+// (docs/trace.md).
 //
 // A request's events come in this order, those of several requests mixed:
 //

@@ -1,8 +1,9 @@
 #include "examples/cli/batch_command.h"
 
-#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
@@ -25,6 +27,7 @@
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/wakeup.h"
+#include "examples/cli/worker_thread.h"
 #include "request/json/request_json.h"
 #include "request/json/result_json.h"
 
@@ -93,7 +96,11 @@ class Batch {
   int num_failed() const { return num_failed_; }
 
  private:
+  class LineEnd;
+
   void Start(std::string line);
+  // The line has its answer, or none: there was no memory.
+  void EndLine(size_t number, std::optional<LineAnswer> answer);
   // Puts the answer in its place; those of requests that were cancelled because
   // no more are wanted are left out.
   void Take(size_t number, LineAnswer answer);
@@ -115,7 +122,46 @@ class Batch {
   bool cut_short_ = false;  // a line could not be answered
   Wakeup written_;          // a line has its answer, or has none
   Progress progress_{0};
-  asio::thread_pool lines_{1};  // when it ends nothing runs on it
+  WorkerThread lines_;  // when it ends nothing runs on it
+};
+
+// What the answer to a line is given to where it was made; EndLine gets it on
+// the runtime's thread, and gets none where this is dropped (WorkerThread).
+class Batch::LineEnd {
+ public:
+  LineEnd(Batch* batch, size_t number)
+      : batch_(batch),
+        number_(number),
+        work_(batch->runtime_->context().get_executor()) {}
+  LineEnd(LineEnd&& other)
+      : batch_(std::exchange(other.batch_, nullptr)),
+        number_(other.number_),
+        work_(std::move(other.work_)) {}
+  ~LineEnd() {
+    if (batch_ != nullptr) Report(std::nullopt);
+  }
+
+  void operator()(std::exception_ptr error, LineAnswer answer) {
+    if (error != nullptr) return Report(std::nullopt);
+    Report(std::move(answer));
+  }
+
+ private:
+  void Report(std::optional<LineAnswer> answer) {
+    Batch* const batch = std::exchange(batch_, nullptr);
+    const auto shared = UntilThereIsMemory([&] {
+      return std::make_shared<std::optional<LineAnswer>>(std::move(answer));
+    });
+    UntilThereIsMemory([&] {
+      asio::post(work_.get_executor(), [batch, number = number_, shared] {
+        batch->EndLine(number, std::move(*shared));
+      });
+    });
+  }
+
+  Batch* batch_;  // null: it has what it is told
+  size_t number_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
 };
 
 asio::awaitable<absl::Status> Batch::Run() {
@@ -154,19 +200,19 @@ void Batch::Start(std::string line) {
   const size_t number = open_.Open(line.size());
   ++num_lines_;
   ++num_running_;
-  const auto take = [this, number](std::exception_ptr error,
-                                   LineAnswer answer) {
-    --num_running_;
-    if (error == nullptr) {
-      Take(number, std::move(answer));
-    } else {
-      CutShort();
-    }
-    written_.Notify();
-  };
-  asio::co_spawn(lines_,
+  asio::co_spawn(lines_.context(),
                  RunLine(runtime_, std::move(line), line_number, options_),
-                 asio::bind_executor(runtime_->context(), take));
+                 LineEnd(this, number));
+}
+
+void Batch::EndLine(size_t number, std::optional<LineAnswer> answer) {
+  --num_running_;
+  if (answer.has_value()) {
+    Take(number, *std::move(answer));
+  } else {
+    CutShort();
+  }
+  written_.Notify();
 }
 
 void Batch::Take(size_t number, LineAnswer answer) {

@@ -26,6 +26,7 @@
 #include "examples/cli/usage_error.h"
 #include "examples/cli/verify_speculation_command.h"
 #include "request/json/param_fields.h"
+#include "text/tokenizer.h"
 
 namespace espalier::cli {
 namespace {
@@ -192,8 +193,7 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
   const auto options = std::make_shared<TokenizeOptions>();
   command
       ->add_option("-m,--model", options->model,
-                   "required: a directory with tokenizer.model or "
-                   "tokenizer.json")
+                   "required: a directory with " + Tokenizer::FileNames())
       ->required()
       ->option_text("DIR");
   command

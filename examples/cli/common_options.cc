@@ -82,6 +82,10 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
                    "more than is supported; none; or another such file")
       ->option_text("auto|strict|none|FILE")
       ->group(kGroup);
+}
+
+void AddTemplateOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Model";
   command
       ->add_option("--from", options->from,
                    "language of the prompt, as the model's template names it")
@@ -271,6 +275,11 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& name,
 }
 
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options) {
+  AddGeneratorOptions(command, options);
+  AddTemplateOptions(command, options);
+}
+
+void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options) {
   AddModelOptions(command, options);
   AddDeviceOptions(command, options);
   AddSchedulingOptions(command, options);

@@ -23,6 +23,9 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& name,
                      const std::string& help, bool* flag);
 
 // The options of the model, the device and the engine.
+void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
+
+// The same, and which prompt template texts go into.
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
 
 // The same, and those of what is told of a run.

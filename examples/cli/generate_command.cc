@@ -12,6 +12,7 @@
 #include "examples/cli/runtime.h"
 #include "examples/cli/text_run.h"
 #include "examples/cli/text_source.h"
+#include "text/tokenizer.h"
 
 namespace espalier::cli {
 namespace {
@@ -20,9 +21,9 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load(options));
   if (runtime->tokenizer() != nullptr) return runtime;
-  return FailedPrecondition("--model: ", options.model,
-                            " has no tokenizer.model or tokenizer.json: use "
-                            "espalier batch with prompt_tokens");
+  return FailedPrecondition("--model: ", options.model, " has no ",
+                            Tokenizer::FileNames(),
+                            ": use espalier batch with prompt_tokens");
 }
 
 // Texts that are arguments leave stdin alone.

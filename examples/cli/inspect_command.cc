@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -129,6 +130,14 @@ bool IsThere(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
+// The file that the tokenizer is of. REQUIRES: it was read.
+std::string DescribeFile(const std::string& model) {
+  const std::string file(Tokenizer::FileOf(model).value().value());
+  if (file == "tokenizer.json") return file;
+  return file + (file == "source.spm" ? " and vocab.json, SentencePiece"
+                                      : ", SentencePiece");
+}
+
 // The report, line by line. What is wrong with a part is said in its place.
 class Inspection {
  public:
@@ -143,6 +152,9 @@ class Inspection {
   void AddChat();
   void AddDefaults();
   void AddMemory();
+  // The largest of some shapes, by the bytes of a token; of no GPU without
+  // `cuda`.
+  void AddRequests(int64_t cpu, std::optional<int64_t> cuda);
   void AddDevices();
   void AddFault(std::string_view name, const absl::Status& status) {
     report_ += Line(name, Message(status));
@@ -203,12 +215,10 @@ void Inspection::AddText() {
     return;
   }
   const Tokenizer& tokenizer = *text->tokenizer;
-  const bool is_sentencepiece = IsThere(options_.model + "/tokenizer.model");
   report_ +=
       Line("tokenizer",
-           Concat(is_sentencepiece ? "tokenizer.model, SentencePiece"
-                                   : "tokenizer.json",
-                  ", ", Pluralize(tokenizer.vocab_size(), "entry", "entries")));
+           Concat(DescribeFile(options_.model), ", ",
+                  Pluralize(tokenizer.vocab_size(), "entry", "entries")));
   const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
   if (!fits.ok()) AddFault("does not run", fits);
   const bool has_templates = IsThere(options_.model + "/prompt_template.json");
@@ -248,6 +258,11 @@ void Inspection::AddDefaults() {
   model.vocab_size = config_.vocab_size;
   model.max_context = config_.max_context;
   model.eos_token_ids = config_.eos_token_ids;
+  if (config_.encoder) {
+    model.encoder = EncoderDescription{
+        .max_source_tokens = config_.encoder->max_tokens,
+        .decoder_prompt = {config_.encoder->decoder_start_token_id}};
+  }
   const absl::Status checked =
       FitDefaults("auto", model, has_tokenizer_, &*defaults);
   if (!checked.ok()) return AddFault("does not run", checked);
@@ -262,28 +277,53 @@ void Inspection::AddDefaults() {
 }
 
 void Inspection::AddMemory() {
+  const bool has_cuda = CheckCudaLimits(config_).ok();
+  // "A on the CPU, B on a GPU", or of one that no GPU runs "A on the CPU".
+  const auto on_each = [&](int64_t cpu, int64_t cuda, const char* how) {
+    return FormatBytes(cpu) + " on the CPU" +
+           (has_cuda ? Concat(", ", FormatBytes(cuda), " on a GPU", how) : "");
+  };
   report_ +=
-      Line("memory", "of weights: " + FormatBytes(weights_.stored_bytes) +
-                         " on the CPU, " + FormatBytes(weights_.cuda_bytes) +
-                         " on a GPU in bf16");
+      Line("memory", "of weights: " + on_each(weights_.stored_bytes,
+                                              weights_.cuda_bytes, " in bf16"));
   const int64_t cpu = KvBytesOfToken(config_, sizeof(float));
   const int64_t cuda =
       cpu / 2 / config_.head_dim * CudaHeadWidth(config_.head_dim);
-  report_ += Line("", "of keys and values, a token: " + FormatBytes(cpu) +
-                          " on the CPU, " + FormatBytes(cuda) + " on a GPU");
-  report_ += Line("", "of one request at most, where its beams share nothing:");
-  report_ += absl::StrFormat("    %8s %6s %12s %12s\n", "context", "beams",
-                             "CPU", "GPU");
+  report_ += Line("", "of keys and values, a token: " + on_each(cpu, cuda, ""));
+  // Beams share it, and it takes pages of its own.
+  if (config_.encoder) {
+    const int64_t num_tokens = config_.encoder->max_tokens;
+    report_ += Line("", Concat("of a source of ", num_tokens,
+                               " tokens, which beams share: ",
+                               FormatBytes(num_tokens * cpu)));
+  }
+  report_ +=
+      Line("", Concat("of one request at most, where its beams share nothing",
+                      config_.encoder ? ", with such a source:" : ":"));
+  AddRequests(cpu, has_cuda ? std::optional(cuda) : std::nullopt);
+}
+
+void Inspection::AddRequests(int64_t cpu, std::optional<int64_t> cuda) {
+  const auto add_row = [&](const std::string& context, const std::string& beams,
+                           const std::string& on_cpu,
+                           const std::string& on_gpu) {
+    report_ += absl::StrFormat("    %8s %6s %12s", context, beams, on_cpu);
+    if (cuda) report_ += absl::StrFormat(" %12s", on_gpu);
+    report_ += "\n";
+  };
+  add_row("context", "beams", "CPU", "GPU");
+  const int64_t num_source_tokens =
+      config_.encoder ? config_.encoder->max_tokens : 0;
   std::vector<int> contexts = {std::min(2048, config_.max_context)};
   if (contexts[0] < config_.max_context) {
     contexts.push_back(config_.max_context);
   }
   for (const int context : contexts) {
     for (const int num_beams : {1, options_.num_beams}) {
-      const int64_t tokens = int64_t{context} * num_beams;
-      report_ += absl::StrFormat("    %8d %6d %12s %12s\n", context, num_beams,
-                                 FormatBytes(tokens * cpu),
-                                 FormatBytes(tokens * cuda));
+      const int64_t tokens = num_source_tokens + int64_t{context} * num_beams;
+      add_row(std::to_string(context), std::to_string(num_beams),
+              FormatBytes(tokens * cpu),
+              FormatBytes(tokens * cuda.value_or(0)));
       if (options_.num_beams == 1) break;
     }
   }

@@ -32,7 +32,11 @@ class ParamReader {
       : field_(field), option_(std::move(option)), texts_(texts) {}
 
   // Errors: kInvalidArgument naming the option and the value.
-  absl::Status ReadInto(GenerationParams* params) const;
+  absl::Status ReadInto(GenerationParams* params) const {
+    return Read(params).status();
+  }
+  // The same, and what it was read from.
+  absl::StatusOr<json::value> Read(GenerationParams* params) const;
 
  private:
   absl::Status NotJson(const std::string& text,
@@ -105,7 +109,7 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
                          " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
 }
 
-absl::Status ParamReader::ReadInto(GenerationParams* params) const {
+absl::StatusOr<json::value> ParamReader::Read(GenerationParams* params) const {
   ASSIGN_OR_RETURN(const json::value value, ReadAll());
   // An error shows a number as it was typed.
   const JsonText typed = {ToStd(absl::StripAsciiWhitespace(texts_.front()))};
@@ -117,11 +121,11 @@ absl::Status ParamReader::ReadInto(GenerationParams* params) const {
     return InvalidArgument(option_, " must be on or off, got ",
                            InQuotes(texts_.front()));
   }
-  if (status.ok() || !truth || texts_.size() > 1) return status;
+  if (status.ok()) return value;
+  if (!truth || texts_.size() > 1) return status;
   // Its other spellings are no JSON, or numbers.
-  if (field_.read(option_, json::value(*truth), params).ok()) {
-    return absl::OkStatus();
-  }
+  const json::value truth_value(*truth);
+  if (field_.read(option_, truth_value, params).ok()) return truth_value;
   return status;
 }
 
@@ -147,6 +151,18 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
     RETURN_IF_ERROR(reader.ReadInto(&params));
   }
   return params;
+}
+
+absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
+                                             const OptionNames& names) {
+  json::object values;
+  for (const auto& [name, given] : texts) {
+    const ParamField& field = *FindParamField(name);
+    const ParamReader reader(field, names.Of(name), given);
+    GenerationParams read;
+    ASSIGN_OR_RETURN(values[std::string(field.name)], reader.Read(&read));
+  }
+  return values;
 }
 
 std::vector<std::string_view> GivenParams(const ParamTexts& texts) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/json.h"
 #include "examples/cli/option_names.h"
 #include "examples/cli/runtime_options.h"
 #include "request/generation_params.h"
@@ -35,6 +36,11 @@ std::optional<bool> ReadTrueOrFalse(std::string_view text);
 // has it, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
+
+// The same as an object of the request format.
+// Errors: as ReadParams.
+absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
+                                             const OptionNames& names);
 
 // RequestBody::given of these.
 std::vector<std::string_view> GivenParams(const ParamTexts& texts);

@@ -28,9 +28,8 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
   const bool by_name = !options.template_name.empty();
   if (!text.templates.has_value()) {
     if (!by_name && !by_language) return std::nullopt;
-    return InvalidArgument(
-        "--template, --from and --to need ", options.model,
-        "/tokenizer.model or tokenizer.json, and there is neither");
+    return InvalidArgument("--template, --from and --to need ", options.model,
+                           "/", Tokenizer::FileNames(), ", and there is none");
   }
   if (by_name && by_language) {
     return InvalidArgument("--template and --from/--to exclude each other");
@@ -76,7 +75,8 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
   return is_of_model ? Annotate(error, "--model") : InFlags(error);
 }
 
-absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
+// With memory in bytes.
+GeneratorOptions InBytes(const RuntimeOptions& options) {
   GeneratorOptions generator = options.generator;
   if (options.kv_cache_mib.has_value()) {
     generator.kv_cache_bytes = int64_t{*options.kv_cache_mib} << 20;
@@ -84,7 +84,11 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   if (options.host_cache_mib.has_value()) {
     generator.host_cache_bytes = int64_t{*options.host_cache_mib} << 20;
   }
-  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(generator, FlagOf));
+  return generator;
+}
+
+absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
+  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(InBytes(options), FlagOf));
   RETURN_IF_ERROR(CheckPreemptedPages(resolved, FlagOf));
   return resolved;
 }
@@ -100,6 +104,21 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(
 }
 
 }  // namespace
+
+absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
+    const RuntimeOptions& options) {
+  RETURN_IF_ERROR(ResolveBackend(options).status());
+  RETURN_IF_ERROR(Annotate(CheckModelDirectory(options.model), "--model"));
+  RETURN_IF_ERROR(LoadModelDefaults(options.generator.generation_config,
+                                    options.model, FlagOf)
+                      .status());
+  return InBytes(options);
+}
+
+absl::Status LoadError(const RuntimeOptions& options,
+                       const absl::Status& error) {
+  return OfModel(options.model, error);
+}
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
@@ -137,8 +156,9 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
   templates_ = std::move(text.templates);
   if (options.chat) {
-    ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(directory_, tokenizer_, "--chat",
-                                              options.system));
+    is_chat_ = true;
+    system_ = options.system;
+    RETURN_IF_ERROR(chat("--chat").status());
   }
   ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
   RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
@@ -202,11 +222,14 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
     const std::string& text, const std::string& template_name) const {
   if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
-                              " has no tokenizer.model or tokenizer.json; use "
-                              "prompt_tokens");
+                              " has no ", Tokenizer::FileNames(),
+                              "; use prompt_tokens");
   }
   const int max_tokens = backend_->steps()->description().max_prompt_tokens();
-  if (chat_ != nullptr) return chat_->Make(text, max_tokens);
+  if (is_chat_) {
+    ASSIGN_OR_RETURN(json::array messages, MessagesOf(text));
+    return MakeChatPrompt(std::move(messages));
+  }
   const PromptTemplate* prompt_template = &*template_;
   if (!template_name.empty()) {
     const auto found = templates_->Find(template_name);
@@ -219,13 +242,28 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
     json::array messages) const {
-  std::call_once(messages_flag_, [&] {
-    messages_ = ChatPrompts::Load(directory_, tokenizer_, "messages");
+  RETURN_IF_ERROR(chat("messages").status());
+  return (*chat_)->Make({.messages = std::move(messages)},
+                        backend_->steps()->description().max_prompt_tokens());
+}
+
+absl::StatusOr<json::array> Runtime::MessagesOf(const std::string& text) const {
+  if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
+  if (!IsUtf8(system_)) return InvalidArgument("--system is not UTF-8");
+  json::array messages;
+  if (!system_.empty()) {
+    messages.push_back(json::object{{"role", "system"}, {"content", system_}});
+  }
+  messages.push_back(json::object{{"role", "user"}, {"content", text}});
+  return messages;
+}
+
+const absl::StatusOr<std::unique_ptr<const ChatPrompts>>& Runtime::chat(
+    std::string_view wanted_by) const {
+  std::call_once(chat_flag_, [&] {
+    chat_ = ChatPrompts::Load(directory_, tokenizer_, wanted_by);
   });
-  RETURN_IF_ERROR(messages_.status());
-  return (*messages_)
-      ->Make(std::move(messages),
-             backend_->steps()->description().max_prompt_tokens());
+  return chat_;
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(

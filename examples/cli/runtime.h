@@ -18,9 +18,9 @@
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
 #include "espalier/backend.h"
+#include "espalier/chat_prompts.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
-#include "examples/cli/chat_prompts.h"
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/stats_file.h"
 #include "examples/cli/trace_recorder.h"
@@ -30,6 +30,15 @@
 #include "text/tokenizer.h"
 
 namespace espalier::cli {
+
+// As the library has them.
+// Errors: naming the option.
+absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
+    const RuntimeOptions& options);
+
+// An error of loading a model, in the words of the program.
+absl::Status LoadError(const RuntimeOptions& options,
+                       const absl::Status& error);
 
 class Runtime {
  public:
@@ -109,6 +118,10 @@ class Runtime {
       const std::string& text, const std::string& template_name) const;
   absl::StatusOr<std::vector<TokenId>> MakeChatPrompt(
       json::array messages) const;
+  // What --chat makes of a text: a conversation of one message.
+  absl::StatusOr<json::array> MessagesOf(const std::string& text) const;
+  const absl::StatusOr<std::unique_ptr<const ChatPrompts>>& chat(
+      std::string_view wanted_by) const;
   boost::asio::awaitable<void> KeepStats();
 
   boost::asio::io_context context_{1};
@@ -116,10 +129,11 @@ class Runtime {
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplates> templates_;    // unset without a tokenizer
   std::optional<PromptTemplate> template_;      // the default; unset as well
-  std::unique_ptr<const ChatPrompts> chat_;     // null without --chat
-  // Of messages: read when the first request has some.
-  mutable std::once_flag messages_flag_;
-  mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> messages_;
+  bool is_chat_ = false;                        // --chat
+  std::string system_;                          // --system
+  // With --chat from the beginning, else when the first request has messages.
+  mutable std::once_flag chat_flag_;
+  mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none

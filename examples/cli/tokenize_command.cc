@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "espalier/chat_prompts.h"
 #include "espalier/model_text.h"
-#include "examples/cli/chat_prompts.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/output.h"
@@ -123,7 +123,7 @@ class LineConverter {
                                              const json::value& value) const {
     ASSIGN_OR_RETURN(json::array messages, ReadMessages(line, value));
     ASSIGN_OR_RETURN(const jinja::Text rendered,
-                     chat_->Render(std::move(messages)));
+                     chat_->Render({.messages = std::move(messages)}));
     ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                      chat_->Encode(rendered));
     json::object result = Answer(tokens);
@@ -234,8 +234,8 @@ absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   absl::StatusOr<ModelText> text = ModelText::Load(options.model);
   if (!text.ok()) return Annotate(text.status(), "--model");
   if (text->tokenizer == nullptr) {
-    return FailedPrecondition("--model: ", options.model,
-                              " has no tokenizer.model or tokenizer.json");
+    return FailedPrecondition("--model: ", options.model, " has no ",
+                              Tokenizer::FileNames());
   }
   std::unique_ptr<const ChatPrompts> chat;
   if (options.chat) {

@@ -3,25 +3,9 @@
 #include <utility>
 
 #include "base/status.h"
+#include "trace/token_texts.h"
 
 namespace espalier::cli {
-namespace {
-
-void AddText(const Tokenizer& tokenizer, TraceRequest* event) {
-  absl::StatusOr<std::string> text = tokenizer.Decode(event->prompt_tokens);
-  if (text.ok()) event->prompt = *std::move(text);
-}
-
-void AddText(const Tokenizer& tokenizer, TraceCandidate* event) {
-  event->text = tokenizer.Spelling(event->token);
-}
-
-void AddText(const Tokenizer&, TracePages*) {}
-void AddText(const Tokenizer&, TraceEnd*) {}
-void AddText(const Tokenizer&, TracePreempted*) {}
-void AddText(const Tokenizer&, TraceResumed*) {}
-
-}  // namespace
 
 TraceRecorder::TraceRecorder(std::string path,
                              std::shared_ptr<const Tokenizer> tokenizer)
@@ -36,7 +20,7 @@ void TraceRecorder::On(const TraceEvent& event) {
   if (writer_ == nullptr) return;
   if (tokenizer_ == nullptr) return writer_->On(event);
   TraceEvent with_text = event;
-  std::visit([&](auto& e) { AddText(*tokenizer_, &e); }, with_text);
+  AddTokenTexts(*tokenizer_, &with_text);
   writer_->On(with_text);
 }
 

@@ -1,7 +1,7 @@
 // A conversation: the model's chat template makes the prompt.
 #include <iostream>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include "espalier/chat.h"
 #include "espalier/generator.h"
@@ -17,24 +17,13 @@ int main(int argc, char** argv) {
   const std::string directory = argc > 1 ? argv[1] : "models/chat";
   absl::StatusOr<Generator> generator = Generator::Load(directory);
   if (!generator.ok()) return Fail(generator.status());
-  const std::shared_ptr<const Tokenizer> tokenizer = generator->tokenizer();
-  if (tokenizer == nullptr) {
-    return Fail(absl::FailedPreconditionError("the model has no tokenizer"));
-  }
-
-  const absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
-      ChatTemplate::Load(directory, tokenizer.get());
+  const absl::StatusOr<const ChatPrompts*> chat = generator->chat_prompts();
   if (!chat.ok()) return Fail(chat.status());
-  if (*chat == nullptr) {
-    return Fail(absl::FailedPreconditionError("the model has no template"));
-  }
+
   ChatInputs inputs;
   inputs.messages = {{{"role", "user"}, {"content", "Where is the station?"}}};
-  const absl::StatusOr<jinja::Text> text = (*chat)->Render(inputs);
-  if (!text.ok()) return Fail(text.status());
-  // Who makes many prompts keeps a SpecialTokenNames, and passes it as well.
   const absl::StatusOr<std::vector<TokenId>> tokens =
-      EncodeChat(*text, *tokenizer);
+      (*chat)->Make(inputs, generator->description().max_prompt_tokens());
   if (!tokens.ok()) return Fail(tokens.status());
 
   const absl::StatusOr<Generation> answer =

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "request/json/param_fields.h"
 #include "request/json/read_json.h"
@@ -46,12 +47,37 @@ constexpr UnsupportedField kUnsupported[] = {
 // What transformers takes for no max_length at all.
 constexpr int64_t kLibraryMaxLength = 20;
 
+// Of the model: what begins the context of a decoder behind an encoder.
+constexpr std::string_view kDecoderStart = "decoder_start_token_id";
+
 bool IsNeutral(const json::value& value, double neutral) {
   if (value.is_null()) return true;
   if (value.is_bool()) return !value.get_bool();
   if (value.is_array()) return value.get_array().empty();
   if (value.is_object()) return value.get_object().empty();
   return value.is_number() && value.to_number<double>() == neutral;
+}
+
+// Whether `name`, a field of no table, is one of theirs misspelt. bos_token_id
+// is none, though it is near another.
+bool IsMisspelt(std::string_view name) {
+  constexpr size_t kLongName = 8, kMaxName = 64;
+  if (name == "bos_token_id" || name.size() > kMaxName) return false;
+  const size_t most = name.size() < kLongName ? 1 : 2;
+  const auto is_near = [&](std::string_view known) {
+    return EditDistance(name, known) <= most;
+  };
+  return std::ranges::any_of(DefaultNames(), is_near, &DefaultName::name) ||
+         std::ranges::any_of(kUnsupported, is_near, &UnsupportedField::name) ||
+         is_near(kDecoderStart);
+}
+
+bool IsKnown(std::string_view name) {
+  const std::vector<DefaultName> taken = DefaultNames();
+  return std::ranges::find(taken, name, &DefaultName::name) != taken.end() ||
+         std::ranges::find(kUnsupported, name, &UnsupportedField::name) !=
+             std::end(kUnsupported) ||
+         name == kDecoderStart;
 }
 
 // Null if the field is missing or null.
@@ -118,6 +144,14 @@ absl::Status ReadInto(const json::object& config, EosOf eos,
     const json::value* const value = Find(config, field.name);
     if (value == nullptr || IsNeutral(*value, field.neutral)) continue;
     Add(field.name, *value, &defaults->unsupported);
+  }
+  for (const auto& [key, value] : config) {
+    const std::string_view name(key.data(), key.size());
+    if (IsKnown(name) || IsNeutral(value, kNone) || !IsMisspelt(name)) continue;
+    Add(name, value, &defaults->unsupported);
+  }
+  if (const json::value* start = Find(config, kDecoderStart)) {
+    defaults->decoder_start_token_id = WriteJson(*start);
   }
   return absl::OkStatus();
 }

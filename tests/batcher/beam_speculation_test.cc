@@ -52,7 +52,7 @@ using SeenSteps = std::vector<std::vector<SeenSequence>>;
 class RecordingWatcher : public SearchWatcher {
  public:
   explicit RecordingWatcher(SeenSteps* steps) : steps_(steps) {}
-  void OnStep(const DecodeStrategy& strategy) override {
+  void OnStep(const DecodeStrategy& strategy, const TokenLogProbs*) override {
     std::vector<SeenSequence>& seen = steps_->emplace_back();
     for (const SequenceState& state : strategy.States()) {
       seen.push_back({strategy.tree().Path(state.node), state.cum_log_prob,

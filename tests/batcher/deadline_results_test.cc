@@ -33,7 +33,7 @@ class StateRecorder : public SearchWatcher {
  public:
   explicit StateRecorder(States* states) : states_(*states) {}
 
-  void OnStep(const DecodeStrategy& strategy) override {
+  void OnStep(const DecodeStrategy& strategy, const TokenLogProbs*) override {
     std::vector<Hypothesis>& now = states_.emplace_back();
     for (const SequenceState& state : strategy.States()) {
       now.push_back({.tokens = strategy.tree().Path(state.node),

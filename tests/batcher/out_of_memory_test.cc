@@ -372,7 +372,7 @@ TEST(PersistentGroupsTest, AFailureAtTheFirstAllocationLosesNoGroup) {
   selection.cum_log_probs = {0};
   selection.slots = {0};
   StepPlan next = plan;
-  next.selections[0].request = RequestId{7};
+  next.selections.Edit(0).request = RequestId{7};
   groups.ExpandContinuations(&plan);
   groups.Advance({.selections = {{RequestId{8}, {{0, 1, -1}}}},
                   .forward_time = {},

@@ -125,6 +125,11 @@ TEST(SourcesTest, EqualSourcesAreReadOnceAndOthersShareNothing) {
   for (const Result& result : later) {
     EXPECT_TRUE(SameHypotheses(result, together[0]));
   }
+  // Neither padding nor what decoders begin with is of a prompt.
+  const SchedulerStats& stats = scheduler.stats();
+  EXPECT_EQ(stats.num_prompt_tokens, 11 + 11 + 10 + 11 + 11);
+  EXPECT_EQ(stats.num_cached_tokens, 11 + 11 + 11);
+  EXPECT_EQ(stats.num_queried_tokens, 11 + 11 + 11 + 10 + 11 + 11 + 11);
   ExpectNothingHeld(scheduler);
 }
 

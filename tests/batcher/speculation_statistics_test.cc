@@ -162,8 +162,8 @@ void DraftBeforeFilters(StepPlan* plan) {
 
 // Each draft is judged with the logits of the one behind it.
 void ShiftDraftLogits(StepPlan* plan) {
-  for (PlanSelection& selection : plan->selections) {
-    for (DraftLogits& of_row : selection.draft_logits) {
+  for (size_t i = 0; i < plan->selections.size(); ++i) {
+    for (DraftLogits& of_row : plan->selections.Edit(i).draft_logits) {
       if (of_row.empty()) continue;
       std::vector<float> logits(of_row.values().begin(), of_row.values().end());
       std::ranges::rotate(logits, logits.begin() + kToyVocabSize);

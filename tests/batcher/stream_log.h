@@ -124,6 +124,7 @@ struct SampleLog {
   std::vector<TokenId> tokens;
   std::string text;
   std::optional<FinishReason> finish_reason;
+  std::vector<TokenLogProb> logprobs;
 };
 
 template <typename Event>
@@ -152,6 +153,8 @@ struct StreamLog {
     EXPECT_TRUE(!event.tokens.empty() || event.finish_reason.has_value());
     Append(event, &sample);
     sample.finish_reason = event.finish_reason;
+    sample.logprobs.insert(sample.logprobs.end(), event.logprobs.begin(),
+                           event.logprobs.end());
   }
   void Record(const StablePrefixEvent& event) {
     EXPECT_TRUE(!event.tokens.empty() || !event.text.empty());
@@ -183,7 +186,8 @@ inline void ExpectSamplesTellTheResult(const Request& request,
   for (const Hypothesis& hypothesis : stream.result->hypotheses) {
     EXPECT_TRUE(std::ranges::any_of(stream.samples, [&](const auto& sample) {
       return sample.second.tokens == hypothesis.tokens &&
-             sample.second.finish_reason == hypothesis.finish_reason;
+             sample.second.finish_reason == hypothesis.finish_reason &&
+             sample.second.logprobs == hypothesis.logprobs;
     }));
   }
   EXPECT_THAT(stream.prefix.tokens, ::testing::IsEmpty());

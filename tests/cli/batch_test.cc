@@ -238,9 +238,10 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   const json::value& hypothesis = lines.at(0).at("hypotheses").at(0);
   EXPECT_FALSE(hypothesis.as_object().contains("text"));
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
-  EXPECT_THAT(
-      std::string(lines.at(1).at("error").at("message").as_string()),
-      HasSubstr("has no tokenizer.model or tokenizer.json; use prompt_tokens"));
+  EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
+              HasSubstr("has no tokenizer.model, source.spm, tokenizer.json or "
+                        "spiece.model; use "
+                        "prompt_tokens"));
 }
 
 TEST(BatchTest, WhatCannotRunExitsWithTwo) {

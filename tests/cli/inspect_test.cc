@@ -69,6 +69,48 @@ TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
   EXPECT_THAT(run.out, HasSubstr("family         Qwen3: "));
 }
 
+// Two layers of 32 numbers each for keys and for values, in the decoder three:
+// 768 bytes a token, of a source of 64 too. No GPU runs it.
+TEST_F(InspectTest, OfAnEncoderItSaysWhatASourceTakesAndNothingOfGpus) {
+  const ProgramRun run =
+      RunEspalier({"inspect", FamilyPath("marian"), "--num-beams", "4"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  for (const char* part :
+       {" on the CPU\n", "of keys and values, a token: 0.8 KiB on the CPU\n",
+        "of a source of 64 tokens, which beams share: 48.0 KiB\n",
+        "where its beams share nothing, with such a source:\n"
+        "     context  beams          CPU\n"
+        "          64      1     96.0 KiB\n"
+        "          64      4    240.0 KiB\n",
+        "GPU            does not run: Marian: an encoder is not supported"}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+  EXPECT_THAT(run.out, Not(HasSubstr("on a GPU")));
+}
+
+TEST_F(InspectTest, AFileThatADecoderDoesNotBeginAsIsRefused) {
+  const ScratchDirectory model;
+  for (const auto& file :
+       std::filesystem::directory_iterator(FamilyPath("marian"))) {
+    std::filesystem::create_symlink(
+        file.path(), model.path(file.path().filename().string()));
+  }
+  const std::string given =
+      model.Write("given.json", R"({"decoder_start_token_id": 7})");
+  const ProgramRun run =
+      RunEspalier({"batch", "-m", model.path(), "--generation-config", given},
+                  R"({"prompt_tokens": [7, 2]})"
+                  "\n");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err,
+              HasSubstr(given + ": decoder_start_token_id must be what the "
+                                "model's decoder begins with, 3, got 7"));
+  // What the model's own file says, its decoder begins with.
+  std::filesystem::remove(model.path("generation_config.json"));
+  model.Write("generation_config.json", R"({"decoder_start_token_id": 7})");
+  EXPECT_EQ(RunEspalier({"inspect", model.path()}).exit_code, 0);
+}
+
 TEST_F(InspectTest, WithoutTemplatesItSaysWhatStandsAroundAText) {
   std::filesystem::remove(model_.path("prompt_template.json"));
   EXPECT_THAT(Inspect().out,

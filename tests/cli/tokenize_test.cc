@@ -190,7 +190,8 @@ TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   const ScratchDirectory empty;
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,
               HasSubstr("--model: " + empty.path() +
-                        " has no tokenizer.model or tokenizer.json"));
+                        " has no tokenizer.model, source.spm, "
+                        "tokenizer.json or spiece.model"));
   EXPECT_THAT(Tokenize({"--input", "/nowhere/in"}, "").err,
               HasSubstr("/nowhere/in"));
   EXPECT_THAT(Tokenize({"--decode", "--special"}, "").err,

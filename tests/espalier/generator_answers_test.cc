@@ -148,9 +148,12 @@ TEST_F(GeneratorAnswersTest, TextIsBosAndItsPiecesOrThePiecesAlone) {
   const std::vector<TokenId> pieces = *EnFrTokenizer().Encode("It rains.");
   std::vector<TokenId> with_bos = {*EnFrTokenizer().bos_id()};
   with_bos.insert(with_bos.end(), pieces.begin(), pieces.end());
-  EXPECT_EQ(generator_->MakeRequest({"It rains."})->prompt_tokens, with_bos);
-  EXPECT_EQ(generator_->MakeRequest({Prompt::Raw("It rains.")})->prompt_tokens,
-            pieces);
+  EXPECT_EQ(generator_->Prepare({"It rains."})->request.prompt_tokens,
+            with_bos);
+  EXPECT_EQ(*generator_->MakePrompt("It rains."), with_bos);
+  EXPECT_EQ(
+      generator_->Prepare({Prompt::Raw("It rains.")})->request.prompt_tokens,
+      pieces);
   EXPECT_THAT(generator_->Generate({" "}), StatusIs(kInvalid, HasSubstr("")));
   EXPECT_THAT(generator_->Generate({"\xff"}),
               StatusIs(kInvalid, HasSubstr("not UTF-8")));

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "espalier/generator.h"
+#include "espalier/model_defaults.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -67,8 +68,8 @@ TEST_F(GeneratorDefaultsTest, AreAsIfTheRequestHadSaidSo) {
   ASSERT_OK_AND_ASSIGN(const Generation said, generator.Generate(request));
   EXPECT_THAT(said.usage.defaults, IsEmpty());
   EXPECT_EQ(said.hypotheses[0].tokens, taken.hypotheses[0].tokens);
-  ASSERT_OK_AND_ASSIGN(const Request made, generator.MakeRequest(Seeded()));
-  EXPECT_EQ(made.params, request.params);
+  ASSERT_OK_AND_ASSIGN(const EngineRequest made, generator.Prepare(Seeded()));
+  EXPECT_EQ(made.request.params, request.params);
   // The same in all ways of asking.
   const auto streamed =
       generator.Stream(Seeded(), [](const StreamEvent&) { return true; });
@@ -107,8 +108,9 @@ TEST_F(GeneratorDefaultsTest, NoneIsAsAModelWithoutTheFile) {
   EXPECT_EQ(output.texts, greedy.texts);
   EXPECT_THAT(output.usage.defaults, IsEmpty());
   EXPECT_THAT(greedy.usage.defaults, IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const Request request, none.MakeRequest(Seeded()));
-  EXPECT_EQ(request.params.max_new_tokens, std::nullopt);  // not the file's
+  ASSERT_OK_AND_ASSIGN(const EngineRequest request, none.Prepare(Seeded()));
+  EXPECT_EQ(request.request.params.max_new_tokens,
+            std::nullopt);  // not the file's
 }
 
 TEST_F(GeneratorDefaultsTest, AnotherFileOrDirectoryTakesItsPlace) {
@@ -162,6 +164,47 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
   EXPECT_THAT(
       Load("{}", model_.path("no.json")),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation_config: ")));
+}
+
+// Of a model that forces no tokens, as on CUDA: where a default would count it
+// is named, and a first token of a decoder that has no encoder nearly never
+// does.
+TEST_F(GeneratorDefaultsTest, ForcedTokensAreFittedToTheModel) {
+  ModelDescription model;
+  model.vocab_size = 100;
+  model.max_context = 64;
+  const auto fit = [&](const char* config, const std::string& option) {
+    model_.Write("generation_config.json", config);
+    GenerationDefaults defaults =
+        LoadModelDefaults(option, model_.path()).value();
+    const absl::Status status =
+        FitDefaults(option, model, /*has_tokenizer=*/true, &defaults);
+    return status.ok() ? UnsupportedWarning(defaults) : Message(status);
+  };
+  constexpr char kBos[] = R"({"forced_bos_token_id": 5})";
+  constexpr char kEos[] = R"({"forced_eos_token_id": 2})";
+  const std::string path = model_.path() + "/generation_config.json: ";
+  for (const char* const option : {"auto", "strict"}) {
+    model.forces_tokens = true;
+    EXPECT_EQ(fit(kBos, option), "");
+    EXPECT_EQ(fit(kEos, option), "");
+    model.forces_tokens = false;
+    EXPECT_EQ(fit(kBos, option), "");
+  }
+  EXPECT_EQ(fit(kEos, "auto"),
+            path + "forced_eos_token_id 2 is not supported, and ignored");
+  EXPECT_EQ(fit(kEos, "strict"),
+            path +
+                "forced_eos_token_id 2 is not supported; generation_config "
+                "auto goes on without");
+  model.encoder =
+      EncoderDescription{.max_source_tokens = 9, .decoder_prompt = {3}};
+  EXPECT_EQ(fit(kBos, "auto"),
+            path + "forced_bos_token_id 5 is not supported, and ignored");
+  EXPECT_EQ(fit(kBos, "strict"),
+            path +
+                "forced_bos_token_id 5 is not supported; generation_config "
+                "auto goes on without");
 }
 
 // Stop strings are found in text.

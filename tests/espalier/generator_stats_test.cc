@@ -1,10 +1,26 @@
 // What a generator tells whoever operates it.
 #include <atomic>
 
+#include "espalier/trace.h"
 #include "tests/espalier/generator_fixture.h"
 
 namespace espalier::testing {
 namespace {
+
+// What of each request comes, and how many have ended.
+class EventCounter : public TraceSink {
+ public:
+  void On(const TraceEvent& event) override {
+    ++num_events_;
+    if (std::holds_alternative<TraceEnd>(event)) ++num_ended_;
+  }
+  int num_events() const { return num_events_; }
+  int num_ended() const { return num_ended_; }
+
+ private:
+  std::atomic<int> num_events_ = 0;
+  std::atomic<int> num_ended_ = 0;
+};
 
 class GeneratorStatsTest : public GeneratorFixture {};
 
@@ -37,6 +53,16 @@ TEST_F(GeneratorStatsTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
   EXPECT_LE(held.num_pages_held, held.num_pages);
   model_->Hold(false);
   for (auto& answer : answers) EXPECT_OK(answer.get());
+}
+
+TEST_F(GeneratorStatsTest, ATraceHasWhatEndedBeforeItIsAnswered) {
+  const auto events = std::make_shared<EventCounter>();
+  Make({.num_threads = 1, .trace = events});
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_OK(generator_->Generate(Simple(2, 5)));
+    EXPECT_EQ(events->num_ended(), i);
+  }
+  EXPECT_GT(events->num_events(), 3 * 2 * 5);
 }
 
 TEST_F(GeneratorStatsTest, AfterwardsWhatWasDoneIsToldAlsoAfterShutdown) {

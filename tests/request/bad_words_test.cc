@@ -155,6 +155,16 @@ TEST(BadWordsTest, TheFormBehindASpaceIsLeftOutWhereTheOtherBansIt) {
               ElementsAre(Encode(EnFrTokenizer(), "gare")));
 }
 
+// The pieces of a Marian model's translations, not of its sources.
+TEST(BadWordsTest, WordsAreThoseThatAModelWrites) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokenizer,
+      Tokenizer::LoadDirectory(SourcePath("tests/data/text_models/marian")));
+  ASSERT_OK_AND_ASSIGN(const auto banned, Resolve(*tokenizer, {"are"}));
+  EXPECT_THAT(Encode(*tokenizer, "are"), ElementsAre(29, 31));
+  EXPECT_THAT(banned, ElementsAre(ElementsAre(6, 11, 12, 7)));
+}
+
 TEST(BadWordsTest, SpecialTokensAreNoneInWords) {
   const auto tokenizer = Unprefixed();
   ASSERT_OK_AND_ASSIGN(const auto banned, Resolve(*tokenizer, {"<s>ab"}));

@@ -203,12 +203,14 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
 TEST(GenerationDefaultsTest, WhereNothingIsForcedForcedTokensAreUnsupported) {
   ModelDescription model = EnFr();
   model.forces_tokens = false;
+  model.encoder =
+      EncoderDescription{.max_source_tokens = 100, .decoder_prompt = {3}};
   ASSERT_OK_AND_ASSIGN(
       GenerationDefaults defaults,
       ReadDefaults(R"({"forced_bos_token_id": 5, "forced_eos_token_id": 2,
                        "num_beams": 2})"));
   EXPECT_FALSE(CheckDefaults(defaults, model).ok());
-  LeaveOutForced(&defaults);
+  LeaveOutForced(model, &defaults);
   EXPECT_OK(CheckDefaults(defaults, model));
   EXPECT_THAT(defaults.fields, ElementsAre(Pair("num_beams", "2")));
   EXPECT_EQ(NameUnsupported(defaults),
@@ -218,6 +220,112 @@ TEST(GenerationDefaultsTest, WhereNothingIsForcedForcedTokensAreUnsupported) {
   TakeDefaults(defaults, {}, model, 3, &params);
   EXPECT_EQ(params.num_beams, 2);
   EXPECT_OK(ValidateParams(model, 3, &params));
+}
+
+// Without an encoder nearly no request has it: there is nothing to warn of.
+TEST(GenerationDefaultsTest, AForcedFirstTokenOfADecoderIsLeftOutUnsaid) {
+  ModelDescription model = EnFr();
+  model.forces_tokens = false;
+  ASSERT_OK_AND_ASSIGN(
+      GenerationDefaults defaults,
+      ReadDefaults(R"({"forced_bos_token_id": 5, "num_beams": 2})"));
+  const GenerationDefaults whole = defaults;
+  LeaveOutForced(model, &defaults);
+  EXPECT_THAT(defaults.fields, ElementsAre(Pair("num_beams", "2")));
+  EXPECT_THAT(defaults.unsupported, IsEmpty());
+  EXPECT_EQ(defaults.params.forced_bos_token_id, std::nullopt);
+  EXPECT_OK(CheckDefaults(defaults, model));
+  // Where tokens are forced nothing is left out.
+  defaults = whole;
+  LeaveOutForced(EnFr(), &defaults);
+  EXPECT_EQ(defaults.fields, whole.fields);
+}
+
+TEST(GenerationDefaultsTest, ADecoderBeginsAsItsModelSays) {
+  ModelDescription model = EnFr();
+  model.encoder =
+      EncoderDescription{.max_source_tokens = 100, .decoder_prompt = {3}};
+  const auto check = [&](const char* config) {
+    return CheckDefaults(ReadDefaults(config).value(), model);
+  };
+  EXPECT_OK(check(R"({"decoder_start_token_id": 3})"));
+  EXPECT_OK(check(R"({"decoder_start_token_id": null})"));
+  for (const char* const other : {"4", "[3]", "\"3\"", "3.5"}) {
+    EXPECT_THAT(
+        check((std::string(R"({"decoder_start_token_id": )") + other + "}")
+                  .c_str()),
+        StatusIs(kWrongValue,
+                 std::string("DIR/gen.json: decoder_start_token_id must be "
+                             "what the model's decoder begins with, 3, got ") +
+                     other));
+  }
+  // It is of no concern where there is no encoder.
+  model.encoder.reset();
+  EXPECT_OK(check(R"({"decoder_start_token_id": 4})"));
+}
+
+TEST(GenerationDefaultsTest, MisspeltFieldsAreUnsupportedAndOthersAreNot) {
+  EXPECT_EQ(
+      UnsupportedWarning(ReadDefaults(R"({"temprature": 0.6, "num_beam": 4,
+                                 "lenght_penalty": 2, "tok_p": 0.9,
+                                 "no_repeat_ngram_sizes": 3,
+                                 "guidence_scale": 3})")
+                             .value()),
+      "DIR/gen.json: temprature 0.6, num_beam 4, lenght_penalty 2, tok_p "
+      "0.9, no_repeat_ngram_sizes 3 and guidence_scale 3 are not "
+      "supported, and ignored");
+  EXPECT_EQ(
+      UnsupportedWarning(
+          ReadDefaults(R"({"temprature": null, "do_samples": false})").value()),
+      "");
+  // What transformers 5 has, and files of some models.
+  std::string config = "{";
+  for (const char* const name : {"_from_model_config",
+                                 "alignment_heads",
+                                 "assistant_confidence_threshold",
+                                 "assistant_early_exit",
+                                 "assistant_ensemble_weight",
+                                 "assistant_lookbehind",
+                                 "bos_token_id",
+                                 "cache_config",
+                                 "cache_implementation",
+                                 "chat_format",
+                                 "compile_config",
+                                 "continuous_batching_config",
+                                 "disable_compile",
+                                 "is_assistant",
+                                 "is_multilingual",
+                                 "lang_to_id",
+                                 "low_memory",
+                                 "max_cache_len",
+                                 "max_initial_timestamp_index",
+                                 "max_matching_ngram_size",
+                                 "max_window_size",
+                                 "median_filter_width",
+                                 "no_timestamps_token_id",
+                                 "num_assistant_tokens",
+                                 "num_assistant_tokens_schedule",
+                                 "output_attentions",
+                                 "output_hidden_states",
+                                 "output_logits",
+                                 "output_scores",
+                                 "pad_token_id",
+                                 "prefill_chunk_size",
+                                 "prev_sot_token_id",
+                                 "prompt_lookup_num_tokens",
+                                 "remove_invalid_values",
+                                 "return_dict_in_generate",
+                                 "return_timestamps",
+                                 "target_lookbehind",
+                                 "task_to_id",
+                                 "transformers_version",
+                                 "trust_remote_code",
+                                 "use_cache"}) {
+    if (config.size() > 1) config += ", ";
+    config += std::string("\"") + name + "\": 7";
+  }
+  EXPECT_EQ(UnsupportedWarning(ReadDefaults((config + "}").c_str()).value()),
+            "");
 }
 
 // As transformers forces it.

@@ -57,7 +57,8 @@ std::string CheckOfSomeStep(const std::vector<Hypothesis>& best,
 
 }  // namespace
 
-void StatesWatcher::OnStep(const DecodeStrategy& strategy) {
+void StatesWatcher::OnStep(const DecodeStrategy& strategy,
+                           const TokenLogProbs*) {
   std::vector<Hypothesis>& now = states_.emplace_back();
   for (const SequenceState& state : strategy.States()) {
     now.push_back({.tokens = strategy.tree().Path(state.node),

@@ -16,7 +16,7 @@ using SearchStates = std::vector<std::vector<Hypothesis>>;
 class StatesWatcher final : public SearchWatcher {
  public:
   explicit StatesWatcher(SearchStates* states) : states_(*states) {}
-  void OnStep(const DecodeStrategy& strategy) override;
+  void OnStep(const DecodeStrategy& strategy, const TokenLogProbs*) override;
   void OnFinishEarly(const DecodeStrategy&) override {}
 
  private:
@@ -26,7 +26,9 @@ class StatesWatcher final : public SearchWatcher {
 class StepCounter final : public SearchWatcher {
  public:
   explicit StepCounter(int* num_steps) : num_steps_(*num_steps) {}
-  void OnStep(const DecodeStrategy&) override { ++num_steps_; }
+  void OnStep(const DecodeStrategy&, const TokenLogProbs*) override {
+    ++num_steps_;
+  }
   void OnFinishEarly(const DecodeStrategy&) override {}
 
  private:

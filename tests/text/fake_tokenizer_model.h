@@ -55,6 +55,7 @@ struct FakeTokenizerModel {
       model += Field(1, Field(1, p.piece) + Field(3, static_cast<int>(p.type)));
     }
     std::string trainer = Field(35, byte_fallback);
+    if (is_bpe) trainer += Field(3, 2);
     if (unk_surface) trainer += Field(44, *unk_surface);
     return model + Field(2, trainer) +
            Field(3, Field(3, add_dummy_prefix) +
@@ -78,6 +79,7 @@ struct FakeTokenizerModel {
   }
 
   std::vector<MadeUpPiece> pieces;
+  bool is_bpe = false;  // else unigram
   bool byte_fallback = false;
   std::optional<std::string> unk_surface;
   bool add_dummy_prefix = true;

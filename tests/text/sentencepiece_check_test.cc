@@ -20,7 +20,9 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::EnFrDir;
+using ::espalier::testing::FakeTokenizerModel;
 using ::espalier::testing::Field;
+using ::espalier::testing::PieceType;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
@@ -114,6 +116,29 @@ TEST(SentencePieceCheckTest, AControlSymbolIsShort) {
   EXPECT_THAT(CheckSentencePieceModel(control(257)),
               StatusIs(kInvalid, HasSubstr("piece 0 of 257 bytes is a control "
                                            "symbol, which has 256 at most")));
+}
+
+// The library cannot encode it, which is no failure of ours.
+TEST(SentencePieceCheckTest, ATextWithAControlSymbolOfOneCharacterIsRefused) {
+  FakeTokenizerModel model;
+  model.is_bpe = true;
+  model.pieces = {{"<unk>", PieceType::kUnknown},
+                  {"<s>", PieceType::kControl},
+                  {"\u2581a"},
+                  {"g", PieceType::kControl}};
+  auto tokenizer = model.Load();
+  ASSERT_OK(tokenizer);
+  EXPECT_OK((*tokenizer)->Encode("a<s>"));
+  EXPECT_THAT((*tokenizer)->Encode("a g"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "the text has \"g\", a control symbol that cannot be "
+                       "encoded as text"));
+  model.pieces.push_back({"\u2581", PieceType::kControl});
+  tokenizer = model.Load();
+  ASSERT_OK(tokenizer);
+  EXPECT_THAT((*tokenizer)->Encode("b"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("is a control symbol")));
 }
 
 TEST(SentencePieceCheckTest, APieceHasALimitedLengthAndNoNul) {

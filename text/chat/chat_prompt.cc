@@ -93,9 +93,11 @@ std::vector<std::pair<std::string, TokenId>> NamesOf(
     if (!name.empty()) names.emplace_back(std::move(name), token);
   }
   std::ranges::sort(names);
-  const auto rest =
-      std::ranges::unique(names, {}, &std::pair<std::string, TokenId>::first);
-  names.erase(rest.begin(), rest.end());
+  const auto has_same_name = [](const auto& a, const auto& b) {
+    return a.first == b.first;
+  };
+  names.erase(std::unique(names.begin(), names.end(), has_same_name),
+              names.end());
   return names;
 }
 

@@ -61,15 +61,18 @@ std::string WithCommas(const std::string& digits) {
 }
 
 std::string IntegerDigits(const FormatSpec& spec, uint64_t magnitude) {
+  const auto alternate_prefix = [&](const char* prefix) {
+    return std::string(spec.is_alternate ? prefix : "");
+  };
   switch (spec.type) {
     case 'x':
-      return absl::StrFormat(spec.is_alternate ? "0x%x" : "%x", magnitude);
+      return alternate_prefix("0x") + absl::StrFormat("%x", magnitude);
     case 'X':
-      return absl::StrFormat(spec.is_alternate ? "0X%X" : "%X", magnitude);
+      return alternate_prefix("0X") + absl::StrFormat("%X", magnitude);
     case 'o':
-      return absl::StrFormat(spec.is_alternate ? "0o%o" : "%o", magnitude);
+      return alternate_prefix("0o") + absl::StrFormat("%o", magnitude);
     case 'b': {
-      std::string bits = spec.is_alternate ? "0b" : "";
+      std::string bits = alternate_prefix("0b");
       int bit = 63;
       while (bit > 0 && (magnitude >> bit & 1) == 0) --bit;
       for (; bit >= 0; --bit) bits += magnitude >> bit & 1 ? '1' : '0';

@@ -39,6 +39,7 @@ MAY_READ = {
         "tests/consumer/*",
         "tests/espalier/*",
         "tests/cli/signal_test.cc",
+        "tests/cli/worker_thread_test.cc",
     ],
     "CLI/": [
         "examples/cli/command_line.cc",

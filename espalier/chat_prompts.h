@@ -1,5 +1,5 @@
-// ChatPrompts: what --chat makes of a user's text, and a request's messages
-// become: the model's chat template around them, and the tokens of that.
+// ChatPrompts: the prompts that a model's chat template makes of conversations
+// (docs/chat.md), and the tokens of them.
 //
 // Thread safety: constant after Load; any thread may call.
 #pragma once
@@ -17,42 +17,37 @@
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
-namespace espalier::cli {
+namespace espalier {
 
 class ChatPrompts {
  public:
-  // Of the model in `directory`; `system` stands before every text.
+  // Of the model in `directory`.
   // Errors: kFailedPrecondition if the model has no tokenizer or no chat
   // template, which `wanted_by` needs; as ChatTemplate::Load.
   static absl::StatusOr<std::unique_ptr<const ChatPrompts>> Load(
       const std::string& directory, std::shared_ptr<const Tokenizer> tokenizer,
-      std::string_view wanted_by, const std::string& system = "");
+      std::string_view wanted_by);
 
-  // The prompt of a conversation of `text` alone, behind the system's words.
-  // Errors: kInvalidArgument if it is not UTF-8, if the template refuses it, or
-  // if the prompt is longer than `max_context` tokens.
-  absl::StatusOr<std::vector<TokenId>> Make(const std::string& text,
-                                            int max_context) const;
   // The prompt of a conversation.
-  // Errors: as Make.
-  absl::StatusOr<std::vector<TokenId>> Make(json::array messages,
+  // Errors: kInvalidArgument if the template refuses it, or if the prompt is
+  // longer than `max_context` tokens.
+  absl::StatusOr<std::vector<TokenId>> Make(ChatInputs inputs,
                                             int max_context) const;
 
   // The two steps of Make: what the template writes, and the tokens of it.
   // Errors: as ChatTemplate::Render and EncodeChat.
-  absl::StatusOr<jinja::Text> Render(json::array messages) const;
+  absl::StatusOr<jinja::Text> Render(const ChatInputs& inputs) const;
   absl::StatusOr<std::vector<TokenId>> Encode(
       const jinja::Text& rendered,
       int max_context = std::numeric_limits<int>::max()) const;
 
  private:
-  ChatPrompts(std::unique_ptr<ChatTemplate> chat, std::string system,
+  ChatPrompts(std::unique_ptr<ChatTemplate> chat,
               std::shared_ptr<const Tokenizer> tokenizer);
 
   const std::unique_ptr<const ChatTemplate> template_;
-  const std::string system_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const SpecialTokenNames names_;
 };
 
-}  // namespace espalier::cli
+}  // namespace espalier

@@ -1,16 +1,15 @@
-#include "examples/cli/chat_prompts.h"
+#include "espalier/chat_prompts.h"
 
 #include <utility>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 
-namespace espalier::cli {
+namespace espalier {
 
 absl::StatusOr<std::unique_ptr<const ChatPrompts>> ChatPrompts::Load(
     const std::string& directory, std::shared_ptr<const Tokenizer> tokenizer,
-    std::string_view wanted_by, const std::string& system) {
+    std::string_view wanted_by) {
   if (tokenizer == nullptr) {
     return FailedPrecondition(wanted_by, " needs a tokenizer, and ", directory,
                               " has none");
@@ -24,31 +23,18 @@ absl::StatusOr<std::unique_ptr<const ChatPrompts>> ChatPrompts::Load(
         "tokenizer_config.json");
   }
   return std::unique_ptr<const ChatPrompts>(
-      new ChatPrompts(std::move(chat), system, std::move(tokenizer)));
+      new ChatPrompts(std::move(chat), std::move(tokenizer)));
 }
 
-ChatPrompts::ChatPrompts(std::unique_ptr<ChatTemplate> chat, std::string system,
+ChatPrompts::ChatPrompts(std::unique_ptr<ChatTemplate> chat,
                          std::shared_ptr<const Tokenizer> tokenizer)
     : template_(std::move(chat)),
-      system_(std::move(system)),
       tokenizer_(std::move(tokenizer)),
       names_(*tokenizer_) {}
 
-absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(const std::string& text,
+absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(ChatInputs inputs,
                                                        int max_context) const {
-  if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
-  if (!IsUtf8(system_)) return InvalidArgument("--system is not UTF-8");
-  json::array messages;
-  if (!system_.empty()) {
-    messages.push_back(json::object{{"role", "system"}, {"content", system_}});
-  }
-  messages.push_back(json::object{{"role", "user"}, {"content", text}});
-  return Make(std::move(messages), max_context);
-}
-
-absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(json::array messages,
-                                                       int max_context) const {
-  ASSIGN_OR_RETURN(const jinja::Text rendered, Render(std::move(messages)));
+  ASSIGN_OR_RETURN(const jinja::Text rendered, Render(inputs));
   absl::StatusOr<std::vector<TokenId>> tokens = Encode(rendered, max_context);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidArgument("prompt must fit into the model's context of ",
@@ -56,9 +42,8 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(json::array messages,
                          Message(tokens.status()));
 }
 
-absl::StatusOr<jinja::Text> ChatPrompts::Render(json::array messages) const {
-  ChatInputs inputs;
-  inputs.messages = std::move(messages);
+absl::StatusOr<jinja::Text> ChatPrompts::Render(
+    const ChatInputs& inputs) const {
   return template_->Render(inputs);
 }
 
@@ -67,4 +52,4 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Encode(
   return EncodeChat(rendered, *tokenizer_, names_, max_context);
 }
 
-}  // namespace espalier::cli
+}  // namespace espalier

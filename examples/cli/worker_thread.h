@@ -1,0 +1,50 @@
+// WorkerThread: a thread that runs what is posted to its context, and goes on
+// where that throws std::bad_alloc. Asio takes memory when it hands a coroutine
+// to another thread, and where there is none it drops the coroutine and throws,
+// by which a thread of asio::thread_pool ends the program.
+//
+//   WorkerThread thread;
+//   asio::co_spawn(thread.context(), Work(), OnEnd());
+//
+// So a completion handler that has to be called says in its destructor that it
+// never was.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <new>
+#include <thread>
+
+namespace espalier::cli {
+
+class WorkerThread {
+ public:
+  // Throws std::system_error if there can be no thread.
+  WorkerThread() : work_(context_.get_executor()), thread_([this] { Run(); }) {}
+  // Waits for what runs; what is posted and does not run yet is dropped.
+  ~WorkerThread() {
+    context_.stop();
+    thread_.join();
+  }
+  WorkerThread(const WorkerThread&) = delete;
+  WorkerThread& operator=(const WorkerThread&) = delete;
+
+  boost::asio::io_context& context() { return context_; }
+
+ private:
+  void Run() {
+    while (!context_.stopped()) {
+      try {
+        context_.run();
+      } catch (const std::bad_alloc&) {
+      }
+    }
+  }
+
+  boost::asio::io_context context_{1};
+  const boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
+      work_;
+  std::thread thread_;
+};
+
+}  // namespace espalier::cli

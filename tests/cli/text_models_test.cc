@@ -1,0 +1,168 @@
+// Text in and out of encoder-decoder models, with their own tokenizers: the
+// models of tests/data/families with those of tests/data/text_models, against
+// what transformers makes of both.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "tests/cli/program.h"
+#include "tests/family_models.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TextModelsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  TextModelsTest() {
+    for (const std::string& folder :
+         {FamilyPath(GetParam()), TokenizerPath()}) {
+      for (const auto& file : std::filesystem::directory_iterator(folder)) {
+        std::filesystem::create_symlink(
+            file.path(), model_.path(file.path().filename().string()));
+      }
+    }
+    for (json::value& line :
+         ParseLines(ReadText(TokenizerPath() + "/references.jsonl"))) {
+      if (line.as_object().contains("hypotheses")) {
+        references_.push_back(std::move(line));
+      }
+    }
+  }
+
+  static std::string TokenizerPath() {
+    return SourcePath("tests/data/text_models/") + GetParam();
+  }
+
+  const ScratchDirectory model_;
+  std::vector<json::value> references_;
+};
+
+TEST_P(TextModelsTest, BatchesOfTextAreTransformers) {
+  std::string requests;
+  for (const json::value& line : references_) {
+    const json::object request = {
+        {"prompt", line.at("text")},
+        {"params",
+         {{"num_beams", line.at("num_beams")},
+          {"num_return_sequences", line.at("num_beams")},
+          {"max_new_tokens", 12}}}};
+    requests += WriteJson(request) + "\n";
+  }
+  const ProgramRun run =
+      RunEspalier({"batch", "-m", model_.path(), "--input", "-"}, requests);
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  const std::vector<json::value> results = ParseLines(run.out);
+  ASSERT_EQ(results.size(), references_.size());
+  ASSERT_GE(results.size(), 16);
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].at("usage").at("prompt_tokens").as_int64(),
+              std::ssize(references_[i].at("prompt").as_array()));
+    const json::array& expected = references_[i].at("hypotheses").as_array();
+    const json::array& found = results[i].at("hypotheses").as_array();
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t k = 0; k < found.size(); ++k) {
+      EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
+      EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
+    }
+  }
+}
+
+TEST_P(TextModelsTest, GenerateAndTokenizeAndInspectKnowTheText) {
+  const json::value& reference = references_.front();
+  const std::string text(reference.at("text").as_string());
+  const std::string best(
+      reference.at("hypotheses").at(0).at("text").as_string());
+  const std::string num_beams = WriteJson(reference.at("num_beams"));
+  ProgramRun run =
+      RunEspalier({"generate", "-m", model_.path(), "--num-beams", num_beams,
+                   "--max-new-tokens", "12", "--logprobs", "2", text});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(best));
+  run = RunEspalier({"generate", "-m", model_.path(), "--num-beams", num_beams,
+                     "--max-new-tokens", "12", "--stream", text});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(best));
+  run = RunEspalier({"tokenize", "-m", model_.path(), "--pieces"},
+                    WriteJson(json::object{{"text", text}}) + "\n");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const json::value line = ParseLines(run.out).at(0);
+  EXPECT_EQ(line.at("tokens").as_array().size(),
+            line.at("pieces").as_array().size());
+  run = RunEspalier({"inspect", model_.path()});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("the text, then </s>\n"));
+}
+
+// What a model may not write, and where it stops, are texts of its output.
+TEST_P(TextModelsTest, StopsAndBadWordsAreTextsOfTheOutput) {
+  const std::string model = GetParam();
+  const std::string word = model == "marian" ? "Th"
+                           : model == "t5"   ? "do"
+                                             : "W";
+  const auto first_is_word = [&](const json::value& hypothesis) {
+    return std::string_view(hypothesis.at("text").as_string())
+        .starts_with(word);
+  };
+  std::string banned, stopped;
+  int num_with_word = 0;
+  for (const json::value& line : references_) {
+    json::object request = {{"prompt", line.at("text")},
+                            {"params",
+                             {{"num_beams", line.at("num_beams")},
+                              {"num_return_sequences", line.at("num_beams")},
+                              {"max_new_tokens", 12}}}};
+    json::object& params = request["params"].as_object();
+    params["bad_words"] = json::array{word};
+    banned += WriteJson(request) + "\n";
+    params.erase("bad_words");
+    params["stop"] = json::array{word};
+    stopped += WriteJson(request) + "\n";
+    num_with_word +=
+        std::ranges::count_if(line.at("hypotheses").as_array(), first_is_word);
+  }
+  EXPECT_GT(num_with_word, 0);
+  // A ban is of the pieces that a Marian model should write, which its random
+  // weights do not keep to.
+  if (model == "marian") banned.clear();
+  for (const std::string& requests : {banned, stopped}) {
+    if (requests.empty()) continue;
+    const ProgramRun run =
+        RunEspalier({"batch", "-m", model_.path(), "--input", "-"}, requests);
+    ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+    for (const json::value& result : ParseLines(run.out)) {
+      EXPECT_EQ(std::ranges::count_if(result.at("hypotheses").as_array(),
+                                      first_is_word),
+                0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
+                         ::testing::Values("marian", "t5", "bart"),
+                         [](const auto& test) { return test.param; });
+
+TEST(TextModelsFitTest, ATokenizerThatTheModelIsTooSmallForIsRefused) {
+  const ScratchDirectory model;
+  for (const std::string& folder :
+       {FamilyPath("marian"),
+        SourcePath("tests/data/text_models/marian_bytes")}) {
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      std::filesystem::create_symlink(
+          file.path(), model.path(file.path().filename().string()));
+    }
+  }
+  const ProgramRun run = RunEspalier({"generate", "-m", model.path(), "a"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("the tokenizer has 601 tokens, the model's "
+                                 "vocabulary only 64"));
+  EXPECT_EQ(RunEspalier({"inspect", model.path()}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace espalier::testing

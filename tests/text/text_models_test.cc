@@ -1,0 +1,129 @@
+// Tokenizers of encoder-decoder models against tests/data/text_models: what
+// transformers makes of texts and of tokens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json/value_to.hpp>
+#include <filesystem>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+#include "text/incremental_detokenizer.h"
+#include "text/prompt_template.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::ScratchDirectory;
+
+class TextModelsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  TextModelsTest()
+      : directory_(TokenizerDirectory()),
+        tokenizer_(Tokenizer::LoadDirectory(directory_).value()) {
+    std::istringstream lines(
+        ReadFile(directory_ + "/references.jsonl", size_t{1} << 24).value());
+    for (std::string line; std::getline(lines, line);) {
+      references_.push_back(ParseJson(line).value().get_object());
+    }
+  }
+
+  // "t5_pieces" is T5's without its tokenizer.json.
+  std::string TokenizerDirectory() const {
+    const std::string name = GetParam();
+    const std::string models = SourcePath("tests/data/text_models/");
+    if (name != "t5_pieces") return models + name;
+    for (const char* const file :
+         {"spiece.model", "tokenizer_config.json", "references.jsonl"}) {
+      std::filesystem::copy_file(models + "t5/" + file, scratch_.path(file));
+    }
+    return scratch_.path();
+  }
+
+  static std::vector<TokenId> Tokens(const json::object& line,
+                                     const char* field) {
+    return json::value_to<std::vector<TokenId>>(line.at(field));
+  }
+
+  const ScratchDirectory scratch_;
+  const std::string directory_;
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<json::object> references_;
+};
+
+TEST_P(TextModelsTest, TokensOfTextsAreTransformers) {
+  int num_texts = 0;
+  for (const json::object& line : references_) {
+    if (!line.contains("prompt")) continue;
+    const std::string text(line.at("text").as_string());
+    ++num_texts;
+    if (line.contains("plain")) {
+      const std::vector<TokenId> plain = Tokens(line, "plain");
+      EXPECT_EQ(tokenizer_->Encode(text).value(), plain) << text;
+      EXPECT_EQ(tokenizer_->Encode(text, {.max_tokens = 10'000}).value(), plain)
+          << text;
+    }
+    EXPECT_EQ(
+        tokenizer_
+            ->Encode(text, {.add_special_tokens = true, .parse_special = true})
+            .value(),
+        Tokens(line, "prompt"))
+        << text;
+    if (line.contains("output")) {
+      EXPECT_EQ(tokenizer_->EncodeOutput(text).value(), Tokens(line, "output"))
+          << text;
+    }
+  }
+  EXPECT_GE(num_texts, 72);
+}
+
+TEST_P(TextModelsTest, TextsOfTokensAreTransformers) {
+  int num_texts = 0;
+  for (const json::object& line : references_) {
+    if (!line.contains("decoded")) continue;
+    const std::string text(line.at("decoded").as_string());
+    const std::vector<TokenId> tokens = Tokens(line, "tokens");
+    ++num_texts;
+    EXPECT_EQ(tokenizer_->Decode(tokens).value(), text);
+    IncrementalDetokenizer detokenizer(*tokenizer_);
+    std::string grown;
+    for (const TokenId token : tokens) {
+      detokenizer.Feed(token, &grown);
+      EXPECT_TRUE(text.starts_with(grown)) << text << "; " << grown;
+    }
+    detokenizer.Finish(&grown);
+    EXPECT_EQ(grown, text);
+  }
+  EXPECT_GE(num_texts, 72);
+}
+
+// A prompt of a request is the text with what the model was trained to see
+// around it.
+TEST_P(TextModelsTest, PromptsOfTheModelAreTransformers) {
+  ASSERT_OK_AND_ASSIGN(const auto templates,
+                       PromptTemplates::Load(directory_, *tokenizer_));
+  for (const json::object& line : references_) {
+    if (!line.contains("hypotheses")) continue;
+    EXPECT_EQ(templates.default_template()
+                  .Apply(std::string(line.at("text").as_string()), *tokenizer_)
+                  .value(),
+              Tokens(line, "prompt"));
+    for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
+      EXPECT_EQ(
+          tokenizer_->Decode(Tokens(hypothesis.as_object(), "tokens")).value(),
+          std::string(hypothesis.at("text").as_string()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
+                         ::testing::Values("marian", "marian_bytes", "t5",
+                                           "t5_pieces", "bart"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,62 @@
+// ChunkDecoder: the body of a chunked request (RFC 9112, section 7.1), as bytes
+// arrive in pieces of any size. Extensions and trailers are dropped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/header_parser.h"
+#include "http/line_scanner.h"
+
+namespace espalier::http {
+
+class ChunkDecoder {
+ public:
+  // A line before a chunk, and the trailers, have at most max_line_bytes.
+  ChunkDecoder(int64_t max_line_bytes, int64_t max_body_bytes)
+      : max_line_bytes_(max_line_bytes), max_body_bytes_(max_body_bytes) {}
+
+  // Appends what `bytes` have of the body to *body, and returns how many it has
+  // taken: all while it is neither done nor has refused.
+  size_t Decode(std::string_view bytes, std::string* body);
+
+  bool is_done() const { return state_ == State::kDone; }
+  const std::optional<Refusal>& refusal() const { return refusal_; }
+
+ private:
+  enum class State {
+    kFirstDigit,
+    kSize,       // after a digit
+    kSpace,      // between the size and its extension
+    kExtension,  // after ';'
+    kSizeLf,     // after the CR of the line
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailers,
+    kDone,
+  };
+
+  void TakeOfLine(char byte);
+  void TakeDigit(int digit);
+  void TakeAfterSize(char byte);
+  // The byte, if it is the one expected, leads to `next`.
+  void Expect(char expected, char byte, State next);
+  void EndLine(int64_t body_bytes);
+  size_t TakeTrailers(std::string_view bytes);
+  void Refuse(int status, std::string_view message);
+  void CountLineBytes(int64_t count);
+
+  const int64_t max_line_bytes_;
+  const int64_t max_body_bytes_;
+  State state_ = State::kFirstDigit;
+  int64_t line_bytes_ = 0;  // of the present line, or of the trailers
+  uint64_t size_ = 0;       // of the chunk; in kData what is left of it
+  LineScanner trailers_{/*follows_line=*/true};
+  std::optional<Refusal> refusal_;
+};
+
+}  // namespace espalier::http

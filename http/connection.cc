@@ -1,0 +1,393 @@
+#include "http/connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "http/exchange.h"
+#include "http/limits.h"
+#include "http/worker.h"
+
+namespace espalier::http {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+// Connections on their way out that do not count as open ones.
+constexpr int kMaxRefused = 256;
+
+// Times the largest body: what is read and dropped after a refusal.
+constexpr int64_t kMaxDroppedBodies = 4;
+
+}  // namespace
+
+bool Connection::IsTransient(const error_code& error) {
+  return error == asio::error::would_block || error == asio::error::try_again ||
+         error == asio::error::interrupted;
+}
+
+Connection::Clock::time_point Connection::After(absl::Duration duration) {
+  // What never ends does so after a year: sums do not overflow.
+  return Clock::now() +
+         absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
+}
+
+Connection::Connection(Worker* worker, Socket socket)
+    : worker_(worker), socket_(std::move(socket)) {
+  ++worker_->shared().num_connections;
+  worker_->counts().open_connections.Add(1);
+}
+
+Connection::~Connection() {
+  if (is_linked()) worker_->Remove(this);
+  CountUnread(0);
+  if (is_refused_) --worker_->shared().num_refused;
+  --worker_->shared().num_connections;
+  worker_->counts().open_connections.Add(-1);
+}
+
+template <typename Work>
+void Connection::Guard(Work work) {
+  try {
+    work();
+  } catch (const std::exception&) {
+    Abort();
+  }
+}
+
+void Connection::Start() {
+  Guard([this] {
+    error_code ignored;
+    socket_.non_blocking(true);
+    socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    if (const int64_t size = worker_->limits().max_unsent_bytes; size > 0) {
+      const auto most = static_cast<int>(std::min<int64_t>(size, 1 << 30));
+      socket_.set_option(asio::socket_base::send_buffer_size(most), ignored);
+    }
+    BeginRead();
+  });
+}
+
+void Connection::Refuse() {
+  Guard([this] {
+    worker_->counts().refused_connections.Add(1);
+    is_refused_ = true;
+    if (++worker_->shared().num_refused > kMaxRefused) return Close();
+    socket_.non_blocking(true);
+    Fail(503, "there are too many connections");
+  });
+}
+
+void Connection::Abort() {
+  const bool runs = phase_ == Phase::kExchange;
+  Close();
+  if (runs) cancel_.emit(asio::cancellation_type::terminal);
+}
+
+void Connection::Check(Clock::time_point now) {
+  Guard([this, now] {
+    const bool is_due = now >= deadline_;
+    if (phase_ == Phase::kLinger && is_due) {
+      Close();
+    } else if (phase_ == Phase::kRead && is_due) {
+      if (reader_ == nullptr ||
+          reader_->state() == RequestReader::State::kEmpty) {
+        return Close();
+      }
+      worker_->counts().timeouts.Add(1);
+      Fail(408, "the request took too long to arrive");
+    } else if (phase_ == Phase::kExchange && now >= write_deadline_) {
+      // What the system holds for the client is dropped, too.
+      error_code ignored;
+      socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+      DropClient();
+    } else if (phase_ == Phase::kExchange && !waits_readable_ &&
+               !is_answered_) {
+      if (was_checked_ && HasHungUp()) return DropClient();
+      was_checked_ = true;
+    }
+  });
+}
+
+std::string Connection::ClientAddress() const {
+  error_code error;
+  const auto endpoint = socket_.remote_endpoint(error);
+  return error ? "" : endpoint.address().to_string();
+}
+
+// Reading.
+
+void Connection::WaitReadable() {
+  if (waits_readable_) return;
+  waits_readable_ = true;
+  socket_.async_wait(Socket::wait_read,
+                     [self = shared_from_this()](const error_code& error) {
+                       self->waits_readable_ = false;
+                       if (!error) self->Guard([&] { self->OnReadable(); });
+                     });
+}
+
+void Connection::OnReadable() {
+  if (phase_ == Phase::kClosed) return;
+  auto& buffer = worker_->read_buffer();
+  error_code error;
+  const size_t count = socket_.read_some(asio::buffer(buffer), error);
+  if (IsTransient(error)) return WaitReadable();
+  if (error) return OnReceiveError(error);
+  worker_->counts().bytes_received.Add(static_cast<int64_t>(count));
+  Receive(std::string_view(buffer.data(), count));
+}
+
+void Connection::OnReceiveError(const error_code& error) {
+  if (phase_ == Phase::kExchange && is_answered_ && error == asio::error::eof) {
+    // It still takes what it has asked for.
+    close_after_ = true;
+  } else {
+    DropClient();
+  }
+}
+
+void Connection::Receive(std::string_view bytes) {
+  if (phase_ == Phase::kRead) {
+    ReadRequest(bytes);
+  } else if (phase_ == Phase::kExchange) {
+    input_.assign(bytes);
+  } else {
+    dropped_bytes_ += std::ssize(bytes);
+    if (dropped_bytes_ / kMaxDroppedBodies > worker_->limits().max_body_bytes) {
+      return Close();
+    }
+    WaitReadable();
+  }
+}
+
+void Connection::BeginRead() {
+  phase_ = Phase::kRead;
+  deadline_ = After(worker_->limits().idle_timeout);
+  if (input_.empty()) return WaitReadable();
+  ReadRequest(std::string_view(input_).substr(input_begin_));
+}
+
+// `bytes` are those of input_, unless it is empty.
+void Connection::ReadRequest(std::string_view bytes) {
+  if (reader_ == nullptr) {
+    reader_ = std::make_unique<RequestReader>(&worker_->limits());
+  }
+  const RequestReader::State before = reader_->state();
+  KeepInput(bytes.substr(reader_->Read(bytes)));
+  switch (reader_->state()) {
+    case RequestReader::State::kDone:
+      return BeginExchange();
+    case RequestReader::State::kRefused:
+      return Fail(reader_->refusal().status, reader_->refusal().message);
+    default:
+      if (!CheckBody(before)) return;
+      SetReadDeadline(before);
+      SendContinue(before);
+      if (phase_ == Phase::kRead) WaitReadable();
+  }
+}
+
+void Connection::KeepInput(std::string_view rest) {
+  if (rest.empty()) {
+    input_ = std::string();
+    input_begin_ = 0;
+  } else if (input_.empty()) {
+    input_.assign(rest);
+  } else {
+    input_begin_ = input_.size() - rest.size();
+  }
+}
+
+void Connection::SetReadDeadline(RequestReader::State before) {
+  using State = RequestReader::State;
+  const Limits& limits = worker_->limits();
+  const State state = reader_->state();
+  if (state == State::kHead && before == State::kEmpty) {
+    deadline_ = After(limits.header_timeout);
+  } else if (state == State::kBody) {
+    if (before != State::kBody) body_deadline_ = After(limits.body_timeout);
+    const int64_t received = std::ssize(reader_->head().request.body);
+    deadline_ =
+        body_deadline_ + std::chrono::seconds(received / limits.min_body_rate);
+  }
+}
+
+bool Connection::CheckBody(RequestReader::State before) {
+  if (reader_->state() != RequestReader::State::kBody) return true;
+  const ServerShared& shared = worker_->shared();
+  const Request& request = reader_->head().request;
+  if (before != RequestReader::State::kBody && shared.head_check != nullptr) {
+    if (const auto response = shared.head_check(request)) {
+      FailWith(*response);
+      return false;
+    }
+  }
+  CountUnread(static_cast<int64_t>(request.body.capacity()));
+  if (shared.unread_bytes <= shared.limits.max_unread_bytes) return true;
+  Fail(503, "too many bodies are on their way");
+  return false;
+}
+
+void Connection::DropReader() {
+  reader_.reset();
+  CountUnread(0);
+}
+
+void Connection::CountUnread(int64_t bytes) {
+  if (bytes == unread_bytes_) return;
+  worker_->shared().unread_bytes += bytes - unread_bytes_;
+  unread_bytes_ = bytes;
+}
+
+void Connection::SendContinue(RequestReader::State before) {
+  constexpr std::string_view kContinue[] = {"HTTP/1.1 100 Continue\r\n\r\n"};
+  if (before == RequestReader::State::kBody ||
+      reader_->state() != RequestReader::State::kBody) {
+    return;
+  }
+  const RequestHead& head = reader_->head();
+  if (!head.expects_continue || !head.request.body.empty()) return;
+  if (!Send(kContinue) || !unsent_.empty()) Close();
+}
+
+// Exchanges.
+
+// Called at the end of an exchange. Or destroyed: a coroutine that cannot wait,
+// for want of memory, is destroyed by asio, which tells nobody. Its client gets
+// no answer, or half of one.
+class Connection::ExchangeEnd {
+ public:
+  explicit ExchangeEnd(std::shared_ptr<Connection> connection)
+      : connection_(std::move(connection)) {
+    connection_->worker_->counts().running_exchanges.Add(1);
+  }
+  ExchangeEnd(ExchangeEnd&&) = default;
+  ExchangeEnd& operator=(ExchangeEnd&&) = delete;
+  ~ExchangeEnd() {
+    if (connection_ != nullptr) End(/*failed=*/true);
+  }
+
+  void operator()(const std::exception_ptr& error) { End(error != nullptr); }
+
+ private:
+  void End(bool failed) {
+    const auto connection = std::exchange(connection_, nullptr);
+    if (failed) connection->Close();
+    connection->EndExchange();
+  }
+
+  std::shared_ptr<Connection> connection_;  // null once it has ended
+};
+
+void Connection::BeginExchange() {
+  RequestHead head = std::move(reader_->head());
+  DropReader();
+  is_http_1_0_ = head.is_http_1_0;
+  is_head_ = head.request.method == "HEAD";
+  keep_alive_ = head.keep_alive;
+  close_after_ = false;
+  is_answered_ = false;
+  sends_events_ = false;
+  was_checked_ = false;
+  phase_ = Phase::kExchange;
+  if (input_.empty()) WaitReadable();
+  // Runs the handler from here as far as it does not wait.
+  asio::co_spawn(socket_.get_executor(), Serve(std::move(head)),
+                 asio::bind_cancellation_slot(cancel_.slot(),
+                                              ExchangeEnd(shared_from_this())));
+}
+
+asio::awaitable<void> Connection::Serve(RequestHead head) {
+  Exchange exchange(this, std::move(head.request));
+  bool failed = false;
+  try {
+    co_await worker_->shared().handler(exchange);
+  } catch (...) {
+    failed = true;
+  }
+  // Else co_spawn throws out of its own frame, and completes nothing, where a
+  // handler was cancelled before it ever waited.
+  co_await asio::this_coro::throw_if_cancelled(false);
+  if (client_gone()) co_return;
+  if (!exchange.begun()) {
+    co_await Respond(worker_->shared().error_response(
+        500, failed ? "the request failed" : "the request was not answered"));
+  } else if (!is_answered_ && (failed || !sends_events_)) {
+    // Half of an answer, or less: what came next would be taken for the rest.
+    Close();
+    co_return;
+  } else if (sends_events_ && !is_http_1_0_ && !is_head_) {
+    constexpr std::string_view kLastChunk[] = {"0\r\n\r\n"};
+    Send(kLastChunk);
+  }
+  if (!unsent_.empty()) co_await Flush();
+}
+
+void Connection::EndExchange() {
+  worker_->counts().running_exchanges.Add(-1);
+  unsent_ = std::string();
+  unsent_begin_ = 0;
+  if (phase_ == Phase::kClosed) return;
+  Guard([this] { close_after_ ? BeginLinger() : BeginRead(); });
+}
+
+void Connection::Fail(int status, std::string_view message) {
+  FailWith(worker_->shared().error_response(status, message));
+}
+
+void Connection::FailWith(const Response& response) {
+  DropReader();
+  is_http_1_0_ = false;
+  is_head_ = false;
+  keep_alive_ = false;
+  const std::string_view parts[] = {MakeHead(response, BodyFraming::kLength),
+                                    response.body};
+  // A client that does not even take this is not waited for.
+  if (!Send(parts) || !unsent_.empty()) return Close();
+  BeginLinger();
+}
+
+void Connection::BeginLinger() {
+  phase_ = Phase::kLinger;
+  input_ = std::string();
+  input_begin_ = 0;
+  deadline_ = After(worker_->limits().linger_timeout);
+  error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  WaitReadable();
+}
+
+void Connection::DropClient() {
+  if (phase_ == Phase::kExchange) worker_->counts().clients_gone.Add(1);
+  Abort();
+}
+
+void Connection::Close() {
+  phase_ = Phase::kClosed;
+  DropReader();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+bool Connection::HasHungUp() {
+  pollfd poll_fd = {};
+  poll_fd.fd = socket_.native_handle();
+  poll_fd.events = POLLRDHUP;
+  return poll(&poll_fd, 1, 0) > 0;
+}
+
+}  // namespace espalier::http

@@ -1,0 +1,153 @@
+// Connection: a client's socket, from its first byte to its last. It reads a
+// request without a coroutine, has one spawned that handles it and writes the
+// answer, meanwhile watches the client, and then reads the next.
+//
+//   kRead ── request whole ──> kExchange ── answer written ──> kRead
+//     │ refused, timed out         │ the answer ends the connection
+//     └─────────> kLinger <────────┘      (and from everywhere, kClosed)
+//                    └── client closed, or late ──> kClosed
+//
+// One read is awaited at any time, for the next request or for the client's
+// end, which are the same event; only while bytes of the next request wait
+// behind the present one, none is. So what a client sends ahead is at most one
+// read's worth, and does not keep its end from being noticed (Check).
+//
+// Thread safety: its worker's thread alone. Callbacks and coroutines hold it.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/basic_stream_socket.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/intrusive/list_hook.hpp>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "http/message.h"
+#include "http/request_reader.h"
+#include "http/response_head.h"
+
+namespace espalier::http {
+
+class Worker;  // http/worker.h
+
+class Connection : public std::enable_shared_from_this<Connection>,
+                   public boost::intrusive::list_base_hook<> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Socket =
+      boost::asio::basic_stream_socket<boost::asio::ip::tcp,
+                                       boost::asio::io_context::executor_type>;
+
+  // Whether to try again later.
+  static bool IsTransient(const boost::system::error_code& error);
+
+  Connection(Worker* worker, Socket socket);
+  ~Connection();
+
+  // Begins to read.
+  void Start();
+  // Answers that there are too many connections, and closes.
+  void Refuse();
+  // Closes the connection and cancels its handler.
+  void Abort();
+  // What is due: time-outs, and the end of a client that is not read from.
+  void Check(Clock::time_point now);
+
+  // For an Exchange, which says what each does.
+  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
+  std::string ClientAddress() const;
+  bool client_gone() const { return phase_ == Phase::kClosed; }
+  boost::asio::awaitable<bool> Respond(Response response);
+  boost::asio::awaitable<bool> BeginEvents(std::vector<Header> headers);
+  boost::asio::awaitable<bool> SendEvents(std::string_view events);
+
+ private:
+  enum class Phase { kRead, kExchange, kLinger, kClosed };
+  class ExchangeEnd;
+
+  static Clock::time_point After(absl::Duration duration);
+
+  // Runs `work`; where it throws, for want of memory, the connection ends.
+  template <typename Work>
+  void Guard(Work work);
+
+  // Reading.
+  void WaitReadable();
+  void OnReadable();
+  void OnReceiveError(const boost::system::error_code& error);
+  void Receive(std::string_view bytes);
+  void BeginRead();
+  void ReadRequest(std::string_view bytes);
+  void KeepInput(std::string_view rest);
+  void SetReadDeadline(RequestReader::State before);
+  // Whether the rest of a body is wanted; else it is refused.
+  bool CheckBody(RequestReader::State before);
+  void DropReader();
+  // Of a body on its way.
+  void CountUnread(int64_t bytes);
+  // If the client waits for it.
+  void SendContinue(RequestReader::State before);
+
+  // Exchanges.
+  void BeginExchange();
+  boost::asio::awaitable<void> Serve(RequestHead head);
+  void EndExchange();
+  // Answers without a handler, and ends the connection.
+  void Fail(int status, std::string_view message);
+  void FailWith(const Response& response);
+  void BeginLinger();
+  // The client has gone, or has to go.
+  void DropClient();
+  void Close();
+  bool HasHungUp();
+
+  // Writing. An answer is handed to the system at once as far as it takes it;
+  // the rest waits in unsent_.
+  std::string_view MakeHead(const Response& response, BodyFraming framing);
+  // False if the client has gone. What it cannot hand over whole, for want of
+  // memory, ends the connection.
+  bool Send(std::span<const std::string_view> parts);
+  size_t SendSome(std::span<const std::string_view> parts,
+                  boost::system::error_code* error);
+  // Waits until the system has taken what is unsent. False as Send.
+  boost::asio::awaitable<bool> Flush();
+
+  Worker* const worker_;  // outlives it
+  Socket socket_;
+  Phase phase_ = Phase::kRead;
+  bool waits_readable_ = false;
+  bool is_refused_ = false;  // beyond max_connections
+
+  // kRead: of what is read. kLinger: until then the client may close.
+  Clock::time_point deadline_;
+  Clock::time_point body_deadline_;        // but for what has come since
+  std::unique_ptr<RequestReader> reader_;  // null before a request's first byte
+  int64_t unread_bytes_ = 0;               // counted of its body
+  std::string input_;  // of the next requests, from input_begin_ on
+  size_t input_begin_ = 0;
+  int64_t dropped_bytes_ = 0;  // kLinger
+
+  // Of the exchange that runs.
+  boost::asio::cancellation_signal cancel_;
+  bool is_http_1_0_ = false;
+  bool is_head_ = false;       // the answer has no body
+  bool keep_alive_ = false;    // as far as the client goes
+  bool close_after_ = false;   // this answer ends the connection
+  bool is_answered_ = false;   // whole; it may still be on its way
+  bool sends_events_ = false;  // their head was sent
+  bool was_checked_ = false;   // it ran at the last Check
+  int sends_in_a_row_ = 0;     // without giving way to other connections
+  std::string unsent_;         // from unsent_begin_ on
+  size_t unsent_begin_ = 0;
+  Clock::time_point write_deadline_ = Clock::time_point::max();
+};
+
+}  // namespace espalier::http

@@ -1,0 +1,161 @@
+// How a Connection writes.
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+
+#include "http/connection.h"
+#include "http/response_head.h"
+#include "http/worker.h"
+
+namespace espalier::http {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+// After so many events that did not have to wait for the client, other
+// connections have their turn.
+constexpr int kMaxSendsInARow = 32;
+
+}  // namespace
+
+asio::awaitable<bool> Connection::Respond(Response response) {
+  if (client_gone()) co_return false;
+  const bool has_body = !is_head_ && !HasNoBody(response.status);
+  const std::string_view parts[] = {
+      MakeHead(response, BodyFraming::kLength),
+      has_body ? std::string_view(response.body) : std::string_view()};
+  if (!Send(parts)) co_return false;
+  is_answered_ = true;
+  if (unsent_.empty()) co_return true;
+  co_return co_await Flush();
+}
+
+asio::awaitable<bool> Connection::BeginEvents(std::vector<Header> headers) {
+  if (client_gone()) co_return false;
+  headers.push_back({"Cache-Control", "no-cache"});
+  headers.push_back({"X-Accel-Buffering", "no"});  // nginx's word for it
+  const Response response = {.content_type = "text/event-stream",
+                             .headers = std::move(headers)};
+  const std::string_view parts[] = {
+      MakeHead(response, is_http_1_0_ ? BodyFraming::kUntilClose
+                                      : BodyFraming::kChunked)};
+  if (!Send(parts)) co_return false;
+  sends_events_ = true;
+  if (unsent_.empty()) co_return true;
+  co_return co_await Flush();
+}
+
+asio::awaitable<bool> Connection::SendEvents(std::string_view events) {
+  if (client_gone()) co_return false;
+  if (is_head_ || events.empty()) co_return true;
+  if (is_http_1_0_) {
+    const std::string_view parts[] = {events};
+    if (!Send(parts)) co_return false;
+  } else {
+    char size[24];
+    const int length =
+        std::snprintf(size, sizeof size, "%zx\r\n", events.size());
+    const std::string_view parts[] = {
+        std::string_view(size, static_cast<size_t>(length)), events, "\r\n"};
+    if (!Send(parts)) co_return false;
+  }
+  if (!unsent_.empty()) {
+    sends_in_a_row_ = 0;
+    co_return co_await Flush();
+  }
+  if (++sends_in_a_row_ == kMaxSendsInARow) {
+    sends_in_a_row_ = 0;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  }
+  co_return !client_gone();
+}
+
+std::string_view Connection::MakeHead(const Response& response,
+                                      BodyFraming framing) {
+  close_after_ = !keep_alive_ || response.close ||
+                 framing == BodyFraming::kUntilClose ||
+                 worker_->shared().draining;
+  const int status_class = std::clamp(response.status / 100, 0, 5);
+  worker_->counts().responses[status_class].Add(1);
+  std::string& head = worker_->head_buffer();
+  head.clear();
+  AppendResponseHead(response,
+                     {.body = framing,
+                      .close = close_after_,
+                      .says_keep_alive = is_http_1_0_ && !close_after_},
+                     worker_->date(), &head);
+  return head;
+}
+
+bool Connection::Send(std::span<const std::string_view> parts) {
+  error_code error;
+  size_t sent = 0;
+  if (unsent_.empty()) {
+    sent = SendSome(parts, &error);
+    if (error && !IsTransient(error)) {
+      DropClient();
+      return false;
+    }
+  }
+  try {
+    for (std::string_view part : parts) {
+      const size_t skipped = std::min(sent, part.size());
+      sent -= skipped;
+      unsent_.append(part.substr(skipped));
+    }
+  } catch (...) {
+    // The client may have the beginning, and must not get anything else.
+    Close();
+    throw;
+  }
+  return true;
+}
+
+size_t Connection::SendSome(std::span<const std::string_view> parts,
+                            error_code* error) {
+  std::array<asio::const_buffer, 3> buffers;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    buffers[i] = asio::const_buffer(parts[i].data(), parts[i].size());
+  }
+  const size_t sent = socket_.write_some(buffers, *error);
+  worker_->counts().bytes_sent.Add(static_cast<int64_t>(sent));
+  return sent;
+}
+
+asio::awaitable<bool> Connection::Flush() {
+  const absl::Duration timeout = worker_->limits().write_timeout;
+  write_deadline_ = After(timeout);
+  while (unsent_begin_ < unsent_.size()) {
+    const auto [wait_error] = co_await socket_.async_wait(
+        Socket::wait_write, asio::as_tuple(asio::use_awaitable));
+    if (wait_error || client_gone()) {
+      // The next write goes on from here, if this one alone was cancelled.
+      write_deadline_ = Clock::time_point::max();
+      co_return false;
+    }
+    error_code error;
+    const std::string_view rest[] = {
+        std::string_view(unsent_).substr(unsent_begin_)};
+    const size_t sent = SendSome(rest, &error);
+    if (error && !IsTransient(error)) {
+      DropClient();
+      co_return false;
+    }
+    unsent_begin_ += sent;
+    if (sent > 0) write_deadline_ = After(timeout);
+  }
+  unsent_.clear();
+  unsent_begin_ = 0;
+  write_deadline_ = Clock::time_point::max();
+  co_return true;
+}
+
+}  // namespace espalier::http

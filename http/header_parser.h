@@ -1,0 +1,34 @@
+// The head of a request as a value: what Boost.Beast's grammar takes, and what
+// RFC 9112 and we refuse beyond that.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "http/message.h"
+
+namespace espalier::http {
+
+// What HTTP answers to a request that it refuses. The message is a literal.
+struct Refusal {
+  int status = 400;
+  std::string_view message;
+};
+
+struct RequestHead {
+  Request request;  // without its body
+  bool is_http_1_0 = false;
+  bool keep_alive = false;
+  bool expects_continue = false;
+  bool is_chunked = false;
+  uint64_t content_length = 0;  // where it is not chunked
+};
+
+// Parses a request line and headers, with the empty line that ends them.
+// `text` has no control characters but tabs and pairs of CR and LF. Exactly one
+// of the two is returned: *head is complete if there is no refusal.
+std::optional<Refusal> ParseRequestHead(std::string_view text,
+                                        RequestHead* head);
+
+}  // namespace espalier::http

@@ -1,0 +1,49 @@
+// What one client, and all of them together, may take of a server: memory,
+// connections, time. What goes beyond is refused by the status named here.
+// Time-outs may be late by a tenth of a second, or by an eighth of the shortest
+// of them where that is less.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace espalier::http {
+
+struct Limits {
+  // The request line and headers together; also the trailers of a chunked body,
+  // and the line before each of its chunks. 431 beyond.
+  int64_t max_header_bytes = 16 << 10;
+  // 413 beyond: at once where Content-Length says so, else as the chunks come.
+  int64_t max_body_bytes = 16 << 20;
+  // Of all bodies that are on their way, together. 503 beyond, for those that
+  // would grow; a body that has come whole is its handler's.
+  int64_t max_unread_bytes = 1 << 30;
+  // Of all threads. One more is answered with 503 and closed.
+  int max_connections = 16384;
+
+  // From the first byte of a request to the end of its headers. 408 beyond.
+  absl::Duration header_timeout = absl::Seconds(10);
+  // From the end of the headers to the end of the body, to which each
+  // min_body_rate bytes that came add a second. 408 beyond.
+  absl::Duration body_timeout = absl::Seconds(30);
+  int64_t min_body_rate = 64 << 10;  // bytes a second
+  // Before the first byte of a request; then the connection is closed.
+  absl::Duration idle_timeout = absl::Seconds(75);
+  // A client that takes nothing of an answer for so long is cut off.
+  absl::Duration write_timeout = absl::Seconds(30);
+  // After an answer that ends a connection: how long what the client still
+  // sends is read and dropped, so that the answer is not lost to a reset.
+  absl::Duration linger_timeout = absl::Seconds(2);
+
+  // What the system may hold of an answer that a client does not read: the
+  // socket's send buffer. 0: what the system chooses, megabytes.
+  int64_t max_unsent_bytes = 256 << 10;
+
+  // Errors: kInvalidArgument naming the limit that is not positive, and its
+  // value.
+  absl::Status Check() const;
+};
+
+}  // namespace espalier::http

@@ -1,0 +1,101 @@
+#include "http/request_reader.h"
+
+#include <algorithm>
+
+namespace espalier::http {
+
+namespace {
+
+// What is allocated of a body before it has come.
+constexpr uint64_t kMostReserved = 64 << 10;
+
+constexpr Refusal kBadBytes = {
+    400,
+    "the header has a control character, a bare CR or LF, or a folded line"};
+
+}  // namespace
+
+RequestReader::RequestReader(const Limits* limits) : limits_(limits) {}
+
+size_t RequestReader::Read(std::string_view bytes) {
+  size_t taken = 0;
+  if (state_ == State::kEmpty) taken = SkipLineEnds(bytes);
+  if (state_ == State::kHead) taken += ReadHead(bytes.substr(taken));
+  if (state_ == State::kBody) taken += ReadBody(bytes.substr(taken));
+  return taken;
+}
+
+size_t RequestReader::SkipLineEnds(std::string_view bytes) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (skips_lf_ != (bytes[i] == '\n')) {
+      Refuse(kBadBytes);
+      return i;
+    }
+    skips_lf_ = bytes[i] == '\r';
+    if (!skips_lf_ && bytes[i] != '\n') {
+      state_ = State::kHead;
+      return i;
+    }
+  }
+  return bytes.size();
+}
+
+size_t RequestReader::ReadHead(std::string_view bytes) {
+  // One more than allowed, so that the limit is noticed where it is passed.
+  const int64_t most = limits_->max_header_bytes - std::ssize(head_text_) + 1;
+  const size_t taken = scanner_.Scan(bytes.substr(0, most));
+  const bool is_end = scanner_.state() == LineScanner::State::kEnd;
+  if (scanner_.state() == LineScanner::State::kBad) {
+    Refuse(kBadBytes);
+  } else if (taken == most) {
+    Refuse({431, "the header is too large"});
+  } else if (is_end && head_text_.empty()) {
+    BeginBody(bytes.substr(0, taken));
+  } else {
+    head_text_.append(bytes, 0, taken);
+    if (is_end) BeginBody(head_text_);
+  }
+  return taken;
+}
+
+void RequestReader::BeginBody(std::string_view head_text) {
+  if (const auto refusal = ParseRequestHead(head_text, &head_)) {
+    return Refuse(*refusal);
+  }
+  head_text_ = std::string();
+  if (head_.is_chunked) {
+    chunks_.emplace(limits_->max_header_bytes, limits_->max_body_bytes);
+  } else if (head_.content_length >
+             static_cast<uint64_t>(limits_->max_body_bytes)) {
+    return Refuse({413, "the body is too large"});
+  } else {
+    head_.request.body.reserve(std::min(head_.content_length, kMostReserved));
+  }
+  state_ = head_.is_chunked || head_.content_length > 0 ? State::kBody
+                                                        : State::kDone;
+}
+
+size_t RequestReader::ReadBody(std::string_view bytes) {
+  std::string& body = head_.request.body;
+  if (!chunks_.has_value()) {
+    const size_t taken =
+        std::min<uint64_t>(head_.content_length - body.size(), bytes.size());
+    body.append(bytes, 0, taken);
+    if (body.size() == head_.content_length) state_ = State::kDone;
+    return taken;
+  }
+  const size_t taken = chunks_->Decode(bytes, &body);
+  if (chunks_->refusal().has_value()) {
+    Refuse(*chunks_->refusal());
+  } else if (chunks_->is_done()) {
+    state_ = State::kDone;
+  }
+  return taken;
+}
+
+void RequestReader::Refuse(Refusal refusal) {
+  state_ = State::kRefused;
+  refusal_ = refusal;
+}
+
+}  // namespace espalier::http

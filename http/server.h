@@ -1,0 +1,130 @@
+// Server: HTTP/1.1 (and 1.0) over TCP, for handlers that are coroutines. It
+// knows connections, requests, limits and time-outs, and streams of events; it
+// knows nothing of what is served.
+//
+//   http::ServerOptions options;
+//   options.port = 8000;
+//   ASSIGN_OR_RETURN(auto server, http::Server::Listen(
+//       options, [](http::Exchange& exchange) -> asio::awaitable<void> {
+//         co_await exchange.Respond({.body = "{}"});
+//       }));
+//
+// It has threads of its own. Each runs an io_context of its own with its share
+// of the connections, so that nothing of a connection is shared: no locks, no
+// strands, and cancelling a handler is no race. One thread accepts.
+//
+// A connection that idles holds no buffers and no coroutine, about a kilobyte.
+// Its requests are handled one after the other; a client may send the next
+// before it has the answer (pipelining).
+//
+// What is no HTTP/1.x as RFC 9112 has it is refused with 400, and the
+// connection closed: bare line feeds, control characters, folded headers, no or
+// two Host headers, two lengths, a length beside Transfer-Encoding, codings
+// other than chunked. So is all that proxies in front might read in another way
+// than we do (request smuggling). `Expect: 100-continue` is honoured.
+//
+// Where the process may open no more files, new connections wait in the
+// system's queue until others have closed. Want of memory ends the connection
+// that it was for, in the midst of its answer if need be, and nothing else: the
+// server goes on to accept, and its time-outs come.
+//
+// The end: Drain has each answer end its connection; WaitUntilIdle waits for
+// the exchanges that run; Stop, or the destructor, cuts off what is left.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "http/exchange.h"
+#include "http/limits.h"
+#include "http/message.h"
+
+namespace espalier::http {
+
+// The answer to what is an error by HTTP alone, which no handler sees: 400,
+// 408, 413, 417, 431, 500 (a handler failed), 503 (too many connections or
+// bodies). The message is one line of plain text. Called on any thread; must
+// not throw.
+using ErrorResponse =
+    std::function<Response(int status, std::string_view message)>;
+
+// Asked about a request whose body is still on its way, so that no body is
+// waited for and kept that is not wanted: who sends it is not known, it is too
+// large for its path, or of the wrong type. A Response refuses it, and ends the
+// connection. Requests that come whole go to their handler at once, which has
+// to check them, too. Called on any thread; must not throw.
+using HeadCheck = std::function<std::optional<Response>(const Request& head)>;
+
+// {"error": message}
+Response PlainErrorResponse(int status, std::string_view message);
+
+struct ServerOptions {
+  // An address, or a name, of which every address is listened on that this
+  // machine has ("localhost": 127.0.0.1 and ::1). "::" takes IPv4, too.
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0: one that is free
+  int num_threads = 1;
+  Limits limits;
+  ErrorResponse error_response = PlainErrorResponse;
+  HeadCheck head_check = nullptr;  // none: every body is taken
+};
+
+// Counts since the start, and numbers of now.
+struct ServerStats {
+  int64_t open_connections = 0;
+  int64_t running_exchanges = 0;
+  int64_t accepted_connections = 0;
+  int64_t refused_connections = 0;  // beyond max_connections; in accepted, too
+  int64_t responses[6] = {};        // by status / 100; [0] is unused
+  int64_t clients_gone = 0;         // during an exchange, slow readers included
+  int64_t timeouts = 0;             // of headers and bodies
+  int64_t bytes_received = 0;
+  int64_t bytes_sent = 0;
+};
+
+class ServerCore;  // http/server_core.h
+
+// Thread safety: any thread calls anything, but only others than the server's
+// call WaitUntilIdle, Stop and the destructor.
+class Server {
+ public:
+  // Errors: kInvalidArgument naming the option and its value; kNotFound for a
+  // host name without an address; kUnavailable, with the system's words, if an
+  // address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Server>> Listen(
+      const ServerOptions& options, Handler handler);
+  ~Server();  // Stop()
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  int port() const;
+  // What it listens on: "127.0.0.1:8000", "[::1]:8000".
+  std::vector<std::string> addresses() const;
+
+  // From now on each answer says "Connection: close" and ends its connection.
+  // New connections are still accepted, so that clients can ask how the
+  // draining goes; what is refused meanwhile is for the handler to say.
+  void Drain();
+  // Waits until no exchange runs; false if some still do after `timeout`.
+  bool WaitUntilIdle(absl::Duration timeout);
+  // Accepts no more, cancels the handlers that run, closes all connections and
+  // joins the threads. Handlers that do not end within a second of being
+  // cancelled are destroyed where they wait.
+  void Stop();
+
+  ServerStats stats() const;
+
+ private:
+  explicit Server(std::unique_ptr<ServerCore> core);
+
+  std::unique_ptr<ServerCore> core_;
+};
+
+}  // namespace espalier::http

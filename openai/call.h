@@ -1,0 +1,106 @@
+// Call: what the body of a request to OpenAI's API asks for, checked. The
+// fields are OpenAI's, those that vLLM adds, by its names, and all of the
+// request format's (docs/server.md has the table).
+//
+//   absl::StatusOr<Call> call = ReadCall(Api::kCompletions, body, limits);
+//   if (!call.ok()) return WriteError(ErrorOf(call.status()));
+//
+// Of params only types and the limits of this server are checked here; ranges,
+// and what has no meaning together, by the engine (ValidateParams), whose
+// errors ErrorOf tells in the words of the call.
+//
+// A body is looked at once, and its lists are read straight into the call: some
+// nanoseconds a number, and no memory beside the call's own.
+//
+// Thread safety: values; functions without state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "openai/limits.h"
+#include "request/generation_params.h"
+#include "text/chat/chat_template.h"
+
+namespace espalier::openai {
+
+enum class Api {
+  kCompletions,  // POST /v1/completions
+  kChat,         // POST /v1/chat/completions
+  kTokens,       // POST /inference/v1/generate: token ids in and out
+};
+
+// A text, or tokens that are used exactly as given.
+using PromptInput = std::variant<std::string, std::vector<TokenId>>;
+
+// A param that a call gives.
+struct GivenParam {
+  std::string_view param;  // in the request format: "max_new_tokens"
+  std::string_view name;   // in the call: "max_tokens"
+};
+
+enum class TruncationSide {
+  kLeft,   // the last tokens stay
+  kRight,  // the first
+};
+
+struct Call {
+  Api api = Api::kCompletions;
+  std::string model = {};  // empty: none was named
+
+  // One of the two.
+  std::vector<PromptInput> prompts = {};
+  std::optional<ChatInputs> chat = {};  // each content a string, or null
+
+  // Of prompts that are texts: false, their tokens alone. Of a chat: true, BOS
+  // in front of what the template gives, where that has none. Unset: the
+  // prompt template's or the chat template's own.
+  std::optional<bool> add_special_tokens = {};
+  std::string template_name = {};  // a prompt template; empty: the default
+  // A prompt of more tokens loses those at one side; -1: so many as the context
+  // takes.
+  std::optional<int64_t> truncate_prompt_tokens = {};
+  TruncationSide truncation_side = TruncationSide::kLeft;
+
+  // With the defaults of GenerationParams where nothing is given: ResolveParams
+  // (openai/resolve_params.h) gives those that count.
+  GenerationParams params = {};
+  std::vector<GivenParam> given = {};
+
+  // Of the server that reads it: what defaults add keeps them, too.
+  Limits limits = {};
+
+  // What the answer has.
+  bool stream = false;
+  bool stream_beams = false;      // the state of the search at every step
+  bool include_usage = false;     // a last event with the usage
+  bool continuous_usage = false;  // the usage so far in every event
+  bool echo = false;              // the prompt in front of each text
+  bool prompt_only = false;       // echo with max_tokens 0: nothing else
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // log-probabilities name tokens "token_id:7"
+  bool shows_prompt_logprobs = false;
+  bool shows_text = true;  // false: token ids alone
+
+  std::string request_id = {};  // empty: none was given
+  // What is not known, or changes nothing here. With "strict": true they are
+  // refused instead.
+  std::vector<std::string> warnings = {};
+
+  // What it calls a param: "n".
+  std::string_view NameOf(std::string_view param) const;
+  bool Gives(std::string_view param) const;
+};
+
+// Errors: kInvalidArgument naming the byte or the field, and the value.
+absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
+                              const Limits& limits = {});
+
+}  // namespace espalier::openai

@@ -1,0 +1,67 @@
+// CallDraft: a call while its fields are read, with what is decided when all
+// have been.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/json_scan.h"
+#include "openai/call.h"
+#include "openai/limits.h"
+#include "request/json/param_fields.h"
+
+namespace espalier::openai {
+
+struct CallDraft {
+  Call call;
+  bool strict = false;
+  bool has_stream_options = false;
+  std::optional<bool> use_beam_search;
+  // Of a chat: whether there are log-probabilities, and how many at a place.
+  std::optional<bool> has_logprobs;
+  std::optional<int64_t> top_logprobs;
+  bool return_token_strs = false;  // of /tokenize
+
+  // The text of a param that was given by its own; empty if it was set in
+  // another way.
+  std::string_view TextOf(std::string_view param) const;
+
+  struct ParamText {
+    std::string_view param;
+    std::string_view text;
+  };
+  std::vector<ParamText> texts;
+};
+
+// Reads a param of the request format, given by `name`.
+// Errors: kInvalidArgument naming the field and the value, also where the param
+// is given twice by two names, with two values.
+absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
+                            const JsonText& json, CallDraft* draft);
+
+// Marks a param as given that was set in another way. `name` must outlive the
+// draft.
+void MarkGiven(std::string_view param, std::string_view name, CallDraft* draft);
+
+// REQUIRES: there is such a param.
+const ParamField& ParamNamed(std::string_view name);
+
+// What depends on several fields: beams, log-probabilities, the limits.
+// Errors: kInvalidArgument naming the field and the value.
+absl::Status SettleCall(CallDraft* draft);
+
+class ObjectFields;  // openai/object_fields.h
+
+// Takes the fields that are not known as warnings.
+// Errors: kInvalidArgument naming one, if the call is strict.
+absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
+
+// Errors: kInvalidArgument naming the list, its limit and its flag.
+absl::Status CheckElements(std::string_view name, const JsonText& json,
+                           const Limits& limits);
+
+}  // namespace espalier::openai

@@ -1,0 +1,363 @@
+#include "openai/call_fields.h"
+
+#include <iterator>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "openai/read_prompts.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier::openai {
+namespace {
+
+constexpr unsigned kInTexts = kInCompletions | kInChat;
+constexpr unsigned kInAll = kInTexts | kInTokens;
+constexpr unsigned kInParams = kInTexts | kInSampling;
+constexpr unsigned kInTexting = kInTokenize | kInDetokenize;
+constexpr unsigned kAnywhere = kInAll | kInSampling;
+
+using Draft = CallDraft;
+
+template <auto Member>
+absl::Status SetCall(std::string_view name, const JsonText& json, const Limits&,
+                     Draft* draft) {
+  return Read(name, json, &(draft->call.*Member));
+}
+
+template <auto Member>
+absl::Status SetDraft(std::string_view name, const JsonText& json,
+                      const Limits&, Draft* draft) {
+  return Read(name, json, &(draft->*Member));
+}
+
+// A name of something, at most max_name_bytes long.
+absl::Status ReadName(std::string_view name, const JsonText& json,
+                      const Limits& limits, std::string* out) {
+  RETURN_IF_ERROR(Read(name, json, out));
+  if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
+  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
+                         " bytes, got ", out->size(), ": ",
+                         ShownInQuotes(*out));
+}
+
+template <auto Member>
+absl::Status SetName(std::string_view name, const JsonText& json,
+                     const Limits& limits, Draft* draft) {
+  return ReadName(name, json, limits, &(draft->call.*Member));
+}
+
+// What says nothing about the answer: a value of this type.
+template <typename T>
+absl::Status Pass(std::string_view name, const JsonText& json,
+                  const Limits& limits, Draft*) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    std::string value;
+    return ReadName(name, json, limits, &value);
+  }
+  if constexpr (std::is_same_v<T, json::object>) {
+    RETURN_IF_ERROR(CheckElements(name, json, limits));
+    if (json.is_object()) return absl::OkStatus();
+    return WrongType(name, "an object", json.text);
+  }
+  T value = {};
+  return Read(name, json, &value);
+}
+
+absl::Status PassAny(std::string_view name, const JsonText& json,
+                     const Limits& limits, Draft*) {
+  return CheckElements(name, json, limits);
+}
+
+absl::Status SetPrompts(std::string_view name, const JsonText& json,
+                        const Limits& limits, Draft* draft) {
+  return ReadPrompts(name, json, limits, &draft->call.prompts);
+}
+
+// A text, which may be empty: it has no tokens then.
+absl::Status SetText(std::string_view name, const JsonText& json, const Limits&,
+                     Draft* draft) {
+  std::string text;
+  RETURN_IF_ERROR(Read(name, json, &text));
+  draft->call.prompts.emplace_back(std::move(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetTokens(std::string_view name, const JsonText& json,
+                       const Limits& limits, Draft* draft) {
+  std::vector<TokenId> tokens;
+  RETURN_IF_ERROR(ReadTokens(name, json, limits, &tokens));
+  draft->call.prompts.emplace_back(std::move(tokens));
+  return absl::OkStatus();
+}
+
+ChatInputs* ChatOf(Draft* draft) {
+  std::optional<ChatInputs>& chat = draft->call.chat;
+  return chat ? &*chat : &chat.emplace();
+}
+
+absl::Status SetMessages(std::string_view name, const JsonText& json,
+                         const Limits& limits, Draft* draft) {
+  return ReadMessages(name, json, limits, &draft->call.chat);
+}
+
+absl::Status SetDocuments(std::string_view name, const JsonText& json,
+                          const Limits& limits, Draft* draft) {
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  if (!json.is_array()) return WrongType(name, "a list", json.text);
+  ChatOf(draft)->documents = ParseChecked(json.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetAddGenerationPrompt(std::string_view name, const JsonText& json,
+                                    const Limits&, Draft* draft) {
+  return Read(name, json, &ChatOf(draft)->add_generation_prompt);
+}
+
+absl::Status SetReasoningEffort(std::string_view name, const JsonText& json,
+                                const Limits& limits, Draft* draft) {
+  std::string effort;
+  RETURN_IF_ERROR(ReadName(name, json, limits, &effort));
+  ChatOf(draft)->more.emplace(name, effort);
+  return absl::OkStatus();
+}
+
+// What Render sets itself (text/chat/chat_template.h).
+bool IsOfRender(std::string_view key) {
+  return key == "messages" || key == "tools" || key == "documents" ||
+         key == "add_generation_prompt";
+}
+
+absl::Status SetTemplateArguments(std::string_view name, const JsonText& json,
+                                  const Limits& limits, Draft* draft) {
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  if (!json.is_object()) return WrongType(name, "an object", json.text);
+  const json::value parsed = ParseChecked(json.text);
+  for (const auto& [key, value] : parsed.get_object()) {
+    if (IsOfRender(key)) {
+      return InvalidArgument(name, " must not have ", ShownInQuotes(key),
+                             ", got ", Shown(&value));
+    }
+    ChatOf(draft)->more.insert_or_assign(key, value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetTruncation(std::string_view name, const JsonText& json,
+                           const Limits&, Draft* draft) {
+  std::optional<int64_t>& count = draft->call.truncate_prompt_tokens;
+  RETURN_IF_ERROR(Read(name, json, &count));
+  if (*count >= 1 || *count == -1) return absl::OkStatus();
+  return InvalidArgument(name, " must be -1 or at least 1, got ", *count);
+}
+
+absl::Status SetTruncationSide(std::string_view name, const JsonText& json,
+                               const Limits&, Draft* draft) {
+  std::string side;
+  if (json.is_string()) side = Unquoted(json.text);
+  if (side != "left" && side != "right") {
+    return WrongType(name, "\"left\" or \"right\"", json.text);
+  }
+  draft->call.truncation_side =
+      side == "left" ? TruncationSide::kLeft : TruncationSide::kRight;
+  return absl::OkStatus();
+}
+
+absl::Status SetStreamOptions(std::string_view name, const JsonText& json,
+                              const Limits& limits, Draft* draft) {
+  if (!json.is_object()) return WrongType(name, "an object", json.text);
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  draft->has_stream_options = true;
+  for (JsonItems items(json.text); items.Next();) {
+    const std::string key = Unquoted(items.key());
+    const std::string path = Concat(name, ".", Shown(key));
+    const JsonText value = {items.value()};
+    bool passed = false;  // padding against who watches lengths
+    bool* const option = key == "include_usage" ? &draft->call.include_usage
+                         : key == "continuous_usage_stats"
+                             ? &draft->call.continuous_usage
+                         : key == "include_obfuscation" ? &passed
+                                                        : nullptr;
+    if (option == nullptr) {
+      return InvalidArgument(path, " is not known, got ", Shown(value.text));
+    }
+    if (value.is_null()) continue;
+    RETURN_IF_ERROR(Read(path, value, option));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetOutputMode(std::string_view name, const JsonText& json,
+                           const Limits&, Draft* draft) {
+  std::string mode;
+  if (json.is_string()) mode = Unquoted(json.text);
+  if (mode != "tokens" && mode != "text") {
+    return WrongType(name, "\"tokens\" or \"text\"", json.text);
+  }
+  draft->call.shows_text = mode == "text";
+  return absl::OkStatus();
+}
+
+absl::Status SetIncludeStop(std::string_view name, const JsonText& json,
+                            const Limits&, Draft* draft) {
+  return ReadGivenParam(ParamNamed("include_stop"), name, json, draft);
+}
+
+absl::Status SetMaxTokens(std::string_view name, const JsonText& json,
+                          const Limits&, Draft* draft) {
+  return ReadGivenParam(ParamNamed("max_new_tokens"), name, json, draft);
+}
+
+// Both 0 and vLLM's -1 are off.
+absl::Status SetTopK(std::string_view name, const JsonText& json, const Limits&,
+                     Draft* draft) {
+  RETURN_IF_ERROR(ReadGivenParam(ParamNamed("top_k"), name, json, draft));
+  int64_t& top_k = draft->call.params.top_k;
+  if (top_k == -1) top_k = 0;
+  return absl::OkStatus();
+}
+
+// OpenAI's are signed; vLLM's -1 is none: the engine draws one.
+absl::Status SetSeed(std::string_view name, const JsonText& json, const Limits&,
+                     Draft* draft) {
+  int64_t seed = 0;
+  if (json.is_number() && Read(name, json, &seed).ok() && seed < 0) {
+    if (seed != -1) draft->call.params.seed = static_cast<uint64_t>(seed);
+    MarkGiven("seed", name, draft);
+    return absl::OkStatus();
+  }
+  return ReadGivenParam(ParamNamed("seed"), name, json, draft);
+}
+
+constexpr CallField kFields[] = {
+    // What is asked, and of whom.
+    {"model", kInAll | kInTexting, SetName<&Call::model>},
+    {"prompt", kInCompletions, SetPrompts},
+    {"prompt", kInTokenize, SetText},
+    {"messages", kInChat | kInTokenize, SetMessages},
+    {"token_ids", kInTokens, SetTokens},
+    {"tokens", kInDetokenize, SetTokens},
+    {"template", kInCompletions, SetName<&Call::template_name>},
+    {"add_special_tokens", kInTexts | kInTokenize,
+     SetCall<&Call::add_special_tokens>},
+    {"truncate_prompt_tokens", kInTexts | kInSampling, SetTruncation},
+    {"truncation_side", kInTexts, SetTruncationSide},
+    {"add_generation_prompt", kInChat | kInTokenize, SetAddGenerationPrompt},
+    {"documents", kInChat | kInTokenize, SetDocuments},
+    {"chat_template_kwargs", kInChat | kInTokenize, SetTemplateArguments},
+    {"reasoning_effort", kInChat, SetReasoningEffort},
+    // Params under other names, or with other values.
+    {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
+    {"max_completion_tokens", kInChat, SetMaxTokens},
+    {"top_k", kInParams, SetTopK},
+    {"seed", kInParams, SetSeed},
+    {"include_stop_str_in_output", kInParams, SetIncludeStop},
+    {"logprobs", kInChat, SetDraft<&Draft::has_logprobs>},
+    {"top_logprobs", kInChat, SetDraft<&Draft::top_logprobs>},
+    // What the answer has.
+    {"stream", kInAll, SetCall<&Call::stream>},
+    {"stream_options", kInAll, SetStreamOptions},
+    {"stream_beams", kInAll, SetCall<&Call::stream_beams>},
+    {"echo", kInCompletions, SetCall<&Call::echo>},
+    {"return_token_ids", kInAll, SetCall<&Call::return_token_ids>},
+    {"return_tokens_as_token_ids", kInTexts, SetCall<&Call::tokens_as_ids>},
+    {"output_mode", kInTokens, SetOutputMode},
+    {"strict", kInAll | kInTexting, SetDraft<&Draft::strict>},
+    {"return_token_strs", kInTokenize, SetDraft<&Draft::return_token_strs>},
+    {"request_id", kInAll, SetName<&Call::request_id>},
+    // What says nothing about the answer.
+    {"user", kInAll, Pass<std::string>},
+    {"metadata", kInAll, Pass<json::object>},
+    {"store", kInAll, Pass<bool>},
+    {"service_tier", kInAll, Pass<std::string>},
+    {"safety_identifier", kInAll, Pass<std::string>},
+    {"prompt_cache_key", kInAll, Pass<std::string>},
+    {"prompt_cache_retention", kInAll, Pass<std::string>},
+    {"session_id", kInAll, Pass<std::string>},
+    {"session_params", kInAll, Pass<json::object>},
+    {"rid", kInAll, PassAny},
+    {"parallel_tool_calls", kInChat, Pass<bool>},
+    {"spaces_between_special_tokens", kInParams, Pass<bool>},
+    {"separate_reasoning", kInChat, Pass<bool>},
+    {"stream_reasoning", kInChat, Pass<bool>},
+    {"return_token_offsets", kInTexts, Pass<bool>},
+    {"return_mm_kwargs", kInTexts, Pass<bool>},
+    {"detokenize", kInSampling, Pass<bool>},
+    {"output_kind", kInSampling, PassAny},
+    {"skip_clone", kInSampling, Pass<bool>},
+    {"output_text_buffer_length", kInSampling, Pass<int64_t>},
+    {"reasoning_ended", kInTokens, Pass<bool>},
+    {"token_offsets", kInTokens, PassAny},
+    // What would change the answer, and there is nothing for.
+    {"suffix", kInCompletions, nullptr, {"\"\""}},
+    {"tools", kInTexts | kInTokenize, nullptr, {"[]"}},
+    {"tool_choice", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
+    {"functions", kInTexts, nullptr, {"[]"}},
+    {"function_call", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
+    {"response_format", kInTexts, nullptr, {R"({"type":"text"})"}},
+    {"structured_outputs", kInParams, nullptr, {"{}"}},
+    {"guided_json", kInParams, nullptr},
+    {"guided_regex", kInParams, nullptr},
+    {"guided_choice", kInParams, nullptr},
+    {"guided_grammar", kInParams, nullptr},
+    {"guided_decoding_backend", kInParams, nullptr},
+    {"guided_whitespace_pattern", kInParams, nullptr},
+    {"structural_tag", kInParams, nullptr},
+    {"json_schema", kInParams, nullptr},
+    {"regex", kInParams, nullptr},
+    {"ebnf", kInParams, nullptr},
+    {"stop_regex", kInParams, nullptr, {"[]"}},
+    {"modalities", kInChat, nullptr, {"[\"text\"]"}},
+    {"audio", kInChat, nullptr},
+    {"prediction", kInChat, nullptr},
+    {"web_search_options", kInChat, nullptr},
+    {"verbosity", kInChat, nullptr, {"\"medium\""}},
+    {"moderation", kInTexts, nullptr},
+    {"echo", kInChat, nullptr, {"false"}},
+    {"continue_final_message", kInChat | kInTokenize, nullptr, {"false"}},
+    {"chat_template", kInChat | kInTokenize, nullptr},
+    {"include_reasoning", kInChat, nullptr, {"true"}},
+    {"thinking_token_budget", kInParams, nullptr, {"-1"}},
+    {"skip_special_tokens", kInParams, nullptr, {"true"}},
+    {"no_stop_trim", kInParams, nullptr, {"false"}},
+    {"return_hidden_states", kInParams, nullptr, {"false"}},
+    {"return_routed_experts", kInParams, nullptr, {"false"}},
+    {"routed_experts_prompt_start", kInParams, nullptr, {"0"}},
+    {"return_prompt_text", kInChat, nullptr, {"false"}},
+    {"logits_processors", kInParams, nullptr, {"[]"}},
+    {"custom_logit_processor", kInParams, nullptr},
+    {"custom_params", kInParams, nullptr, {"{}"}},
+    {"logprob_token_ids", kInParams, nullptr, {"[]"}},
+    {"flat_logprobs", kInSampling, nullptr, {"false"}},
+    {"skip_reading_prefix_cache", kInSampling, nullptr, {"false"}},
+    {"extra_args", kInSampling, nullptr, {"{}"}},
+    {"watermarking", kInParams, nullptr, {"false"}},
+    {"repetition_detection", kInParams, nullptr},
+    {"max_repetition_pattern_size", kInTexts, nullptr, {"0"}},
+    {"min_repetition_pattern_size", kInTexts, nullptr, {"0"}},
+    {"repetition_min_count", kInTexts, nullptr, {"0"}},
+    {"stream_interval", kAnywhere, nullptr, {"1"}},
+    {"prompt_embeds", kInTexts, nullptr},
+    {"media_io_kwargs", kInTexts | kInTokenize, nullptr, {"{}"}},
+    {"mm_processor_kwargs", kInTexts | kInTokenize, nullptr, {"{}"}},
+    {"features", kInTokens, nullptr},
+    {"content_parts", kInTokens, nullptr, {"[]"}},
+    {"reasoning_parser_kwargs", kInTokens, nullptr, {"{}"}},
+    {"kv_transfer_params", kInAll, nullptr, {"{}"}},
+    {"ec_transfer_params", kInAll, nullptr, {"{}"}},
+    {"vllm_xargs", kInAll, nullptr, {"{}"}},
+    {"lora_path", kInAll, nullptr},
+    {"lora_request", kInAll, nullptr},
+    {"bootstrap_host", kInAll, nullptr},
+    {"bootstrap_port", kInAll, nullptr},
+    {"bootstrap_room", kInAll, nullptr},
+};
+
+}  // namespace
+
+std::span<const CallField> CallFields() { return kFields; }
+
+}  // namespace espalier::openai

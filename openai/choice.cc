@@ -1,0 +1,107 @@
+#include "openai/choice.h"
+
+#include "openai/answer_parts.h"
+
+namespace espalier::openai {
+
+void ChoiceWriter::AppendTokensAndLogProbs(const ChoicePart& part,
+                                           std::string* out) const {
+  if (shows_tokens()) {
+    *out += R"(,"token_ids":)";
+    AppendIds(part.tokens, out);
+  }
+  *out += R"(,"logprobs":)";
+  if (part.log_probs.empty()) {
+    *out += "null";
+  } else {
+    AppendLogProbs(call_, part.log_probs, names_, out);
+  }
+}
+
+void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
+  *out += R"(,"finish_reason":)";
+  if (part.end == nullptr) {
+    *out += "null";
+    return;
+  }
+  if (call_.prompt_only) {
+    *out += R"("length","stop_reason":null)";
+    return;
+  }
+  AppendFinishReason(part.end->finish_reason, out);
+  *out += R"(,"stop_reason":)";
+  AppendStopReason(*part.end, part.end_text, part.prompt->params, tokenizer_,
+                   out);
+  AppendScores(*part.end, out);
+}
+
+void ChoiceWriter::AppendWhole(const ChoicePart& part, std::string* out) const {
+  AppendField(R"({"index":)", part.index, out);
+  if (call_.api == Api::kChat) {
+    AppendField(R"(,"message":{"role":"assistant","content":)", part.text, out);
+    *out += '}';
+  } else if (call_.shows_text) {
+    AppendField(R"(,"text":)", part.text, out);
+  }
+  AppendTokensAndLogProbs(part, out);
+  AppendEnd(part, out);
+}
+
+void ChoiceWriter::AppendDelta(const ChoicePart& part, std::string* out) const {
+  AppendField(R"({"index":)", part.index, out);
+  if (call_.api == Api::kChat) {
+    *out += R"(,"delta":{)";
+    if (!part.text.empty()) AppendField(R"("content":)", part.text, out);
+    *out += '}';
+  } else if (call_.shows_text) {
+    AppendField(R"(,"text":)", part.text, out);
+  }
+  AppendTokensAndLogProbs(part, out);
+  AppendEnd(part, out);
+}
+
+std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
+    const PromptParts& prompt, const Result& result,
+    const Hypothesis& hypothesis, std::string_view text) const {
+  std::vector<PlacedLogProb> placed;
+  if (!prompt.params.logprobs) return placed;
+  // Of the first `skipped` tokens nothing is known.
+  const auto place = [&](std::span<const TokenId> tokens, size_t skipped,
+                         std::span<const TokenLogProb> log_probs,
+                         std::string_view whole, size_t base) {
+    const std::vector<size_t> offsets =
+        call_.api == Api::kCompletions
+            ? TextOffsets(tokens, whole, base, tokenizer_)
+            : std::vector<size_t>(tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const TokenLogProb* const log_prob =
+          i < skipped ? nullptr : &log_probs[i - skipped];
+      placed.push_back({tokens[i], log_prob, offsets[i]});
+    }
+  };
+  size_t base = 0;
+  if (call_.echo && result.prompt_logprobs) {
+    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0);
+    base = CountCharacters(prompt.text);
+  }
+  if (!call_.prompt_only) {
+    place(hypothesis.tokens, 0, hypothesis.logprobs, text, base);
+  }
+  return placed;
+}
+
+void ChoiceWriter::AppendPromptIds(const PromptParts& prompt,
+                                   std::string* out) const {
+  if (!call_.return_token_ids) return;
+  *out += R"(,"prompt_token_ids":)";
+  AppendIds(prompt.tokens, out);
+}
+
+void ChoiceWriter::AppendPromptLogProbs(const Result& result,
+                                        std::string* out) const {
+  if (!call_.shows_prompt_logprobs || !result.prompt_logprobs) return;
+  *out += R"(,"prompt_logprobs":)";
+  openai::AppendPromptLogProbs(*result.prompt_logprobs, names_, out);
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,81 @@
+#include "openai/choice_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace espalier::openai {
+
+void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
+                       std::span<const TokenLogProb> log_probs) {
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  text_ += text;
+  if (log_probs.size() != tokens.size()) return;
+  log_probs_.insert(log_probs_.end(), log_probs.begin(), log_probs.end());
+  if (!detokenizer_ && writer_->tokenizer() != nullptr) {
+    detokenizer_.emplace(*writer_->tokenizer());
+  }
+  for (const TokenId token : tokens) {
+    text_offsets_.push_back(num_characters_);
+    if (!detokenizer_) continue;
+    std::string piece;
+    detokenizer_->Feed(token, &piece);
+    num_characters_ += CountCharacters(piece);
+  }
+}
+
+bool ChoiceStream::has_news() const {
+  if (writer_->shows_text() && !text_.empty()) return true;
+  return writer_->shows_tokens() && num_tokens_written_ < tokens_.size();
+}
+
+// Where a text may yet be cut, the tokens behind the cut begin there.
+std::vector<PlacedLogProb> ChoiceStream::ReadyLogProbs() const {
+  std::vector<PlacedLogProb> ready;
+  for (size_t i = 0; i < log_probs_.size(); ++i) {
+    if (text_offsets_[i] > num_characters_written_) break;
+    ready.push_back({log_probs_[i].token, &log_probs_[i], text_offsets_[i]});
+  }
+  return ready;
+}
+
+void ChoiceStream::AppendNews(std::string* out) {
+  const std::string text = std::exchange(text_, {});
+  num_bytes_written_ += text.size();
+  num_characters_written_ += CountCharacters(text);
+  const size_t begin = std::exchange(num_tokens_written_, tokens_.size());
+  std::vector<PlacedLogProb> log_probs = ReadyLogProbs();
+  const auto num_ready = std::ssize(log_probs);
+  writer_->AppendDelta({.index = index_,
+                        .text = text,
+                        .tokens = std::span(tokens_).subspan(begin),
+                        .log_probs = std::move(log_probs)},
+                       out);
+  num_log_probs_written_ += num_ready;
+  log_probs_.erase(log_probs_.begin(), log_probs_.begin() + num_ready);
+  text_offsets_.erase(text_offsets_.begin(), text_offsets_.begin() + num_ready);
+}
+
+void ChoiceStream::AppendEnd(const Result& result, const Hypothesis& hypothesis,
+                             std::string_view own_text, std::string_view text,
+                             std::string* out) {
+  const std::span<const TokenId> tokens = hypothesis.tokens;
+  std::vector<PlacedLogProb> log_probs =
+      writer_->LogProbsOf(*prompt_, result, hypothesis, own_text);
+  log_probs.erase(
+      log_probs.begin(),
+      log_probs.begin() + std::min(num_log_probs_written_, log_probs.size()));
+  writer_->AppendDelta(
+      {.index = index_,
+       .text = text.substr(std::min(num_bytes_written_, text.size())),
+       .tokens =
+           writer_->prompt_only()
+               ? std::span<const TokenId>()
+               : tokens.subspan(std::min(num_tokens_written_, tokens.size())),
+       .log_probs = std::move(log_probs),
+       .end = &hypothesis,
+       .end_text = own_text,
+       .prompt = prompt_},
+      out);
+}
+
+}  // namespace espalier::openai

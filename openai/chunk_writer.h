@@ -1,0 +1,87 @@
+// ChunkWriter: the answer to a call that streams, as server-sent events, from
+// what the engine tells of its prompts while they run.
+//
+//   ChunkWriter writer(call, head, prompts, tokenizer);
+//   Send(writer.Begin());
+//   for each event of prompt i:       Send(writer.Add(i, event));
+//   when prompt i has its result:     Send(writer.Finish(i, answer));
+//   when all have:                    Send(writer.End());
+//   where one failed, instead:        Send(writer.Fail(error));
+//
+// Each returns whole events, "data: ...\n\n" one after the other, or nothing:
+// there are no empty deltas. Every stream ends in an error or a finish_reason
+// for each choice, then the usage if it was asked for, then [DONE].
+//
+// Samples come interleaved, that of number i of prompt p as choice p * n + i.
+// Where best_of draws more than are returned, which ones these are is known in
+// the end: then each comes whole. Beams: choice p * n is their agreed prefix
+// while it grows, and in the end the rest of the best hypothesis; then the
+// others come whole, each in one event. With stream_beams there are events
+// besides, of all beams that live:
+//
+//   {"id": ..., "choices": [],
+//    "espalier": {"prompt": 0, "step": 3, "beams": [
+//        {"text": "...", "tokens": [...], "score": -0.4, "cum_log_prob": -1.2,
+//         "finish_reason": null}, ...]}}
+//
+// Log-probabilities of samples come with their tokens, or behind them while the
+// text waits for what may be a stop; those of beams with the last event of a
+// choice, as the engine reports them in the end. So does the whole of a choice
+// that echoes its prompt with log-probabilities.
+//
+// Law: the events of a choice, texts, token ids and log-probabilities one after
+// the other, are a choice of the whole answer (openai/answer.h); of samples
+// they stand in the order of their numbers, not best first.
+//
+// Thread safety: none of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "openai/answer.h"
+#include "openai/call.h"
+#include "openai/error.h"
+#include "request/stream_event.h"
+#include "text/tokenizer.h"
+
+namespace espalier::openai {
+
+class ChunkWriter {
+ public:
+  // `prompts` as they run, one for each prompt of the call. `call` and
+  // `tokenizer`, which may be null, outlive this.
+  ChunkWriter(const Call& call, const AnswerHead& head,
+              std::vector<PromptParts> prompts, const Tokenizer* tokenizer);
+  ~ChunkWriter();
+  ChunkWriter(ChunkWriter&&) noexcept;
+  ChunkWriter& operator=(ChunkWriter&&) noexcept;
+
+  // What comes before the first token: the role of a chat's choices, warnings,
+  // the prompts where they are to be echoed.
+  std::string Begin();
+  // REQUIRES: `event` is no Result.
+  std::string Add(int prompt, const StreamEvent& event);
+  // REQUIRES: all events of the prompt were added.
+  std::string Finish(int prompt, const PromptAnswer& answer);
+  // Usage, [DONE].
+  // REQUIRES: all prompts are finished.
+  std::string End();
+  // The error, [DONE]; at any time, and nothing follows.
+  std::string Fail(const Error& error);
+
+  // Usage so far, of prompts that are finished.
+  int64_t num_prompt_tokens() const;
+  int64_t num_generated_tokens() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A comment, which a reader passes over: it keeps a connection alive.
+inline constexpr char kPing[] = ": ping\n\n";
+
+}  // namespace espalier::openai

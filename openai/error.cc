@@ -1,0 +1,193 @@
+#include "openai/error.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/cord.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "openai/call.h"
+#include "openai/call_fields.h"
+
+namespace espalier::openai {
+namespace {
+
+// Payload of the error about a field: its name.
+constexpr char kParam[] = "espalier/param";
+
+constexpr int kRetryAfterSeconds = 1;
+
+// What OpenAI's API calls errors of an HTTP status.
+struct HttpKind {
+  int http_status;
+  std::string_view type;
+  std::string_view code;
+};
+constexpr std::string_view kInvalidRequest = "invalid_request_error";
+constexpr HttpKind kHttpKinds[] = {
+    {401, "authentication_error", "invalid_api_key"},
+    {403, "permission_error", ""},
+    {404, "not_found_error", ""},
+    {408, "timeout_error", ""},
+    {504, "timeout_error", ""},
+    {429, "rate_limit_error", "rate_limit_exceeded"},
+    {503, "server_error", "service_unavailable"},
+};
+
+HttpKind KindOf(int http_status) {
+  const auto* const kind =
+      std::ranges::find(kHttpKinds, http_status, &HttpKind::http_status);
+  if (kind != std::end(kHttpKinds)) return *kind;
+  return {http_status, http_status < 500 ? kInvalidRequest : "server_error",
+          ""};
+}
+
+// A request that is refused however long it waits, as batcher/admission.h and
+// batcher/queue_limits.h word it.
+bool CanNeverFit(std::string_view message) {
+  return message.find("can never fit") != message.npos ||
+         message.find("may wait at all") != message.npos;
+}
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    case absl::StatusCode::kResourceExhausted:
+      return CanNeverFit(ToStd(status.message())) ? 400 : 429;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+bool IsNamePart(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+// The field that a message begins with, "messages[0].role"; empty if it begins
+// with none.
+std::string_view FieldOf(std::string_view message) {
+  const std::string_view path = message.substr(0, message.find(' '));
+  const auto* const end = std::ranges::find_if_not(path, IsNamePart);
+  const std::string_view name = path.substr(0, end - path.begin());
+  return IsCallField(name) ? path : std::string_view();
+}
+
+// `text` with `name` in place of the word `param`.
+std::string Rename(const std::string& text, std::string_view param,
+                   std::string_view name) {
+  std::string renamed;
+  size_t at = 0;
+  while (true) {
+    const size_t found = text.find(param, at);
+    renamed += text.substr(at, found - at);
+    if (found == text.npos) return renamed;
+    at = found + param.size();
+    const bool is_word = (found == 0 || !IsNamePart(text[found - 1])) &&
+                         (at == text.size() || !IsNamePart(text[at]));
+    renamed += is_word ? name : param;
+  }
+}
+
+// The field that says what a call goes on from.
+std::string_view InputOf(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return "prompt";
+    case Api::kChat:
+      return "messages";
+    case Api::kTokens:
+      return "token_ids";
+  }
+  return "";
+}
+
+// As the checks of lengths word it (request/validate_tokens.cc).
+bool IsAboutContext(std::string_view message) {
+  return message.find("context of ") != message.npos;
+}
+
+std::string InWordsOf(const Call& call, std::string message) {
+  constexpr std::string_view kPrompt = "prompt ";
+  const std::string_view input = InputOf(call.api);
+  if (message.starts_with(kPrompt)) {
+    message = Concat(input, " ", message.substr(kPrompt.size()));
+  }
+  message = Rename(message, "prompt_tokens", input);
+  for (const GivenParam& given : call.given) {
+    if (given.param == given.name) continue;
+    message = Rename(message, given.param, given.name);
+  }
+  return message;
+}
+
+void AppendOrNull(std::string_view key, const std::string& text,
+                  std::string* out) {
+  *out += key;
+  if (text.empty()) {
+    *out += "null";
+  } else {
+    AppendJson(std::string_view(text), out);
+  }
+}
+
+}  // namespace
+
+Error MakeHttpError(int http_status, std::string_view message) {
+  const HttpKind kind = KindOf(http_status);
+  const bool retries = http_status == 429 || http_status == 503;
+  return {.http_status = http_status,
+          .message = std::string(message),
+          .type = std::string(kind.type),
+          .code = std::string(kind.code),
+          .retry_after_s = retries ? kRetryAfterSeconds : 0};
+}
+
+Error ErrorOf(const absl::Status& status, const Call* call) {
+  std::string message = Message(status);
+  if (call != nullptr) message = InWordsOf(*call, std::move(message));
+  Error error = MakeHttpError(HttpStatusOf(status), message);
+  error.is_final = absl::IsDeadlineExceeded(status);
+  if (error.http_status != 400) return error;
+  const auto param = status.GetPayload(kParam);
+  error.param = param ? std::string(*param) : std::string(FieldOf(message));
+  if (IsAboutContext(message)) {
+    error.code = "context_length_exceeded";
+    if (error.param.empty() && call != nullptr) {
+      error.param = InputOf(call->api);
+    }
+  }
+  return error;
+}
+
+absl::Status RefuseField(std::string_view param, std::string_view message) {
+  absl::Status status = InvalidArgument(message);
+  status.SetPayload(kParam, absl::Cord(ToAbsl(param)));
+  return status;
+}
+
+std::string WriteError(const Error& error) {
+  std::string json = R"({"error": {"message": )";
+  AppendJson(std::string_view(error.message), &json);
+  json += R"(, "type": )";
+  AppendJson(std::string_view(error.type), &json);
+  AppendOrNull(R"(, "param": )", error.param, &json);
+  AppendOrNull(R"(, "code": )", error.code, &json);
+  json += "}}";
+  return json;
+}
+
+}  // namespace espalier::openai

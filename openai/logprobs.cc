@@ -1,0 +1,194 @@
+#include "openai/logprobs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/status.h"
+#include "openai/answer_parts.h"
+#include "text/incremental_detokenizer.h"
+
+namespace espalier::openai {
+namespace {
+
+constexpr float kNoChance = -9999.0f;
+
+void AppendLogProb(float log_prob, std::string* out) {
+  AppendJson(std::isinf(log_prob) ? kNoChance : log_prob, out);
+}
+
+// The tokens that are reported at a place: the best, and the one that stands
+// there, in front if it is none of them.
+std::vector<TokenScore> WithToken(const TokenLogProb& place) {
+  std::vector<TokenScore> scores = place.best;
+  const bool is_best = std::ranges::find(scores, place.token,
+                                         &TokenScore::token) != scores.end();
+  if (!is_best) scores.insert(scores.begin(), {place.token, place.log_prob});
+  return scores;
+}
+
+// Of a place's reported tokens: 1 + those that are likelier.
+int RankOf(const TokenScore& score, const TokenLogProb& place) {
+  if (score.token == place.token) return place.rank;
+  return 1 + static_cast<int>(std::ranges::count_if(
+                 place.best, [&](const TokenScore& other) {
+                   return other.log_prob > score.log_prob;
+                 }));
+}
+
+// {"name": log_prob, ...}; of tokens of one name the likeliest.
+void AppendTopMap(const TokenLogProb& place, const TokenNames& names,
+                  std::string* out) {
+  std::vector<std::string> written;
+  *out += '{';
+  for (const TokenScore& score : WithToken(place)) {
+    std::string name = names.NameOf(score.token);
+    if (std::ranges::find(written, name) != written.end()) continue;
+    if (!written.empty()) *out += ',';
+    AppendJson(std::string_view(name), out);
+    *out += ':';
+    AppendLogProb(score.log_prob, out);
+    written.push_back(std::move(name));
+  }
+  *out += '}';
+}
+
+void AppendColumns(std::span<const PlacedLogProb> tokens,
+                   const TokenNames& names, std::string* out) {
+  *out += R"({"text_offset":)";
+  AppendList(
+      tokens,
+      [&](const PlacedLogProb& token) {
+        AppendJson(static_cast<int64_t>(token.text_offset), out);
+      },
+      out);
+  *out += R"(,"token_logprobs":)";
+  AppendList(
+      tokens,
+      [&](const PlacedLogProb& token) {
+        if (token.log_prob == nullptr) {
+          *out += "null";
+        } else {
+          AppendLogProb(token.log_prob->log_prob, out);
+        }
+      },
+      out);
+  *out += R"(,"tokens":)";
+  AppendList(
+      tokens,
+      [&](const PlacedLogProb& token) {
+        AppendJson(std::string_view(names.NameOf(token.token)), out);
+      },
+      out);
+  *out += R"(,"top_logprobs":)";
+  AppendList(
+      tokens,
+      [&](const PlacedLogProb& token) {
+        if (token.log_prob == nullptr) {
+          *out += "null";
+        } else {
+          AppendTopMap(*token.log_prob, names, out);
+        }
+      },
+      out);
+  *out += '}';
+}
+
+// "token", "logprob", "bytes", the opening brace included.
+void AppendNamed(const TokenScore& score, const TokenNames& names,
+                 std::string* out) {
+  const std::string bytes = names.BytesOf(score.token);
+  AppendField(R"({"token":)", std::string_view(names.NameOf(score.token)), out);
+  *out += R"(,"logprob":)";
+  AppendLogProb(score.log_prob, out);
+  *out += R"(,"bytes":)";
+  AppendList(
+      bytes,
+      [&](char byte) {
+        AppendJson(int64_t{static_cast<unsigned char>(byte)}, out);
+      },
+      out);
+}
+
+// "token_id", "logprob", "rank", the opening brace included.
+void AppendNumbered(const TokenScore& score, const TokenLogProb& place,
+                    std::string* out) {
+  AppendField(R"({"token_id":)", int64_t{score.token}, out);
+  *out += R"(,"logprob":)";
+  AppendLogProb(score.log_prob, out);
+  AppendField(R"(,"rank":)", int64_t{RankOf(score, place)}, out);
+}
+
+void AppendContent(bool are_named, std::span<const PlacedLogProb> tokens,
+                   const TokenNames& names, std::string* out) {
+  const auto append = [&](const TokenScore& score, const TokenLogProb& place) {
+    if (are_named) return AppendNamed(score, names, out);
+    AppendNumbered(score, place, out);
+  };
+  *out += R"({"content":)";
+  AppendList(
+      tokens,
+      [&](const PlacedLogProb& token) {
+        const TokenLogProb& place = *token.log_prob;
+        append({place.token, place.log_prob}, place);
+        *out += R"(,"top_logprobs":)";
+        AppendList(
+            place.best,
+            [&](const TokenScore& score) {
+              append(score, place);
+              *out += '}';
+            },
+            out);
+        *out += '}';
+      },
+      out);
+  *out += '}';
+}
+
+}  // namespace
+
+std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
+                                std::string_view text, size_t base,
+                                const Tokenizer* tokenizer) {
+  std::vector<size_t> offsets(tokens.size(), base);
+  if (tokenizer == nullptr) return offsets;
+  IncrementalDetokenizer detokenizer(*tokenizer);
+  const size_t end = CountCharacters(text);
+  size_t at = 0;
+  std::string piece;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    offsets[i] = base + std::min(at, end);
+    piece.clear();
+    detokenizer.Feed(tokens[i], &piece);
+    at += CountCharacters(piece);
+  }
+  return offsets;
+}
+
+void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
+                    const TokenNames& names, std::string* out) {
+  if (call.api == Api::kCompletions) return AppendColumns(tokens, names, out);
+  AppendContent(call.shows_text, tokens, names, out);
+}
+
+void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
+                          const TokenNames& names, std::string* out) {
+  *out += "[null";
+  for (const TokenLogProb& place : log_probs) {
+    char before = '{';
+    *out += ',';
+    for (const TokenScore& score : WithToken(place)) {
+      *out += before;
+      before = ',';
+      *out += Concat('"', score.token, R"(":{"logprob":)");
+      AppendLogProb(score.log_prob, out);
+      AppendField(R"(,"rank":)", int64_t{RankOf(score, place)}, out);
+      AppendField(R"(,"decoded_token":)",
+                  std::string_view(names.NameOf(score.token)), out);
+      *out += '}';
+    }
+    *out += '}';
+  }
+  *out += ']';
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,32 @@
+// What a call goes on from, read from its text: prompts and messages.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/json_scan.h"
+#include "openai/call.h"
+#include "openai/limits.h"
+#include "text/chat/chat_template.h"
+
+namespace espalier::openai {
+
+// A text, a list of texts, token ids, or a list of lists of them.
+// Errors: kInvalidArgument naming the field and the value.
+absl::Status ReadPrompts(std::string_view name, const JsonText& json,
+                         const Limits& limits,
+                         std::vector<PromptInput>* prompts);
+
+// Token ids, at least one.
+absl::Status ReadTokens(std::string_view name, const JsonText& json,
+                        const Limits& limits, std::vector<TokenId>* tokens);
+
+// A conversation: objects with a "role". A "content" that is a list of texts
+// becomes one text, line after line.
+absl::Status ReadMessages(std::string_view name, const JsonText& json,
+                          const Limits& limits,
+                          std::optional<ChatInputs>* chat);
+
+}  // namespace espalier::openai

@@ -1,0 +1,225 @@
+#include "openai/resolve_params.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "openai/call_fields.h"
+#include "openai/object_fields.h"
+#include "request/json/param_fields.h"
+
+namespace espalier::openai {
+namespace {
+
+constexpr int64_t kCompletionTokens = 16;
+
+// What somebody says of the search.
+enum class SearchKind {
+  kOpen,
+  kBeams,
+  kDraws,
+  kNoDraws,  // but beams, if somebody else names them
+};
+
+bool FiltersDraws(const GenerationParams& params) {
+  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 ||
+         params.typical_p < 1;
+}
+
+SearchKind SearchOf(const Call& call) {
+  const GenerationParams& params = call.params;
+  if (IsBeamSearch(params)) return SearchKind::kBeams;
+  if (call.Gives("do_sample") && !params.do_sample) return SearchKind::kNoDraws;
+  const bool is_hot = call.Gives("temperature") && params.temperature > 0;
+  const bool draws =
+      params.do_sample || params.best_of || is_hot || FiltersDraws(params);
+  return draws ? SearchKind::kDraws : SearchKind::kOpen;
+}
+
+// As generation_defaults.cc judges: words have no tokens yet, and a stop may be
+// open yet.
+bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
+             GenerationParams params) {
+  params.bad_words.clear();
+  params.include_stop = false;
+  return ValidateParams(model, num_prompt_tokens, &params).ok();
+}
+
+// Of beams by default there are as many as are asked for.
+void SetDefault(const std::pair<std::string, std::string>& value,
+                GenerationParams* params) {
+  const absl::Status status = ReadParam(ParamNamed(value.first), value.first,
+                                        JsonText{value.second}, params);
+  CHECK(status.ok()) << Message(status);
+  if (value.first != "num_beams" || params->num_beams == 1) return;
+  params->num_beams = std::max(params->num_beams, params->num_return_sequences);
+}
+
+// The params of a call while defaults are taken.
+class Resolver {
+ public:
+  Resolver(const Call& call, const ModelDescription& model,
+           int64_t num_prompt_tokens)
+      : call_(call),
+        model_(model),
+        num_prompt_tokens_(num_prompt_tokens),
+        resolved_{call.params, {}} {
+    for (const GivenParam& param : call.given) given_.push_back(param.param);
+  }
+
+  // Decides between beams and draws.
+  void Settle(const ServerDefaults& server, int64_t model_beams);
+  void Take(const ServerDefaults& server);
+  void Take(const GenerationDefaults& defaults);
+  // Those of the model, at most as many as the server allows.
+  void LimitMaxTokens();
+  // include_stop without stops, unless that is what the call says.
+  void DropIncludeStop();
+  // As many tokens as there is room for, in the context and in all pages.
+  void TakeMaxTokens();
+
+  ResolvedParams resolved() && { return std::move(resolved_); }
+
+ private:
+  bool IsOpen(std::string_view param) const {
+    return std::ranges::find(given_, param) == given_.end();
+  }
+  // False if the request would be a bad one.
+  bool TakeValues(std::span<const std::pair<std::string, std::string>> values);
+
+  GenerationParams& params() { return resolved_.params; }
+
+  const Call& call_;
+  const ModelDescription& model_;
+  const int64_t num_prompt_tokens_;
+  ResolvedParams resolved_;
+  std::vector<std::string_view> given_;
+};
+
+void Resolver::Settle(const ServerDefaults& server, int64_t model_beams) {
+  SearchKind search = SearchOf(call_);
+  const bool is_by_server = search == SearchKind::kOpen;
+  if (is_by_server) search = SearchOf(server.call());
+  if (search == SearchKind::kOpen) {
+    if (model_beams > 1) return;
+    search = SearchKind::kDraws;
+  }
+  const bool draws = search == SearchKind::kDraws;
+  if (draws && IsOpen("num_beams")) {
+    params().num_beams = 1;
+    given_.push_back("num_beams");
+  }
+  if (IsOpen("do_sample")) {
+    params().do_sample =
+        draws || (is_by_server && server.call().params.do_sample);
+    given_.push_back("do_sample");
+  }
+}
+
+bool Resolver::TakeValues(
+    std::span<const std::pair<std::string, std::string>> values) {
+  GenerationParams with = params();
+  for (const auto& value : values) SetDefault(value, &with);
+  if (!IsValid(model_, num_prompt_tokens_, with)) return false;
+  params() = std::move(with);
+  for (const auto& value : values) {
+    given_.push_back(ParamNamed(value.first).name);
+    resolved_.defaults.push_back(value);
+  }
+  return true;
+}
+
+void Resolver::Take(const ServerDefaults& server) {
+  NamedValues open;
+  for (const auto& value : server.values()) {
+    if (IsOpen(value.first)) open.push_back(value);
+  }
+  if (open.empty() || TakeValues(open)) return;
+  for (const auto& value : open) TakeValues({&value, 1});
+}
+
+void Resolver::Take(const GenerationDefaults& defaults) {
+  const int64_t n = params().num_return_sequences;
+  const int64_t num_beams = defaults.params.num_beams;
+  if (num_beams > 1 && n > num_beams && IsOpen("num_beams")) {
+    params().num_beams = n;
+    given_.push_back("num_beams");
+    resolved_.defaults.emplace_back("num_beams", Concat(n));
+  }
+  NamedValues taken =
+      TakeDefaults(defaults, given_, model_, num_prompt_tokens_, &params());
+  std::ranges::move(taken, std::back_inserter(resolved_.defaults));
+  if (IsOpen("max_new_tokens")) LimitMaxTokens();
+}
+
+void Resolver::LimitMaxTokens() {
+  const int64_t limit = call_.limits.max_tokens;
+  if (params().max_new_tokens <= limit) return;
+  params().max_new_tokens = limit;
+  std::erase_if(resolved_.defaults, [](const auto& value) {
+    return value.first == "max_new_tokens" || value.first == "max_length";
+  });
+  resolved_.defaults.emplace_back("max_new_tokens", Concat(limit));
+}
+
+void Resolver::DropIncludeStop() {
+  static constexpr std::string_view kIncludeStop = "include_stop";
+  // By vLLM's name it may stand without stops.
+  const bool is_strict =
+      call_.Gives(kIncludeStop) && call_.NameOf(kIncludeStop) == kIncludeStop;
+  if (!params().stop.empty() || is_strict) return;
+  params().include_stop = false;
+  std::erase_if(resolved_.defaults,
+                [](const auto& value) { return value.first == kIncludeStop; });
+}
+
+void Resolver::TakeMaxTokens() {
+  if (params().max_new_tokens || params().allowed_sequences) return;
+  const int64_t num_in_context = model_.NumContextTokens(num_prompt_tokens_);
+  const int64_t width =
+      std::max({params().num_beams, params().num_return_sequences,
+                params().best_of.value_or(1)});
+  // A page of each sequence is half full, and one is copied.
+  const int64_t num_free = int64_t{model_.num_pages} * model_.page_size -
+                           num_in_context - width * 2 * model_.page_size;
+  int64_t room = std::min({model_.max_context - num_in_context,
+                           std::max<int64_t>(num_free / width, 1),
+                           call_.limits.max_tokens});
+  if (call_.api == Api::kCompletions) room = std::min(room, kCompletionTokens);
+  if (room >= 1) params().max_new_tokens = room;
+}
+
+}  // namespace
+
+ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
+                             const GenerationDefaults& model_defaults,
+                             const ModelDescription& model,
+                             int64_t num_prompt_tokens) {
+  Resolver resolver(call, model, num_prompt_tokens);
+  resolver.Settle(server, model_defaults.params.num_beams);
+  resolver.Take(server);
+  resolver.Take(model_defaults);
+  resolver.DropIncludeStop();
+  resolver.TakeMaxTokens();
+  return std::move(resolver).resolved();
+}
+
+absl::Status ServerDefaults::Check(const ModelDescription& model) const {
+  GenerationParams params =
+      ResolveParams(Call(), ServerDefaults(), {}, model, 1).params;
+  params.num_beams = 1;
+  params.do_sample = SearchOf(call_) == SearchKind::kDraws;
+  for (const auto& value : values_) SetDefault(value, &params);
+  params.bad_words.clear();
+  if (params.stop.empty()) params.include_stop = false;
+  return ValidateParams(model, 1, &params);
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,77 @@
+// ResolveParams: which params a call runs with. In order of precedence:
+//
+//   what the call says
+//   the server's defaults: --defaults FILE, flags
+//   the model's generation_config.json (request/generation_defaults.h)
+//   those of OpenAI's API: tokens are drawn at temperature 1; 16 new tokens in
+//     completions, and as many as there is room for elsewhere
+//   those of GenerationParams
+//
+// As everywhere, a default is taken as long as the request with it is a good
+// one, so that none makes a good request a bad one.
+//
+// Search. Who names beams (use_beam_search, num_beams above 1, stochastic) gets
+// them, and who says how tokens are drawn (do_sample, best_of, a temperature
+// above 0, a filter) gets draws. A call that says neither gets what the
+// server's defaults name, or else the model's; where these name nothing either,
+// draws. Beams by default are at least as many as the call's n.
+//
+// Thread safety: values; functions without state.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "exec_request/model_description.h"
+#include "openai/call.h"
+#include "openai/limits.h"
+#include "request/generation_defaults.h"
+#include "request/generation_params.h"
+
+namespace espalier::openai {
+
+// The defaults of a server.
+class ServerDefaults {
+ public:
+  // `json`: an object of params, by the names that calls have for them.
+  // `limits` are the server's, as of a call.
+  // Errors: kInvalidArgument naming the byte, or the field and the value.
+  static absl::StatusOr<ServerDefaults> Read(std::string_view json,
+                                             const Limits& limits = {});
+
+  // Whether a request of `model` can have all of them.
+  // Errors: kInvalidArgument naming the field and the value.
+  absl::Status Check(const ModelDescription& model) const;
+
+  // Params of the request format, and their values as JSON; those first that
+  // others depend on.
+  const NamedValues& values() const { return values_; }
+  // A call that says nothing else.
+  const Call& call() const { return call_; }
+
+ private:
+  NamedValues values_;
+  Call call_;
+};
+
+struct ResolvedParams {
+  GenerationParams params;
+  // Those that the server and the model gave, and their values as JSON.
+  NamedValues defaults;
+};
+
+// `model_defaults` are empty where there are none. The result is as good a
+// request as the call is: the engine checks it.
+ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
+                             const GenerationDefaults& model_defaults,
+                             const ModelDescription& model,
+                             int64_t num_prompt_tokens);
+
+// Whether these params of a call, resolved, keep the limits of its server.
+// ReadCall has checked those that the call gives.
+// Errors: kInvalidArgument naming the field, the value and the flag.
+absl::Status CheckLimits(const Call& call, const GenerationParams& params);
+
+}  // namespace espalier::openai

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "openai/call_fields.h"
+#include "openai/object_fields.h"
+#include "openai/resolve_params.h"
+
+namespace espalier::openai {
+namespace {
+
+// Those first that others depend on.
+constexpr std::string_view kFirst[] = {"stochastic", "do_sample", "num_beams",
+                                       "num_beam_groups",
+                                       "num_return_sequences"};
+int PlaceOf(std::string_view param) {
+  const auto* const found = std::ranges::find(kFirst, param);
+  return static_cast<int>(found - std::begin(kFirst));
+}
+
+bool IsDefaultable(const KnownField& field) {
+  if (field.param != nullptr) return true;
+  const std::string_view name = field.call->name;
+  return name == "use_beam_search" || name == "top_k" || name == "seed" ||
+         name == "include_stop_str_in_output";
+}
+
+// The value of a param that was set in another way than by its own text.
+std::string JsonOf(std::string_view param, const GenerationParams& params) {
+  if (param == "num_beams") return Concat(params.num_beams);
+  if (param == "top_k") return Concat(params.top_k);
+  if (param == "seed") return Concat(*params.seed);
+  CHECK(param == "do_sample") << param;
+  return Concat(params.do_sample);
+}
+
+}  // namespace
+
+absl::StatusOr<ServerDefaults> ServerDefaults::Read(std::string_view text,
+                                                    const Limits& limits) {
+  ObjectFields fields(kInCompletions);
+  const auto take = [&](int, std::string_view key, const JsonText& value) {
+    fields.Add(key, value);
+  };
+  ASSIGN_OR_RETURN(const JsonText json, ScanJson(text, 1, take));
+  if (!json.is_object()) {
+    return InvalidArgument("the defaults must be a JSON object, got ",
+                           Shown(json.text));
+  }
+  ServerDefaults defaults;
+  CallDraft draft;
+  draft.call.limits = limits;
+  for (const ObjectFields::Field& field : fields.Take()) {
+    if (!IsDefaultable(field.field)) {
+      return InvalidArgument(field.name, " must not have a default, got ",
+                             Shown(field.value.text));
+    }
+    RETURN_IF_ERROR(
+        ReadCallField(field.field, field.name, field.value, limits, &draft));
+  }
+  if (!fields.unknown().empty()) {
+    return InvalidArgument(fields.AboutUnknown(0));
+  }
+  RETURN_IF_ERROR(SettleCall(&draft));
+  defaults.call_ = std::move(draft.call);
+  for (const auto& [param, name] : defaults.call_.given) {
+    const std::string_view own = draft.TextOf(param);
+    if (param == "seed" && !defaults.call_.params.seed) continue;  // -1
+    defaults.values_.emplace_back(param,
+                                  own.empty() || param == "top_k"
+                                      ? JsonOf(param, defaults.call_.params)
+                                      : std::string(own));
+  }
+  std::ranges::stable_sort(defaults.values_, {}, [](const auto& value) {
+    return PlaceOf(value.first);
+  });
+  return defaults;
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "openai/resolve_params.h"
+
+namespace espalier::openai {
+namespace {
+
+absl::Status CheckLimit(std::string_view name, int64_t value, int64_t limit,
+                        std::string_view flag) {
+  if (value >= 1 && value <= limit) return absl::OkStatus();
+  return InvalidArgument(name, " must be in [1, ", limit, "] (", flag,
+                         "), got ", value);
+}
+
+// Whether a call names beams.
+bool HasBeams(const GenerationParams& params) {
+  return params.num_beams > 1 || params.stochastic;
+}
+
+// vLLM's: beams as many as n, or as best_of.
+absl::Status SettleBeams(CallDraft* draft) {
+  if (!draft->use_beam_search) return absl::OkStatus();
+  constexpr std::string_view kName = "use_beam_search";
+  Call& call = draft->call;
+  GenerationParams& params = call.params;
+  if (!*draft->use_beam_search) {
+    if (HasBeams(params)) {
+      return InvalidArgument(
+          kName, " must be true with ",
+          params.stochastic ? "stochastic" : "num_beams above 1",
+          ", got false");
+    }
+    if (!call.Gives("num_beams")) MarkGiven("num_beams", kName, draft);
+    return absl::OkStatus();
+  }
+  if (!call.Gives("num_beams")) {
+    params.num_beams = params.best_of.value_or(params.num_return_sequences);
+    const bool is_best_of = params.best_of.has_value();
+    const std::string_view name =
+        call.NameOf(is_best_of ? "best_of" : "num_return_sequences");
+    MarkGiven("num_beams", name, draft);
+    params.best_of.reset();
+    std::erase_if(call.given, [](const GivenParam& given) {
+      return given.param == "best_of";
+    });
+  }
+  if (!call.Gives("do_sample")) MarkGiven("do_sample", kName, draft);
+  return absl::OkStatus();
+}
+
+// Log-probabilities of a chat: whether, and how many at a place.
+absl::Status SettleChatLogProbs(CallDraft* draft) {
+  const bool has = draft->has_logprobs.value_or(false);
+  const int64_t top = draft->top_logprobs.value_or(0);
+  if (!has && top != 0) {
+    return InvalidArgument("top_logprobs needs logprobs true, got ", top);
+  }
+  if (!has) return absl::OkStatus();
+  draft->call.params.logprobs = top;
+  MarkGiven("logprobs", "top_logprobs", draft);
+  return absl::OkStatus();
+}
+
+// The prompt in front of the text, and its log-probabilities as well; with
+// max_tokens 0 nothing else.
+absl::Status SettleEcho(CallDraft* draft) {
+  Call& call = draft->call;
+  GenerationParams& params = call.params;
+  call.shows_prompt_logprobs = call.Gives("prompt_logprobs");
+  if (!call.echo) return absl::OkStatus();
+  if (params.logprobs && !params.prompt_logprobs) {
+    params.prompt_logprobs = params.logprobs;
+    MarkGiven("prompt_logprobs", call.NameOf("logprobs"), draft);
+  }
+  if (params.max_new_tokens != 0) return absl::OkStatus();
+  if (params.num_return_sequences != 1) {
+    return InvalidArgument(
+        call.NameOf("num_return_sequences"), " must be 1 with echo and ",
+        call.NameOf("max_new_tokens"), " 0, got ", params.num_return_sequences);
+  }
+  if (HasBeams(params) || params.best_of) {
+    return InvalidArgument(call.NameOf("max_new_tokens"),
+                           " must be at least 1 with beams and best_of, got 0");
+  }
+  call.prompt_only = true;
+  params.max_new_tokens = 1;
+  for (const std::string_view param :
+       {"num_beams", "num_return_sequences", "do_sample"}) {
+    if (!call.Gives(param)) MarkGiven(param, param, draft);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStops(const Call& call) {
+  const int64_t num_stops = std::ssize(call.params.stop);
+  const int64_t limit = call.limits.max_stop;
+  if (num_stops <= limit) return absl::OkStatus();
+  return InvalidArgument("stop must have at most ", limit,
+                         " strings (--max-stop), got ", num_stops);
+}
+
+absl::Status CheckStream(const CallDraft& draft) {
+  const Call& call = draft.call;
+  if (draft.has_stream_options && !call.stream) {
+    return InvalidArgument("stream_options needs stream true, got false");
+  }
+  if (call.stream_beams && !call.stream) {
+    return InvalidArgument("stream_beams needs stream true, got false");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view CallDraft::TextOf(std::string_view param) const {
+  const auto found = std::ranges::find(texts, param, &ParamText::param);
+  return found == texts.end() ? std::string_view() : found->text;
+}
+
+const ParamField& ParamNamed(std::string_view name) {
+  const ParamField* const field = FindParamField(name);
+  CHECK(field != nullptr) << name;
+  return *field;
+}
+
+absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
+                            const JsonText& json, CallDraft* draft) {
+  if (draft->call.Gives(field.name)) {
+    const std::string_view text = draft->TextOf(field.name);
+    if (text == json.text) return absl::OkStatus();
+    return InvalidArgument(draft->call.NameOf(field.name), " and ", name,
+                           " are the same field, got ", Shown(text), " and ",
+                           Shown(json.text));
+  }
+  RETURN_IF_ERROR(ReadParam(field, name, json, &draft->call.params));
+  MarkGiven(field.name, name, draft);
+  draft->texts.push_back({field.name, json.text});
+  return absl::OkStatus();
+}
+
+void MarkGiven(std::string_view param, std::string_view name,
+               CallDraft* draft) {
+  draft->call.given.push_back({param, name});
+}
+
+absl::Status CheckElements(std::string_view name, const JsonText& json,
+                           const Limits& limits) {
+  if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
+  return InvalidArgument(name, " must have at most ", limits.max_list_elements,
+                         " elements (--max-list-elements), got ",
+                         json.num_values);
+}
+
+absl::Status CheckLimits(const Call& call, const GenerationParams& params) {
+  const Limits& limits = call.limits;
+  RETURN_IF_ERROR(CheckLimit(call.NameOf("num_beams"), params.num_beams,
+                             limits.max_num_beams, "--max-num-beams"));
+  const bool has_beams = HasBeams(params);
+  RETURN_IF_ERROR(CheckLimit(call.NameOf("num_return_sequences"),
+                             params.num_return_sequences,
+                             has_beams ? limits.max_num_beams : limits.max_n,
+                             has_beams ? "--max-num-beams" : "--max-n"));
+  if (params.best_of) {
+    RETURN_IF_ERROR(
+        CheckLimit("best_of", *params.best_of, limits.max_n, "--max-n"));
+  }
+  if (params.max_new_tokens) {
+    RETURN_IF_ERROR(CheckLimit(call.NameOf("max_new_tokens"),
+                               *params.max_new_tokens, limits.max_tokens,
+                               "--max-tokens-limit"));
+  }
+  const int64_t width = std::max({params.num_beams, params.num_return_sequences,
+                                  params.best_of.value_or(1)});
+  const int64_t num_prompts = call.chat ? 1 : std::ssize(call.prompts);
+  if (width * num_prompts <= limits.max_choices) return absl::OkStatus();
+  return InvalidArgument(
+      num_prompts > 1 ? "prompt" : call.NameOf("num_return_sequences"),
+      " must make at most ", limits.max_choices,
+      " sequences of all prompts (--max-choices), got ", num_prompts, " times ",
+      width);
+}
+
+absl::Status SettleCall(CallDraft* draft) {
+  RETURN_IF_ERROR(SettleBeams(draft));
+  if (draft->call.api == Api::kChat) {
+    RETURN_IF_ERROR(SettleChatLogProbs(draft));
+  }
+  RETURN_IF_ERROR(SettleEcho(draft));
+  RETURN_IF_ERROR(CheckStops(draft->call));
+  RETURN_IF_ERROR(CheckLimits(draft->call, draft->call.params));
+  return CheckStream(*draft);
+}
+
+}  // namespace espalier::openai

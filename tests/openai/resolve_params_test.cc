@@ -1,0 +1,242 @@
+// Which params a call runs with: what it says, then defaults.
+#include "openai/resolve_params.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "request/json/generation_config.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::openai {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+ModelDescription Model() {
+  return {.vocab_size = 100,
+          .max_context = 1000,
+          .eos_token_ids = {2},
+          .num_pages = 1000,
+          .page_size = 16};
+}
+
+struct Sources {
+  std::string server = {};
+  std::string model = "{}";
+  Api api = Api::kCompletions;
+};
+
+ResolvedParams Resolve(const std::string& fields, const Sources& sources = {}) {
+  const std::string inputs =
+      sources.api == Api::kCompletions ? R"("prompt": "a")"
+      : sources.api == Api::kChat      ? R"("messages": [{"role": "user"}])"
+                                       : R"("token_ids": [1])";
+  const absl::StatusOr<Call> call =
+      ReadCall(sources.api,
+               Concat("{", inputs, fields.empty() ? "" : ", ", fields, "}"));
+  EXPECT_OK(call);
+  ServerDefaults server;
+  if (!sources.server.empty()) {
+    const auto read = ServerDefaults::Read(sources.server);
+    EXPECT_OK(read);
+    EXPECT_OK(read->Check(Model()));
+    server = *read;
+  }
+  const auto model =
+      ReadGenerationDefaults(ParseJson(sources.model)->get_object(),
+                             "generation_config.json", EosOf::kModel);
+  EXPECT_OK(model);
+  ResolvedParams resolved = ResolveParams(*call, server, *model, Model(), 10);
+  GenerationParams checked = resolved.params;
+  EXPECT_OK(ValidateParams(Model(), 10, &checked)) << fields;
+  return resolved;
+}
+
+TEST(ResolveParamsTest, ACallThatSaysNothingDrawsAtTemperatureOne) {
+  const ResolvedParams resolved = Resolve("");
+  EXPECT_TRUE(resolved.params.do_sample);
+  EXPECT_EQ(resolved.params.temperature, 1.0);
+  EXPECT_EQ(resolved.params.num_beams, 1);
+  EXPECT_EQ(resolved.params.max_new_tokens, 16);
+  EXPECT_THAT(resolved.defaults, IsEmpty());
+}
+
+TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {
+  EXPECT_EQ(Resolve("", {.api = Api::kChat}).params.max_new_tokens, 990);
+  EXPECT_EQ(Resolve("", {.api = Api::kTokens}).params.max_new_tokens, 990);
+  EXPECT_EQ(
+      Resolve(R"("max_tokens": 7)", {.api = Api::kChat}).params.max_new_tokens,
+      7);
+  // 16,000 tokens of pages for 100 beams.
+  const int64_t of_beams = *Resolve(R"("num_beams": 100)", {.api = Api::kChat})
+                                .params.max_new_tokens;
+  EXPECT_GT(of_beams, 100);
+  EXPECT_LT(of_beams, 160);
+}
+
+TEST(ResolveParamsTest, TemperatureZeroIsGreedy) {
+  const GenerationParams params = Resolve(R"("temperature": 0)").params;
+  EXPECT_FALSE(DrawsAtRandom(params));
+  EXPECT_EQ(Resolve(R"("temperature": 0, "n": 2, "top_p": 0.9)")
+                .params.num_return_sequences,
+            2);
+}
+
+TEST(ResolveParamsTest, BeamsDrawNothing) {
+  for (const char* fields :
+       {R"("use_beam_search": true, "n": 4)", R"("num_beams": 4)",
+        R"("num_beams": 4, "temperature": 0)",
+        R"("num_beams": 4, "temperature": 1, "top_p": 1)",
+        R"("stochastic": true, "num_beams": 4)"}) {
+    for (const char* model : {"{}", R"({"do_sample": true, "top_p": 0.5})"}) {
+      const GenerationParams params = Resolve(fields, {.model = model}).params;
+      EXPECT_EQ(params.num_beams, 4) << fields;
+      EXPECT_FALSE(params.do_sample) << fields << model;
+    }
+  }
+  EXPECT_TRUE(Resolve(R"("num_beams": 4, "do_sample": true)").params.do_sample);
+}
+
+TEST(ResolveParamsTest, TheModelsBeamsAreTakenWhereACallIsOpen) {
+  const Sources translator = {.model = R"({"num_beams": 4})"};
+  const ResolvedParams open = Resolve("", translator);
+  EXPECT_EQ(open.params.num_beams, 4);
+  EXPECT_FALSE(open.params.do_sample);
+  EXPECT_THAT(open.defaults, ElementsAre(Pair("num_beams", "4")));
+  EXPECT_EQ(Resolve(R"("temperature": 0)", translator).params.num_beams, 4);
+  EXPECT_EQ(Resolve(R"("n": 3)", translator).params.num_beams, 4);
+  EXPECT_EQ(Resolve(R"("n": 6)", translator).params.num_beams, 6);
+  EXPECT_FALSE(Resolve(R"("n": 6)", translator).params.do_sample);
+  for (const char* draws :
+       {R"("temperature": 0.5)", R"("top_p": 0.5)", R"("do_sample": true)",
+        R"("best_of": 3, "n": 2)", R"("top_k": 5)", R"("min_p": 0.1)"}) {
+    const GenerationParams params = Resolve(draws, translator).params;
+    EXPECT_EQ(params.num_beams, 1) << draws;
+    EXPECT_TRUE(params.do_sample) << draws;
+  }
+  EXPECT_EQ(Resolve(R"("do_sample": false)", translator).params.num_beams, 4);
+  EXPECT_EQ(Resolve(R"("use_beam_search": false)", translator).params.num_beams,
+            1);
+}
+
+TEST(ResolveParamsTest, TheModelsFiltersAreTakenByDraws) {
+  const Sources model = {
+      .model = R"({"do_sample": true, "temperature": 0.6, "top_k": 20})"};
+  EXPECT_EQ(Resolve("", model).params.temperature, 0.6);
+  EXPECT_EQ(Resolve("", model).params.top_k, 20);
+  EXPECT_EQ(Resolve(R"("temperature": 1.0)", model).params.temperature, 1.0);
+  EXPECT_EQ(Resolve(R"("temperature": 1.0, "top_k": -1)", model).params.top_k,
+            0);
+  EXPECT_EQ(Resolve(R"("do_sample": false)", model).params.top_k, 0);
+}
+
+TEST(ResolveParamsTest, TheServerStandsBetweenCallAndModel) {
+  const Sources both = {
+      .server = R"({"temperature": 0.2, "max_tokens": 99, "top_k": -1})",
+      .model = R"({"temperature": 0.6, "top_k": 20, "max_new_tokens": 50})"};
+  const ResolvedParams resolved = Resolve("", both);
+  EXPECT_EQ(resolved.params.temperature, 0.2);
+  EXPECT_EQ(resolved.params.max_new_tokens, 99);
+  EXPECT_EQ(resolved.params.top_k, 0);
+  EXPECT_EQ(Resolve(R"("temperature": 0.9)", both).params.temperature, 0.9);
+  EXPECT_EQ(Resolve("", {.model = both.model}).params.max_new_tokens, 50);
+}
+
+TEST(ResolveParamsTest, BeamsOfTheServer) {
+  for (const char* server :
+       {R"({"num_beams": 4})", R"({"use_beam_search": true, "n": 4})"}) {
+    const Sources beams = {.server = server};
+    EXPECT_EQ(Resolve("", beams).params.num_beams, 4) << server;
+    EXPECT_FALSE(Resolve("", beams).params.do_sample);
+    EXPECT_EQ(Resolve(R"("n": 6)", beams).params.num_beams, 6);
+    EXPECT_EQ(Resolve(R"("num_beams": 2, "n": 2)", beams).params.num_beams, 2);
+    EXPECT_TRUE(Resolve(R"("temperature": 0.5)", beams).params.do_sample);
+    EXPECT_EQ(Resolve(R"("temperature": 0.5)", beams).params.num_beams, 1);
+  }
+  const Sources sampled = {
+      .server = R"({"temperature": 0.5, "do_sample": true, "num_beams": 3})"};
+  EXPECT_TRUE(Resolve("", sampled).params.do_sample);
+  EXPECT_EQ(Resolve("", sampled).params.num_beams, 3);
+}
+
+TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
+  Limits limits;
+  limits.max_num_beams = 8;
+  limits.max_choices = 16;
+  limits.max_tokens = 50;
+  const auto resolve = [&](const std::string& fields,
+                           const std::string& model_defaults) {
+    const auto call =
+        ReadCall(Api::kCompletions, Concat("{", fields, "}"), limits);
+    EXPECT_OK(call);
+    const auto defaults =
+        ReadGenerationDefaults(ParseJson(model_defaults)->get_object(),
+                               "generation_config.json", EosOf::kModel);
+    EXPECT_OK(defaults);
+    const ResolvedParams resolved =
+        ResolveParams(*call, {}, *defaults, Model(), 10);
+    return std::pair(resolved, CheckLimits(*call, resolved.params));
+  };
+  const std::string two = R"("prompt": ["a", "b"])";
+  const std::string four = R"("prompt": ["a", "b", "c", "d"])";
+  EXPECT_OK(resolve(four, R"({"num_beams": 4})").second);
+  EXPECT_THAT(resolve(four, R"({"num_beams": 5})").second,
+              StatusIs(kInvalid,
+                       "prompt must make at most 16 sequences of all prompts "
+                       "(--max-choices), got 4 times 5"));
+  EXPECT_OK(resolve(two, R"({"num_beams": 5})").second);
+  EXPECT_OK(
+      resolve(four + R"(, "num_beams": 1)", R"({"num_beams": 5})").second);
+  EXPECT_THAT(resolve(R"("prompt": "a")", R"({"num_beams": 9})").second,
+              StatusIs(kInvalid,
+                       "num_beams must be in [1, 8] (--max-num-beams), got 9"));
+  for (const char* long_ones :
+       {R"({"max_new_tokens": 60})", R"({"max_length": 80})"}) {
+    const auto [resolved, kept] = resolve(R"("prompt": "a")", long_ones);
+    EXPECT_OK(kept);
+    EXPECT_EQ(resolved.params.max_new_tokens, 50) << long_ones;
+    EXPECT_THAT(resolved.defaults, ElementsAre(Pair("max_new_tokens", "50")));
+  }
+}
+
+TEST(ResolveParamsTest, NoDefaultMakesAGoodCallABadOne) {
+  const Sources server = {
+      .server = R"({"stop_token_ids": [7], "max_tokens": 20, "patience": 2,
+                    "early_stopping": true, "num_beams": 4})"};
+  EXPECT_EQ(Resolve("", server).params.patience, 2);
+  EXPECT_EQ(Resolve(R"("stochastic": true, "num_beams": 2)", server)
+                .params.early_stopping,
+            EarlyStopping::kFalse);
+  EXPECT_EQ(Resolve(R"("allowed_sequences": [[7, 8, 2]])", server)
+                .params.allowed_sequences->size(),
+            1);
+}
+
+TEST(ResolveParamsTest, BadServerDefaultsAreRefused) {
+  EXPECT_THAT(ServerDefaults::Read("[]"),
+              StatusIs(kInvalid, "the defaults must be a JSON object, got []"));
+  EXPECT_THAT(ServerDefaults::Read(R"({"num_beans": 4})"),
+              StatusIs(kInvalid,
+                       "unknown field \"num_beans\"; did you mean num_beams?"));
+  EXPECT_THAT(ServerDefaults::Read(R"({"prompt": "a"})"),
+              StatusIs(kInvalid, "prompt must not have a default, got \"a\""));
+  EXPECT_THAT(ServerDefaults::Read(R"({"num_beams": "x"})"),
+              StatusIs(kInvalid, HasSubstr("num_beams must be")));
+  EXPECT_THAT(ServerDefaults::Read(R"({"temperature": -1})")->Check(Model()),
+              StatusIs(kInvalid, HasSubstr("temperature must be at least 0")));
+  EXPECT_THAT(
+      ServerDefaults::Read(R"({"stop_token_ids": [100]})")->Check(Model()),
+      StatusIs(kInvalid, HasSubstr("stop_token_ids")));
+}
+
+}  // namespace
+}  // namespace espalier::openai

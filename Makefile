@@ -3,8 +3,13 @@
 #   make demo   installs what is missing, builds the program, runs it
 #   make test   installs what is missing, builds everything, runs the tests
 #
-# And one for a night: make soak simulates the scheduler, SOAK_EVENTS events,
-# and prints what came of it.
+# And make serve, which builds the program as the demo does, and serves the
+# embedded model until Ctrl-C: at PORT, 8000 without. make test-routers runs the
+# tests behind routers alone.
+#
+# And two for a night: make soak simulates the scheduler, SOAK_EVENTS events,
+# and prints what came of it; make fuzz runs the fuzz targets, FUZZ_SECONDS each,
+# or FUZZ_TARGET alone (docs/fuzzing.md).
 #
 # Everything else is CMake's business: cmake --preset debug, and so on.
 #
@@ -17,8 +22,8 @@
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
 # decides it, also from the environment.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu demo-cuda test soak clean install-program install-all \
-  find-compiler find-gpu
+.PHONY: help demo demo-cpu demo-cuda serve test test-routers soak fuzz clean \
+  install-program install-all find-compiler find-gpu
 .NOTPARALLEL:  # prerequisites in the order written
 
 JOBS ?= $(shell nproc)
@@ -28,10 +33,12 @@ CUDA := build/cuda
 help:
 	@echo "make demo    build the program and translate a few sentences,"
 	@echo "             on a GPU where there is one (DEVICE=cpu: never)"
+	@echo "make serve   build the program and serve the embedded model, at PORT"
 	@echo "make test    build everything and run the tests"
 	@echo "make soak    simulate the scheduler, SOAK_EVENTS events (100 million)"
+	@echo "make fuzz    run the fuzz targets, FUZZ_SECONDS (60) each, or FUZZ_TARGET"
 	@echo "make clean   remove what was built"
-	@echo "Both commands install missing packages through apt, and say so."
+	@echo "They install missing packages through apt, and say so."
 
 # Lazy: only the demo looks for a GPU.
 DEVICE ?= $(shell tools/find_cuda.sh gpu >&2 && tools/find_cuda.sh compiler >&2 \
@@ -50,10 +57,22 @@ demo-cuda: find-gpu find-compiler install-program $(CUDA)/build.ninja
 	@cmake --build --preset cuda -j $(JOBS) --target espalier_cli
 	@tools/demo.sh $(CUDA) cuda
 
+PORT ?= 8000
+
+serve: install-program $(RELEASE)/build.ninja
+	@cmake --build --preset release -j $(JOBS) --target espalier_cli
+	@exec tools/serve.sh $(RELEASE) $(PORT)
+
 test: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release
+
+# Envoy, vllm-router and nginx in front of three replicas (docs/deploy.md).
+test-routers: install-all
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target espalier_cli
+	@ctest --preset release -L routers
 
 SOAK_EVENTS ?= 100000000
 
@@ -61,6 +80,15 @@ soak: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS) --target soak
 	@$(RELEASE)/bin/soak $(SOAK_EVENTS)
+
+FUZZ_SECONDS ?= 60
+FUZZ_TARGET ?=
+
+fuzz:
+	@tools/install_dependencies.sh program fuzz
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz -j $(JOBS)
+	@tools/run_fuzz_targets.sh $(FUZZ_SECONDS) $(FUZZ_TARGET)
 
 # Asked first, because packages and a build take minutes.
 find-compiler:

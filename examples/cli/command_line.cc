@@ -21,6 +21,7 @@
 #include "examples/cli/inspect_command.h"
 #include "examples/cli/options.h"
 #include "examples/cli/output.h"
+#include "examples/cli/serve_options.h"
 #include "examples/cli/tokenize_command.h"
 #include "examples/cli/trace_command.h"
 #include "examples/cli/usage_error.h"
@@ -306,6 +307,23 @@ void AddVerifySpeculationCommand(CLI::App* app, int* exit_code) {
   });
 }
 
+void AddServeCommand(CLI::App* app, std::span<char* const> args,
+                     int* exit_code) {
+  CLI::App* command =
+      app->add_subcommand("serve", "a server of OpenAI's API, over HTTP");
+  const auto options = std::make_shared<ServeOptions>();
+  AddServeOptions(command, options.get());
+  AddGeneratorOptions(command, &options->runtime);
+  AddParamOptions(command, &options->params);
+  command->footer(
+      [options] { return kServeExamples + HelpOnDefaults(options->runtime); });
+  command->callback([command, args, options, exit_code] {
+    options->names = TypedNames(*command, args);
+    const absl::StatusOr<int> code = RunServe(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
 // Prints what was asked for instead of a run, as --help, and returns the exit
 // code.
 int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
@@ -343,6 +361,7 @@ int ParseAndRun(std::span<char* const> args) {
   int exit_code = kAllSucceeded;
   AddGenerateCommand(&app, args, &exit_code);
   AddBatchCommand(&app, &exit_code);
+  AddServeCommand(&app, args, &exit_code);
   AddTokenizeCommand(&app, &exit_code);
   AddInspectCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);

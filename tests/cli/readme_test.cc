@@ -63,5 +63,13 @@ TEST(CppApiTest, ItsExampleOfSpeculationIsOneThatRuns) {
                                      "drafted tokens [0-9]+ were accepted\n$"));
 }
 
+// tests/serve/client/example_server_test.py runs it.
+TEST(CppApiTest, ItsExampleOfAServerIsOneThatRuns) {
+  const std::string body =
+      BodyOf("server/server.cc", "  // Before there are threads");
+  EXPECT_THAT(ReadText(SourcePath("docs/cpp_api.md")),
+              HasSubstr("```cpp\n" + body + "```"));
+}
+
 }  // namespace
 }  // namespace espalier::testing

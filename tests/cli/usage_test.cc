@@ -34,12 +34,12 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     const char* message;
   } cases[] = {
       {{},
-       "a command is needed. The commands are generate, batch, "
+       "a command is needed. The commands are generate, batch, serve, "
        "tokenize, inspect, trace and verify-speculation."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
-       "no command \"translate\". The commands are generate, batch, "
+       "no command \"translate\". The commands are generate, batch, serve, "
        "tokenize, inspect, trace and verify-speculation."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},

@@ -1,0 +1,21 @@
+# sha256_base64(result text)
+# The SHA-256 of a text in base64, as a Content-Security-Policy has it.
+function(sha256_base64 result text)
+  set(alphabet
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+  string(SHA256 hex "${text}")
+  set(base64 "")
+  # Three digits, 12 bits, are two characters; of 64 one is left.
+  foreach(begin RANGE 0 60 3)
+    string(SUBSTRING "${hex}" ${begin} 3 digits)
+    math(EXPR high "0x${digits} >> 6")
+    math(EXPR low "0x${digits} & 63")
+    string(SUBSTRING "${alphabet}" ${high} 1 high)
+    string(SUBSTRING "${alphabet}" ${low} 1 low)
+    string(APPEND base64 "${high}${low}")
+  endforeach()
+  string(SUBSTRING "${hex}" 63 1 digit)
+  math(EXPR last "0x${digit} << 2")
+  string(SUBSTRING "${alphabet}" ${last} 1 last)
+  set(${result} "${base64}${last}=" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,184 @@
+#include "examples/cli/serve_command.h"
+
+#include <sys/resource.h>
+
+#include <boost/asio/io_context.hpp>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "espalier/generator.h"
+#include "examples/cli/exit_code.h"
+#include "examples/cli/interrupt.h"
+#include "examples/cli/loading_progress.h"
+#include "examples/cli/output.h"
+#include "examples/cli/runtime.h"
+#include "request/generation_defaults.h"
+#include "serve/request_traces.h"
+#include "serve/server.h"
+
+namespace espalier::cli {
+namespace {
+
+constexpr size_t kMaxDefaultsBytes = 1 << 20;
+
+absl::StatusOr<serve::ApiKeys> ReadApiKeys(const ServeOptions& options) {
+  const char* const variable = std::getenv(kApiKeyVariable);
+  const bool has_variable = variable != nullptr && *variable != '\0';
+  if (options.api_key_file.empty()) {
+    if (!has_variable) return serve::ApiKeys();
+    return serve::ApiKeys::Of(variable, kApiKeyVariable);
+  }
+  if (has_variable) {
+    return InvalidArgument("--api-key-file and the variable ", kApiKeyVariable,
+                           " exclude each other");
+  }
+  absl::StatusOr<serve::ApiKeys> keys =
+      serve::ApiKeys::Read(options.api_key_file);
+  if (!keys.ok()) return Annotate(keys.status(), "--api-key-file");
+  return keys;
+}
+
+// The file's, and over them those of flags.
+absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options) {
+  json::object defaults;
+  if (!options.defaults_file.empty()) {
+    const absl::StatusOr<std::string> text =
+        ReadFile(options.defaults_file, kMaxDefaultsBytes);
+    if (!text.ok()) return Annotate(text.status(), "--defaults");
+    const absl::StatusOr<json::value> value = ParseJson(*text);
+    if (!value.ok() || !value->is_object()) {
+      return InvalidArgument("--defaults: ", options.defaults_file,
+                             " must be a JSON object of fields of requests",
+                             value.ok() ? "" : ": ", Message(value.status()));
+    }
+    defaults = value->get_object();
+  }
+  ASSIGN_OR_RETURN(const json::object flags,
+                   ReadParamValues(options.params, options.names));
+  for (const auto& [name, value] : flags) defaults[name] = value;
+  return defaults.empty() ? "" : WriteJson(defaults);
+}
+
+// Errors of the server, which does not know the options of the program.
+absl::Status ServerErrorInFlags(const absl::Status& error) {
+  const std::string message = Message(error);
+  for (const std::string_view field : {"host", "port", "num_threads"}) {
+    if (!message.starts_with(field)) continue;
+    const std::string rest = message.substr(field.size());
+    if (field == "num_threads") {
+      return MakeError(error.code(), "--io-threads", rest);
+    }
+    return MakeError(error.code(), "--", field, rest);
+  }
+  return error;
+}
+
+absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,
+                                        std::shared_ptr<TraceSink> traces) {
+  ASSIGN_OR_RETURN(GeneratorOptions generator_options,
+                   ReadGeneratorOptions(options.runtime));
+  LoadingProgress progress;
+  generator_options.load_progress = [&](int64_t done, int64_t total) {
+    progress.Update(done, total);
+  };
+  generator_options.trace = std::move(traces);
+  absl::StatusOr<Generator> generator =
+      Generator::Load(options.runtime.model, generator_options);
+  if (!generator.ok()) return LoadError(options.runtime, generator.status());
+  const std::string warning = UnsupportedWarning(generator->defaults());
+  if (!warning.empty()) {
+    PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
+  }
+  return generator;
+}
+
+// Each connection takes a descriptor, and the limit that a shell gives is for
+// programs that use select.
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunServe(const ServeOptions& options) {
+  serve::ServerOptions server_options = options.server;
+  ASSIGN_OR_RETURN(server_options.api_keys, ReadApiKeys(options));
+  ASSIGN_OR_RETURN(server_options.defaults, ReadDefaults(options));
+  std::shared_ptr<serve::RequestTraces> traces;
+  if (options.traces.max_requests > 0) {
+    RETURN_IF_ERROR(serve::CheckTraceLimits(options.traces));
+    traces = std::make_shared<serve::RequestTraces>(options.traces);
+    server_options.traces = traces;
+  }
+  const bool is_open =
+      server_options.api_keys.empty() && !server_options.insecure;
+  if (is_open && !serve::IsLoopback(server_options.host)) {
+    return InvalidArgument("--host ", server_options.host,
+                           " lets others use the server without an API key: "
+                           "give --api-key-file or ",
+                           kApiKeyVariable, ", or --insecure if it is meant");
+  }
+  RETURN_IF_ERROR(ReadGeneratorOptions(options.runtime).status());
+  RaiseDescriptorLimit();
+  absl::StatusOr<std::unique_ptr<serve::Server>> server =
+      serve::Server::Listen(server_options);
+  if (!server.ok()) return ServerErrorInFlags(server.status());
+  ASSIGN_OR_RETURN(Generator generator, LoadGenerator(options, traces));
+  // Before anybody finds it ready: who does may tell it to end. A second signal
+  // ends the program there and then.
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  boost::asio::io_context context;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
+                   Interrupt::Listen(context, *output, [] {}));
+  RETURN_IF_ERROR(
+      Annotate((*server)->Serve(std::move(generator), options.runtime.model),
+               "defaults of requests"));
+  PrintToStderr(Concat("espalier: listening on ", (*server)->url(), "\n"));
+  context.run();
+  PrintToStderr("espalier: shutting down; a second signal ends it at once\n");
+  const int num_cut = (*server)->Drain(options.drain_timeout);
+  if (num_cut == 0) return kAllSucceeded;
+  PrintToStderr(Concat("espalier: ", Pluralize(num_cut, "call"),
+                       " cut off after --drain-timeout\n"));
+  return kSomeFailed;
+}
+
+const char kServeExamples[] =
+    R"(Examples:
+  espalier serve -m models/en-fr
+  espalier serve -m models/en-fr --num-beams 4 --port 0
+  ESPALIER_API_KEY=$(openssl rand -hex 16) \
+    espalier serve -m models/en-fr --host 0.0.0.0
+
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \
+    -d '{"prompt": "Where is the station?", "num_beams": 4, "n": 2}'
+  curl -N http://127.0.0.1:8000/v1/completions \
+    -H 'Content-Type: application/json' \
+    -d '{"prompt": "It rains.", "num_beams": 4, "stream": true}'
+
+When it is ready stderr says "listening on http://HOST:PORT"; a browser finds a
+page there to try the model with. Routes: /v1/completions,
+/v1/chat/completions, /inference/v1/generate, /v1/models, /tokenize,
+/detokenize, /health, /ready, /metrics, /load, /version. Fields are those of
+OpenAI's API, vLLM's, and all options of espalier generate, with _ for -;
+docs/server.md has them.
+
+Options of generate are defaults of requests that leave them open, before the
+model's generation_config.json.
+
+Only this machine reaches the server unless --host says otherwise, and others
+only with an API key: one a line in --api-key-file, or ESPALIER_API_KEY.
+
+SIGTERM and Ctrl-C: it takes no more requests, answers those that run for
+--drain-timeout, ends the others with an error, and exits: 0, or 1 if there were
+others. A second signal ends it at once.)";
+
+}  // namespace espalier::cli

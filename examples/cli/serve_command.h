@@ -1,0 +1,36 @@
+// espalier serve: a model behind HTTP, until a signal comes.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "examples/cli/option_names.h"
+#include "examples/cli/options.h"
+#include "serve/server_options.h"
+
+namespace espalier::cli {
+
+struct ServeOptions {
+  RuntimeOptions runtime;
+  // But for api_keys, defaults and traces, which the following make.
+  serve::ServerOptions server;
+  std::string api_key_file;
+  std::string defaults_file;
+  ParamTexts params;  // defaults of requests
+  OptionNames names;  // as typed
+  serve::TraceLimits traces;
+  absl::Duration drain_timeout = absl::Seconds(30);
+};
+
+// The key, where no file has it.
+inline constexpr char kApiKeyVariable[] = "ESPALIER_API_KEY";
+
+// Runs the subcommand and returns the program's exit code.
+// Errors: why it could not run.
+absl::StatusOr<int> RunServe(const ServeOptions& options);
+
+// The end of its help.
+extern const char kServeExamples[];
+
+}  // namespace espalier::cli

@@ -1,0 +1,44 @@
+// ApiKeys: who may use a server. Without a key anybody may who reaches it.
+//
+// A client shows its key as a bearer token, `Authorization: Bearer KEY`, or as
+// the password of HTTP's basic authentication, which is how a browser asks for
+// it. A key that is shown is compared with all of them, each in a time that
+// depends on its own length alone: how long a refusal takes says nothing of how
+// much of a key was right.
+//
+// Thread safety: constant after construction; any thread may call.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace espalier::serve {
+
+class ApiKeys {
+ public:
+  ApiKeys() = default;
+  // REQUIRES: none is empty.
+  explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+
+  // One key a line; blank lines and those that begin with # are passed over.
+  // Errors: as ReadFile; kInvalidArgument naming the line of a key that is
+  // shorter than 8 bytes, or has a space or a character that is not ASCII, or
+  // if there is none.
+  static absl::StatusOr<ApiKeys> Read(const std::string& path);
+  // Errors: as for a line of a file, naming `source`.
+  static absl::StatusOr<ApiKeys> Of(std::string key, std::string_view source);
+
+  bool empty() const { return keys_.empty(); }
+  // The number of the key that an Authorization header shows, from 0 on;
+  // nothing if it shows none of them. REQUIRES: !empty().
+  std::optional<int> Find(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+}  // namespace espalier::serve

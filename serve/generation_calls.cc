@@ -1,0 +1,232 @@
+#include "serve/generation_calls.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "batcher/engine.h"
+#include "openai/answer.h"
+#include "openai/chunk_writer.h"
+#include "openai/error.h"
+#include "serve/prompt_runs.h"
+
+namespace espalier::serve {
+namespace {
+
+namespace asio = boost::asio;
+
+class CallAnswerer {
+ public:
+  CallAnswerer(http::Exchange* exchange, ServedModel* model, Caller caller)
+      : exchange_(exchange), model_(model), caller_(std::move(caller)) {}
+
+  asio::awaitable<void> Answer(openai::Api api, const openai::Limits& limits);
+
+ private:
+  asio::awaitable<absl::Status> AnswerWhole();
+  asio::awaitable<absl::Status> AnswerInEvents();
+  asio::awaitable<absl::Status> RunAll(
+      std::vector<openai::PromptAnswer>* answers);
+  absl::StatusOr<openai::PromptAnswer> Finish(int prompt,
+                                              absl::StatusOr<Result> result);
+  std::vector<openai::PromptParts> TakeParts();
+  void SetRequestId(const std::string& id);
+  const Tokenizer* tokenizer() const {
+    return model_->generator.tokenizer().get();
+  }
+
+  http::Exchange* const exchange_;
+  ServedModel* const model_;
+  Caller caller_;
+  openai::Call call_;
+  openai::AnswerHead head_;
+  std::vector<PromptRequest> prompts_;
+  bool is_answered_ = false;  // wholly, and not by an error
+};
+
+asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
+                                           const openai::Limits& limits) {
+  const auto refuse = [&](const absl::Status& status) {
+    openai::Error error = openai::ErrorOf(status, &call_);
+    return exchange_->Respond(ErrorResponse(error, caller_.headers));
+  };
+  absl::StatusOr<openai::Call> call =
+      openai::ReadCall(api, exchange_->request().body, limits);
+  exchange_->TakeRequest();  // which frees the body
+  if (!call.ok()) {
+    co_await refuse(call.status());
+    co_return;
+  }
+  call_ = *std::move(call);
+  const absl::Status known = CheckServed(*model_, call_.model);
+  if (!known.ok()) {
+    openai::Error error = openai::ErrorOf(known, &call_);
+    error.param = "model";
+    error.code = "model_not_found";
+    co_await exchange_->Respond(ErrorResponse(error, caller_.headers));
+    co_return;
+  }
+  if (!call_.request_id.empty()) SetRequestId(call_.request_id);
+  head_ = {openai::AnswerId(api, caller_.request_id),
+           absl::ToUnixSeconds(absl::Now()), model_->name};
+  absl::StatusOr<std::vector<PromptRequest>> prompts =
+      MakePromptRequests(call_, *model_, caller_, head_.id);
+  if (!prompts.ok()) {
+    co_await refuse(prompts.status());
+    co_return;
+  }
+  prompts_ = *std::move(prompts);
+  MeteredCall metered(&model_->meter, NumRows(prompts_));
+  absl::Status answered;
+  if (call_.stream) {
+    answered = co_await AnswerInEvents();
+  } else {
+    answered = co_await AnswerWhole();
+  }
+  if (is_answered_) metered.SetAnswered();
+  if (!answered.ok()) co_await refuse(answered);
+}
+
+void CallAnswerer::SetRequestId(const std::string& id) {
+  caller_.request_id = id;
+  for (http::Header& header : caller_.headers) {
+    if (header.name == "x-request-id") header.value = id;
+  }
+}
+
+std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
+  std::vector<openai::PromptParts> parts;
+  for (PromptRequest& prompt : prompts_) {
+    parts.push_back(std::move(prompt.parts));
+  }
+  return parts;
+}
+
+absl::StatusOr<openai::PromptAnswer> CallAnswerer::Finish(
+    int prompt, absl::StatusOr<Result> result) {
+  ASSIGN_OR_RETURN(Generation generation,
+                   prompts_[prompt].engine.finish(std::move(result)));
+  std::vector<std::string> texts = std::move(generation.texts);
+  return openai::PromptAnswer{std::move(generation), std::move(texts)};
+}
+
+// Errors: that of the first prompt that has one.
+asio::awaitable<absl::Status> CallAnswerer::RunAll(
+    std::vector<openai::PromptAnswer>* answers) {
+  Engine& engine = model_->generator.engine();
+  answers->resize(prompts_.size());
+  PromptRuns runs(exchange_->executor());
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    runs.Start(static_cast<int>(i), engine,
+               std::move(prompts_[i].engine.request));
+  }
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    std::optional<RunEvent> run_event = co_await runs.Next();
+    absl::StatusOr<openai::PromptAnswer> answer =
+        Finish(run_event->prompt,
+               std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
+    if (!answer.ok()) co_return answer.status();
+    (*answers)[run_event->prompt] = *std::move(answer);
+  }
+  co_return absl::OkStatus();
+}
+
+asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
+  std::vector<openai::PromptAnswer> answers;
+  if (prompts_.size() == 1) {
+    absl::StatusOr<Result> result =
+        co_await model_->generator.engine().Generate(
+            std::move(prompts_[0].engine.request));
+    absl::StatusOr<openai::PromptAnswer> answer = Finish(0, std::move(result));
+    if (!answer.ok()) co_return answer.status();
+    answers.push_back(*std::move(answer));
+  } else {
+    const absl::Status run = co_await RunAll(&answers);
+    if (!run.ok()) co_return run;
+  }
+  http::Response response;
+  response.headers = caller_.headers;
+  response.body =
+      openai::WriteAnswer(call_, head_, TakeParts(), answers, tokenizer());
+  is_answered_ = co_await exchange_->Respond(std::move(response));
+  co_return absl::OkStatus();
+}
+
+// Errors: before the first event.
+asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
+  Engine& engine = model_->generator.engine();
+  std::vector<ResultStream> streams;
+  for (PromptRequest& prompt : prompts_) {
+    absl::StatusOr<ResultStream> stream = co_await engine.Stream(
+        std::move(prompt.engine.request), {.beams = call_.stream_beams});
+    if (!stream.ok()) {
+      co_return prompt.engine.finish(stream.status()).status();
+    }
+    streams.push_back(*std::move(stream));
+  }
+  openai::ChunkWriter writer(call_, head_, TakeParts(), tokenizer());
+  PromptRuns runs(exchange_->executor());
+  for (size_t i = 0; i < streams.size(); ++i) {
+    runs.Start(static_cast<int>(i), std::move(streams[i]));
+  }
+  runs.StartPings();
+  if (!co_await exchange_->BeginEvents(caller_.headers)) {
+    co_return absl::OkStatus();
+  }
+  std::string events = writer.Begin();
+  for (size_t num_running = streams.size(); num_running > 0;) {
+    if (!events.empty() && !co_await exchange_->SendEvents(events)) {
+      co_return absl::OkStatus();
+    }
+    std::optional<RunEvent> run_event = co_await runs.Next();
+    if (!run_event.has_value()) {
+      events = openai::kPing;
+      continue;
+    }
+    if (const auto* event = std::get_if<StreamEvent>(&run_event->what)) {
+      events = writer.Add(run_event->prompt, *event);
+      continue;
+    }
+    absl::StatusOr<openai::PromptAnswer> answer =
+        Finish(run_event->prompt,
+               std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
+    if (!answer.ok()) {
+      events = writer.Fail(openai::ErrorOf(answer.status(), &call_));
+      co_await exchange_->SendEvents(events);
+      co_return absl::OkStatus();
+    }
+    events = writer.Finish(run_event->prompt, *answer);
+    --num_running;
+  }
+  events += writer.End();
+  is_answered_ = co_await exchange_->SendEvents(events);
+  co_return absl::OkStatus();
+}
+
+}  // namespace
+
+http::Response ErrorResponse(const openai::Error& error,
+                             std::vector<http::Header> headers) {
+  http::Response response;
+  response.status = error.http_status;
+  response.headers = std::move(headers);
+  if (error.retry_after_s > 0) {
+    response.headers.push_back(
+        {"Retry-After", std::to_string(error.retry_after_s)});
+  }
+  if (error.is_final) response.headers.push_back({"x-should-retry", "false"});
+  response.body = openai::WriteError(error);
+  return response;
+}
+
+asio::awaitable<void> AnswerCall(http::Exchange& exchange, openai::Api api,
+                                 ServedModel& model,
+                                 const openai::Limits& limits, Caller caller) {
+  CallAnswerer answerer(&exchange, &model, std::move(caller));
+  co_await answerer.Answer(api, limits);
+}
+
+}  // namespace espalier::serve

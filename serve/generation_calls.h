@@ -1,0 +1,33 @@
+// GenerationCalls: runs what clients ask to be generated: a body becomes
+// requests of the engine, one for each prompt, which run side by side, and what
+// they come to an answer, or a stream of events.
+//
+//   body ─ ReadCall ─ prompts as tokens ─ ResolveParams ─ Engine ─ WriteAnswer
+//                                                            └──── ChunkWriter
+//
+// All of it but the engine's part is done on the connection's thread.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+
+#include "http/exchange.h"
+#include "openai/call.h"
+#include "openai/error.h"
+#include "serve/prompt_requests.h"
+#include "serve/served_model.h"
+
+namespace espalier::serve {
+
+// Answers one call, with an error if need be. When it is cancelled all that
+// runs for it ends.
+boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
+                                        openai::Api api, ServedModel& model,
+                                        const openai::Limits& limits,
+                                        Caller caller);
+
+// An error as the answer to a call.
+http::Response ErrorResponse(const openai::Error& error,
+                             std::vector<http::Header> headers = {});
+
+}  // namespace espalier::serve

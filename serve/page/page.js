@@ -1,0 +1,390 @@
+/* The page: runs one request at a time, and shows what comes of it. */
+
+const EMPTY_LIST = "Run a prompt to see its hypotheses here.";
+const SAMPLES_HINT = "What all have in common is grey.";
+const BEAMS_HINT = `Best first, with their scores. ${SAMPLES_HINT}`;
+const MAP_HINT = byId("map-hint").textContent;
+
+const tree = new BeamTree(byId("tree"));
+let model = {};
+let run = null;         /* the request that runs, or ran last */
+let shownItems = [];    /* of the list */
+let pressed = -1;       /* the item whose path alone is lit */
+
+const key = () => byId("key").value.trim();
+const isRunning = () => run !== null && !run.isOver;
+const number = (value, digits) =>
+  typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "";
+const many = (count, one, several = `${one}s`) =>
+  `${count} ${count === 1 ? one : several}`;
+
+/* --- The list ------------------------------------------------------------- */
+
+/* A character of a word, in a script that sets words apart. */
+const IN_WORD = new RegExp("(?![\\p{Script=Han}\\p{Script=Hiragana}" +
+  "\\p{Script=Katakana}\\p{Script=Thai}])[\\p{L}\\p{N}\\p{M}]", "u");
+
+/* How long the beginning is that all texts have in common: whole characters,
+   and no part of a word. */
+const agreedLength = (texts) => {
+  if (texts.length < 2) return 0;
+  const [first, ...others] = texts.map((text) => [...text]);
+  let length = 0;
+  while (length < first.length &&
+         others.every((text) => text[length] === first[length])) ++length;
+  const goesOn = [first, ...others].some((text) =>
+    IN_WORD.test(text[length] ?? ""));
+  while (goesOn && length > 0 && IN_WORD.test(first[length - 1])) --length;
+  return first.slice(0, length).join("").length;
+};
+
+const makeItem = (index) => {
+  const item = make("button", {type: "button"},
+    make("span", {className: "rank"}), make("span", {className: "score"}),
+    make("span", {className: "text"}, make("span", {className: "agreed"}),
+         make("span", {className: "own"})),
+    make("span", {className: "why"}));
+  item.setAttribute("aria-pressed", "false");
+  item.addEventListener("click", () => press(pressed === index ? -1 : index));
+  item.addEventListener("mouseenter", () => light(index));
+  item.addEventListener("mouseleave", () => light(pressed));
+  return make("li", {}, item);
+};
+
+const fillItem = (button, item, rank, agreed) => {
+  const [rankLabel, score, text, why] = button.children;
+  button.className = item.state;
+  rankLabel.textContent = rank + 1;
+  score.textContent = number(item.score, 4);
+  score.title = typeof item.sum === "number"
+    ? `Score; the sum of log-probabilities is ${number(item.sum, 4)}` : "";
+  text.children[0].textContent = item.text.slice(0, agreed);
+  text.children[1].textContent = item.text.slice(agreed);
+  why.textContent = item.why ?? "";
+};
+
+const showItems = (items) => {
+  shownItems = items;
+  const list = byId("list");
+  if (items.length === 0) {
+    list.replaceChildren(make("li", {className: "empty",
+                                     textContent: EMPTY_LIST}));
+    return;
+  }
+  if (list.firstElementChild?.className === "empty") list.replaceChildren();
+  while (list.children.length > items.length) list.lastElementChild.remove();
+  while (list.children.length < items.length) {
+    list.append(makeItem(list.children.length));
+  }
+  list.classList.toggle("unscored", items.every((item) =>
+    typeof item.score !== "number"));
+  const agreed = agreedLength(items.map((item) => item.text));
+  items.forEach((item, rank) =>
+    fillItem(list.children[rank].firstElementChild, item, rank, agreed));
+};
+
+const light = (index) => tree.light(shownItems[index]?.end ?? null);
+
+const press = (index) => {
+  pressed = index;
+  [...byId("list").children].forEach((item, i) =>
+    item.firstElementChild?.setAttribute("aria-pressed", i === index));
+  light(index);
+};
+
+/* --- A request ------------------------------------------------------------ */
+
+const stateOf = (choice, rank) => {
+  if (!choice.finish_reason) return "live";
+  return run.hasBeams && rank === 0 ? "best" : "won";
+};
+
+const itemOf = (sequence, state, end) => (
+  {text: sequence.text, score: sequence.score, sum: sequence.cum_log_prob,
+   why: sequence.finish_reason, state, end});
+
+/* Every event of beams has its part in the tree, also where several come
+   within a frame. */
+const takeBeams = () => {
+  if (!run.hasBeams || run.answer.beams === run.taken) return;
+  run.taken = run.answer.beams;
+  run.ends = tree.takeBeams(run.answer.beams);
+};
+
+/* Puts samples and what is returned into the tree; the list's items. */
+const takeNews = () => {
+  const {answer} = run;
+  const ended = answer.ended();
+  if (!run.hasBeams) {
+    const choices = [...answer.choices.values()]
+      .sort((a, b) => a.index - b.index);
+    const ends = tree.takeSamples(choices);
+    if (answer.isWhole) tree.finish(ends, false);
+    return choices.map((choice, i) =>
+      itemOf(choice, stateOf(choice, i), ends[i]));
+  }
+  if (!answer.isWhole || ended.length === 0) {
+    return answer.beams.map((beam, i) => itemOf(
+      beam, beam.finish_reason ? "finished" : "live", run.ends[i]));
+  }
+  const ends = finishTree(ended);
+  return ended.map((choice, i) => itemOf(choice, stateOf(choice, i), ends[i]));
+};
+
+/* Lights what is returned; where each ends. */
+const finishTree = (choices) => {
+  const ends = tree.addPaths(choices.map((choice) => (
+    {keys: choice.keys ?? choice.tokens, text: choice.text,
+     sum: choice.cum_log_prob})))
+    .map((end) => end === tree.root ? null : end);
+  tree.finish(ends, run.hasBeams);
+  return ends;
+};
+
+/* Streams leave out steps that come too fast; a trace has all of them. */
+const completeTree = (events) => {
+  tree.rebuild(events.filter((event) => event.event === "candidate"));
+  finishTree(run.answer.ended())
+    .forEach((end, i) => { shownItems[i].end = end; });
+  light(pressed);
+  tree.picture.scrollTo(0, 0);
+};
+
+const progress = () => {
+  const {answer} = run;
+  const seconds = ((performance.now() - run.begun) / 1000).toFixed(1);
+  if (run.hasBeams) {
+    return answer.step > 0 ? `Step ${answer.step}, ${seconds} s`
+                           : "Waiting for the first step";
+  }
+  return answer.choices.size > 0 ? `Sampling, ${seconds} s`
+                                 : "Waiting for the first token";
+};
+
+const show = () => {
+  run.frame = 0;
+  showItems(takeNews());
+  if (pressed >= shownItems.length) press(-1);
+  light(pressed);
+  byId("list-hint").textContent = run.hint +
+    (tree.isFull ? " The tree is too large to draw all of it." : "");
+  if (!run.isOver) byId("progress").textContent = progress();
+};
+
+/* Once a frame, however many events come. */
+const showSoon = () => {
+  run.frame ||= requestAnimationFrame(show);
+};
+
+const summary = () => {
+  const {answer} = run;
+  const seconds = (performance.now() - run.begun) / 1000;
+  const parts = [`Done in ${seconds.toFixed(2)} s`,
+                 many(answer.ended().length, ...run.nouns)];
+  const usage = answer.usage;
+  if (usage) {
+    const cached = usage.prompt_tokens_details?.cached_tokens;
+    parts.push(`${many(usage.prompt_tokens, "prompt token")}` +
+               (cached ? `, ${cached} of them cached` : ""),
+               many(usage.completion_tokens, "generated token"));
+  }
+  if (answer.seed !== undefined) parts.push(`seed ${answer.seed}`);
+  return parts.join(" · ") + "." +
+    (answer.warnings.length > 0 ? ` Warning: ${answer.warnings.join("; ")}`
+                                : "");
+};
+
+/* The status is announced when it changes for good; progress is not. */
+const showStatus = (text) => byId("status").replaceChildren(text);
+
+const showRunning = (is) => {
+  byId("results").classList.toggle("running", is);
+  byId("list").setAttribute("aria-busy", is);
+  byId("run").disabled = is;
+  byId("stop").disabled = !is;
+};
+
+const pathOf = () => isChat() ? "v1/chat/completions" : "v1/completions";
+
+const begin = (body) => {
+  clearError();
+  if (run?.frame) cancelAnimationFrame(run.frame);
+  run = {answer: new Answer(), abort: new AbortController(), frame: 0,
+         begun: performance.now(), isOver: false, taken: null, ends: [],
+         hasBeams: body.stream_beams === true,
+         nouns: body.num_beams ? ["hypothesis", "hypotheses"]
+                               : ["sample", "samples"],
+         hint: body.stream_beams ? BEAMS_HINT : SAMPLES_HINT};
+  byId("list-title").textContent = body.num_beams ? "Hypotheses" : "Samples";
+  tree.clear();
+  showItems([]);
+  press(-1);
+  clearMap();
+  showStatus("Running.");
+  byId("status").append(" ", make("span", {id: "progress",
+                                           ariaHidden: "true"}));
+  showRunning(true);
+};
+
+/* Runs what the form asks for, until it has ended. */
+const start = async () => {
+  if (isRunning()) return;
+  let body;
+  try {
+    body = readRequest(model.id);
+  } catch (error) {
+    clearError();
+    return showError(error.message, error.param);
+  }
+  begin(body);
+  const own = run;
+  try {
+    const response = await call(pathOf(), {
+      method: "POST", signal: own.abort.signal, body: JSON.stringify(body),
+      headers: headersOf(key(), {"Content-Type": "application/json"})});
+    for await (const data of eventsOf(response)) {
+      own.answer.take(data);
+      takeBeams();
+      showSoon();
+    }
+    if (!own.answer.isWhole) {
+      throw new Error("The server closed the connection before the end.");
+    }
+    own.end = summary();
+  } catch (error) {
+    own.error = error;
+  }
+  end(own);
+};
+
+const end = (own) => {
+  cancelAnimationFrame(own.frame);
+  own.isOver = true;
+  show();
+  showRunning(false);
+  if (!own.error) {
+    showStatus(own.end);
+    return showMap(own);
+  }
+  if (own.error.name === "AbortError") return showStatus("Stopped.");
+  showStatus(own.answer.step > 0 ? "Ended by an error." : "Not run.");
+  if (own.error.status === 401) askForKey();
+  showError(own.error.message,
+            own.error.status === 401 ? "key" : own.error.param);
+};
+
+const stop = () => {
+  if (isRunning()) run.abort.abort();
+};
+
+/* --- Pages ---------------------------------------------------------------- */
+
+const clearMap = () => {
+  for (const id of ["map", "map-legend", "save"]) byId(id).hidden = true;
+  byId("map-hint").textContent = MAP_HINT;
+};
+
+const tracePath = (own) =>
+  `v1/requests/${encodeURIComponent(own.answer.id)}/trace`;
+
+const showMap = async (own) => {
+  if (model.espalier?.traces === false || own.answer.id === "") {
+    byId("map-hint").textContent = "A server that is started with " +
+      "--trace-requests 16 shows here which pages the sequences share.";
+    return;
+  }
+  try {
+    const response = await call(`${tracePath(own)}?format=jsonl`,
+                                {headers: headersOf(key())});
+    const events = readTrace(await response.text());
+    if (own !== run) return;
+    const steps = stepsOf(events);
+    completeTree(events);
+    byId("save").hidden = false;
+    const isDrawn = drawPageMap(steps, byId("map"));
+    byId("map").hidden = byId("map-legend").hidden = !isDrawn;
+    byId("map-hint").textContent = sharingOf(steps) +
+      (isDrawn ? "" : " The map is too large to draw it here.");
+  } catch (error) {
+    if (own !== run) return;
+    byId("map-hint").textContent = `There is no trace to show pages of: ` +
+      `${error.message} Start the server with --trace-requests 16.`;
+  }
+};
+
+const saveTrace = async () => {
+  const own = run;
+  try {
+    const response = await call(`${tracePath(own)}?format=html`,
+                                {headers: headersOf(key())});
+    const url = URL.createObjectURL(await response.blob());
+    make("a", {href: url, download: `${own.answer.id}.html`}).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  } catch (error) {
+    showError(error.message);
+  }
+};
+
+/* --- The rest ------------------------------------------------------------- */
+
+const copyCurl = async () => {
+  let command;
+  try {
+    command = curlOf(pathOf(), readRequest(model.id), key() !== "");
+  } catch (error) {
+    clearError();
+    return showError(error.message, error.param);
+  }
+  const box = byId("command");
+  box.value = command;
+  box.hidden = false;
+  try {
+    await navigator.clipboard.writeText(command);
+    byId("copied").textContent = "Copied.";
+  } catch {
+    /* Without TLS a browser has no clipboard to offer. */
+    box.focus();
+    box.select();
+    byId("copied").textContent = "Select and copy it with Ctrl C.";
+  }
+};
+
+const askForKey = () => {
+  byId("key-row").hidden = false;
+  byId("key").focus();
+};
+
+/* Which model there is, and what the server allows. */
+const loadModel = async () => {
+  try {
+    const response = await call("v1/models", {headers: headersOf(key())});
+    model = (await response.json()).data?.[0] ?? {};
+  } catch (error) {
+    if (error.status === 401 && key() === "") return askForKey();
+    return showError(error.message, error.status === 401 ? "key" : undefined);
+  }
+  clearError();
+  byId("model").textContent = byId("model").title = model.id ?? "";
+  byId("kind").hidden = !model.espalier?.chat;
+  takeLimits(model.espalier ?? {});
+};
+
+FIELDS.forEach(addField);
+showFields();
+showItems([]);
+byId("form").addEventListener("change", showFields);
+byId("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  start();
+});
+byId("stop").addEventListener("click", stop);
+byId("curl").addEventListener("click", copyCurl);
+byId("save").addEventListener("click", saveTrace);
+byId("key").addEventListener("change", loadModel);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") stop();
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  start();
+});
+loadModel();

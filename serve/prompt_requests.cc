@@ -1,0 +1,163 @@
+#include "serve/prompt_requests.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/status.h"
+#include "beam/selection_options.h"
+#include "espalier/chat.h"
+#include "openai/error.h"
+#include "openai/resolve_params.h"
+
+namespace espalier::serve {
+namespace {
+
+// Drops tokens of one side until `most` are left.
+void Truncate(int64_t most, openai::TruncationSide side,
+              std::vector<TokenId>* tokens) {
+  const int64_t extra = std::ssize(*tokens) - most;
+  if (extra <= 0) return;
+  if (side == openai::TruncationSide::kLeft) {
+    tokens->erase(tokens->begin(), tokens->begin() + extra);
+  } else {
+    tokens->resize(most);
+  }
+}
+
+absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::Call& call,
+                                              const openai::PromptInput& input,
+                                              const Generator& generator) {
+  if (const auto* tokens = std::get_if<std::vector<TokenId>>(&input)) {
+    return *tokens;
+  }
+  const auto& text = std::get<std::string>(input);
+  if (!call.add_special_tokens.value_or(true)) {
+    return generator.MakePrompt(Prompt::Raw(text));
+  }
+  if (call.template_name.empty()) return generator.MakePrompt(Prompt(text));
+  absl::StatusOr<std::vector<TokenId>> tokens =
+      generator.MakePrompt(Prompt::Templated(text, call.template_name));
+  if (!absl::IsNotFound(tokens.status())) return tokens;
+  return openai::RefuseField("template",
+                             "template: " + Message(tokens.status()));
+}
+
+absl::StatusOr<std::vector<TokenId>> TokensOfChat(const openai::Call& call,
+                                                  const Generator& generator) {
+  ASSIGN_OR_RETURN(const ChatPrompts* chat, generator.chat_prompts());
+  ASSIGN_OR_RETURN(
+      std::vector<TokenId> tokens,
+      chat->Make(*call.chat, generator.description().max_prompt_tokens()));
+  const std::optional<TokenId> bos = generator.tokenizer()->bos_id();
+  const bool adds_bos = call.add_special_tokens.value_or(false) &&
+                        bos.has_value() && tokens.front() != *bos;
+  if (adds_bos) tokens.insert(tokens.begin(), *bos);
+  return tokens;
+}
+
+// The longest prompt that leaves room for what the call wants.
+int64_t LongestPrompt(const ModelDescription& model, const openai::Call& call) {
+  if (model.encoder) return model.max_prompt_tokens();
+  const int64_t num_new = call.params.max_new_tokens.value_or(1);
+  return std::max<int64_t>(model.max_context - std::max<int64_t>(num_new, 1),
+                           1);
+}
+
+// Puts the key in front of params that say whose a request is: so nobody has
+// those of another key.
+// Errors: kInvalidArgument if there is no room for it.
+absl::Status AddKey(const Caller& caller, GenerationParams* params) {
+  if (caller.key < 0) return absl::OkStatus();
+  const std::string of_key = Concat("key ", caller.key, " ");
+  const auto add = [&](std::string_view field, std::string* value) {
+    constexpr size_t kMost = 256;
+    if (value->size() + of_key.size() > kMost) {
+      return InvalidArgument(field, " must have at most ",
+                             kMost - of_key.size(),
+                             " bytes beside an API key, got ", value->size());
+    }
+    *value = of_key + *value;
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add("tenant", &params->tenant));
+  if (!params->prefix_cache) return absl::OkStatus();
+  return add("cache_salt", &params->cache_salt);
+}
+
+// The request that a prompt of a call makes.
+absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
+                                                std::vector<TokenId> tokens,
+                                                const ServedModel& model,
+                                                const Caller& caller,
+                                                const std::string& id) {
+  const Generator& generator = model.generator;
+  if (call.truncate_prompt_tokens.has_value()) {
+    const int64_t most = *call.truncate_prompt_tokens;
+    Truncate(most >= 0 ? most : LongestPrompt(generator.description(), call),
+             call.truncation_side, &tokens);
+  }
+  openai::ResolvedParams resolved =
+      openai::ResolveParams(call, model.defaults, generator.defaults(),
+                            generator.description(), std::ssize(tokens));
+  RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params));
+  GenerationRequest request{tokens, std::move(resolved.params)};
+  request.takes_defaults = false;
+  RETURN_IF_ERROR(AddKey(caller, &request.params));
+  PromptRequest prompt;
+  prompt.parts.tokens = std::move(tokens);
+  prompt.parts.params = request.params;
+  prompt.parts.defaults = std::move(resolved.defaults);
+  ASSIGN_OR_RETURN(prompt.engine, generator.Prepare(std::move(request)));
+  prompt.engine.request.caller_id = TraceId(caller, id);
+  return prompt;
+}
+
+}  // namespace
+
+std::string TraceId(const Caller& caller, std::string_view id) {
+  if (caller.key < 0) return std::string(id);
+  return Concat("key ", caller.key, " ", id);
+}
+
+absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
+    const openai::Call& call, const ServedModel& model, const Caller& caller,
+    const std::string& id) {
+  std::vector<PromptRequest> requests;
+  const auto add = [&](absl::StatusOr<std::vector<TokenId>> tokens,
+                       std::string text) -> absl::Status {
+    RETURN_IF_ERROR(tokens.status());
+    ASSIGN_OR_RETURN(
+        PromptRequest request,
+        MakePromptRequest(call, *std::move(tokens), model, caller, id));
+    request.parts.text = std::move(text);
+    requests.push_back(std::move(request));
+    return absl::OkStatus();
+  };
+  if (call.chat.has_value()) {
+    RETURN_IF_ERROR(add(TokensOfChat(call, model.generator), ""));
+  }
+  for (const openai::PromptInput& input : call.prompts) {
+    absl::StatusOr<std::vector<TokenId>> tokens =
+        TokensOf(call, input, model.generator);
+    const auto* text = std::get_if<std::string>(&input);
+    std::string shown = text == nullptr ? "" : *text;
+    if (call.echo && text == nullptr &&
+        model.generator.tokenizer() != nullptr) {
+      ASSIGN_OR_RETURN(shown, model.generator.tokenizer()->Decode(*tokens));
+    }
+    RETURN_IF_ERROR(add(std::move(tokens), std::move(shown)));
+  }
+  return requests;
+}
+
+int64_t NumRows(const std::vector<PromptRequest>& prompts) {
+  int64_t rows = 0;
+  for (const PromptRequest& prompt : prompts) {
+    rows += NumSequences(prompt.parts.params);
+  }
+  return rows;
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,123 @@
+#include "serve/prompt_runs.h"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/channel.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <deque>
+#include <exception>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace espalier::serve {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// A client hears something at least so often.
+constexpr absl::Duration kPingPeriod = absl::Seconds(15);
+
+std::optional<RunEvent> RunEventOf(
+    int prompt, absl::StatusOr<std::optional<StreamEvent>> event) {
+  if (!event.ok()) {
+    return RunEvent{prompt, absl::StatusOr<Result>(event.status())};
+  }
+  // It ends with its result, behind which nobody reads.
+  if (auto* result = std::get_if<Result>(&event->value())) {
+    return RunEvent{prompt, absl::StatusOr<Result>(std::move(*result))};
+  }
+  return RunEvent{prompt, std::move(event->value())};
+}
+
+}  // namespace
+
+// The coroutines have a plain pointer to it; what completes them keeps it.
+struct PromptRuns::Shared {
+  using Channel = asio::experimental::channel<void(boost::system::error_code,
+                                                   std::optional<RunEvent>)>;
+
+  explicit Shared(const asio::any_io_executor& executor)
+      : channel(executor, /*max_buffer_size=*/1) {}
+
+  Channel channel;
+  std::deque<asio::cancellation_signal> signals;  // of what was spawned
+  bool is_silent = true;  // since the last time that it was asked
+};
+
+PromptRuns::PromptRuns(const asio::any_io_executor& executor)
+    : shared_(std::make_shared<Shared>(executor)) {}
+
+PromptRuns::~PromptRuns() {
+  shared_->channel.close();
+  for (asio::cancellation_signal& signal : shared_->signals) {
+    signal.emit(asio::cancellation_type::terminal);
+  }
+}
+
+void PromptRuns::Start(int prompt, ResultStream stream) {
+  Spawn(ReadStream(shared_.get(), prompt, std::move(stream)));
+}
+
+void PromptRuns::Start(int prompt, Engine& engine, Request request) {
+  Spawn(AwaitResult(shared_.get(), prompt, &engine, std::move(request)));
+}
+
+void PromptRuns::StartPings() { Spawn(SendPings(shared_.get())); }
+
+asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
+  Shared& shared = *shared_;
+  std::optional<RunEvent> event =
+      co_await shared.channel.async_receive(asio::use_awaitable);
+  shared.is_silent = false;
+  co_return event;
+}
+
+void PromptRuns::Spawn(asio::awaitable<void> run) {
+  asio::co_spawn(
+      shared_->channel.get_executor(), std::move(run),
+      asio::bind_cancellation_slot(shared_->signals.emplace_back().slot(),
+                                   [kept = shared_](std::exception_ptr) {}));
+}
+
+asio::awaitable<void> PromptRuns::SendPings(Shared* shared) {
+  asio::steady_timer timer(shared->channel.get_executor());
+  while (true) {
+    timer.expires_after(absl::ToChronoNanoseconds(kPingPeriod / 2));
+    co_await timer.async_wait(asio::use_awaitable);
+    if (std::exchange(shared->is_silent, true)) {
+      std::optional<RunEvent> nothing;
+      co_await Send(shared, nothing);
+    }
+  }
+}
+
+// `event` is a variable of the caller's: gcc 12 destroys temporaries of such an
+// expression twice.
+asio::awaitable<void> PromptRuns::Send(Shared* shared,
+                                       std::optional<RunEvent>& event) {
+  co_await shared->channel.async_send(boost::system::error_code(),
+                                      std::move(event), asio::use_awaitable);
+}
+
+asio::awaitable<void> PromptRuns::ReadStream(Shared* shared, int prompt,
+                                             ResultStream stream) {
+  for (bool is_over = false; !is_over;) {
+    absl::StatusOr<std::optional<StreamEvent>> next = co_await stream.Next();
+    std::optional<RunEvent> event = RunEventOf(prompt, std::move(next));
+    is_over = std::holds_alternative<absl::StatusOr<Result>>(event->what);
+    co_await Send(shared, event);
+  }
+}
+
+asio::awaitable<void> PromptRuns::AwaitResult(Shared* shared, int prompt,
+                                              Engine* engine, Request request) {
+  absl::StatusOr<Result> result = co_await engine->Generate(std::move(request));
+  std::optional<RunEvent> event = RunEvent{prompt, std::move(result)};
+  co_await Send(shared, event);
+}
+
+}  // namespace espalier::serve

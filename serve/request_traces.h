@@ -1,0 +1,103 @@
+// RequestTraces: the traces (trace/trace.h) of the requests that ended last,
+// kept in memory so that a client can ask what a search did after it was
+// answered. Both their number and their bytes are bounded, whatever runs.
+//
+//   auto traces = std::make_shared<RequestTraces>(TraceLimits{16});
+//   auto generator = Generator::Load(directory, {.trace = traces});
+//   ...
+//   auto found = traces->Find("cmpl-7");  // once that has been answered
+//
+// A request is known by its caller_id, or without one by its number. Where
+// several have the same, as the prompts of one call, Find returns all of them.
+//
+// What gives way to what: a request whose trace outgrows max_request_bytes
+// loses it, and Find says so. Where all traces together outgrow max_bytes,
+// those that ended longest ago go first, then those of running requests, the
+// oldest first.
+//
+// Thread safety: On is called by one thread at a time, the engine's strand; all
+// else by any thread at any time. A lock is held while an event is appended, or
+// pointers are copied; a trace that Find has returned is not changed any more.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "trace/trace.h"
+
+namespace espalier::serve {
+
+struct TraceLimits {
+  int max_requests = 0;  // that have ended; in [0, kMaxTraceRequests]
+  int64_t max_bytes = int64_t{64} << 20;          // of all; >= 0
+  int64_t max_request_bytes = int64_t{16} << 20;  // of one; >= 0
+};
+// Find looks at each.
+inline constexpr int kMaxTraceRequests = 4096;
+
+// Errors: kInvalidArgument naming the limit and its value.
+absl::Status CheckTraceLimits(const TraceLimits& limits);
+
+// What one request did, in the order of its events.
+struct RequestTrace {
+  std::string id = {};
+  std::deque<TraceEvent> events = {};
+  int64_t num_bytes = 0;    // that it takes in memory, about
+  bool is_dropped = false;  // it took too many: there are no events
+};
+
+// What an event takes in memory, about.
+int64_t NumBytes(const TraceEvent& event);
+
+class RequestTraces : public TraceSink {
+ public:
+  using Found = std::vector<std::shared_ptr<const RequestTrace>>;
+
+  // REQUIRES: CheckTraceLimits(limits).ok().
+  explicit RequestTraces(const TraceLimits& limits);
+  RequestTraces(const RequestTraces&) = delete;
+  RequestTraces& operator=(const RequestTraces&) = delete;
+
+  // A request for whose trace there is no memory loses it.
+  void On(const TraceEvent& event) override;
+
+  // The traces of the requests of this id that have ended, those first that
+  // ended first; at least one.
+  // Errors: kNotFound if there is none, saying whether it still runs, or how
+  // many are kept; kResourceExhausted if they took too much memory.
+  absl::StatusOr<Found> Find(std::string_view id) const;
+
+  const TraceLimits& limits() const { return limits_; }
+  int num_ended() const;      // that are kept
+  int64_t num_bytes() const;  // of those, and of requests that run
+
+ private:
+  using Open = std::map<RequestId, std::shared_ptr<RequestTrace>>;
+
+  void Begin(const TraceRequest& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Append(RequestTrace* trace, const TraceEvent& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(Open::iterator open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(RequestTrace* trace) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepLimits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const TraceLimits limits_;
+  mutable std::mutex mutex_;
+  Open open_ ABSL_GUARDED_BY(mutex_);  // requests that run; ids ascend
+  std::deque<std::shared_ptr<const RequestTrace>> ended_
+      ABSL_GUARDED_BY(mutex_);  // oldest first
+  int64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace espalier::serve

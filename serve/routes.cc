@@ -1,0 +1,227 @@
+// What a server serves, and the answers that are short.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "batcher/engine.h"
+#include "batcher/prometheus_text.h"
+#include "espalier/chat.h"
+#include "serve/http_metrics.h"
+#include "serve/page.h"
+#include "serve/server_core.h"
+#include "serve/text_calls.h"
+#include "serve/trace_answer.h"
+
+namespace espalier::serve {
+namespace {
+
+// Of pages with pictures, so that they are shown as what they are.
+const http::Header kNoSniff = {"X-Content-Type-Options", "nosniff"};
+
+http::Response JsonResponse(std::vector<http::Header> headers,
+                            std::string body) {
+  http::Response response;
+  response.headers = std::move(headers);
+  response.body = std::move(body);
+  return response;
+}
+
+}  // namespace
+
+std::span<const ServerCore::Route> ServerCore::Routes() {
+  using Core = ServerCore;
+  static constexpr Route kRoutes[] = {
+      {"GET", "/health", &Core::Health, For::kAnybody},
+      {"GET", "/ping", &Core::Health},
+      {"GET", "/ready", &Core::Ready},
+      {"GET", "/version", &Core::Version},
+      {"GET", "/metrics", &Core::Metrics},
+      {"GET", "/load", &Core::ServerLoad},
+      {"GET", "/get_load", &Core::Load},
+      {"GET", "/", &Core::Page},
+      {"GET", "/v1/models", &Core::Models, For::kModel},
+      {"GET", "/v1/models/{id}", &Core::Model, For::kModel},
+      {"GET", "/v1/requests/{id}/trace", &Core::Trace, For::kModel},
+      {"POST", "/tokenize", &Core::Tokenize, For::kModel},
+      {"POST", "/detokenize", &Core::Detokenize, For::kModel},
+      {"POST", "/v1/completions", &Core::Completions, For::kGeneration},
+      {"POST", "/v1/chat/completions", &Core::ChatCompletions,
+       For::kGeneration},
+      {"POST", "/inference/v1/generate", &Core::GenerateTokens,
+       For::kGeneration},
+  };
+  return kRoutes;
+}
+
+ServerCore::Work ServerCore::RespondJson(Call& call, std::string body) {
+  co_await call.exchange.Respond(
+      JsonResponse(std::move(call.caller.headers), std::move(body)));
+}
+
+ServerCore::Work ServerCore::Refuse(Call& call, const openai::Error& error) {
+  co_await call.exchange.Respond(
+      ErrorResponse(error, std::move(call.caller.headers)));
+}
+
+ServerCore::Work ServerCore::RespondOr(Call& call,
+                                       absl::StatusOr<std::string> body) {
+  if (body.ok()) {
+    co_await RespondJson(call, *std::move(body));
+  } else {
+    co_await Refuse(call, openai::ErrorOf(body.status()));
+  }
+}
+
+ServerCore::Work ServerCore::Health(Call& call) {
+  co_await RespondJson(call, "{\"status\": \"ok\"}");
+}
+
+ServerCore::Work ServerCore::Ready(Call& call) {
+  if (is_draining_ || model_ == nullptr) {
+    co_await Refuse(call, openai::MakeHttpError(
+                              503, is_draining_ ? "the server shuts down"
+                                                : "the model is being loaded"));
+    co_return;
+  }
+  co_await RespondJson(call, "{\"status\": \"ready\"}");
+}
+
+ServerCore::Work ServerCore::Version(Call& call) {
+  co_await RespondJson(call, "{\"version\": \"" ESPALIER_VERSION "\"}");
+}
+
+ServerCore::Work ServerCore::Metrics(Call& call) {
+  ServedModel* const model = model_;
+  EngineStats stats;
+  if (model != nullptr) stats = co_await model->generator.engine().Stats();
+  const std::vector<MetricLabel> labels = {
+      {"model_name", model == nullptr ? "" : model->name}};
+  http::Response response;
+  response.headers = std::move(call.caller.headers);
+  response.content_type = kPrometheusContentType;
+  response.body = PrometheusText(stats, labels);
+  const http::Server* const http = listening_;
+  if (http != nullptr) response.body += HttpMetrics(http->stats());
+  co_await call.exchange.Respond(std::move(response));
+}
+
+boost::asio::awaitable<int64_t> ServerCore::NumRows() {
+  ServedModel* const model = model_;
+  if (model == nullptr) co_return 0;
+  co_return RowsOf(*co_await model->latest.Read(absl::ZeroDuration()));
+}
+
+ServerCore::Work ServerCore::ServerLoad(Call& call) {
+  const int64_t num_rows = co_await NumRows();
+  co_await RespondJson(call, Concat("{\"server_load\": ", num_rows, "}"));
+}
+
+ServerCore::Work ServerCore::Load(Call& call) {
+  const int64_t num_rows = co_await NumRows();
+  co_await RespondJson(call, Concat("{\"load\": ", num_rows, "}"));
+}
+
+openai::ModelCard ServerCore::Card() const {
+  const ServedModel& model = *model_;
+  return {.id = model.name,
+          .created = absl::ToUnixSeconds(model.created),
+          .root = model.root,
+          .max_model_len = model.generator.description().max_context,
+          .has_chat_template = model.generator.chat_prompts().ok(),
+          .has_traces = options_.traces != nullptr};
+}
+
+ServerCore::Work ServerCore::Models(Call& call) {
+  const openai::ModelCard cards[] = {Card()};
+  co_await RespondJson(call, openai::WriteModels(cards));
+}
+
+ServerCore::Work ServerCore::Model(Call& call) {
+  if (call.id == model_.load()->name) {
+    co_await RespondJson(call, openai::WriteModel(Card()));
+    co_return;
+  }
+  openai::Error error = openai::MakeHttpError(
+      404,
+      Concat("the model ",
+             IsUtf8(call.id) ? ShownInQuotes(call.id) : std::string("named"),
+             " is not served here"));
+  error.code = "model_not_found";
+  co_await Refuse(call, error);
+}
+
+ServerCore::Work ServerCore::Page(Call& call) {
+  http::Response response;
+  response.headers = std::move(call.caller.headers);
+  response.headers.push_back(kNoSniff);
+  response.headers.push_back(
+      {"Content-Security-Policy", std::string(PageContentSecurityPolicy())});
+  response.content_type = "text/html; charset=utf-8";
+  response.body = PageHtml();
+  co_await call.exchange.Respond(std::move(response));
+}
+
+ServerCore::Work ServerCore::Trace(Call& call) {
+  if (options_.traces == nullptr) {
+    co_await Refuse(
+        call, openai::MakeHttpError(404,
+                                    "no traces are kept: start the server with "
+                                    "--trace-requests N"));
+    co_return;
+  }
+  const http::Request& request = call.exchange.request();
+  const absl::StatusOr<TraceFormat> format =
+      ChooseTraceFormat(request.query, request.Find("accept"));
+  if (!format.ok()) {
+    co_await Refuse(call, openai::ErrorOf(format.status()));
+    co_return;
+  }
+  absl::StatusOr<TraceAnswer> answer =
+      AnswerTrace(*options_.traces, TraceId(call.caller, call.id), *format,
+                  model_.load()->generator.tokenizer().get());
+  if (!answer.ok()) {
+    // Also where it was there and took too much memory.
+    const openai::Error error =
+        openai::MakeHttpError(404, Message(answer.status()));
+    co_await Refuse(call, error);
+    co_return;
+  }
+  http::Response response;
+  response.headers = std::move(call.caller.headers);
+  response.headers.push_back(kNoSniff);
+  if (!answer->content_security_policy.empty()) {
+    response.headers.push_back({"Content-Security-Policy",
+                                std::move(answer->content_security_policy)});
+  }
+  response.content_type = std::move(answer->content_type);
+  response.body = std::move(answer->body);
+  co_await call.exchange.Respond(std::move(response));
+}
+
+ServerCore::Work ServerCore::Tokenize(Call& call) {
+  co_await RespondOr(call, AnswerTokenize(*model_, call.exchange.request().body,
+                                          options_.requests));
+}
+
+ServerCore::Work ServerCore::Detokenize(Call& call) {
+  co_await RespondOr(call,
+                     AnswerDetokenize(*model_, call.exchange.request().body,
+                                      options_.requests));
+}
+
+ServerCore::Work ServerCore::Completions(Call& call) {
+  return Generate(call, openai::Api::kCompletions);
+}
+
+ServerCore::Work ServerCore::ChatCompletions(Call& call) {
+  return Generate(call, openai::Api::kChat);
+}
+
+ServerCore::Work ServerCore::GenerateTokens(Call& call) {
+  return Generate(call, openai::Api::kTokens);
+}
+
+}  // namespace espalier::serve

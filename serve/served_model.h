@@ -1,0 +1,60 @@
+// ServedModel: what a server answers with, once a model is loaded.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "espalier/generator.h"
+#include "openai/resolve_params.h"
+#include "serve/load_report.h"
+
+namespace espalier::serve {
+
+// The engine's statistics, read anew no more often than is asked for: every
+// answer may report the load.
+class LatestStats {
+ public:
+  explicit LatestStats(Engine* engine) : engine_(engine) {}
+
+  // No older than `age`. Waits for no step.
+  boost::asio::awaitable<std::shared_ptr<const EngineStats>> Read(
+      absl::Duration age);
+
+ private:
+  Engine* const engine_;
+  std::mutex mutex_;
+  absl::Time read_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::shared_ptr<const EngineStats> stats_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Thread safety: any thread calls anything.
+struct ServedModel {
+  ServedModel(Generator loaded, std::string model_name, std::string root_name,
+              openai::ServerDefaults server_defaults)
+      : generator(std::move(loaded)),
+        name(std::move(model_name)),
+        root(std::move(root_name)),
+        defaults(std::move(server_defaults)),
+        latest(&generator.engine()) {}
+
+  Generator generator;
+  const std::string name;  // as clients call it
+  const std::string root;  // its directory
+  const openai::ServerDefaults defaults;
+  const absl::Time created = absl::Now();
+  LatestStats latest;
+  LoadMeter meter;  // of calls that generate
+};
+
+// Whether `named`, which a call asks for, is this model: by its name, its
+// directory, or by nothing.
+// Errors: kNotFound naming both.
+absl::Status CheckServed(const ServedModel& model, const std::string& named);
+
+}  // namespace espalier::serve

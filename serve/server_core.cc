@@ -1,0 +1,343 @@
+#include "serve/server_core.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/cpu_count.h"
+#include "base/status.h"
+#include "openai/error.h"
+
+namespace espalier::serve {
+namespace {
+
+constexpr char kShutDown[] = "the server shuts down";
+constexpr int kMostThreads = 4;  // by default
+constexpr size_t kLongestId = 128;
+// How old the statistics may be that answers report.
+constexpr absl::Duration kReportAge = absl::Milliseconds(50);
+
+// 96 bits that nobody can predict.
+std::string NewRequestId() {
+  uint32_t words[3] = {};
+  if (getrandom(words, sizeof(words), 0) != sizeof(words)) {
+    for (uint32_t& word : words) word = std::random_device()();
+  }
+  return absl::StrCat(absl::Hex(words[0], absl::kZeroPad8),
+                      absl::Hex(words[1], absl::kZeroPad8),
+                      absl::Hex(words[2], absl::kZeroPad8));
+}
+
+// What the client calls it, if that can be echoed.
+std::string RequestIdOf(const http::Request& request) {
+  const std::string_view given = request.Find("x-request-id");
+  const bool is_good =
+      !given.empty() && given.size() <= kLongestId &&
+      std::ranges::all_of(given, [](char c) { return c > ' ' && c <= '~'; });
+  return is_good ? std::string(given) : NewRequestId();
+}
+
+// "localhost" of "localhost:8000", "::1" of "[::1]:8000".
+std::string HostOf(std::string_view authority) {
+  if (authority.starts_with('[')) {
+    return std::string(authority.substr(1, authority.find(']') - 1));
+  }
+  return std::string(authority.substr(0, authority.find(':')));
+}
+
+// Whether a name cannot be somebody's elsewhere that leads here (DNS
+// rebinding): an address, or a name without a dot, as proxies of this machine
+// have for it.
+bool IsOwnHost(std::string_view host) {
+  const std::string name = HostOf(host);
+  boost::system::error_code error;
+  boost::asio::ip::make_address(name, error);
+  return !error || name.find('.') == name.npos || name.ends_with(".localhost");
+}
+
+// Whether a page of this origin may call: on the loopback network one of this
+// machine, else one that the server itself has sent.
+bool IsOwnOrigin(std::string_view origin, std::string_view host,
+                 bool is_loopback) {
+  const size_t slashes = origin.find("://");
+  if (slashes == origin.npos) return false;
+  const std::string_view authority = origin.substr(slashes + 3);
+  if (is_loopback) return IsLoopback(HostOf(authority));
+  return absl::EqualsIgnoreCase(ToAbsl(authority), ToAbsl(host));
+}
+
+bool IsJson(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(ToAbsl(type)),
+                                "application/json");
+}
+
+// What an error shows of what a client sent, whatever bytes these are.
+std::string ShownText(std::string_view text) {
+  return IsUtf8(text) ? ShownInQuotes(text) : "bytes that are not UTF-8";
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = absl::ascii_tolower(c);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// A segment of a path with what it says by %XX.
+std::string Decoded(std::string_view segment) {
+  std::string text;
+  for (size_t i = 0; i < segment.size(); ++i) {
+    const bool is_escape = segment[i] == '%' && i + 2 < segment.size() &&
+                           HexDigit(segment[i + 1]) >= 0 &&
+                           HexDigit(segment[i + 2]) >= 0;
+    if (!is_escape) {
+      text += segment[i];
+      continue;
+    }
+    text += static_cast<char>(HexDigit(segment[i + 1]) * 16 +
+                              HexDigit(segment[i + 2]));
+    i += 2;
+  }
+  return text;
+}
+
+// Whether `path` is what `pattern` says; `*id` is its segment {id}, if it has
+// one.
+bool Matches(std::string_view pattern, std::string_view path, std::string* id) {
+  constexpr std::string_view kId = "{id}";
+  const size_t at = pattern.find(kId);
+  if (at == pattern.npos) return pattern == path;
+  const std::string_view end = pattern.substr(at + kId.size());
+  if (!path.starts_with(pattern.substr(0, at)) || !path.ends_with(end) ||
+      path.size() <= at + end.size()) {
+    return false;
+  }
+  *id = path.substr(at, path.size() - at - end.size());
+  if (id->find('/') != id->npos) return false;
+  *id = Decoded(*id);
+  return true;
+}
+
+// One while it lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>* count) : count_(count) { ++*count_; }
+  ~Counted() { --*count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>* const count_;
+};
+
+http::Response HttpErrorResponse(int status, std::string_view message) {
+  return ErrorResponse(openai::MakeHttpError(status, message));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
+    const ServerOptions& options) {
+  RETURN_IF_ERROR(CheckServerOptions(options));
+  openai::ServerDefaults defaults;
+  if (!options.defaults.empty()) {
+    ASSIGN_OR_RETURN(defaults, openai::ServerDefaults::Read(options.defaults,
+                                                            options.requests));
+  }
+  auto core = std::make_unique<ServerCore>(options, std::move(defaults));
+  http::ServerOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.num_threads = options.num_threads > 0
+                         ? options.num_threads
+                         : std::min(NumUsableCpus(), kMostThreads);
+  http.limits = options.http;
+  http.error_response = HttpErrorResponse;
+  http.head_check = [core = core.get()](const http::Request& head) {
+    return core->CheckHead(head);
+  };
+  ASSIGN_OR_RETURN(
+      core->http_,
+      http::Server::Listen(http, [core = core.get()](http::Exchange& exchange) {
+        return core->Handle(exchange);
+      }));
+  core->listening_ = core->http_.get();
+  return core;
+}
+
+ServerCore::~ServerCore() { Stop(); }
+
+absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
+  RETURN_IF_ERROR(defaults_.Check(generator.description()));
+  std::filesystem::path directory(model);
+  if (!directory.has_filename()) directory = directory.parent_path();
+  const std::string name = options_.model_name.empty()
+                               ? directory.filename().string()
+                               : options_.model_name;
+  served_ = std::make_unique<ServedModel>(std::move(generator), name, model,
+                                          defaults_);
+  model_ = served_.get();
+  return absl::OkStatus();
+}
+
+int ServerCore::Drain(absl::Duration timeout) {
+  is_draining_ = true;
+  http_->Drain();
+  http_->WaitUntilIdle(timeout);
+  const int num_left = num_generating_;
+  Stop();
+  return num_left;
+}
+
+void ServerCore::Stop() {
+  if (http_ == nullptr) return;  // it could not listen
+  is_draining_ = true;
+  // Each of them is told, before its connection is closed.
+  constexpr absl::Duration kTimeToTell = absl::Seconds(2);
+  if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
+  http_->WaitUntilIdle(kTimeToTell);
+  http_->Stop();
+}
+
+ServerCore::Passed ServerCore::Check(const http::Request& request) {
+  Passed passed;
+  passed.caller.request_id = RequestIdOf(request);
+  passed.caller.headers.push_back({"x-request-id", passed.caller.request_id});
+  std::string allowed;
+  passed.route = FindRoute(request, &passed.id, &allowed);
+  passed.refusal = Refusal(request, passed.route, allowed, &passed.caller);
+  return passed;
+}
+
+std::optional<http::Response> ServerCore::CheckHead(const http::Request& head) {
+  const Passed passed = Check(head);
+  if (!passed.refusal.has_value()) return std::nullopt;
+  return ErrorResponse(*passed.refusal, passed.caller.headers);
+}
+
+ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
+  Passed passed = Check(exchange.request());
+  // To nobody who may not ask for it.
+  const bool is_known = options_.api_keys.empty() || passed.caller.key >= 0;
+  const bool is_refused =
+      passed.refusal.has_value() && passed.refusal->http_status != 503;
+  if (is_known && !is_refused) {
+    co_await ReportLoad(exchange.request(), &passed.caller);
+  }
+  if (passed.refusal.has_value()) {
+    co_await exchange.Respond(
+        ErrorResponse(*passed.refusal, std::move(passed.caller.headers)));
+    co_return;
+  }
+  Call call = {exchange, std::move(passed.caller), std::move(passed.id)};
+  co_await (this->*passed.route->answer)(call);
+}
+
+const ServerCore::Route* ServerCore::FindRoute(const http::Request& request,
+                                               std::string* id,
+                                               std::string* allowed) {
+  const std::string_view method =
+      request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  for (const Route& route : Routes()) {
+    if (!Matches(route.path, request.path, id)) continue;
+    if (route.method == method) return &route;
+    absl::StrAppend(allowed, allowed->empty() ? "" : ", ",
+                    ToAbsl(route.method));
+    if (route.method == "GET") *allowed += ", HEAD";
+  }
+  return nullptr;
+}
+
+std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
+                                                 const Route* route,
+                                                 const std::string& allowed,
+                                                 Caller* caller) {
+  const bool is_health = route != nullptr && route->needs == For::kAnybody;
+  if (!options_.api_keys.empty() && !is_health) {
+    const std::optional<int> key =
+        options_.api_keys.Find(request.Find("authorization"));
+    if (!key.has_value()) {
+      // Browsers ask for a password, but only where a person reads the answer.
+      const bool is_page = request.path == "/";
+      caller->headers.push_back(
+          {"WWW-Authenticate",
+           is_page ? "Basic realm=\"espalier, password: API key\"" : "Bearer"});
+      return openai::MakeHttpError(
+          401,
+          "no API key, or a wrong one: send the header "
+          "\"Authorization: Bearer KEY\"");
+    }
+    caller->key = *key;
+  }
+  const bool is_private = options_.api_keys.empty() && !options_.insecure;
+  if (is_private && !is_health && !IsOwnHost(request.Find("host"))) {
+    return openai::MakeHttpError(
+        403, Concat("without an API key this server is for its own machine, "
+                    "and not to be asked for as ",
+                    ShownText(request.Find("host"))));
+  }
+  if (route == nullptr && allowed.empty()) {
+    return openai::MakeHttpError(
+        404, Concat("there is nothing at ", ShownText(request.path)));
+  }
+  if (route == nullptr) {
+    caller->headers.push_back({"Allow", allowed});
+    return openai::MakeHttpError(
+        405, Concat(ShownText(request.path), " takes ", allowed, ", not ",
+                    ShownText(request.method)));
+  }
+  const std::string_view origin = request.Find("origin");
+  if (options_.api_keys.empty() && !origin.empty() &&
+      !IsOwnOrigin(origin, request.Find("host"), IsLoopback(options_.host))) {
+    return openai::MakeHttpError(
+        403, Concat("a page of ", ShownText(origin),
+                    " may not use this server, which has no API key"));
+  }
+  if (route->method == "POST" && !IsJson(request.Find("content-type"))) {
+    return openai::MakeHttpError(
+        415, Concat("the header Content-Type must be application/json, got ",
+                    ShownText(request.Find("content-type"))));
+  }
+  if (route->needs >= For::kModel && model_ == nullptr) {
+    return openai::MakeHttpError(503, "the model is being loaded");
+  }
+  if (route->needs == For::kGeneration && is_draining_) {
+    return openai::MakeHttpError(
+        503, "the server shuts down and takes no more requests");
+  }
+  return std::nullopt;
+}
+
+ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
+                                        Caller* caller) {
+  std::optional<LoadFormat> format =
+      ReadLoadFormat(request.Find("endpoint-load-metrics-format"));
+  if (!format.has_value() && options_.always_reports_load) {
+    format = LoadFormat::kJson;
+  }
+  ServedModel* const model = model_;
+  if (!format.has_value() || model == nullptr) co_return;
+  const std::shared_ptr<const EngineStats> stats =
+      co_await model->latest.Read(kReportAge);
+  caller->headers.push_back(
+      {"endpoint-load-metrics",
+       LoadMetrics(*stats, model->meter.Read(absl::Now()),
+                   model->generator.description().limits.max_beams, *format)});
+}
+
+ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
+  const Counted counted(&num_generating_);
+  co_await AnswerCall(call.exchange, api, *model_, options_.requests,
+                      std::move(call.caller));
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,120 @@
+// ServerCore: the routes of a server (server.h), and what every call must pass
+// before it reaches one: a key, an origin, a method, a body's type.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "http/server.h"
+#include "openai/listing.h"
+#include "serve/generation_calls.h"
+#include "serve/served_model.h"
+#include "serve/server_options.h"
+
+namespace espalier::serve {
+
+class ServerCore {
+ public:
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Listen(
+      const ServerOptions& options);
+  // Use Listen.
+  ServerCore(const ServerOptions& options, openai::ServerDefaults defaults)
+      : options_(options), defaults_(std::move(defaults)) {}
+  ~ServerCore();
+
+  absl::Status Serve(Generator generator, const std::string& model);
+  int Drain(absl::Duration timeout);
+  void Stop();
+  const http::Server& http() const { return *http_; }
+
+ private:
+  using Work = boost::asio::awaitable<void>;
+
+  // A call that may be answered.
+  struct Call {
+    http::Exchange& exchange;
+    Caller caller;
+    std::string id;  // of the path, where the route has one: {id}
+  };
+
+  // When a route may be asked.
+  enum class For {
+    kAnybody,     // always, without a key, too
+    kClients,     // always
+    kModel,       // once there is a model
+    kGeneration,  // from then on until the server drains
+  };
+  struct Route {
+    std::string_view method;
+    std::string_view path;  // {id} stands for any segment
+    Work (ServerCore::*answer)(Call& call);
+    For needs = For::kClients;
+  };
+  static std::span<const Route> Routes();
+
+  // What comes of a request's head.
+  struct Passed {
+    const Route* route = nullptr;
+    std::string id;
+    Caller caller;
+    std::optional<openai::Error> refusal;  // unset: it may go on to its route
+  };
+  Passed Check(const http::Request& request);
+  // Refuses bodies that would be read for nothing.
+  std::optional<http::Response> CheckHead(const http::Request& head);
+  Work Handle(http::Exchange& exchange);
+  // Null if there is none; then `*allowed` is which methods there are for this
+  // path.
+  static const Route* FindRoute(const http::Request& request, std::string* id,
+                                std::string* allowed);
+  // Why the call may not go on; nothing if it may.
+  std::optional<openai::Error> Refusal(const http::Request& request,
+                                       const Route* route,
+                                       const std::string& allowed,
+                                       Caller* caller);
+  // Adds the header endpoint-load-metrics where it is wanted.
+  Work ReportLoad(const http::Request& request, Caller* caller);
+
+  Work Health(Call& call);
+  Work Ready(Call& call);
+  Work Version(Call& call);
+  Work Metrics(Call& call);
+  Work ServerLoad(Call& call);
+  Work Load(Call& call);
+  Work Models(Call& call);
+  Work Model(Call& call);
+  Work Page(Call& call);
+  Work Trace(Call& call);
+  Work Tokenize(Call& call);
+  Work Detokenize(Call& call);
+  Work Completions(Call& call);
+  Work ChatCompletions(Call& call);
+  Work GenerateTokens(Call& call);
+
+  Work Generate(Call& call, openai::Api api);
+
+  Work RespondJson(Call& call, std::string body);
+  Work Refuse(Call& call, const openai::Error& error);
+  Work RespondOr(Call& call, absl::StatusOr<std::string> body);
+  openai::ModelCard Card() const;
+  // Rows that run or wait.
+  boost::asio::awaitable<int64_t> NumRows();
+
+  const ServerOptions options_;
+  const openai::ServerDefaults defaults_;
+  std::unique_ptr<ServedModel> served_;        // outlives http_'s threads
+  std::atomic<ServedModel*> model_ = nullptr;  // once it is ready
+  std::atomic<bool> is_draining_ = false;
+  std::atomic<int> num_generating_ = 0;  // calls that are being answered
+  std::unique_ptr<http::Server> http_;
+  // The same for its own threads, which may run before it is there.
+  std::atomic<http::Server*> listening_ = nullptr;
+};
+
+}  // namespace espalier::serve

@@ -1,0 +1,52 @@
+// ServerOptions: what a server (server.h) listens on, who may use it, and what
+// one client may take.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "http/limits.h"
+#include "openai/call.h"
+#include "serve/api_keys.h"
+#include "serve/request_traces.h"
+
+namespace espalier::serve {
+
+struct ServerOptions {
+  // An address of this machine, or a name. One that others reach needs
+  // api_keys, or `insecure`.
+  std::string host = "127.0.0.1";
+  int port = 8000;  // 0: one that is free
+  // That read and write, tokenize and make JSON; 0: one for each CPU that the
+  // process may use, at most 4.
+  int num_threads = 0;
+  http::Limits http = {};
+  openai::Limits requests = {};
+
+  ApiKeys api_keys = {};  // empty: anybody may use it
+  bool insecure = false;  // anybody may, from anywhere
+
+  // What clients call the model; the name of its directory where it is empty.
+  std::string model_name = {};
+  // Fields of requests that leave them open, as a JSON object of the fields of
+  // /v1/completions; empty: none. They come before the model's
+  // generation_config.json.
+  std::string defaults = {};
+  // Reports the load (load_report.h) with every answer, not only with those to
+  // clients that ask for it.
+  bool always_reports_load = false;
+  // Serves GET /v1/requests/{id}/trace: the sink that the generator was given,
+  // too. Null: it does not.
+  std::shared_ptr<const RequestTraces> traces = nullptr;
+};
+
+// Whether only this machine reaches `host`: an address of the loopback network,
+// or "localhost".
+bool IsLoopback(const std::string& host);
+
+// Errors: kInvalidArgument naming the option and its value.
+absl::Status CheckServerOptions(const ServerOptions& options);
+
+}  // namespace espalier::serve

@@ -1,0 +1,79 @@
+#include "serve/text_calls.h"
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "espalier/chat.h"
+#include "espalier/tokenizer.h"
+#include "openai/tokenize.h"
+
+namespace espalier::serve {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> TokenizerOf(
+    const ServedModel& model) {
+  std::shared_ptr<const Tokenizer> tokenizer = model.generator.tokenizer();
+  if (tokenizer == nullptr) {
+    return FailedPrecondition("the model has no tokenizer");
+  }
+  return tokenizer;
+}
+
+absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::TokenizeCall& call,
+                                              const ServedModel& model,
+                                              const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  if (call.chat.has_value()) {
+    ASSIGN_OR_RETURN(const ChatPrompts* chat, model.generator.chat_prompts());
+    ASSIGN_OR_RETURN(tokens,
+                     chat->Make(*call.chat, std::numeric_limits<int>::max()));
+  } else {
+    ASSIGN_OR_RETURN(tokens, tokenizer.Encode(*call.prompt));
+  }
+  const bool adds = call.add_special_tokens.value_or(!call.chat.has_value());
+  const std::optional<TokenId> bos = tokenizer.bos_id();
+  const bool has_bos = !tokens.empty() && bos == tokens.front();
+  if (adds && bos.has_value() && !(call.chat.has_value() && has_bos)) {
+    tokens.insert(tokens.begin(), *bos);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
+                                           std::string_view body,
+                                           const openai::Limits& limits) {
+  // No text has more tokens than bytes.
+  if (std::ssize(body) > limits.max_list_elements) {
+    return InvalidArgument("prompt must come in a body of at most ",
+                           limits.max_list_elements,
+                           " bytes (--max-list-elements), got ", body.size());
+  }
+  ASSIGN_OR_RETURN(const openai::TokenizeCall call,
+                   openai::ReadTokenizeCall(body, limits));
+  RETURN_IF_ERROR(CheckServed(model, call.model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
+                   TokenizerOf(model));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                   TokensOf(call, model, *tokenizer));
+  return openai::WriteTokenized(
+      call, tokens, model.generator.description().max_context, *tokenizer);
+}
+
+absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,
+                                             std::string_view body,
+                                             const openai::Limits& limits) {
+  ASSIGN_OR_RETURN(const openai::DetokenizeCall call,
+                   openai::ReadDetokenizeCall(body, limits));
+  RETURN_IF_ERROR(CheckServed(model, call.model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
+                   TokenizerOf(model));
+  ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(call.tokens));
+  return openai::WriteDetokenized(call, text);
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,38 @@
+// How a server answers `GET /v1/requests/{id}/trace`: the traces of a request
+// (request_traces.h) as lines of JSON, or as the page that `espalier trace`
+// makes of them (docs/trace.md).
+//
+// Thread safety: functions without state. To draw a page of a wide search takes
+// a while (docs/trace.md), which belongs on no thread that others wait for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "serve/request_traces.h"
+#include "text/tokenizer.h"
+
+namespace espalier::serve {
+
+enum class TraceFormat { kLines, kPage };
+
+// By the `format` of a URL's query, "jsonl" or "html"; without one by the
+// header Accept: the page for who would take text/html, and does not name JSON.
+// Errors: kInvalidArgument naming `format` and its value.
+absl::StatusOr<TraceFormat> ChooseTraceFormat(std::string_view query,
+                                              std::string_view accept);
+
+struct TraceAnswer {
+  std::string content_type = {};
+  // The header of this name: what a page may do. Empty for lines.
+  std::string content_security_policy = {};
+  std::string body = {};
+};
+
+// Errors: as RequestTraces::Find.
+absl::StatusOr<TraceAnswer> AnswerTrace(const RequestTraces& traces,
+                                        std::string_view id, TraceFormat format,
+                                        const Tokenizer* tokenizer);
+
+}  // namespace espalier::serve

@@ -1,0 +1,275 @@
+// Calls that generate: what they are answered with, and how they end.
+#include "serve/generation_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/serve/server_fixture.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kRunning[] = "vllm:num_requests_running";
+constexpr char kWaiting[] = "vllm:num_requests_waiting";
+constexpr char kPagesHeld[] = "vllm:kv_cache_usage_perc";
+
+class GenerationCallsTest : public ServerFixture {
+ protected:
+  // Waits until so many requests run or wait.
+  bool AwaitOpen(int count) {
+    for (int i = 0; i < 2'000; ++i) {
+      if (Metric(kRunning) + Metric(kWaiting) == count) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  // Texts of the choices of an answer, by index.
+  static std::vector<std::string> TextsOf(const RawResponse& response) {
+    EXPECT_EQ(response.status, 200) << response.body;
+    std::vector<std::string> texts;
+    const json::value answer = ParseJson(response.body).value();
+    for (const json::value& choice : answer.at("choices").as_array()) {
+      EXPECT_EQ(choice.at("index").as_int64(), std::ssize(texts));
+      texts.emplace_back(choice.at("text").as_string());
+    }
+    return texts;
+  }
+
+  // The same of a stream: the texts of each choice, one after the other.
+  static std::map<int64_t, std::string> StreamedTextsOf(
+      const RawResponse& response) {
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_TRUE(response.is_whole);
+    const Events events = ReadEvents(response.body);
+    EXPECT_TRUE(events.is_done);
+    std::map<int64_t, std::string> texts;
+    std::map<int64_t, int> num_ends;
+    for (const json::value& event : events.all) {
+      for (const json::value& choice : event.at("choices").as_array()) {
+        const int64_t index = choice.at("index").as_int64();
+        EXPECT_EQ(num_ends[index], 0) << "a choice goes on behind its end";
+        texts[index] += choice.at("text").as_string();
+        num_ends[index] += !choice.at("finish_reason").is_null();
+      }
+    }
+    for (const auto& [index, count] : num_ends) EXPECT_EQ(count, 1) << index;
+    return texts;
+  }
+};
+
+TEST_F(GenerationCallsTest, AnswersAreThoseOfTheGenerator) {
+  Start();
+  Generator generator = MakeGenerator();
+  for (const auto& [field, beams] :
+       {std::pair("\"num_beams\": 4", 4),
+        std::pair("\"use_beam_search\": true", 4)}) {
+    const std::vector<std::string> texts = TextsOf(
+        Post("/v1/completions",
+             Concat(R"({"prompt": "It rains.", "max_tokens": 9, "n": 4, )",
+                    field, "}")));
+    GenerationRequest request{"It rains."};
+    request.params.num_beams = beams;
+    request.params.num_return_sequences = 4;
+    request.params.max_new_tokens = 9;
+    ASSERT_OK_AND_ASSIGN(const Generation expected,
+                         generator.Generate(request));
+    EXPECT_EQ(texts, expected.texts);
+  }
+}
+
+TEST_F(GenerationCallsTest, AStreamIsTheWholeAnswer) {
+  Start();
+  for (const char* const how :
+       {R"("temperature": 0)", R"("n": 5, "seed": 3)",
+        R"("n": 3, "num_beams": 6)", R"("num_beams": 4)",
+        R"("best_of": 6, "n": 2, "seed": 9)",
+        R"("num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5)"}) {
+    const std::string call = Concat(
+        R"({"prompt": ["It rains.", "Yes", "No"], "max_tokens": 12, )", how);
+    const std::vector<std::string> whole =
+        TextsOf(Post("/v1/completions", call + "}"));
+    const auto streamed =
+        StreamedTextsOf(Post("/v1/completions", call + R"(, "stream": true})"));
+    ASSERT_EQ(streamed.size(), whole.size()) << how;
+    // Samples stand in the order of their numbers in a stream, and best first
+    // in a whole answer.
+    const size_t per_prompt = whole.size() / 3;
+    for (size_t prompt = 0; prompt < 3; ++prompt) {
+      std::vector<std::string> these, those;
+      for (size_t i = 0; i < per_prompt; ++i) {
+        these.push_back(streamed.at(prompt * per_prompt + i));
+        those.push_back(whole[prompt * per_prompt + i]);
+      }
+      EXPECT_THAT(these, ::testing::UnorderedElementsAreArray(those)) << how;
+    }
+  }
+}
+
+TEST_F(GenerationCallsTest, AnswersNameTheDefaultsThatTheyTook) {
+  Start({.defaults = R"({"num_beams": 3, "max_tokens": 4})"});
+  for (const char* const stream : {"", R"(, "stream": true)"}) {
+    const RawResponse answer =
+        Post("/v1/completions",
+             Concat(R"({"prompt": "It rains.", "n": 2)", stream, "}"));
+    EXPECT_THAT(answer.body,
+                HasSubstr(R"("defaults":{"num_beams":3,"max_new_tokens":4})"));
+  }
+}
+
+TEST_F(GenerationCallsTest, ACallWithAKeyMayShareNoPages) {
+  Start({.api_keys = ApiKeys({"the-secret"})});
+  const RawResponse answer =
+      Post("/v1/completions",
+           R"({"prompt": "It rains.", "max_tokens": 2, "prefix_cache": false})",
+           "Authorization: Bearer the-secret\r\n");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+}
+
+TEST_F(GenerationCallsTest, ManyAtOnceAreAnsweredAsAlone) {
+  Start();
+  const auto call = [](int i) {
+    return Concat(R"({"max_tokens": )", 1 + i % 9, R"(, "prompt": [)", 3 + i,
+                  ", 5], ",
+                  i % 2 == 0 ? R"("num_beams": )" : R"("seed": 1, "n": )",
+                  2 + i % 5, i % 3 == 0 ? R"(, "stream": true})" : "}");
+  };
+  const auto body = [](const RawResponse& response) {
+    EXPECT_EQ(response.status, 200) << response.body;
+    if (response.Find("content-type").starts_with("text/event-stream")) {
+      std::string texts;
+      for (const auto& [index, text] : StreamedTextsOf(response)) {
+        texts += Concat(index, text, "\n");
+      }
+      return texts;
+    }
+    return WriteJson(ParseJson(response.body)->at("choices"));
+  };
+  constexpr int kCalls = 60;
+  std::vector<std::string> alone;
+  for (int i = 0; i < kCalls; ++i) {
+    alone.push_back(body(Post("/v1/completions", call(i))));
+  }
+  std::vector<std::string> together(kCalls);
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < kCalls; ++i) {
+      clients.emplace_back(
+          [&, i] { together[i] = body(Post("/v1/completions", call(i))); });
+    }
+  }
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(GenerationCallsTest, AClientThatGoesEndsItsRequests) {
+  Start();
+  for (const char* const how : {"", R"(, "stream": true)"}) {
+    for (const char* const prompt : {"[4, 5]", "[[4, 5], [6], [7, 8]]"}) {
+      model_->Hold(true);
+      RawClient client = Connect();
+      client.Send(
+          PostText("/v1/completions",
+                   Concat(R"({"num_beams": 4, "max_tokens": 200, "prompt": )",
+                          prompt, how, "}")));
+      EXPECT_TRUE(AwaitOpen(std::string_view(prompt).size() > 6 ? 3 : 1));
+      client.Close();
+      EXPECT_TRUE(AwaitOpen(0)) << prompt << how;
+      model_->Hold(false);
+      EXPECT_TRUE(AwaitMetric(kPagesHeld, 0));
+    }
+  }
+}
+
+TEST_F(GenerationCallsTest, OneTooManyIsToldToComeBack) {
+  Start({}, {.num_threads = 1, .max_running = 1, .max_waiting = 1});
+  model_->Hold(true);
+  const std::string call = R"({"prompt": [4], "max_tokens": 2})";
+  RawClient running = Connect();
+  running.Send(PostText("/v1/completions", call));
+  EXPECT_TRUE(AwaitMetric(kRunning, 1));
+  RawClient waiting = Connect();
+  waiting.Send(PostText("/v1/completions", call));
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_waiting", 1));
+  for (const char* const stream : {"", R"(, "stream": true)"}) {
+    const RawResponse refused =
+        Post("/v1/completions",
+             Concat(R"({"prompt": [4], "max_tokens": 2)", stream, "}"));
+    EXPECT_EQ(refused.status, 429) << refused.body;
+    EXPECT_THAT(refused.Find("retry-after"), Not(IsEmpty()));
+  }
+  model_->Hold(false);
+  EXPECT_EQ(running.Receive().status, 200);
+  EXPECT_EQ(waiting.Receive().status, 200);
+}
+
+TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {
+  Start({}, {.num_threads = 1, .max_beams = 4});
+  const RawResponse refused =
+      Post("/v1/completions", R"({"prompt": [4], "num_beams": 5})");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("num_beams"));
+}
+
+TEST_F(GenerationCallsTest, OneBadPromptRefusesAll) {
+  Start();
+  const RawResponse refused =
+      Post("/v1/completions", R"({"prompt": [[4], [100000]], "stream": true})");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("100000"));
+  EXPECT_EQ(Metric(kRunning), 0);
+}
+
+TEST_F(GenerationCallsTest, DrainingLetsEndWhatRunsAndTakesNoMore) {
+  Start();
+  model_->Hold(true);
+  RawClient running = Connect();
+  running.Send(
+      PostText("/v1/completions", R"({"prompt": [4], "max_tokens": 2})"));
+  EXPECT_TRUE(AwaitMetric(kRunning, 1));
+  std::jthread drain([&] { EXPECT_EQ(server_->Drain(absl::Seconds(20)), 0); });
+  while (Get("/ready").status != 503) std::this_thread::yield();
+  EXPECT_EQ(Get("/health").status, 200);
+  const RawResponse refused =
+      Post("/v1/completions", R"({"prompt": [4], "max_tokens": 2})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.Find("retry-after"), Not(IsEmpty()));
+  model_->Hold(false);
+  EXPECT_EQ(running.Receive().status, 200);
+}
+
+TEST_F(GenerationCallsTest, WhatDrainingCutsOffIsToldSo) {
+  Start();
+  model_->HoldAfter(3);
+  RawClient streaming = Connect();
+  streaming.Send(PostText(
+      "/v1/completions",
+      R"({"prompt": [4], "ignore_eos": true, "max_tokens": 9, "stream": true})"));
+  RawClient whole = Connect();
+  whole.Send(
+      PostText("/v1/completions",
+               R"({"prompt": [4], "ignore_eos": true, "max_tokens": 9})"));
+  EXPECT_TRUE(AwaitOpen(2));
+  EXPECT_EQ(server_->Drain(absl::Milliseconds(50)), 2);
+  const RawResponse cut = streaming.Receive();
+  EXPECT_EQ(cut.status, 200);
+  EXPECT_TRUE(cut.is_whole);
+  const Events events = ReadEvents(cut.body);
+  EXPECT_TRUE(events.is_done);
+  ASSERT_FALSE(events.all.empty());
+  EXPECT_THAT(WriteJson(events.all.back()), HasSubstr("shuts down"));
+  const RawResponse refused = whole.Receive();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("shuts down"));
+}
+
+}  // namespace
+}  // namespace espalier::serve

@@ -1,0 +1,272 @@
+// Callers that mean harm: whatever they send, nothing of theirs stays held, no
+// answer says what they want it to, and others are served.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/serve/server_fixture.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kGood[] = R"({"prompt": [4, 5], "max_tokens": 2})";
+
+std::string Times(std::string_view text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+class HostileTest : public ServerFixture {
+ protected:
+  // What /metrics says of `name`, with its labels, if it has any.
+  static double Sample(const std::string& metrics, const std::string& name) {
+    const size_t at = metrics.find("\n" + name + " ");
+    if (at == metrics.npos) return -1;
+    return std::stod(metrics.substr(at + name.size() + 2));
+  }
+
+  // Waits until nothing but the call that asks is held.
+  void ExpectNothingHeld() {
+    std::string metrics;
+    for (int i = 0; i < 2'000; ++i) {
+      metrics = Get("/metrics").body;
+      if (Sample(metrics, "espalier:http_connections") == 1 &&
+          Sample(metrics, "espalier:http_exchanges_running") == 1 &&
+          Sample(metrics, "vllm:num_requests_running{model_name=\"toy\"}") ==
+              0 &&
+          Sample(metrics, "vllm:num_requests_waiting{model_name=\"toy\"}") ==
+              0 &&
+          Sample(metrics,
+                 "espalier:pages{model_name=\"toy\",state=\"held\"}") == 0) {
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ADD_FAILURE() << metrics;
+  }
+
+  void ExpectServes() {
+    const RawResponse response = Post("/v1/completions", kGood);
+    EXPECT_EQ(response.status, 200) << response.body;
+  }
+
+  // Drops after so many bytes of the request, and then of its answer.
+  void Drop(const std::string& text, size_t sent, size_t received,
+            bool by_reset) {
+    RawClient client = Connect();
+    client.Send(text.substr(0, sent));
+    if (received > 0) client.ReceiveBytes(received);
+    if (by_reset) client.Reset();
+  }
+};
+
+TEST_F(HostileTest, ClientsThatDropAtAnyByteLeaveNothingHeld) {
+  Start();
+  for (const char* const fields :
+       {R"("n": 2)", R"("num_beams": 3, "stream_beams": true, "stream": true)",
+        R"("n": 2, "stream": true)"}) {
+    const std::string text =
+        PostText("/v1/completions",
+                 Concat(R"({"prompt": [4, 5, 6], "max_tokens": 20, )",
+                        R"("ignore_eos": true, )", fields, "}"),
+                 "Connection: close\r\n");
+    for (size_t size = 0; size < text.size(); size += 3) {
+      Drop(text, size, 0, size % 2 == 0);
+    }
+    for (size_t size = 0; size < 1'500; size += 50) {
+      Drop(text, text.size(), size, size % 100 == 0);
+    }
+  }
+  ExpectNothingHeld();
+  ExpectServes();
+}
+
+TEST_F(HostileTest, ClientsThatDropWhileAStepIsHeldLeaveNothingHeld) {
+  Start();
+  model_->Hold(true);
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(Connect());
+    clients.back().Send(PostText(
+        "/v1/completions",
+        Concat(R"({"prompt": [[4, 5, 6], [7, 8]], "max_tokens": 20, "n": 2, )",
+               R"("stream": )", i % 2 == 0 ? "true" : "false", "}")));
+  }
+  model_->AwaitStep();
+  for (RawClient& client : clients) client.Reset();
+  clients.clear();
+  ExpectNothingHeld();
+  model_->Hold(false);
+  ExpectServes();
+}
+
+TEST_F(HostileTest, AReaderThatTakesNothingHoldsNoRequest) {
+  ServerOptions options;
+  options.http.max_unsent_bytes = 4'096;
+  Start(options);
+  RawClient client(server_->port(), /*receive_buffer=*/4'096);
+  client.Send(PostText(
+      "/v1/completions",
+      R"({"prompt": [4, 5, 6], "max_tokens": 60, "n": 4, "stream": true,
+          "return_token_ids": true, "ignore_eos": true})",
+      "Connection: close\r\n"));
+  // It has begun and ends, read or not; then the pages are free again.
+  EXPECT_THAT(client.ReceiveBytes(15), StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_running", 0));
+  EXPECT_TRUE(AwaitMetric("vllm:kv_cache_usage_perc", 0));
+  const std::string rest = client.ReceiveBytes(size_t{1} << 30);
+  EXPECT_THAT(rest, HasSubstr("data: [DONE]"));
+  client.Close();
+  ExpectNothingHeld();
+}
+
+TEST_F(HostileTest, WhatIsTooMuchIsRefusedByItsName) {
+  Start();
+  const std::string many_prompts = Times("[4],", 256) + "[4]";
+  const std::string many_stops = Times("\"s\",", 64) + "\"t\"";
+  const std::vector<std::pair<std::string, std::string>> bodies = {
+      {R"("prompt": [4], "n": 129)", "n "},
+      {R"("prompt": [4], "n": 1e300)", "n "},
+      {R"("prompt": [4], "best_of": 100000)", "best_of "},
+      {R"("prompt": [4], "num_beams": 1025)", "num_beams "},
+      {R"("prompt": [4], "max_tokens": 99999999999999999999)", "max_tokens "},
+      {R"("prompt": [4], "max_tokens": 1000000000)", "max_tokens "},
+      {Concat(R"("prompt": [)", many_prompts, "]"), "prompt "},
+      {Concat(R"("n": 128, "prompt": [)", Times("[4],", 8), "[4]]"),
+       "prompt must make"},
+      {Concat(R"("prompt": [4], "stop": [)", many_stops, "]"), "stop "},
+      {Concat(R"("prompt": [4], "stop": [")", std::string(5'000, 's'), "\"]"),
+       "stop "},
+      {Concat(R"("prompt": [)", Times("4,", 1 << 20), "4]"), "prompt "},
+      {Concat(R"("prompt": )", Times("[", 1 << 20)), "too deep"},
+      {Concat(R"("x": )", Times("{\"x\": ", 1 << 18)), "too deep"},
+      {"\"prompt\": \"\xff\xfe\"", "UTF-8"},
+      {"\"prompt\": \"\\ud800\"", "not JSON"},
+  };
+  for (const auto& [fields, says] : bodies) {
+    const RawResponse response =
+        Post("/v1/completions", Concat("{", fields, "}"));
+    EXPECT_EQ(response.status, 400) << fields.substr(0, 80);
+    EXPECT_THAT(response.body, HasSubstr(says)) << fields.substr(0, 80);
+    EXPECT_LT(response.body.size(), 1'000) << fields.substr(0, 80);
+  }
+  ExpectNothingHeld();
+  ExpectServes();
+}
+
+TEST_F(HostileTest, LongTextsToTokenizeAreRefusedBeforeTheyAreTokenized) {
+  ServerOptions options;
+  options.requests.max_list_elements = 1'000;
+  Start(options);
+  const auto tokenize = [&](int size) {
+    return Post("/tokenize",
+                Concat(R"({"prompt": ")", std::string(size, 'a'), "\"}"));
+  };
+  EXPECT_EQ(tokenize(900).status, 200);
+  const RawResponse response = tokenize(1'000);
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("prompt must come in a body of at most "
+                                       "1000 bytes (--max-list-elements)"));
+}
+
+TEST_F(HostileTest, IdsPutNothingIntoAnswers) {
+  Start();
+  const RawResponse response = Post("/v1/completions",
+                                    R"({"prompt": [4], "max_tokens": 1,
+          "request_id": "a\r\nX-Injected: 1\r\n\r\n\",\"b\":\"\u0000\n\n"})");
+  if (response.status == 200) {
+    EXPECT_EQ(response.Find("x-injected"), "");
+    EXPECT_TRUE(ParseJson(response.body).value().as_object().contains("id"));
+    EXPECT_THAT(response.body, Not(HasSubstr("\n")));
+  }
+  const RawResponse stream =
+      Post("/v1/completions",
+           R"({"prompt": [4], "max_tokens": 1, "stream": true,
+          "request_id": "a\n\ndata: {\"fake\": 1}\n\n"})");
+  for (const json::value& event : ReadEvents(stream.body).all) {
+    EXPECT_FALSE(event.as_object().contains("fake"));
+  }
+  for (const char* const id : {"a\tb", "a b", "\xc3\xa9", ""}) {
+    const RawResponse of_id =
+        Get("/health", Concat("x-request-id: ", id, "\r\n"));
+    EXPECT_EQ(of_id.Find("x-request-id").size(), 24) << id;
+  }
+  // A carriage return of its own, or one folded, is no header at all.
+  EXPECT_EQ(Get("/health", "x-request-id: a\rX-Injected: 1\r\n").status, 400);
+  EXPECT_EQ(Get("/health", "x-request-id: a\r\n X-Injected: 1\r\n").status,
+            400);
+}
+
+TEST_F(HostileTest, NoSpellingOfAPathGetsPastTheKey) {
+  ServerOptions options;
+  options.api_keys = ApiKeys({"the-secret"});
+  Start(options);
+  for (const char* const path :
+       {"/health/../metrics", "/health/../v1/models", "//metrics", "/metrics/",
+        "/%6detrics", "/health%2f..%2fmetrics", "/health%00/metrics",
+        "/health;/metrics", "/health?/metrics/../v1/models", "/./metrics",
+        "/HEALTH", "/health/", "/metrics?x=/health", "/v1/models/..%2fhealth",
+        "/v1/requests/../../health/trace", "\\metrics"}) {
+    const RawResponse response = Get(path);
+    // That of health, which anybody may have; else nothing.
+    const bool is_health = std::string_view(path).starts_with("/health?");
+    EXPECT_THAT(response.status, is_health ? AnyOf(200, 401) : AnyOf(400, 401))
+        << path;
+    EXPECT_THAT(response.body, Not(HasSubstr("model_name"))) << path;
+    EXPECT_THAT(response.body, Not(HasSubstr("toy"))) << path;
+  }
+  // Headers that proxies and browsers give another meaning.
+  for (const char* const header :
+       {"X-Original-URL: /health\r\n", "X-Forwarded-For: 127.0.0.1\r\n",
+        "X-HTTP-Method-Override: GET\r\n", "Authorization: Bearer \r\n",
+        "Authorization: Bearer the-secret2\r\n",
+        "Authorization: the-secret\r\n",
+        "Authorization: Bearer the-secre\r\n"}) {
+    EXPECT_EQ(Get("/metrics", header).status, 401) << header;
+  }
+}
+
+TEST_F(HostileTest, WhatComesWhileTheModelLoadsIsRefusedAtOnce) {
+  Listen();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Post("/v1/completions", kGood).status, 503);
+    EXPECT_EQ(Post("/v1/completions", Times("[", 1 << 16)).status, 503);
+  }
+  EXPECT_EQ(server_->Drain(absl::Seconds(1)), 0);
+}
+
+TEST_F(HostileTest, WhatComesWhileItDrainsIsRefusedAndHoldsItUpForNoTime) {
+  Start();
+  std::vector<RawClient> half;
+  const std::string text = PostText("/v1/completions", kGood);
+  for (int i = 0; i < 20; ++i) {
+    half.push_back(Connect());
+    half.back().Send(text.substr(0, text.size() - 5));
+  }
+  EXPECT_TRUE([&] {
+    for (int i = 0; i < 2'000; ++i) {
+      const std::string metrics = Get("/metrics").body;
+      if (Sample(metrics, "espalier:http_connections") == 21) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }());
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(server_->Drain(absl::Seconds(20)), 0);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+}
+
+}  // namespace
+}  // namespace espalier::serve

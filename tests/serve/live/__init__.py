@@ -1,0 +1,1 @@
+"""Tests of `espalier serve` from outside: what they share."""

@@ -1,0 +1,119 @@
+"""A server that streams what a test tells it to, and notes what it is asked:
+for what no real server would answer."""
+
+import json
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def policy_of(source: str) -> str:
+    """The policy in the text of page.cc."""
+    return "".join(re.findall(r'"([^"\n]*)"', source[source.rindex("return"):]))
+
+
+def beams_event(step: int, *beams: dict) -> dict:
+    return {"choices": [], "espalier": {"prompt": 0, "step": step, "beams": [
+        {"finish_reason": None, **beam} for beam in beams]}}
+
+
+def choice_event(index: int, text: str, **more) -> dict:
+    return {"choices": [{"index": index, "text": text, "finish_reason": None,
+                         **more}]}
+
+
+class ScriptedServer:
+    """Events are objects, or bytes that go out as they are, or seconds to wait,
+    or "close". Every stream ends as the script does."""
+
+    def __init__(self, html: str, policy: str):
+        self.html = html
+        self.policy = policy
+        self.script: list = []
+        self.refusal: tuple[int, dict] | None = None
+        self.model: dict = {"id": "scripted", "object": "model"}
+        self.trace: str | None = None
+        self.key = ""
+        self.requests: list[tuple[str, dict]] = []  # path, body
+        self.num_dropped = 0  # streams whose reader went
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _stream(self, write):
+        for event in self.script:
+            if event == "close":
+                return
+            if isinstance(event, (int, float)):
+                time.sleep(event)
+            elif isinstance(event, bytes):
+                write(event)
+            else:
+                data = json.dumps({"id": "cmpl-1", **event})
+                write(f"data: {data}\n\n".encode())
+        write(b"data: [DONE]\n\n")
+
+    def _handler(self):
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *args):
+                pass
+
+            def answer(self, status, body, content_type="application/json"):
+                data = body if isinstance(body, str) else json.dumps(body)
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Security-Policy", server.policy)
+                self.end_headers()
+                self.wfile.write(data.encode())
+
+            def refuse(self, status, **error):
+                self.answer(status, {"error": {"message": "", "type": "",
+                                               "param": None, "code": None,
+                                               **error}})
+
+            def may(self):
+                given = self.headers.get("Authorization", "")
+                if server.key in ("", given.removeprefix("Bearer ")):
+                    return True
+                self.refuse(401, message="The API key is wrong.")
+                return False
+
+            def do_GET(self):
+                if self.path == "/":
+                    return self.answer(200, server.html,
+                                       "text/html; charset=utf-8")
+                if not self.may():
+                    return None
+                if self.path == "/v1/models":
+                    return self.answer(200, {"data": [server.model]})
+                if server.trace is not None and "/trace" in self.path:
+                    return self.answer(200, server.trace)
+                return self.refuse(404, message="no such thing")
+
+            def do_POST(self):
+                length = int(self.headers["Content-Length"])
+                body = json.loads(self.rfile.read(length))
+                server.requests.append((self.path, body))
+                if not self.may():
+                    return None
+                if server.refusal:
+                    status, error = server.refusal
+                    return self.refuse(status, **error)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                try:
+                    server._stream(self.wfile.write)
+                except ConnectionError:
+                    server.num_dropped += 1
+                return None
+
+        return Handler

@@ -1,0 +1,72 @@
+"""nginx in front of three replicas, by deploy/nginx.conf.
+
+    nginx_test.py PROGRAM CACHE [unittest's arguments]    (live/environment.py)
+
+nginx is the one of PATH, or else Debian's package, unpacked in CACHE and not
+installed: nothing is started but by this test.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from live import environment
+from live.asking import ask
+from live.replica import free_port
+from routers.cluster import RouterLaws, RouterTest, deployed, with_ports
+
+SHORT = {"prompt": "It rains.", "max_tokens": 2}
+
+
+def find_nginx() -> str:
+    path = os.environ["PATH"] + ":/usr/sbin"
+    found = shutil.which("nginx", path=path)
+    if found:
+        return found
+    folder = environment.cache() / "nginx"
+    unpacked = folder / "usr/sbin/nginx"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not unpacked.exists() and shutil.which("apt-get"):
+            subprocess.run(["apt-get", "-q", "download", "nginx"], cwd=folder,
+                           capture_output=True, check=False)
+            for package in folder.glob("nginx_*.deb"):
+                subprocess.run(["dpkg", "-x", package, folder], check=True)
+    if not unpacked.exists():
+        environment.skip("no nginx here, and no package of it to be had")
+    return str(unpacked)
+
+
+class NginxTest(RouterLaws, RouterTest):
+    def start_router(self) -> str:
+        port = free_port()
+        ports = [replica.port for replica in self.replicas]
+        text = with_ports(deployed("nginx.conf"), {
+            8001: ports[0], 8002: ports[1], 8003: ports[2], 8080: port})
+        # Its own folders, where the system's are not ours.
+        folders = "".join(
+            f"  {name}_temp_path {self.folder}/{name};\n" for name in
+            ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        text = text.replace("http {\n", "http {\n" + folders)
+        config = self.folder / "nginx.conf"
+        config.write_text(f"daemon off;\npid {self.folder}/pid;\n{text}")
+        self.start_process(find_nginx(), "-c", config, "-p", self.folder, "-e",
+                           "stderr")
+        url = f"http://127.0.0.1:{port}"
+        self.wait_for_router(url)
+        return url
+
+    def test_the_replica_with_fewest_requests_is_taken(self) -> None:
+        counts = self.served(lambda: [ask(self.url, SHORT) for _ in range(12)])
+        self.assertEqual(counts, [4, 4, 4])
+
+
+if __name__ == "__main__":
+    find_nginx()
+    environment.main()

@@ -1,0 +1,400 @@
+// The routes of a server, and who may use them when.
+#include "serve/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/prometheus_checker.h"
+#include "tests/serve/server_fixture.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+constexpr char kBody[] =
+    R"({"prompt": [4, 5, 6], "max_tokens": 3, "num_beams": 2,
+        "ignore_eos": true})";
+
+class ServerTest : public ServerFixture {};
+
+TEST_F(ServerTest, EveryRouteAnswers) {
+  Start();
+  for (const char* const path :
+       {"/health", "/ping", "/ready", "/version", "/metrics", "/load",
+        "/get_load", "/", "/v1/models", "/v1/models/toy"}) {
+    const RawResponse response = Get(path);
+    EXPECT_EQ(response.status, 200) << path << response.body;
+    EXPECT_THAT(response.body, Not(IsEmpty())) << path;
+    EXPECT_THAT(response.Find("x-request-id"), Not(IsEmpty())) << path;
+  }
+  EXPECT_EQ(Post("/v1/completions", kBody).status, 200);
+  EXPECT_EQ(Post("/inference/v1/generate",
+                 R"({"token_ids": [4, 5], "sampling_params": {}})")
+                .status,
+            200);
+  EXPECT_EQ(Post("/tokenize", R"({"prompt": "It rains."})").status, 200);
+  EXPECT_EQ(Post("/detokenize", R"({"tokens": [70, 71]})").status, 200);
+}
+
+TEST_F(ServerTest, WhatIsNotThereIs404AndAnotherMethod405) {
+  Start();
+  for (const char* const path :
+       {"/v1", "/v1/", "/v1/completions/", "/v2/models", "/health/x",
+        "/v1/requests//trace", "/v1/requests/a/b/trace", "//health"}) {
+    const RawResponse response = Get(path);
+    EXPECT_EQ(response.status, 404) << path;
+    EXPECT_THAT(response.body, HasSubstr("\"error\"")) << path;
+  }
+  const RawResponse get = Get("/v1/completions");
+  EXPECT_EQ(get.status, 405);
+  EXPECT_EQ(get.Find("allow"), "POST");
+  const RawResponse post = Post("/health", "{}");
+  EXPECT_EQ(post.status, 405);
+  EXPECT_EQ(post.Find("allow"), "GET, HEAD");
+  EXPECT_EQ(Get("/v1/models/other").status, 404);
+  EXPECT_EQ(Get("/v1/requests/x/trace").status, 404);
+}
+
+TEST_F(ServerTest, WhatIsNotUtf8MakesNoBadJson) {
+  Start();
+  for (const char* const path :
+       {"/\xff", "/v1/models/\xff", "/v1/models/%ff"}) {
+    const RawResponse response = Get(path);
+    EXPECT_EQ(response.status, 404);
+    EXPECT_TRUE(ParseJson(response.body).ok()) << response.body;
+  }
+  EXPECT_EQ(Get("/v1/models/t%6Fy").status, 200);
+  EXPECT_EQ(Get("/v1/models/t%6").status, 404);
+  EXPECT_EQ(Post("/v1/completions", kBody, "Origin: http://\xff\r\n").status,
+            403);
+}
+
+TEST_F(ServerTest, BodiesAreJsonBySaying) {
+  Start();
+  const auto with_type = [&](std::string_view type) {
+    return Send(Concat("POST /v1/completions HTTP/1.1\r\nHost: a\r\n", type,
+                       "Content-Length: ", sizeof(kBody) - 1, "\r\n\r\n",
+                       kBody))
+        .status;
+  };
+  EXPECT_EQ(with_type("Content-Type: application/json\r\n"), 200);
+  EXPECT_EQ(with_type("Content-Type: Application/JSON; charset=utf-8\r\n"),
+            200);
+  EXPECT_EQ(with_type("Content-Type: text/plain\r\n"), 415);
+  EXPECT_EQ(with_type("Content-Type: application/jsonp\r\n"), 415);
+  EXPECT_EQ(with_type(""), 415);
+}
+
+TEST_F(ServerTest, ARequestIdComesBack) {
+  Start();
+  EXPECT_EQ(Get("/health", "X-Request-Id: mine-7\r\n").Find("x-request-id"),
+            "mine-7");
+  const std::string own(Get("/health").Find("x-request-id"));
+  EXPECT_EQ(own.size(), 24);
+  EXPECT_NE(Get("/health").Find("x-request-id"), own);
+  const std::string long_id(129, 'a');
+  EXPECT_NE(Get("/health", Concat("X-Request-Id: ", long_id, "\r\n"))
+                .Find("x-request-id"),
+            long_id);
+}
+
+TEST_F(ServerTest, TheIdOfABodyCountsBeforeThatOfTheHeader) {
+  Start();
+  const RawResponse response =
+      Post("/v1/completions",
+           R"({"prompt": [4], "max_tokens": 1, "request_id": "of-body"})",
+           "X-Request-Id: of-header\r\n");
+  EXPECT_EQ(response.Find("x-request-id"), "of-body");
+  EXPECT_THAT(response.body, HasSubstr("cmpl-of-body"));
+}
+
+TEST_F(ServerTest, BeforeThereIsAModelItLivesAndIsNotReady) {
+  Listen();
+  EXPECT_EQ(Get("/health").status, 200);
+  EXPECT_EQ(Get("/metrics").status, 200);
+  EXPECT_EQ(Get("/load").body, R"({"server_load": 0})");
+  EXPECT_EQ(Get("/ready").status, 503);
+  for (const char* const path : {"/v1/completions", "/tokenize"}) {
+    const RawResponse response = Post(path, kBody);
+    EXPECT_EQ(response.status, 503) << path;
+    EXPECT_THAT(response.body, HasSubstr("being loaded")) << path;
+  }
+  ASSERT_OK(server_->Serve(MakeGenerator(), "models/toy"));
+  EXPECT_EQ(Get("/ready").status, 200);
+  EXPECT_EQ(Post("/v1/completions", kBody).status, 200);
+}
+
+TEST_F(ServerTest, WithoutTheKeyOnlyHealthAnswers) {
+  Start({.api_keys = ApiKeys({"the-secret"})});
+  EXPECT_EQ(Get("/health").status, 200);
+  for (const char* const path :
+       {"/", "/ready", "/metrics", "/load", "/v1/models", "/nothing"}) {
+    EXPECT_EQ(Get(path).status, 401) << path;
+    EXPECT_EQ(Get(path, "Authorization: Bearer the-secre\r\n").status, 401);
+  }
+  const RawResponse refused = Post("/v1/completions", kBody);
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.Find("www-authenticate"), "Bearer");
+  EXPECT_THAT(refused.body, HasSubstr("authentication_error"));
+  EXPECT_THAT(Get("/").Find("www-authenticate"), StartsWith("Basic"));
+  const std::string header = "Authorization: Bearer the-secret\r\n";
+  EXPECT_EQ(Get("/ready", header).status, 200);
+  EXPECT_EQ(Post("/v1/completions", kBody, header).status, 200);
+}
+
+TEST_F(ServerTest, NoBodyIsWaitedForThatIsNotWanted) {
+  Start({.api_keys = ApiKeys({"the-secret"})});
+  const auto head = [](std::string_view path, std::string_view headers) {
+    return Concat("POST ", path, " HTTP/1.1\r\nHost: a\r\n", headers,
+                  "Content-Length: 1000000\r\n\r\n");
+  };
+  const std::string key = "Authorization: Bearer the-secret\r\n";
+  const std::string type = "Content-Type: application/json\r\n";
+  EXPECT_EQ(Send(head("/v1/completions", type)).status, 401);
+  EXPECT_EQ(Send(head("/v1/completions", key)).status, 415);
+  EXPECT_EQ(Send(head("/nothing", key + type)).status, 404);
+  EXPECT_EQ(Send(head("/health", key + type)).status, 405);
+}
+
+TEST_F(ServerTest, AnAddressForOthersNeedsAKey) {
+  for (const char* const host : {"0.0.0.0", "::", "192.0.2.1", "example.org"}) {
+    EXPECT_THAT(Server::Listen({.host = host, .port = 0}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(Concat("host ", host))));
+  }
+  EXPECT_OK(Server::Listen({.host = "0.0.0.0", .port = 0, .insecure = true}));
+  EXPECT_OK(Server::Listen(
+      {.host = "0.0.0.0", .port = 0, .api_keys = ApiKeys({"the-secret"})}));
+  for (const char* const host : {"127.0.0.1", "127.3.2.1", "localhost"}) {
+    EXPECT_OK(Server::Listen({.host = host, .port = 0})) << host;
+  }
+}
+
+TEST_F(ServerTest, AnAddressThatIsTakenIsAnError) {
+  Listen();
+  EXPECT_THAT(Server::Listen({.port = server_->port()}).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("in use")));
+}
+
+TEST_F(ServerTest, PagesOfOthersMayNotCallAServerWithoutAKey) {
+  Start();
+  const auto status = [&](const std::string& origin) {
+    return Post("/v1/completions", kBody, "Origin: " + origin + "\r\n").status;
+  };
+  EXPECT_EQ(status("http://127.0.0.1:8000"), 200);
+  EXPECT_EQ(status("http://localhost:3000"), 200);
+  EXPECT_EQ(status("http://[::1]:8000"), 200);
+  for (const char* const origin :
+       {"http://evil.example", "http://127.0.0.1.evil.example", "null",
+        "http://localhost.evil.example:8000", "127.0.0.1", "file://",
+        "http://user@evil.example"}) {
+    EXPECT_EQ(status(origin), 403) << origin;
+  }
+}
+
+TEST_F(ServerTest, WithAKeyPagesOfOthersMay) {
+  Start({.api_keys = ApiKeys({"the-secret"})});
+  EXPECT_EQ(Post("/v1/completions", kBody,
+                 "Origin: http://app.example\r\n"
+                 "Authorization: Bearer the-secret\r\n")
+                .status,
+            200);
+}
+
+TEST_F(ServerTest, RequestsOfDifferentKeysShareNoPages) {
+  Start({.api_keys = ApiKeys({"first-key", "second-key"})});
+  std::string ids;
+  for (int i = 0; i < 40; ++i) ids += Concat(i == 0 ? "" : ", ", 3 + i);
+  const std::string body =
+      Concat(R"({"max_tokens": 1, "prompt": [)", ids, "]}");
+  const auto cached = [&](const std::string& key) {
+    const RawResponse response =
+        Post("/v1/completions", body, "Authorization: Bearer " + key + "\r\n");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)
+        ->at("usage")
+        .at("prompt_tokens_details")
+        .at("cached_tokens")
+        .as_int64();
+  };
+  EXPECT_EQ(cached("first-key"), 0);
+  EXPECT_EQ(cached("second-key"), 0);
+  EXPECT_GT(cached("first-key"), 30);
+}
+
+TEST_F(ServerTest, NoKeyReadsTheTracesOfAnother) {
+  const auto traces = std::make_shared<RequestTraces>(TraceLimits{8});
+  ServerOptions options;
+  options.api_keys = ApiKeys({"first-key", "second-key"});
+  options.traces = traces;
+  Start(options, {.num_threads = 1, .trace = traces});
+  const auto header = [](const char* key) {
+    return Concat("Authorization: Bearer ", key, "\r\nX-Request-Id: a\r\n");
+  };
+  EXPECT_EQ(Post("/v1/completions", kBody, header("first-key")).status, 200);
+  const std::string path = "/v1/requests/cmpl-a/trace";
+  EXPECT_EQ(Get(path, header("second-key")).status, 404);
+  EXPECT_EQ(
+      Get("/v1/requests/key%200%20cmpl-a/trace", header("second-key")).status,
+      404);
+  EXPECT_EQ(Get(path, header("first-key")).status, 200);
+}
+
+TEST_F(ServerTest, ATenantOrASaltOfAnotherKeyIsNone) {
+  Start({.api_keys = ApiKeys({"first-key"})});
+  const std::string header = "Authorization: Bearer first-key\r\n";
+  for (const char* const field : {"tenant", "cache_salt"}) {
+    const auto with = [&](size_t size) {
+      return Post("/v1/completions",
+                  Concat(R"({"prompt": [4], "max_tokens": 1, ")", field,
+                         "\": \"", std::string(size, 'a'), "\"}"),
+                  header);
+    };
+    EXPECT_EQ(with(250).status, 200) << with(250).body;
+    EXPECT_EQ(with(251).status, 400);
+    EXPECT_THAT(with(251).body,
+                HasSubstr(Concat(field, " must have at most 250 bytes")));
+  }
+}
+
+TEST_F(ServerTest, NamesOfOthersThatLeadHereAreRefused) {
+  Start();
+  const auto status = [&](std::string_view host, std::string_view path) {
+    return Send(Concat("GET ", path, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n"))
+        .status;
+  };
+  for (const char* const host :
+       {"127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000", "replicas",
+        "10.1.2.3", "a.localhost"}) {
+    EXPECT_EQ(status(host, "/v1/models"), 200) << host;
+  }
+  for (const char* const host :
+       {"evil.example", "evil.example:8000", "127.0.0.1.evil.example",
+        "localhost.evil.example"}) {
+    EXPECT_EQ(status(host, "/v1/models"), 403) << host;
+    EXPECT_EQ(status(host, "/health"), 200) << host;
+  }
+  Start({.api_keys = ApiKeys({"the-secret"})});
+  EXPECT_EQ(status("evil.example", "/v1/models"), 401);
+}
+
+TEST_F(ServerTest, WhoHasNoKeyLearnsNothingOfTheLoad) {
+  Start({.api_keys = ApiKeys({"the-secret"}), .always_reports_load = true});
+  const std::string key = "Authorization: Bearer the-secret\r\n";
+  EXPECT_THAT(Get("/health").Find("endpoint-load-metrics"), IsEmpty());
+  EXPECT_THAT(Get("/ready").Find("endpoint-load-metrics"), IsEmpty());
+  EXPECT_THAT(Get("/ready", key).Find("endpoint-load-metrics"),
+              StartsWith("JSON"));
+}
+
+TEST_F(ServerTest, AnotherModelIsNotServedByAnyRoute) {
+  Start();
+  for (const auto& [path, fields] :
+       {std::pair("/tokenize", R"("prompt": "a")"),
+        std::pair("/detokenize", R"("tokens": [70])"),
+        std::pair("/v1/completions", R"("prompt": "a", "max_tokens": 1)")}) {
+    const auto status = [&](std::string_view model) {
+      return Post(path, Concat("{", fields, R"(, "model": ")", model, "\"}"))
+          .status;
+    };
+    EXPECT_EQ(status("toy"), 200) << path;
+    EXPECT_EQ(status("other"), 404) << path;
+  }
+}
+
+TEST_F(ServerTest, AnUnknownTemplateIsABadField) {
+  Start();
+  const RawResponse response =
+      Post("/v1/completions", R"({"prompt": "a", "template": "none"})");
+  EXPECT_EQ(response.status, 400) << response.body;
+  EXPECT_THAT(response.body, HasSubstr(R"("param": "template")"));
+}
+
+TEST_F(ServerTest, APromptIsCutToWhatTheContextTakes) {
+  Start();
+  std::string ids = "4";
+  for (int i = 0; i < 400; ++i) ids += ", 5";
+  const auto used = [&](const std::string& more) {
+    const RawResponse response =
+        Post("/v1/completions",
+             Concat(R"({"max_tokens": 6, "prompt": [)", ids, "]", more, "}"));
+    if (response.status != 200) return -int64_t{response.status};
+    return ParseJson(response.body)->at("usage").at("prompt_tokens").as_int64();
+  };
+  EXPECT_EQ(used(""), -400);
+  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": -1)"), 250);
+  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": 10)"), 10);
+}
+
+TEST_F(ServerTest, MetricsAreWellFormedAndHaveTheServersOwn) {
+  Start();
+  Post("/v1/completions", kBody);
+  Post("/v1/completions", "{");
+  ASSERT_OK_AND_ASSIGN(const testing::PrometheusSamples samples,
+                       testing::ReadPrometheus(Get("/metrics").body));
+  EXPECT_EQ(samples.at("espalier:http_responses_total{code=\"2xx\"}"), 1);
+  EXPECT_EQ(samples.at("espalier:http_responses_total{code=\"4xx\"}"), 1);
+  EXPECT_EQ(samples.at("vllm:num_requests_running{model_name=\"toy\"}"), 0);
+  EXPECT_EQ(samples.at("vllm:request_success_total{model_name=\"toy\","
+                       "finished_reason=\"length\"}"),
+            1);
+}
+
+TEST_F(ServerTest, TheLoadIsReportedWhereItIsWanted) {
+  Start();
+  EXPECT_THAT(Get("/health").Find("endpoint-load-metrics"), IsEmpty());
+  EXPECT_THAT(Get("/health", "endpoint-load-metrics-format: TEXT\r\n")
+                  .Find("endpoint-load-metrics"),
+              StartsWith("TEXT rps_fractional="));
+  EXPECT_THAT(
+      Post("/v1/completions", kBody, "endpoint-load-metrics-format: json\r\n")
+          .Find("endpoint-load-metrics"),
+      StartsWith("JSON {\"rps_fractional\""));
+  Start({.always_reports_load = true});
+  EXPECT_THAT(Post("/v1/completions", kBody).Find("endpoint-load-metrics"),
+              StartsWith("JSON {"));
+}
+
+TEST_F(ServerTest, TheLoadIsRowsThatRunOrWait) {
+  Start({}, {.num_threads = 1, .max_running = 1});
+  model_->Hold(true);
+  RawClient wide = Connect();
+  wide.Send(PostText("/v1/completions",
+                     R"({"prompt": [4], "num_beams": 8, "max_tokens": 2})"));
+  RawClient waiting = Connect();
+  waiting.Send(PostText("/v1/completions",
+                        R"({"prompt": [4], "num_beams": 3, "max_tokens": 2})"));
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_waiting", 1));
+  EXPECT_EQ(Get("/get_load").body, R"({"load": 11})");
+  EXPECT_EQ(Get("/load").body, R"({"server_load": 11})");
+  model_->Hold(false);
+  EXPECT_EQ(wide.Receive().status, 200);
+  EXPECT_EQ(waiting.Receive().status, 200);
+}
+
+TEST_F(ServerTest, DefaultsComeBeforeTheModelsAndAreChecked) {
+  Start({.defaults = R"({"max_tokens": 2, "num_beams": 3})"});
+  const json::value answer = *ParseJson(
+      Post("/v1/completions", R"({"prompt": [4], "ignore_eos": true, "n": 3})")
+          .body);
+  EXPECT_EQ(answer.at("choices").as_array().size(), 3);
+  EXPECT_EQ(answer.at("usage").at("completion_tokens").as_int64(), 6);
+  EXPECT_THAT(
+      Server::Listen({.port = 0, .defaults = R"({"num_beans": 3})"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_beans")));
+  Listen({.defaults = R"({"stop_token_ids": [123456]})"});
+  EXPECT_THAT(server_->Serve(MakeGenerator(), "models/toy"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("stop_token_ids")));
+}
+
+}  // namespace
+}  // namespace espalier::serve

@@ -2,9 +2,10 @@
 # Installs, through apt, the packages that espalier is built with, and only
 # those that are missing:
 #
-#   tools/install_dependencies.sh [program|tests|benchmarks]...
+#   tools/install_dependencies.sh [program|tests|benchmarks|fuzz]...
 #
-# Without a group it installs them all; tests and benchmarks build on program.
+# Without a group it installs the first three; the others build on program. fuzz
+# has Clang, for the fuzz targets alone.
 # When nothing is missing it asks dpkg once and is done: no root, no network.
 # Otherwise it says what it installs and why, and uses sudo unless it is root.
 # It installs and never removes: where apt would have to remove a package, it
@@ -39,6 +40,8 @@ tests       libgtest-dev             GoogleTest
 tests       libgmock-dev             GoogleMock
 tests       librapidcheck-dev        RapidCheck: properties
 benchmarks  libbenchmark-dev         Google Benchmark
+fuzz        clang                    the compiler that has libFuzzer
+fuzz        libclang-rt-dev          libFuzzer and the runtimes of sanitizers
 "
 
 # Prints the lines of the groups "$@", for Boost version $1.
@@ -47,7 +50,7 @@ lines_of_groups() {
   shift
   for group in "$@"; do
     if ! grep "^$group " <<<"${packages//%BOOST%/$boost}"; then
-      echo "No group \"$group\"; there are program, tests, benchmarks." >&2
+      echo "No group \"$group\"; there are program, tests, benchmarks, fuzz." >&2
       return 1
     fi
   done

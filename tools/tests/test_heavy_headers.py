@@ -41,6 +41,7 @@ MAY_READ = {
         "tests/batcher/*",
         "tests/consumer/*",
         "tests/espalier/*",
+        "tests/fuzz/*",
         "tests/http/*",
         "tests/serve/*",
         "tests/cli/signal_test.cc",

@@ -1,0 +1,56 @@
+// Bodies of requests to a server: what is taken is JSON, what is refused is
+// refused with 400 and words for it.
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "openai/call.h"
+#include "openai/error.h"
+#include "openai/tokenize.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace espalier::fuzz {
+
+namespace {
+
+absl::Status ReadBody(size_t kind, std::string_view body) {
+  openai::Limits limits;
+  limits.max_list_elements = 100;
+  limits.max_prompts = 4;
+  limits.max_messages = 4;
+  switch (kind) {
+    case 0:
+      return ReadCall(openai::Api::kCompletions, body, limits).status();
+    case 1:
+      return ReadCall(openai::Api::kChat, body, limits).status();
+    case 2:
+      return ReadCall(openai::Api::kTokens, body, limits).status();
+    case 3:
+      return ReadTokenizeCall(body, limits).status();
+    default:
+      return ReadDetokenizeCall(body, limits).status();
+  }
+}
+
+FUZZ_TARGET(api_call, input) {
+  const absl::Status status = ReadBody(TakeChoice(&input) % 5, input);
+  const auto value = ParseJson(input);
+  if (status.ok()) {
+    CHECK(value.ok() && value->is_object()) << input;
+    return;
+  }
+  CheckBadInput(status);
+  const openai::Error error = openai::ErrorOf(status);
+  CHECK_EQ(error.http_status, 400);
+  // Of JSON, the field is named.
+  CHECK(!value.ok() || !value->is_object() || !error.param.empty() ||
+        error.message.starts_with("unknown field"))
+      << error.message;
+  const auto written = ParseJson(openai::WriteError(error));
+  CHECK(written.ok()) << written.status().ToString();
+}
+
+}  // namespace
+
+}  // namespace espalier::fuzz

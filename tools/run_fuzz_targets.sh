@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Runs fuzz targets (docs/fuzzing.md) that `cmake --build --preset fuzz` built:
+#
+#   tools/run_fuzz_targets.sh SECONDS [TARGET]...
+#
+# so many seconds each, all of them without a name, and says how many inputs
+# each had. They start from tests/fuzz/corpus/TARGET and from what earlier runs
+# found, which is kept in build/fuzz/corpus/TARGET. An input that breaks a law
+# ends the run; it lies in build/fuzz/broken/TARGET then.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly programs=build/fuzz/fuzz sources=tests/fuzz
+# A step of any target takes milliseconds.
+readonly options=(-timeout=20 -rss_limit_mb=2048 -print_final_stats=1)
+
+# Prints the longest input that libFuzzer makes up for target $1.
+max_bytes() {
+  case "$1" in
+    tokenizer_json | tokenizer_model) echo 8192 ;;
+    *) echo 2048 ;;
+  esac
+}
+
+run_target() {
+  local target=$1 seconds=$2 found=build/fuzz/corpus/$1
+  local broken=build/fuzz/broken/$1 log=build/fuzz/$1.log
+  local dictionary=$sources/dictionaries/$target.dict arguments=()
+  mkdir -p "$found" "$broken"
+  [[ ! -f "$dictionary" ]] || arguments+=(-dict="$dictionary")
+  if ! UBSAN_OPTIONS=print_stacktrace=1 "$programs/fuzz_$target" \
+    "${options[@]}" -max_total_time="$seconds" -max_len="$(max_bytes "$target")" \
+    -artifact_prefix="$broken/" "${arguments[@]}" \
+    "$found" "$sources/corpus/$target" >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    echo "!!! $target: broken; the input lies in $broken" >&2
+    return 1
+  fi
+  sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) second.*/\1 inputs in \2 s/p' \
+    "$log" | sed "s/^/$target: /"
+}
+
+main() {
+  local seconds=$1 targets=("${@:2}") target
+  if [[ ${#targets[@]} == 0 ]]; then
+    for target in "$sources"/corpus/*/; do
+      targets+=("$(basename "$target")")
+    done
+  fi
+  for target in "${targets[@]}"; do
+    run_target "$target" "$seconds"
+  done
+}
+
+main "$@" </dev/null

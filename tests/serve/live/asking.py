@@ -39,6 +39,8 @@ class Answer:
                 text = (piece.get("message") or piece.get("delta") or {}).get(
                     "content") or piece.get("text") or ""
                 whole["text"] += text
+                if piece.get("token_ids"):
+                    whole.setdefault("token_ids", []).extend(piece["token_ids"])
                 for name in ("finish_reason", "stop_reason", "score",
                              "cum_log_prob"):
                     if piece.get(name) is not None:

@@ -48,7 +48,8 @@ def samples(i: int) -> dict:
 class ServerMixturesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.server = cls.enterClassContext(Replica("--device", device, "--dtype", "f32"))
+        cls.server = cls.enterClassContext(
+            Replica("--dtype", "f32", device=device))
 
     def expect_nothing_held(self) -> None:
         wait_until("all requests have ended",

@@ -33,10 +33,14 @@ def wait_until(what: str, is_so, seconds: float = PATIENCE) -> None:
 class Replica:
     """`espalier serve`; ready once it is made."""
 
-    def __init__(self, *flags: str, model: Path = MODEL, port: int = 0) -> None:
+    def __init__(self, *flags: str, model: Path = MODEL, port: int = 0,
+                 device: str = "cpu") -> None:
+        where = ["--device", device]
+        if device == "cpu":
+            where += ["--threads", "1"]
         self.process = subprocess.Popen(
-            [program(), "serve", "-m", model, "--port", str(port), "--threads",
-             "1", *flags],
+            [program(), "serve", "-m", model, "--port", str(port), *where,
+             *flags],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         self.log: list[str] = []

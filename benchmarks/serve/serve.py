@@ -91,9 +91,14 @@ def null_server(args, *options):
     return Server(command, lambda process: int(process.stdout.readline()))
 
 
+def compute_options(args):
+    return (["--threads", "1"] if args.device == "cpu"
+            else ["--device", args.device])
+
+
 def model_server(args, *options):
     command = [f"{args.bin}/espalier", "serve", "-m", str(MODEL), "--port", "0",
-               "--io-threads", "1", "--threads", "1", *map(str, options)]
+               "--io-threads", "1", *compute_options(args), *map(str, options)]
 
     def port_of(process):
         for line in process.stderr:
@@ -333,7 +338,8 @@ def run_batch(args, lines):
     output = pathlib.Path(args.work) / "results.jsonl"
     before, begin = os.times(), time.perf_counter()
     subprocess.run([f"{args.bin}/espalier", "batch", "-m", str(MODEL),
-                    "--threads", "1", "--input", str(path), "-o", str(output)],
+                    *compute_options(args), "--input", str(path), "-o",
+                    str(output)],
                    check=True, stderr=subprocess.DEVNULL)
     wall, after = time.perf_counter() - begin, os.times()
     cpu = (after.children_user - before.children_user +
@@ -345,7 +351,7 @@ def run_batch(args, lines):
 
 
 def throughput(args, table):
-    texts = dev_sentences() * 2
+    texts = dev_sentences() * (2 if args.device == "cpu" else 16)
     params = {"num_beams": 4, "max_new_tokens": 64}
     lines = [{"prompt": text, "params": params} for text in texts]
     bodies = [{"prompt": text, "num_beams": 4, "n": 4, "max_tokens": 64}
@@ -366,7 +372,7 @@ def throughput(args, table):
         rate = batch[2] / report["seconds"]
     wall, cpu = statistics.median(walls), statistics.median(cpus)
     table.row("throughput", f"tokens/s of batch, {len(texts):,} sentences, 4 "
-              "beams, one thread", ">= 97%",
+              f"beams, {' '.join(compute_options(args))}", ">= 97%",
               f"{wall:.1%} ({rate:,.0f}/s); {cpu:.1%} for a CPU second",
               wall >= 0.97)
 
@@ -423,6 +429,8 @@ def main():
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO",
                         help=", ".join(SCENARIOS))
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
+    parser.add_argument("--device", default="cpu",
+                        help="of throughput and first: cpu (one thread) or cuda")
     parser.add_argument("--quick", action="store_true",
                         help="a second a measurement, not three")
     args = parser.parse_args()

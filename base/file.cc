@@ -34,13 +34,18 @@ struct OpenFile {
   size_t num_bytes;
 };
 
-absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
-  Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+absl::StatusOr<Descriptor> Open(const std::string& path, int more_flags) {
+  Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | more_flags));
   if (fd.get() < 0) {
     return errno == ENOENT
                ? NotFound("no such file: ", path)
                : FailedPrecondition(path, ": ", std::strerror(errno));
   }
+  return fd;
+}
+
+absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
+  ASSIGN_OR_RETURN(Descriptor fd, Open(path, O_NONBLOCK));
   struct stat info;
   if (fstat(fd.get(), &info) != 0) {
     return Internal(path, ": ", std::strerror(errno));
@@ -72,6 +77,23 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
     done += n;
   }
   return text;
+}
+
+absl::StatusOr<std::string> ReadToEnd(const std::string& path,
+                                      size_t max_bytes) {
+  ASSIGN_OR_RETURN(const Descriptor fd, Open(path, 0));
+  std::string text;
+  while (true) {
+    char bytes[4096];
+    const ssize_t n = read(fd.get(), bytes, sizeof(bytes));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FailedPrecondition(path, ": ", std::strerror(errno));
+    if (n == 0) return text;
+    if (text.size() + n > max_bytes) {
+      return InvalidArgument(path, " has more than ", max_bytes, " bytes");
+    }
+    text.append(bytes, n);
+  }
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {

@@ -18,6 +18,12 @@ namespace espalier {
 // `max_bytes` or not a regular file, kInternal if reading fails.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
+// The bytes that `path` gives until its end: a file or, which may take a while,
+// a pipe.
+// Errors: as ReadFile, but for what is not a regular file.
+absl::StatusOr<std::string> ReadToEnd(const std::string& path,
+                                      size_t max_bytes);
+
 // A file mapped read-only into memory; unmapped when this dies. The file must
 // not be cut short while it is mapped.
 class MappedFile {

@@ -40,16 +40,18 @@ std::string ClosestName(std::string_view word,
   const std::string meant = NormalizeName(word);
   std::string nearest;
   size_t fewest = 2 + meant.size() / 4;  // one more than may be wrong
+  size_t fewest_letters = 0;             // of the nearest
   for (const std::string_view name : names) {
     const std::string folded = NormalizeName(name);
     if (folded.size() == 1 && folded != meant) continue;
     const bool is_part = meant.size() >= kShortestPart &&
                          folded.find(meant) != std::string::npos;
-    const size_t distance =
-        is_part ? std::min<size_t>(1, folded.size() - meant.size())
-                : EditDistance(meant, folded);
-    if (distance < fewest) {
+    const size_t letters = EditDistance(meant, folded);
+    const size_t distance = is_part ? std::min<size_t>(1, letters) : letters;
+    if (distance < fewest ||
+        (distance == fewest && !nearest.empty() && letters < fewest_letters)) {
       fewest = distance;
+      fewest_letters = letters;
       nearest = name;
     }
   }

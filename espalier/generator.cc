@@ -216,6 +216,8 @@ const ModelDescription& Generator::description() const {
   return core_->description();
 }
 
+int64_t Generator::max_open() const { return core_->max_open(); }
+
 std::shared_ptr<const Tokenizer> Generator::tokenizer() const {
   return core_->tokenizer();
 }

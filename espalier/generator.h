@@ -210,6 +210,8 @@ class Generator {
 
   // The limits of the model.
   const ModelDescription& description() const;
+  // Requests that may be open at once: max_running + max_waiting.
+  int64_t max_open() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
 
   // The tokens that a prompt is.

@@ -127,6 +127,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Around everything that runs on the calls thread for somebody. Begin
   // returns nothing after End: nothing may be posted any more. Throws
   // std::bad_alloc.
+  int64_t max_open() const { return max_open_; }
   std::optional<int64_t> BeginOperation();
   void EndOperation(int64_t operation);
 

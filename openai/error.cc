@@ -102,6 +102,13 @@ std::string Rename(const std::string& text, std::string_view param,
   }
 }
 
+// What sets an option of the engine: --max-running of max_running.
+std::string FlagOf(std::string_view option) {
+  std::string flag = Concat("--", option);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 // The field that says what a call goes on from.
 std::string_view InputOf(Api api) {
   switch (api) {
@@ -130,6 +137,10 @@ std::string InWordsOf(const Call& call, std::string message) {
   for (const GivenParam& given : call.given) {
     if (given.param == given.name) continue;
     message = Rename(message, given.param, given.name);
+  }
+  for (const char* const option :
+       {"max_running", "max_waiting", "max_waiting_tokens"}) {
+    message = Rename(message, option, FlagOf(option));
   }
   return message;
 }

@@ -14,7 +14,11 @@ std::string WriteModel(const ModelCard& model) {
   json += R"(,"espalier":{"chat":)";
   json += model.has_chat_template ? "true" : "false";
   json += R"(,"traces":)";
-  json += model.has_traces ? "true}}" : "false}}";
+  json += model.has_traces ? "true" : "false";
+  AppendField(R"(,"max_num_beams":)", model.limits.max_num_beams, &json);
+  AppendField(R"(,"max_n":)", model.limits.max_n, &json);
+  AppendField(R"(,"max_tokens":)", model.limits.max_tokens, &json);
+  json += "}}";
   return json;
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "openai/limits.h"
+
 namespace espalier::openai {
 
 struct ModelCard {
@@ -14,6 +16,7 @@ struct ModelCard {
   int64_t max_model_len = 0;
   bool has_chat_template = false;  // "espalier": {"chat": ...}
   bool has_traces = false;         // "espalier": {"traces": ...}
+  Limits limits;  // "espalier": {"max_num_beams", "max_n", "max_tokens"}
 };
 
 // {"object": "list", "data": [...]}.

@@ -16,6 +16,15 @@ namespace {
 constexpr size_t kMaxUnknown = 16;
 constexpr size_t kMaxHints = 4;
 
+// What other systems call a field.
+struct OtherName {
+  std::string_view theirs;
+  std::string_view ours;
+};
+constexpr OtherName kOtherNames[] = {{"beam_width", "num_beams"},
+                                     {"beam_size", "num_beams"},
+                                     {"num_hypotheses", "n"}};
+
 // Most keys have no escapes.
 std::string_view PlainKey(std::string_view quoted, std::string* storage) {
   const std::string_view inner = quoted.substr(1, quoted.size() - 2);
@@ -66,6 +75,10 @@ std::string ObjectFields::AboutUnknown(size_t i) const {
     hint = "; it belongs in sampling_params";
   } else if (scope_ == kInSampling && FindCallField(name, kInTokens)) {
     hint = "; it belongs beside sampling_params";
+  } else if (const auto* const other =
+                 std::ranges::find(kOtherNames, name, &OtherName::theirs);
+             other != std::end(kOtherNames)) {
+    hint = Concat("; did you mean ", other->ours, "?");
   } else if (i < kMaxHints) {
     hint = DidYouMean(name, CallFieldNames(scope_));
   }

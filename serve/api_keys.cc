@@ -65,7 +65,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Of(std::string key, std::string_view source) {
 }
 
 absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadToEnd(path, kMaxFileBytes));
   std::vector<std::string> keys;
   int line_number = 0;
   for (size_t begin = 0; begin < text.size();) {

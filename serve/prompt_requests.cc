@@ -1,6 +1,7 @@
 #include "serve/prompt_requests.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -47,9 +48,11 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::Call& call,
 absl::StatusOr<std::vector<TokenId>> TokensOfChat(const openai::Call& call,
                                                   const Generator& generator) {
   ASSIGN_OR_RETURN(const ChatPrompts* chat, generator.chat_prompts());
-  ASSIGN_OR_RETURN(
-      std::vector<TokenId> tokens,
-      chat->Make(*call.chat, generator.description().max_prompt_tokens()));
+  // What is cut to fit may be longer.
+  const int64_t most = call.truncate_prompt_tokens.has_value()
+                           ? std::numeric_limits<int>::max()
+                           : generator.description().max_prompt_tokens();
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, chat->Make(*call.chat, most));
   const std::optional<TokenId> bos = generator.tokenizer()->bos_id();
   const bool adds_bos = call.add_special_tokens.value_or(false) &&
                         bos.has_value() && tokens.front() != *bos;
@@ -124,14 +127,28 @@ std::string TraceId(const Caller& caller, std::string_view id) {
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, const ServedModel& model, const Caller& caller,
     const std::string& id) {
+  const int64_t max_open = model.generator.max_open();
+  if (std::ssize(call.prompts) > max_open) {
+    // It would be told to come back for ever.
+    return InvalidArgument("prompt has ", call.prompts.size(),
+                           " prompts, each a request, and at most ", max_open,
+                           " may run and wait (--max-running, --max-waiting)");
+  }
   std::vector<PromptRequest> requests;
   const auto add = [&](absl::StatusOr<std::vector<TokenId>> tokens,
                        std::string text) -> absl::Status {
     RETURN_IF_ERROR(tokens.status());
+    const size_t num_tokens = tokens->size();
     ASSIGN_OR_RETURN(
         PromptRequest request,
         MakePromptRequest(call, *std::move(tokens), model, caller, id));
     request.parts.text = std::move(text);
+    // What is echoed is what the engine got.
+    if (call.echo && request.parts.tokens.size() != num_tokens &&
+        model.generator.tokenizer() != nullptr) {
+      ASSIGN_OR_RETURN(request.parts.text, model.generator.tokenizer()->Decode(
+                                               request.parts.tokens));
+    }
     requests.push_back(std::move(request));
     return absl::OkStatus();
   };

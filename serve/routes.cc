@@ -131,7 +131,8 @@ openai::ModelCard ServerCore::Card() const {
           .root = model.root,
           .max_model_len = model.generator.description().max_context,
           .has_chat_template = model.generator.chat_prompts().ok(),
-          .has_traces = options_.traces != nullptr};
+          .has_traces = options_.traces != nullptr,
+          .limits = options_.requests};
 }
 
 ServerCore::Work ServerCore::Models(Call& call) {

@@ -72,6 +72,14 @@ absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,
   RETURN_IF_ERROR(CheckServed(model, call.model));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                    TokenizerOf(model));
+  // Models pad their vocabularies with tokens that spell nothing.
+  const int vocab_size = model.generator.description().vocab_size;
+  for (size_t i = 0; i < call.tokens.size(); ++i) {
+    if (call.tokens[i] < 0 || call.tokens[i] >= vocab_size) {
+      return InvalidArgument("tokens[", i, "] must be in [0, ", vocab_size,
+                             "), got ", call.tokens[i]);
+    }
+  }
   ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(call.tokens));
   return openai::WriteDetokenized(call, text);
 }

@@ -36,6 +36,12 @@ TEST(NearestTest, PartsOfANameAreAsNearAsOneLetterThatDiffers) {
   EXPECT_EQ(ClosestName("sto", kStops), "stop");
 }
 
+TEST(NearestTest, OfNamesWithAPartTheShortestIsMeant) {
+  constexpr std::array<std::string_view, 3> kBeams = {
+      "num_beam_groups", "num_beams", "stream_beams"};
+  EXPECT_EQ(ClosestName("num_beam", kBeams), "num_beams");
+}
+
 TEST(NearestTest, OneLetterIsMeantAsItIs) {
   EXPECT_EQ(ClosestName("n", kNames), "n");
   EXPECT_EQ(ClosestName("m", kNames), "");

@@ -119,5 +119,18 @@ TEST(ErrorTest, IsWrittenAsOpenAiDoes) {
   EXPECT_EQ(ErrorOf(RefuseField("foo", "unknown field \"foo\"")).param, "foo");
 }
 
+TEST(ErrorTest, OptionsOfTheEngineAreFlagsOfTheServer) {
+  const Call call;
+  const Error error =
+      ErrorOf(ResourceExhausted("too many requests are open: 3, of which "
+                                "max_waiting, 2, wait until one of "
+                                "max_running, 1, ends"),
+              &call);
+  EXPECT_EQ(error.http_status, 429);
+  EXPECT_EQ(error.message,
+            "too many requests are open: 3, of which --max-waiting, 2, wait "
+            "until one of --max-running, 1, ends");
+}
+
 }  // namespace
 }  // namespace espalier::openai

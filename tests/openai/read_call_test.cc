@@ -172,6 +172,15 @@ TEST(ReadCallTest, ParamsBesideTheObjectTheyBelongInAreWarnedOf) {
                           "belongs beside sampling_params"));
 }
 
+TEST(ReadCallTest, NamesOfOtherSystemsAreHintedAt) {
+  ASSERT_OK_AND_ASSIGN(const Call call,
+                       Complete(R"("beam_width": 4, "num_beam": 4)"));
+  EXPECT_THAT(
+      call.warnings,
+      ElementsAre("unknown field \"beam_width\"; did you mean num_beams?",
+                  "unknown field \"num_beam\"; did you mean num_beams?"));
+}
+
 TEST(ReadCallTest, UnknownFieldsAreWarnedOfOrRefused) {
   ASSERT_OK_AND_ASSIGN(const Call call,
                        Complete(R"("temprature": 1, "foo": [1, 2])"));

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
@@ -44,6 +47,17 @@ TEST(ApiKeysTest, AFileHasOneALine) {
   EXPECT_EQ(keys.Find("Bearer first-key"), 0);
   EXPECT_EQ(keys.Find("Bearer second-key"), 1);
   EXPECT_EQ(keys.Find("Bearer # of Monday"), std::nullopt);
+}
+
+TEST(ApiKeysTest, APipeIsReadToItsEnd) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.path("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(path) << "first-key\nsecond-key\n"; });
+  const absl::StatusOr<ApiKeys> keys = ApiKeys::Read(path);
+  writer.join();
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ(keys->Find("Bearer second-key"), 1);
 }
 
 TEST(ApiKeysTest, ABadKeyIsRefusedByItsLine) {

@@ -211,6 +211,20 @@ TEST_F(GenerationCallsTest, OneTooManyIsToldToComeBack) {
   EXPECT_EQ(waiting.Receive().status, 200);
 }
 
+TEST_F(GenerationCallsTest, MorePromptsThanMayEverBeOpenAreNoMatterOfWaiting) {
+  Start({}, {.num_threads = 1, .max_running = 1, .max_waiting = 1});
+  const auto post = [&](const char* prompts) {
+    return Post("/v1/completions",
+                Concat(R"({"max_tokens": 2, "prompt": )", prompts, "}"));
+  };
+  EXPECT_EQ(post("[[4], [4]]").status, 200);
+  const RawResponse refused = post("[[4], [4], [4]]");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("prompt has 3 prompts"));
+  EXPECT_THAT(refused.body, HasSubstr("at most 2 may run and wait"));
+  EXPECT_THAT(refused.body, HasSubstr(R"("param": "prompt")"));
+}
+
 TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {
   Start({}, {.num_threads = 1, .max_beams = 4});
   const RawResponse refused =

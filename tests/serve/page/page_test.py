@@ -332,6 +332,13 @@ class PageTest(unittest.TestCase):
 
     # --- Errors ------------------------------------------------------------
 
+    def test_the_servers_limits_are_the_fields(self):
+        self.server.model["espalier"] = {"traces": True, "max_num_beams": 3}
+        page = self.open()
+        self.start(page)  # 4 beams
+        page.wait("!document.querySelector('#error').hidden")
+        self.assertIn("to 3", page.text("#error"))
+
     def test_a_refusal_shows_and_focuses_its_field(self):
         for param, field in {"num_beams": "field-num_beams-beams",
                              "stop[1]": "field-stop-all",

@@ -48,8 +48,10 @@ std::string ClosestName(std::string_view word,
                          folded.find(meant) != std::string::npos;
     const size_t letters = EditDistance(meant, folded);
     const size_t distance = is_part ? std::min<size_t>(1, letters) : letters;
-    if (distance < fewest ||
-        (distance == fewest && !nearest.empty() && letters < fewest_letters)) {
+    // A letter that differs is nearer than a part.
+    const bool beats_part =
+        distance == fewest && letters == distance && letters < fewest_letters;
+    if (distance < fewest || beats_part) {
       fewest = distance;
       fewest_letters = letters;
       nearest = name;

@@ -18,8 +18,8 @@ std::string NormalizeName(std::string_view name);
 
 // Of `names` the one that `word` was probably meant to be: a few letters differ
 // (Levenshtein's distance), or it is a part of the name, which counts as one
-// letter; of names that are equally near the one with the fewest letters more
-// or other, then the first. "" if none is near.
+// letter; of names that are equally near one that is no part, else the first.
+// "" if none is near.
 std::string ClosestName(std::string_view word,
                         std::span<const std::string_view> names);
 

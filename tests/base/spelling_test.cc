@@ -36,10 +36,11 @@ TEST(NearestTest, PartsOfANameAreAsNearAsOneLetterThatDiffers) {
   EXPECT_EQ(ClosestName("sto", kStops), "stop");
 }
 
-TEST(NearestTest, OfNamesWithAPartTheShortestIsMeant) {
+TEST(NearestTest, ALetterThatDiffersIsNearerThanAPart) {
   constexpr std::array<std::string_view, 3> kBeams = {
       "num_beam_groups", "num_beams", "stream_beams"};
   EXPECT_EQ(ClosestName("num_beam", kBeams), "num_beams");
+  EXPECT_EQ(ClosestName("beam", kBeams), "num_beam_groups");  // the first
 }
 
 TEST(NearestTest, OneLetterIsMeantAsItIs) {

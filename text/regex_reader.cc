@@ -99,9 +99,11 @@ absl::StatusOr<std::string> OnigurumaReader::TakeCharacterEscape() {
     at_ += 2;
     return Concat("\\x", kCodes[idx]);
   }
-  if (IsLetterOrDigit(c) || static_cast<unsigned char>(c) >= 0x80) {
-    return Unsupported(Concat("the escape \\", c));
+  if (static_cast<unsigned char>(c) >= 0x80) {
+    // A byte of several alone is no text.
+    return Unsupported("\\ before a character that is not ASCII");
   }
+  if (IsLetterOrDigit(c)) return Unsupported(Concat("the escape \\", c));
   at_ += 2;
   return Concat("\\", c);
 }

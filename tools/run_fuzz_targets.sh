@@ -6,13 +6,15 @@
 # so many seconds each, all of them without a name, and says how many inputs
 # each had. They start from tests/fuzz/corpus/TARGET and from what earlier runs
 # found, which is kept in build/fuzz/corpus/TARGET. An input that breaks a law
-# ends the run; it lies in build/fuzz/broken/TARGET then.
+# ends the run; it lies in build/fuzz/broken/TARGET then. With FUZZ_SEED runs make
+# up the same inputs in the same order.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly programs=build/fuzz/fuzz sources=tests/fuzz
 # A step of any target takes milliseconds.
-readonly options=(-timeout=20 -rss_limit_mb=2048 -print_final_stats=1)
+readonly options=(-timeout=20 -rss_limit_mb=2048 -print_final_stats=1
+  -seed="${FUZZ_SEED:-0}")  # 0: another each time
 
 # Prints the longest input that libFuzzer makes up for target $1.
 max_bytes() {

@@ -88,6 +88,7 @@ TEST(RegexTest, WhatHasNoEqualIsRefused) {
       {"\\p{Klingon}", "the property \"Klingon\""},
       {"\\pL", "\\p without {"},
       {"\\R", "the escape \\R"},
+      {"a\\é", "\\ before a character that is not ASCII"},
       {"\\xE2", "a byte above \\x7f"},
       {"(?i:strasse)", "(?i) with ss"},
       {"(?i:é)", "a letter of no ASCII beside (?i)"},

@@ -145,10 +145,11 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
 
 absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
                                         int vocab_size) {
-  PlanSelection& asked = Asked();
   if (drafted_.empty() && replay_ == nullptr) {
-    return espalier::ValidateResult(asked, result, vocab_size);
+    return espalier::ValidateResult(Asked(), result, vocab_size);
   }
+  Asked();
+  PlanSelection& asked = EditShared(&asked_);
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
   if (replay_ != nullptr) DescribePaths(&asked);
   is_asked_current_ = false;  // drafts are of this answer alone

@@ -300,7 +300,7 @@ class BeamGroup {
   DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   // The answer that it asks for next, or that is outstanding.
-  PlanSelection& Asked();
+  const PlanSelection& Asked();
   // The same, from these rows of logits on, of a plan that asks for it.
   const PlanSelection& AskFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,

@@ -32,7 +32,7 @@ inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-PlanSelection& BeamGroup::Asked() {
+const PlanSelection& BeamGroup::Asked() {
   if (!std::exchange(is_asked_current_, true)) {
     strategy_->DescribeSelection(&EditShared(&asked_));
   }
@@ -40,7 +40,8 @@ PlanSelection& BeamGroup::Asked() {
 }
 
 inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
-  PlanSelection& selection = Asked();
+  Asked();
+  PlanSelection& selection = EditShared(&asked_);
   selection.first_logits = first_logits;
   const std::span<const int> slots = pages_.slots();
   AssignEach(

@@ -225,8 +225,10 @@ std::shared_ptr<const Tokenizer> Generator::tokenizer() const {
 Engine& Generator::engine() { return core_->engine(); }
 
 absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(
-    Prompt prompt) const {
-  return core_->MakePrompt(std::move(prompt));
+    Prompt prompt, std::optional<int> max_tokens) const {
+  return core_->MakePrompt(
+      std::move(prompt),
+      max_tokens.value_or(description().max_prompt_tokens()));
 }
 
 absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {

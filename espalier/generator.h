@@ -38,6 +38,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -215,10 +216,11 @@ class Generator {
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
 
   // The tokens that a prompt is.
-  // Errors: kInvalidArgument for a text that is blank, not UTF-8 or longer than
-  // the model's context, and for a template that there is none of;
-  // kFailedPrecondition for text without a tokenizer.
-  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
+  // Errors: kInvalidArgument for a text that is blank, not UTF-8 or of more
+  // than `max_tokens` (unset: than the model's context has), and for a template
+  // that there is none of; kFailedPrecondition for text without a tokenizer.
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(
+      Prompt prompt, std::optional<int> max_tokens = {}) const;
   // What makes prompts of conversations, read when it is first asked for; as
   // long as this lives.
   // Errors: kFailedPrecondition if the model has no chat template, or no

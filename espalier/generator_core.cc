@@ -180,7 +180,7 @@ absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
 }
 
 absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
-    Prompt prompt) const {
+    Prompt prompt, int max_tokens) const {
   if (prompt.kind_ == Prompt::Kind::kTokens) return std::move(prompt.tokens_);
   if (tokenizer() == nullptr) {
     return FailedPrecondition(
@@ -191,14 +191,15 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
   if (prompt.kind_ == Prompt::Kind::kText) {
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
-  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
-                      description().max_prompt_tokens());
+  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(), max_tokens);
 }
 
 absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
                                                    NamedValues* taken) const {
   Request request;
-  ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(std::move(from.prompt)));
+  ASSIGN_OR_RETURN(
+      request.prompt_tokens,
+      MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
   request.params = std::move(from.params);
   if (defaults().empty()) return request;
   const std::vector<std::string_view> given =

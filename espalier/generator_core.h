@@ -91,7 +91,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
                                      const Deadline& deadline);
 
   // Errors: as Generator::MakePrompt.
-  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt,
+                                                  int max_tokens) const;
   // `*taken` are the defaults that it has.
   absl::StatusOr<Request> MakeRequest(GenerationRequest request,
                                       NamedValues* taken) const;
@@ -99,6 +100,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Reads them when they are first asked for.
   // Errors: as ChatPrompts::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts();
+
+  int64_t max_open() const { return max_open_; }
 
   // What is counted here.
   void CountRequests(GeneratorStats* stats);
@@ -127,7 +130,6 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Around everything that runs on the calls thread for somebody. Begin
   // returns nothing after End: nothing may be posted any more. Throws
   // std::bad_alloc.
-  int64_t max_open() const { return max_open_; }
   std::optional<int64_t> BeginOperation();
   void EndOperation(int64_t operation);
 

@@ -1,16 +1,13 @@
 #include "serve/prompt_requests.h"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/status.h"
 #include "beam/selection_options.h"
-#include "espalier/chat.h"
-#include "openai/error.h"
 #include "openai/resolve_params.h"
+#include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
 namespace {
@@ -27,37 +24,26 @@ void Truncate(int64_t most, openai::TruncationSide side,
   }
 }
 
-absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::Call& call,
-                                              const openai::PromptInput& input,
-                                              const Generator& generator) {
+// How the call has texts and conversations; those that will be cut may be
+// longer than the context.
+PromptTokensOptions TokensOptionsOf(const openai::Call& call,
+                                    const ModelDescription& model) {
+  PromptTokensOptions options;
+  options.add_special_tokens = call.add_special_tokens;
+  options.template_name = call.template_name;
+  if (!call.truncate_prompt_tokens.has_value()) {
+    options.max_tokens = model.max_prompt_tokens();
+  }
+  return options;
+}
+
+absl::StatusOr<std::vector<TokenId>> TokensOf(
+    const openai::PromptInput& input, const PromptTokensOptions& options,
+    const Generator& generator) {
   if (const auto* tokens = std::get_if<std::vector<TokenId>>(&input)) {
     return *tokens;
   }
-  const auto& text = std::get<std::string>(input);
-  if (!call.add_special_tokens.value_or(true)) {
-    return generator.MakePrompt(Prompt::Raw(text));
-  }
-  if (call.template_name.empty()) return generator.MakePrompt(Prompt(text));
-  absl::StatusOr<std::vector<TokenId>> tokens =
-      generator.MakePrompt(Prompt::Templated(text, call.template_name));
-  if (!absl::IsNotFound(tokens.status())) return tokens;
-  return openai::RefuseField("template",
-                             "template: " + Message(tokens.status()));
-}
-
-absl::StatusOr<std::vector<TokenId>> TokensOfChat(const openai::Call& call,
-                                                  const Generator& generator) {
-  ASSIGN_OR_RETURN(const ChatPrompts* chat, generator.chat_prompts());
-  // What is cut to fit may be longer.
-  const int64_t most = call.truncate_prompt_tokens.has_value()
-                           ? std::numeric_limits<int>::max()
-                           : generator.description().max_prompt_tokens();
-  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, chat->Make(*call.chat, most));
-  const std::optional<TokenId> bos = generator.tokenizer()->bos_id();
-  const bool adds_bos = call.add_special_tokens.value_or(false) &&
-                        bos.has_value() && tokens.front() != *bos;
-  if (adds_bos) tokens.insert(tokens.begin(), *bos);
-  return tokens;
+  return TextTokens(std::get<std::string>(input), options, generator);
 }
 
 // The longest prompt that leaves room for what the call wants.
@@ -152,12 +138,14 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     requests.push_back(std::move(request));
     return absl::OkStatus();
   };
+  const PromptTokensOptions options =
+      TokensOptionsOf(call, model.generator.description());
   if (call.chat.has_value()) {
-    RETURN_IF_ERROR(add(TokensOfChat(call, model.generator), ""));
+    RETURN_IF_ERROR(add(ChatTokens(*call.chat, options, model.generator), ""));
   }
   for (const openai::PromptInput& input : call.prompts) {
     absl::StatusOr<std::vector<TokenId>> tokens =
-        TokensOf(call, input, model.generator);
+        TokensOf(input, options, model.generator);
     const auto* text = std::get_if<std::string>(&input);
     std::string shown = text == nullptr ? "" : *text;
     if (call.echo && text == nullptr &&

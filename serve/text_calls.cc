@@ -1,14 +1,12 @@
 #include "serve/text_calls.h"
 
-#include <limits>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "espalier/chat.h"
 #include "espalier/tokenizer.h"
 #include "openai/tokenize.h"
+#include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
 namespace {
@@ -23,23 +21,11 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> TokenizerOf(
 }
 
 absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::TokenizeCall& call,
-                                              const ServedModel& model,
-                                              const Tokenizer& tokenizer) {
-  std::vector<TokenId> tokens;
-  if (call.chat.has_value()) {
-    ASSIGN_OR_RETURN(const ChatPrompts* chat, model.generator.chat_prompts());
-    ASSIGN_OR_RETURN(tokens,
-                     chat->Make(*call.chat, std::numeric_limits<int>::max()));
-  } else {
-    ASSIGN_OR_RETURN(tokens, tokenizer.Encode(*call.prompt));
-  }
-  const bool adds = call.add_special_tokens.value_or(!call.chat.has_value());
-  const std::optional<TokenId> bos = tokenizer.bos_id();
-  const bool has_bos = !tokens.empty() && bos == tokens.front();
-  if (adds && bos.has_value() && !(call.chat.has_value() && has_bos)) {
-    tokens.insert(tokens.begin(), *bos);
-  }
-  return tokens;
+                                              const Generator& generator) {
+  PromptTokensOptions options;
+  options.add_special_tokens = call.add_special_tokens;
+  if (call.chat.has_value()) return ChatTokens(*call.chat, options, generator);
+  return TextTokens(*call.prompt, options, generator);
 }
 
 }  // namespace
@@ -59,7 +45,7 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
   ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                    TokenizerOf(model));
   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                   TokensOf(call, model, *tokenizer));
+                   TokensOf(call, model.generator));
   return openai::WriteTokenized(
       call, tokens, model.generator.description().max_context, *tokenizer);
 }

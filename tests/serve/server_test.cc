@@ -310,59 +310,6 @@ TEST_F(ServerTest, AnotherModelIsNotServedByAnyRoute) {
   }
 }
 
-TEST_F(ServerTest, AnUnknownTemplateIsABadField) {
-  Start();
-  const RawResponse response =
-      Post("/v1/completions", R"({"prompt": "a", "template": "none"})");
-  EXPECT_EQ(response.status, 400) << response.body;
-  EXPECT_THAT(response.body, HasSubstr(R"("param": "template")"));
-}
-
-TEST_F(ServerTest, APromptIsCutToWhatTheContextTakes) {
-  Start();
-  std::string ids = "4";
-  for (int i = 0; i < 400; ++i) ids += ", 5";
-  const auto used = [&](const std::string& more) {
-    const RawResponse response =
-        Post("/v1/completions",
-             Concat(R"({"max_tokens": 6, "prompt": [)", ids, "]", more, "}"));
-    if (response.status != 200) return -int64_t{response.status};
-    return ParseJson(response.body)->at("usage").at("prompt_tokens").as_int64();
-  };
-  EXPECT_EQ(used(""), -400);
-  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": -1)"), 250);
-  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": 10)"), 10);
-}
-
-TEST_F(ServerTest, WhatIsEchoedOfACutPromptIsWhatTheEngineGot) {
-  Start();
-  const auto text = [&](const std::string& more) {
-    const RawResponse response =
-        Post("/v1/completions",
-             Concat(R"({"max_tokens": 1, "temperature": 0, "echo": true)", more,
-                    "}"));
-    EXPECT_EQ(response.status, 200) << response.body;
-    const json::value body = *ParseJson(response.body);
-    return std::string(body.at("choices").at(0).at("text").as_string());
-  };
-  for (const char* const prompt : {R"([66, 67, 68, 69])", R"("abcdefgh")"}) {
-    const std::string whole = Concat(R"(, "prompt": )", prompt);
-    const std::string cut =
-        text(Concat(whole, R"(, "truncate_prompt_tokens": 2)"));
-    const std::string echoed = text(whole);
-    EXPECT_LT(cut.size(), echoed.size()) << prompt << cut << echoed;
-  }
-}
-
-TEST_F(ServerTest, TokensThatAreNotInTheVocabularyAreNoText) {
-  Start();
-  const RawResponse response =
-      Post("/detokenize", R"({"tokens": [70, 1000000]})");
-  EXPECT_EQ(response.status, 400) << response.body;
-  EXPECT_THAT(response.body, HasSubstr("tokens[1] must be in [0, "));
-  EXPECT_THAT(response.body, HasSubstr("got 1000000"));
-}
-
 TEST_F(ServerTest, MetricsAreWellFormedAndHaveTheServersOwn) {
   Start();
   Post("/v1/completions", kBody);

@@ -1,0 +1,112 @@
+// Texts, conversations and tokens of clients as prompts, and as text again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/serve/server_fixture.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PromptTokensTest : public ServerFixture {};
+
+TEST_F(PromptTokensTest, AnUnknownTemplateIsABadField) {
+  Start();
+  const RawResponse response =
+      Post("/v1/completions", R"({"prompt": "a", "template": "none"})");
+  EXPECT_EQ(response.status, 400) << response.body;
+  EXPECT_THAT(response.body, HasSubstr(R"("param": "template")"));
+}
+
+TEST_F(PromptTokensTest, APromptIsCutToWhatTheContextTakes) {
+  Start();
+  std::string ids = "4";
+  for (int i = 0; i < 400; ++i) ids += ", 5";
+  const auto used = [&](const std::string& more) {
+    const RawResponse response =
+        Post("/v1/completions",
+             Concat(R"({"max_tokens": 6, "prompt": [)", ids, "]", more, "}"));
+    if (response.status != 200) return -int64_t{response.status};
+    return ParseJson(response.body)->at("usage").at("prompt_tokens").as_int64();
+  };
+  EXPECT_EQ(used(""), -400);
+  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": -1)"), 250);
+  EXPECT_EQ(used(R"(, "truncate_prompt_tokens": 10)"), 10);
+}
+
+TEST_F(PromptTokensTest, ATextLongerThanTheContextIsCut) {
+  Start();
+  const std::string text(1000, 'a');
+  const auto answer = [&](const std::string& more) {
+    return Post("/v1/completions", Concat(R"({"max_tokens": 6, "prompt": ")",
+                                          text, "\"", more, "}"));
+  };
+  const RawResponse whole = answer("");
+  EXPECT_EQ(whole.status, 400);
+  EXPECT_THAT(whole.body, HasSubstr("context of 256 tokens"));
+  for (const auto& [most, left] : {std::pair(-1, 250), std::pair(10, 10)}) {
+    const RawResponse cut =
+        answer(Concat(R"(, "truncate_prompt_tokens": )", most));
+    ASSERT_EQ(cut.status, 200) << cut.body;
+    EXPECT_EQ(ParseJson(cut.body)->at("usage").at("prompt_tokens"), left);
+  }
+}
+
+TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
+  Start();
+  for (const char* const fields :
+       {R"("prompt": "It rains.")",
+        R"("prompt": "It rains.", "add_special_tokens": false)"}) {
+    const RawResponse tokenized = Post("/tokenize", Concat("{", fields, "}"));
+    const RawResponse completed = Post(
+        "/v1/completions",
+        Concat("{", fields, R"(, "max_tokens": 1, "return_token_ids": true})"));
+    ASSERT_EQ(tokenized.status, 200) << tokenized.body;
+    ASSERT_EQ(completed.status, 200) << completed.body;
+    EXPECT_EQ(
+        ParseJson(tokenized.body)->at("tokens"),
+        ParseJson(completed.body)->at("choices").at(0).at("prompt_token_ids"));
+  }
+  // It has no longest prompt.
+  const RawResponse longer = Post(
+      "/tokenize", Concat(R"({"prompt": ")", std::string(1000, 'a'), "\"}"));
+  EXPECT_EQ(longer.status, 200) << longer.body;
+  EXPECT_EQ(Post("/tokenize", R"({"prompt": " "})").status, 400);
+}
+
+TEST_F(PromptTokensTest, WhatIsEchoedOfACutPromptIsWhatTheEngineGot) {
+  Start();
+  const auto text = [&](const std::string& more) {
+    const RawResponse response =
+        Post("/v1/completions",
+             Concat(R"({"max_tokens": 1, "temperature": 0, "echo": true)", more,
+                    "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    const json::value body = *ParseJson(response.body);
+    return std::string(body.at("choices").at(0).at("text").as_string());
+  };
+  for (const char* const prompt : {R"([66, 67, 68, 69])", R"("abcdefgh")"}) {
+    const std::string whole = Concat(R"(, "prompt": )", prompt);
+    const std::string cut =
+        text(Concat(whole, R"(, "truncate_prompt_tokens": 2)"));
+    const std::string echoed = text(whole);
+    EXPECT_LT(cut.size(), echoed.size()) << prompt << cut << echoed;
+  }
+}
+
+TEST_F(PromptTokensTest, TokensThatAreNotInTheVocabularyAreNoText) {
+  Start();
+  const RawResponse response =
+      Post("/detokenize", R"({"tokens": [70, 1000000]})");
+  EXPECT_EQ(response.status, 400) << response.body;
+  EXPECT_THAT(response.body, HasSubstr("tokens[1] must be in [0, "));
+  EXPECT_THAT(response.body, HasSubstr("got 1000000"));
+}
+
+}  // namespace
+}  // namespace espalier::serve

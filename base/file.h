@@ -20,7 +20,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 // The bytes that `path` gives until its end: a file or, which may take a while,
 // a pipe.
-// Errors: as ReadFile, but for what is not a regular file.
+// Errors: as ReadFile, but kFailedPrecondition if reading fails: of a directory.
 absl::StatusOr<std::string> ReadToEnd(const std::string& path,
                                       size_t max_bytes);
 

@@ -59,9 +59,9 @@ class Admission {
   // Has it draft no more than the limits leave room for (prepared_request.h).
   void FitDrafts(PreparedRequest* prepared) const;
 
-  // Errors: kResourceExhausted if the request fits not even alone, with what it
-  // needs, what there is, and which options make it so; with kTooFewPages if it
-  // lacks pages.
+  // Errors: kResourceExhausted, for good, if the request fits not even alone,
+  // with what it needs, what there is, and which options make it so; with
+  // kTooFewPages if it lacks pages.
   absl::Status CheckFits(const PreparedRequest& prepared,
                          const RequestNeeds& needs) const;
 

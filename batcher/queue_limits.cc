@@ -36,11 +36,11 @@ absl::Status QueueLimits::Check(int64_t num_tokens) const {
   }
   if (max_waiting_tokens_ == 0) return absl::OkStatus();
   if (num_tokens > max_waiting_tokens_) {
-    return ResourceExhausted("the prompt has ", num_tokens,
-                             " tokens, and max_waiting_tokens, ",
-                             max_waiting_tokens_,
-                             ", may wait at all; raise it, or shorten the "
-                             "prompt");
+    return ForGood(ResourceExhausted(
+        "the prompt has ", num_tokens, " tokens, and max_waiting_tokens, ",
+        max_waiting_tokens_,
+        ", may wait at all; raise it, or shorten the "
+        "prompt"));
   }
   if (num_tokens > max_waiting_tokens_ - num_waiting_tokens_) {
     return ResourceExhausted(

@@ -46,7 +46,8 @@ absl::StatusOr<Generation> MakeGeneration(
     const NamedValues& defaults, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& advice) {
   if (result.status().GetPayload(kTooFewPages).has_value()) {
-    return MakeError(result.status().code(), Message(result.status()), advice);
+    return WithMessage(result.status(),
+                       Concat(Message(result.status()), advice));
   }
   RETURN_IF_ERROR(result.status());
   Generation generation;

@@ -12,8 +12,9 @@
 namespace espalier::openai {
 namespace {
 
-// Payload of the error about a field: its name.
+// Payloads of errors: the field that they are about, and their code.
 constexpr char kParam[] = "espalier/param";
+constexpr char kCode[] = "espalier/code";
 
 constexpr int kRetryAfterSeconds = 1;
 
@@ -42,13 +43,6 @@ HttpKind KindOf(int http_status) {
           ""};
 }
 
-// A request that is refused however long it waits, as batcher/admission.h and
-// batcher/queue_limits.h word it.
-bool CanNeverFit(std::string_view message) {
-  return message.find("can never fit") != message.npos ||
-         message.find("may wait at all") != message.npos;
-}
-
 int HttpStatusOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -64,7 +58,7 @@ int HttpStatusOf(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return 504;
     case absl::StatusCode::kResourceExhausted:
-      return CanNeverFit(ToStd(status.message())) ? 400 : 429;
+      return IsForGood(status) ? 400 : 429;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kCancelled:
       return 503;
@@ -172,9 +166,12 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
   if (call != nullptr) message = InWordsOf(*call, std::move(message));
   Error error = MakeHttpError(HttpStatusOf(status), message);
   error.is_final = absl::IsDeadlineExceeded(status);
-  if (error.http_status != 400) return error;
   const auto param = status.GetPayload(kParam);
-  error.param = param ? std::string(*param) : std::string(FieldOf(message));
+  if (param) error.param = std::string(*param);
+  if (const auto code = status.GetPayload(kCode))
+    error.code = std::string(*code);
+  if (error.http_status != 400) return error;
+  if (!param) error.param = std::string(FieldOf(message));
   if (IsAboutContext(message)) {
     error.code = "context_length_exceeded";
     if (error.param.empty() && call != nullptr) {
@@ -187,6 +184,13 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
 absl::Status RefuseField(std::string_view param, std::string_view message) {
   absl::Status status = InvalidArgument(message);
   status.SetPayload(kParam, absl::Cord(ToAbsl(param)));
+  return status;
+}
+
+absl::Status ModelNotFound(std::string_view message) {
+  absl::Status status = NotFound(message);
+  status.SetPayload(kParam, absl::Cord("model"));
+  status.SetPayload(kCode, absl::Cord("model_not_found"));
   return status;
 }
 

@@ -34,6 +34,10 @@ struct Error {
 // for it.
 Error MakeHttpError(int http_status, std::string_view message);
 
+// The error of a model that is not served: of the field "model", with the code
+// model_not_found.
+absl::Status ModelNotFound(std::string_view message);
+
 // What a status means to a client:
 //
 //   kInvalidArgument, kOutOfRange   400; `param` is the field that the message

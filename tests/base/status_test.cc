@@ -35,6 +35,18 @@ TEST(StatusTest, AnnotationKeepsTheCode) {
   EXPECT_OK(Annotate(absl::OkStatus(), "config.json"));
 }
 
+TEST(StatusTest, WhatIsForGoodStaysSoWhateverItSays) {
+  const absl::Status later = ResourceExhausted("too many");
+  EXPECT_FALSE(IsForGood(later));
+  EXPECT_FALSE(IsForGood(Annotate(later, "engine")));
+  const absl::Status never = ForGood(later);
+  EXPECT_TRUE(IsForGood(never));
+  EXPECT_TRUE(IsForGood(Annotate(never, "engine")));
+  EXPECT_THAT(WithMessage(never, "other"),
+              StatusIs(absl::StatusCode::kResourceExhausted, "other"));
+  EXPECT_TRUE(IsForGood(WithMessage(never, "other")));
+}
+
 TEST(StatusTest, CodesAreNamedAsTheRequestFormatDoes) {
   EXPECT_EQ(CodeName(absl::StatusCode::kInvalidArgument), "INVALID_ARGUMENT");
 }

@@ -33,9 +33,16 @@ TEST(ErrorTest, StatusesHaveTheirHttpStatus) {
   EXPECT_EQ(status(absl::StatusCode::kInternal), 500);
 }
 
+TEST(ErrorTest, AModelThatIsNotServedHasItsFieldAndItsCode) {
+  const Error error = ErrorOf(ModelNotFound("the model is not served"));
+  EXPECT_EQ(error.http_status, 404);
+  EXPECT_EQ(error.param, "model");
+  EXPECT_EQ(error.code, "model_not_found");
+}
+
 TEST(ErrorTest, WhatCanNeverFitIsNoReasonToRetry) {
   const auto exhausted = absl::StatusCode::kResourceExhausted;
-  const Error never = Of(exhausted, "the request can never fit: it needs 9");
+  const Error never = ErrorOf(ForGood(ResourceExhausted("it needs 9 pages")));
   EXPECT_EQ(never.http_status, 400);
   EXPECT_EQ(never.retry_after_s, 0);
   EXPECT_EQ(never.type, "invalid_request_error");

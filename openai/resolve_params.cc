@@ -105,6 +105,9 @@ class Resolver {
 
 void Resolver::Settle(const ServerDefaults& server, int64_t model_beams) {
   SearchKind search = SearchOf(call_);
+  // It wants none: use_beam_search false, num_beams 1.
+  const bool refuses_beams = !IsOpen("num_beams");
+  if (search == SearchKind::kOpen && refuses_beams) search = SearchKind::kDraws;
   const bool is_by_server = search == SearchKind::kOpen;
   if (is_by_server) search = SearchOf(server.call());
   if (search == SearchKind::kOpen) {

@@ -128,6 +128,21 @@ TEST(ResolveParamsTest, TheModelsBeamsAreTakenWhereACallIsOpen) {
             1);
 }
 
+TEST(ResolveParamsTest, WhoRefusesBeamsGetsDrawsWhereverBeamsAreTheDefault) {
+  for (const Sources& beams : {Sources{.model = R"({"num_beams": 4})"},
+                               Sources{.server = R"({"num_beams": 4})"}}) {
+    for (const char* const refusal :
+         {R"("use_beam_search": false)", R"("num_beams": 1)"}) {
+      for (const char* const more : {"", R"(, "n": 3)"}) {
+        const GenerationParams params =
+            Resolve(Concat(refusal, more), beams).params;
+        EXPECT_EQ(params.num_beams, 1) << refusal << more;
+        EXPECT_TRUE(params.do_sample) << refusal << more;
+      }
+    }
+  }
+}
+
 TEST(ResolveParamsTest, TheModelsFiltersAreTakenByDraws) {
   const Sources model = {
       .model = R"({"do_sample": true, "temperature": 0.6, "top_k": 20})"};

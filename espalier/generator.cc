@@ -217,6 +217,9 @@ const ModelDescription& Generator::description() const {
 }
 
 int64_t Generator::max_open() const { return core_->max_open(); }
+int64_t Generator::max_waiting_tokens() const {
+  return core_->max_waiting_tokens();
+}
 
 std::shared_ptr<const Tokenizer> Generator::tokenizer() const {
   return core_->tokenizer();

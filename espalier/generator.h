@@ -213,6 +213,8 @@ class Generator {
   const ModelDescription& description() const;
   // Requests that may be open at once: max_running + max_waiting.
   int64_t max_open() const;
+  // Prompt tokens that may wait together; 0: any number.
+  int64_t max_waiting_tokens() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
 
   // The tokens that a prompt is.

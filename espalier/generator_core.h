@@ -102,6 +102,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<const ChatPrompts*> chat_prompts();
 
   int64_t max_open() const { return max_open_; }
+  int64_t max_waiting_tokens() const {
+    return parts_.engine.max_waiting_tokens;
+  }
 
   // What is counted here.
   void CountRequests(GeneratorStats* stats);

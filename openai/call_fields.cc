@@ -1,5 +1,6 @@
 #include "openai/call_fields.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <type_traits>
@@ -48,6 +49,17 @@ template <auto Member>
 absl::Status SetName(std::string_view name, const JsonText& json,
                      const Limits& limits, Draft* draft) {
   return ReadName(name, json, limits, &(draft->call.*Member));
+}
+
+// It goes into a header of the answer.
+absl::Status SetRequestId(std::string_view name, const JsonText& json,
+                          const Limits& limits, Draft* draft) {
+  std::string& id = draft->call.request_id;
+  RETURN_IF_ERROR(ReadName(name, json, limits, &id));
+  const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
+  if (std::ranges::all_of(id, is_visible)) return absl::OkStatus();
+  return InvalidArgument(name, " must be visible ASCII characters, got ",
+                         ShownInQuotes(id));
 }
 
 // What says nothing about the answer: a value of this type.
@@ -267,7 +279,7 @@ constexpr CallField kFields[] = {
     {"output_mode", kInTokens, SetOutputMode},
     {"strict", kInAll | kInTexting, SetDraft<&Draft::strict>},
     {"return_token_strs", kInTokenize, SetDraft<&Draft::return_token_strs>},
-    {"request_id", kInAll, SetName<&Call::request_id>},
+    {"request_id", kInAll, SetRequestId},
     // What says nothing about the answer.
     {"user", kInAll, Pass<std::string>},
     {"metadata", kInAll, Pass<json::object>},

@@ -275,7 +275,7 @@ std::string ChunkWriter::Finish(int prompt, const PromptAnswer& answer) {
 std::string ChunkWriter::End() { return impl_->End(); }
 
 std::string ChunkWriter::Fail(const Error& error) {
-  return Concat("data: ", WriteError(error), "\n\n", kDone);
+  return Concat("data: ", WriteError(error), "\n\n", impl_->End());
 }
 
 int64_t ChunkWriter::num_prompt_tokens() const {

@@ -24,8 +24,8 @@ struct TokenizeCall {
   // One of the two.
   std::optional<std::string> prompt = {};
   std::optional<ChatInputs> chat = {};
-  // What stands around a text as a rule: BOS. Unset: of a prompt true, of a
-  // chat false.
+  // Of a prompt the model's prompt template, of a chat BOS. Unset: of a prompt
+  // true, of a chat false.
   std::optional<bool> add_special_tokens = {};
   bool return_token_strs = false;
   std::vector<std::string> warnings = {};

@@ -55,18 +55,23 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   };
   absl::StatusOr<openai::Call> call =
       openai::ReadCall(api, exchange_->request().body, limits);
-  exchange_->TakeRequest();  // which frees the body
+  const int64_t num_bytes = std::ssize(exchange_->TakeRequest().body);
   if (!call.ok()) {
     co_await refuse(call.status());
     co_return;
   }
   call_ = *std::move(call);
+  if (call_.truncate_prompt_tokens && num_bytes > limits.max_list_elements) {
+    // Texts of any length would be made tokens of.
+    co_await refuse(InvalidArgument(
+        "truncate_prompt_tokens must come in a body of at most ",
+        limits.max_list_elements, " bytes (--max-list-elements), got ",
+        num_bytes));
+    co_return;
+  }
   const absl::Status known = CheckServed(*model_, call_.model);
   if (!known.ok()) {
-    openai::Error error = openai::ErrorOf(known, &call_);
-    error.param = "model";
-    error.code = "model_not_found";
-    co_await exchange_->Respond(ErrorResponse(error, caller_.headers));
+    co_await refuse(known);
     co_return;
   }
   if (!call_.request_id.empty()) SetRequestId(call_.request_id);

@@ -25,7 +25,7 @@ void Truncate(int64_t most, openai::TruncationSide side,
 }
 
 // How the call has texts and conversations; those that will be cut may be
-// longer than the context.
+// longer than the context, though no text has more tokens than bytes.
 PromptTokensOptions TokensOptionsOf(const openai::Call& call,
                                     const ModelDescription& model) {
   PromptTokensOptions options;
@@ -103,6 +103,23 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   return prompt;
 }
 
+// A call is told to come back later of what may ever be taken at once, only.
+absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
+                          int64_t max_waiting_tokens) {
+  int64_t num_tokens = 0;
+  for (const PromptRequest& request : requests) {
+    num_tokens += std::ssize(request.parts.tokens);
+  }
+  if (max_waiting_tokens == 0 || requests.size() == 1 ||
+      num_tokens <= max_waiting_tokens) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("prompt has ", num_tokens, " tokens in ",
+                         requests.size(), " prompts, and at most ",
+                         max_waiting_tokens,
+                         " may wait (--max-waiting-tokens)");
+}
+
 }  // namespace
 
 std::string TraceId(const Caller& caller, std::string_view id) {
@@ -154,6 +171,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     }
     RETURN_IF_ERROR(add(std::move(tokens), std::move(shown)));
   }
+  RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;
 }
 

@@ -360,6 +360,20 @@ TEST(ChunkWriterTest, ErrorsEndAStream) {
             "\"service_unavailable\"}}\n\ndata: [DONE]\n\n");
 }
 
+TEST(ChunkWriterTest, TheUsageComesAfterAnErrorToo) {
+  const Call call =
+      CallOf(Api::kCompletions,
+             R"("stream": true, "stream_options": {"include_usage": true})");
+  ChunkWriter writer(call, kSampleHead, {PromptOf(call)}, &EnFrTokenizer());
+  const std::string events = writer.Fail(MakeHttpError(503, "it ends"));
+  const size_t error = events.find("\"error\"");
+  const size_t usage = events.find("\"usage\":{");
+  ASSERT_NE(error, events.npos);
+  ASSERT_NE(usage, events.npos);
+  EXPECT_LT(error, usage);
+  EXPECT_TRUE(events.ends_with("data: [DONE]\n\n"));
+}
+
 TEST(ChunkWriterTest, UsageIsNullUntilTheEnd) {
   const Call call =
       CallOf(Api::kCompletions,

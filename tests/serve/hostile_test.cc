@@ -183,20 +183,28 @@ TEST_F(HostileTest, LongTextsToTokenizeAreRefusedBeforeTheyAreTokenized) {
 
 TEST_F(HostileTest, IdsPutNothingIntoAnswers) {
   Start();
-  const RawResponse response = Post("/v1/completions",
-                                    R"({"prompt": [4], "max_tokens": 1,
-          "request_id": "a\r\nX-Injected: 1\r\n\r\n\",\"b\":\"\u0000\n\n"})");
-  if (response.status == 200) {
-    EXPECT_EQ(response.Find("x-injected"), "");
-    EXPECT_TRUE(ParseJson(response.body).value().as_object().contains("id"));
-    EXPECT_THAT(response.body, Not(HasSubstr("\n")));
+  for (const char* const id :
+       {R"(a\r\nX-Injected: 1\r\n\r\n\",\"b\":\"\u0000\n\n)",
+        R"(a\n\ndata: {\"fake\": 1}\n\n)", "a b", "\xc3\xa9"}) {
+    for (const char* const stream : {"", R"("stream": true, )"}) {
+      const RawResponse response = Post(
+          "/v1/completions", Concat(R"({"prompt": [4], "max_tokens": 1, )",
+                                    stream, R"("request_id": ")", id, "\"}"));
+      EXPECT_EQ(response.status, 400) << id;
+      EXPECT_EQ(response.Find("x-injected"), "");
+      EXPECT_EQ(ParseJson(response.body).value().at("error").at("param"),
+                "request_id");
+      EXPECT_THAT(response.body, Not(HasSubstr("\n")));
+    }
   }
+  // What goes into a stream is what JSON makes of it.
   const RawResponse stream =
       Post("/v1/completions",
            R"({"prompt": [4], "max_tokens": 1, "stream": true,
-          "request_id": "a\n\ndata: {\"fake\": 1}\n\n"})");
+          "request_id": "\"},{\"fake\":1"})");
   for (const json::value& event : ReadEvents(stream.body).all) {
     EXPECT_FALSE(event.as_object().contains("fake"));
+    EXPECT_EQ(event.at("id"), "cmpl-\"},{\"fake\":1");
   }
   for (const char* const id : {"a\tb", "a b", "\xc3\xa9", ""}) {
     const RawResponse of_id =

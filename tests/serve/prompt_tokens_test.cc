@@ -48,7 +48,7 @@ TEST_F(PromptTokensTest, ATextLongerThanTheContextIsCut) {
   };
   const RawResponse whole = answer("");
   EXPECT_EQ(whole.status, 400);
-  EXPECT_THAT(whole.body, HasSubstr("context of 256 tokens"));
+  EXPECT_THAT(whole.body, HasSubstr("context_length_exceeded"));
   for (const auto& [most, left] : {std::pair(-1, 250), std::pair(10, 10)}) {
     const RawResponse cut =
         answer(Concat(R"(, "truncate_prompt_tokens": )", most));
@@ -77,6 +77,35 @@ TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
       "/tokenize", Concat(R"({"prompt": ")", std::string(1000, 'a'), "\"}"));
   EXPECT_EQ(longer.status, 200) << longer.body;
   EXPECT_EQ(Post("/tokenize", R"({"prompt": " "})").status, 400);
+}
+
+TEST_F(PromptTokensTest, ALongBodyIsNotMadeTokensOfToBeCut) {
+  ServerOptions options;
+  options.requests.max_list_elements = 1000;
+  Start(options);
+  const auto answer = [&](const std::string& more) {
+    return Post("/v1/completions",
+                Concat(R"({"max_tokens": 1, "prompt": ")",
+                       std::string(990, 'a'), "\"", more, "}"));
+  };
+  EXPECT_EQ(answer("").status, 400);
+  const RawResponse cut = answer(R"(, "truncate_prompt_tokens": 5)");
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_THAT(cut.body, HasSubstr(R"("param": "truncate_prompt_tokens")"));
+}
+
+// More prompt tokens than may ever wait together.
+TEST_F(PromptTokensTest, WhatMayNeverWaitIsRefusedForGood) {
+  Start({}, {.num_threads = 1, .max_waiting_tokens = 20});
+  const auto status = [&](const char* prompts) {
+    return Post("/v1/completions",
+                Concat(R"({"max_tokens": 1, "prompt": )", prompts, "}"))
+        .status;
+  };
+  EXPECT_EQ(status("[[4, 5, 6], [4, 5, 6]]"), 200);
+  EXPECT_EQ(status("[[1,2,3,4,5,6,7,8,9,10,11], [1,2,3,4,5,6,7,8,9,10,11]]"),
+            400);
+  EXPECT_EQ(status("[1,2,3,4,5,6,7,8,9,10,11,1,2,3,4,5,6,7,8,9,10,11]"), 400);
 }
 
 TEST_F(PromptTokensTest, WhatIsEchoedOfACutPromptIsWhatTheEngineGot) {

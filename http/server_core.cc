@@ -196,6 +196,7 @@ void ServerCore::PauseAccepting(Listener* listener) {
 }
 
 void ServerCore::Stop() {
+  const std::lock_guard<std::mutex> lock(stop_mutex_);
   if (threads_.empty()) return;
   asio::post(accepting_context(), [this] {
     error_code ignored;

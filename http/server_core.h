@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,7 +70,8 @@ class ServerCore {
   std::vector<std::unique_ptr<Listener>> listeners_;
 
   size_t next_worker_ = 0;  // of the accepting thread
-  std::vector<std::thread> threads_;
+  std::mutex stop_mutex_;
+  std::vector<std::thread> threads_;  // Run's; then under stop_mutex_
 };
 
 }  // namespace espalier::http

@@ -1,6 +1,7 @@
 #include "serve/load_report.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +16,11 @@ double PagesUsed(const EngineStats& stats) {
 }
 
 }  // namespace
+
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() +
+         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
 
 void LoadMeter::Begin(int64_t rows, absl::Time now) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -45,7 +51,7 @@ RecentLoad LoadMeter::Read(absl::Time now) const {
 }
 
 void LoadMeter::MoveTo(absl::Time now) const {
-  if (now <= now_) return;  // or the clock was set back
+  if (now <= now_) return;  // another thread was faster
   // What is older than that is forgotten below.
   now_ = std::max(now_, now - absl::Seconds(std::size(seconds_)));
   while (now_ < now) {

@@ -26,7 +26,12 @@ struct RecentLoad {
   double mean_rows = 0;
 };
 
-// Measures it, over the last ten seconds. Thread safety: any thread.
+// Time since a moment that nobody knows, which goes on evenly however clocks
+// are set.
+absl::Time SteadyNow();
+
+// Measures it, over the last ten seconds of SteadyNow(). Thread safety: any
+// thread.
 class LoadMeter {
  public:
   void Begin(int64_t rows, absl::Time now);
@@ -46,7 +51,7 @@ class LoadMeter {
 
   mutable std::mutex mutex_;
   mutable absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::UnixEpoch();
-  // By second of Unix time modulo kSeconds + 1: the present one has not ended.
+  // By second modulo kSeconds + 1: the present one has not ended.
   mutable Second seconds_[kSeconds + 1] ABSL_GUARDED_BY(mutex_) = {};
   int64_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -55,9 +60,9 @@ class LoadMeter {
 class MeteredCall {
  public:
   MeteredCall(LoadMeter* meter, int64_t rows) : meter_(meter), rows_(rows) {
-    meter_->Begin(rows_, absl::Now());
+    meter_->Begin(rows_, SteadyNow());
   }
-  ~MeteredCall() { meter_->End(rows_, is_answered_, absl::Now()); }
+  ~MeteredCall() { meter_->End(rows_, is_answered_, SteadyNow()); }
   MeteredCall(const MeteredCall&) = delete;
   MeteredCall& operator=(const MeteredCall&) = delete;
 

@@ -1,5 +1,11 @@
 // What a server serves, and the answers that are short.
 #include <algorithm>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +22,25 @@
 #include "serve/trace_answer.h"
 
 namespace espalier::serve {
+
+namespace asio = boost::asio;
+
 namespace {
 
 // Of pages with pictures, so that they are shown as what they are.
 const http::Header kNoSniff = {"X-Content-Type-Options", "nosniff"};
+
+// AnswerTrace, where nobody catches.
+absl::StatusOr<TraceAnswer> TryAnswerTrace(const RequestTraces& traces,
+                                           const std::string& id,
+                                           TraceFormat format,
+                                           const Tokenizer* tokenizer) {
+  try {
+    return AnswerTrace(traces, id, format, tokenizer);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory to draw the trace");
+  }
+}
 
 http::Response JsonResponse(std::vector<http::Header> headers,
                             std::string body) {
@@ -145,13 +166,11 @@ ServerCore::Work ServerCore::Model(Call& call) {
     co_await RespondJson(call, openai::WriteModel(Card()));
     co_return;
   }
-  openai::Error error = openai::MakeHttpError(
-      404,
-      Concat("the model ",
-             IsUtf8(call.id) ? ShownInQuotes(call.id) : std::string("named"),
-             " is not served here"));
-  error.code = "model_not_found";
-  co_await Refuse(call, error);
+  const std::string shown =
+      IsUtf8(call.id) ? ShownInQuotes(call.id) : "of that name";
+  const absl::Status error =
+      openai::ModelNotFound(Concat("the model ", shown, " is not served here"));
+  co_await Refuse(call, openai::ErrorOf(error));
 }
 
 ServerCore::Work ServerCore::Page(Call& call) {
@@ -163,6 +182,27 @@ ServerCore::Work ServerCore::Page(Call& call) {
   response.content_type = "text/html; charset=utf-8";
   response.body = PageHtml();
   co_await call.exchange.Respond(std::move(response));
+}
+
+asio::awaitable<absl::StatusOr<TraceAnswer>> ServerCore::DrawTrace(
+    std::string id, TraceFormat format) {
+  const std::shared_ptr<const Tokenizer> tokenizer =
+      model_.load()->generator.tokenizer();
+  const auto draw = [&](auto handler) {
+    asio::post(drawing_, [this, id, format, tokenizer,
+                          handler = std::move(handler)]() mutable {
+      absl::StatusOr<TraceAnswer> answer =
+          TryAnswerTrace(*options_.traces, id, format, tokenizer.get());
+      const auto executor = asio::get_associated_executor(handler);
+      asio::post(executor, [handler = std::move(handler),
+                            answer = std::move(answer)]() mutable {
+        std::move(handler)(std::move(answer));
+      });
+    });
+  };
+  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
+                                          void(absl::StatusOr<TraceAnswer>)>(
+      draw, asio::use_awaitable);
 }
 
 ServerCore::Work ServerCore::Trace(Call& call) {
@@ -181,8 +221,7 @@ ServerCore::Work ServerCore::Trace(Call& call) {
     co_return;
   }
   absl::StatusOr<TraceAnswer> answer =
-      AnswerTrace(*options_.traces, TraceId(call.caller, call.id), *format,
-                  model_.load()->generator.tokenizer().get());
+      co_await DrawTrace(TraceId(call.caller, call.id), *format);
   if (!answer.ok()) {
     // Also where it was there and took too much memory.
     const openai::Error error =

@@ -1,7 +1,9 @@
 #include "serve/served_model.h"
 
+#include "base/json.h"
 #include "base/status.h"
 #include "batcher/engine.h"
+#include "openai/error.h"
 
 namespace espalier::serve {
 
@@ -9,13 +11,13 @@ boost::asio::awaitable<std::shared_ptr<const EngineStats>> LatestStats::Read(
     absl::Duration age) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (absl::Now() - read_at_ <= age) co_return stats_;
+    if (SteadyNow() - read_at_ <= age) co_return stats_;
   }
   EngineStats read = co_await engine_->Stats();
   const auto stats = std::make_shared<const EngineStats>(std::move(read));
   const std::lock_guard<std::mutex> lock(mutex_);
   stats_ = stats;
-  read_at_ = absl::Now();
+  read_at_ = SteadyNow();
   co_return stats;
 }
 
@@ -23,9 +25,9 @@ absl::Status CheckServed(const ServedModel& model, const std::string& named) {
   if (named.empty() || named == model.name || named == model.root) {
     return absl::OkStatus();
   }
-  return absl::NotFoundError(
-      ToAbsl(Concat("the model \"", named, "\" is not served here; \"",
-                    model.name, "\" is")));
+  return openai::ModelNotFound(Concat(
+      "the model ", IsUtf8(named) ? ShownInQuotes(named) : "of that name",
+      " is not served here; \"", model.name, "\" is"));
 }
 
 }  // namespace espalier::serve

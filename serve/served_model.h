@@ -54,7 +54,7 @@ struct ServedModel {
 
 // Whether `named`, which a call asks for, is this model: by its name, its
 // directory, or by nothing.
-// Errors: kNotFound naming both.
+// Errors: kNotFound naming both (openai::ModelNotFound).
 absl::Status CheckServed(const ServedModel& model, const std::string& named);
 
 }  // namespace espalier::serve

@@ -39,10 +39,11 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // From now on it is ready. Once.
+  // From now on it is ready.
   //   model  what /v1/models says that it is: its directory
   // Errors: kInvalidArgument naming a field of ServerOptions::defaults that
-  // this model cannot have.
+  // this model cannot have; kFailedPrecondition if it has a model or has
+  // stopped.
   absl::Status Serve(Generator generator, const std::string& model);
 
   int port() const;

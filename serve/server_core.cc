@@ -122,7 +122,8 @@ bool Matches(std::string_view pattern, std::string_view path, std::string* id) {
     return false;
   }
   *id = path.substr(at, path.size() - at - end.size());
-  if (id->find('/') != id->npos) return false;
+  // What stands last may have more of them: "org/model".
+  if (!end.empty() && id->find('/') != id->npos) return false;
   *id = Decoded(*id);
   return true;
 }
@@ -183,6 +184,11 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   const std::string name = options_.model_name.empty()
                                ? directory.filename().string()
                                : options_.model_name;
+  const std::lock_guard<std::mutex> lock(serve_mutex_);
+  if (served_ != nullptr) {
+    return FailedPrecondition("the server has a model: ", served_->name);
+  }
+  if (is_stopped_) return FailedPrecondition("the server has stopped");
   served_ = std::make_unique<ServedModel>(std::move(generator), name, model,
                                           defaults_);
   model_ = served_.get();
@@ -203,8 +209,13 @@ void ServerCore::Stop() {
   is_draining_ = true;
   // Each of them is told, before its connection is closed.
   constexpr absl::Duration kTimeToTell = absl::Seconds(2);
+  {
+    const std::lock_guard<std::mutex> lock(serve_mutex_);
+    is_stopped_ = true;
+  }
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
+  drawing_.join();
   http_->Stop();
 }
 
@@ -330,7 +341,7 @@ ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
       co_await model->latest.Read(kReportAge);
   caller->headers.push_back(
       {"endpoint-load-metrics",
-       LoadMetrics(*stats, model->meter.Read(absl::Now()),
+       LoadMetrics(*stats, model->meter.Read(SteadyNow()),
                    model->generator.description().limits.max_beams, *format)});
 }
 

@@ -4,18 +4,22 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "http/server.h"
 #include "openai/listing.h"
 #include "serve/generation_calls.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
+#include "serve/trace_answer.h"
 
 namespace espalier::serve {
 
@@ -105,16 +109,25 @@ class ServerCore {
   openai::ModelCard Card() const;
   // Rows that run or wait.
   boost::asio::awaitable<int64_t> NumRows();
+  // AnswerTrace on a thread that nobody else waits for.
+  boost::asio::awaitable<absl::StatusOr<TraceAnswer>> DrawTrace(
+      std::string id, TraceFormat format);
 
   const ServerOptions options_;
   const openai::ServerDefaults defaults_;
-  std::unique_ptr<ServedModel> served_;        // outlives http_'s threads
+  std::mutex serve_mutex_;
+  bool is_stopped_ ABSL_GUARDED_BY(serve_mutex_) = false;
+  // Outlives http_'s threads. Set once, under serve_mutex_, unless stopped.
+  std::unique_ptr<ServedModel> served_;
   std::atomic<ServedModel*> model_ = nullptr;  // once it is ready
   std::atomic<bool> is_draining_ = false;
   std::atomic<int> num_generating_ = 0;  // calls that are being answered
   std::unique_ptr<http::Server> http_;
   // The same for its own threads, which may run before it is there.
   std::atomic<http::Server*> listening_ = nullptr;
+  // Draws traces, one at a time, while others are answered. Ends before http_,
+  // whose exchanges wait for it.
+  boost::asio::thread_pool drawing_{1};
 };
 
 }  // namespace espalier::serve

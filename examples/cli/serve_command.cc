@@ -18,6 +18,7 @@
 #include "examples/cli/output.h"
 #include "examples/cli/runtime.h"
 #include "request/generation_defaults.h"
+#include "request/json/param_fields.h"
 #include "serve/request_traces.h"
 #include "serve/server.h"
 
@@ -60,7 +61,14 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options) {
   }
   ASSIGN_OR_RETURN(const json::object flags,
                    ReadParamValues(options.params, options.names));
-  for (const auto& [name, value] : flags) defaults[name] = value;
+  for (const auto& [name, value] : flags) {
+    // The file may have it by its other name.
+    if (const ParamField* const field = FindParamField(name)) {
+      defaults.erase(field->name);
+      defaults.erase(field->alias);
+    }
+    defaults[name] = value;
+  }
   return defaults.empty() ? "" : WriteJson(defaults);
 }
 

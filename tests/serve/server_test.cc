@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/prometheus_checker.h"
@@ -248,6 +249,45 @@ TEST_F(ServerTest, NoKeyReadsTheTracesOfAnother) {
   EXPECT_EQ(Get(path, header("first-key")).status, 200);
 }
 
+TEST_F(ServerTest, AModelIsServedOnceAndNotAfterStop) {
+  Start();
+  EXPECT_THAT(server_->Serve(MakeGenerator(), "models/other"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has a model: toy")));
+  EXPECT_EQ(Post("/v1/completions", kBody).status, 200);
+  Listen();
+  server_->Stop();
+  EXPECT_THAT(
+      server_->Serve(MakeGenerator(), "models/toy"),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("stopped")));
+}
+
+TEST_F(ServerTest, SeveralThreadsMayStopIt) {
+  Start();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      if (i % 2 == 0) {
+        server_->Drain(absl::Seconds(1));
+      } else {
+        server_->Stop();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ServerTest, NamesOfModelsMayHaveSlashes) {
+  ServerOptions options;
+  options.port = 0;
+  options.model_name = "org/toy";
+  ASSERT_OK_AND_ASSIGN(server_, Server::Listen(options));
+  ASSERT_OK(server_->Serve(MakeGenerator(), "models/toy"));
+  EXPECT_EQ(Get("/v1/models/org/toy").status, 200);
+  EXPECT_EQ(Get("/v1/models/org%2Ftoy").status, 200);
+  EXPECT_THAT(Get("/v1/models/org/other").body, HasSubstr("model_not_found"));
+}
+
 TEST_F(ServerTest, ATenantOrASaltOfAnotherKeyIsNone) {
   Start({.api_keys = ApiKeys({"first-key"})});
   const std::string header = "Authorization: Bearer first-key\r\n";
@@ -307,6 +347,9 @@ TEST_F(ServerTest, AnotherModelIsNotServedByAnyRoute) {
     };
     EXPECT_EQ(status("toy"), 200) << path;
     EXPECT_EQ(status("other"), 404) << path;
+    EXPECT_THAT(Post(path, Concat("{", fields, R"(, "model": "other"})")).body,
+                HasSubstr(R"("param": "model", "code": "model_not_found")"))
+        << path;
   }
 }
 

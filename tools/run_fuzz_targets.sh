@@ -3,10 +3,11 @@
 #
 #   tools/run_fuzz_targets.sh SECONDS [TARGET]...
 #
-# so many seconds each, all of them without a name, and says how many inputs
-# each had. They start from tests/fuzz/corpus/TARGET and from what earlier runs
-# found, which is kept in build/fuzz/corpus/TARGET. An input that breaks a law
-# ends the run; it lies in build/fuzz/broken/TARGET then. With FUZZ_SEED runs make
+# so many seconds each, all of them without a name, as many at a time as there
+# are processors, and says how many inputs each had. They start from
+# tests/fuzz/corpus/TARGET and from what earlier runs found, which is kept in
+# build/fuzz/corpus/TARGET. An input that breaks a law ends the run of its target
+# and fails; it lies in build/fuzz/broken/TARGET then. With FUZZ_SEED runs make
 # up the same inputs in the same order.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -49,9 +50,12 @@ main() {
       targets+=("$(basename "$target")")
     done
   fi
-  for target in "${targets[@]}"; do
-    run_target "$target" "$seconds"
-  done
+  if [[ ${#targets[@]} == 1 ]]; then
+    run_target "${targets[0]}" "$seconds"
+  else
+    printf '%s\n' "${targets[@]}" |
+      xargs -P "$(nproc)" -n 1 tools/run_fuzz_targets.sh "$seconds"
+  fi
 }
 
 main "$@" </dev/null

@@ -41,6 +41,10 @@ target_compile_options(espalier_environment INTERFACE
   # any room: scores, edits, noise, sums. Where a fused product is meant, it is
   # written (vector_math-inl.h); no speed is lost, for baseline x86-64 has none.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+  # GCC collects its garbage less often, which saves a tenth of its time and
+  # takes up to half as much memory again: 1.7 GB for the largest tests in asan.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=400
+  --param=ggc-min-heapsize=1000000>
   # nvcc speaks to the host compiler through -Xcompiler, and its own generated
   # code is not free of warnings; -lineinfo lets profilers and sanitizers name
   # source lines, and costs nothing at run time.

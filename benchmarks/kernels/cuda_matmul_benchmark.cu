@@ -247,7 +247,7 @@ class Bench {
   std::unique_ptr<CudaBlasMatMul> blas_;
 };
 
-constexpr int kRows[] = {1, 4, 8, 16, 32, 128};
+constexpr int kRows[] = {1, 4, 8, 16, 32, 64, 128};
 
 void PrintProduct(Bench& bench, const char* model, const char* name,
                   int num_outputs, int num_cols, CudaEpilogue epilogue) {

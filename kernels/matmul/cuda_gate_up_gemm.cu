@@ -1,11 +1,11 @@
-// A block has 256 outputs, gates and ups by eights, and all rows. One warp
-// brings tiles of weights and of x to shared memory, through a ring; two groups
-// of four warps multiply them (wgmma), each with its half of the weights, and
-// keep the sums in registers. The first weights are asked for before the
-// previous kernel has ended.
+// A block has 128 or 256 outputs, gates and ups by eights, and all rows. One
+// warp brings tiles of weights and of x to shared memory, through a ring; two
+// groups of four warps multiply them (wgmma), each with its half of the
+// weights, and keep the sums in registers. The first weights are asked for
+// before the previous kernel has ended.
 //
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
-//   x  [rows, inputs]      its n: always 128; past num_rows they are zero
+//   x  [rows, inputs]      its n: 32, 64 or 128; past num_rows they are zero
 //
 // Reading 235 MB of weights in these tiles takes 57 us, reading them in one
 // piece 53.
@@ -26,19 +26,22 @@ namespace espalier {
 namespace {
 
 struct TilePolicy {
-  static constexpr int kRows = 128;
+  static constexpr int kMaxRows = 128;
   // Inputs of a tile: what the copy engine swizzles, and how many it brings of
   // a row at a time. Half of that takes 10 % longer, twice as much is as fast.
   static constexpr int kSwizzled = 64;
   static constexpr int kSwizzledBytes = 2 * kSwizzled;
   static constexpr int kInputs = 2 * kSwizzled;
-  // Warps that multiply together, and how many such groups: fewer outputs a
-  // block would read x more often than L2 gives it.
+  // Warps that multiply together, and how many such groups.
   static constexpr int kGroupThreads = 128;
   static constexpr int kGroups = 2;
-  static constexpr int kTiles = 2;  // of 64 outputs, a group's
-  static constexpr int kGroupOutputs = kTiles * 64;
-  static constexpr int kOutputs = kGroups * kGroupOutputs;
+  static constexpr int kTileOutputs = 64;
+  // Tiles of a group: fewer outputs a block read x more often, which L2 does
+  // not give to 128 rows.
+  static constexpr int kMaxTiles = 2;
+  static constexpr int Outputs(int num_tiles) {
+    return kGroups * num_tiles * kTileOutputs;
+  }
   static constexpr int kMultipliers = kGroups * kGroupThreads;
   static constexpr int kThreads = kMultipliers + 32;  // and one warp that loads
   // Tiles in shared memory: for each kInputs both groups' weights, and x.
@@ -48,11 +51,12 @@ struct TilePolicy {
   static constexpr int kSlots = 2 * kUnits;
 };
 
-// As many rows of weights as of x.
+// Room for a group's weights, or for x.
 struct Tile {
-  static_assert(TilePolicy::kRows == TilePolicy::kGroupOutputs);
+  static_assert(TilePolicy::kMaxRows ==
+                TilePolicy::kMaxTiles * TilePolicy::kTileOutputs);
   static constexpr int kHalfBytes =
-      TilePolicy::kRows * TilePolicy::kSwizzledBytes;
+      TilePolicy::kMaxRows * TilePolicy::kSwizzledBytes;
   alignas(1024) char halves[2][kHalfBytes];  // of the inputs
 };
 
@@ -93,6 +97,7 @@ struct Ring {
 };
 
 // One thread.
+template <int kRows, int kTiles>
 class Producer {
  public:
   __device__ Producer(const CUtensorMap& w, const CUtensorMap& x,
@@ -120,13 +125,16 @@ class Producer {
   __device__ void Load(int unit) const {
     const int group = unit % TilePolicy::kUnits;
     const CUtensorMap& from = Ring::IsX(unit) ? x_ : w_;
-    const int row = Ring::IsX(unit) ? 0
-                                    : blockIdx.x * TilePolicy::kOutputs +
-                                          group * TilePolicy::kGroupOutputs;
+    constexpr int kGroupOutputs = kTiles * TilePolicy::kTileOutputs;
+    const int row =
+        Ring::IsX(unit)
+            ? 0
+            : (blockIdx.x * TilePolicy::kGroups + group) * kGroupOutputs;
     const int input = unit / TilePolicy::kUnits * TilePolicy::kInputs;
     uint64_t* const full = &ring_.full[Ring::SlotOf(unit)];
     Tile& to = ring_.slots[Ring::SlotOf(unit)];
-    ArriveAndExpectTx(full, sizeof(Tile));
+    ArriveAndExpectTx(full, 2 * TilePolicy::kSwizzledBytes *
+                                (Ring::IsX(unit) ? kRows : kGroupOutputs));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       TmaLoad2d(from, input + half * TilePolicy::kSwizzled, row,
@@ -142,12 +150,12 @@ class Producer {
 // ---- Multiplying ------------------------------------------------------------
 
 // A group of warps: its outputs, of all inputs.
-template <typename T>
+template <typename T, int kRows, int kTiles>
 __device__ void MultiplyAll(int num_steps, const Ring& ring,
-                            Sums (&sums)[TilePolicy::kTiles]) {
+                            Sums<kRows> (&sums)[kTiles]) {
   const int group = threadIdx.x / TilePolicy::kGroupThreads;
 #pragma unroll
-  for (Sums& tile : sums) {
+  for (Sums<kRows>& tile : sums) {
 #pragma unroll
     for (float& value : tile.values) value = 0;
   }
@@ -165,9 +173,10 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
       for (int k = 0; k < TilePolicy::kSwizzled / kMultiplyInputs; ++k) {
         // In units of 16 bytes.
         constexpr int kStride = kMultiplyInputs * 2 / 16;
-        constexpr int kTileStride = 64 * TilePolicy::kSwizzledBytes / 16;
+        constexpr int kTileStride =
+            TilePolicy::kTileOutputs * TilePolicy::kSwizzledBytes / 16;
 #pragma unroll
-        for (int t = 0; t < TilePolicy::kTiles; ++t) {
+        for (int t = 0; t < kTiles; ++t) {
           Multiply<T>(w + t * kTileStride + k * kStride, x + k * kStride,
                       sums[t]);
         }
@@ -198,9 +207,10 @@ __device__ __forceinline__ uint32_t Pair(float low, float high, __nv_bfloat16) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// Where eight outputs of a row are staged: rows are twice as long as the banks,
-// so that places of neighbouring rows are exchanged.
-constexpr int kEights = TilePolicy::kOutputs / 2 / 8;  // of a row
+// Where eight outputs of a row are staged, which has kEights of them: rows are
+// once or twice as long as the banks, so that places of neighbouring rows are
+// exchanged.
+template <int kEights>
 __device__ __forceinline__ int StagedPlace(int row, int eight) {
   return (row * kEights + (eight ^ row % 8)) * 16;
 }
@@ -212,20 +222,21 @@ __device__ __forceinline__ void SyncConsumers() {
 
 // silu(gate) * up: a thread has both, eight outputs apart. The tiles have been
 // read, so what is stored, in whole lines, is gathered in their place.
-template <typename T>
+template <typename T, int kRows, int kTiles>
 __device__ void StoreGated(const TileProduct& product,
-                           const Sums (&sums)[TilePolicy::kTiles],
-                           char* staged) {
+                           const Sums<kRows> (&sums)[kTiles], char* staged) {
+  constexpr int kBlockOutputs = TilePolicy::Outputs(kTiles) / 2;
+  constexpr int kEights = kBlockOutputs / 8;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32 % 4;
   const int group = threadIdx.x / TilePolicy::kGroupThreads;
   SyncConsumers();
 #pragma unroll
-  for (int t = 0; t < TilePolicy::kTiles; ++t) {
-    const int eight = (group * TilePolicy::kTiles + t) * 4 + warp;
-    const float(&d)[64] = sums[t].values;
+  for (int t = 0; t < kTiles; ++t) {
+    const int eight = (group * kTiles + t) * 4 + warp;
+    const float(&d)[kRows / 2] = sums[t].values;
 #pragma unroll
-    for (int j = 0; j < 16; j += 4) {
+    for (int j = 0; j < kRows / 8; j += 4) {
       uint32_t pairs[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -233,22 +244,23 @@ __device__ void StoreGated(const TileProduct& product,
         pairs[i] =
             Pair(SiluMul(d[at], d[at + 2]), SiluMul(d[at + 1], d[at + 3]), T());
       }
-      StMatrixX4Trans(pairs, staged + StagedPlace(8 * j + lane, eight));
+      StMatrixX4Trans(pairs,
+                      staged + StagedPlace<kEights>(8 * j + lane, eight));
     }
   }
   SyncConsumers();
   const int64_t width = product.num_outputs / 2;
-  T* const out =
-      static_cast<T*>(product.out) + blockIdx.x * (TilePolicy::kOutputs / 2);
+  T* const out = static_cast<T*>(product.out) + blockIdx.x * kBlockOutputs;
   for (int i = threadIdx.x; i < product.num_rows * kEights;
        i += TilePolicy::kMultipliers) {
     const int row = i / kEights, eight = i % kEights;
     *reinterpret_cast<uint4*>(out + row * width + eight * 8) =
-        *reinterpret_cast<const uint4*>(staged + StagedPlace(row, eight));
+        *reinterpret_cast<const uint4*>(staged +
+                                        StagedPlace<kEights>(row, eight));
   }
 }
 
-template <typename T>
+template <typename T, int kRows, int kTiles>
 __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
                                  const TileProduct& product) {
   extern __shared__ char memory[];
@@ -265,25 +277,25 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   }
   __syncthreads();
   if (threadIdx.x == TilePolicy::kMultipliers) {
-    Producer(w, x, ring).LoadAll(product.num_steps);
+    Producer<kRows, kTiles>(w, x, ring).LoadAll(product.num_steps);
     return;
   }
   GridDependencyWait();
   if (threadIdx.x > TilePolicy::kMultipliers) return;
-  Sums sums[TilePolicy::kTiles];
+  Sums<kRows> sums[kTiles];
   MultiplyAll<T>(product.num_steps, ring, sums);
   StoreGated<T>(product, sums, aligned);
 }
 
 #endif
 
-template <typename T>
+template <typename T, int kRows, int kTiles>
 __global__ void __launch_bounds__(TilePolicy::kThreads, 1)
     MultiplyGated(const __grid_constant__ CUtensorMap w,
                   const __grid_constant__ CUtensorMap x,
                   const __grid_constant__ TileProduct product) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  MultiplyAndStore<T>(w, x, product);
+  MultiplyAndStore<T, kRows, kTiles>(w, x, product);
 #endif
 }
 
@@ -311,14 +323,15 @@ absl::StatusOr<EncodeTiled> GetTensorMapEncoder() {
 }
 
 // A row-major [num_rows, num_cols] of 16-bit numbers, copied in halves of
-// tiles; rows past the last are zeros.
+// tiles of `tile_rows`; rows past the last are zeros.
 absl::StatusOr<CUtensorMap> MakeTensorMap(EncodeTiled encode, DType dtype,
                                           const void* data, int num_rows,
-                                          int num_cols) {
+                                          int num_cols, int tile_rows) {
   CUtensorMap map;
   const cuuint64_t sizes[] = {cuuint64_t(num_cols), cuuint64_t(num_rows)};
   const cuuint64_t strides[] = {cuuint64_t(num_cols) * 2};
-  const cuuint32_t tile[] = {TilePolicy::kSwizzled, TilePolicy::kRows};
+  const cuuint32_t tile[] = {TilePolicy::kSwizzled,
+                             static_cast<cuuint32_t>(tile_rows)};
   const cuuint32_t steps[] = {1, 1};
   const CUresult result = encode(
       &map,
@@ -333,18 +346,55 @@ absl::StatusOr<CUtensorMap> MakeTensorMap(EncodeTiled encode, DType dtype,
   return map;
 }
 
-template <typename T>
-absl::Status LaunchGated(const CUtensorMap& w, const CUtensorMap& x,
-                         const TileProduct& product, cudaStream_t stream) {
-  const LaunchConfig shape = {
-      .grid = dim3(product.num_outputs / TilePolicy::kOutputs),
-      .block = dim3(TilePolicy::kThreads),
-      .shared_bytes = kSharedBytes};
-  return Launch(MultiplyGated<T>, shape, stream, w, x, product);
+// The rows of the tile that takes so many.
+int TileRows(int num_rows) {
+  return num_rows <= 32 ? 32 : (num_rows <= 64 ? 64 : 128);
 }
 
-// From as many rows on as two of cuBLASLt's tiles of 64 have.
-constexpr int kMinRows = 65;
+// A kernel as a value.
+template <typename T, int kRows, int kTiles>
+struct Kernel {
+  static constexpr auto kFunction = MultiplyGated<T, kRows, kTiles>;
+};
+
+// function(Kernel) of these.
+template <typename Function>
+absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
+                        Function function) {
+  const auto with_rows = [&]<typename T, int kTiles>() {
+    switch (tile_rows) {
+      case 32:
+        return function(Kernel<T, 32, kTiles>());
+      case 64:
+        return function(Kernel<T, 64, kTiles>());
+      default:
+        return function(Kernel<T, 128, kTiles>());
+    }
+  };
+  const auto with_type = [&]<typename T>() {
+    return num_tiles == 1 ? with_rows.template operator()<T, 1>()
+                          : with_rows.template operator()<T, 2>();
+  };
+  return dtype == DType::kBFloat16
+             ? with_type.template operator()<__nv_bfloat16>()
+             : with_type.template operator()<__half>();
+}
+
+// Fewer are the skinny kernel's.
+constexpr int kMinRows = 17;
+
+// Blocks for fewer than two thirds of the multiprocessors leave much of
+// memory's rate unused.
+bool AreEnough(int num_blocks, int num_sms) {
+  return num_blocks * 3 >= num_sms * 2;
+}
+
+// Of a group: two, if that makes enough blocks.
+int NumTiles(const CudaMatrix& w, int num_sms) {
+  const bool is_two = w.num_rows % TilePolicy::Outputs(2) == 0 &&
+                      AreEnough(w.num_rows / TilePolicy::Outputs(2), num_sms);
+  return is_two ? 2 : 1;
+}
 
 }  // namespace
 
@@ -352,13 +402,19 @@ absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
     const CudaDevice& device) {
   CudaGateUpGemm made;
   if (device.compute_capability != 90 ||
-      !HasKernelImage(MultiplyGated<__half>)) {
+      !HasKernelImage(MultiplyGated<__half, 128, 2>)) {
     return made;
   }
-  RETURN_IF_ERROR(
-      SetMaxDynamicSharedMemory(MultiplyGated<__nv_bfloat16>, kSharedBytes));
-  RETURN_IF_ERROR(
-      SetMaxDynamicSharedMemory(MultiplyGated<__half>, kSharedBytes));
+  const auto set_memory = [](auto kernel) {
+    return SetMaxDynamicSharedMemory(kernel.kFunction, kSharedBytes);
+  };
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const int tile_rows : {32, 64, 128}) {
+      for (const int num_tiles : {1, 2}) {
+        RETURN_IF_ERROR(WithKernel(dtype, tile_rows, num_tiles, set_memory));
+      }
+    }
+  }
   made.num_sms_ = device.num_sms;
   ASSIGN_OR_RETURN(made.encode_, GetTensorMapEncoder());
   return made;
@@ -366,34 +422,43 @@ absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
 
 bool CudaGateUpGemm::CanImplement(int num_rows, const CudaMatrix& w) const {
   return encode_ != nullptr && w.dtype != DType::kFloat32 &&
-         num_rows <= TilePolicy::kRows &&
-         w.num_rows % TilePolicy::kOutputs == 0 &&
+         num_rows <= TilePolicy::kMaxRows &&
+         w.num_rows % TilePolicy::Outputs(1) == 0 &&
          w.num_cols % TilePolicy::kInputs == 0;
 }
 
-// Blocks for fewer than two thirds of the multiprocessors leave much of
-// memory's rate unused.
 bool CudaGateUpGemm::IsProfitable(int num_rows, const CudaMatrix& w) const {
-  return num_rows >= kMinRows &&
-         w.num_rows / TilePolicy::kOutputs * 3 >= num_sms_ * 2 &&
+  const int num_tiles = NumTiles(w, num_sms_);
+  const int num_blocks = w.num_rows / TilePolicy::Outputs(num_tiles);
+  // More blocks of one tile than run at a time take as long as twice as many.
+  const bool is_even = num_tiles == 2 || num_blocks <= num_sms_;
+  return num_rows >= kMinRows && AreEnough(num_blocks, num_sms_) && is_even &&
          CanImplement(num_rows, w);
 }
 
 absl::Status CudaGateUpGemm::Run(const void* x, int num_rows,
                                  const CudaMatrix& w, void* out,
                                  cudaStream_t stream) const {
+  const int tile_rows = TileRows(num_rows);
+  const int num_tiles = NumTiles(w, num_sms_);
   ASSIGN_OR_RETURN(
       const CUtensorMap w_map,
-      MakeTensorMap(encode_, w.dtype, w.data, w.num_rows, w.num_cols));
-  ASSIGN_OR_RETURN(const CUtensorMap x_map,
-                   MakeTensorMap(encode_, w.dtype, x, num_rows, w.num_cols));
+      MakeTensorMap(encode_, w.dtype, w.data, w.num_rows, w.num_cols,
+                    num_tiles * TilePolicy::kTileOutputs));
+  ASSIGN_OR_RETURN(
+      const CUtensorMap x_map,
+      MakeTensorMap(encode_, w.dtype, x, num_rows, w.num_cols, tile_rows));
   const TileProduct product = {.num_rows = num_rows,
                                .num_outputs = w.num_rows,
                                .num_steps = w.num_cols / TilePolicy::kInputs,
                                .out = out};
-  return w.dtype == DType::kBFloat16
-             ? LaunchGated<__nv_bfloat16>(w_map, x_map, product, stream)
-             : LaunchGated<__half>(w_map, x_map, product, stream);
+  const LaunchConfig shape = {
+      .grid = dim3(product.num_outputs / TilePolicy::Outputs(num_tiles)),
+      .block = dim3(TilePolicy::kThreads),
+      .shared_bytes = kSharedBytes};
+  return WithKernel(w.dtype, tile_rows, num_tiles, [&](auto kernel) {
+    return Launch(kernel.kFunction, shape, stream, w_map, x_map, product);
+  });
 }
 
 }  // namespace espalier

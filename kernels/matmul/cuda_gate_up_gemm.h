@@ -1,8 +1,7 @@
-// Gates and ups of 65 to 128 rows with large weights, bound by reading these
-// and by multiplying alike: all rows are one tile, so that each weight goes
-// once from memory through one multiprocessor. Its reads begin before the
-// previous kernel of the stream has ended, and silu(gate) * up is made of the
-// sums on their way out, neither of which cuBLASLt can do.
+// Gates and ups of 17 to 128 rows with large weights: all rows are one tile, so
+// that each weight goes once from memory through one multiprocessor. Its reads
+// begin before the previous kernel of the stream has ended, and silu(gate) * up
+// is made of the sums on their way out, neither of which cuBLASLt can do.
 //
 // On an NVIDIA H200 a layer with 128 rows of 4096 inputs and 28,672 gates and
 // ups takes 3 us less than with cuBLASLt and a kernel for silu(gate) * up.
@@ -28,8 +27,8 @@ class CudaGateUpGemm {
   static absl::StatusOr<CudaGateUpGemm> Create(const CudaDevice& device);
 
   // Whether Run takes these shapes: compute capability 9.0, in a build for
-  // sm_90a, a 16-bit dtype, up to 128 rows, w.num_rows a multiple of 256 and
-  // w.num_cols of 128.
+  // sm_90a, a 16-bit dtype, up to 128 rows, w.num_rows and w.num_cols multiples
+  // of 128.
   bool CanImplement(int num_rows, const CudaMatrix& w) const;
   // And whether others would be slower.
   bool IsProfitable(int num_rows, const CudaMatrix& w) const;
@@ -37,8 +36,9 @@ class CudaGateUpGemm {
   // CudaMatMul's kSiluMul.
   //   x    [num_rows, w.num_cols]      the weights' dtype
   //   out  [num_rows, w.num_rows / 2]  the weights' dtype
-  // All 16-byte aligned. Enqueues on `stream`; may be captured.
-  // REQUIRES: Takes(num_rows, w), num_rows >= 1.
+  // All 16-byte aligned. A row has the same bits among any number of rows.
+  // Enqueues on `stream`; may be captured.
+  // REQUIRES: CanImplement(num_rows, w), num_rows >= 1.
   // Errors: kInternal if a launch is refused.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w, void* out,
                    cudaStream_t stream) const;

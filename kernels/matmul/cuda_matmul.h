@@ -4,9 +4,8 @@
 // Few rows are bound by reading the weights, many by the multipliers: up to 16
 // rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning
 // before the previous kernel of the stream has ended; above that, and for f32,
-// cuBLASLt (cuda_blas_matmul.h). Gates and ups of 65 to 128 rows, where these
-// are about as long as the other, are a kernel of our own too
-// (cuda_gate_up_gemm.h).
+// cuBLASLt (cuda_blas_matmul.h). Gates and ups of 17 to 128 rows are a
+// kernel of our own too (cuda_gate_up_gemm.h).
 //
 // Sums are float32 whatever the inputs; f32 inputs are multiplied as float32
 // (no tf32).

@@ -94,47 +94,73 @@ __device__ __forceinline__ void WgmmaWaitGroup() {
 
 constexpr int kMultiplyInputs = 16;  // of an instruction
 
-// Of 64 outputs and 128 rows, four warps'; a thread's share:
+// Of 64 outputs and kRows rows, four warps'; a thread's share:
 //   [4 j + 2 i + k]  output 16 warp + lane / 4 + 8 i,
 //                    row 8 j + 2 (lane % 4) + k
+template <int kRows>
 struct Sums {
-  float values[64];
+  float values[kRows / 2];
 };
 
-#define ESPALIER_WGMMA(TYPE)                                                   \
-  asm volatile(                                                                \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE             \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "    \
-      "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
-      "%29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, " \
-      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, " \
-      "%57, %58, %59, %60, %61, %62, %63}, %64, %65, 1, 1, 1, 0, 0;"           \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),            \
-        "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),            \
-        "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),       \
-        "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),       \
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),       \
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),       \
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),       \
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),       \
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]),       \
-        "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),       \
-        "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]),       \
-        "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),       \
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])                     \
-      : "l"(w), "l"(x))
+// wgmma of so many rows: the places of the sums, of w and of x, and the sums.
+#define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                         \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE "."   \
+               TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;"           \
+               : __VA_ARGS__                                                  \
+               : "l"(w), "l"(x))
+#define ESPALIER_EIGHT_SUMS(I)                                           \
+  "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]),            \
+      "+f"(d[I + 4]), "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
+#define ESPALIER_SUMS_16 ESPALIER_EIGHT_SUMS(0), ESPALIER_EIGHT_SUMS(8)
+#define ESPALIER_SUMS_32 \
+  ESPALIER_SUMS_16, ESPALIER_EIGHT_SUMS(16), ESPALIER_EIGHT_SUMS(24)
+#define ESPALIER_SUMS_64                                              \
+  ESPALIER_SUMS_32, ESPALIER_EIGHT_SUMS(32), ESPALIER_EIGHT_SUMS(40), \
+      ESPALIER_EIGHT_SUMS(48), ESPALIER_EIGHT_SUMS(56)
+#define ESPALIER_PLACES_16 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define ESPALIER_PLACES_32                                                \
+  ESPALIER_PLACES_16                                                      \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, "   \
+  "%29, %30, %31"
+#define ESPALIER_PLACES_64                                                \
+  ESPALIER_PLACES_32                                                      \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "   \
+  "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
+  "%59, %60, %61, %62, %63"
+#define ESPALIER_WGMMA_ALL(TYPE)                                            \
+  if constexpr (kRows == 32) {                                              \
+    ESPALIER_WGMMA("32", TYPE, ESPALIER_PLACES_16, "16", "17",              \
+                   ESPALIER_SUMS_16);                                       \
+  } else if constexpr (kRows == 64) {                                       \
+    ESPALIER_WGMMA("64", TYPE, ESPALIER_PLACES_32, "32", "33",              \
+                   ESPALIER_SUMS_32);                                       \
+  } else {                                                                  \
+    ESPALIER_WGMMA("128", TYPE, ESPALIER_PLACES_64, "64", "65",             \
+                   ESPALIER_SUMS_64);                                       \
+  }
 
-// sums += w [64, 16] * x [128, 16]^T.
-template <typename T>
-__device__ __forceinline__ void Multiply(uint64_t w, uint64_t x, Sums& sums) {
-  float(&d)[64] = sums.values;
+// sums += w [64, 16] * x [kRows, 16]^T.
+template <typename T, int kRows>
+__device__ __forceinline__ void Multiply(uint64_t w, uint64_t x,
+                                         Sums<kRows>& sums) {
+  static_assert(kRows == 32 || kRows == 64 || kRows == 128);
+  float(&d)[kRows / 2] = sums.values;
   if constexpr (std::is_same_v<T, __half>) {
-    ESPALIER_WGMMA("f16");
+    ESPALIER_WGMMA_ALL("f16");
   } else {
     static_assert(std::is_same_v<T, __nv_bfloat16>);
-    ESPALIER_WGMMA("bf16");
+    ESPALIER_WGMMA_ALL("bf16");
   }
 }
+#undef ESPALIER_WGMMA_ALL
+#undef ESPALIER_PLACES_64
+#undef ESPALIER_PLACES_32
+#undef ESPALIER_PLACES_16
+#undef ESPALIER_SUMS_64
+#undef ESPALIER_SUMS_32
+#undef ESPALIER_SUMS_16
+#undef ESPALIER_EIGHT_SUMS
 #undef ESPALIER_WGMMA
 
 // Four matrices of 8 outputs x 8 rows, transposed: lane l gives the place of

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,13 +25,15 @@ using testing::Weights;
 using testing::Widened;
 
 constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
+// Blocks of 128 outputs, and of 256: as many as multiprocessors.
+constexpr int kFewOutputs = 3 * 128, kManyOutputs = 132 * 256;
 
 class CudaGateUpGemmGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
     ASSERT_OK_AND_ASSIGN(matmul_, CudaGateUpGemm::Create(device));
-    if (!matmul_.CanImplement(1, {nullptr, DType::kBFloat16, 256, 128})) {
+    if (!matmul_.CanImplement(1, {nullptr, DType::kBFloat16, 128, 128})) {
       GTEST_SKIP() << "needs compute capability 9.0 and a build for sm_90a";
     }
     stream_ = std::move(*CudaStream::Create());
@@ -57,18 +60,45 @@ class CudaGateUpGemmGpuTest : public ::testing::Test {
 
 // Fewer tiles than the ring has room for, and more.
 TEST_F(CudaGateUpGemmGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
+  const auto check = [&](int num_outputs, int num_cols, DType dtype,
+                         const std::vector<int>& rows) {
+    const Weights weights(num_outputs, num_cols, dtype);
+    for (const int n : rows) {
+      SCOPED_TRACE(Concat(n, " x ", num_cols, " for ", num_outputs));
+      const Case c(n, weights);
+      const auto out = Result(size_t(n) * num_outputs, [&](std::byte* to) {
+        return matmul_.Run(c.device_x.data(), n, c.matrix, to, stream_.get());
+      });
+      ExpectSiluMul(ExactSums(c), c.matrix, Widened(out, dtype));
+      if (HasFailure()) return;
+    }
+  };
+  const auto rows = Cases(std::vector{1, 17, 31, 32, 33, 63, 64, 65, 127, 128},
+                          std::vector{17, 33, 128});
   for (const DType dtype : kTypes) {
     for (const int num_cols : {128, 256, 384, 1024}) {
-      const Weights weights(512, num_cols, dtype);
-      for (const int n :
-           Cases(std::vector{1, 65, 100, 127, 128}, std::vector{65, 128})) {
-        SCOPED_TRACE(Concat(n, " x ", num_cols));
-        const Case c(n, weights);
-        const auto out = Result(size_t(n) * 256 * 2, [&](std::byte* to) {
+      check(kFewOutputs, num_cols, dtype, rows);
+    }
+    check(kManyOutputs, 384, dtype, {17, 64, 127});
+  }
+}
+
+// So what a request gets does not depend on how many run beside it.
+TEST_F(CudaGateUpGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
+  for (const int num_outputs : {kFewOutputs, kManyOutputs}) {
+    for (const DType dtype : kTypes) {
+      const Weights weights(num_outputs, 640, dtype);
+      const Case c(128, weights);
+      const auto rows = [&](int n) {
+        return Result(size_t(n) * num_outputs, [&](std::byte* to) {
           return matmul_.Run(c.device_x.data(), n, c.matrix, to, stream_.get());
         });
-        ExpectSiluMul(ExactSums(c), c.matrix, Widened(out, dtype));
-        if (HasFailure()) return;
+      };
+      const std::vector<std::byte> all = rows(128);
+      for (const int n : {1, 17, 32, 33, 64, 65, 127}) {
+        const std::vector<std::byte> some = rows(n);
+        EXPECT_TRUE(std::ranges::equal(some, std::span(all).first(some.size())))
+            << n << " for " << num_outputs;
       }
     }
   }

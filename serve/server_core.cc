@@ -215,6 +215,8 @@ void ServerCore::Stop() {
   }
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
+  // A pool may not be joined by two at a time.
+  const std::lock_guard<std::mutex> lock(stop_mutex_);
   drawing_.join();
   http_->Stop();
 }

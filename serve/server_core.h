@@ -128,6 +128,7 @@ class ServerCore {
   // Draws traces, one at a time, while others are answered. Ends before http_,
   // whose exchanges wait for it.
   boost::asio::thread_pool drawing_{1};
+  std::mutex stop_mutex_;  // of joining it
 };
 
 }  // namespace espalier::serve

@@ -56,10 +56,10 @@ using ErrorResponse =
     std::function<Response(int status, std::string_view message)>;
 
 // Asked about a request whose body is still on its way, so that no body is
-// waited for and kept that is not wanted: who sends it is not known, or it is
-// of the wrong type. A Response refuses it, and ends the
-// connection. Requests that come whole go to their handler at once, which has
-// to check them, too. Called on any thread; must not throw.
+// waited for and kept that is not wanted: who sends it is not known, or it is of
+// the wrong type. A Response refuses it, and ends the connection. Requests that
+// come whole go to their handler at once, which has to check them, too. Called
+// on any thread; must not throw.
 using HeadCheck = std::function<std::optional<Response>(const Request& head)>;
 
 // {"error": message}

@@ -103,14 +103,14 @@ struct Sums {
 };
 
 // wgmma of so many rows: the places of the sums, of w and of x, and the sums.
-#define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                         \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE "."   \
-               TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;"           \
-               : __VA_ARGS__                                                  \
+#define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE \
+               "." TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;" \
+               : __VA_ARGS__                                            \
                : "l"(w), "l"(x))
-#define ESPALIER_EIGHT_SUMS(I)                                           \
-  "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]),            \
-      "+f"(d[I + 4]), "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
+#define ESPALIER_EIGHT_SUMS(I)                                                \
+  "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]), "+f"(d[I + 4]), \
+      "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
 #define ESPALIER_SUMS_16 ESPALIER_EIGHT_SUMS(0), ESPALIER_EIGHT_SUMS(8)
 #define ESPALIER_SUMS_32 \
   ESPALIER_SUMS_16, ESPALIER_EIGHT_SUMS(16), ESPALIER_EIGHT_SUMS(24)
@@ -119,25 +119,25 @@ struct Sums {
       ESPALIER_EIGHT_SUMS(48), ESPALIER_EIGHT_SUMS(56)
 #define ESPALIER_PLACES_16 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define ESPALIER_PLACES_32                                                \
-  ESPALIER_PLACES_16                                                      \
-  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, "   \
+#define ESPALIER_PLACES_32                                              \
+  ESPALIER_PLACES_16                                                    \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
   "%29, %30, %31"
-#define ESPALIER_PLACES_64                                                \
-  ESPALIER_PLACES_32                                                      \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "   \
+#define ESPALIER_PLACES_64                                                 \
+  ESPALIER_PLACES_32                                                       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "    \
   "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
   "%59, %60, %61, %62, %63"
-#define ESPALIER_WGMMA_ALL(TYPE)                                            \
-  if constexpr (kRows == 32) {                                              \
-    ESPALIER_WGMMA("32", TYPE, ESPALIER_PLACES_16, "16", "17",              \
-                   ESPALIER_SUMS_16);                                       \
-  } else if constexpr (kRows == 64) {                                       \
-    ESPALIER_WGMMA("64", TYPE, ESPALIER_PLACES_32, "32", "33",              \
-                   ESPALIER_SUMS_32);                                       \
-  } else {                                                                  \
-    ESPALIER_WGMMA("128", TYPE, ESPALIER_PLACES_64, "64", "65",             \
-                   ESPALIER_SUMS_64);                                       \
+#define ESPALIER_WGMMA_ALL(TYPE)                                \
+  if constexpr (kRows == 32) {                                  \
+    ESPALIER_WGMMA("32", TYPE, ESPALIER_PLACES_16, "16", "17",  \
+                   ESPALIER_SUMS_16);                           \
+  } else if constexpr (kRows == 64) {                           \
+    ESPALIER_WGMMA("64", TYPE, ESPALIER_PLACES_32, "32", "33",  \
+                   ESPALIER_SUMS_32);                           \
+  } else {                                                      \
+    ESPALIER_WGMMA("128", TYPE, ESPALIER_PLACES_64, "64", "65", \
+                   ESPALIER_SUMS_64);                           \
   }
 
 // sums += w [64, 16] * x [kRows, 16]^T.

@@ -1,8 +1,10 @@
 """A server that streams what a test tells it to, and notes what it is asked:
 for what no real server would answer."""
 
+import contextlib
 import json
 import re
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +25,35 @@ def choice_event(index: int, text: str, **more) -> dict:
                          **more}]}
 
 
+class _HttpServer(ThreadingHTTPServer):
+    """Closes open connections with itself: browsers open one ahead of need,
+    and a thread that reads there would answer for a server that is gone."""
+
+    daemon_threads = True
+
+    def __init__(self, *args):
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        super().__init__(*args)
+
+    def process_request(self, request, client_address):
+        with self._lock:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        with self._lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self):
+        super().server_close()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # its reader went before
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
 class ScriptedServer:
     """Events are objects, or bytes that go out as they are, or seconds to wait,
     or "close". Every stream ends as the script does."""
@@ -37,8 +68,7 @@ class ScriptedServer:
         self.key = ""
         self.requests: list[tuple[str, dict]] = []  # path, body
         self.num_dropped = 0  # streams whose reader went
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _HttpServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

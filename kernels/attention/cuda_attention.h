@@ -3,10 +3,11 @@
 // and shared prefixes, over one work list.
 //
 // A query is a token of the packed batch; it attends to positions 0 up to its
-// own. An item of work is some queries against a run of positions of one
-// table; what several items find for a query is merged by log-sum-exp. A run
-// of pages that the rows of a group share is one item for all of them, so it
-// is read once: bytes moved are those of distinct pages.
+// own. (One of an encoder, or of cross-attention, has the last position of what
+// it attends to.) An item of work is some queries against a run of positions of
+// one table; what several items find for a query is merged by log-sum-exp. A
+// run of pages that the rows of a group share is one item for all of them, so
+// it is read once: bytes moved are those of distinct pages.
 //
 //   rows of a group:   queries 4 5 6 7, each with a table of its own
 //   shared run:        positions 0..127 through query 4's table: items for all
@@ -39,6 +40,9 @@ struct CudaAttentionRow {
   int table = 0;          // whose pages hold its keys
   int kv_begin = 0;       // whole pages before it are covered by runs
   int max_positions = 0;  // the bound: positions stay below this
+  // All queries have position max_positions - 1; what is there may have been
+  // written in this step. (A number: lists are compared as bytes.)
+  int sees_all = 0;
 };
 // Positions [kv_begin, kv_end) of `table`, which all the queries attend to.
 // The tables of the queries' own rows name the same pages there: a run that is

@@ -43,6 +43,7 @@ struct Piece {
   int kv_begin = 0;
   int kv_end = 0;
   bool is_own = false;
+  bool sees_all = false;          // as CudaAttentionRow's
   bool is_multi_query = false;    // a tile of a row of many queries
   int kv_from_earlier_steps = 0;  // as CudaAttentionItem's
 
@@ -154,7 +155,8 @@ std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
   for (const CudaAttentionRow& row : rows) {
     if (row.num_queries == 0) continue;
     pieces.push_back({row.first_query, row.num_queries, row.table,
-                      kv_begins[row.first_query], row.max_positions, true});
+                      kv_begins[row.first_query], row.max_positions, true,
+                      row.sees_all != 0});
   }
   return pieces;
 }
@@ -169,11 +171,12 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
     // A row of several queries attends to what it writes in this step.
-    tile.kv_from_earlier_steps = !piece.is_own || piece.num_queries == 1;
+    tile.kv_from_earlier_steps =
+        !piece.sees_all && (!piece.is_own || piece.num_queries == 1);
     tile.first_query += begin;
     tile.num_queries = end - begin;
     if (piece.is_own) {
-      tile.kv_end -= piece.num_queries - end;
+      if (!piece.sees_all) tile.kv_end -= piece.num_queries - end;
       tile.is_multi_query = piece.num_queries >= kManyQueriesAny;
     }
     tiles.push_back(tile);

@@ -229,6 +229,22 @@ __global__ void __launch_bounds__(SoftCapPolicy::kThreads)
   for (int64_t j = i; j < size; ++j) x[j] = capped(x[j]);
 }
 
+// --- biases of rows ---
+
+struct AddToRowsPolicy {
+  static constexpr int kThreads = 256;
+};
+
+// Rows may begin at any number, so a thread has one.
+__global__ void __launch_bounds__(AddToRowsPolicy::kThreads)
+    AddToRows(const float* bias, int size, float* x) {
+  LaunchDependents();
+  const int i = blockIdx.x * AddToRowsPolicy::kThreads + threadIdx.x;
+  const float addend = i < size ? bias[i] : 0;
+  GridDependencyWait();
+  if (i < size) x[int64_t{blockIdx.y} * size + i] += addend;
+}
+
 // --- random weights ---
 
 // Runs once, at load; a grid that fills any device, looping over rows.
@@ -342,6 +358,16 @@ absl::Status CudaSoftCap(float cap, int64_t size, float* x,
           (size + SoftCapPolicy::kBlockSize - 1) / SoftCapPolicy::kBlockSize)),
       .block = SoftCapPolicy::kThreads};
   return Launch(SoftCap, shape, stream, cap, size, x);
+}
+
+absl::Status CudaAddToRows(const float* bias, int num_rows, int size, float* x,
+                           cudaStream_t stream) {
+  if (num_rows == 0 || size == 0) return absl::OkStatus();
+  constexpr int kThreads = AddToRowsPolicy::kThreads;
+  const LaunchConfig shape = {
+      .grid = dim3((size + kThreads - 1) / kThreads, num_rows),
+      .block = kThreads};
+  return Launch(AddToRows, shape, stream, bias, size, x);
 }
 
 absl::Status CudaFillNormal(void* data, DType dtype, int num_rows, int num_cols,

@@ -32,9 +32,15 @@ struct CudaNorm {
   int size = 0;                   // what the mean divides by
   int width = 0;                  // `size` rounded up to a multiple of 8
   float epsilon = 1e-6f;
-  // [width], as `weight`; with it this is a LayerNorm, else an RMSNorm. Only
-  // cuda_residual.h takes it.
+  // Only cuda_residual.h takes what follows, and a norm without weights: none,
+  // x is passed on.
+  // [width], as `weight`; with it this is a LayerNorm, else an RMSNorm.
   const float* bias = nullptr;
+  bool replaces_x = false;  // x becomes what the norm makes of it, too
+
+  bool is_plain() const {
+    return weight != nullptr && bias == nullptr && !replaces_x;
+  }
 };
 
 // out = x / sqrt(mean(x^2) + epsilon) * weight, row by row.
@@ -80,6 +86,13 @@ absl::Status CudaGatherRows(const int* rows, int num_rows, const CudaGather& a,
 // REQUIRES: cap > 0.
 absl::Status CudaSoftCap(float cap, int64_t size, float* x,
                          cudaStream_t stream);
+
+// x += bias, row by row.
+//   x     [num_rows, size]  f32  device
+//   bias  [size]            f32  device, constant
+// REQUIRES: num_rows < 65536.
+absl::Status CudaAddToRows(const float* bias, int num_rows, int size, float* x,
+                           cudaStream_t stream);
 
 // Columns [0, num_cols) of w become independent numbers of a normal
 // distribution around 0, functions of (seed, row, column) alone; columns past

@@ -101,6 +101,20 @@ __device__ float Centre(RowPart<kVectors>& x, const CudaNorm& norm,
   return RmsFactor(x, norm, sums);
 }
 
+template <int kVectors>
+__device__ void Normalise(const CudaNorm& norm, BlockSums& sums,
+                          RowPart<kVectors>& x) {
+  const float factor =
+      norm.bias == nullptr ? RmsFactor(x, norm, sums) : Centre(x, norm, sums);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = FirstOf(v);
+    if (i >= norm.width) continue;
+    x[v] = Times(Times(x[v], factor), LoadFour(norm.weight + i));
+    if (norm.bias != nullptr) x[v] = Plus(x[v], LoadFour(norm.bias + i));
+  }
+}
+
 // The stream's rows with what a part adds to them.
 struct BranchedRow {
   static constexpr auto kDependency = GridDependency::kWaitsFirst;
@@ -188,15 +202,14 @@ __global__ void __launch_bounds__(ResidualPolicy::kThreads)
   if constexpr (kIsBarrier) LaunchDependents();
   RowPart<kVectors> x = {};
   source.Load(norm, sums, x);
-  const float factor =
-      norm.bias == nullptr ? RmsFactor(x, norm, sums) : Centre(x, norm, sums);
+  if (norm.weight != nullptr) Normalise(norm, sums, x);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = FirstOf(v);
     if (i >= norm.width) continue;
-    float4 result = Times(Times(x[v], factor), LoadFour(norm.weight + i));
-    if (norm.bias != nullptr) result = Plus(result, LoadFour(norm.bias + i));
-    StoreFour(result, out + int64_t{blockIdx.x} * norm.width + i);
+    const int64_t at = int64_t{blockIdx.x} * norm.width + i;
+    if (norm.replaces_x) StoreFour(x[v], source.x + at);
+    StoreFour(x[v], out + at);
   }
 }
 

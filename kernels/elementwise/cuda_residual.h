@@ -1,8 +1,8 @@
 // The residual stream of models that do more to it than CudaEmbed and
 // CudaAddRmsNorm (cuda_elementwise.h): LayerNorm, biases of products, norms of
-// what is added, embeddings that are scaled or have positions. Models without
-// any of them keep those kernels, which know what they have when they are
-// compiled; here it is known when they are launched.
+// what is added or of the sum, embeddings that are scaled, normed or have
+// positions. Models without any of them keep those kernels, which know what
+// they have when they are compiled; here it is known when they are launched.
 //
 // Rows, arithmetic, NaN and infinities, streams and errors: as in
 // cuda_elementwise.h; LayerNorm's as in kernels/elementwise/elementwise.h.
@@ -28,7 +28,7 @@ struct CudaBranch {
   const float* post_norm = nullptr;
 };
 
-// x += branch, and out = norm(x).
+// x += branch, and out = norm(x); where norm.replaces_x also x = norm(x).
 //   x    [num_rows, width]  f32    device
 //   out  [num_rows, width]  dtype  device
 // Errors: also kInvalidArgument for a post_norm without partials.
@@ -46,7 +46,7 @@ struct CudaEmbedding {
   bool is_plain() const { return scale == 1 && positions.data == nullptr; }
 };
 
-// x = the tokens' embeddings, and normed = norm(x). The forward pass's
+// x = the tokens' embeddings, and normed = norm(x), as CudaAddBranch. A pass's
 // GridDependency::kBarrier, as CudaEmbed.
 //   tokens, positions  [num_tokens]         device, within their tables
 //   x                  [num_tokens, width]  f32              device

@@ -37,17 +37,26 @@ __device__ __forceinline__ Floats8 LoadSums(const EightOf<T>* sums,
 }
 
 // Exact to some roundings, so that f32 gives the tokens that transformers does.
-__device__ __forceinline__ float Activated(float x, bool is_gelu) {
-  if (!is_gelu) return x / (1 + expf(-x));
-  constexpr float kSlope = 0.7978845608028654f;  // sqrt(2 / pi)
-  return 0.5f * x * (1 + tanhf(kSlope * (x + 0.044715f * x * x * x)));
+__device__ __forceinline__ float Activated(float x, CudaActivationKind kind) {
+  constexpr float kSlope = 0.7978845608028654f;     // sqrt(2 / pi)
+  constexpr float kRootOfHalf = 0.70710678118655f;  // sqrt(1 / 2)
+  switch (kind) {
+    case CudaActivationKind::kSilu:
+      return x / (1 + expf(-x));
+    case CudaActivationKind::kGeluTanh:
+      return 0.5f * x * (1 + tanhf(kSlope * (x + 0.044715f * x * x * x)));
+    case CudaActivationKind::kGelu:
+      return 0.5f * x * (1 + erff(x * kRootOfHalf));
+    case CudaActivationKind::kRelu:
+      return x < 0 ? 0 : x;  // a NaN stays one
+  }
 }
 
 // Of a row the i-th eight outputs.
 template <bool kHasGate, typename T>
 __global__ void __launch_bounds__(kActivateThreads)
     Activate(const EightOf<T>* sums, int64_t num_eights, int row_eights,
-             const float* bias, bool is_gelu, EightOf<T>* out) {
+             const float* bias, CudaActivationKind kind, EightOf<T>* out) {
   LaunchDependents();
   GridDependencyWait();
   const int64_t i = int64_t{blockIdx.x} * kActivateThreads + threadIdx.x;
@@ -58,7 +67,7 @@ __global__ void __launch_bounds__(kActivateThreads)
   Floats8 result = LoadSums(sums + i * kParts, first_bias);
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    result.values[j] = Activated(result.values[j], is_gelu);
+    result.values[j] = Activated(result.values[j], kind);
   }
   if constexpr (kHasGate) {
     const Floats8 ups = LoadSums(sums + i * kParts + 1,
@@ -95,7 +104,7 @@ absl::Status CudaActivate(const void* sums, DType dtype, int num_rows,
   return WithType(dtype, [&]<typename T>(T) {
     return Launch(activation.has_gate ? Activate<true, T> : Activate<false, T>,
                   shape, stream, static_cast<const EightOf<T>*>(sums),
-                  num_eights, row_eights, activation.bias, activation.is_gelu,
+                  num_eights, row_eights, activation.bias, activation.kind,
                   static_cast<EightOf<T>*>(out));
   });
 }

@@ -1,6 +1,6 @@
 // What a feed-forward part makes of its first product in models of another form
 // than silu(gate) * up without biases (CudaEpilogue::kSiluMul, which is made of
-// the sums on their way out): GELU, biases, no gate.
+// the sums on their way out): GELU, ReLU, biases, no gate.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,11 +10,18 @@
 
 namespace espalier {
 
+enum class CudaActivationKind {
+  kSilu,
+  kGeluTanh,
+  kGelu,  // of the error function
+  kRelu,
+};
+
 struct CudaActivation {
   // activation(gate) * up, rows of the product in blocks of 16, eight gates,
   // then their eight ups; else activation(up), rows as they are.
   bool has_gate = true;
-  bool is_gelu = false;         // in the form of the tanh; else silu
+  CudaActivationKind kind = CudaActivationKind::kSilu;
   const float* bias = nullptr;  // [num_sums], as the rows; null: none
 };
 

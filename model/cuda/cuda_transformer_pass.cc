@@ -231,9 +231,11 @@ absl::Status CudaTransformerPass::FeedForward(const CudaTransformerLayer& layer,
                                               cudaStream_t stream) {
   const CudaActivation activation = {
       .has_gate = config_.has_gate,
-      .is_gelu = config_.activation == Activation::kGeluTanh,
+      .kind = config_.activation == Activation::kGeluTanh
+                  ? CudaActivationKind::kGeluTanh
+                  : CudaActivationKind::kSilu,
       .bias = layer.gate_up_bias};
-  if (activation.has_gate && !activation.is_gelu &&
+  if (activation.has_gate && activation.kind == CudaActivationKind::kSilu &&
       activation.bias == nullptr) {
     return matmul_->Run(scratch_.normed, num_rows, layer.gate_up,
                         CudaEpilogue::kSiluMul, scratch_.gated, stream);

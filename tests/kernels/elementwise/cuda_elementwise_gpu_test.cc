@@ -235,6 +235,29 @@ TEST(CudaSoftCapTest, CapsEveryNumberAndNoOther) {
   }
 }
 
+TEST(CudaAddToRowsTest, AddsToEveryRowAndNoFurther) {
+  for (const auto& [num_rows, size] :
+       {std::pair(1, 1), std::pair(3, 255), std::pair(2, 256),
+        std::pair(5, 257), std::pair(4, 1001)}) {
+    std::vector<float> x = RandomFloats(size_t(num_rows) * size, 13);
+    x[0] = NAN;
+    std::vector<float> padded = x;
+    padded.resize(x.size() + 5, kPoison);
+    const std::vector<float> bias = RandomFloats(size, 14);
+    const DeviceArray array(padded, DType::kFloat32);
+    const DeviceArray bias_array(bias, DType::kFloat32);
+    ASSERT_OK(CudaAddToRows(bias_array.floats(), num_rows, size, array.floats(),
+                            nullptr));
+    const std::vector<float> got = array.Read();
+    EXPECT_TRUE(std::isnan(got[0]));
+    for (size_t i = 1; i < x.size(); ++i) {
+      ASSERT_EQ(got[i], x[i] + bias[i % size]) << size << " at " << i;
+    }
+    EXPECT_THAT(std::vector<float>(got.begin() + x.size(), got.end()),
+                Each(kPoison));
+  }
+}
+
 TEST(CudaFillNormalTest, FillsColumnsWithAReproducibleNormalDistribution) {
   const int num_rows = 5000, num_cols = 60, stride = 64;
   for (const DType dtype : kDTypes) {

@@ -199,6 +199,48 @@ TEST(CudaAddBranchTest, MatchesTheTwinAtAnyWidthAndDType) {
   }
 }
 
+// As models have it that norm sums, or embeddings.
+void ExpectReplacesX(int size, bool is_layer_norm, DType dtype) {
+  const int num_rows = 5;
+  const std::vector<float> x = RandomRows(num_rows, size, 1);
+  const TestNorm norm(size, is_layer_norm, 2);
+  CudaNorm replacing = norm.norm;
+  replacing.replaces_x = true;
+  const DeviceArray stream(x, DType::kFloat32);
+  const auto out = DeviceArray::Poisoned(x.size(), dtype);
+  ASSERT_OK(CudaAddBranch(stream.floats(), {}, num_rows, replacing, dtype,
+                          out.data(), nullptr));
+  ExpectNormed(x, norm, stream, DType::kFloat32);
+  EXPECT_EQ(out.Read(), Rounded(stream.Read(), dtype));
+}
+
+// A norm without weights passes x on.
+void ExpectPassesOn(int size, DType dtype) {
+  const std::vector<float> x = RandomRows(5, size, 1);
+  const std::vector<float> bias = RandomRows(1, size, 3);
+  const DeviceArray stream(x, DType::kFloat32);
+  const DeviceArray bias_array(bias, DType::kFloat32);
+  const auto out = DeviceArray::Poisoned(x.size(), dtype);
+  ASSERT_OK(CudaAddBranch(stream.floats(), {.bias = bias_array.floats()}, 5,
+                          {.size = size, .width = WidthOf(size)}, dtype,
+                          out.data(), nullptr));
+  std::vector<float> sums = x;
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += bias[i % WidthOf(size)];
+  EXPECT_EQ(stream.Read(), sums);
+  EXPECT_EQ(out.Read(), Rounded(sums, dtype));
+}
+
+TEST(CudaAddBranchTest, ANormMayReplaceXOrPassItOn) {
+  for (const int size : {8, 30, 768, 2304, 4100, 16384}) {
+    for (const DType dtype : kDTypes) {
+      ExpectReplacesX(size, true, dtype);
+      ExpectReplacesX(size, false, dtype);
+      ExpectPassesOn(size, dtype);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 // The variance of numbers far from zero is not lost.
 TEST(CudaAddBranchTest, ALayerNormTakesTheMeanOffFirst) {
   const int size = 1000;

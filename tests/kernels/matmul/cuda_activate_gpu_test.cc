@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -21,11 +22,27 @@ using ::espalier::testing::StatusIs;
 using ::espalier::testing::Unit;
 using ::testing::HasSubstr;
 
-double Silu(double x) { return x / (1 + std::exp(-x)); }
+constexpr CudaActivationKind kKinds[] = {
+    CudaActivationKind::kSilu, CudaActivationKind::kGeluTanh,
+    CudaActivationKind::kGelu, CudaActivationKind::kRelu};
+
+double Activated(double x, CudaActivationKind kind) {
+  switch (kind) {
+    case CudaActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+    case CudaActivationKind::kGeluTanh:
+      return reference::Gelu(x);
+    case CudaActivationKind::kGelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case CudaActivationKind::kRelu:
+      return std::max(x, 0.0);
+  }
+  return x;
+}
 
 struct ActivateCase {
+  CudaActivationKind kind;
   bool has_gate;
-  bool is_gelu;
   bool has_bias;
 };
 
@@ -54,7 +71,7 @@ void ExpectActivates(const ActivateCase& c, int num_rows, int num_outputs,
   const auto out = DeviceArray::Poisoned(size + 8, dtype);
   const CudaActivation activation = {
       .has_gate = c.has_gate,
-      .is_gelu = c.is_gelu,
+      .kind = c.kind,
       .bias = c.has_bias ? bias_array.floats() : nullptr};
   ASSERT_OK(CudaActivate(sum_array.data(), dtype, num_rows, num_sums,
                          activation, out.data(), nullptr));
@@ -68,9 +85,8 @@ void ExpectActivates(const ActivateCase& c, int num_rows, int num_outputs,
     };
     const double gate = sum(at.gate);
     const double up = c.has_gate ? sum(at.up) : 1;
-    const double expected =
-        (c.is_gelu ? reference::Gelu(gate) : Silu(gate)) * up;
-    // Where 1 + tanh is nearly 0, its rounding counts.
+    const double expected = Activated(gate, c.kind) * up;
+    // Where 1 + tanh, or 1 + erf, is nearly 0, its rounding counts.
     const double tolerance =
         std::abs(expected) * (0x1p-20 + 1.01 * Unit(dtype)) +
         std::abs(gate * up) * 0x1p-23 +
@@ -87,10 +103,12 @@ TEST(CudaActivateTest, MatchesTheTwinOfEachForm) {
     for (const auto& [num_rows, num_outputs] :
          {std::pair(1, 8), std::pair(3, 40), std::pair(5, 2048),
           std::pair(37, 1000)}) {
-      for (int form = 0; form < 8; ++form) {
-        ExpectActivates({(form & 1) != 0, (form & 2) != 0, (form & 4) != 0},
-                        num_rows, num_outputs, dtype);
-        if (::testing::Test::HasFailure()) return;
+      for (const CudaActivationKind kind : kKinds) {
+        for (int form = 0; form < 4; ++form) {
+          ExpectActivates({kind, (form & 1) != 0, (form & 2) != 0}, num_rows,
+                          num_outputs, dtype);
+          if (::testing::Test::HasFailure()) return;
+        }
       }
     }
   }
@@ -100,16 +118,19 @@ TEST(CudaActivateTest, NonFiniteNumbersAreThoseOfTheFormulas) {
   const std::vector<float> sums = {NAN,  INFINITY, -INFINITY, 1e30f,
                                    -200, 0,        -0.0f,     1};
   const DeviceArray array(sums, DType::kFloat32);
-  const auto out = DeviceArray::Poisoned(8, DType::kFloat32);
-  ASSERT_OK(CudaActivate(array.data(), DType::kFloat32, 1, 8,
-                         {.has_gate = false, .is_gelu = true}, out.data(),
-                         nullptr));
-  const std::vector<float> got = out.Read();
-  EXPECT_TRUE(std::isnan(got[0]));
-  EXPECT_EQ(got[1], INFINITY);
-  EXPECT_TRUE(std::isnan(got[2]));
-  EXPECT_EQ(got[3], 1e30f);
-  for (const int i : {4, 5, 6}) EXPECT_EQ(got[i], 0.0f) << i;
+  for (const CudaActivationKind kind : kKinds) {
+    const auto out = DeviceArray::Poisoned(8, DType::kFloat32);
+    ASSERT_OK(CudaActivate(array.data(), DType::kFloat32, 1, 8,
+                           {.has_gate = false, .kind = kind}, out.data(),
+                           nullptr));
+    const std::vector<float> got = out.Read();
+    EXPECT_TRUE(std::isnan(got[0]));
+    EXPECT_EQ(got[1], INFINITY);
+    // All but the ReLU multiply it by 0.
+    EXPECT_EQ(std::isnan(got[2]), kind != CudaActivationKind::kRelu);
+    EXPECT_EQ(got[3], 1e30f);
+    for (const int i : {4, 5, 6}) EXPECT_EQ(got[i], 0.0f) << i;
+  }
 }
 
 TEST(CudaActivateTest, RowsThatDoNotFitAreNamed) {

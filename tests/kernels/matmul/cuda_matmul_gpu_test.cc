@@ -223,7 +223,7 @@ TEST_F(CudaMatMulGpuTest, ActivationsAreOfTheStoredProduct) {
     for (const bool has_gate : {false, true}) {
       const CudaActivation activation = {
           .has_gate = has_gate,
-          .is_gelu = true,
+          .kind = CudaActivationKind::kGeluTanh,
           .bias = reinterpret_cast<const float*>(device_bias.data())};
       for (const int n : {1, 16, 17, 100, 1024}) {
         const Case c(n, weights);

@@ -33,6 +33,26 @@ struct CudaCallBounds {
   // Of attention's work list, and items summed over tokens.
   int max_attention_items = 1;
   int max_attention_partials = 1;
+  // Of sources that are read in a call, each rounded up to whole pages; they
+  // have max_tokens tokens at most. 0: the model has no encoder.
+  int max_source_pages = 0;
+};
+
+// What an encoder reads in a call: whole sources.
+struct CudaSourceBatch {
+  int num_tokens = 0;
+  const int* tokens = nullptr;     // [num_tokens]
+  const int* positions = nullptr;  // [num_tokens]  in their sources
+  // [num_tokens]  of attention.tables, whose pages are the encoder's: any of
+  // [0, max_source_pages), each of one table.
+  const int* token_tables = nullptr;
+  // Queries are the tokens, whose attention.positions are the last one's of
+  // their source: they see all of it.
+  CudaAttentionInputs attention = {};
+  // [num_tokens]  of CudaBatch::attention.tables, where a token's position has
+  // its keys and values of cross-attention; a table of null pages where these
+  // are there already.
+  const int* cross_tables = nullptr;
 };
 
 // One call's batch, in device memory except for the counts.
@@ -45,6 +65,11 @@ struct CudaBatch {
   int num_logits = 0;
   // [num_logits] which tokens have logits; null: the first num_logits.
   const int* logits_tokens = nullptr;
+  // Behind an encoder. Tokens are the decoder's, and so are their positions and
+  // pages. Each attends to its source too, whose pages have a table among the
+  // same tables and whose last position is the query's.
+  CudaAttentionInputs cross_attention = {};
+  CudaSourceBatch sources = {};  // read before the tokens
 };
 
 class CudaModel {

@@ -1,7 +1,7 @@
 // How large a transformer the forward pass on a CUDA device takes. It computes
-// every feature of TransformerConfig, as the one on the CPU does, but for an
-// encoder and what only models with one have. A host function, so that a
-// program without a device can say what one would do.
+// every feature of TransformerConfig, as the one on the CPU does, but for two
+// of T5. A host function, so that a program without a device can say what one
+// would do.
 #pragma once
 
 #include "absl/status/status.h"
@@ -15,8 +15,7 @@ inline constexpr int kMaxCudaHiddenSize = 16384;
 // Dimensions from one head to the next in the keys and values of a device.
 inline int CudaHeadWidth(int head_dim) { return (head_dim + 7) / 8 * 8; }
 
-// Errors: kInvalidArgument naming the size that is too large, the encoder, or a
-// feature that only models with one have.
+// Errors: kInvalidArgument naming the size that is too large, or the feature.
 absl::Status CheckCudaLimits(const TransformerConfig& config);
 
 }  // namespace espalier

@@ -27,13 +27,24 @@ inline std::vector<std::string> FamilyModels() {
   return names;
 }
 
+inline bool HasEncoder(const std::string& model) {
+  const std::string config =
+      *ReadFile(FamilyPath(model) + "/config.json", 1 << 20);
+  return config.find("\"is_encoder_decoder\": true") != std::string::npos;
+}
+
 // Those without an encoder.
 inline std::vector<std::string> DecoderFamilyModels() {
   std::vector<std::string> names = FamilyModels();
+  std::erase_if(names, HasEncoder);
+  return names;
+}
+
+// Those with one that a device computes (model/cuda_limits.h).
+inline std::vector<std::string> CudaEncoderFamilyModels() {
+  std::vector<std::string> names = FamilyModels();
   std::erase_if(names, [](const std::string& name) {
-    const std::string config =
-        *ReadFile(FamilyPath(name) + "/config.json", 1 << 20);
-    return config.find("\"is_encoder_decoder\": true") != std::string::npos;
+    return !HasEncoder(name) || name.starts_with("t5");
   });
   return names;
 }

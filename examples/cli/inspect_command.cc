@@ -293,9 +293,10 @@ void Inspection::AddMemory() {
   // Beams share it, and it takes pages of its own.
   if (config_.encoder) {
     const int64_t num_tokens = config_.encoder->max_tokens;
-    report_ += Line("", Concat("of a source of ", num_tokens,
-                               " tokens, which beams share: ",
-                               FormatBytes(num_tokens * cpu)));
+    report_ +=
+        Line("", Concat("of a source of ", num_tokens,
+                        " tokens, which beams share: ",
+                        on_each(num_tokens * cpu, num_tokens * cuda, "")));
   }
   report_ +=
       Line("", Concat("of one request at most, where its beams share nothing",

@@ -14,11 +14,12 @@
 namespace espalier {
 namespace {
 
-// Rows of logits of a call, at most: so much is pinned for them.
-constexpr int kMaxLogitsRows = 64;
-// Page ids of a call, and of the longest sequence if that has more.
-constexpr int kMaxTableWords = 1 << 20;
+// Of logits, so much is pinned, or as much as so many rows take.
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+constexpr int64_t kFewestLogitsRows = 64;
 constexpr int kMaxCopiesAtOnce = 1024;
+// Of one sequence in a call: of its own pages, of its source's, of null pages.
+constexpr int kMaxSequenceTables = 4;
 // Arrays in one block of ints begin at multiples of this.
 constexpr int kAlignedInts = 4;
 
@@ -51,20 +52,6 @@ class IntArrays {
 
 }  // namespace
 
-// One call of the model, in vectors of the host.
-struct CudaBlockingModel::Call {
-  // [tables, stride]
-  std::vector<int> FlatTables() const;
-
-  std::vector<int> tokens;
-  std::vector<int> positions;
-  std::vector<int> token_tables;
-  std::vector<int> logits_rows;                 // tokens that have logits
-  std::vector<std::span<const PageId>> tables;  // by row
-  std::vector<CudaAttentionRow> rows;
-  int stride = 1;  // of tables
-};
-
 absl::StatusOr<std::unique_ptr<CudaBlockingModel>> CudaBlockingModel::Create(
     std::shared_ptr<CudaModel> model) {
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
@@ -92,25 +79,41 @@ CudaBlockingModel::~CudaBlockingModel() {
 absl::Status CudaBlockingModel::Init() {
   const CudaCallBounds& bounds = model_->bounds();
   const ModelDescription& model = description();
-  max_logits_rows_ = std::min(bounds.max_logits, kMaxLogitsRows);
+  const int64_t row_bytes = int64_t{model.vocab_size} * sizeof(float);
+  max_logits_rows_ = static_cast<int>(
+      std::min<int64_t>(bounds.max_logits,
+                        std::max(kLogitsBytes / row_bytes, kFewestLogitsRows)));
   const int64_t num_logits = int64_t{max_logits_rows_} * model.vocab_size;
-  // Tokens with positions and tables, partial results, rows of logits, page
-  // ids, counts.
+  const bool has_encoder = model.encoder.has_value();
+  // Tokens with positions and tables and partial results; behind an encoder
+  // those of cross-attention, and of sources with one table more. Rows of
+  // logits, page ids, counts.
+  const int64_t num_arrays = has_encoder ? 4 + 2 + 6 : 4;
+  const int num_lists = has_encoder ? 3 : 1;  // of attention's work
   const int64_t num_ints =
-      4 * AlignedInts(bounds.max_tokens + 1) + AlignedInts(max_logits_rows_) +
-      std::max(kMaxTableWords, MaxPages(model)) + 2 * kAlignedInts;
+      num_arrays * AlignedInts(bounds.max_tokens + 1) +
+      AlignedInts(max_logits_rows_) +
+      AlignedInts(
+          std::max(kMaxCallTableWords,
+                   kMaxSequenceTables *
+                       std::max(MaxPages(model), bounds.max_source_pages))) +
+      (has_encoder
+           ? AlignedInts(std::max(kMaxCallTableWords, bounds.max_source_pages))
+           : 0) +
+      num_lists * kAlignedInts;
+  const int64_t num_items = int64_t{num_lists} * bounds.max_attention_items;
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(staged_, PinnedBuffer<int>::Create(num_ints));
-  ASSIGN_OR_RETURN(ints_, TakeDeviceMemory<int>("drafting", num_ints));
-  ASSIGN_OR_RETURN(staged_items_, PinnedBuffer<CudaAttentionItem>::Create(
-                                      bounds.max_attention_items));
-  ASSIGN_OR_RETURN(items_, TakeDeviceMemory<CudaAttentionItem>(
-                               "drafting", bounds.max_attention_items));
+  ASSIGN_OR_RETURN(ints_, TakeDeviceMemory<int>("steps", num_ints));
+  ASSIGN_OR_RETURN(staged_items_,
+                   PinnedBuffer<CudaAttentionItem>::Create(num_items));
+  ASSIGN_OR_RETURN(items_,
+                   TakeDeviceMemory<CudaAttentionItem>("steps", num_items));
   ASSIGN_OR_RETURN(copies_,
-                   TakeDeviceMemory<PageCopy>("drafting", kMaxCopiesAtOnce));
-  ASSIGN_OR_RETURN(num_copies_, TakeDeviceMemory<int>("drafting", 1));
+                   TakeDeviceMemory<PageCopy>("steps", kMaxCopiesAtOnce));
+  ASSIGN_OR_RETURN(num_copies_, TakeDeviceMemory<int>("steps", 1));
   ASSIGN_OR_RETURN(host_logits_, PinnedBuffer<float>::Create(num_logits));
-  ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>("drafting", num_logits));
+  ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>("steps", num_logits));
   return absl::OkStatus();
 }
 
@@ -122,13 +125,14 @@ absl::Status CudaBlockingModel::Forward(const StepPlan& plan,
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
   RETURN_IF_ERROR(CopyTails(plan.page_copies));
-  size_t row = 0;
-  int num_fed = 0;  // of the row
-  while (row < plan.rows.size()) {
+  CudaCallBounds bounds = model_->bounds();
+  bounds.max_logits = max_logits_rows_;
+  CudaPlanReader reader(&plan, bounds, description().page_size);
+  while (!reader.is_done()) {
     if (plan.stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }
-    const Call call = NextCall(plan, &row, &num_fed);
+    const CudaPlanCall call = reader.Next();
     const size_t size = call.logits_rows.size() * description().vocab_size;
     RETURN_IF_ERROR(Run(call, logits.first(size)));
     logits = logits.subspan(size);
@@ -155,58 +159,6 @@ absl::Status CudaBlockingModel::CopyTails(std::span<const PageCopy> copies) {
   return absl::OkStatus();
 }
 
-CudaBlockingModel::Call CudaBlockingModel::NextCall(const StepPlan& plan,
-                                                    size_t* row,
-                                                    int* num_fed) const {
-  Call call;
-  for (; *row < plan.rows.size(); ++*row, *num_fed = 0) {
-    const PlanRow& fed = plan.rows[*row];
-    const std::span<const PageId> pages = plan.row_pages(*row);
-    const int stride = std::max(call.stride, static_cast<int>(pages.size()));
-    const int64_t num_words = int64_t{stride} * (std::ssize(call.tables) + 1);
-    if (!call.tables.empty() && num_words > kMaxTableWords) break;
-    // Tokens before the first that has logits, and as many of those as fit.
-    const int num_before =
-        std::max(fed.num_tokens - fed.num_logits - *num_fed, 0);
-    const int num_rows_left =
-        max_logits_rows_ - static_cast<int>(call.logits_rows.size());
-    const int num_left =
-        model_->bounds().max_tokens - static_cast<int>(call.tokens.size());
-    const int count = std::min(
-        {fed.num_tokens - *num_fed, num_before + num_rows_left, num_left});
-    if (count == 0) break;
-    const int table = static_cast<int>(call.tables.size());
-    const int first = fed.first_position + *num_fed;
-    call.rows.push_back({.first_query = static_cast<int>(call.tokens.size()),
-                         .num_queries = count,
-                         .table = table,
-                         .max_positions = first + count});
-    call.stride = stride;
-    call.tables.push_back(pages);
-    for (int i = 0; i < count; ++i) {
-      if (i >= num_before) {
-        call.logits_rows.push_back(static_cast<int>(call.tokens.size()));
-      }
-      call.tokens.push_back(plan.row_tokens(fed)[*num_fed + i]);
-      call.positions.push_back(first + i);
-      call.token_tables.push_back(table);
-    }
-    *num_fed += count;
-    if (*num_fed < fed.num_tokens) break;
-  }
-  return call;
-}
-
-std::vector<int> CudaBlockingModel::Call::FlatTables() const {
-  std::vector<int> flat(tables.size() * stride);
-  for (size_t i = 0; i < tables.size(); ++i) {
-    for (size_t page = 0; page < tables[i].size(); ++page) {
-      flat[i * stride + page] = tables[i][page].value;
-    }
-  }
-  return flat;
-}
-
 // What is in staging memory, and the batch that it will be on the device.
 struct CudaBlockingModel::Staged {
   CudaBatch batch;
@@ -214,38 +166,88 @@ struct CudaBlockingModel::Staged {
   size_t num_items = 0;
 };
 
-CudaBlockingModel::Staged CudaBlockingModel::Stage(const Call& call) const {
-  const CudaCallBounds& bounds = model_->bounds();
-  const int num_tokens = static_cast<int>(call.tokens.size());
-  const CudaAttentionWork work =
-      PlanCudaAttention(call.rows, {}, num_tokens, model_->attention_shape(),
-                        bounds.max_attention_items,
-                        bounds.max_attention_partials, model_->device());
-  IntArrays staged(staged_.data());
-  const int* const ints = ints_.data();
+// Puts arrays and work lists into staging memory, one after the other.
+class CudaBlockingModel::Stager {
+ public:
+  Stager(const CudaBlockingModel& owner)
+      : owner_(owner), ints_(owner.staged_.data()) {}
+
+  // Where they will be on the device.
+  const int* Add(std::span<const int> values) {
+    return owner_.ints_.data() + ints_.Add(values);
+  }
+  // positions, tables: as Add returned them.
+  CudaAttentionInputs AddAttention(std::span<const CudaAttentionRow> rows,
+                                   int num_queries, const int* positions,
+                                   const int* tables, int table_stride) {
+    const CudaModel& model = *owner_.model_;
+    const CudaAttentionWork work = PlanCudaAttention(
+        rows, {}, num_queries, model.attention_shape(),
+        model.bounds().max_attention_items,
+        model.bounds().max_attention_partials, model.device());
+    std::ranges::copy(work.items, owner_.staged_items_.data() + num_items_);
+    const CudaAttentionItem* const items = owner_.items_.data() + num_items_;
+    num_items_ += work.items.size();
+    return {.items = items,
+            .item_counts = Add(work.item_counts),
+            .partial_indptr = Add(work.partial_indptr),
+            .max_queries = num_queries,
+            .max_items = static_cast<int>(work.items.size()),
+            .max_partials = work.partial_indptr.back(),
+            .positions = positions,
+            .tables = tables,
+            .table_stride = table_stride};
+  }
+  size_t num_ints() const { return static_cast<size_t>(ints_.size()); }
+  size_t num_items() const { return num_items_; }
+
+ private:
+  const CudaBlockingModel& owner_;
+  IntArrays ints_;
+  size_t num_items_ = 0;
+};
+
+CudaBlockingModel::Staged CudaBlockingModel::Stage(
+    const CudaPlanCall& call) const {
+  Stager stager(*this);
   CudaBatch batch;
-  batch.num_tokens = num_tokens;
-  batch.tokens = ints + staged.Add(call.tokens);
-  batch.positions = ints + staged.Add(call.positions);
-  batch.token_tables = ints + staged.Add(call.token_tables);
+  const int* const tables = stager.Add(call.FlatTables(model_->null_page()));
+  batch.num_tokens = call.tokens.size();
+  batch.tokens = stager.Add(call.tokens.ids);
+  batch.positions = stager.Add(call.tokens.positions);
+  batch.token_tables = stager.Add(call.tokens.tables);
   batch.num_logits = static_cast<int>(call.logits_rows.size());
-  batch.logits_tokens = ints + staged.Add(call.logits_rows);
-  batch.attention = {.items = items_.data(),
-                     .item_counts = ints + staged.Add(work.item_counts),
-                     .partial_indptr = ints + staged.Add(work.partial_indptr),
-                     .max_queries = num_tokens,
-                     .max_items = static_cast<int>(work.items.size()),
-                     .max_partials = work.partial_indptr.back(),
-                     .positions = batch.positions,
-                     .tables = ints + staged.Add(call.FlatTables()),
-                     .table_stride = call.stride};
-  std::ranges::copy(work.items, staged_items_.data());
+  batch.logits_tokens = stager.Add(call.logits_rows);
+  batch.attention = stager.AddAttention(call.tokens.rows, batch.num_tokens,
+                                        batch.positions, tables, call.stride);
+  if (!call.cross_rows.empty()) {
+    batch.cross_attention = stager.AddAttention(
+        call.cross_rows, batch.num_tokens, stager.Add(call.cross_positions),
+        tables, call.stride);
+  }
+  if (call.sources.size() > 0) batch.sources = StageSources(call, &stager);
   return {.batch = batch,
-          .num_ints = static_cast<size_t>(staged.size()),
-          .num_items = work.items.size()};
+          .num_ints = stager.num_ints(),
+          .num_items = stager.num_items()};
 }
 
-absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
+CudaSourceBatch CudaBlockingModel::StageSources(const CudaPlanCall& call,
+                                                Stager* stager) const {
+  CudaSourceBatch sources;
+  sources.num_tokens = call.sources.size();
+  sources.tokens = stager->Add(call.sources.ids);
+  sources.positions = stager->Add(call.sources.positions);
+  sources.token_tables = stager->Add(call.sources.tables);
+  sources.cross_tables = stager->Add(call.cross_tables);
+  sources.attention = stager->AddAttention(
+      call.sources.rows, sources.num_tokens,
+      stager->Add(call.source_last_positions),
+      stager->Add(call.FlatSourceTables()), call.source_stride);
+  return sources;
+}
+
+absl::Status CudaBlockingModel::Run(const CudaPlanCall& call,
+                                    std::span<float> logits) {
   const Staged staged = Stage(call);
   const cudaStream_t stream = stream_.get();
   RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(ints_.data(), staged_.data(),

@@ -1,6 +1,7 @@
 // CudaBlockingModel: a CudaModel as a Model: runs each plan by itself and waits
-// for its logits, which come to the host. For small models whose steps the host
-// decides on, as those that draft are (executor/host/draft_model.h).
+// for its logits, which come to the host. For models whose steps the host
+// decides on: those that draft (executor/host/draft_model.h), and those with an
+// encoder.
 //
 // Thread safety: as Model.
 #pragma once
@@ -12,6 +13,7 @@
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/model.h"
+#include "executor/cuda/cuda_plan_call.h"
 
 namespace espalier {
 
@@ -32,18 +34,16 @@ class CudaBlockingModel : public Model {
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
  private:
-  struct Call;
-
   explicit CudaBlockingModel(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init();
   absl::Status CopyTails(std::span<const PageCopy> copies);
-  // Takes tokens from where `*row` and `*num_fed` are, as many as fit a call.
-  Call NextCall(const StepPlan& plan, size_t* row, int* num_fed) const;
-  absl::Status Run(const Call& call, std::span<float> logits);
+  absl::Status Run(const CudaPlanCall& call, std::span<float> logits);
   // Puts the arrays of the call into staging memory.
   struct Staged;
-  Staged Stage(const Call& call) const;
+  class Stager;
+  Staged Stage(const CudaPlanCall& call) const;
+  CudaSourceBatch StageSources(const CudaPlanCall& call, Stager* stager) const;
 
   const std::shared_ptr<CudaModel> model_;
   int max_logits_rows_ = 1;  // rows of logits of a call

@@ -1,6 +1,7 @@
 #include "model/cuda/cuda_transformer.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "kernels/elementwise/cuda_finish_heads.h"
 #include "kernels/select/cuda_select.h"
 #include "model/checkpoint.h"
+#include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_transformer_pass.h"
 #include "model/cuda/cuda_transformer_weights.h"
 #include "model/cuda_limits.h"
@@ -41,21 +43,33 @@ absl::Status CheckOptions(const CudaTransformerOptions& options) {
   return absl::OkStatus();
 }
 
-CudaCallBounds BoundsOf(const CudaTransformerOptions& options) {
+CudaCallBounds BoundsOf(const TransformerConfig& config,
+                        const CudaTransformerOptions& options) {
   return {.max_tokens = options.max_tokens,
           .max_logits = options.max_logits,
           .max_attention_items = options.max_attention_items,
-          .max_attention_partials = options.max_attention_partials};
+          .max_attention_partials = options.max_attention_partials,
+          .max_source_pages = config.encoder ? NumSourcePages(options) : 0};
+}
+
+// A source is read in one call.
+std::optional<EncoderDescription> DescribeEncoder(
+    const TransformerConfig& config, int max_tokens) {
+  if (!config.encoder) return std::nullopt;
+  return EncoderDescription{
+      .max_source_tokens = std::min(config.encoder->max_tokens, max_tokens),
+      .decoder_prompt = {config.encoder->decoder_start_token_id}};
 }
 
 ModelDescription Describe(const TransformerConfig& config,
-                          const CudaKvCache& cache) {
+                          const CudaKvCache& cache, int max_tokens) {
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
           .num_pages = cache.num_pages - 1,
           .page_size = cache.page_size,
-          .has_shareable_pages = true};
+          .has_shareable_pages = true,
+          .encoder = DescribeEncoder(config, max_tokens)};
 }
 
 class LoadedCudaTransformer : public CudaTransformer {
@@ -89,7 +103,9 @@ class LoadedCudaTransformer : public CudaTransformer {
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override {
     RETURN_IF_ERROR(CheckBounds(batch));
-    if (batch.num_tokens == 0) return absl::OkStatus();
+    if (batch.num_tokens == 0 && batch.sources.num_tokens == 0) {
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device_.ordinal));
     return pass_->Enqueue(batch, logits, stream);
@@ -101,9 +117,9 @@ class LoadedCudaTransformer : public CudaTransformer {
                         const CudaDevice& device,
                         std::unique_ptr<CudaTransformerPass> pass)
       : config_(config),
-        bounds_(BoundsOf(options)),
+        bounds_(BoundsOf(config, options)),
         device_(device),
-        description_(Describe(config, pass->cache())),
+        description_(Describe(config, pass->cache(), options.max_tokens)),
         pass_(std::move(pass)) {}
 
   absl::Status CheckBounds(const CudaBatch& batch) const;
@@ -123,20 +139,27 @@ absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
     int value;
     int limit;
   };
-  const CudaAttentionInputs& attention = batch.attention;
-  for (const Bound& bound :
-       {Bound{"tokens", batch.num_tokens, bounds_.max_tokens},
-        Bound{"rows of logits", batch.num_logits,
-              std::min(bounds_.max_logits, batch.num_tokens)},
-        Bound{"queries", attention.max_queries, bounds_.max_tokens},
-        Bound{"items", attention.max_items, bounds_.max_attention_items},
-        Bound{"partials", attention.max_partials,
-              bounds_.max_attention_partials}}) {
-    if (bound.value >= 0 && bound.value <= bound.limit) continue;
-    return InvalidArgument("a call of ", bound.value, " ", bound.name,
-                           ", the limit is ", bound.limit);
+  const auto check = [](std::initializer_list<Bound> bounds) {
+    for (const Bound& bound : bounds) {
+      if (bound.value >= 0 && bound.value <= bound.limit) continue;
+      return InvalidArgument("a call of ", bound.value, " ", bound.name,
+                             ", the limit is ", bound.limit);
+    }
+    return absl::OkStatus();
+  };
+  for (const CudaAttentionInputs* attention :
+       {&batch.attention, &batch.cross_attention, &batch.sources.attention}) {
+    RETURN_IF_ERROR(
+        check({{"queries", attention->max_queries, bounds_.max_tokens},
+               {"items", attention->max_items, bounds_.max_attention_items},
+               {"partials", attention->max_partials,
+                bounds_.max_attention_partials}}));
   }
-  return absl::OkStatus();
+  return check({{"tokens", batch.num_tokens, bounds_.max_tokens},
+                {"rows of logits", batch.num_logits,
+                 std::min(bounds_.max_logits, batch.num_tokens)},
+                {"tokens of sources", batch.sources.num_tokens,
+                 config_.encoder ? bounds_.max_tokens : 0}});
 }
 
 absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadDirectory(

@@ -10,6 +10,8 @@
 #include "base/status.h"
 #include "kernels/elementwise/elementwise.h"
 #include "model/cuda/cuda_transformer_weights.h"
+#include "model/cuda/cuda_weight_uploader.h"
+#include "model/positions.h"
 #include "model/rope.h"
 #include "model/rotary_order.h"
 
@@ -27,7 +29,11 @@ absl::StatusOr<DeviceBuffer<float>> Upload(std::span<const float> values) {
 // against the key/value memory, whatever a config claims.
 int NumPositions(const TransformerConfig& config, const CudaKvCache& cache) {
   const int64_t num_slots = int64_t{cache.num_pages} * cache.page_size;
-  return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
+  int num_positions = config.max_context;
+  if (config.encoder) {
+    num_positions = std::max(num_positions, config.encoder->max_tokens);
+  }
+  return static_cast<int>(std::min<int64_t>(num_positions, num_slots));
 }
 
 // Fills in all pointers of `scratch`; returns the bytes it takes.
@@ -41,7 +47,7 @@ size_t Place(const TransformerConfig& config,
   DeviceArena placer(base);
   scratch->x = placer.Take<float>(tokens * widths.hidden);
   scratch->normed = placer.TakeBytes(tokens * widths.hidden * item);
-  scratch->qkv = placer.TakeBytes(tokens * widths.qkv * item);
+  scratch->qkv = placer.TakeBytes(tokens * widths.qkv() * item);
   scratch->attended = placer.TakeBytes(tokens * widths.q * item);
   scratch->gated = placer.TakeBytes(tokens * widths.intermediate * item);
   scratch->kept_x = placer.Take<float>(logits * widths.hidden);
@@ -79,6 +85,49 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
                                                  num_pages * page_bytes));
   kv.cache.data = kv.memory.data();
   return kv;
+}
+
+int NumSourcePages(const CudaTransformerOptions& options) {
+  return (options.max_tokens + options.page_size - 1) / options.page_size;
+}
+
+absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
+    const TransformerConfig& config, const CudaTransformerOptions& options) {
+  CudaKvMemory kv;
+  kv.cache = {.dtype = options.dtype,
+              .num_layers = 1,
+              .num_pages = NumSourcePages(options),
+              .page_size = options.page_size,
+              .num_kv_heads = config.num_kv_heads,
+              .head_dim = WidthsOf(config).head};
+  ASSIGN_OR_RETURN(
+      kv.memory,
+      ZeroedDeviceMemory("the keys and values of sources",
+                         kv.cache.layer_stride() * NumBytes(options.dtype)));
+  kv.cache.data = kv.memory.data();
+  return kv;
+}
+
+absl::StatusOr<CudaSinusoids> MakeCudaSinusoids(const TransformerConfig& config,
+                                                const CudaKvCache& cache) {
+  const int num_positions = NumPositions(config, cache);
+  const int width = WidthsOf(config).hidden;
+  const std::vector<float> rows =
+      SinusoidalPositions(num_positions, config.hidden_size);
+  CudaSinusoids sinusoids;
+  ASSIGN_OR_RETURN(
+      sinusoids.memory,
+      ZeroedDeviceMemory(
+          "positions", size_t(num_positions) * width * NumBytes(cache.dtype)));
+  sinusoids.table = {sinusoids.memory.data(), cache.dtype, num_positions,
+                     width};
+  ASSIGN_OR_RETURN(CudaWeightUploader uploader,
+                   CudaWeightUploader::Create(width));
+  RETURN_IF_ERROR(uploader.Upload(
+      "positions",
+      {.data = std::as_bytes(std::span(rows)), .num_rows = num_positions},
+      sinusoids.table));
+  return sinusoids;
 }
 
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,

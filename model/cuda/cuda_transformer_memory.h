@@ -13,6 +13,7 @@
 #include "base/cuda_memory.h"
 #include "base/device_layout.h"
 #include "kernels/attention/cuda_attention.h"
+#include "kernels/cuda_matrix.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "model/cuda/cuda_transformer.h"
@@ -43,6 +44,20 @@ struct CudaKvMemory {
   CudaKvCache cache;
   DeviceBuffer<std::byte> memory;
 };
+
+// Pages in which an encoder keeps the keys and values of its present layer: so
+// many tokens as a call has.
+int NumSourcePages(const CudaTransformerOptions& options);
+absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
+    const TransformerConfig& config, const CudaTransformerOptions& options);
+
+// Sinusoidal positions of all tokens that sequences and sources can have.
+struct CudaSinusoids {
+  CudaMatrix table;  // [positions, hidden]
+  DeviceBuffer<std::byte> memory;
+};
+absl::StatusOr<CudaSinusoids> MakeCudaSinusoids(const TransformerConfig& config,
+                                                const CudaKvCache& cache);
 
 // As many pages as options.kv_cache_bytes holds.
 // Errors: also kInvalidArgument if those are fewer than two.

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "kernels/elementwise/cuda_finish_heads.h"
 #include "kernels/elementwise/cuda_residual.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 
@@ -24,6 +23,20 @@ float EmbeddingScale(const TransformerConfig& config, DType dtype) {
   }
   return dtype == DType::kFloat16 ? __half2float(__float2half_rn(scale))
                                   : scale;
+}
+
+CudaActivationKind KindOf(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return CudaActivationKind::kSilu;
+    case Activation::kGeluTanh:
+      return CudaActivationKind::kGeluTanh;
+    case Activation::kGelu:
+      return CudaActivationKind::kGelu;
+    case Activation::kRelu:
+      return CudaActivationKind::kRelu;
+  }
+  return CudaActivationKind::kSilu;
 }
 
 }  // namespace
@@ -65,6 +78,14 @@ CudaTransformerPass::Create(const TransformerConfig& config,
         pass->local_rotary_,
         MakeCudaRotary(config, &*config.local_rope, pass->cache()));
   }
+  if (config.positions == PositionKind::kSinusoidal) {
+    ASSIGN_OR_RETURN(pass->sinusoids_,
+                     MakeCudaSinusoids(config, pass->cache()));
+  }
+  if (config.encoder) {
+    ASSIGN_OR_RETURN(pass->source_kv_,
+                     AllocateCudaSourceCache(config, options));
+  }
   return pass;
 }
 
@@ -74,8 +95,9 @@ CudaMemoryParts CudaTransformerPass::memory() const {
   };
   return {{"weights", bytes(weights_.memory)},
           {"keys and values", bytes(kv_.memory)},
-          {"activations", bytes(scratch_.memory)},
-          {"positions", bytes(rotary_) + bytes(local_rotary_)}};
+          {"activations", bytes(scratch_.memory) + bytes(source_kv_.memory)},
+          {"positions",
+           bytes(rotary_) + bytes(local_rotary_) + bytes(sinusoids_.memory)}};
 }
 
 CudaAttentionShape CudaTransformerPass::attention_shape() const {
@@ -110,83 +132,119 @@ CudaNorm CudaTransformerPass::Norm(const CudaNormWeights& weights) const {
           .bias = weights.bias};
 }
 
+CudaNorm CudaTransformerPass::NormOfSum(const CudaNormWeights& own,
+                                        const CudaNormWeights& next) const {
+  CudaNorm norm = Norm(config_.norms_sums ? own : next);
+  norm.replaces_x = config_.norms_sums;
+  return norm;
+}
+
 // Between the parts of a layer x is the residual stream, and normed what the
 // next part reads.
 absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
                                           cudaStream_t stream) {
+  if (batch.sources.num_tokens > 0) {
+    RETURN_IF_ERROR(ReadSources(batch, stream));
+  }
+  if (batch.num_tokens == 0) return absl::OkStatus();
   const auto& layers = weights_.layers;
-  RETURN_IF_ERROR(Embed(batch, stream));
+  const StackTokens tokens = {batch.num_tokens, batch.tokens,
+                              batch.positions,  batch.token_tables,
+                              batch.attention,  kv_.cache};
+  RETURN_IF_ERROR(Embed(weights_, tokens, stream));
   TokenRows rows = {batch.num_tokens, scratch_.x, scratch_.attended};
   const int last = config_.num_layers - 1;
   for (int i = 0; i <= last; ++i) {
-    RETURN_IF_ERROR(StoreProjections(i, batch, stream));
+    RETURN_IF_ERROR(StoreProjections(layers[i], i, tokens, stream));
     if (i == last && batch.num_logits == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(Attend(i, batch, stream));
+    RETURN_IF_ERROR(CudaAttention(
+        batch.attention, LayerShape(i), scratch_.qkv, weights_.widths.qkv(),
+        kv_.cache, i, scratch_.attended, scratch_.attention, device_, stream));
+    if (config_.encoder) RETURN_IF_ERROR(AttendToSource(i, batch, stream));
     if (i == last) {
       ASSIGN_OR_RETURN(rows, KeepLogitsTokens(batch, stream));
     }
     RETURN_IF_ERROR(FinishLayer(
-        layers[i], rows,
+        layers[i],
+        config_.encoder ? CrossOutputOf(layers[i]) : OutputOf(layers[i]), rows,
         i == last ? weights_.final_norm : layers[i + 1].attention_norm,
         stream));
   }
   return WriteLogits(rows.num_rows, logits, stream);
 }
 
-absl::Status CudaTransformerPass::Embed(const CudaBatch& batch,
+// What the first layer reads is in `normed`: the norm of x, or x where sums are
+// normed, since the embeddings' own norm replaces it.
+absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
+                                        const StackTokens& tokens,
                                         cudaStream_t stream) {
-  const CudaNorm norm = Norm(weights_.layers[0].attention_norm);
   const CudaEmbedding embedding = {.tokens = weights_.embedding,
                                    .scale = embedding_scale_,
-                                   .positions = weights_.positions};
-  if (embedding.is_plain() && norm.bias == nullptr) {
-    return CudaEmbed(batch.tokens, batch.num_tokens, weights_.embedding, norm,
+                                   .positions = sinusoids_.table.data == nullptr
+                                                    ? stack.positions
+                                                    : sinusoids_.table};
+  const CudaNorm first_norm = Norm(stack.layers[0].attention_norm);
+  CudaNorm norm = first_norm;
+  if (config_.has_embedding_norm || config_.norms_sums) {
+    norm = Norm(stack.embedding_norm);
+    norm.replaces_x = config_.has_embedding_norm;
+  }
+  if (embedding.is_plain() && norm.is_plain()) {
+    return CudaEmbed(tokens.tokens, tokens.num_tokens, weights_.embedding, norm,
                      scratch_.x, scratch_.normed, stream);
   }
-  return CudaEmbedTokens(batch.tokens, batch.positions, batch.num_tokens,
-                         embedding, norm, scratch_.x, scratch_.normed, stream);
+  RETURN_IF_ERROR(CudaEmbedTokens(tokens.tokens, tokens.positions,
+                                  tokens.num_tokens, embedding, norm,
+                                  scratch_.x, scratch_.normed, stream));
+  if (!config_.has_embedding_norm || config_.norms_sums) {
+    return absl::OkStatus();
+  }
+  return CudaAddBranch(scratch_.x, {}, tokens.num_tokens, first_norm,
+                       options_.dtype, scratch_.normed, stream);
 }
 
 // Leaves rotated q in qkv, and k and v in their pages.
-absl::Status CudaTransformerPass::StoreProjections(int layer_idx,
-                                                   const CudaBatch& batch,
-                                                   cudaStream_t stream) {
-  const CudaTransformerLayer& layer = weights_.layers[layer_idx];
-  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, batch.num_tokens, layer.qkv,
+absl::Status CudaTransformerPass::StoreProjections(
+    const CudaTransformerLayer& layer, int layer_idx, const StackTokens& tokens,
+    cudaStream_t stream) {
+  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, tokens.num_tokens, layer.qkv,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
-  RETURN_IF_ERROR(FinishHeads(layer, batch.num_tokens, stream));
-  const CudaTokenSlots slots = {.positions = batch.positions,
-                                .token_tables = batch.token_tables,
-                                .tables = batch.attention.tables,
-                                .table_stride = batch.attention.table_stride};
-  const bool is_local = config_.local_rope && config_.window(layer_idx) > 0;
-  const CudaRotaryMemory& rotary = is_local ? local_rotary_ : rotary_;
-  return CudaRotateAndStore(scratch_.qkv, batch.num_tokens, config_.num_heads,
-                            rotary.view(), slots, kv_.cache, layer_idx, stream);
-}
-
-absl::Status CudaTransformerPass::FinishHeads(const CudaTransformerLayer& layer,
-                                              int num_tokens,
-                                              cudaStream_t stream) {
-  const CudaHeadShape shape = {.num_heads = config_.num_heads,
-                               .num_kv_heads = config_.num_kv_heads,
-                               .head_dim = weights_.widths.head,
-                               .norm_size = config_.head_dim};
   const CudaHeadWeights heads = {
       .bias = layer.qkv_bias,
       .q_norm = layer.q_norm,
       .k_norm = layer.k_norm,
       .epsilon = static_cast<float>(config_.norm_eps)};
-  if (heads.empty()) return absl::OkStatus();
-  return CudaFinishHeads(scratch_.qkv, options_.dtype, num_tokens, shape, heads,
-                         stream);
+  RETURN_IF_ERROR(FinishHeads(heads, config_.num_heads, config_.num_kv_heads,
+                              tokens.num_tokens, stream));
+  const CudaTokenSlots slots = {.positions = tokens.positions,
+                                .token_tables = tokens.token_tables,
+                                .tables = tokens.attention.tables,
+                                .table_stride = tokens.attention.table_stride};
+  const bool is_local = config_.local_rope && config_.window(layer_idx) > 0;
+  const CudaRotaryMemory& rotary = is_local ? local_rotary_ : rotary_;
+  return CudaRotateAndStore(scratch_.qkv, tokens.num_tokens, config_.num_heads,
+                            rotary.view(), slots, tokens.cache, layer_idx,
+                            stream);
 }
 
-absl::Status CudaTransformerPass::Attend(int layer_idx, const CudaBatch& batch,
-                                         cudaStream_t stream) {
-  return CudaAttention(batch.attention, LayerShape(layer_idx), scratch_.qkv,
-                       weights_.widths.qkv, kv_.cache, layer_idx,
-                       scratch_.attended, scratch_.attention, device_, stream);
+// Of so many heads a row in qkv.
+absl::Status CudaTransformerPass::FinishHeads(const CudaHeadWeights& heads,
+                                              int num_heads, int num_kv_heads,
+                                              int num_tokens,
+                                              cudaStream_t stream) {
+  if (heads.empty()) return absl::OkStatus();
+  return CudaFinishHeads(scratch_.qkv, options_.dtype, num_tokens,
+                         {.num_heads = num_heads,
+                          .num_kv_heads = num_kv_heads,
+                          .head_dim = weights_.widths.head,
+                          .norm_size = config_.head_dim},
+                         heads, stream);
+}
+
+CudaTransformerPass::AttentionOutput CudaTransformerPass::OutputOf(
+    const CudaTransformerLayer& layer) {
+  return {layer.output, layer.output_bias, layer.post_attention_norm,
+          layer.attention_norm};
 }
 
 // The rows that go on to the head, in the order of the logits.
@@ -213,28 +271,25 @@ CudaTransformerPass::KeepLogitsTokens(const CudaBatch& batch,
 // blocks of the small kernels that bring the next weights into L2 made them
 // between 4 % faster and 3 % slower, by model and by how much was brought.
 absl::Status CudaTransformerPass::FinishLayer(const CudaTransformerLayer& layer,
+                                              const AttentionOutput& output,
                                               const TokenRows& rows,
                                               const CudaNormWeights& next_norm,
                                               cudaStream_t stream) {
   RETURN_IF_ERROR(
-      AddAndNormalise({rows.attended, layer.output, layer.output_bias,
-                       layer.post_attention_norm},
-                      rows, layer.mlp_norm, stream));
+      AddAndNormalise({rows.attended, output.w, output.bias, output.post_norm},
+                      rows, NormOfSum(output.norm, layer.mlp_norm), stream));
   RETURN_IF_ERROR(FeedForward(layer, rows.num_rows, stream));
   return AddAndNormalise(
       {scratch_.gated, layer.down, layer.down_bias, layer.post_mlp_norm}, rows,
-      next_norm, stream);
+      NormOfSum(layer.mlp_norm, next_norm), stream);
 }
 
 absl::Status CudaTransformerPass::FeedForward(const CudaTransformerLayer& layer,
                                               int num_rows,
                                               cudaStream_t stream) {
-  const CudaActivation activation = {
-      .has_gate = config_.has_gate,
-      .kind = config_.activation == Activation::kGeluTanh
-                  ? CudaActivationKind::kGeluTanh
-                  : CudaActivationKind::kSilu,
-      .bias = layer.gate_up_bias};
+  const CudaActivation activation = {.has_gate = config_.has_gate,
+                                     .kind = KindOf(config_.activation),
+                                     .bias = layer.gate_up_bias};
   if (activation.has_gate && activation.kind == CudaActivationKind::kSilu &&
       activation.bias == nullptr) {
     return matmul_->Run(scratch_.normed, num_rows, layer.gate_up,
@@ -244,17 +299,17 @@ absl::Status CudaTransformerPass::FeedForward(const CudaTransformerLayer& layer,
                                activation, scratch_.gated, stream);
 }
 
-absl::Status CudaTransformerPass::AddAndNormalise(
-    const Addition& addition, const TokenRows& rows,
-    const CudaNormWeights& next_norm, cudaStream_t stream) {
+absl::Status CudaTransformerPass::AddAndNormalise(const Addition& addition,
+                                                  const TokenRows& rows,
+                                                  const CudaNorm& norm,
+                                                  cudaStream_t stream) {
   const int n = rows.num_rows;
-  const CudaNorm norm = Norm(next_norm);
   CudaBranch branch = {.bias = addition.bias, .post_norm = addition.post_norm};
   if (branch.post_norm == nullptr) {
     ASSIGN_OR_RETURN(
         branch.partials,
         matmul_->RunSplitK(addition.in, n, addition.w, rows.x, stream));
-    if (branch.bias == nullptr && norm.bias == nullptr) {
+    if (branch.bias == nullptr && norm.is_plain()) {
       return CudaAddRmsNorm(rows.x, branch.partials, n, norm, options_.dtype,
                             scratch_.normed, stream);
     }
@@ -271,6 +326,10 @@ absl::Status CudaTransformerPass::WriteLogits(int num_rows, float* logits,
                                               cudaStream_t stream) {
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, num_rows, weights_.head,
                                CudaEpilogue::kStoreFloat, logits, stream));
+  if (weights_.logits_bias != nullptr) {
+    RETURN_IF_ERROR(CudaAddToRows(weights_.logits_bias, num_rows,
+                                  config_.vocab_size, logits, stream));
+  }
   const auto cap = static_cast<float>(config_.logit_soft_cap);
   if (cap == 0) return absl::OkStatus();
   return CudaSoftCap(cap, int64_t{num_rows} * config_.vocab_size, logits,

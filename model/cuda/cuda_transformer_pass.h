@@ -9,6 +9,11 @@
 // activations are part of the gate's and up's product, heads need no finishing,
 // and norms are the plain ones of kernels/elementwise/cuda_elementwise.h.
 //
+// Behind an encoder a layer has cross-attention between its two parts, as on
+// the host (model/transformer_pass.h); and before the layers the encoder reads
+// the batch's sources, whose keys and values of cross-attention are stored in
+// their pages.
+//
 // Thread safety: one thread, one stream at a time.
 #pragma once
 
@@ -19,6 +24,7 @@
 #include "base/cuda_memory.h"
 #include "exec_request/cuda_model.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/elementwise/cuda_finish_heads.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_transformer_weights.h"
@@ -36,7 +42,7 @@ class CudaTransformerPass {
       const CudaDevice& device, CudaTransformerWeights weights);
 
   // CudaModel::Enqueue. REQUIRES: counts are within the options' bounds, and
-  // num_tokens is not 0.
+  // batch.num_tokens or batch.sources.num_tokens is not 0.
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream);
 
@@ -46,12 +52,29 @@ class CudaTransformerPass {
   CudaMemoryParts memory() const;
 
  private:
+  // Tokens that a stack of layers reads, and where it keeps their keys and
+  // values.
+  struct StackTokens {
+    int num_tokens = 0;
+    const int* tokens = nullptr;
+    const int* positions = nullptr;
+    const int* token_tables = nullptr;
+    const CudaAttentionInputs& attention;
+    const CudaKvCache& cache;
+  };
   // Activations between two parts of a layer: the residual stream, and what
   // the next part reads.
   struct TokenRows {
     int num_rows = 0;
     float* x = nullptr;
     void* attended = nullptr;
+  };
+  // What is in `attended`, and the product that follows it.
+  struct AttentionOutput {
+    const CudaMatrix& w;
+    const float* bias = nullptr;
+    const float* post_norm = nullptr;
+    const CudaNormWeights& norm;  // of the sum, where sums are normed
   };
   // What a part of a layer leaves to the stream.
   struct Addition {
@@ -67,24 +90,37 @@ class CudaTransformerPass {
 
   CudaAttentionShape LayerShape(int layer_idx) const;
   CudaNorm Norm(const CudaNormWeights& weights) const;
-  absl::Status Embed(const CudaBatch& batch, cudaStream_t stream);
-  absl::Status StoreProjections(int layer_idx, const CudaBatch& batch,
+  // Of a sum: `own`, which then replaces it, where sums are normed; else what
+  // the next part begins with.
+  CudaNorm NormOfSum(const CudaNormWeights& own,
+                     const CudaNormWeights& next) const;
+  absl::Status Embed(const CudaTransformerStack& stack,
+                     const StackTokens& tokens, cudaStream_t stream);
+  absl::Status StoreProjections(const CudaTransformerLayer& layer,
+                                int layer_idx, const StackTokens& tokens,
                                 cudaStream_t stream);
-  absl::Status FinishHeads(const CudaTransformerLayer& layer, int num_tokens,
+  absl::Status FinishHeads(const CudaHeadWeights& heads, int num_heads,
+                           int num_kv_heads, int num_tokens,
                            cudaStream_t stream);
-  absl::Status Attend(int layer_idx, const CudaBatch& batch,
-                      cudaStream_t stream);
+  // The encoder's part (cuda_transformer_pass_encoder.cc).
+  absl::Status ReadSources(const CudaBatch& batch, cudaStream_t stream);
+  absl::Status StoreSources(const CudaBatch& batch, cudaStream_t stream);
+  // What self-attention found goes into the stream; `attended` becomes what
+  // cross-attention finds.
+  absl::Status AttendToSource(int layer_idx, const CudaBatch& batch,
+                              cudaStream_t stream);
+  static AttentionOutput OutputOf(const CudaTransformerLayer& layer);
+  static AttentionOutput CrossOutputOf(const CudaTransformerLayer& layer);
   absl::StatusOr<TokenRows> KeepLogitsTokens(const CudaBatch& batch,
                                              cudaStream_t stream);
   absl::Status FinishLayer(const CudaTransformerLayer& layer,
-                           const TokenRows& rows,
+                           const AttentionOutput& output, const TokenRows& rows,
                            const CudaNormWeights& next_norm,
                            cudaStream_t stream);
   absl::Status FeedForward(const CudaTransformerLayer& layer, int num_rows,
                            cudaStream_t stream);
   absl::Status AddAndNormalise(const Addition& addition, const TokenRows& rows,
-                               const CudaNormWeights& next_norm,
-                               cudaStream_t stream);
+                               const CudaNorm& norm, cudaStream_t stream);
   absl::Status WriteLogits(int num_rows, float* logits, cudaStream_t stream);
 
   const TransformerConfig config_;
@@ -95,6 +131,8 @@ class CudaTransformerPass {
   CudaKvMemory kv_;
   CudaRotaryMemory rotary_;
   CudaRotaryMemory local_rotary_;  // of layers with a window; or empty
+  CudaSinusoids sinusoids_;        // or empty
+  CudaKvMemory source_kv_;         // of the encoder's present layer; or empty
   CudaTransformerScratch scratch_;
   std::unique_ptr<CudaMatMul> matmul_;
 };

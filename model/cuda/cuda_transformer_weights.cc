@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/elementwise/cuda_elementwise.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_weight_uploader.h"
 #include "model/cuda_limits.h"
@@ -15,8 +14,6 @@
 
 namespace espalier {
 namespace {
-
-constexpr float kRandomDeviation = 0.02f;
 
 int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 
@@ -34,19 +31,33 @@ class WeightPlacer {
   size_t Run(CudaTransformerWeights* weights) {
     weights->widths = widths_;
     weights->embedding = Matrix(config_.vocab_size, widths_.hidden);
-    if (config_.positions == PositionKind::kLearned) {
-      weights->positions = Matrix(config_.max_context, widths_.hidden);
-    }
     weights->head = config_.tie_word_embeddings
                         ? weights->embedding
                         : Matrix(config_.vocab_size, widths_.hidden);
-    weights->final_norm = Norm();
-    weights->layers.resize(config_.num_layers);
-    for (CudaTransformerLayer& layer : weights->layers) PlaceLayer(&layer);
+    weights->logits_bias =
+        VectorIf(config_.has_logits_bias, config_.vocab_size);
+    PlaceStack(config_.num_layers, config_.max_context,
+               config_.intermediate_size, weights);
+    if (!config_.encoder) return arena_.size();
+    for (CudaTransformerLayer& layer : weights->layers) PlaceCross(&layer);
+    PlaceStack(config_.encoder->num_layers, config_.encoder->max_tokens,
+               config_.encoder->intermediate_size, &weights->encoder);
     return arena_.size();
   }
 
  private:
+  void PlaceStack(int num_layers, int num_positions, int intermediate_size,
+                  CudaTransformerStack* stack) {
+    if (config_.positions == PositionKind::kLearned) {
+      stack->positions = Matrix(num_positions, widths_.hidden);
+    }
+    if (config_.has_embedding_norm) stack->embedding_norm = Norm();
+    if (!config_.norms_sums) stack->final_norm = Norm();
+    stack->layers.resize(num_layers);
+    for (CudaTransformerLayer& layer : stack->layers) {
+      PlaceLayer(RoundUp8(intermediate_size), &layer);
+    }
+  }
   CudaMatrix Matrix(int num_rows, int num_cols) {
     const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype_);
     return CudaMatrix{arena_.TakeBytes(bytes), dtype_, num_rows, num_cols};
@@ -60,11 +71,11 @@ class WeightPlacer {
     return norm;
   }
 
-  void PlaceLayer(CudaTransformerLayer* layer) {
+  void PlaceLayer(int intermediate, CudaTransformerLayer* layer) {
     const int hidden = widths_.hidden;
     layer->attention_norm = Norm();
-    layer->qkv = Matrix(widths_.qkv, hidden);
-    layer->qkv_bias = VectorIf(config_.has_qkv_bias, widths_.qkv);
+    layer->qkv = Matrix(widths_.qkv(), hidden);
+    layer->qkv_bias = VectorIf(config_.has_qkv_bias, widths_.qkv());
     layer->q_norm = VectorIf(config_.has_qk_norms, widths_.head);
     layer->k_norm = VectorIf(config_.has_qk_norms, widths_.head);
     layer->output = Matrix(hidden, widths_.q);
@@ -72,12 +83,23 @@ class WeightPlacer {
     layer->post_attention_norm = VectorIf(config_.has_post_norms, hidden);
     layer->mlp_norm = Norm();
     const int num_parts = config_.has_gate ? 2 : 1;
-    layer->gate_up = Matrix(num_parts * widths_.intermediate, hidden);
+    layer->gate_up = Matrix(num_parts * intermediate, hidden);
     layer->gate_up_bias =
         VectorIf(config_.has_mlp_bias, layer->gate_up.num_rows);
-    layer->down = Matrix(hidden, widths_.intermediate);
+    layer->down = Matrix(hidden, intermediate);
     layer->down_bias = VectorIf(config_.has_mlp_bias, hidden);
     layer->post_mlp_norm = VectorIf(config_.has_post_norms, hidden);
+  }
+
+  void PlaceCross(CudaTransformerLayer* layer) {
+    const int hidden = widths_.hidden;
+    layer->cross_norm = Norm();
+    layer->cross_q = Matrix(widths_.q, hidden);
+    layer->cross_q_bias = VectorIf(config_.has_qkv_bias, widths_.q);
+    layer->cross_kv = Matrix(2 * widths_.kv, hidden);
+    layer->cross_kv_bias = VectorIf(config_.has_qkv_bias, 2 * widths_.kv);
+    layer->cross_output = Matrix(hidden, widths_.q);
+    layer->cross_output_bias = VectorIf(config_.has_output_bias, hidden);
   }
 
   const TransformerConfig& config_;
@@ -85,16 +107,6 @@ class WeightPlacer {
   const DType dtype_;
   DeviceArena arena_;
 };
-
-// What is past a tensor's rows and columns stays zero.
-absl::StatusOr<CudaTransformerWeights> Allocate(const TransformerConfig& config,
-                                                DType dtype) {
-  CudaTransformerWeights weights;
-  const size_t bytes = WeightPlacer(config, dtype, nullptr).Run(&weights);
-  ASSIGN_OR_RETURN(weights.memory, ZeroedDeviceMemory("weights", bytes));
-  WeightPlacer(config, dtype, weights.memory.data()).Run(&weights);
-  return weights;
-}
 
 // Uploads the tensors of a model to where they were placed.
 class ModelUploader {
@@ -108,31 +120,56 @@ class ModelUploader {
                    const CudaTransformerWeights& to) {
     RETURN_IF_ERROR(
         uploader_.Upload("embed_tokens", from.embedding, to.embedding));
-    if (config_.positions == PositionKind::kLearned) {
-      RETURN_IF_ERROR(
-          uploader_.Upload("positions", from.positions, to.positions));
-    }
     if (!config_.tie_word_embeddings) {
       RETURN_IF_ERROR(uploader_.Upload("lm_head", from.head, to.head));
     }
+    if (config_.has_logits_bias) {
+      TransformerTensor bias = from.logits_bias;
+      bias.num_rows = config_.vocab_size;  // it is stored as one row
+      RETURN_IF_ERROR(UploadVector(bias, to.logits_bias));
+    }
+    RETURN_IF_ERROR(UploadStack(from, to));
+    if (!config_.encoder) return absl::OkStatus();
+    for (int i = 0; i < config_.num_layers; ++i) {
+      RETURN_IF_ERROR(Annotate(UploadCross(from.layers[i], to.layers[i]),
+                               Concat("layer ", i)));
+    }
+    return Annotate(UploadStack(from.encoder, to.encoder), "encoder");
+  }
+
+ private:
+  absl::Status UploadStack(const TransformerStackTensors& from,
+                           const CudaTransformerStack& to) {
+    if (config_.positions == PositionKind::kLearned) {
+      RETURN_IF_ERROR(
+          uploader_.Upload("positions", UsedPositions(from), to.positions));
+    }
+    RETURN_IF_ERROR(UploadNorm(from.embedding_norm, from.embedding_norm_bias,
+                               to.embedding_norm));
     RETURN_IF_ERROR(
         UploadNorm(from.final_norm, from.final_norm_bias, to.final_norm));
-    for (int i = 0; i < config_.num_layers; ++i) {
+    for (size_t i = 0; i < to.layers.size(); ++i) {
       RETURN_IF_ERROR(Annotate(UploadLayer(from.layers[i], to.layers[i]),
                                Concat("layer ", i)));
     }
     return absl::OkStatus();
   }
 
- private:
+  // From that of position 0 on.
+  TransformerTensor UsedPositions(const TransformerStackTensors& from) const {
+    TransformerTensor used = from.positions;
+    used.data = used.data.subspan(used.data.size() / used.num_rows *
+                                  config_.position_offset);
+    used.num_rows -= config_.position_offset;
+    return used;
+  }
+
   absl::Status UploadLayer(const TransformerLayerTensors& from,
                            const CudaTransformerLayer& to) {
     RETURN_IF_ERROR(UploadNorm(from.attention_norm, from.attention_norm_bias,
                                to.attention_norm));
     RETURN_IF_ERROR(UploadHeads(from, to));
-    RETURN_IF_ERROR(uploader_.Upload(
-        "o_proj", from.output, to.output,
-        {.from_run = config_.head_dim, .to_run = widths_.head}));
+    RETURN_IF_ERROR(UploadOutput(from.output, to.output));
     RETURN_IF_ERROR(UploadVector(from.output_bias, to.output_bias));
     RETURN_IF_ERROR(UploadNorm(from.mlp_norm, from.mlp_norm_bias, to.mlp_norm));
     RETURN_IF_ERROR(UploadGateUp(from, to));
@@ -141,6 +178,42 @@ class ModelUploader {
     RETURN_IF_ERROR(
         UploadNormWeight(from.post_attention_norm, to.post_attention_norm));
     return UploadNormWeight(from.post_mlp_norm, to.post_mlp_norm);
+  }
+
+  absl::Status UploadCross(const TransformerLayerTensors& from,
+                           const CudaTransformerLayer& to) {
+    const std::vector<int> order = HeadRowOrder(config_, widths_.head);
+    const std::span<const int> rows(order);
+    const auto q = rows.first(widths_.q);
+    RETURN_IF_ERROR(
+        UploadNorm(from.cross_norm, from.cross_norm_bias, to.cross_norm));
+    RETURN_IF_ERROR(uploader_.Upload("cross q_proj", from.cross_q, to.cross_q,
+                                     {.sources = q}));
+    for (int part = 0; part < 2; ++part) {
+      const int first = part * widths_.kv;
+      RETURN_IF_ERROR(uploader_.Upload(
+          part == 0 ? "cross k_proj" : "cross v_proj", from.cross_kv[part],
+          to.cross_kv,
+          {.first_row = first,
+           .sources = rows.subspan(widths_.q + first, widths_.kv),
+           .first_source = config_.q_size() + part * config_.kv_size()}));
+    }
+    RETURN_IF_ERROR(UploadOutput(from.cross_output, to.cross_output));
+    RETURN_IF_ERROR(UploadVector(from.cross_output_bias, to.cross_output_bias));
+    if (!config_.has_qkv_bias) return absl::OkStatus();
+    // Those of q, k and v together, as the order counts rows.
+    std::vector<float> bias = WidenedNumbers(std::span(&from.cross_q_bias, 1));
+    const std::vector<float> kv_bias = WidenedNumbers(from.cross_kv_bias);
+    bias.insert(bias.end(), kv_bias.begin(), kv_bias.end());
+    RETURN_IF_ERROR(UploadOrdered(bias, q, to.cross_q_bias));
+    return UploadOrdered(bias, rows.subspan(widths_.q), to.cross_kv_bias);
+  }
+
+  absl::Status UploadOutput(const TransformerTensor& from,
+                            const CudaMatrix& to) {
+    return uploader_.Upload(
+        "o_proj", from, to,
+        {.from_run = config_.head_dim, .to_run = widths_.head});
   }
 
   // q, k and v, and what is done to them.
@@ -189,11 +262,11 @@ class ModelUploader {
                          {.first_row = kUploadedBlockRows, .row_step = kPair}));
     if (!has_bias) return absl::OkStatus();
     std::vector<float> blocks(to.gate_up.num_rows);
+    const int num_gates = static_cast<int>(bias.size() / 2);
     for (size_t i = 0; i < bias.size(); ++i) {
-      const int row = static_cast<int>(i) % config_.intermediate_size;
-      const int first = static_cast<int>(i) < config_.intermediate_size
-                            ? 0
-                            : kUploadedBlockRows;
+      const int row = static_cast<int>(i) % num_gates;
+      const int first =
+          static_cast<int>(i) < num_gates ? 0 : kUploadedBlockRows;
       blocks[first + row / kUploadedBlockRows * kPair +
              row % kUploadedBlockRows] = bias[i];
     }
@@ -232,73 +305,26 @@ class ModelUploader {
   CudaWeightUploader& uploader_;
 };
 
-// Fills matrices and norms, each with numbers of its own.
-class RandomFiller {
- public:
-  RandomFiller(const TransformerConfig& config,
-               const CudaTransformerWidths& widths)
-      : config_(config), widths_(widths) {}
-
-  absl::Status Run(const CudaTransformerWeights& weights) {
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(Fill(weights.embedding, config_.vocab_size, hidden));
-    if (weights.positions.data != nullptr) {
-      RETURN_IF_ERROR(Fill(weights.positions, config_.max_context, hidden));
-    }
-    if (!config_.tie_word_embeddings) {
-      RETURN_IF_ERROR(Fill(weights.head, config_.vocab_size, hidden));
-    }
-    RETURN_IF_ERROR(FillNorm(weights.final_norm.weight, hidden));
-    for (const CudaTransformerLayer& layer : weights.layers) {
-      RETURN_IF_ERROR(FillLayer(layer));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  // Rows past the real ones get numbers too: those of gate_up meet columns of
-  // `down` that are zero, and heads are as wide as they lie in memory.
-  absl::Status FillLayer(const CudaTransformerLayer& layer) {
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(FillNorm(layer.attention_norm.weight, hidden));
-    RETURN_IF_ERROR(Fill(layer.qkv, layer.qkv.num_rows, hidden));
-    RETURN_IF_ERROR(Fill(layer.output, hidden, widths_.q));
-    RETURN_IF_ERROR(FillNorm(layer.q_norm, config_.head_dim));
-    RETURN_IF_ERROR(FillNorm(layer.k_norm, config_.head_dim));
-    RETURN_IF_ERROR(FillNorm(layer.post_attention_norm, hidden));
-    RETURN_IF_ERROR(FillNorm(layer.mlp_norm.weight, hidden));
-    RETURN_IF_ERROR(Fill(layer.gate_up, layer.gate_up.num_rows, hidden));
-    RETURN_IF_ERROR(Fill(layer.down, hidden, config_.intermediate_size));
-    return FillNorm(layer.post_mlp_norm, hidden);
-  }
-
-  absl::Status Fill(const CudaMatrix& w, int num_rows, int num_cols) {
-    return CudaFillNormal(const_cast<void*>(w.data), w.dtype, num_rows,
-                          num_cols, w.num_cols, kRandomDeviation, ++seed_,
-                          /*stream=*/nullptr);
-  }
-  absl::Status FillNorm(float* norm, int size) {
-    if (norm == nullptr) return absl::OkStatus();
-    const std::vector<float> ones(size, 1.0f);
-    RETURN_IF_CUDA_ERROR(cudaMemcpy(norm, ones.data(), size * sizeof(float),
-                                    cudaMemcpyHostToDevice));
-    return absl::OkStatus();
-  }
-
-  const TransformerConfig& config_;
-  const CudaTransformerWidths& widths_;
-  uint64_t seed_ = 0;
-};
-
 }  // namespace
 
 CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
   const int head = CudaHeadWidth(config.head_dim);
   return {.hidden = RoundUp8(config.hidden_size),
-          .intermediate = RoundUp8(config.intermediate_size),
+          .intermediate = RoundUp8(
+              std::max(config.intermediate_size,
+                       config.encoder ? config.encoder->intermediate_size : 0)),
           .head = head,
           .q = config.num_heads * head,
-          .qkv = (config.num_heads + 2 * config.num_kv_heads) * head};
+          .kv = config.num_kv_heads * head};
+}
+
+absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
+    const TransformerConfig& config, DType dtype) {
+  CudaTransformerWeights weights;
+  const size_t bytes = WeightPlacer(config, dtype, nullptr).Run(&weights);
+  ASSIGN_OR_RETURN(weights.memory, ZeroedDeviceMemory("weights", bytes));
+  WeightPlacer(config, dtype, weights.memory.data()).Run(&weights);
+  return weights;
 }
 
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
@@ -306,7 +332,8 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     DType dtype) {
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
                    FindTransformerTensors(checkpoint, config));
-  ASSIGN_OR_RETURN(CudaTransformerWeights weights, Allocate(config, dtype));
+  ASSIGN_OR_RETURN(CudaTransformerWeights weights,
+                   AllocateCudaTransformerWeights(config, dtype));
   const CudaTransformerWidths& widths = weights.widths;
   ASSIGN_OR_RETURN(CudaWeightUploader uploader,
                    CudaWeightUploader::Create(std::max(
@@ -314,14 +341,6 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
   RETURN_IF_ERROR(
       Annotate(ModelUploader(config, widths, uploader).Run(tensors, weights),
                checkpoint.path()));
-  return weights;
-}
-
-absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
-    const TransformerConfig& config, DType dtype) {
-  ASSIGN_OR_RETURN(CudaTransformerWeights weights, Allocate(config, dtype));
-  RETURN_IF_ERROR(RandomFiller(config, weights.widths).Run(weights));
-  RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return weights;
 }
 

@@ -31,10 +31,12 @@ namespace espalier {
 // A model's sizes, as wide as its rows are in device memory.
 struct CudaTransformerWidths {
   int hidden = 0;
-  int intermediate = 0;
+  int intermediate = 0;  // the encoder's or the decoder's, the larger
   int head = 0;
-  int q = 0;    // of all heads
-  int qkv = 0;  // of q, k and v
+  int q = 0;   // of all heads
+  int kv = 0;  // of the keys, and of the values
+
+  int qkv() const { return q + 2 * kv; }
 };
 CudaTransformerWidths WidthsOf(const TransformerConfig& config);
 
@@ -47,13 +49,21 @@ struct CudaNormWeights {
 // Sizes are widths; a vector that the model does not have is null.
 struct CudaTransformerLayer {
   CudaNormWeights attention_norm;
-  CudaMatrix qkv;                        // [qkv, hidden]
-  float* qkv_bias = nullptr;             // [qkv]
+  CudaMatrix qkv;                        // [q + 2 * kv, hidden]
+  float* qkv_bias = nullptr;             // [q + 2 * kv]
   float* q_norm = nullptr;               // [head]
   float* k_norm = nullptr;               // [head]
   CudaMatrix output;                     // [hidden, q]
   float* output_bias = nullptr;          // [hidden]
   float* post_attention_norm = nullptr;  // [hidden]
+  // Of a decoder behind an encoder.
+  CudaNormWeights cross_norm;
+  CudaMatrix cross_q;                  // [q, hidden]
+  float* cross_q_bias = nullptr;       // [q]
+  CudaMatrix cross_kv;                 // [2 * kv, hidden]
+  float* cross_kv_bias = nullptr;      // [2 * kv]
+  CudaMatrix cross_output;             // [hidden, q]
+  float* cross_output_bias = nullptr;  // [hidden]
   CudaNormWeights mlp_norm;
   CudaMatrix gate_up;  // [2 * intermediate, hidden]; no gate: [intermediate,
                        // hidden]
@@ -63,16 +73,30 @@ struct CudaTransformerLayer {
   float* post_mlp_norm = nullptr;  // [hidden]
 };
 
-struct CudaTransformerWeights {
+// An encoder, or a decoder.
+struct CudaTransformerStack {
+  CudaMatrix positions;  // [max_context or encoder.max_tokens, hidden], of
+                         // positions that are learned; no data: none
+  CudaNormWeights embedding_norm;
+  std::vector<CudaTransformerLayer> layers;
+  CudaNormWeights final_norm;
+};
+
+struct CudaTransformerWeights : CudaTransformerStack {
   CudaTransformerWidths widths;
   CudaMatrix embedding;  // [vocab_size, hidden]
-  CudaMatrix positions;  // [max_context, hidden]; no data: none
   CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied
-  CudaNormWeights final_norm;
-  std::vector<CudaTransformerLayer> layers;
+  float* logits_bias = nullptr;  // [vocab_size]
+  CudaTransformerStack encoder;  // no layers if there is none
 
   DeviceBuffer<std::byte> memory;  // what all of these point into
 };
+
+// All pointers and shapes, and zeros everywhere: what is past a tensor's rows
+// and columns stays zero.
+// Errors: kResourceExhausted, naming the bytes, if device memory runs out.
+absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
+    const TransformerConfig& config, DType dtype);
 
 // Converts the tensors to `dtype`, rounding to nearest even, and uploads them.
 // Throws std::bad_alloc.

@@ -70,19 +70,31 @@ TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
 }
 
 // Two layers of 32 numbers each for keys and for values, in the decoder three:
-// 768 bytes a token, of a source of 64 too. No GPU runs it.
-TEST_F(InspectTest, OfAnEncoderItSaysWhatASourceTakesAndNothingOfGpus) {
+// 768 bytes a token, of a source of 64 too; half of it on a GPU.
+TEST_F(InspectTest, OfAnEncoderItSaysWhatASourceTakes) {
   const ProgramRun run =
       RunEspalier({"inspect", FamilyPath("marian"), "--num-beams", "4"});
   EXPECT_EQ(run.exit_code, 0) << run.out;
   for (const char* part :
-       {" on the CPU\n", "of keys and values, a token: 0.8 KiB on the CPU\n",
-        "of a source of 64 tokens, which beams share: 48.0 KiB\n",
+       {"of keys and values, a token: 0.8 KiB on the CPU, 0.4 KiB on a GPU\n",
+        "of a source of 64 tokens, which beams share: 48.0 KiB on the CPU, "
+        "24.0 KiB on a GPU\n",
         "where its beams share nothing, with such a source:\n"
-        "     context  beams          CPU\n"
-        "          64      1     96.0 KiB\n"
-        "          64      4    240.0 KiB\n",
-        "GPU            does not run: Marian: an encoder is not supported"}) {
+        "     context  beams          CPU          GPU\n"
+        "          64      1     96.0 KiB     48.0 KiB\n"
+        "          64      4    240.0 KiB    120.0 KiB\n"}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+}
+
+TEST_F(InspectTest, OfWhatNoGpuRunsItSaysNothingOfGpusButWhy) {
+  const ProgramRun run =
+      RunEspalier({"inspect", FamilyPath("t5"), "--num-beams", "4"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  for (const char* part :
+       {" on the CPU\n", "     context  beams          CPU\n",
+        "GPU            does not run: T5: biases by distance is not "
+        "supported"}) {
     EXPECT_THAT(run.out, HasSubstr(part));
   }
   EXPECT_THAT(run.out, Not(HasSubstr("on a GPU")));

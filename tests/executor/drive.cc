@@ -14,11 +14,12 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
   Answers answers(requests.size(), absl::UnknownError("not answered"));
   Scheduler scheduler(steps.description(), options.scheduler);
   for (size_t i = 0; i < requests.size(); ++i) {
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
-                     PreparedRequest(requests[i], options.tokenizer),
-                     [&answers, i](absl::StatusOr<Result> result) {
-                       answers[i] = std::move(result);
-                     });
+    scheduler.Submit(
+        RequestId{static_cast<int64_t>(i)},
+        PreparedRequest(requests[i], options.tokenizer, &steps.description()),
+        [&answers, i](absl::StatusOr<Result> result) {
+          answers[i] = std::move(result);
+        });
   }
   std::deque<std::future<absl::StatusOr<StepResult>>> in_flight;
   for (int num_plans = 0;;) {

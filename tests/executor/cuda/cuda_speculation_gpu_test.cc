@@ -237,7 +237,7 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
   EXPECT_GT(num_drafted, Cases(300, 20));
   // A model agrees with itself, but for rounding.
   const bool is_by_model = GetParam().method == SpeculationMethod::kDraft;
-  EXPECT_GT(num_accepted, is_by_model ? num_drafted * 7 / 10 : 20);
+  EXPECT_GT(num_accepted, is_by_model ? num_drafted * 7 / 10 : Cases(20, 5));
 }
 
 INSTANTIATE_TEST_SUITE_P(

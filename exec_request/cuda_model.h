@@ -47,7 +47,7 @@ struct CudaSourceBatch {
   // [0, max_source_pages), each of one table.
   const int* token_tables = nullptr;
   // Queries are the tokens, whose attention.positions are the last one's of
-  // their source: they see all of it.
+  // their source: they see all of it. Its bias_positions are `positions`.
   CudaAttentionInputs attention = {};
   // [num_tokens]  of CudaBatch::attention.tables, where a token's position has
   // its keys and values of cross-attention; a table of null pages where these

@@ -1,20 +1,10 @@
 #include "model/cuda_limits.h"
 
-#include <utility>
-
 #include "base/status.h"
 
 namespace espalier {
 
 absl::Status CheckCudaLimits(const TransformerConfig& config) {
-  const std::pair<const char*, bool> features[] = {
-      {"biases by distance", config.positions == PositionKind::kDistances},
-      {"a scaled head", config.scales_head}};
-  for (const auto& [name, is_wanted] : features) {
-    if (!is_wanted) continue;
-    return InvalidArgument(config.family, ": ", name,
-                           " is not supported on CUDA yet; use --device cpu");
-  }
   struct Limit {
     const char* name;
     int value;

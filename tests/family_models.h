@@ -40,12 +40,11 @@ inline std::vector<std::string> DecoderFamilyModels() {
   return names;
 }
 
-// Those with one that a device computes (model/cuda_limits.h).
-inline std::vector<std::string> CudaEncoderFamilyModels() {
+// Those with one.
+inline std::vector<std::string> EncoderFamilyModels() {
   std::vector<std::string> names = FamilyModels();
-  std::erase_if(names, [](const std::string& name) {
-    return !HasEncoder(name) || name.starts_with("t5");
-  });
+  std::erase_if(names,
+                [](const std::string& name) { return !HasEncoder(name); });
   return names;
 }
 

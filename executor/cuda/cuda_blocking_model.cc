@@ -243,6 +243,7 @@ CudaSourceBatch CudaBlockingModel::StageSources(const CudaPlanCall& call,
       call.sources.rows, sources.num_tokens,
       stager->Add(call.source_last_positions),
       stager->Add(call.FlatSourceTables()), call.source_stride);
+  sources.attention.bias_positions = sources.positions;
   return sources;
 }
 

@@ -33,6 +33,12 @@ absl::Status CheckShapes(const CudaAttentionInputs& inputs,
     return InvalidArgument("scale and soft_cap must not be negative, got ",
                            shape.scale, " and ", shape.soft_cap);
   }
+  if (shape.biases != nullptr &&
+      (!shape.without_tensor_cores || shape.max_distance < 0)) {
+    return InvalidArgument(
+        "biases up to a distance of ", shape.max_distance,
+        shape.without_tensor_cores ? "" : " in a kernel that has none");
+  }
   if (layer < 0 || layer >= cache.num_layers) {
     return InvalidArgument("layer ", layer, " of ", cache.num_layers);
   }
@@ -83,6 +89,13 @@ Params MakeParams(const CudaAttentionInputs& inputs,
     params.soft_cap = static_cast<float>(kLog2E * shape.soft_cap);
   }
   params.window = shape.window;
+  params.biases = shape.biases;
+  params.bias_scale =
+      shape.soft_cap > 0 ? 1 / shape.soft_cap : static_cast<float>(kLog2E);
+  params.max_distance = shape.max_distance;
+  if (inputs.bias_positions == nullptr) {
+    params.inputs.bias_positions = inputs.positions;
+  }
   params.partials = static_cast<float*>(scratch);
   return params;
 }

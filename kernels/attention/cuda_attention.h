@@ -66,6 +66,11 @@ struct CudaAttentionShape {
   float soft_cap = 0;  // of scores; 0: none
   int window = 0;      // 0: none. Of an item is read what its queries see
                        // together; work is planned without it.
+  // Of the other shapes' kernel, whatever the shape; which biases need.
+  bool without_tensor_cores = false;
+  // Added to scores by distance, as AttentionOptions::biases. Null: nothing.
+  const float* biases = nullptr;  // [num_heads, 2 * max_distance + 1]  device
+  int max_distance = 0;
 };
 
 // Some queries against some positions of one table, for every head.
@@ -116,7 +121,9 @@ struct CudaAttentionInputs {
   int max_items = 0;               // host value: bound of all items
   int max_partials = 0;            // host value: bound of all partials
   const int* positions = nullptr;  // [max_queries]
-  const int* tables = nullptr;     // [num_tables, table_stride] page ids
+  // [max_queries]  from which biases count distances; null: `positions`
+  const int* bias_positions = nullptr;
+  const int* tables = nullptr;  // [num_tables, table_stride] page ids
   int table_stride = 0;
 };
 
@@ -130,7 +137,7 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device);
 
 // out = softmax(scale * q k^T) v for every query that an item names, as
-// shape.soft_cap and shape.window change it.
+// shape.soft_cap, shape.window and shape.biases change it.
 //   q    [max_queries, q_stride >= num_heads * head_dim]  dtype  device
 //   out  [max_queries, num_heads * head_dim]              dtype  device
 // Accumulates in float32, scores and weights of f32 inputs in float32 too (no
@@ -143,7 +150,8 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
 // `stream`: one launch, and a second that merges partial results unless
 // max_partials says that there are none. Never allocates, may be captured.
 // REQUIRES: PrepareCudaAttention was called; the work list was planned for this
-// shape, or one that differs in its scale, soft cap and window alone. Work
+// shape, or one that differs in its scale, soft cap, window and biases alone.
+// Work
 // list, positions, tables, and the keys and values that earlier steps wrote,
 // are complete at the last barrier (GridDependency::kReadsEarly). Errors:
 // kInvalidArgument if shapes are impossible or disagree; kInternal if the

@@ -60,7 +60,12 @@ struct Params {
   // a logarithm to base 2.
   float soft_cap = 0;
   int window = 0;
-  bool has_options() const { return window > 0 || soft_cap > 0; }
+  const float* biases = nullptr;
+  float bias_scale = 0;  // to what score_scale makes of scores
+  int max_distance = 0;
+  bool has_options() const {
+    return window > 0 || soft_cap > 0 || biases != nullptr;
+  }
   // Scratch. A partial is a query's place in partial_indptr plus the ordinal
   // of an item; its row has the sums, then maximum, sum of weights, 0, 0.
   float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]

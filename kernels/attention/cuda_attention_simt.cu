@@ -151,8 +151,12 @@ __device__ __forceinline__ void Score(const Params& params,
 // A warp's rows: what they attend to, and of their weights so far the maximum
 // and the sum. The same in all lanes.
 struct WarpRows {
-  int begins[kRowsPerWarp];  // of their windows, with kHasOptions
   int limits[kRowsPerWarp];
+  // With kHasOptions: where their windows begin; the biases of their heads, if
+  // there are any, of distance 0, and where distances are counted from.
+  int begins[kRowsPerWarp];
+  const float* biases[kRowsPerWarp];
+  int bias_positions[kRowsPerWarp];
   float maxima[kRowsPerWarp];
   float sums[kRowsPerWarp];
 };
@@ -172,6 +176,12 @@ __device__ __forceinline__ void UpdateSoftmax(const Params& params,
     float score = scores[r] * params.score_scale;
     if constexpr (kHasOptions) {
       is_seen &= position + lane >= rows.begins[r];
+      if (params.biases != nullptr) {
+        const int distance = position + lane - rows.bias_positions[r];
+        score += params.bias_scale *
+                 rows.biases[r][max(min(distance, params.max_distance),
+                                    -params.max_distance)];
+      }
       if (params.soft_cap > 0) score = params.soft_cap * tanhf(score);
     }
     if (!is_seen) score = -INFINITY;
@@ -271,10 +281,14 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
 #pragma unroll
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int row = first_row + warp * kRowsPerWarp + r;
-    const int query = RowOf(params, unit, row).query;
+    const auto [query, head] = RowOf(params, unit, row);
     rows.limits[r] = shared.queries[warp].limits[query];
     if constexpr (kHasOptions) {
       rows.begins[r] = WindowBegin(params, unit.item.first_query + query);
+      rows.bias_positions[r] =
+          params.inputs.bias_positions[unit.item.first_query + query];
+      rows.biases[r] = params.biases + params.max_distance +
+                       int64_t{head} * (2 * params.max_distance + 1);
     }
     rows.maxima[r] = -INFINITY;
     rows.sums[r] = 0;

@@ -24,13 +24,13 @@ inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
 // Whether there is more to scores than their scale. Kernels have code of its
 // own for that.
 inline bool HasAttentionOptions(const CudaAttentionShape& shape) {
-  return shape.window > 0 || shape.soft_cap > 0;
+  return shape.window > 0 || shape.soft_cap > 0 || shape.biases != nullptr;
 }
 
 // Whether the kernel for the tensor cores takes this shape; all others go to
 // the one that multiplies in float32.
 inline bool AttentionUsesTensorCores(const CudaAttentionShape& shape) {
-  return shape.dtype != DType::kFloat32 &&
+  return !shape.without_tensor_cores && shape.dtype != DType::kFloat32 &&
          (shape.head_dim == 64 || shape.head_dim == 128) &&
          shape.page_size % 16 == 0 &&
          HeadsPerKvHead(shape) <= kAttentionBlockRows;

@@ -7,8 +7,8 @@
 // at once (exec_request/cuda_model.h).
 //
 // It computes every feature of TransformerConfig
-// (model/cuda/cuda_transformer_pass.h) but a few that are refused by name, as
-// models are that are too large for its kernels (model/cuda_limits.h).
+// (model/cuda/cuda_transformer_pass.h); models that are too large for its
+// kernels are refused by name (model/cuda_limits.h).
 //
 // In the last layer, once keys and values are stored and attention has run,
 // only the tokens that have logits go on.

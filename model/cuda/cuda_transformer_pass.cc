@@ -113,12 +113,21 @@ CudaAttentionShape CudaTransformerPass::attention_shape() const {
                             ? config_.query_pre_attn_scalar
                             : config_.head_dim;
   if (scalar != head_width) shape.scale = 1 / std::sqrt(scalar);
+  shape.without_tensor_cores = config_.positions == PositionKind::kDistances;
+  return shape;
+}
+
+CudaAttentionShape CudaTransformerPass::SelfAttentionShape(
+    const CudaTransformerStack& stack) const {
+  CudaAttentionShape shape = attention_shape();
+  shape.biases = stack.distance_biases;
+  shape.max_distance = config_.max_distance;
   return shape;
 }
 
 // With the layer's window, if that hides anything.
 CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
-  CudaAttentionShape shape = attention_shape();
+  CudaAttentionShape shape = SelfAttentionShape(weights_);
   const int window = config_.window(layer_idx);
   if (window < config_.max_context) shape.window = window;
   return shape;

@@ -47,7 +47,7 @@ class CudaTransformerPass {
                        cudaStream_t stream);
 
   const CudaKvCache& cache() const { return kv_.cache; }
-  // Of every layer, its window aside.
+  // Of every layer, its window and biases aside.
   CudaAttentionShape attention_shape() const;
   CudaMemoryParts memory() const;
 
@@ -88,7 +88,9 @@ class CudaTransformerPass {
                       const CudaTransformerOptions& options,
                       const CudaDevice& device, CudaTransformerWeights weights);
 
-  CudaAttentionShape LayerShape(int layer_idx) const;
+  CudaAttentionShape SelfAttentionShape(
+      const CudaTransformerStack& stack) const;
+  CudaAttentionShape LayerShape(int layer_idx) const;  // of the decoder
   CudaNorm Norm(const CudaNormWeights& weights) const;
   // Of a sum: `own`, which then replaces it, where sums are normed; else what
   // the next part begins with.

@@ -21,7 +21,7 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
     const CudaTransformerLayer& layer = encoder.layers[i];
     RETURN_IF_ERROR(StoreProjections(layer, /*layer_idx=*/0, tokens, stream));
     RETURN_IF_ERROR(
-        CudaAttention(sources.attention, attention_shape(), scratch_.qkv,
+        CudaAttention(sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
                       weights_.widths.qkv(), source_kv_.cache, /*layer=*/0,
                       scratch_.attended, scratch_.attention, device_, stream));
     RETURN_IF_ERROR(FinishLayer(layer, OutputOf(layer), rows,

@@ -1,6 +1,7 @@
 #include "model/cuda/cuda_transformer_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_weight_uploader.h"
 #include "model/cuda_limits.h"
+#include "model/positions.h"
 #include "model/rotary_order.h"
 #include "model/transformer_tensors.h"
 
@@ -52,6 +54,9 @@ class WeightPlacer {
       stack->positions = Matrix(num_positions, widths_.hidden);
     }
     if (config_.has_embedding_norm) stack->embedding_norm = Norm();
+    stack->distance_biases =
+        VectorIf(config_.positions == PositionKind::kDistances,
+                 config_.num_heads * (2 * config_.max_distance + 1));
     if (!config_.norms_sums) stack->final_norm = Norm();
     stack->layers.resize(num_layers);
     for (CudaTransformerLayer& layer : stack->layers) {
@@ -128,21 +133,31 @@ class ModelUploader {
       bias.num_rows = config_.vocab_size;  // it is stored as one row
       RETURN_IF_ERROR(UploadVector(bias, to.logits_bias));
     }
-    RETURN_IF_ERROR(UploadStack(from, to));
+    RETURN_IF_ERROR(UploadStack(from, /*sees_all=*/false, to));
+    RETURN_IF_ERROR(ScaleHead(from, to));
     if (!config_.encoder) return absl::OkStatus();
     for (int i = 0; i < config_.num_layers; ++i) {
       RETURN_IF_ERROR(Annotate(UploadCross(from.layers[i], to.layers[i]),
                                Concat("layer ", i)));
     }
-    return Annotate(UploadStack(from.encoder, to.encoder), "encoder");
+    return Annotate(UploadStack(from.encoder, /*sees_all=*/true, to.encoder),
+                    "encoder");
   }
 
  private:
-  absl::Status UploadStack(const TransformerStackTensors& from,
+  absl::Status UploadStack(const TransformerStackTensors& from, bool sees_all,
                            const CudaTransformerStack& to) {
     if (config_.positions == PositionKind::kLearned) {
       RETURN_IF_ERROR(
           uploader_.Upload("positions", UsedPositions(from), to.positions));
+    }
+    if (to.distance_biases != nullptr) {
+      TransformerTensor buckets = from.distance_biases;
+      buckets.num_rows *= config_.num_heads;  // all numbers
+      RETURN_IF_ERROR(uploader_.UploadFloats(
+          BiasesByDistance(WidenedNumbers(std::span(&buckets, 1)),
+                           config_.num_heads, config_.max_distance, sees_all),
+          to.distance_biases));
     }
     RETURN_IF_ERROR(UploadNorm(from.embedding_norm, from.embedding_norm_bias,
                                to.embedding_norm));
@@ -153,6 +168,18 @@ class ModelUploader {
                                Concat("layer ", i)));
     }
     return absl::OkStatus();
+  }
+
+  // What the head reads is scaled by the norm before it. REQUIRES: it is no
+  // LayerNorm.
+  absl::Status ScaleHead(const TransformerTensors& from,
+                         const CudaTransformerWeights& to) {
+    if (!config_.scales_head) return absl::OkStatus();
+    std::vector<float> norm = NormNumbers(from.final_norm);
+    for (float& weight : norm) {
+      weight /= std::sqrt(static_cast<float>(config_.hidden_size));
+    }
+    return uploader_.UploadFloats(norm, to.final_norm.weight);
   }
 
   // From that of position 0 on.
@@ -328,10 +355,11 @@ absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
 }
 
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
-    const Checkpoint& checkpoint, const TransformerConfig& config,
-    DType dtype) {
+    const Checkpoint& checkpoint, const TransformerConfig& given, DType dtype) {
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
-                   FindTransformerTensors(checkpoint, config));
+                   FindTransformerTensors(checkpoint, given));
+  TransformerConfig config = given;
+  config.tie_word_embeddings = tensors.head.num_rows == 0;
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
                    AllocateCudaTransformerWeights(config, dtype));
   const CudaTransformerWidths& widths = weights.widths;

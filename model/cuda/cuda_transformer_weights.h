@@ -78,6 +78,8 @@ struct CudaTransformerStack {
   CudaMatrix positions;  // [max_context or encoder.max_tokens, hidden], of
                          // positions that are learned; no data: none
   CudaNormWeights embedding_norm;
+  // Of scores: [num_heads, 2 * max_distance + 1], or null.
+  float* distance_biases = nullptr;
   std::vector<CudaTransformerLayer> layers;
   CudaNormWeights final_norm;
 };

@@ -87,19 +87,6 @@ TEST_F(InspectTest, OfAnEncoderItSaysWhatASourceTakes) {
   }
 }
 
-TEST_F(InspectTest, OfWhatNoGpuRunsItSaysNothingOfGpusButWhy) {
-  const ProgramRun run =
-      RunEspalier({"inspect", FamilyPath("t5"), "--num-beams", "4"});
-  EXPECT_EQ(run.exit_code, 0) << run.out;
-  for (const char* part :
-       {" on the CPU\n", "     context  beams          CPU\n",
-        "GPU            does not run: T5: biases by distance is not "
-        "supported"}) {
-    EXPECT_THAT(run.out, HasSubstr(part));
-  }
-  EXPECT_THAT(run.out, Not(HasSubstr("on a GPU")));
-}
-
 TEST_F(InspectTest, AFileThatADecoderDoesNotBeginAsIsRefused) {
   const ScratchDirectory model;
   for (const auto& file :

@@ -59,7 +59,7 @@ std::vector<T> StoredValues(const SafetensorsFile& file,
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
-                         ::testing::ValuesIn(CudaEncoderFamilyModels()),
+                         ::testing::ValuesIn(EncoderFamilyModels()),
                          [](const auto& model) { return model.param; });
 
 // Relative to the norm of all of them.

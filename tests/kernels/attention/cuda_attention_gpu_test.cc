@@ -42,6 +42,20 @@ class Batch {
     AddRowWith(table, 0, first_position, num_tokens, ahead);
   }
 
+  // Tokens of a source of so many positions, each of which sees all of it.
+  void AddSource(int num_positions, int num_tokens) {
+    std::vector<int> table;
+    cache_.Extend(table, num_positions);
+    rows_.push_back({num_queries(), num_tokens, num_tables(), 0, num_positions,
+                     /*sees_all=*/1});
+    for (int i = 0; i < num_tokens; ++i) {
+      positions_.push_back(num_positions - 1);
+      bias_positions_.push_back(i * num_positions / num_tokens);
+      table_of_query_.push_back(num_tables());
+    }
+    tables_.push_back(table);
+  }
+
   // Beams of `tail` positions of their own after pages they share.
   void AddGroup(int num_beams, int shared_pages, int tail, int ahead = 0) {
     std::vector<int> prefix;
@@ -95,6 +109,11 @@ class Batch {
     shape.scale = options_.scale;
     shape.soft_cap = options_.soft_cap;
     shape.window = options_.window;
+    const auto biases = Upload(BiasesOfHeads());
+    if (options_.biases != nullptr) {
+      shape.biases = biases.data();
+      shape.max_distance = options_.max_distance;
+    }
     EXPECT_OK(PrepareCudaAttention(shape, *device));
     const CudaAttentionWork work = PlanCudaAttention(
         rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
@@ -107,6 +126,7 @@ class Batch {
         Upload(std::vector(work.item_counts.begin(), work.item_counts.end()));
     const auto indptr = Upload(work.partial_indptr);
     const auto positions = Upload(positions_);
+    const auto bias_positions = Upload(bias_positions_);
     const auto tables = Upload(PackedTables());
     CudaAttentionInputs inputs;
     inputs.items = items.data();
@@ -116,6 +136,7 @@ class Batch {
     inputs.max_items = static_cast<int>(work.items.size());
     inputs.max_partials = work.partial_indptr.back();
     inputs.positions = positions.data();
+    inputs.bias_positions = bias_positions.data();
     inputs.tables = tables.data();
     inputs.table_stride = TableStride();
     CudaKvCache layout = cache_.layout();
@@ -154,7 +175,14 @@ class Batch {
         const auto values = cache_.Gather(table, count, h / group, 1);
         const auto q = std::span(q_).subspan(
             size_t(t) * QStride() + h * shape_.head_dim, shape_.head_dim);
-        const auto expected = reference::Attention(q, keys, values, options_);
+        AttentionOptions options = options_;
+        if (options.biases != nullptr) {
+          options.biases += h * (2 * options.max_distance + 1);
+        }
+        // The twin counts positions from where a window begins.
+        const auto expected =
+            reference::Attention(q, keys, values, options,
+                                 options.window > 0 ? -1 : bias_positions_[t]);
         const double tolerance = Tolerance(q, keys, values, count);
         for (int i = 0; i < shape_.head_dim; ++i) {
           const size_t at =
@@ -174,9 +202,17 @@ class Batch {
                      first_position + num_tokens + ahead});
     for (int i = 0; i < num_tokens; ++i) {
       positions_.push_back(first_position + i);
+      bias_positions_.push_back(first_position + i);
       table_of_query_.push_back(num_tables());
     }
     tables_.push_back(table);
+  }
+
+  // Of all heads; one number where there are none.
+  std::vector<float> BiasesOfHeads() const {
+    if (options_.biases == nullptr) return {0};
+    const int size = shape_.num_heads * (2 * options_.max_distance + 1);
+    return {options_.biases, options_.biases + size};
   }
 
   // Rows of q are longer than their heads, as those of a joint projection.
@@ -241,6 +277,7 @@ class Batch {
   std::vector<CudaAttentionRow> rows_;
   std::vector<CudaSharedPrefix> runs_;
   std::vector<int> positions_;
+  std::vector<int> bias_positions_;
   std::vector<int> table_of_query_;
   std::vector<std::vector<int>> tables_;
   std::vector<float> q_;
@@ -337,6 +374,45 @@ TEST_P(CudaAttentionTest, MatchesTheTwinWithAnotherScale) {
     batch.SetOptions({.scale = scale});
     AddMixture(batch, page_size);
     ExpectRight(batch, Cases(1, 5));
+  }
+}
+
+TEST_P(CudaAttentionTest, MatchesTheTwinWhereQueriesSeeAll) {
+  const int page_size = GetParam().page_size;
+  Batch batch(GetParam(), 9000 / page_size + 200);
+  for (const int length : {1, 17, 64, 300, 1200}) {
+    batch.AddSource(length, 1);
+    batch.AddSource(length, length);
+    batch.AddRow(length, 3);
+  }
+  ExpectRight(batch, Cases(1, 7));
+}
+
+// Distances up to the largest and beyond, of queries in the middle of what they
+// see; with what else changes scores.
+TEST_P(CudaAttentionTest, MatchesTheTwinWithBiases) {
+  CudaAttentionShape shape = GetParam();
+  shape.without_tensor_cores = true;
+  for (const int max_distance : {0, 1, 30, 500}) {
+    SCOPED_TRACE(max_distance);
+    Numbers numbers(kF32, max_distance);
+    std::vector<float> biases(shape.num_heads * (2 * max_distance + 1));
+    for (float& bias : biases) bias = 3 * numbers.Next();
+    for (const auto& [window, soft_cap] :
+         {std::pair(0, 0.0f), std::pair(70, 0.0f), std::pair(0, 2.0f)}) {
+      Batch batch(shape, 9000 / shape.page_size + 200);
+      batch.SetOptions({.scale = 0.5f,
+                        .soft_cap = soft_cap,
+                        .window = window,
+                        .biases = biases.data(),
+                        .max_distance = max_distance});
+      AddMixture(batch, shape.page_size);
+      if (window == 0) {
+        batch.AddSource(300, 300);
+        batch.AddSource(65, 2);
+      }
+      ExpectRight(batch, Cases(1, 5));
+    }
   }
 }
 

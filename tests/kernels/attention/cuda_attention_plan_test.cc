@@ -41,6 +41,12 @@ void AddRow(Asked& asked, int num_queries, int kv_begin, int max_positions) {
   asked.num_queries += num_queries;
 }
 
+// Of an encoder, or of cross-attention.
+void AddRowThatSeesAll(Asked& asked, int num_queries, int max_positions) {
+  AddRow(asked, num_queries, 0, max_positions);
+  asked.rows.back().sees_all = 1;
+}
+
 void AddGroup(Asked& asked, int num_beams, int shared, int tail) {
   asked.runs.push_back({asked.num_queries, num_beams,
                         static_cast<int>(asked.rows.size()), 0, shared});
@@ -71,7 +77,7 @@ Asked RandomBatch(int seed, int page_size) {
   for (int i = 0; i < num_parts; ++i) {
     const int pages = 1 + below(1 << below(9));
     const int tail = 1 + below(1 << below(9));
-    switch (below(4)) {
+    switch (below(5)) {
       case 0:
         AddRow(asked, 1, 0, 1 + below(1 << (1 + below(13))));
         break;
@@ -82,6 +88,9 @@ Asked RandomBatch(int seed, int page_size) {
       }
       case 2:
         AddGroup(asked, 1 + below(1 << below(8)), pages * page_size, tail);
+        break;
+      case 3:
+        AddRowThatSeesAll(asked, 1 + below(1 << below(10)), 1 + below(2000));
         break;
       default:
         AddTree(asked, 2 + below(40), pages * page_size,
@@ -104,7 +113,8 @@ std::vector<int> TablesAsked(const Asked& asked, int query, int size) {
       continue;
     }
     const int end =
-        row.max_positions - (row.first_query + row.num_queries - 1 - query);
+        row.max_positions -
+        (row.sees_all ? 0 : row.first_query + row.num_queries - 1 - query);
     std::fill(tables.begin(), tables.begin() + end, row.table);
   }
   return tables;

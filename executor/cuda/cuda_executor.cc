@@ -181,6 +181,10 @@ absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
 }
 
 absl::Status CudaExecutor::Impl::Init() {
+  if (description_.encoder) {
+    return InvalidArgument("a model with an encoder runs by the host's plans ",
+                           "(CudaBlockingModel), not by graphs of steps");
+  }
   RETURN_IF_ERROR(CheckAttention(limits_));
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits_, model_->null_page(),

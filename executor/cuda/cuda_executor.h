@@ -75,8 +75,9 @@ class CudaExecutor : public StepExecutor {
   // at most max_tokens tokens, and max_logits rows that select. `model` runs
   // nothing else as long as the executor lives.
   // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, or
-  // that holds no page, if the model bounds the work of attention below what
-  // such a step can have, or selection cannot take as many rows;
+  // that holds no page, if the model has an encoder, or bounds the work of
+  // attention below what such a step can have, or selection cannot take as many
+  // rows;
   // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       std::shared_ptr<CudaModel> model,

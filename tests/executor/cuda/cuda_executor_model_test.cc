@@ -85,6 +85,15 @@ TEST(CudaExecutorModelTest, RunsAModelThatItKnowsOnlyByItsInterface) {
   EXPECT_NE(batches[1].logits_tokens, nullptr);
 }
 
+TEST(CudaExecutorModelTest, AModelWithAnEncoderIsRefused) {
+  BeginDryRun(90);
+  const auto model = std::make_shared<FakeCudaModel>(HopperDevice(0));
+  model->AddEncoder();
+  EXPECT_THAT(CudaExecutor::Create(model).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a model with an encoder")));
+}
+
 // The second and third as a model and its draft.
 TEST(CudaExecutorModelTest, EachOfSeveralModelsRunsOnItsOwnDeviceAlone) {
   BeginDryRun(90);

@@ -26,6 +26,9 @@ class FakeCudaModel : public CudaModel {
     return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
   }
   PageId null_page() const override { return {99}; }
+  void AddEncoder() {
+    description_.encoder = {.max_source_tokens = 64, .decoder_prompt = {1}};
+  }
   CudaMemoryParts memory() const override { return {{"fake weights", 7}}; }
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;
@@ -36,7 +39,7 @@ class FakeCudaModel : public CudaModel {
  private:
   const CudaDevice device_;
   const bool has_barrier_;
-  const ModelDescription description_ = {
+  ModelDescription description_ = {
       .vocab_size = 32000, .max_context = 512, .num_pages = 99};
   const CudaCallBounds bounds_ = {.max_tokens = 256,
                                   .max_logits = 64,

@@ -32,6 +32,25 @@ int AddTable(std::span<const PageId> pages, CudaPlanCall* call) {
   return static_cast<int>(call->tables.size()) - 1;
 }
 
+// Beams of one source are one row: all of it is seen from each, and so is read
+// once for them.
+void AddCrossRow(std::span<const PageId> pages, int source_length,
+                 int first_query, int num_queries, CudaPlanCall* call) {
+  call->cross_positions.insert(call->cross_positions.end(), num_queries,
+                               source_length - 1);
+  std::vector<CudaAttentionRow>& rows = call->cross_rows;
+  if (!rows.empty() && rows.back().max_positions == source_length &&
+      std::ranges::equal(call->tables[rows.back().table], pages)) {
+    rows.back().num_queries += num_queries;
+    return;
+  }
+  rows.push_back({.first_query = first_query,
+                  .num_queries = num_queries,
+                  .table = AddTable(pages, call),
+                  .max_positions = source_length,
+                  .sees_all = 1});
+}
+
 }  // namespace
 
 std::vector<int> CudaPlanCall::FlatTables(PageId null_page) const {
@@ -155,14 +174,8 @@ bool CudaPlanReader::AddTokens(CudaPlanCall* call) {
                                .table = table,
                                .max_positions = first + count});
   if (row.source_length > 0) {
-    call->cross_rows.push_back(
-        {.first_query = first_query,
-         .num_queries = count,
-         .table = AddTable(pages.first(num_source_pages), call),
-         .max_positions = row.source_length,
-         .sees_all = 1});
-    call->cross_positions.insert(call->cross_positions.end(), count,
-                                 row.source_length - 1);
+    AddCrossRow(pages.first(num_source_pages), row.source_length, first_query,
+                count, call);
   }
   for (int i = 0; i < count; ++i) {
     if (i >= num_before) call->logits_rows.push_back(first_query + i);

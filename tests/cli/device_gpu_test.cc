@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/cli/program.h"
 #include "tests/cli/reference.h"
+#include "tests/family_models.h"
 #include "tests/few_cases.h"
+#include "tests/reference_cases.h"
 
 namespace espalier::testing {
 namespace {
@@ -51,6 +54,57 @@ TEST_P(DeviceDTypesGpuTest, FiguresSayWhatTheDeviceDid) {
   EXPECT_THAT(run.err, HasSubstr("graph launches"));
   EXPECT_THAT(run.err, HasSubstr("device memory "));
   EXPECT_THAT(run.err, HasSubstr("keys and values "));
+}
+
+// Lines of a family's reference, as requests.
+std::string RequestsOfFamily(const std::string& model) {
+  std::string lines;
+  for (json::value& line :
+       ReadReferenceLines(FamilyPath(model) + "/requests.jsonl")) {
+    line.as_object().erase("hypotheses");
+    lines += WriteJson(line) + "\n";
+  }
+  return lines;
+}
+
+// The tokens of each line's hypotheses.
+std::vector<json::value> TokensOf(const std::string& output) {
+  std::vector<json::value> tokens;
+  for (const json::value& answer : ParseLines(output)) {
+    json::array& of_line = tokens.emplace_back(json::array()).as_array();
+    for (const json::value& hypothesis : answer.at("hypotheses").as_array()) {
+      of_line.push_back(hypothesis.at("tokens"));
+    }
+  }
+  return tokens;
+}
+
+TEST(DeviceGpuTest, EncoderDecodersAnswerAsOnTheCpu) {
+  for (const std::string& model : EncoderFamilyModels()) {
+    SCOPED_TRACE(model);
+    const std::string requests = RequestsOfFamily(model);
+    std::vector<std::string> outputs;
+    for (const char* device : {"cpu", "cuda"}) {
+      const ProgramRun run =
+          RunEspalier({"batch", "-m", FamilyPath(model), "--device", device,
+                       "--dtype", "f32", "--figures"},
+                      requests);
+      EXPECT_EQ(run.exit_code, 0) << run.err;
+      outputs.push_back(run.out);
+    }
+    EXPECT_EQ(TokensOf(outputs[0]), TokensOf(outputs[1]));
+    EXPECT_FALSE(TokensOf(outputs[0]).empty());
+  }
+}
+
+TEST(DeviceGpuTest, WhatRunsOnHostPlansAloneIsSaid) {
+  const ProgramRun run =
+      RunEspalier({"batch", "-m", FamilyPath("marian"), "--device", "cuda",
+                   "--dtype", "f32", "--host-cache-mib", "64"},
+                  RequestsOfFamily("marian"));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--host-cache-mib must be 0, or unset, for a "
+                                 "model with an encoder on CUDA, got 64"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "base/check.h"
 #include "pages/page_table.h"
 
 namespace espalier {
@@ -24,8 +25,8 @@ struct RandomPlan {
   int page_size = 1;
 };
 
-// Rows of any lengths and positions; with an encoder each has a source, and
-// begins within it, at its end or behind.
+// Rows of any lengths and positions; with an encoder each has a source, that of
+// the row before or another, and begins within it, at its end or behind.
 RandomPlan MakePlan(uint32_t seed, bool has_encoder) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
@@ -40,8 +41,10 @@ RandomPlan MakePlan(uint32_t seed, bool has_encoder) {
   StepPlan& plan = made.plan;
   const int num_rows = 1 + below(8);
   for (int r = 0; r < num_rows; ++r) {
-    const int source_length =
-        has_encoder ? 1 + below(made.bounds.max_tokens) : 0;
+    const bool is_beam = has_encoder && r > 0 && below(2) > 0;
+    const int source_length = is_beam       ? plan.rows.back().source_length
+                              : has_encoder ? 1 + below(made.bounds.max_tokens)
+                                            : 0;
     const int source_end = static_cast<int>(
         NumPages(source_length, made.page_size) * made.page_size);
     const int first = below(source_end + 10);
@@ -63,8 +66,13 @@ RandomPlan MakePlan(uint32_t seed, bool has_encoder) {
       plan.sources.push_back({r, source});
     }
     const int64_t num_pages = NumPages(first + num_tokens, made.page_size);
+    const int parent = plan.page_indptr.end()[is_beam ? -2 : -1];
+    const int num_shared = is_beam ? std::min(source_end / made.page_size,
+                                              plan.page_indptr.back() - parent)
+                                   : 0;
     for (int i = 0; i < num_pages; ++i) {
-      plan.page_indices.push_back(PageId{below(500)});
+      plan.page_indices.push_back(i < num_shared ? plan.page_indices[parent + i]
+                                                 : PageId{below(500)});
     }
     plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
   }
@@ -155,6 +163,15 @@ void ExpectSources(const CudaPlanCall& call, const RandomPlan& made,
   ASSERT_EQ(pages, expected);
 }
 
+// The one that a query is of.
+const CudaAttentionRow& CrossRowOf(const CudaPlanCall& call, int query) {
+  const auto row = std::ranges::find_if(call.cross_rows, [&](const auto& r) {
+    return query >= r.first_query && query < r.first_query + r.num_queries;
+  });
+  CHECK(row != call.cross_rows.end()) << "query " << query;
+  return *row;
+}
+
 void ExpectTokens(const CudaPlanCall& call, const RandomPlan& made, int* row,
                   int* num_fed, int* num_logits) {
   const std::vector<int> tables = call.FlatTables(kNullPage);
@@ -180,10 +197,11 @@ void ExpectTokens(const CudaPlanCall& call, const RandomPlan& made, int* row,
       }
       if (expected.source_length() == 0) continue;
       ASSERT_EQ(call.cross_positions[at], expected.source_length() - 1);
+      const CudaAttentionRow& cross = CrossRowOf(call, at);
+      ASSERT_EQ(cross.max_positions, expected.source_length());
       for (int p = 0; p < expected.source_length(); ++p) {
-        ASSERT_EQ(
-            tables[call.cross_rows[i].table * call.stride + p / made.page_size],
-            expected.source_page(p).value);
+        ASSERT_EQ(tables[cross.table * call.stride + p / made.page_size],
+                  expected.source_page(p).value);
       }
     }
     ASSERT_EQ(fed.max_positions, expected.position(*num_fed - 1) + 1);

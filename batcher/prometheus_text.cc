@@ -1,5 +1,6 @@
 #include "batcher/prometheus_text.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
@@ -12,24 +13,18 @@
 namespace espalier {
 namespace {
 
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '\\':
-        escaped += "\\\\";
-        break;
-      case '"':
-        escaped += "\\\"";
-        break;
-      case '\n':
-        escaped += "\\n";
-        break;
-      default:
-        escaped += c;
-    }
+void AppendEscaped(std::string_view text, std::string* out) {
+  const auto is_special = [](char c) {
+    return c == '\\' || c == '"' || c == '\n';
+  };
+  while (true) {
+    const auto end = std::find_if(text.begin(), text.end(), is_special);
+    out->append(text.begin(), end);
+    if (end == text.end()) return;
+    *out += '\\';
+    *out += *end == '\n' ? 'n' : *end;
+    text.remove_prefix(end - text.begin() + 1);
   }
-  return escaped;
 }
 
 // Nanoseconds as seconds, to the last digit: 0.001, 2560.0.
@@ -67,37 +62,39 @@ class MetricWriter {
                     "# TYPE ", ToAbsl(name), " ", ToAbsl(type), "\n");
   }
 
+  // Of any value of absl::StrCat, without a string for each.
   using Labels =
-      std::initializer_list<std::pair<std::string_view, std::string>>;
+      std::initializer_list<std::pair<std::string_view, absl::AlphaNum>>;
 
   // A sample of the family, or of a part of it: _sum.
-  void Sample(const std::string& value, const Labels& labels = {},
+  void Sample(const absl::AlphaNum& value, const Labels& labels = {},
               std::string_view part = "") {
-    absl::StrAppend(&text_, family_, ToAbsl(part));
+    text_ += family_;
+    text_ += part;
     if (!labels_.empty() || labels.size() > 0) {
       text_ += '{';
       text_ += labels_;
       bool is_first = labels_.empty();
       for (const auto& [name, label] : labels) {
-        AppendLabel(name, label, std::exchange(is_first, false), &text_);
+        AppendLabel(name, {label.data(), label.size()},
+                    std::exchange(is_first, false), &text_);
       }
       text_ += '}';
     }
-    absl::StrAppend(&text_, " ", value, "\n");
+    text_ += ' ';
+    text_.append(value.data(), value.size());
+    text_ += '\n';
   }
 
-  void Gauge(std::string_view name, const std::string& value,
+  void Gauge(std::string_view name, const absl::AlphaNum& value,
              std::string_view help) {
     Family(name, "gauge", help);
     Sample(value);
   }
-  void Gauge(std::string_view name, int64_t value, std::string_view help) {
-    Gauge(name, absl::StrCat(value), help);
-  }
   // Its name ends in _total.
   void Counter(std::string_view name, int64_t value, std::string_view help) {
     Family(name, "counter", help);
-    Sample(absl::StrCat(value));
+    Sample(value);
   }
 
   // Of nanoseconds; its name ends in _seconds.
@@ -107,13 +104,11 @@ class MetricWriter {
     int64_t count = 0;
     for (size_t i = 0; i < times.bounds().size(); ++i) {
       count += times.counts()[i];
-      Sample(absl::StrCat(count), {{"le", Seconds(times.bounds()[i])}},
-             "_bucket");
+      Sample(count, {{"le", Seconds(times.bounds()[i])}}, "_bucket");
     }
-    const std::string total = absl::StrCat(times.count());
-    Sample(total, {{"le", "+Inf"}}, "_bucket");
+    Sample(times.count(), {{"le", "+Inf"}}, "_bucket");
     Sample(Seconds(times.sum()), {}, "_sum");
-    Sample(total, {}, "_count");
+    Sample(times.count(), {}, "_count");
   }
 
   std::string Take() { return std::move(text_); }
@@ -123,8 +118,11 @@ class MetricWriter {
 
   static void AppendLabel(std::string_view name, std::string_view value,
                           bool is_first, std::string* text) {
-    absl::StrAppend(text, is_first ? "" : ",", ToAbsl(name), "=\"",
-                    Escaped(value), "\"");
+    if (!is_first) *text += ',';
+    *text += name;
+    *text += "=\"";
+    AppendEscaped(value, text);
+    *text += '"';
   }
 
   std::string labels_;  // of every sample, as they are written
@@ -136,7 +134,7 @@ void WritePlaces(std::string_view name, std::string_view help,
                  std::span<const int64_t> counts, MetricWriter* out) {
   out->Family(name, "counter", help);
   for (size_t i = 0; i < counts.size(); ++i) {
-    out->Sample(absl::StrCat(counts[i]), {{"position", absl::StrCat(i)}});
+    out->Sample(counts[i], {{"position", i}});
   }
 }
 
@@ -164,8 +162,8 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
              "Share of the key/value pages that requests hold; 1 is all.");
   out->Family("vllm:cache_config_info", "gauge",
               "Tokens a key/value page, and how many pages there are.");
-  out->Sample("1", {{"block_size", absl::StrCat(s.page_size)},
-                    {"num_gpu_blocks", absl::StrCat(s.num_pages)}});
+  out->Sample("1",
+              {{"block_size", s.page_size}, {"num_gpu_blocks", s.num_pages}});
   out->Counter("vllm:num_preemptions_total", s.num_preemptions,
                "Times that a request was preempted.");
   out->Counter("vllm:spec_decode_num_draft_tokens_total", s.num_drafted_tokens,
@@ -192,7 +190,7 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
       s.num_ended() - num_stopped - num_long - num_aborted;
   out->Family("vllm:request_success_total", "counter", "Requests that ended.");
   const auto ended = [&](const char* reason, int64_t count) {
-    out->Sample(absl::StrCat(count), {{"finished_reason", reason}});
+    out->Sample(count, {{"finished_reason", reason}});
   };
   ended("stop", num_stopped);
   ended("length", num_long);
@@ -228,9 +226,9 @@ void WriteNow(const EngineStats& s, MetricWriter* out) {
   out->Gauge("espalier:prompt_tokens_waiting", s.num_prompt_tokens_waiting,
              "Prompt tokens of the requests that wait.");
   out->Family("espalier:pages", "gauge", "Key/value pages, by who holds them.");
-  out->Sample(absl::StrCat(s.num_pages_free), {{"state", "free"}});
-  out->Sample(absl::StrCat(s.num_pages_held), {{"state", "held"}});
-  out->Sample(absl::StrCat(s.num_pages_idle), {{"state", "idle"}});
+  out->Sample(s.num_pages_free, {{"state", "free"}});
+  out->Sample(s.num_pages_held, {{"state", "held"}});
+  out->Sample(s.num_pages_idle, {{"state", "idle"}});
   out->Gauge("espalier:pages_unshared", s.num_pages_unshared,
              "Pages that requests would hold if every beam had its own.");
   out->Gauge("espalier:page_sharing_ratio",
@@ -248,8 +246,8 @@ void WriteEnds(const EngineStats& s, MetricWriter* out) {
   for (const FinishReason reason :
        {FinishReason::kEos, FinishReason::kStop, FinishReason::kLength,
         FinishReason::kDeadline}) {
-    out->Sample(absl::StrCat(s.num_finished_by(reason)),
-                {{"reason", std::string(NameOf(reason))}, {"code", "OK"}});
+    out->Sample(s.num_finished_by(reason),
+                {{"reason", ToAbsl(NameOf(reason))}, {"code", "OK"}});
   }
   for (int value = 1; value < std::ssize(s.num_failed); ++value) {
     const auto code = static_cast<absl::StatusCode>(value);
@@ -257,7 +255,7 @@ void WriteEnds(const EngineStats& s, MetricWriter* out) {
         code == absl::StatusCode::kCancelled          ? "cancelled"
         : code == absl::StatusCode::kDeadlineExceeded ? "deadline"
                                                       : "error";
-    out->Sample(absl::StrCat(s.num_failed_by(code)),
+    out->Sample(s.num_failed_by(code),
                 {{"reason", reason}, {"code", CodeName(code)}});
   }
 }
@@ -271,10 +269,10 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
   out->Family("espalier:tokens_fed_total", "counter",
               "Tokens fed: of prompts, again after preemption, of live beams, "
               "of drafts.");
-  out->Sample(absl::StrCat(s.num_prompt_tokens), {{"kind", "prompt"}});
-  out->Sample(absl::StrCat(s.num_tokens_fed_again), {{"kind", "again"}});
-  out->Sample(absl::StrCat(s.num_decode_rows), {{"kind", "decode"}});
-  out->Sample(absl::StrCat(s.num_draft_tokens_fed), {{"kind", "draft"}});
+  out->Sample(s.num_prompt_tokens, {{"kind", "prompt"}});
+  out->Sample(s.num_tokens_fed_again, {{"kind", "again"}});
+  out->Sample(s.num_decode_rows, {{"kind", "decode"}});
+  out->Sample(s.num_draft_tokens_fed, {{"kind", "draft"}});
   out->Counter("espalier:resumptions_total", s.num_resumptions,
                "Times that a preempted request resumed.");
   out->Counter("espalier:tokens_shared_again_total", s.num_tokens_shared_again,
@@ -284,8 +282,8 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
   out->Family("espalier:swapped_pages_total", "counter",
               "Pages of preempted requests that went to host memory (out), and "
               "came back (in).");
-  out->Sample(absl::StrCat(s.num_swapped_pages_out), {{"direction", "out"}});
-  out->Sample(absl::StrCat(s.num_swapped_pages_in), {{"direction", "in"}});
+  out->Sample(s.num_swapped_pages_out, {{"direction", "out"}});
+  out->Sample(s.num_swapped_pages_in, {{"direction", "in"}});
   out->Counter("espalier:tail_copies_total", s.num_tail_copies,
                "Copies of partly filled pages.");
   out->Counter("espalier:page_steps_total", s.page_steps,

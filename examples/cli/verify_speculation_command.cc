@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "beam/selection_options.h"
 #include "examples/cli/beginning_tables.h"
 #include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"

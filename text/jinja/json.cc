@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "text/jinja/error.h"
 #include "text/jinja/printing.h"
 #include "text/jinja/unicode.h"
 

@@ -61,8 +61,10 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_return;
   }
   call_ = *std::move(call);
+  if (!call_.request_id.empty()) SetRequestId(call_.request_id);
   if (call_.truncate_prompt_tokens && num_bytes > limits.max_list_elements) {
-    // Texts of any length would be made tokens of.
+    // A text is tokenized before it is cut, and has at most as many tokens as
+    // bytes.
     co_await refuse(InvalidArgument(
         "truncate_prompt_tokens must come in a body of at most ",
         limits.max_list_elements, " bytes (--max-list-elements), got ",
@@ -74,7 +76,6 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_await refuse(known);
     co_return;
   }
-  if (!call_.request_id.empty()) SetRequestId(call_.request_id);
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
   absl::StatusOr<std::vector<PromptRequest>> prompts =

@@ -182,10 +182,10 @@ absl::StatusOr<RequestTraces::Found> RequestTraces::Find(
   if (!found.empty()) return found;
   const std::string name = Concat("request ", InQuotes(id));
   if (is_dropped) {
-    return ResourceExhausted(
+    return MarkPermanent(ResourceExhausted(
         "the trace of ", name,
         " took too much memory, and was not kept: ", limits_.max_request_bytes,
-        " bytes are for one, ", limits_.max_bytes, " for all");
+        " bytes are for one, ", limits_.max_bytes, " for all"));
   }
   if (runs) {
     return NotFound(name, " runs, and its trace can be had when it has ended");

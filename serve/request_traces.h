@@ -74,7 +74,8 @@ class RequestTraces : public TraceSink {
   // The traces of the requests of this id that have ended, those first that
   // ended first; at least one.
   // Errors: kNotFound if there is none, saying whether it still runs, or how
-  // many are kept; kResourceExhausted if they took too much memory.
+  // many are kept; permanent kResourceExhausted if they took too
+  // much memory.
   absl::StatusOr<Found> Find(std::string_view id) const;
 
   const TraceLimits& limits() const { return limits_; }

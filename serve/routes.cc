@@ -30,16 +30,12 @@ namespace {
 // Of pages with pictures, so that they are shown as what they are.
 const http::Header kNoSniff = {"X-Content-Type-Options", "nosniff"};
 
-// AnswerTrace, where nobody catches.
-absl::StatusOr<TraceAnswer> TryAnswerTrace(const RequestTraces& traces,
-                                           const std::string& id,
-                                           TraceFormat format,
-                                           const Tokenizer* tokenizer) {
-  try {
-    return AnswerTrace(traces, id, format, tokenizer);
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory to draw the trace");
-  }
+openai::Error TraceError(const absl::Status& status) {
+  // Also where it was there and took too much memory.
+  const bool is_gone =
+      status.code() == absl::StatusCode::kNotFound || IsPermanent(status);
+  if (!is_gone) return openai::ErrorOf(status);
+  return openai::MakeHttpError(404, Message(status));
 }
 
 http::Response JsonResponse(std::vector<http::Header> headers,
@@ -184,27 +180,6 @@ ServerCore::Work ServerCore::Page(Call& call) {
   co_await call.exchange.Respond(std::move(response));
 }
 
-asio::awaitable<absl::StatusOr<TraceAnswer>> ServerCore::DrawTrace(
-    std::string id, TraceFormat format) {
-  const std::shared_ptr<const Tokenizer> tokenizer =
-      model_.load()->generator.tokenizer();
-  const auto draw = [&](auto handler) {
-    asio::post(drawing_, [this, id, format, tokenizer,
-                          handler = std::move(handler)]() mutable {
-      absl::StatusOr<TraceAnswer> answer =
-          TryAnswerTrace(*options_.traces, id, format, tokenizer.get());
-      const auto executor = asio::get_associated_executor(handler);
-      asio::post(executor, [handler = std::move(handler),
-                            answer = std::move(answer)]() mutable {
-        std::move(handler)(std::move(answer));
-      });
-    });
-  };
-  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
-                                          void(absl::StatusOr<TraceAnswer>)>(
-      draw, asio::use_awaitable);
-}
-
 ServerCore::Work ServerCore::Trace(Call& call) {
   if (options_.traces == nullptr) {
     co_await Refuse(
@@ -220,13 +195,15 @@ ServerCore::Work ServerCore::Trace(Call& call) {
     co_await Refuse(call, openai::ErrorOf(format.status()));
     co_return;
   }
-  absl::StatusOr<TraceAnswer> answer =
-      co_await DrawTrace(TraceId(call.caller, call.id), *format);
+  DrawingThread::Draw draw = [&traces = *options_.traces, format = *format,
+                              id = TraceId(call.caller, call.id),
+                              tokenizer =
+                                  model_.load()->generator.tokenizer()] {
+    return AnswerTrace(traces, id, format, tokenizer.get());
+  };
+  absl::StatusOr<TraceAnswer> answer = co_await drawing_.Run(std::move(draw));
   if (!answer.ok()) {
-    // Also where it was there and took too much memory.
-    const openai::Error error =
-        openai::MakeHttpError(404, Message(answer.status()));
-    co_await Refuse(call, error);
+    co_await Refuse(call, TraceError(answer.status()));
     co_return;
   }
   http::Response response;

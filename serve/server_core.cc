@@ -110,8 +110,8 @@ std::string Decoded(std::string_view segment) {
   return text;
 }
 
-// Whether `path` is what `pattern` says; `*id` is its segment {id}, if it has
-// one.
+// Whether `path` is what `pattern` says; `*id` is what stands for {id}, if it
+// has one.
 bool Matches(std::string_view pattern, std::string_view path, std::string* id) {
   constexpr std::string_view kId = "{id}";
   const size_t at = pattern.find(kId);
@@ -122,7 +122,7 @@ bool Matches(std::string_view pattern, std::string_view path, std::string* id) {
     return false;
   }
   *id = path.substr(at, path.size() - at - end.size());
-  // What stands last may have more of them: "org/model".
+  // A trailing {id} may contain slashes, as names of models do: "org/model".
   if (!end.empty() && id->find('/') != id->npos) return false;
   *id = Decoded(*id);
   return true;
@@ -155,6 +155,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
                                                             options.requests));
   }
   auto core = std::make_unique<ServerCore>(options, std::move(defaults));
+  if (options.traces != nullptr) RETURN_IF_ERROR(core->drawing_.Start());
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -215,9 +216,7 @@ void ServerCore::Stop() {
   }
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
-  // A pool may not be joined by two at a time.
-  const std::lock_guard<std::mutex> lock(stop_mutex_);
-  drawing_.join();
+  drawing_.Stop();  // so that calls that wait for it are told, too
   http_->Stop();
 }
 

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "http/server.h"
 #include "openai/listing.h"
+#include "serve/drawing_thread.h"
 #include "serve/generation_calls.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
-#include "serve/trace_answer.h"
 
 namespace espalier::serve {
 
@@ -109,9 +108,6 @@ class ServerCore {
   openai::ModelCard Card() const;
   // Rows that run or wait.
   boost::asio::awaitable<int64_t> NumRows();
-  // AnswerTrace on a thread that nobody else waits for.
-  boost::asio::awaitable<absl::StatusOr<TraceAnswer>> DrawTrace(
-      std::string id, TraceFormat format);
 
   const ServerOptions options_;
   const openai::ServerDefaults defaults_;
@@ -125,10 +121,8 @@ class ServerCore {
   std::unique_ptr<http::Server> http_;
   // The same for its own threads, which may run before it is there.
   std::atomic<http::Server*> listening_ = nullptr;
-  // Draws traces, one at a time, while others are answered. Ends before http_,
-  // whose exchanges wait for it.
-  boost::asio::thread_pool drawing_{1};
-  std::mutex stop_mutex_;  // of joining it
+  // Ends before http_, whose exchanges wait for it. Runs where traces are kept.
+  DrawingThread drawing_;
 };
 
 }  // namespace espalier::serve

@@ -1,0 +1,140 @@
+#include "serve/drawing_thread.h"
+
+#include <atomic>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier::serve {
+
+namespace asio = boost::asio;
+
+namespace {
+
+absl::Status Stopped() {
+  return MakeError(absl::StatusCode::kUnavailable,
+                   "the server is shutting down");
+}
+
+absl::StatusOr<TraceAnswer> Try(const DrawingThread::Draw& draw) {
+  try {
+    return draw();
+  } catch (const std::bad_alloc&) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     "not enough memory to draw the trace");
+  } catch (const std::exception& error) {
+    return Internal("the trace cannot be drawn: ", error.what());
+  }
+}
+
+}  // namespace
+
+// Its thread fills `drawn` before the caller's executor sets is_drawn, on which
+// the caller reads it.
+struct DrawingThread::Job {
+  Job(const asio::any_io_executor& executor, Draw drawing)
+      : draw(std::move(drawing)), wakes(executor) {
+    wakes.expires_at(asio::steady_timer::time_point::max());
+  }
+
+  const Draw draw;
+  std::atomic<bool> is_wanted = true;
+  absl::StatusOr<TraceAnswer> drawn = Stopped();
+  bool is_drawn = false;
+  asio::steady_timer wakes;
+};
+
+absl::Status DrawingThread::Start() {
+  const std::lock_guard<std::mutex> lock(join_mutex_);
+  try {
+    thread_ = std::thread([this] { DrawAll(); });
+  } catch (const std::system_error& error) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     "cannot start a thread to draw traces: ", error.what());
+  }
+  return absl::OkStatus();
+}
+
+void DrawingThread::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_stopped_ = true;
+  }
+  has_work_.notify_all();
+  const std::lock_guard<std::mutex> lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status DrawingThread::Add(const std::shared_ptr<Job>& job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_stopped_) return Stopped();
+  std::erase_if(waiting_, [](const auto& other) { return !other->is_wanted; });
+  if (std::ssize(waiting_) >= kMaxWaiting) {
+    return ResourceExhausted(kMaxWaiting,
+                             " traces wait to be drawn; try again later");
+  }
+  waiting_.push_back(job);
+  has_work_.notify_one();
+  return absl::OkStatus();
+}
+
+asio::awaitable<absl::StatusOr<TraceAnswer>> DrawingThread::Run(Draw draw) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  const auto job = std::make_shared<Job>(executor, std::move(draw));
+  const absl::Status added = Add(job);
+  if (!added.ok()) co_return added;
+  boost::system::error_code woken;
+  co_await job->wakes.async_wait(
+      asio::redirect_error(asio::use_awaitable, woken));
+  job->is_wanted = false;
+  if (!job->is_drawn) {
+    co_return MakeError(absl::StatusCode::kCancelled, "the client has gone");
+  }
+  co_return std::move(job->drawn);
+}
+
+void DrawingThread::DrawAll() {
+  while (true) {
+    std::shared_ptr<Job> job;
+    bool is_stopped = false;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      has_work_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return is_stopped_ || !waiting_.empty();
+      });
+      if (waiting_.empty()) return;
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
+      is_stopped = is_stopped_;
+    }
+    if (!job->is_wanted) continue;
+    job->drawn = is_stopped ? Stopped() : Try(job->draw);
+    // The caller waits for it, so want of memory is waited out.
+    while (!TryHandOver(job)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+}
+
+bool DrawingThread::TryHandOver(const std::shared_ptr<Job>& job) {
+  try {
+    asio::post(job->wakes.get_executor(), [job] {
+      job->is_drawn = true;
+      job->wakes.cancel();
+    });
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace espalier::serve

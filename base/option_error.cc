@@ -81,15 +81,24 @@ absl::Status MakeOptionError(absl::StatusCode code, const std::string& parts) {
   return error;
 }
 
+namespace {
+
+absl::Status MarkedAs(const absl::Status& status, absl::Status error) {
+  return IsPermanent(status) ? MarkPermanent(std::move(error)) : error;
+}
+
+}  // namespace
+
 absl::Status AnnotateOption(const absl::Status& status,
                             std::string_view field) {
   if (status.ok()) return status;
-  return OptionError(status.code(), OptionName{field}, ": ", PartsOf(status));
+  return MarkedAs(status, OptionError(status.code(), OptionName{field}, ": ",
+                                      PartsOf(status)));
 }
 
 absl::Status InWordsOf(const OptionWords& words, const absl::Status& status) {
   if (status.ok() || !status.GetPayload(kParts).has_value()) return status;
-  return MakeError(status.code(), Shown(PartsOf(status), &words));
+  return WithMessage(status, Shown(PartsOf(status), &words));
 }
 
 }  // namespace espalier

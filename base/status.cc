@@ -7,22 +7,22 @@
 namespace espalier {
 namespace {
 
-constexpr char kForGood[] = "espalier/for_good";
+constexpr char kPermanent[] = "espalier/permanent";
 
 }  // namespace
 
-absl::Status ForGood(absl::Status status) {
-  status.SetPayload(kForGood, absl::Cord());
+absl::Status MarkPermanent(absl::Status status) {
+  status.SetPayload(kPermanent, absl::Cord());
   return status;
 }
 
-bool IsForGood(const absl::Status& status) {
-  return status.GetPayload(kForGood).has_value();
+bool IsPermanent(const absl::Status& status) {
+  return status.GetPayload(kPermanent).has_value();
 }
 
 absl::Status WithMessage(const absl::Status& status, std::string_view message) {
   absl::Status same = MakeError(status.code(), message);
-  return IsForGood(status) ? ForGood(std::move(same)) : same;
+  return IsPermanent(status) ? MarkPermanent(std::move(same)) : same;
 }
 
 absl::Status Annotate(const absl::Status& status, std::string_view context) {

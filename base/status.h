@@ -63,13 +63,14 @@ absl::Status NotFound(const Args&... args) {
   return MakeError(absl::StatusCode::kNotFound, args...);
 }
 
-// Marks an error of what can never be had, however long one waits: of
-// kResourceExhausted, which else says that it may be had later.
-absl::Status ForGood(absl::Status status);
-bool IsForGood(const absl::Status& status);
+// Marks a kResourceExhausted error as permanent: to try again cannot succeed.
+// Without the mark it may.
+absl::Status MarkPermanent(absl::Status status);
+bool IsPermanent(const absl::Status& status);
 
-// An error of the same code, for good if `status` is, that says `message`.
+// An error of the same code, permanent if `status` is, that says `message`.
 absl::Status WithMessage(const absl::Status& status, std::string_view message);
+
 // The same error with `context` and ": " before its message.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 

@@ -56,7 +56,7 @@ absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
       DescribeSize(prepared), "), there are ", pool.num_pages(), "; ",
       CapacityHint(prepared.request, pool));
   error.SetPayload(kTooFewPages, absl::Cord());
-  return ForGood(std::move(error));
+  return MarkPermanent(std::move(error));
 }
 
 }  // namespace
@@ -104,21 +104,21 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
                   "), there is room for ");
   };
   if (needs.num_edits > limits_.max_score_edits) {
-    return ForGood(OptionError(
+    return MarkPermanent(OptionError(
         absl::StatusCode::kResourceExhausted,
         "the request can never fit: its penalties and bans edit ",
         needs.num_edits, " scores", sizes(), limits_.max_score_edits,
         OptionHint{" (", "max_score_edits", ")"}));
   }
   if (needs.num_candidates > limits_.max_candidates) {
-    return ForGood(OptionError(absl::StatusCode::kResourceExhausted,
+    return MarkPermanent(OptionError(absl::StatusCode::kResourceExhausted,
                                "the request can never fit: it ranks ",
                                needs.num_candidates, " candidates", sizes(),
                                limits_.max_candidates,
                                OptionHint{" (", "max_candidates", ")"}));
   }
   if (needs.num_best > limits_.max_best_tokens) {
-    return ForGood(ResourceExhausted(
+    return MarkPermanent(ResourceExhausted(
         "the request can never fit: its logprobs report ", needs.num_best,
         " tokens beside its candidates", sizes(), limits_.max_best_tokens));
   }

@@ -36,7 +36,7 @@ absl::Status QueueLimits::Check(int64_t num_tokens) const {
   }
   if (max_waiting_tokens_ == 0) return absl::OkStatus();
   if (num_tokens > max_waiting_tokens_) {
-    return ForGood(ResourceExhausted(
+    return MarkPermanent(ResourceExhausted(
         "the prompt has ", num_tokens, " tokens, and max_waiting_tokens, ",
         max_waiting_tokens_,
         ", may wait at all; raise it, or shorten the "

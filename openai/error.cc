@@ -58,7 +58,7 @@ int HttpStatusOf(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return 504;
     case absl::StatusCode::kResourceExhausted:
-      return IsForGood(status) ? 400 : 429;
+      return IsPermanent(status) ? 400 : 429;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kCancelled:
       return 503;

@@ -37,14 +37,14 @@ TEST(StatusTest, AnnotationKeepsTheCode) {
 
 TEST(StatusTest, WhatIsForGoodStaysSoWhateverItSays) {
   const absl::Status later = ResourceExhausted("too many");
-  EXPECT_FALSE(IsForGood(later));
-  EXPECT_FALSE(IsForGood(Annotate(later, "engine")));
-  const absl::Status never = ForGood(later);
-  EXPECT_TRUE(IsForGood(never));
-  EXPECT_TRUE(IsForGood(Annotate(never, "engine")));
+  EXPECT_FALSE(IsPermanent(later));
+  EXPECT_FALSE(IsPermanent(Annotate(later, "engine")));
+  const absl::Status never = MarkPermanent(later);
+  EXPECT_TRUE(IsPermanent(never));
+  EXPECT_TRUE(IsPermanent(Annotate(never, "engine")));
   EXPECT_THAT(WithMessage(never, "other"),
               StatusIs(absl::StatusCode::kResourceExhausted, "other"));
-  EXPECT_TRUE(IsForGood(WithMessage(never, "other")));
+  EXPECT_TRUE(IsPermanent(WithMessage(never, "other")));
 }
 
 TEST(StatusTest, CodesAreNamedAsTheRequestFormatDoes) {

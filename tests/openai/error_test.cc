@@ -42,7 +42,7 @@ TEST(ErrorTest, AModelThatIsNotServedHasItsFieldAndItsCode) {
 
 TEST(ErrorTest, WhatCanNeverFitIsNoReasonToRetry) {
   const auto exhausted = absl::StatusCode::kResourceExhausted;
-  const Error never = ErrorOf(ForGood(ResourceExhausted("it needs 9 pages")));
+  const Error never = ErrorOf(MarkPermanent(ResourceExhausted("it needs 9 pages")));
   EXPECT_EQ(never.http_status, 400);
   EXPECT_EQ(never.retry_after_s, 0);
   EXPECT_EQ(never.type, "invalid_request_error");

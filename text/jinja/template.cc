@@ -14,7 +14,7 @@ absl::Status StatusOf(const TemplateError& error) {
       error.is_placed() ? Concat("line ", error.position().line, ", column ",
                                  error.position().column, ": ", error.message())
                         : error.message();
-  return error.is_bound() ? ForGood(ResourceExhausted(message))
+  return error.is_bound() ? MarkPermanent(ResourceExhausted(message))
                           : InvalidArgument(message);
 }
 

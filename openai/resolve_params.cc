@@ -105,11 +105,14 @@ class Resolver {
 
 void Resolver::Settle(const ServerDefaults& server, int64_t model_beams) {
   SearchKind search = SearchOf(call_);
-  // It wants none: use_beam_search false, num_beams 1.
-  const bool refuses_beams = !IsOpen("num_beams");
-  if (search == SearchKind::kOpen && refuses_beams) search = SearchKind::kDraws;
   const bool is_by_server = search == SearchKind::kOpen;
   if (is_by_server) search = SearchOf(server.call());
+  // use_beam_search false, num_beams 1. Greedy search has no beams either, and
+  // one answer.
+  const bool refuses_beams = is_by_server && !IsOpen("num_beams");
+  const bool is_greedy =
+      search == SearchKind::kNoDraws && params().num_return_sequences == 1;
+  if (refuses_beams && !is_greedy) search = SearchKind::kDraws;
   if (search == SearchKind::kOpen) {
     if (model_beams > 1) return;
     search = SearchKind::kDraws;

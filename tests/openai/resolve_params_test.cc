@@ -143,6 +143,21 @@ TEST(ResolveParamsTest, WhoRefusesBeamsGetsDrawsWhereverBeamsAreTheDefault) {
   }
 }
 
+TEST(ResolveParamsTest, WhoRefusesBeamsGetsTheServersGreedySearch) {
+  const Sources greedy = {.server = R"({"do_sample": false})",
+                          .model = R"({"num_beams": 4})"};
+  for (const char* const refusal :
+       {R"("use_beam_search": false)", R"("num_beams": 1)"}) {
+    const GenerationParams params = Resolve(refusal, greedy).params;
+    EXPECT_EQ(params.num_beams, 1) << refusal;
+    EXPECT_FALSE(params.do_sample) << refusal;
+    const GenerationParams several =
+        Resolve(Concat(refusal, R"(, "n": 3)"), greedy).params;
+    EXPECT_EQ(several.num_return_sequences, 3) << refusal;
+    EXPECT_TRUE(several.do_sample) << refusal;
+  }
+}
+
 TEST(ResolveParamsTest, TheModelsFiltersAreTakenByDraws) {
   const Sources model = {
       .model = R"({"do_sample": true, "temperature": 0.6, "top_k": 20})"};

@@ -100,8 +100,10 @@ absl::Status ServerCore::ListenOnAll(std::vector<Endpoint> endpoints) {
     if (IsMissing(error) && endpoints.size() > 1) {
       missing = error;
     } else if (error) {
+      const bool is_taken = error == boost::asio::error::address_in_use;
       return MakeError(absl::StatusCode::kUnavailable, "cannot listen on ",
-                       ToText(endpoint), ": ", error.message());
+                       ToText(endpoint), ": ", error.message(),
+                       is_taken ? "; port 0 takes one that is free" : "");
     }
   }
   if (!listeners_.empty()) return absl::OkStatus();

@@ -224,7 +224,9 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
   CLI::App* command = app->add_subcommand(
       "inspect", "what a model directory is, and what it needs");
   const auto options = std::make_shared<InspectOptions>();
-  command->add_option("model", options->model, "a directory with config.json")
+  command
+      ->add_option("-m,--model,model", options->model,
+                   "a directory with config.json")
       ->required()
       ->option_text(" ");
   command

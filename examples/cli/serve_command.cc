@@ -17,6 +17,7 @@
 #include "examples/cli/loading_progress.h"
 #include "examples/cli/output.h"
 #include "examples/cli/runtime.h"
+#include "openai/resolve_params.h"
 #include "request/generation_defaults.h"
 #include "request/json/param_fields.h"
 #include "serve/request_traces.h"
@@ -45,7 +46,8 @@ absl::StatusOr<serve::ApiKeys> ReadApiKeys(const ServeOptions& options) {
 }
 
 // The file's, and over them those of flags.
-absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options) {
+absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
+                                         const openai::Limits& limits) {
   json::object defaults;
   if (!options.defaults_file.empty()) {
     const absl::StatusOr<std::string> text =
@@ -58,6 +60,9 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options) {
                              value.ok() ? "" : ": ", Message(value.status()));
     }
     defaults = value->get_object();
+    RETURN_IF_ERROR(
+        Annotate(openai::ServerDefaults::Read(*text, limits).status(),
+                 Concat("--defaults: ", options.defaults_file)));
   }
   ASSIGN_OR_RETURN(const json::object flags,
                    ReadParamValues(options.params, options.names));
@@ -119,7 +124,8 @@ void RaiseDescriptorLimit() {
 absl::StatusOr<int> RunServe(const ServeOptions& options) {
   serve::ServerOptions server_options = options.server;
   ASSIGN_OR_RETURN(server_options.api_keys, ReadApiKeys(options));
-  ASSIGN_OR_RETURN(server_options.defaults, ReadDefaults(options));
+  ASSIGN_OR_RETURN(server_options.defaults,
+                   ReadDefaults(options, server_options.requests));
   std::shared_ptr<serve::RequestTraces> traces;
   if (options.traces.max_requests > 0) {
     RETURN_IF_ERROR(serve::CheckTraceLimits(options.traces));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -231,6 +232,9 @@ class TokenizeRun {
 
 absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  if (!std::filesystem::is_directory(options.model)) {
+    return NotFound("--model: no such directory: ", options.model);
+  }
   absl::StatusOr<ModelText> text = ModelText::Load(options.model);
   if (!text.ok()) return Annotate(text.status(), "--model");
   if (text->tokenizer == nullptr) {

@@ -193,6 +193,7 @@ std::string DescribeArgument(const CLI::App& command,
   if (command.get_name() == "trace") {
     text += "; the picture's file is --output " + argument;
   }
+  if (command.get_name() == "serve") text += "; a model is --model DIR";
   return text;
 }
 

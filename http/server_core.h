@@ -71,7 +71,8 @@ class ServerCore {
 
   size_t next_worker_ = 0;  // of the accepting thread
   std::mutex stop_mutex_;
-  std::vector<std::thread> threads_;  // Run's; then under stop_mutex_
+  // Filled by Run; from then on under stop_mutex_.
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace espalier::http

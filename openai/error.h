@@ -45,7 +45,8 @@ absl::Status ModelNotFound(std::string_view message);
 //   kNotFound                       404
 //   kUnauthenticated                401
 //   kResourceExhausted              429 with Retry-After where requests wait or
-//                                   memory is short; 400 if it can never fit
+//                                   memory is short; 400 if IsPermanent
+//                                   (base/status.h)
 //   kFailedPrecondition             400: what the model lacks, or no token was
 //                                   possible
 //   kDeadlineExceeded               504, final

@@ -24,8 +24,8 @@ struct TokenizeCall {
   // One of the two.
   std::optional<std::string> prompt = {};
   std::optional<ChatInputs> chat = {};
-  // Of a prompt the model's prompt template, of a chat BOS. Unset: of a prompt
-  // true, of a chat false.
+  // Whether special tokens are added: the model's prompt template to a prompt,
+  // BOS to a chat. Unset: true for a prompt, false for a chat.
   std::optional<bool> add_special_tokens = {};
   bool return_token_strs = false;
   std::vector<std::string> warnings = {};

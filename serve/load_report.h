@@ -26,8 +26,7 @@ struct RecentLoad {
   double mean_rows = 0;
 };
 
-// Time since a moment that nobody knows, which goes on evenly however clocks
-// are set.
+// Monotonic time, whose epoch is arbitrary: of no use beside absl::Now().
 absl::Time SteadyNow();
 
 // Measures it, over the last ten seconds of SteadyNow(). Thread safety: any

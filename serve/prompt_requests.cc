@@ -25,7 +25,7 @@ void Truncate(int64_t most, openai::TruncationSide side,
 }
 
 // How the call has texts and conversations; those that will be cut may be
-// longer than the context, though no text has more tokens than bytes.
+// longer than the context.
 PromptTokensOptions TokensOptionsOf(const openai::Call& call,
                                     const ModelDescription& model) {
   PromptTokensOptions options;
@@ -103,7 +103,8 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   return prompt;
 }
 
-// A call is told to come back later of what may ever be taken at once, only.
+// Refuses what 429 would have a client try again for ever: more prompt tokens
+// than the queue ever holds. A single prompt is checked by QueueLimits.
 absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
                           int64_t max_waiting_tokens) {
   int64_t num_tokens = 0;

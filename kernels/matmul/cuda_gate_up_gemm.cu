@@ -385,15 +385,16 @@ constexpr int kMinRows = 17;
 
 // Blocks for fewer than two thirds of the multiprocessors leave much of
 // memory's rate unused.
-bool AreEnough(int num_blocks, int num_sms) {
+bool FillsDevice(int num_blocks, int num_sms) {
   return num_blocks * 3 >= num_sms * 2;
 }
 
-// Of a group: two, if that makes enough blocks.
+// Of a group: two, if their blocks still fill the device.
 int NumTiles(const CudaMatrix& w, int num_sms) {
-  const bool is_two = w.num_rows % TilePolicy::Outputs(2) == 0 &&
-                      AreEnough(w.num_rows / TilePolicy::Outputs(2), num_sms);
-  return is_two ? 2 : 1;
+  const bool two_fill =
+      w.num_rows % TilePolicy::Outputs(2) == 0 &&
+      FillsDevice(w.num_rows / TilePolicy::Outputs(2), num_sms);
+  return two_fill ? 2 : 1;
 }
 
 }  // namespace
@@ -430,10 +431,11 @@ bool CudaGateUpGemm::CanImplement(int num_rows, const CudaMatrix& w) const {
 bool CudaGateUpGemm::IsProfitable(int num_rows, const CudaMatrix& w) const {
   const int num_tiles = NumTiles(w, num_sms_);
   const int num_blocks = w.num_rows / TilePolicy::Outputs(num_tiles);
-  // More blocks of one tile than run at a time take as long as twice as many.
-  const bool is_even = num_tiles == 2 || num_blocks <= num_sms_;
-  return num_rows >= kMinRows && AreEnough(num_blocks, num_sms_) && is_even &&
-         CanImplement(num_rows, w);
+  // With one tile a group, a second wave of a few blocks takes as long as a
+  // full one.
+  const bool fits_one_wave = num_tiles == 2 || num_blocks <= num_sms_;
+  return num_rows >= kMinRows && FillsDevice(num_blocks, num_sms_) &&
+         fits_one_wave && CanImplement(num_rows, w);
 }
 
 absl::Status CudaGateUpGemm::Run(const void* x, int num_rows,

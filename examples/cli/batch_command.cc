@@ -176,6 +176,7 @@ asio::awaitable<absl::Status> Batch::Run() {
     }
   }
   progress_.SetTotal(num_lines_);
+  const ProgressTicks ticks(runtime_->context(), &progress_);
   while (cut_short_ ? num_running_ > 0 : !open_.empty()) {
     co_await written_.Wait();
   }

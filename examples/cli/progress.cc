@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -31,15 +32,42 @@ void Progress::Step() {
   Show();
 }
 
-void Progress::Show() {
+void Progress::Tick() {
+  if (!enabled_ || since_print_.Elapsed() < absl::Seconds(1)) return;
+  Show(Concat(", ", absl::ToInt64Seconds(since_start_.Elapsed()), " s"));
+}
+
+void Progress::Show(const std::string& more) {
   since_print_.Lap();
   const std::string done =
       total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
-  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s", what_.c_str(), done.c_str(),
-               seconds > 0 ? num_done_ / seconds : 0);
+  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s", what_.c_str(), done.c_str(),
+               seconds > 0 ? num_done_ / seconds : 0, more.c_str());
+}
+
+ProgressTicks::ProgressTicks(boost::asio::io_context& context,
+                             Progress* progress)
+    : shared_(std::make_shared<Shared>(
+          Shared{boost::asio::steady_timer(context), progress})) {
+  Wait(shared_);
+}
+
+ProgressTicks::~ProgressTicks() {
+  shared_->progress = nullptr;
+  shared_->timer.cancel();
+}
+
+void ProgressTicks::Wait(std::shared_ptr<Shared> shared) {
+  shared->timer.expires_after(std::chrono::seconds(1));
+  boost::asio::steady_timer& timer = shared->timer;
+  timer.async_wait([shared = std::move(shared)](boost::system::error_code) {
+    if (shared->progress == nullptr) return;
+    shared->progress->Tick();
+    Wait(shared);
+  });
 }
 
 }  // namespace espalier::cli

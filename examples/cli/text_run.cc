@@ -84,6 +84,7 @@ asio::awaitable<RunOutcome> TextRunner::Run() {
     }
   }
   progress_.SetTotal(static_cast<int>(num_read_));
+  const ProgressTicks ticks(run_.runtime.context(), &progress_);
   while (!open_.empty()) co_await ended_.Wait();
   progress_.Erase();
   co_return RunOutcome{printer_.Finish(num_read_), read};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,20 @@ TEST(TerminalTest, LongRunsTellHowFarTheyAreAndEraseItAgain) {
               ContainsRegex("\r\x1b\\[K2 requests, [0-9]+/s\r\x1b\\[K\\{"));
   program.Write("\x04");
   EXPECT_EQ(program.Wait().exit_code, 0);
+}
+
+// One search that takes very long, of which nothing else would be seen.
+TEST(TerminalTest, OneLongRequestTellsThatItRuns) {
+  LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), "--num-beams",
+                       "640", "--min-new-tokens", "250", "It rains."},
+                      LiveProgram::Ends::kTerminal);
+  constexpr int kBytesOfTwoTicks = 60;
+  for (int i = 0; i < 600 && program.NumUnread() < kBytesOfTwoTicks; ++i) {
+    usleep(100'000);
+  }
+  program.Send(SIGINT);
+  EXPECT_THAT(program.Wait().out,
+              ContainsRegex("\r\x1b\\[K0/1 request, 0/s, [0-9]+ s\r"));
 }
 
 TEST(TerminalTest, AComparisonTellsItsPhases) {

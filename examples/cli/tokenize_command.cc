@@ -262,6 +262,7 @@ const char kTokenizeExamples[] =
   espalier tokenize -m models/en-fr --decode --input tokens.jsonl
   espalier tokenize -m models/en-fr --pieces < texts.jsonl
   espalier tokenize -m models/chat --chat --rendered < conversations.jsonl
+models/chat stands for a model with a chat template; none is embedded.
 
 A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
 way round; --pieces adds "pieces", a spelling of each token. A text is encoded

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +17,7 @@
 #include "tests/family_models.h"
 #include "tests/model/batch_checks.h"
 #include "tests/model/feeder.h"
+#include "tests/model/stored_values.h"
 #include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
@@ -34,6 +34,7 @@ using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::RandomTokens;
 using ::espalier::testing::SourceFor;
+using ::espalier::testing::StoredValues;
 
 constexpr double kLogitsTolerance = 1e-4;
 
@@ -47,14 +48,6 @@ std::unique_ptr<TransformerModel> LoadFamily(const std::string& name,
   return *std::move(model);
 }
 
-template <typename T>
-std::vector<T> ValuesOf(const SafetensorsFile& file, const std::string& name) {
-  const StoredTensor* tensor = *file.Find(name);
-  std::vector<T> values(tensor->data.size() / sizeof(T));
-  std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
-  return values;
-}
-
 int NumSequencesOf(const SafetensorsFile& file) {
   int count = 0;
   while (file.Find(Concat("tokens.", count)).ok()) ++count;
@@ -65,7 +58,7 @@ int NumSequencesOf(const SafetensorsFile& file) {
 std::vector<TokenId> SourceOf(const SafetensorsFile& file, int i) {
   const std::string name = Concat("source.", i);
   if (!file.Find(name).ok()) return {};
-  return ValuesOf<TokenId>(file, name);
+  return StoredValues<TokenId>(file, name);
 }
 
 // The largest difference from the reference's logits.
@@ -97,8 +90,8 @@ TEST_P(FamiliesTest, LogitsAreThoseOfTransformers) {
   for (const int page_size : {1, 3, 16}) {
     const auto model = LoadFamily(GetParam(), page_size);
     for (int i = 0; i < num_sequences; ++i) {
-      const auto tokens = ValuesOf<TokenId>(file, Concat("tokens.", i));
-      const auto expected = ValuesOf<float>(file, Concat("logits.", i));
+      const auto tokens = StoredValues<TokenId>(file, Concat("tokens.", i));
+      const auto expected = StoredValues<float>(file, Concat("logits.", i));
       const auto source = SourceOf(file, i);
       const LogitsRows whole = FeedAlone(model.get(), tokens, 1000, source);
       const double distance = Distance(whole, expected);

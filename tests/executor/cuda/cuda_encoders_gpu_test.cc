@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -22,6 +21,7 @@
 #include "tests/few_cases.h"
 #include "tests/model/batch_checks.h"
 #include "tests/model/feeder.h"
+#include "tests/model/stored_values.h"
 #include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
@@ -46,15 +46,6 @@ std::shared_ptr<Model> LoadOnDevice(const std::string& name, DType dtype,
   auto model = CudaBlockingModel::Create(*std::move(loaded));
   EXPECT_OK(model);
   return *std::move(model);
-}
-
-template <typename T>
-std::vector<T> StoredValues(const SafetensorsFile& file,
-                            const std::string& name) {
-  const StoredTensor* tensor = *file.Find(name);
-  std::vector<T> values(tensor->data.size() / sizeof(T));
-  std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
-  return values;
 }
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "tests/family_models.h"
 #include "tests/model/cuda/cuda_plan_model.h"
 #include "tests/model/feeder.h"
+#include "tests/model/stored_values.h"
 #include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
@@ -29,6 +29,7 @@ using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::RandomTokens;
+using ::espalier::testing::StoredValues;
 
 // Sums are added in other orders than on the host, and logits are up to 20.
 constexpr double kDeviceLogitsTolerance = 1e-4;
@@ -48,15 +49,6 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadOnDevice(
                                 .max_tokens = 256,
                                 .max_logits = 256},
                                FirstDevice());
-}
-
-template <typename T>
-std::vector<T> StoredValues(const SafetensorsFile& file,
-                            const std::string& name) {
-  const StoredTensor* tensor = *file.Find(name);
-  std::vector<T> values(tensor->data.size() / sizeof(T));
-  std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
-  return values;
 }
 
 struct LogitsDistance {

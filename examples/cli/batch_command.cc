@@ -25,6 +25,7 @@
 #include "examples/cli/options.h"
 #include "examples/cli/output.h"
 #include "examples/cli/progress.h"
+#include "examples/cli/progress_ticks.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/wakeup.h"
 #include "examples/cli/worker_thread.h"

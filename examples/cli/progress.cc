@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -46,28 +45,6 @@ void Progress::Show(const std::string& more) {
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
   std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s", what_.c_str(), done.c_str(),
                seconds > 0 ? num_done_ / seconds : 0, more.c_str());
-}
-
-ProgressTicks::ProgressTicks(boost::asio::io_context& context,
-                             Progress* progress)
-    : shared_(std::make_shared<Shared>(
-          Shared{boost::asio::steady_timer(context), progress})) {
-  Wait(shared_);
-}
-
-ProgressTicks::~ProgressTicks() {
-  shared_->progress = nullptr;
-  shared_->timer.cancel();
-}
-
-void ProgressTicks::Wait(std::shared_ptr<Shared> shared) {
-  shared->timer.expires_after(std::chrono::seconds(1));
-  boost::asio::steady_timer& timer = shared->timer;
-  timer.async_wait([shared = std::move(shared)](boost::system::error_code) {
-    if (shared->progress == nullptr) return;
-    shared->progress->Tick();
-    Wait(shared);
-  });
 }
 
 }  // namespace espalier::cli

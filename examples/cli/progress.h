@@ -5,9 +5,6 @@
 //   0/1 request, 0/s, 12 s
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
@@ -42,24 +39,6 @@ class Progress {
   int num_done_ = 0;
   Stopwatch since_start_;
   Stopwatch since_print_;
-};
-
-// Ticks once a second, as long as this lives, so that one long request is seen
-// to run. Belongs to the context's one thread. For when no more is read: what
-// is typed would be overwritten.
-class ProgressTicks {
- public:
-  ProgressTicks(boost::asio::io_context& context, Progress* progress);
-  ~ProgressTicks();
-
- private:
-  struct Shared {  // with the handler, which may come when this is gone
-    boost::asio::steady_timer timer;
-    Progress* progress = nullptr;  // null: it is over
-  };
-  static void Wait(std::shared_ptr<Shared> shared);
-
-  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace espalier::cli

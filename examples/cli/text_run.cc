@@ -13,6 +13,7 @@
 #include "examples/cli/interrupt.h"
 #include "examples/cli/printing.h"
 #include "examples/cli/progress.h"
+#include "examples/cli/progress_ticks.h"
 #include "examples/cli/stream_output.h"
 #include "examples/cli/wakeup.h"
 

@@ -21,6 +21,7 @@ MAY_READ = {
         "examples/cli/batch_command.cc",
         "examples/cli/generate_command.cc",
         "examples/cli/interrupt.cc",
+        "examples/cli/progress_ticks.cc",
         "examples/cli/runtime.cc",
         "examples/cli/serve_command.cc",
         "examples/cli/stream_output.cc",

@@ -108,6 +108,12 @@ class Exchange:
         self.connection.close()
         return self.answer
 
+    def leave(self) -> None:
+        """Without the rest."""
+        if self.response is not None:
+            self.response.close()
+        self.connection.close()
+
     def _read_body(self) -> None:
         try:
             text = self.response.read().decode()

@@ -33,7 +33,10 @@ std::string AnswersTo(std::string_view bytes, size_t piece) {
   // It may change between two answers.
   for (size_t at = answers.find("\r\nDate: "); at != answers.npos;
        at = answers.find("\r\nDate: ", at + 8)) {
-    answers.replace(at + 8, 29, "-");
+    // Not an echo of what looks like one, and reaches into the next answer.
+    if (answers.find('\r', at + 8) == at + 8 + 29) {
+      answers.replace(at + 8, 29, "-");
+    }
   }
   return answers;
 }

@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "base/cpu_count.h"
 #include "base/status.h"
 #include "openai/error.h"
+#include "serve/origins.h"
 
 namespace espalier::serve {
 namespace {
@@ -44,35 +44,6 @@ std::string RequestIdOf(const http::Request& request) {
       !given.empty() && given.size() <= kLongestId &&
       std::ranges::all_of(given, [](char c) { return c > ' ' && c <= '~'; });
   return is_good ? std::string(given) : NewRequestId();
-}
-
-// "localhost" of "localhost:8000", "::1" of "[::1]:8000".
-std::string HostOf(std::string_view authority) {
-  if (authority.starts_with('[')) {
-    return std::string(authority.substr(1, authority.find(']') - 1));
-  }
-  return std::string(authority.substr(0, authority.find(':')));
-}
-
-// Whether a name cannot be somebody's elsewhere that leads here (DNS
-// rebinding): an address, or a name without a dot, as proxies of this machine
-// have for it.
-bool IsOwnHost(std::string_view host) {
-  const std::string name = HostOf(host);
-  boost::system::error_code error;
-  boost::asio::ip::make_address(name, error);
-  return !error || name.find('.') == name.npos || name.ends_with(".localhost");
-}
-
-// Whether a page of this origin may call: on the loopback network one of this
-// machine, else one that the server itself has sent.
-bool IsOwnOrigin(std::string_view origin, std::string_view host,
-                 bool is_loopback) {
-  const size_t slashes = origin.find("://");
-  if (slashes == origin.npos) return false;
-  const std::string_view authority = origin.substr(slashes + 3);
-  if (is_loopback) return IsLoopback(HostOf(authority));
-  return absl::EqualsIgnoreCase(ToAbsl(authority), ToAbsl(host));
 }
 
 bool IsJson(std::string_view content_type) {
@@ -224,6 +195,7 @@ ServerCore::Passed ServerCore::Check(const http::Request& request) {
   Passed passed;
   passed.caller.request_id = RequestIdOf(request);
   passed.caller.headers.push_back({"x-request-id", passed.caller.request_id});
+  options_.allowed_origins.AddHeaders(request, &passed.caller.headers);
   std::string allowed;
   passed.route = FindRoute(request, &passed.id, &allowed);
   passed.refusal = Refusal(request, passed.route, allowed, &passed.caller);
@@ -238,6 +210,11 @@ std::optional<http::Response> ServerCore::CheckHead(const http::Request& head) {
 
 ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
   Passed passed = Check(exchange.request());
+  if (options_.allowed_origins.IsPreflight(exchange.request())) {
+    co_await exchange.Respond(AllowedOrigins::AnswerPreflight(
+        exchange.request(), std::move(passed.caller.headers)));
+    co_return;
+  }
   // To nobody who may not ask for it.
   const bool is_known = options_.api_keys.empty() || passed.caller.key >= 0;
   const bool is_refused =
@@ -309,10 +286,13 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
   }
   const std::string_view origin = request.Find("origin");
   if (options_.api_keys.empty() && !origin.empty() &&
+      !options_.allowed_origins.Allow(origin) &&
       !IsOwnOrigin(origin, request.Find("host"), IsLoopback(options_.host))) {
     return openai::MakeHttpError(
-        403, Concat("a page of ", ShownText(origin),
-                    " may not use this server, which has no API key"));
+        403,
+        Concat("a page of ", ShownText(origin),
+               " may not use this server, which has no API key, unless it is "
+               "allowed to (--allowed-origin)"));
   }
   if (route->method == "POST" && !IsJson(request.Find("content-type"))) {
     return openai::MakeHttpError(

@@ -10,6 +10,7 @@
 #include "http/limits.h"
 #include "openai/call.h"
 #include "serve/api_keys.h"
+#include "serve/origins.h"
 #include "serve/request_traces.h"
 
 namespace espalier::serve {
@@ -27,6 +28,8 @@ struct ServerOptions {
 
   ApiKeys api_keys = {};  // empty: anybody may use it
   bool insecure = false;  // anybody may, from anywhere
+  // Of web pages that may call it, beside its own.
+  AllowedOrigins allowed_origins = {};
 
   // What clients call the model; the name of its directory where it is empty.
   std::string model_name = {};

@@ -124,6 +124,10 @@ void RaiseDescriptorLimit() {
 absl::StatusOr<int> RunServe(const ServeOptions& options) {
   serve::ServerOptions server_options = options.server;
   ASSIGN_OR_RETURN(server_options.api_keys, ReadApiKeys(options));
+  absl::StatusOr<serve::AllowedOrigins> origins =
+      serve::AllowedOrigins::Make(options.allowed_origins);
+  if (!origins.ok()) return Annotate(origins.status(), "--allowed-origin");
+  server_options.allowed_origins = *std::move(origins);
   ASSIGN_OR_RETURN(server_options.defaults,
                    ReadDefaults(options, server_options.requests));
   std::shared_ptr<serve::RequestTraces> traces;

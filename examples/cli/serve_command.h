@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -13,9 +14,11 @@ namespace espalier::cli {
 
 struct ServeOptions {
   RuntimeOptions runtime;
-  // But for api_keys, defaults and traces, which the following make.
+  // But for api_keys, allowed_origins, defaults and traces, which the following
+  // make.
   serve::ServerOptions server;
   std::string api_key_file;
+  std::vector<std::string> allowed_origins;
   std::string defaults_file;
   ParamTexts params;  // defaults of requests
   OptionNames names;  // as typed

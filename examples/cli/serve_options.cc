@@ -70,6 +70,13 @@ void AddAccessOptions(CLI::App* command, ServeOptions* options) {
           "an address that others reach, without an API key",
           &options->server.insecure)
       ->group(kGroup);
+  command
+      ->add_option("--allowed-origin", options->allowed_origins,
+                   "web pages that may call, as https://chat.example.com; "
+                   "null: files; *: all. May be given several times")
+      ->allow_extra_args(false)
+      ->option_text("ORIGIN")
+      ->group(kGroup);
 }
 
 void AddRequestLimits(CLI::App* command, ServeOptions* options) {

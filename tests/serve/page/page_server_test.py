@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from chromium import Chromium, find_chromium  # noqa: E402
+from scripted_server import ScriptedServer  # noqa: E402
 
 DONE = "document.querySelector('#status').textContent.startsWith('Done')"
 TEXTS = ("[...document.querySelectorAll('#list .text')]"
@@ -164,6 +165,28 @@ class PageServerTest(unittest.TestCase):
         self.start(page, "It rains.")
         page.wait(DONE)
         self.assertIn("Il pleut.", page.run(TEXTS))
+
+    def test_a_page_of_others_reads_answers_where_it_may(self):
+        key = "key-of-eight"
+        ask = """fetch("%sv1/completions", {method: "POST", headers: {
+            "Content-Type": "application/json", Authorization: "Bearer %s"},
+            body: '{"prompt": "It rains.", "num_beams": 4, "stream": %s}'})
+            .then((answer) => answer.text()).catch(() => "refused")"""
+        others = ScriptedServer("<p>Of another port.</p>", policy="")
+        self.addCleanup(others.close)
+        page = self.browser.open(others.url)
+        self.addCleanup(page.close)
+        for origin, may in ((others.url.rstrip("/"), True), ("*", True),
+                            ("https://chat.example", False)):
+            server = Server(self.program, self.model, "--allowed-origin",
+                            origin, key=key)
+            self.addCleanup(server.close)
+            for stream in ("true", "false"):
+                answer = page.run(ask % (server.url, key, stream))
+                if may:
+                    self.assertIn('"finish_reason":"stop"', answer)
+                else:
+                    self.assertEqual(answer, "refused")
 
     def test_markup_in_a_prompt_stays_text(self):
         page = self.open()

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "http/exchange.h"
 #include "http/limits.h"
+#include "http/logged_answer.h"
 #include "http/worker.h"
 
 namespace espalier::http {
@@ -303,6 +304,7 @@ void Connection::BeginExchange() {
   is_answered_ = false;
   sends_events_ = false;
   was_checked_ = false;
+  BeginLog(head.request);
   phase_ = Phase::kExchange;
   if (input_.empty()) WaitReadable();
   // Runs the handler from here as far as it does not wait.
@@ -339,6 +341,7 @@ asio::awaitable<void> Connection::Serve(RequestHead head) {
 
 void Connection::EndExchange() {
   worker_->counts().running_exchanges.Add(-1);
+  EndLog(/*is_whole=*/phase_ != Phase::kClosed);
   unsent_ = std::string();
   unsent_begin_ = 0;
   if (phase_ == Phase::kClosed) return;
@@ -350,6 +353,8 @@ void Connection::Fail(int status, std::string_view message) {
 }
 
 void Connection::FailWith(const Response& response) {
+  static const Request kUnread;
+  BeginLog(reader_ == nullptr ? kUnread : reader_->head().request);
   DropReader();
   is_http_1_0_ = false;
   is_head_ = false;
@@ -357,8 +362,34 @@ void Connection::FailWith(const Response& response) {
   const std::string_view parts[] = {MakeHead(response, BodyFraming::kLength),
                                     response.body};
   // A client that does not even take this is not waited for.
-  if (!Send(parts) || !unsent_.empty()) return Close();
+  const bool is_sent = Send(parts) && unsent_.empty();
+  EndLog(is_sent);
+  if (!is_sent) return Close();
   BeginLinger();
+}
+
+void Connection::BeginLog(const Request& request) {
+  if (worker_->shared().answer_log == nullptr) return;
+  logged_ = std::make_unique<Logged>(Logged{.client = ClientAddress(),
+                                            .method = request.method,
+                                            .path = request.path});
+}
+
+void Connection::EndLog(bool is_whole) {
+  if (logged_ == nullptr) return;
+  const std::unique_ptr<Logged> logged = std::move(logged_);
+  worker_->shared().answer_log({.client = logged->client,
+                                .method = logged->method,
+                                .path = logged->path,
+                                .note = logged->note,
+                                .status = logged->status,
+                                .num_bytes = logged->num_bytes,
+                                .elapsed = logged->since_begin.Elapsed(),
+                                .is_whole = is_whole});
+}
+
+void Connection::SetNote(std::string note) {
+  if (logged_ != nullptr) logged_->note = std::move(note);
 }
 
 void Connection::BeginLinger() {

@@ -65,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection>,
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
   std::string ClientAddress() const;
   bool client_gone() const { return phase_ == Phase::kClosed; }
+  void SetNote(std::string note);
   boost::asio::awaitable<bool> Respond(Response response);
   boost::asio::awaitable<bool> BeginEvents(std::vector<Header> headers);
   boost::asio::awaitable<bool> SendEvents(std::string_view events);
@@ -72,6 +73,7 @@ class Connection : public std::enable_shared_from_this<Connection>,
  private:
   enum class Phase { kRead, kExchange, kLinger, kClosed };
   class ExchangeEnd;
+  struct Logged;
 
   static Clock::time_point After(absl::Duration duration);
 
@@ -108,6 +110,10 @@ class Connection : public std::enable_shared_from_this<Connection>,
   void DropClient();
   void Close();
   bool HasHungUp();
+
+  // The log of answers, if there is one.
+  void BeginLog(const Request& request);
+  void EndLog(bool is_whole);
 
   // Writing. An answer is handed to the system at once as far as it takes it;
   // the rest waits in unsent_.
@@ -148,6 +154,8 @@ class Connection : public std::enable_shared_from_this<Connection>,
   std::string unsent_;         // from unsent_begin_ on
   size_t unsent_begin_ = 0;
   Clock::time_point write_deadline_ = Clock::time_point::max();
+
+  std::unique_ptr<Logged> logged_;  // null if there is no log
 };
 
 }  // namespace espalier::http

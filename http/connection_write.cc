@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "http/connection.h"
+#include "http/logged_answer.h"
 #include "http/response_head.h"
 #include "http/worker.h"
 
@@ -85,6 +86,7 @@ std::string_view Connection::MakeHead(const Response& response,
                  worker_->shared().draining;
   const int status_class = std::clamp(response.status / 100, 0, 5);
   worker_->counts().responses[status_class].Add(1);
+  if (logged_ != nullptr) logged_->status = response.status;
   std::string& head = worker_->head_buffer();
   head.clear();
   AppendResponseHead(response,
@@ -127,6 +129,7 @@ size_t Connection::SendSome(std::span<const std::string_view> parts,
   }
   const size_t sent = socket_.write_some(buffers, *error);
   worker_->counts().bytes_sent.Add(static_cast<int64_t>(sent));
+  if (logged_ != nullptr) logged_->num_bytes += static_cast<int64_t>(sent);
   return sent;
 }
 

@@ -38,6 +38,10 @@ asio::awaitable<bool> Exchange::SendEvents(std::string_view events) {
   return connection_->SendEvents(events);
 }
 
+void Exchange::set_note(std::string note) {
+  connection_->SetNote(std::move(note));
+}
+
 bool Exchange::client_gone() const { return connection_->client_gone(); }
 
 }  // namespace espalier::http

@@ -34,7 +34,7 @@ class RequestReader {
   // REQUIRES: the state is kRefused.
   const Refusal& refusal() const { return *refusal_; }
 
-  // REQUIRES: the state is kBody or kDone. Its request has the body so far.
+  // Empty before the state is kBody. Its request has the body so far.
   RequestHead& head() { return head_; }
 
  private:

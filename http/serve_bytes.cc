@@ -62,6 +62,7 @@ std::string ServeBytes(std::string_view bytes, size_t piece,
   ServerShared shared{.limits = options.limits,
                       .error_response = options.error_response,
                       .head_check = options.head_check,
+                      .answer_log = options.answer_log,
                       .handler = handler};
   Worker worker(&shared);
   // Of no other family than TCP's as far as a Connection can see.

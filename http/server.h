@@ -42,6 +42,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "http/answer_record.h"
 #include "http/exchange.h"
 #include "http/limits.h"
 #include "http/message.h"
@@ -56,10 +57,10 @@ using ErrorResponse =
     std::function<Response(int status, std::string_view message)>;
 
 // Asked about a request whose body is still on its way, so that no body is
-// waited for and kept that is not wanted: who sends it is not known, or it is of
-// the wrong type. A Response refuses it, and ends the connection. Requests that
-// come whole go to their handler at once, which has to check them, too. Called
-// on any thread; must not throw.
+// waited for and kept that is not wanted: who sends it is not known, or it is
+// of the wrong type. A Response refuses it, and ends the connection. Requests
+// that come whole go to their handler at once, which has to check them, too.
+// Called on any thread; must not throw.
 using HeadCheck = std::function<std::optional<Response>(const Request& head)>;
 
 // {"error": message}
@@ -74,6 +75,7 @@ struct ServerOptions {
   Limits limits;
   ErrorResponse error_response = PlainErrorResponse;
   HeadCheck head_check = nullptr;  // none: every body is taken
+  AnswerLog answer_log = nullptr;  // none: nothing is told
 };
 
 // Counts since the start, and numbers of now.

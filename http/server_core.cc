@@ -70,6 +70,7 @@ ServerCore::ServerCore(const ServerOptions& options, Handler handler)
     : shared_{.limits = options.limits,
               .error_response = options.error_response,
               .head_check = options.head_check,
+              .answer_log = options.answer_log,
               .handler = std::move(handler)} {
   for (int i = 0; i < options.num_threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(&shared_));

@@ -27,6 +27,7 @@ struct ServerShared {
   Limits limits;
   ErrorResponse error_response;
   HeadCheck head_check;
+  AnswerLog answer_log;
   Handler handler;
   std::atomic<bool> draining{false};
   std::atomic<int> num_connections{0};

@@ -111,6 +111,12 @@ class Counted {
   std::atomic<int>* const count_;
 };
 
+// In the log of requests.
+std::string LogNote(const Caller& caller) {
+  const std::string id = Concat("id=", caller.request_id);
+  return caller.key < 0 ? id : Concat(id, " key=", caller.key);
+}
+
 http::Response HttpErrorResponse(int status, std::string_view message) {
   return ErrorResponse(openai::MakeHttpError(status, message));
 }
@@ -138,6 +144,12 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http.head_check = [core = core.get()](const http::Request& head) {
     return core->CheckHead(head);
   };
+  if (options.request_log_fd >= 0) {
+    RETURN_IF_ERROR(core->request_log_.Start(options.request_log_fd));
+    http.answer_log = [core = core.get()](const http::AnswerRecord& record) {
+      core->request_log_.Add(record);
+    };
+  }
   ASSIGN_OR_RETURN(
       core->http_,
       http::Server::Listen(http, [core = core.get()](http::Exchange& exchange) {
@@ -210,6 +222,7 @@ std::optional<http::Response> ServerCore::CheckHead(const http::Request& head) {
 
 ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
   Passed passed = Check(exchange.request());
+  exchange.set_note(LogNote(passed.caller));
   if (options_.allowed_origins.IsPreflight(exchange.request())) {
     co_await exchange.Respond(AllowedOrigins::AnswerPreflight(
         exchange.request(), std::move(passed.caller.headers)));

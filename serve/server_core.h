@@ -17,6 +17,7 @@
 #include "openai/listing.h"
 #include "serve/drawing_thread.h"
 #include "serve/generation_calls.h"
+#include "serve/request_log.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
 
@@ -118,6 +119,7 @@ class ServerCore {
   std::atomic<ServedModel*> model_ = nullptr;  // once it is ready
   std::atomic<bool> is_draining_ = false;
   std::atomic<int> num_generating_ = 0;  // calls that are being answered
+  RequestLog request_log_;  // outlives http_, whose threads write to it
   std::unique_ptr<http::Server> http_;
   // The same for its own threads, which may run before it is there.
   std::atomic<http::Server*> listening_ = nullptr;

@@ -40,6 +40,9 @@ struct ServerOptions {
   // Reports the load (load_report.h) with every answer, not only with those to
   // clients that ask for it.
   bool always_reports_load = false;
+  // A file descriptor that gets a line for each answer (request_log.h), open as
+  // long as the server lives; -1: none does.
+  int request_log_fd = -1;
   // Serves GET /v1/requests/{id}/trace: the sink that the generator was given,
   // too. Null: it does not.
   std::shared_ptr<const RequestTraces> traces = nullptr;

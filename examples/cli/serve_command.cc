@@ -1,6 +1,7 @@
 #include "examples/cli/serve_command.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <cstdlib>
@@ -136,6 +137,7 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
     traces = std::make_shared<serve::RequestTraces>(options.traces);
     server_options.traces = traces;
   }
+  if (options.logs_requests) server_options.request_log_fd = STDERR_FILENO;
   const bool is_open =
       server_options.api_keys.empty() && !server_options.insecure;
   if (is_open && !serve::IsLoopback(server_options.host)) {

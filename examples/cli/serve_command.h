@@ -14,8 +14,8 @@ namespace espalier::cli {
 
 struct ServeOptions {
   RuntimeOptions runtime;
-  // But for api_keys, allowed_origins, defaults and traces, which the following
-  // make.
+  // But for api_keys, allowed_origins, defaults, traces and request_log_fd,
+  // which the following make.
   serve::ServerOptions server;
   std::string api_key_file;
   std::vector<std::string> allowed_origins;
@@ -23,6 +23,7 @@ struct ServeOptions {
   ParamTexts params;  // defaults of requests
   OptionNames names;  // as typed
   serve::TraceLimits traces;
+  bool logs_requests = false;
   absl::Duration drain_timeout = absl::Seconds(30);
 };
 

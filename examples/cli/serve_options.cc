@@ -151,6 +151,11 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
           "that do not ask for it",
           &options->server.always_reports_load)
       ->group("Output");
+  AddFlag(command, "--log-requests",
+          "a line on stderr for each answer: time, client, method, path, "
+          "status, duration, bytes, request id",
+          &options->logs_requests)
+      ->group("Output");
   AddInteger(command, "--trace-requests",
              "GET /v1/requests/ID/trace has those that ended last, so many", 0,
              serve::kMaxTraceRequests, "Output", &options->traces.max_requests);

@@ -1,0 +1,136 @@
+#include "serve/request_log.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+
+namespace espalier::serve {
+namespace {
+
+// So many bytes a pipe takes whole, or says that it has no room (PIPE_BUF).
+constexpr size_t kBytesAtOnce = 4096;
+constexpr absl::Duration kLastWait = absl::Seconds(1);
+
+std::string Printable(std::string_view text) {
+  constexpr size_t kMost = 256;
+  if (text.empty()) return "-";
+  std::string printable;
+  for (const char c : text.substr(0, kMost)) {
+    if (c > ' ' && c <= '~' && c != '\\') {
+      printable += c;
+    } else {
+      absl::StrAppendFormat(&printable, "\\x%02x",
+                            static_cast<unsigned char>(c));
+    }
+  }
+  if (text.size() > kMost) printable += "...";
+  return printable;
+}
+
+}  // namespace
+
+std::string RequestLogLine(const http::AnswerRecord& record, absl::Time time) {
+  const std::string note(record.note);
+  return absl::StrFormat(
+      "%s %s %s %s %d %.3fs %dB%s%s%s\n",
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone()),
+      Printable(record.client), Printable(record.method),
+      Printable(record.path), record.status,
+      absl::ToDoubleSeconds(record.elapsed), record.num_bytes,
+      note.empty() ? "" : " ", note, record.is_whole ? "" : " cut");
+}
+
+absl::Status RequestLog::Start(int fd) {
+  fd_ = fd;
+  try {
+    thread_ = std::thread([this] { WriteAll(); });
+  } catch (const std::system_error& error) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     "cannot start a thread to log requests: ", error.what());
+  }
+  return absl::OkStatus();
+}
+
+RequestLog::~RequestLog() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_ended_ = true;
+    end_ = absl::Now() + kLastWait;
+  }
+  has_lines_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RequestLog::Add(const http::AnswerRecord& record) noexcept {
+  try {
+    const std::string line = RequestLogLine(record, absl::Now());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (waiting_.size() + line.size() > kMaxWaitingBytes) {
+      ++num_dropped_;
+      return;
+    }
+    waiting_ += line;
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++num_dropped_;
+  }
+  has_lines_.notify_one();
+}
+
+void RequestLog::WriteAll() {
+  while (true) {
+    std::string lines;
+    int64_t num_dropped = 0;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      has_lines_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return is_ended_ || !waiting_.empty();
+      });
+      if (waiting_.empty()) return;
+      lines.swap(waiting_);
+      num_dropped = std::exchange(num_dropped_, 0);
+    }
+    if (!Write(lines)) return;
+    if (num_dropped > 0 && !Write(Concat("(", num_dropped,
+                                         " requests were not logged: the log "
+                                         "was read too slowly)\n"))) {
+      return;
+    }
+  }
+}
+
+bool RequestLog::Write(std::string_view lines) {
+  while (!lines.empty()) {
+    if (!WaitForRoom()) return false;
+    const ssize_t count =
+        write(fd_, lines.data(), std::min(lines.size(), kBytesAtOnce));
+    if (count > 0) {
+      lines.remove_prefix(static_cast<size_t>(count));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool RequestLog::WaitForRoom() {
+  constexpr int kMilliseconds = 100;
+  while (true) {
+    pollfd wanted = {.fd = fd_, .events = POLLOUT, .revents = 0};
+    const int count = poll(&wanted, 1, kMilliseconds);
+    if (count > 0) return (wanted.revents & POLLOUT) != 0;
+    if (count < 0 && errno != EINTR) return false;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (absl::Now() > end_) return false;
+  }
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,72 @@
+// RequestLog: a line for each answer of a server, as it ends:
+//
+//   2026-11-24T13:14:15.123Z 127.0.0.1 POST /v1/completions 200 0.084s 512B
+//   id=63d0e8801a9d661926a3dcd8 key=0                      (on the same line)
+//
+// that is, when it ended (UTC), who asked, the method and the path without the
+// query, the status, the time since the request had arrived, and the bytes that
+// went out; then the request id, as in the header x-request-id, and the place
+// of the client's API key, where there are keys. "cut" at the end says that the
+// client did not get all of it; a status 0, that it left before there was an
+// answer; "-" stands for what could not be read. Spaces and bytes that are not
+// printable ASCII are written as \xHH, and what is longer than 256 bytes ends
+// in
+// "...": a line stays a line, whatever is asked for.
+//
+// A thread of its own writes, so that a reader of the log who is slow, or a
+// terminal that is stopped, holds up no answer: beyond kMaxWaitingBytes lines
+// are dropped, and their number is written once there is room again.
+//
+// Thread safety: any thread may Add.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "http/answer_record.h"
+
+namespace espalier::serve {
+
+// The line of an answer that ended at `time`, with its line end.
+std::string RequestLogLine(const http::AnswerRecord& record, absl::Time time);
+
+class RequestLog {
+ public:
+  static constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
+
+  RequestLog() = default;
+  // Writes what waits, as far as the file takes it within a second.
+  ~RequestLog();
+  RequestLog(const RequestLog&) = delete;
+  RequestLog& operator=(const RequestLog&) = delete;
+
+  // Begins to write to the file descriptor `fd`, which stays the caller's.
+  // Errors: kUnavailable if there is no thread to be had.
+  absl::Status Start(int fd);
+  // Never throws: a line that there is no memory for is dropped.
+  void Add(const http::AnswerRecord& record) noexcept;
+
+ private:
+  void WriteAll();
+  // Whether all of it was written; else the file takes no more.
+  bool Write(std::string_view lines);
+  // Waits until the file takes some bytes; false if it never does again.
+  bool WaitForRoom();
+
+  int fd_ = -1;
+  std::mutex mutex_;
+  std::condition_variable has_lines_;
+  std::string waiting_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time end_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::thread thread_;
+};
+
+}  // namespace espalier::serve

@@ -271,6 +271,8 @@ TextCounts CountWith(const PlantedFault& planted, const ExecutorFault& fault,
 
 TEST(SpeculationStatisticsTest, EveryPlantedFaultIsSeen) {
   for (const PlantedFault& planted : PlantedFaults()) {
+    // These need all texts to be seen.
+    if (FewCases() && planted.name != PlantedFaults()[0].name) break;
     SCOPED_TRACE(planted.name);
     const TextCounts counted = CountWith(planted, planted.fault, 12000);
     EXPECT_LT(counted.p_value, kLeastPValue);
@@ -286,7 +288,8 @@ TEST(SpeculationStatisticsTest, WhatPlantsAFaultIsNone) {
   }
   const PlantedFault none = {"", {}, "Plain"};
   EXPECT_GE(
-      CountWith(none, RecoveryWith(RandomPurpose::kRecover), 12000).p_value,
+      CountWith(none, RecoveryWith(RandomPurpose::kRecover), Cases(12000, 500))
+          .p_value,
       kLeastPValue);
 }
 

@@ -159,6 +159,8 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
       {"logits of another row, beside", Where::kBeside, none, ShiftLogits},
       {"drawn from other logits", Where::kInside, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
+    // These need all texts to be seen.
+    if (FewCases() && where == Where::kBeside) continue;
     SCOPED_TRACE(name);
     TextCase c = RejectionCase(3);
     c.num_texts = 12000;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/few_cases.h"
 #include "tests/kernels/each_target.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/sample/random_rows.h"
@@ -25,14 +26,15 @@ inline void PrintTo(const Draw& draw, std::ostream* out) {
 
 namespace {
 
+using ::espalier::testing::Cases;
 using SampleTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, SampleTest, EachTarget(), TargetTestName);
 
 TEST_P(SampleTest, DrawsWhatTheTwinDraws) {
-  constexpr int kCases = 2000;
+  const int num_cases = Cases(2000, 400);
   std::mt19937 random(5);
   int differ = 0;
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < num_cases; ++i) {
     RandomCase c = DrawRandomCase(random);
     c.options.edits = c.edits;
     const Draw fast = DrawRow(c.logits, c.options);
@@ -45,12 +47,12 @@ TEST_P(SampleTest, DrawsWhatTheTwinDraws) {
                      2 * Tolerance(c.logits.size(), twin.log_prob)))
         << fast.log_prob << " " << twin.log_prob;
   }
-  std::printf("%d of %d draws differ from the twin's\n", differ, kCases);
+  std::printf("%d of %d draws differ from the twin's\n", differ, num_cases);
 }
 
 TEST_P(SampleTest, SamplesOfOneRowAreThoseDrawnOneByOne) {
   std::mt19937 random(6);
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < Cases(500, 91); ++i) {
     RandomCase c = DrawRandomCase(random);
     c.options.edits = c.edits;
     std::vector<int> samples(1 + i % 90);

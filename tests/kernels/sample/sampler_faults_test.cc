@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <vector>
 
+#include "tests/few_cases.h"
 #include "tests/kernels/sample/sampler_checks.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::FewCases;
 using ::espalier::testing::kLeastPValue;
 
 RandomKey DrawKey(const DrawCase& c, uint32_t sample, uint32_t position) {
@@ -176,6 +178,8 @@ TEST(SamplerChecksTest, EveryPlantedFaultFailsOne) {
   };
   ReportHead();
   for (const auto& fault : kFaults) {
+    // What fails here is the sampler with faults of this file.
+    if (FewCases() && &fault != kFaults) break;
     EXPECT_LT(Report(fault.name, fault.sampler), kLeastPValue) << fault.name;
   }
 }

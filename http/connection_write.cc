@@ -5,11 +5,13 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <utility>
 
 #include "http/connection.h"
+#include "http/limits.h"
 #include "http/logged_answer.h"
 #include "http/response_head.h"
 #include "http/worker.h"
@@ -134,8 +136,10 @@ size_t Connection::SendSome(std::span<const std::string_view> parts,
 }
 
 asio::awaitable<bool> Connection::Flush() {
-  const absl::Duration timeout = worker_->limits().write_timeout;
-  write_deadline_ = After(timeout);
+  const Limits& limits = worker_->limits();
+  const Clock::time_point first_deadline = After(limits.write_timeout);
+  int64_t num_taken = 0;
+  write_deadline_ = first_deadline;
   while (unsent_begin_ < unsent_.size()) {
     const auto [wait_error] = co_await socket_.async_wait(
         Socket::wait_write, asio::as_tuple(asio::use_awaitable));
@@ -153,7 +157,12 @@ asio::awaitable<bool> Connection::Flush() {
       co_return false;
     }
     unsent_begin_ += sent;
-    if (sent > 0) write_deadline_ = After(timeout);
+    if (sent == 0) continue;
+    num_taken += static_cast<int64_t>(sent);
+    write_deadline_ =
+        std::min(After(limits.write_timeout),
+                 first_deadline +
+                     std::chrono::seconds(num_taken / limits.min_write_rate));
   }
   unsent_.clear();
   unsent_begin_ = 0;

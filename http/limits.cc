@@ -30,6 +30,7 @@ absl::Status Limits::Check() const {
   RETURN_IF_ERROR(CheckNumber("max_unread_bytes", max_unread_bytes));
   RETURN_IF_ERROR(CheckNumber("max_connections", max_connections));
   RETURN_IF_ERROR(CheckNumber("min_body_rate", min_body_rate));
+  RETURN_IF_ERROR(CheckNumber("min_write_rate", min_write_rate));
   RETURN_IF_ERROR(CheckDuration("header_timeout", header_timeout));
   RETURN_IF_ERROR(CheckDuration("body_timeout", body_timeout));
   RETURN_IF_ERROR(CheckDuration("idle_timeout", idle_timeout));

@@ -31,8 +31,12 @@ struct Limits {
   int64_t min_body_rate = 64 << 10;  // bytes a second
   // Before the first byte of a request; then the connection is closed.
   absl::Duration idle_timeout = absl::Seconds(75);
-  // A client that takes nothing of an answer for so long is cut off.
+  // A client that takes nothing of an answer for so long is cut off. So is one
+  // that is slow: from where it has to be waited for until it has taken all
+  // that was sent so far it has this time, and a second for each min_write_rate
+  // bytes that it took.
   absl::Duration write_timeout = absl::Seconds(30);
+  int64_t min_write_rate = 4 << 10;  // bytes a second
   // After an answer that ends a connection: how long what the client still
   // sends is read and dropped, so that the answer is not lost to a reset.
   absl::Duration linger_timeout = absl::Seconds(2);

@@ -138,6 +138,20 @@ TEST(LimitsTest, ReaderThatTakesALittleIsKept) {
   EXPECT_EQ(server->stats().clients_gone, 0);
 }
 
+TEST(LimitsTest, ReaderThatTakesTooLittleIsCutOff) {
+  const auto server =
+      StartServer(EndlessEvents(64 << 20), WithLimits([](Limits* limits) {
+                    limits->write_timeout = 5 * kShort;
+                    limits->min_write_rate = 64 << 20;
+                  }));
+  RawClient client(server->port(), /*receive_buffer=*/4096);
+  client.Send(Get());
+  EXPECT_TRUE(Eventually([&] {
+    client.ReceiveBytes(1);
+    return server->stats().clients_gone == 1;
+  }));
+}
+
 TEST(LimitsTest, StreamIsNotFarAheadOfItsReader) {
   const auto server = StartServer(
       EndlessEvents(1000),

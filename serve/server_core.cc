@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_count.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "openai/error.h"
 #include "serve/origins.h"
@@ -244,6 +246,14 @@ ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
   co_await (this->*passed.route->answer)(call);
 }
 
+std::string ServerCore::RouteHint(std::string_view path) {
+  constexpr size_t kLongest = 64;  // comparing takes time
+  if (path.size() > kLongest) return "";
+  std::vector<std::string_view> paths;
+  for (const Route& route : Routes()) paths.push_back(route.path);
+  return DidYouMean(path, paths);
+}
+
 const ServerCore::Route* ServerCore::FindRoute(const http::Request& request,
                                                std::string* id,
                                                std::string* allowed) {
@@ -289,7 +299,8 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
   }
   if (route == nullptr && allowed.empty()) {
     return openai::MakeHttpError(
-        404, Concat("there is nothing at ", ShownText(request.path)));
+        404, Concat("there is nothing at ", ShownText(request.path),
+                    RouteHint(request.path)));
   }
   if (route == nullptr) {
     caller->headers.push_back({"Allow", allowed});

@@ -77,6 +77,8 @@ class ServerCore {
   // path.
   static const Route* FindRoute(const http::Request& request, std::string* id,
                                 std::string* allowed);
+  // "; did you mean ...?", where a route has nearly this path; else "".
+  static std::string RouteHint(std::string_view path);
   // Why the call may not go on; nothing if it may.
   std::optional<openai::Error> Refusal(const http::Request& request,
                                        const Route* route,

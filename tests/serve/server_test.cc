@@ -185,6 +185,21 @@ TEST_F(ServerTest, AnAddressThatIsTakenIsAnError) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("in use")));
 }
 
+TEST_F(ServerTest, APathThatIsNearlyARouteHasAHint) {
+  Start();
+  for (const auto& [path, hint] :
+       {std::pair{"/completions", "did you mean /v1/completions?"},
+        {"/v1/completion", "did you mean /v1/completions?"},
+        {"/chat/completions", "did you mean /v1/chat/completions?"},
+        {"/metric", "did you mean /metrics?"}}) {
+    EXPECT_THAT(Post(path, kBody).body, HasSubstr(hint));
+  }
+  const std::string long_path = "/v1/completions" + std::string(100, 's');
+  for (const std::string& path : {std::string("/nowhere/else"), long_path}) {
+    EXPECT_THAT(Get(path).body, Not(HasSubstr("did you mean")));
+  }
+}
+
 TEST_F(ServerTest, PagesOfOthersMayNotCallAServerWithoutAKey) {
   Start();
   const auto status = [&](const std::string& origin) {

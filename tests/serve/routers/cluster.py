@@ -208,7 +208,8 @@ class RouterLaws:
         drained = self.busy(self.replicas)
         drained.drain()
         for body in bodies()[:12]:
-            self.assertTrue(ask(self.url, body).is_good)
+            answer = ask(self.url, body)
+            self.assertTrue(answer.is_good, answer)
         # What ran has ended as if nothing had happened.
         answer = exchange.finish()
         self.assertEqual(answer.num_ends, 1)

@@ -1,7 +1,5 @@
 #include "base/cuda.h"
 
-#include <algorithm>
-
 #include "base/cuda_launch.h"
 
 namespace espalier {
@@ -72,19 +70,6 @@ absl::StatusOr<void*> AllocateDevice(size_t bytes) {
     return ResourceExhausted("not enough device memory for ", bytes, " bytes");
   }
   RETURN_IF_ERROR(CudaStatus(error, "cudaMalloc"));
-  return memory;
-}
-
-absl::StatusOr<void*> AllocatePinned(size_t bytes) {
-  void* memory = nullptr;
-  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocMapped);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return ResourceExhausted("not enough pinned host memory for ", bytes,
-                             " bytes");
-  }
-  RETURN_IF_ERROR(CudaStatus(error, "cudaHostAlloc"));
-  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return memory;
 }
 

@@ -52,10 +52,14 @@ struct FreeDevice {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 struct FreePinned {
-  void operator()(void* memory) const { cudaFreeHost(memory); }
+  // Of the process's own memory, pinned by cudaHostRegister; 0: it is
+  // cudaHostAlloc's.
+  size_t registered_bytes = 0;
+  void operator()(void* memory) const;
 };
+using PinnedMemory = std::unique_ptr<void, FreePinned>;
 absl::StatusOr<void*> AllocateDevice(size_t bytes);
-absl::StatusOr<void*> AllocatePinned(size_t bytes);
+absl::StatusOr<PinnedMemory> AllocatePinned(size_t bytes);
 
 }  // namespace cuda_internal
 
@@ -100,20 +104,20 @@ class PinnedBuffer {
     PinnedBuffer buffer;
     buffer.size_ = size;
     if (size == 0) return buffer;
-    const absl::StatusOr<void*> memory =
+    absl::StatusOr<cuda_internal::PinnedMemory> memory =
         cuda_internal::AllocatePinned(size * sizeof(T));
     if (!memory.ok()) return memory.status();
-    buffer.memory_.reset(static_cast<T*>(*memory));
+    buffer.memory_ = *std::move(memory);
     return buffer;
   }
 
-  T* data() const { return memory_.get(); }
-  T& operator[](size_t i) const { return memory_.get()[i]; }
+  T* data() const { return static_cast<T*>(memory_.get()); }
+  T& operator[](size_t i) const { return data()[i]; }
   size_t size() const { return size_; }
   size_t size_bytes() const { return size_ * sizeof(T); }
 
  private:
-  std::unique_ptr<T, cuda_internal::FreePinned> memory_;
+  cuda_internal::PinnedMemory memory_;
   size_t size_ = 0;
 };
 

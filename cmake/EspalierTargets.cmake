@@ -126,7 +126,9 @@ function(espalier_cuda_dry_run_test)
   foreach(name
       cudaEventCreateWithFlags cudaEventDestroy cudaEventQuery cudaEventRecord
       cudaEventSynchronize cudaFree cudaFreeHost cudaFuncGetAttributes
-      cudaFuncSetAttribute cudaGetDevice cudaHostAlloc cudaLaunchKernelExC
+      cudaFuncSetAttribute cudaGetDevice cudaHostAlloc
+      cudaHostGetDevicePointer cudaHostRegister cudaHostUnregister
+      cudaLaunchKernelExC
       cudaMalloc cudaMemcpy cudaMemGetInfo cudaMemset cudaMemsetAsync
       cudaOccupancyMaxActiveClusters cudaSetDevice cudaStreamCreateWithFlags
       cudaStreamDestroy cudaStreamSynchronize)

@@ -96,6 +96,16 @@ cudaError_t __wrap_cudaFreeHost(void* memory) {
   std::free(memory);
   return UseDevice();
 }
+cudaError_t __wrap_cudaHostRegister(void*, size_t, unsigned) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
+  return UseDevice();
+}
+cudaError_t __wrap_cudaHostUnregister(void*) { return UseDevice(); }
+cudaError_t __wrap_cudaHostGetDevicePointer(void** on_device, void* memory,
+                                            unsigned) {
+  *on_device = memory;
+  return cudaSuccess;
+}
 cudaError_t __wrap_cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return MakeHandle(stream);
 }

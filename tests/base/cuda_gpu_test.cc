@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstddef>
+
 #include "base/cuda.h"
 #include "base/cuda_device_scope.h"
 #include "tests/status_matchers.h"
@@ -15,16 +18,29 @@ TEST(CudaGpuTest, OutOfMemoryIsAStatusAndTheDeviceGoesOn) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
+// Small and large memory is pinned in two ways.
 TEST(CudaGpuTest, WhatTheDeviceWritesToPinnedMemoryIsThere) {
-  auto pinned = PinnedBuffer<int>::Create(4);
-  ASSERT_TRUE(pinned.ok());
-  auto stream = CudaStream::Create();
-  ASSERT_TRUE(stream.ok());
-  ASSERT_EQ(cudaMemsetAsync(pinned->data(), 0xFF, pinned->size_bytes(),
-                            stream->get()),
-            cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ((*pinned)[i], -1);
+  for (const size_t size : {size_t{4}, (size_t{100} << 20) / sizeof(int) + 1}) {
+    auto pinned = PinnedBuffer<int>::Create(size);
+    ASSERT_TRUE(pinned.ok());
+    EXPECT_TRUE(std::all_of(pinned->data(), pinned->data() + size,
+                            [](int word) { return word == 0; }));
+    auto stream = CudaStream::Create();
+    ASSERT_TRUE(stream.ok());
+    ASSERT_EQ(cudaMemsetAsync(pinned->data(), 0xFF, pinned->size_bytes(),
+                              stream->get()),
+              cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
+    EXPECT_TRUE(std::all_of(pinned->data(), pinned->data() + size,
+                            [](int word) { return word == -1; }));
+  }
+}
+
+TEST(CudaGpuTest, PinnedMemoryThatIsNotThereIsAStatus) {
+  EXPECT_THAT(PinnedBuffer<char>::Create(size_t{1} << 50),
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                ::testing::HasSubstr("pinned")));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
 TEST(CudaGpuTest, AnOrdinalThatIsNotThereIsRefused) {

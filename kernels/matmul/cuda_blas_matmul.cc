@@ -163,8 +163,8 @@ absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeOutputLayout(
 }
 
 // out^T = w x^T, where w is stored transposed.
-absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::MakePlan(
-    const Shape& shape) const {
+absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::DescribePlan(
+    const Shape& shape) {
   Plan plan;
   cublasLtMatmulDesc_t product = nullptr;
   // Products and sums in float32, never tf32.
@@ -177,14 +177,46 @@ absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::MakePlan(
   ASSIGN_OR_RETURN(plan.w, MakeInputLayout(shape, shape.num_outputs));
   ASSIGN_OR_RETURN(plan.x, MakeInputLayout(shape, shape.num_rows));
   ASSIGN_OR_RETURN(plan.out, MakeOutputLayout(shape));
-  RETURN_IF_ERROR(ChooseAlgorithm(shape, plan));
   return plan;
+}
+
+absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::MakePlan(
+    const Shape& shape) {
+  ASSIGN_OR_RETURN(Plan plan, DescribePlan(shape));
+  ASSIGN_OR_RETURN(plan.algorithm, FindAlgorithm(shape));
+  if (!CanRun(plan.algorithm, plan)) {
+    ASSIGN_OR_RETURN(plan.algorithm, ChooseAlgorithm(shape, plan));
+  }
+  return plan;
+}
+
+absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::FindAlgorithm(
+    Shape shape) {
+  shape.num_rows = NumBucketRows(shape.num_rows);
+  const auto found = algorithms_.find(shape);
+  if (found != algorithms_.end()) return found->second;
+  ASSIGN_OR_RETURN(const Plan plan, DescribePlan(shape));
+  ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t chosen,
+                   ChooseAlgorithm(shape, plan));
+  algorithms_.emplace(shape, chosen);
+  return chosen;
+}
+
+bool CudaBlasMatMul::CanRun(const cublasLtMatmulAlgo_t& algorithm,
+                            const Plan& plan) const {
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      handle_.get(), plan.product.get(), plan.w.get(), plan.x.get(),
+      plan.out.get(), plan.out.get(), &algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         result.state == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= kWorkspaceBytes;
 }
 
 // Untimed: timing could choose differently from process to process, and so give
 // other bits.
-absl::Status CudaBlasMatMul::ChooseAlgorithm(const Shape& shape,
-                                             Plan& plan) const {
+absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::ChooseAlgorithm(
+    const Shape& shape, const Plan& plan) const {
   cublasLtMatmulPreference_t made = nullptr;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate(&made));
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>
@@ -214,9 +246,8 @@ absl::Status CudaBlasMatMul::ChooseAlgorithm(const Shape& shape,
                     shape.num_inputs, " and ", shape.num_inputs, " x ",
                     shape.num_outputs);
   }
-  plan.algorithm =
-      Choose(shape.num_rows, shape.num_outputs, {proposals, size_t(num_found)});
-  return absl::OkStatus();
+  return Choose(shape.num_rows, shape.num_outputs,
+                {proposals, size_t(num_found)});
 }
 
 }  // namespace espalier

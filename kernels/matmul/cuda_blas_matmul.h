@@ -28,9 +28,9 @@ class CudaBlasMatMul {
   //   x    [num_rows, w.num_cols]   the weights' dtype
   //   out  [num_rows, w.num_rows]   out_dtype: the weights', or f32
   // All 16-byte aligned. Sums are float32; f32 is multiplied as f32.
-  // The first product of a shape asks cuBLASLt how (some 50 us of the host),
-  // later ones only enqueue: either may be captured.
-  // Errors: kInternal if cuBLASLt has no way, or fails.
+  // The first product of a bucket of rows (NumBucketRows) asks cuBLASLt how,
+  // which takes 0.3 ms of the host and loads kernels; others only enqueue:
+  // either may be captured. Errors: kInternal if cuBLASLt has no way, or fails.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    DType out_dtype, bool add, void* out, cudaStream_t stream);
 
@@ -81,12 +81,29 @@ class CudaBlasMatMul {
   static absl::StatusOr<OwnedLayout> MakeInputLayout(const Shape& shape,
                                                      int num_rows);
   static absl::StatusOr<OwnedLayout> MakeOutputLayout(const Shape& shape);
-  absl::StatusOr<Plan> MakePlan(const Shape& shape) const;
-  absl::Status ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+  absl::StatusOr<Plan> MakePlan(const Shape& shape);
+  // Product and layouts: all but the algorithm.
+  static absl::StatusOr<Plan> DescribePlan(const Shape& shape);
+  // That of the shape's bucket.
+  absl::StatusOr<cublasLtMatmulAlgo_t> FindAlgorithm(Shape shape);
+  absl::StatusOr<cublasLtMatmulAlgo_t> ChooseAlgorithm(const Shape& shape,
+                                                       const Plan& plan) const;
+  bool CanRun(const cublasLtMatmulAlgo_t& algorithm, const Plan& plan) const;
 
   Owned<cublasLtHandle_t, cublasLtDestroy> handle_;
   DeviceBuffer<char> workspace_;
   std::map<Shape, Plan> plans_;
+  std::map<Shape, cublasLtMatmulAlgo_t> algorithms_;  // by bucket
 };
+
+// Algorithms are chosen for so many rows: the least number of at least
+// `num_rows` that has three significant bits (..., 8, 10, 12, 14, 16, 20, ...),
+// at most a quarter more. Prompts come in any number of rows. REQUIRES:
+// num_rows >= 1.
+constexpr int NumBucketRows(int num_rows) {
+  int unit = 1;
+  while (num_rows > 8 * unit) unit *= 2;
+  return (num_rows + unit - 1) / unit * unit;
+}
 
 }  // namespace espalier

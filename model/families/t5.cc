@@ -11,8 +11,8 @@
 namespace espalier {
 namespace {
 
-constexpr std::string_view kEmbeddingAliases[] = {"encoder.embed_tokens",
-                                                  "decoder.embed_tokens"};
+constexpr std::string_view kT5EmbeddingAliases[] = {"encoder.embed_tokens",
+                                                    "decoder.embed_tokens"};
 // Distances have no end, and keys and values do.
 constexpr int kMaxT5Context = 1 << 15;
 constexpr int kMaxBuckets = 1 << 16;
@@ -22,7 +22,7 @@ constexpr int kMaxDistance = 1 << 16;
 // up to 128.
 constexpr int64_t kMaxBiases = 1 << 22;
 
-constexpr TensorNames kEncoderNames = {
+constexpr TensorNames kT5EncoderNames = {
     .distance_biases =
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
     .final_norm = "encoder.final_layer_norm",
@@ -37,10 +37,10 @@ constexpr TensorNames kEncoderNames = {
     .up = "layer.1.DenseReluDense.wi",
     .down = "layer.1.DenseReluDense.wo"};
 
-constexpr TensorNames kDecoderNames = {
+constexpr TensorNames kT5DecoderNames = {
     .base = "",
     .embedding = "shared",
-    .embedding_aliases = kEmbeddingAliases,
+    .embedding_aliases = kT5EmbeddingAliases,
     .distance_biases =
         "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
     .final_norm = "decoder.final_layer_norm",
@@ -73,7 +73,7 @@ absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
   config->num_kv_heads = config->num_heads;
   config->max_context = kMaxT5Context;
   EncoderConfig& encoder = config->encoder.emplace();
-  encoder.names = kEncoderNames;
+  encoder.names = kT5EncoderNames;
   encoder.max_tokens = kMaxSourceTokens;
   encoder.intermediate_size = config->intermediate_size;
   ASSIGN_OR_RETURN(encoder.num_layers,
@@ -143,7 +143,7 @@ absl::Status ReadFeedForward(const json::object& json,
 
 absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadT5Sizes(json, config));
-  config->names = kDecoderNames;
+  config->names = kT5DecoderNames;
   RETURN_IF_ERROR(ReadDistances(json, config));
   RETURN_IF_ERROR(ReadFeedForward(json, config));
   config->query_pre_attn_scalar = 1;

@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
 
-constexpr auto kRefused = absl::StatusCode::kResourceExhausted;
+constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
 std::shared_ptr<QueueLimits> MakeLimits(std::optional<int> max_waiting,
                                         int64_t max_waiting_tokens) {
@@ -38,7 +38,7 @@ TEST(QueueLimitsTest, OneRequestTooManyIsRefusedUntilAPlaceIsGivenBack) {
   }
   places[0]->LeaveQueue();  // it runs, and is open
   EXPECT_THAT(limits->Take(1),
-              StatusIs(kRefused,
+              StatusIs(kExhausted,
                        "too many requests are open: 3, of which max_waiting, "
                        "1, wait until one of max_running, 2, ends; try again "
                        "later, or raise max_waiting"));
@@ -56,7 +56,7 @@ TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
   ASSERT_OK_AND_ASSIGN(const auto first, limits->Take(60));
   ASSERT_OK_AND_ASSIGN(const auto second, limits->Take(40));
   EXPECT_THAT(limits->Take(1),
-              StatusIs(kRefused,
+              StatusIs(kExhausted,
                        "too many prompt tokens wait: 100, and 1 more would be "
                        "above max_waiting_tokens, 100; try again later, or "
                        "raise max_waiting_tokens"));
@@ -65,7 +65,7 @@ TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
   EXPECT_EQ(limits->num_waiting_tokens(), 40);
   EXPECT_OK(limits->Take(60));
   EXPECT_THAT(limits->Take(101),
-              StatusIs(kRefused,
+              StatusIs(kExhausted,
                        "the prompt has 101 tokens, and max_waiting_tokens, "
                        "100, may wait at all; raise it, or shorten the "
                        "prompt"));
@@ -159,8 +159,8 @@ TEST(QueueLimitsTest, AnEngineRefusesOneTooManyOfWhateverFront) {
   ASSERT_OK(stream);
   start(2, LongRequest(3));
   ASSERT_TRUE(answers[2].has_value());
-  EXPECT_THAT(*answers[2], StatusIs(kRefused, HasSubstr("max_waiting, 2")));
-  EXPECT_THAT(open_stream(), StatusIs(kRefused, HasSubstr("max_waiting, 2")));
+  EXPECT_THAT(*answers[2], StatusIs(kExhausted, HasSubstr("max_waiting, 2")));
+  EXPECT_THAT(open_stream(), StatusIs(kExhausted, HasSubstr("max_waiting, 2")));
   // Its place is free when its caller is told.
   signals[1]->emit(asio::cancellation_type::terminal);
   context.restart();
@@ -170,7 +170,7 @@ TEST(QueueLimitsTest, AnEngineRefusesOneTooManyOfWhateverFront) {
   start(3, longer);
   ASSERT_TRUE(answers[3].has_value());
   EXPECT_THAT(*answers[3],
-              StatusIs(kRefused, HasSubstr("max_waiting_tokens, 8")));
+              StatusIs(kExhausted, HasSubstr("max_waiting_tokens, 8")));
   start(4, LongRequest(3));
   stream = absl::CancelledError("read no more");
   context.poll();

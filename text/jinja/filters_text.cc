@@ -43,8 +43,8 @@ Value CapitalizeFilter(Evaluator& evaluator, const Value& value,
 }
 
 // Unlike str.title() a word begins behind white space and "-({[<" alone.
-Value Title(Evaluator& evaluator, const Value& value,
-            const Arguments& arguments) {
+Value TitleFilter(Evaluator& evaluator, const Value& value,
+                  const Arguments& arguments) {
   const ArgumentReader args("title", arguments, {});
   const Text text = TextOf(evaluator, value);
   std::string title;
@@ -203,7 +203,7 @@ constexpr NamedFilter kTextFilters[] = {{"capitalize", CapitalizeFilter},
                                         {"lower", Lower},
                                         {"replace", ReplaceFilter},
                                         {"safe", Safe},
-                                        {"title", Title},
+                                        {"title", TitleFilter},
                                         {"trim", Trim},
                                         {"upper", Upper},
                                         {"wordcount", WordCount}};

@@ -47,11 +47,15 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     remembered.asked.push_back(selection.request);
   }
   remembered.num_selections = plan.selections.size();
+  bool is_known = true;  // what it feeds, but for samples that have ended
+  int num_tokens_ahead = 0;
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked.push_back(continuation.request);
-    remembered.num_tokens += std::ssize(continuation.tail_pages);
+    is_known = is_known && !continuation.drafts.empty();
+    num_tokens_ahead += static_cast<int>(continuation.tail_pages.size()) +
+                        continuation.drafts.num_fed();
   }
-  remembered.num_tokens += std::ssize(plan.tokens);
+  remembered.num_tokens = std::ssize(plan.tokens) + num_tokens_ahead;
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
@@ -64,8 +68,8 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   }
   // Rows that decode have logits of all their tokens.
   if (plan.num_logits == std::ssize(plan.tokens) && plan.scorings.empty() &&
-      plan.continuations.empty()) {
-    remembered.num_decode_only_tokens = plan.num_logits;
+      is_known) {
+    remembered.num_decode_only_tokens = plan.num_logits + num_tokens_ahead;
   }
   remembered.only_drafts =
       !plan.drafting.empty() && plan.rows.empty() && plan.continuations.empty();

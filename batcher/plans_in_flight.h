@@ -41,8 +41,8 @@ struct PlanInFlight {
   int num_page_copies = 0;
   int64_t num_tokens = 0;  // fed, of continuations as many as there are slots
   int64_t num_prompt_tokens = 0;  // of these, what is fed again among them
-  // Sequences that decode, without those of continuations: several rows may
-  // feed paths of one beam.
+  // Sequences that decode, without those of plain continuations: several rows
+  // may feed paths of one beam.
   int64_t num_decode_sequences = 0;
   int64_t num_draft_pages = 0;  // that its drafts took
 

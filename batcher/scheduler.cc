@@ -64,6 +64,7 @@ Scheduler::Scheduler(const ModelDescription& model,
       verifies_beam_drafts_(model.verifies_beam_drafts),
       max_draft_context_(model.max_draft_context),
       drafts_before_steps_(model.drafts_before_steps),
+      drafts_ahead_(model.drafts_ahead),
       admission_(model, options, &pool_),
       saving_policy_(model, options.preempted_pages) {
   const auto check = [](const absl::Status& status) {

@@ -150,7 +150,8 @@ class Scheduler {
     int64_t num_behind_sources = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
-    int num_decode_groups = 0;  // without drafts
+    int64_t num_sequences_ahead = 0;  // of continuations with drafts, at most
+    int num_decode_groups = 0;        // without drafts
     int64_t num_draft_tokens_fed = 0;
     int64_t num_draft_pages = 0;
   };
@@ -264,6 +265,7 @@ class Scheduler {
   const bool verifies_beam_drafts_;
   const int max_draft_context_;
   const bool drafts_before_steps_;
+  const bool drafts_ahead_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
   Deadlines deadlines_;  // before the requests, which have entries
@@ -277,7 +279,7 @@ class Scheduler {
   PlanSizes last_sizes_;            // of the last plan that was not empty
   std::vector<RequestId> planned_;  // requests of the plan being written
   std::vector<RequestId> saved_;    // whose pages it saves
-  PlanCounts planned_counts_;       // of it; its continuations are not in
+  PlanCounts planned_counts_;       // of it; plain continuations are not in
   // Whether some group changes when the plan is out: it is named for the first
   // time, or may have pages to copy or to load.
   bool changes_groups_ = false;

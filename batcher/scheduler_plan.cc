@@ -106,7 +106,8 @@ Scheduler::Outlook Scheduler::FindOutlook() const {
           outlook.is_any_schedulable || !group.is_waiting_for_prefix();
     } else if (group.can_plan()) {
       outlook.is_any_schedulable =
-          outlook.is_any_schedulable || group.outstanding();
+          outlook.is_any_schedulable ||
+          (group.outstanding() && (drafts_ahead_ || !group.has_to_draft()));
       outlook.num_decode_rows += group.num_live_beams();
       outlook.max_decode_pages += group.max_decode_rows();
     }
@@ -130,6 +131,11 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
     for (RunningGroup& running : groups_) {
       const BeamGroup& group = *running.group;
       if (group.prefilling() || !group.can_plan()) continue;
+      if (group.has_to_draft() &&
+          !(drafts_ahead_ &&
+            group.can_draft_in(RoomOf(group, budget.drafts)))) {
+        continue;  // until its answer is there
+      }
       if (group.may_draft()) {
         PlanGroup(running, plan, &budget);
       } else {
@@ -217,6 +223,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   changes_groups_ = true;
   const size_t num_rows = plan->rows.size();
   const size_t num_selections = plan->selections.size();
+  const size_t num_continuations = plan->continuations.size();
   const int64_t num_fed_again = group.prefill_counts().num_fed_again;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
@@ -244,17 +251,29 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   } else if (plan->rows.size() > num_rows) {
     planned_counts_.num_decode_sequences += group.num_live_beams();
   }
-  if (drafts && plan->rows.size() > num_rows) {
-    const int num_drafted = num_tokens - group.num_live_beams();
+  const auto count_drafts = [&](int num_drafted, int num_logits) {
     planned_counts_.num_draft_tokens_fed += num_drafted;
     budget->drafts.num_tokens -= num_drafted;
-    const int num_logits =
-        NumDraftLogits(group, plan->selections.back(), num_drafted);
     budget->drafts.num_logits -= num_logits;
     budget->num_logits -= num_logits - num_drafted;
     const int64_t num_pages = num_pages_left - pool_.num_available();
     planned_counts_.num_draft_pages += num_pages;
     budget->drafts.num_pages -= num_pages;
+  };
+  if (drafts && plan->rows.size() > num_rows) {
+    const int num_drafted = num_tokens - group.num_live_beams();
+    count_drafts(num_drafted,
+                 NumDraftLogits(group, plan->selections.back(), num_drafted));
+  }
+  if (plan->continuations.size() > num_continuations) {
+    const ContinuedDrafts& ahead = plan->continuations.back().drafts;
+    const int num_fed = ahead.num_fed();
+    const int num_sequences = static_cast<int>(ahead.slots.size());
+    planned_counts_.num_sequences_ahead += num_sequences;
+    budget->num_tokens -= num_fed;
+    budget->num_logits -= num_fed;
+    const int num_drafted = num_fed - num_sequences;
+    count_drafts(num_drafted, num_drafted * group.num_logits_per_draft_token());
   }
   if (plan->drafting.size() > first_drafting && plan->rows.size() == num_rows) {
     budget->drafts.num_pages -= group.num_asked_pages();
@@ -314,7 +333,8 @@ void Scheduler::Remember(const StepPlan& plan) {
   const PlanCounts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;
-  remembered.num_decode_sequences = counts.num_decode_sequences;
+  remembered.num_decode_sequences =
+      counts.num_decode_sequences + counts.num_sequences_ahead;
   remembered.num_draft_pages = counts.num_draft_pages;
   stats_.num_prompt_tokens +=
       counts.num_prompt_tokens - counts.num_behind_sources;

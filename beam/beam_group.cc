@@ -92,6 +92,7 @@ void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
 
 int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
   if (prefilling()) return prefill_.NumPagesToFeed(max_tokens);
+  if (has_to_draft()) return 0;  // they are those of drafts
   if (outstanding()) return pages_.NumPagesToReserveTails();
   return pages_.NumPagesToAppend(OneEach());
 }
@@ -137,7 +138,8 @@ void BeamGroup::TakeDraftsOfStep() {
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  if (draws_plainly_ && drafted_.empty() && IsSoundDraw(result, vocab_size)) {
+  if (draws_plainly_ && drafted_.empty() && num_drafts_running_ == 0 &&
+      IsSoundDraw(result, vocab_size)) {
     return absl::OkStatus();
   }
   return ValidateAsAsked(result, vocab_size);
@@ -145,12 +147,16 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
 
 absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
                                         int vocab_size) {
-  if (drafted_.empty() && replay_ == nullptr) {
+  if (drafted_.empty() && num_drafts_running_ == 0 && replay_ == nullptr) {
     return espalier::ValidateResult(Asked(), result, vocab_size);
   }
+  if (num_drafts_running_ > 0) RETURN_IF_ERROR(CheckNumDrafted(result));
   Asked();
   PlanSelection& asked = EditShared(&asked_);
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
+  if (num_drafts_running_ > 0) {
+    strategy_->DescribeDrafts(DraftedAhead(result), &asked);
+  }
   if (replay_ != nullptr) DescribePaths(&asked);
   is_asked_current_ = false;  // drafts are of this answer alone
   const absl::Status status =
@@ -159,6 +165,37 @@ absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
   asked.drafts.clear();
   asked.ranks.clear();
   return status;
+}
+
+absl::Status BeamGroup::CheckNumDrafted(const SelectionResult& result) const {
+  const std::vector<int>& counts = result.num_drafted;
+  const auto is_wrong = [&](int count) {
+    return count < 0 || count > num_drafts_running_;
+  };
+  const bool fits =
+      counts.empty() || std::ssize(counts) == int64_t{num_live_beams()};
+  if (fits && std::ranges::none_of(counts, is_wrong)) return absl::OkStatus();
+  return Internal("a step answered with numbers of drafts, of ", counts.size(),
+                  " samples, that were not asked for");
+}
+
+// Whether what was accepted is what was drafted is the executor's to know.
+std::vector<std::vector<TokenId>> BeamGroup::DraftedAhead(
+    const SelectionResult& result) const {
+  std::vector<std::vector<TokenId>> drafts(num_live_beams());
+  std::span<const Candidate> left = result.candidates;
+  for (size_t rank = 0; rank < result.num_drafted.size(); ++rank) {
+    std::vector<TokenId>& draft = drafts[rank];
+    draft.resize(result.num_drafted[rank]);
+    const int count =
+        rank < result.num_tokens.size() ? result.num_tokens[rank] : 0;
+    const size_t num_own = std::min<size_t>(std::max(count, 0), left.size());
+    for (size_t i = 0; i < std::min(num_own, draft.size()); ++i) {
+      draft[i] = left[i].token;
+    }
+    left = left.subspan(num_own);
+  }
+  return drafts;
 }
 
 inline bool BeamGroup::IsSoundDraw(const SelectionResult& result,
@@ -293,13 +330,14 @@ void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
 void BeamGroup::ApplyDrafts(const SelectionResult& result,
                             std::span<const Continuation> beams, bool is_last) {
   if (is_beam_search()) return ApplyPaths(beams, is_last);
-  const std::vector<std::vector<TokenId>> drafted = std::exchange(drafted_, {});
+  std::vector<int> planned;  // of which pages are held
+  const std::vector<int> drafted = TakeNumDrafted(result, &planned);
   std::vector<int> accepted;
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
     accepted.push_back(result.num_tokens[rank] - 1);
   }
   // What was not verified was not rejected either.
-  std::span<const std::vector<TokenId>> verified = drafted;
+  std::span<const int> verified = drafted;
   if (result.has_unverified_drafts) verified = {};
   drafts_.Record(verified, accepted);
   // The step of a prompt can have no drafts.
@@ -316,13 +354,32 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
     parents.push_back(parent);
     tokens.push_back(LastTokens(static_cast<int>(rank), num_tokens));
     if (!drafted.empty() && !is_away()) {
-      const int num_rejected =
-          static_cast<int>(drafted[parent].size()) - accepted[parent];
+      const int num_rejected = planned[parent] - accepted[parent];
       pages_.Truncate(parent,
                       pages_.sequence(parent).num_tokens() - num_rejected);
     }
   }
   drafts_.Advance(parents, tokens);
+}
+
+std::vector<int> BeamGroup::TakeNumDrafted(const SelectionResult& result,
+                                           std::vector<int>* planned) {
+  std::vector<int> drafted;
+  for (const std::vector<TokenId>& draft : std::exchange(drafted_, {})) {
+    drafted.push_back(static_cast<int>(draft.size()));
+  }
+  *planned = drafted;
+  const int num_ahead =
+      std::exchange(num_drafts_running_, std::exchange(num_drafts_ahead_, 0));
+  if (num_ahead == 0) return drafted;
+  planned->assign(result.num_tokens.size(), num_ahead);
+  drafted = result.num_drafted;
+  drafted.resize(planned->size());
+  const bool is_behind = result.num_drafted.empty();
+  drafts_.TakeAhead(is_behind || std::ranges::any_of(drafted, [](int count) {
+                      return count > 0;
+                    }));
+  return drafted;
 }
 
 void BeamGroup::ApplyPaths(std::span<const Continuation> beams, bool is_last) {

@@ -115,10 +115,18 @@ class BeamGroup {
 
   // Whether a step can be planned now. While an answer is outstanding, that is
   // one ahead of it: if it is the only one, the step is within max_new_tokens,
-  // the strategy runs ahead, and neither step may have drafts.
+  // the strategy runs ahead, and neither step may have drafts, or both have a
+  // draft model's (ContinuedDrafts).
   bool can_plan() const {
-    return !done_ && !is_away() && !drafts_.is_waiting() &&
-           (num_unanswered_ == 0 || CanPlanAhead());
+    if (done_ || is_away()) return false;
+    return num_unanswered_ == 0 ? !drafts_.is_waiting() : CanPlanAhead();
+  }
+  // Of a group that can plan: whether drafts decide whether it does, which
+  // depends on the room for them. It does so ahead of the answer of a step that
+  // verifies drafts.
+  bool has_to_draft() const { return outstanding() && CanDraftAhead(); }
+  bool can_draft_in(const DraftRoom& room) const {
+    return NumDraftsAhead(room) > 0;
   }
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
@@ -136,7 +144,8 @@ class BeamGroup {
   // feeds at most `max_logits` tokens, each with a row of logits. Errors:
   // kResourceExhausted, leaving `*plan` unchanged, if the pool has fewer than
   // NumPagesForStep; it must be put away or dropped then. REQUIRES: can_plan(),
-  // max_tokens >= 1, max_logits >= 1.
+  // max_tokens >= 1, max_logits >= 1; can_draft_in(draft_room) if
+  // has_to_draft().
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max(),
                         int max_prefill_rows = std::numeric_limits<int>::max(),
@@ -263,6 +272,14 @@ class BeamGroup {
  private:
   // can_plan() while an answer is outstanding.
   bool CanPlanAhead() const;
+  // The same of a step that a draft model drafts for, behind one of the kind.
+  bool CanDraftAhead() const;
+  // Tokens that it drafts of each sample; 0 if there is no room, in length,
+  // tokens or pages.
+  int NumDraftsAhead(const DraftRoom& room) const;
+  // Tokens that the step that runs may accept of a sequence.
+  int MaxAccepted(int rank) const;
+  absl::Status PlanDraftsAhead(const DraftRoom& room, StepPlan* plan);
   absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
                         int max_prefill_rows, const DraftRoom& draft_room);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
@@ -318,6 +335,12 @@ class BeamGroup {
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
+  // Of the step that runs, if it was planned ahead: whether its answer can have
+  // drafted so many tokens; what it drafted, of which the answer has the
+  // numbers and what was accepted.
+  absl::Status CheckNumDrafted(const SelectionResult& result) const;
+  std::vector<std::vector<TokenId>> DraftedAhead(
+      const SelectionResult& result) const;
   // ValidateResult of any answer; and of those to most requests that draw.
   absl::Status ValidateAsAsked(const SelectionResult& result, int vocab_size);
   bool IsSoundDraw(const SelectionResult& result, int vocab_size) const;
@@ -342,6 +365,10 @@ class BeamGroup {
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(std::span<const Continuation> beams, bool is_last);
+  // How many tokens each sequence drafted in the step that was answered, by
+  // rank, and was planned to; none if it had no drafts.
+  std::vector<int> TakeNumDrafted(const SelectionResult& result,
+                                  std::vector<int>* planned);
   // Of so many sequences that live on.
   bool HaveOneLength(size_t num_sequences) const;
   // Tokens that a live sequence has generated; and the last of them.
@@ -393,6 +420,10 @@ class BeamGroup {
   SmallVector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
   SmallVector<TokenTree::Node> nodes_to_keep_;  // memory for each step
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
+  // Of the step that runs, and of the one planned ahead of it: what each sample
+  // drafts at most, if it is a continuation; else 0.
+  int num_drafts_running_ = 0;
+  int num_drafts_ahead_ = 0;
   // Of beams, instead; null if the step that runs has no paths.
   std::unique_ptr<DraftReplay> replay_;
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace

@@ -79,11 +79,78 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
 
 bool BeamGroup::CanPlanAhead() const {
   if (num_unanswered_ > 1) return false;
+  if (CanDraftAhead()) return true;
+  if (num_drafts_running_ > 0) return false;
   if (drafts_.is_on() || !drafted_.empty() || replay_ != nullptr) return false;
   if (!have_one_length_) return false;
   // The step ahead generates the token after the one that is outstanding.
   return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
          strategy_->supports_async_scheduling();
+}
+
+bool BeamGroup::CanDraftAhead() const {
+  if (num_unanswered_ != 1 || !drafts_.can_go_on() ||
+      !strategy_->supports_async_scheduling()) {
+    return false;
+  }
+  // Drafts of the step that runs are a model's, and of all of its rows.
+  const bool has_all =
+      drafts_.is_waiting() && !drafted_.empty() &&
+      std::ranges::none_of(drafted_, &std::vector<TokenId>::empty);
+  if (num_drafts_running_ == 0 && !has_all) return false;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    if (strategy_->max_draft_tokens(rank) < MaxAccepted(rank) + 2) return false;
+  }
+  return true;
+}
+
+int BeamGroup::MaxAccepted(int rank) const {
+  return num_drafts_running_ > 0 ? num_drafts_running_
+                                 : static_cast<int>(drafted_[rank].size());
+}
+
+// Pages are those of all that the two steps can feed.
+int BeamGroup::NumDraftsAhead(const DraftRoom& room) const {
+  const int num_samples = num_live_beams();
+  int count = std::min(drafts_.num_tokens(), room.num_tokens / num_samples);
+  for (int rank = 0; rank < num_samples; ++rank) {
+    count = std::min(count, MaxTokensToAsk(rank, room) - MaxAccepted(rank) - 1);
+  }
+  for (; count > 0; --count) {
+    const std::vector<int> num_tokens(num_samples, 1 + count);
+    const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
+    if (num_pages <= room.num_pages) break;
+  }
+  return std::max(count, 0);
+}
+
+absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
+  const int count = NumDraftsAhead(room);
+  CHECK_GE(count, 1) << "drafts of request " << id_;
+  const std::vector<int> num_tokens(num_live_beams(), 1 + count);
+  const size_t num_copies = plan->page_copies.size();
+  RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
+  CHECK_EQ(plan->page_copies.size(), num_copies) << "copies of shared tails";
+  GroupContinuation continuation = {.request = id_,
+                                    .num_candidates = Asked().num_candidates,
+                                    .params = selection_params_,
+                                    .drafts = {.num_tokens = count}};
+  const int page_size = pages_.pool().page_size();
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    // Before the last token that is known, nothing changes any more.
+    const int64_t position =
+        std::ssize(request_.prompt_tokens) + LengthOf(rank) - 1;
+    const auto first = static_cast<int>(position / page_size);
+    const auto pages = pages_.sequence(rank).pages.page_ids().subspan(first);
+    continuation.drafts.slots.push_back(
+        {.slot = pages_.slots()[rank],
+         .first_place = first,
+         .pages = {pages.begin(), pages.end()}});
+  }
+  plan->continuations.push_back(std::move(continuation));
+  num_drafts_ahead_ = count;
+  ++num_unanswered_;
+  return absl::OkStatus();
 }
 
 absl::Status BeamGroup::PlanDecode(StepPlan* plan) {
@@ -118,6 +185,7 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
     CHECK_GE(max_rows, 1) << "rows of a prefill";
     return PlanPrefill(max_tokens, max_logits, max_rows, plan);
   }
+  if (has_to_draft()) return PlanDraftsAhead(draft_room, plan);
   if (outstanding()) return PlanNextAsync(plan);
   return drafts_.is_on() ? PlanBeams(draft_room, plan) : PlanTokens(plan);
 }

@@ -178,16 +178,15 @@ std::vector<DraftLogits> GroupDrafts::Logits(
   return logits;
 }
 
-void GroupDrafts::Record(std::span<const std::vector<TokenId>> drafted,
-                         std::span<const int> accepted) {
+void GroupDrafts::Record(std::span<const int> num_drafted,
+                         std::span<const int> num_accepted) {
   if (!can_draft()) return;
   CountStep();
-  for (size_t rank = 0; rank < drafted.size(); ++rank) {
-    const int count = static_cast<int>(drafted[rank].size());
-    length_.Record(count, accepted[rank]);
-    figures_.Record(count, accepted[rank]);
-    num_drafted_ += count;
-    num_accepted_ += accepted[rank];
+  for (size_t rank = 0; rank < num_drafted.size(); ++rank) {
+    length_.Record(num_drafted[rank], num_accepted[rank]);
+    figures_.Record(num_drafted[rank], num_accepted[rank]);
+    num_drafted_ += num_drafted[rank];
+    num_accepted_ += num_accepted[rank];
   }
   num_tokens_ = length_.Next(Cost());
 }

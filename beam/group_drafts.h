@@ -11,6 +11,8 @@
 //
 // Where an executor drafts before the step that asks (drafts_before_steps), a
 // step's drafts come with its answer: OnAsk, then Take and TakeForStep, Record.
+// Of a step that was planned ahead of an answer only their numbers come:
+// TakeAhead, Record.
 //
 // The beams of a search are drafted for together. From history each has a
 // chain, from a draft model the paths that its own search takes; a step then
@@ -110,6 +112,14 @@ class GroupDrafts {
     return is_by_model_ && is_on() && state_ == State::kIdle &&
            num_steps_alone_ == 0;
   }
+  // Whether the step behind one that is asked, or that drafts ahead, may draft
+  // without its answer: of a draft model that has drafts.
+  bool can_go_on() const {
+    return is_by_model_ && is_on() && state_ != State::kReady &&
+           num_steps_alone_ == 0;
+  }
+  // A step that was planned ahead had drafts of some sequence, or of none.
+  void TakeAhead(bool has_drafts) { CountAnswer(!has_drafts); }
   // No step has drafts any more.
   void TurnOff() {
     is_by_model_ = false;
@@ -165,9 +175,10 @@ class GroupDrafts {
   }
 
   // A step's answer is there. Of each sequence that it ran, by rank: what it
-  // had drafted, empty if nothing of any, and how many of these were accepted.
-  void Record(std::span<const std::vector<TokenId>> drafted,
-              std::span<const int> accepted);
+  // had drafted, none if nothing of any, and how many of these were accepted.
+  //   num_drafted, num_accepted  [sequences]; or the former empty
+  void Record(std::span<const int> num_drafted,
+              std::span<const int> num_accepted);
   // The same of a step whose rows had paths of beams; or not, as `*replay` or
   // null says.
   void RecordPaths(const DraftReplay* replay);

@@ -69,8 +69,10 @@ struct ModelDescription {
   bool verifies_beam_drafts = false;
   bool has_draft_model = false;
   // With a draft model: whether a plan may have it draft what rows of the same
-  // plan verify (DraftSequence::verified_by).
+  // plan verify (DraftSequence::verified_by); and whether continuations may
+  // have drafts (ContinuedDrafts).
   bool drafts_before_steps = false;
+  bool drafts_ahead = false;
   // With a draft model: the longest sequence that it can feed, by its context
   // and its pages. Of longer ones nothing is drafted.
   int max_draft_context = std::numeric_limits<int>::max();

@@ -164,7 +164,9 @@ struct PlanSelection {
   // Speculation: tokens that each row feeds behind its last one, for this
   // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
   // 1 rows of logits, behind those of row r - 1. Of kDraws with a sample for
-  // each row. No continuation goes on from such a step.
+  // each row. No continuation goes on from such a step, but one with drafts
+  // where a draft model drafts for each row before the step
+  // (DraftSequence::verified_by).
   //
   // Of kBeams, drafts are paths that beams may take, and there are as many rows
   // as paths: row i feeds the last token of beam ranks[i], then drafts[i].
@@ -206,6 +208,30 @@ struct SequenceFork {
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
+// What the next step drafts and verifies of samples whose last step verified
+// what a draft model had drafted before it. Each sample that lives on feeds its
+// last token, at whatever position the answer before takes it to, and behind
+// that what the draft model drafts. What that answer rejected is overwritten.
+// Samples end by an EOS id alone: none comes to its last token before.
+struct ContinuedDrafts {
+  int num_tokens = 0;  // that each sample drafts at most, >= 1; 0: no drafts
+  // The pages that each slot has from a place in its table on, in place of
+  // those that it had there: as many as the step can need, whatever the answer
+  // before accepts. Of the slots of samples that lived when it was written.
+  struct SlotPages {
+    int slot = 0;
+    int first_place = 0;
+    std::vector<PageId> pages;
+  };
+  std::vector<SlotPages> slots = {};
+
+  bool empty() const { return num_tokens == 0; }
+  // That the step feeds at most.
+  int num_fed() const {
+    return static_cast<int>(slots.size()) * (num_tokens + 1);
+  }
+};
+
 // The next step of a group whose last answer the planner has not read. Before
 // the step, in this order:
 //
@@ -232,6 +258,10 @@ struct GroupContinuation {
   int num_generated = 0;
   std::shared_ptr<const SelectionParams> params =
       PlanSelection::DefaultParams();
+  // Of samples that speculate, where executors take such
+  // (ModelDescription::drafts_ahead). Then there are no position, tails and
+  // num_generated, which differ from sample to sample.
+  ContinuedDrafts drafts = {};
 };
 
 // Rows of logits whose next token is given: those of a prompt. They belong to
@@ -363,6 +393,10 @@ struct SelectionResult {
   // The step had no room to verify the drafts: each sample has one token, which
   // says nothing of what was drafted for it.
   bool has_unverified_drafts = false;
+  // Of a continuation with drafts: how many tokens were drafted of each sample.
+  // [samples]; or empty if the draft model was behind with one of them
+  // (DraftedTokens::is_behind) and had drafts of none.
+  std::vector<int> num_drafted = {};
   // Of kBeams where drafts were verified: the answers of the steps behind this
   // one, each as if it had been run with the beams that the answer before it
   // makes (SurvivingCandidates), whose ranks its candidates name. There is one

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "exec_request/fill_drafts.h"
 #include "executor/host/catch_model_errors.h"
+#include "executor/host/drafted_groups.h"
 #include "executor/host/executor_thread.h"
 
 namespace espalier {
@@ -32,8 +33,10 @@ struct Drafted {
 struct PlanOnItsWay {
   // To be handed on, when it is complete and those before it were.
   StepPlan plan;
+  bool is_expanded = false;
   bool waits_for_drafts = false;
   bool was_handed_on = false;
+  DraftedGroups::Asked asked;  // once it is expanded
 
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
@@ -43,6 +46,7 @@ struct PlanOnItsWay {
   bool is_answered() const { return result.has_value() && !is_drafting; }
   void Answer() {
     if (result->ok()) {
+      asked.Restore(&drafted.drafts, &**result);
       (*result)->drafts = std::move(drafted.drafts);
       (*result)->draft_time = drafted.time;
       (*result)->num_draft_rows = drafted.num_rows;
@@ -56,6 +60,7 @@ ModelDescription WithDraftModel(ModelDescription description,
                                 int max_draft_context) {
   description.has_draft_model = true;
   description.drafts_before_steps = true;
+  description.drafts_ahead = true;
   description.max_draft_context = max_draft_context;
   return description;
 }
@@ -93,10 +98,44 @@ class DraftingExecutor::Drafts {
   int max_plans_in_flight() const { return steps_->max_plans_in_flight(); }
   int max_draft_context() const { return max_draft_context_; }
 
-  // Takes what concerns the draft model of the plan, and starts that. Where
-  // nothing is drafted the plan's answer has no part in it.
   static void Start(const std::shared_ptr<Drafts>& drafts, StepPlan plan,
                     Done done) {
+    const auto started =
+        UntilThereIsMemory([] { return std::make_shared<PlanOnItsWay>(); });
+    started->done = std::move(done);
+    started->plan = std::move(plan);
+    UntilThereIsMemory([&] {
+      const std::lock_guard lock(drafts->mutex_);
+      drafts->plans_.push_back(started);
+    });
+    ExpandPlans(drafts);
+    HandOnPlans(drafts);
+  }
+
+ private:
+  // In their order, as far as the answers that they go on from are there.
+  static void ExpandPlans(const std::shared_ptr<Drafts>& drafts) {
+    const std::lock_guard lock(drafts->mutex_);
+    bool are_answered = true;  // those before
+    for (const std::shared_ptr<PlanOnItsWay>& plan : drafts->plans_) {
+      if (!plan->is_expanded) {
+        if (!are_answered && DraftedGroups::HasContinuations(plan->plan)) {
+          return;
+        }
+        plan->asked = UntilThereIsMemory(
+            [&] { return drafts->groups_.Expand(&plan->plan); });
+        StartDrafting(drafts, plan);
+        plan->is_expanded = true;
+      }
+      are_answered = are_answered && plan->result.has_value();
+    }
+  }
+
+  // Takes what concerns the draft model of the plan, and starts that. Where
+  // nothing is drafted the plan's answer has no part in it.
+  static void StartDrafting(const std::shared_ptr<Drafts>& drafts,
+                            const std::shared_ptr<PlanOnItsWay>& started) {
+    const StepPlan& plan = started->plan;
     const auto asked = UntilThereIsMemory([&] {
       auto copy = std::make_shared<StepPlan>();
       copy->ended = plan.ended;
@@ -105,19 +144,11 @@ class DraftingExecutor::Drafts {
       copy->drafting = plan.drafting;
       return copy;
     });
-    const auto started =
-        UntilThereIsMemory([] { return std::make_shared<PlanOnItsWay>(); });
-    started->done = std::move(done);
     started->is_drafting = !asked->drafting.empty();
     started->waits_for_drafts =
         std::ranges::any_of(asked->drafting, [](const DraftSequence& sequence) {
           return sequence.verified_by.plan_row >= 0;
         });
-    started->plan = std::move(plan);
-    UntilThereIsMemory([&] {
-      const std::lock_guard lock(drafts->mutex_);
-      drafts->plans_.push_back(started);
-    });
     if (started->is_drafting) {
       drafts->Post([drafts, asked, started] {
         drafts->Draft(drafts, *asked, started.get());
@@ -127,10 +158,8 @@ class DraftingExecutor::Drafts {
         drafts->model_->ForgetEnded(asked->ended);
       });
     }
-    HandOnPlans(drafts);
   }
 
- private:
   template <typename Task>
   void Post(const Task& task) {
     UntilThereIsMemory([&] { thread_.Post(task); });
@@ -183,7 +212,7 @@ class DraftingExecutor::Drafts {
       drafts->steps_->Execute(
           std::move(plan->plan),
           [drafts, plan](absl::StatusOr<StepResult> result) {
-            drafts->OnResult(plan.get(), std::move(result));
+            OnResult(drafts, plan.get(), std::move(result));
           });
       lock.lock();
     }
@@ -196,16 +225,24 @@ class DraftingExecutor::Drafts {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto next = std::ranges::find_if(
         plans_, [](const auto& plan) { return !plan->was_handed_on; });
-    if (next == plans_.end() || (*next)->waits_for_drafts) return nullptr;
+    if (next == plans_.end() || !(*next)->is_expanded ||
+        (*next)->waits_for_drafts) {
+      return nullptr;
+    }
     return *next;
   }
 
-  void OnResult(PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
+  // What goes on from it comes first: the device waits.
+  static void OnResult(const std::shared_ptr<Drafts>& drafts,
+                       PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(drafts->mutex_);
+      UntilThereIsMemory([&] { drafts->groups_.Advance(plan->asked, result); });
       plan->result = std::move(result);
     }
-    AnswerPlans();
+    ExpandPlans(drafts);
+    HandOnPlans(drafts);
+    drafts->AnswerPlans();
   }
 
   // In the order of the plans, by one thread at a time.
@@ -229,6 +266,7 @@ class DraftingExecutor::Drafts {
   const int max_draft_context_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
+  DraftedGroups groups_ ABSL_GUARDED_BY(mutex_);
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;
   std::condition_variable all_handed_on_;

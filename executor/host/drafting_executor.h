@@ -10,6 +10,10 @@
 // plans behind it: the drafts of a sequence and the step that verifies them are
 // one plan, with nobody else between them.
 //
+// A continuation with drafts (ContinuedDrafts) becomes such rows as soon as the
+// executor has answered the plan before (drafted_groups.h), without the planner
+// in between. Its plan waits for that, and for its drafts, with all it has.
+//
 // A plan that drafts nothing has nothing to wait for but those before it. They
 // do not wait long: the draft model, too, feeds no more of a prompt in a plan
 // than a step has room for (draft_model.h). The time to draft is reported

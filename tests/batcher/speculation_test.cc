@@ -31,6 +31,7 @@ struct SpeculationCase {
   int plans_in_flight = 1;
   uint64_t draft_seed = 1;  // of the draft model; the model's is 1
   int num_host_slots = 0;
+  bool drafts_before = false;  // steps
 };
 
 class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
@@ -54,6 +55,8 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     draft_ = *DraftModel::Create(std::make_shared<ToyModel>(draft),
                                  *ThreadPool::Create(1));
     description_.has_draft_model = true;
+    description_.drafts_before_steps = GetParam().drafts_before;
+    description_.drafts_ahead = GetParam().drafts_before;
   }
 
   // Runs all together and returns their results.
@@ -71,7 +74,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     }
     RunToEnd(
         scheduler, *model_, [](int) {}, GetParam().plans_in_flight,
-        draft_.get());
+        draft_.get(), GetParam().drafts_before);
     ExpectNothingHeld(scheduler);
     num_loaded_ += scheduler.stats().num_tokens_loaded_again;
     if (draft_ != nullptr) {
@@ -142,7 +145,7 @@ std::string NameOfCase(const SpeculationCase& c) {
          std::to_string(c.max_step_tokens) + "_ahead" +
          std::to_string(c.plans_in_flight) + "_seed" +
          std::to_string(c.draft_seed) + "_slots" +
-         std::to_string(c.num_host_slots);
+         std::to_string(c.num_host_slots) + (c.drafts_before ? "_before" : "");
 }
 
 using Method = SpeculationMethod;
@@ -178,7 +181,21 @@ INSTANTIATE_TEST_SUITE_P(
                         .num_pages = 60,
                         .plans_in_flight = 2,
                         .draft_seed = 2,
-                        .num_host_slots = 200}),
+                        .num_host_slots = 200},
+        SpeculationCase{.method = Method::kDraft, .drafts_before = true},
+        SpeculationCase{.method = Method::kDraft,
+                        .plans_in_flight = 2,
+                        .drafts_before = true},
+        SpeculationCase{.method = Method::kDraft,
+                        .max_step_tokens = 9,
+                        .plans_in_flight = 2,
+                        .draft_seed = 2,
+                        .drafts_before = true},
+        SpeculationCase{.method = Method::kDraft,
+                        .num_pages = 60,
+                        .plans_in_flight = 2,
+                        .num_host_slots = 200,
+                        .drafts_before = true}),
     [](const auto& test) { return NameOfCase(test.param); });
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/batcher/text_statistics.h"
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <memory>
 #include <utility>
@@ -44,7 +45,9 @@ bool EndsText(const SelectionParams& params, TokenId token) {
 class TextRun {
  public:
   TextRun(const TextCase& c, const ExecutorFault& fault)
-      : fault_(fault), max_step_tokens_(c.max_step_tokens) {}
+      : fault_(fault),
+        max_step_tokens_(c.max_step_tokens),
+        plans_in_flight_(c.plans_in_flight) {}
   virtual ~TextRun() = default;
 
   virtual const ModelDescription& description() const = 0;
@@ -63,10 +66,15 @@ class TextRun {
                          results[i] = *std::move(result);
                        });
     }
+    std::deque<StepResult> answers;
     while (true) {
       StepPlan plan = scheduler.Plan();
-      if (plan.is_noop()) break;
-      scheduler.Advance(RunStep(std::move(plan)));
+      const bool waits = plan.is_noop();
+      if (!waits) answers.push_back(RunStep(std::move(plan)));
+      if (answers.empty()) break;
+      if (!waits && answers.size() < plans_in_flight_) continue;
+      scheduler.Advance(std::move(answers.front()));
+      answers.pop_front();
     }
     num_preemptions_ = scheduler.stats().num_preemptions;
     return results;
@@ -79,6 +87,7 @@ class TextRun {
 
  private:
   const int max_step_tokens_;
+  const size_t plans_in_flight_;
   int64_t num_preemptions_ = 0;
 };
 

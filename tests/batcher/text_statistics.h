@@ -41,6 +41,8 @@ struct TextCase {
   int max_new_tokens = 6;
   float draft_distance = 0.4f;  // of the draft model (blended_model.h)
   uint32_t first_seed = 1;
+  // A plan is run when it is written; its answer is read when so many are run.
+  size_t plans_in_flight = 1;
 };
 
 struct TextCounts {

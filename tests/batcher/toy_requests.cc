@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/status.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
 
@@ -158,24 +159,29 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
   return result;
 }
 
-PlanRunner::PlanRunner(Model* model, DraftModel* draft)
-    : model_(model), draft_(draft), groups_(model->description().page_size) {}
+PlanRunner::PlanRunner(Model* model, DraftModel* draft, bool drafts_before)
+    : model_(model), draft_(draft), groups_(model->description().page_size) {
+  if (drafts_before) drafts_.emplace(model->description().page_size, draft);
+}
 
 absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
+  if (drafts_) RETURN_IF_ERROR(drafts_->Begin(&plan));
   groups_.ExpandContinuations(&plan);
-  absl::StatusOr<StepResult> result = RunPlan(*model_, plan, draft_);
+  absl::StatusOr<StepResult> result =
+      RunPlan(*model_, plan, drafts_ ? nullptr : draft_);
   if (result.ok()) {
     groups_.Advance(*result);
   } else {
     groups_.DiscardFailedStep();
   }
+  if (drafts_) drafts_->End(&result);
   return result;
 }
 
 void RunToEnd(Scheduler& scheduler, Model& model,
               const std::function<void(int)>& before_step, int plans_in_flight,
-              DraftModel* draft) {
-  PlanRunner runner(&model, draft);
+              DraftModel* draft, bool drafts_before) {
+  PlanRunner runner(&model, draft, drafts_before);
   std::deque<absl::StatusOr<StepResult>> results;
   for (int step = 0;; ++step) {
     before_step(step);

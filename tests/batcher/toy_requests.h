@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "request/request.h"
+#include "tests/executor/drafts_before_steps.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer.h"
 
@@ -29,13 +31,18 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
 // Runs plans as an executor that runs ahead would, on this thread.
 class PlanRunner {
  public:
-  explicit PlanRunner(Model* model, DraftModel* draft = nullptr);
+  //   drafts_before  whether what is drafted is verified by the same plan
+  explicit PlanRunner(Model* model, DraftModel* draft = nullptr,
+                      bool drafts_before = false);
   absl::StatusOr<StepResult> Run(StepPlan plan);
-  int num_groups() const { return groups_.num_groups(); }
+  int num_groups() const {
+    return groups_.num_groups() + (drafts_ ? drafts_->num_groups() : 0);
+  }
 
  private:
   Model* const model_;
   DraftModel* const draft_;  // or null
+  std::optional<DraftsBeforeSteps> drafts_;
   PersistentGroups groups_;
 };
 
@@ -46,7 +53,8 @@ class PlanRunner {
 void RunToEnd(
     Scheduler& scheduler, Model& model,
     const std::function<void(int)>& before_step = [](int) {},
-    int plans_in_flight = 1, DraftModel* draft = nullptr);
+    int plans_in_flight = 1, DraftModel* draft = nullptr,
+    bool drafts_before = false);
 
 // The request's result when no other request runs. `tokenizer` finds stop
 // strings.

@@ -37,8 +37,9 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   const auto first = drafts.Draft(most, 100);
   EXPECT_THAT(first, ElementsAre(ElementsAre(7, 8, 9)));
   drafts.OnPlan(/*verifies=*/true);
+  const std::vector<int> drafted = {3};
   const std::vector<int> accepted = {1};
-  drafts.Record(first, accepted);
+  drafts.Record(drafted, accepted);
   EXPECT_FALSE(drafts.has_answer());
   EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
 }

@@ -168,6 +168,7 @@ void Speculate(Dice dice, SimCase* sim_case) {
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
         dice.Any(1, 8), SpeculationMode::kCoupled};
   }
+  sim_case->drafts_before_steps = dice.Chance(600);
 }
 
 // From a slot to more than there are pages; in a third of the cases none.

@@ -40,6 +40,7 @@ class Dice {
 struct SimCase {
   SimModelOptions model;
   SimModelOptions draft_model;  // agrees with it in part, or not at all
+  bool drafts_before_steps = false;
   SchedulerOptions scheduler;
   int plans_in_flight = 1;  // or 2
   // Whether a trace tells who is admitted, so that the order can be checked.

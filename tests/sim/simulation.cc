@@ -1,5 +1,6 @@
 #include "tests/sim/simulation.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -37,6 +38,11 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
     draft_source_ = std::make_shared<SimModel>(
         case_.draft_model, [](RequestId) { return SimModel::Asker{}; });
     draft_ = *DraftModel::Create(draft_source_, *ThreadPool::Create(1));
+    description.drafts_before_steps = case_.drafts_before_steps;
+    description.drafts_ahead = case_.drafts_before_steps;
+    if (case_.drafts_before_steps) {
+      drafts_.emplace(case_.model.page_size, draft_.get());
+    }
   }
   scheduler_ = std::make_unique<Scheduler>(description, scheduling);
   for (const Request& request : case_.requests) {
@@ -214,6 +220,14 @@ bool Simulation::PlanStep() {
 void Simulation::RunStep(StepPlan plan) {
   CountPlan(plan);
   HashPlan(plan);
+  report_.figures.num_drafted_ahead += std::ranges::count_if(
+      plan.continuations,
+      [](const auto& continuation) { return !continuation.drafts.empty(); });
+  if (drafts_) {
+    const absl::Status status = drafts_->Begin(&plan);
+    if (!status.ok()) return Fail("nothing is drafted: ", status.message());
+    draft_source_->PoisonFree(draft_->pages(), HostPool(0));
+  }
   groups_.ExpandContinuations(&plan);
   const bool fails = !plan.empty() && dice_.Chance(case_.failing_steps);
   const bool fails_early = fails && dice_.Chance(700);
@@ -226,7 +240,7 @@ void Simulation::RunStep(StepPlan plan) {
                   [](const StepInFlight& s) { return !s.result.ok(); }));
   if (fails_early) {
     model_.Lose(plan);
-    if (draft_ != nullptr) draft_->ForgetEnded(plan.ended);
+    if (draft_ != nullptr && !drafts_) draft_->ForgetEnded(plan.ended);
   } else {
     step.result = Execute(plan);
     if (!step.result.ok()) {
@@ -237,8 +251,10 @@ void Simulation::RunStep(StepPlan plan) {
     ++report_.figures.num_failed_steps;
     step.result = absl::DataLossError("the device is gone");
     groups_.DiscardFailedStep();
+    if (drafts_) drafts_->End(&step.result);
   } else {
     groups_.Advance(*step.result);
+    if (drafts_) drafts_->End(&step.result);
     if (dice_.Chance(case_.wrong_answers)) SpoilAnswer(&step);
   }
   model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
@@ -252,7 +268,7 @@ absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
   result.selections = SelectAll(plan, logits, vocab_size, threads_);
   result.scorings = ScoreAll(plan, logits, vocab_size, threads_);
   result.forward_time = SimModel::TimeOf(plan);
-  if (draft_ == nullptr) return result;
+  if (draft_ == nullptr || drafts_) return result;
   ASSIGN_OR_RETURN(result.drafts, draft_->Run(plan));
   draft_source_->PoisonFree(draft_->pages(), HostPool(0));
   return result;
@@ -274,6 +290,10 @@ void Simulation::SpoilAnswer(StepInFlight* step) {
       step->is_cut = true;
       return;
     case 1:
+      if (!answer.num_drafted.empty() && dice_.Chance(500)) {
+        answer.num_drafted[0] = 1000;
+        break;
+      }
       if (!answer.candidates.empty()) {
         answer.candidates[0].beam = 1000;
         break;
@@ -352,6 +372,10 @@ void Simulation::HashPlan(const StepPlan& plan) {
   for (const GroupContinuation& continuation : plan.continuations) {
     Hash(continuation.request.value);
     for (const PageId page : continuation.tail_pages) Hash(page.value);
+    Hash(continuation.drafts.num_tokens);
+    for (const auto& slot : continuation.drafts.slots) {
+      for (const PageId page : slot.pages) Hash(page.value);
+    }
   }
 }
 
@@ -367,6 +391,7 @@ SimFigures& SimFigures::operator+=(const SimFigures& other) {
   num_preemptions += other.num_preemptions;
   num_cached_tokens += other.num_cached_tokens;
   num_accepted_tokens += other.num_accepted_tokens;
+  num_drafted_ahead += other.num_drafted_ahead;
   num_evicted += other.num_evicted;
   num_early_results += other.num_early_results;
   num_too_late += other.num_too_late;

@@ -34,6 +34,7 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   EXPECT_GT(total.num_early_results, num_seeds * 3);
   EXPECT_GT(total.num_too_late, num_seeds * 5);
   EXPECT_GT(total.num_accepted_tokens, num_seeds * testing::Cases(20, 2));
+  EXPECT_GT(total.num_drafted_ahead, num_seeds);
   EXPECT_GT(total.num_swapped_out, num_seeds * 20);
   EXPECT_GT(total.num_swapped_in, num_seeds * 10);
   EXPECT_LT(total.num_swapped_in, total.num_swapped_out);

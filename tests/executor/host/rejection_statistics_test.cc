@@ -22,8 +22,9 @@
 namespace espalier::testing {
 namespace {
 
-// With the draft model in itself, or beside itself.
-enum class Where { kInside, kBeside };
+// With the draft model in itself, or beside itself; or beside itself, where
+// steps are planned ahead of answers.
+enum class Where { kInside, kBeside, kAhead };
 
 // Changes what an executor is asked, also where another one asks it.
 class PlanChanger : public StepExecutor {
@@ -53,14 +54,14 @@ std::shared_ptr<StepExecutor> MakeExecutor(
     return *ModelExecutor::Create(MakeTextModel(), pool,
                                   {.draft_model = MakeTextDraftModel()});
   }
-  std::shared_ptr<StepExecutor> steps =
-      *ModelExecutor::Create(MakeTextModel(), pool);
+  std::shared_ptr<StepExecutor> steps = *ModelExecutor::Create(
+      MakeTextModel(), pool, {.run_ahead = where == Where::kAhead});
   steps = std::make_shared<PlanChanger>(std::move(steps), std::move(change));
   auto draft = *DraftModel::Create(MakeTextDraftModel(), pool);
   return *DraftingExecutor::Create(std::move(steps), std::move(draft));
 }
 
-TextCase RejectionCase(int num_tokens) {
+TextCase RejectionCase(int num_tokens, Where where = Where::kBeside) {
   TextCase c;
   c.params.do_sample = true;
   c.params.ignore_eos = num_tokens % 2 == 1;
@@ -72,6 +73,10 @@ TextCase RejectionCase(int num_tokens) {
                         SpeculationMode::kRejection};
   c.max_new_tokens = 5 + num_tokens / 2;
   c.first_seed = 500 * num_tokens;
+  if (where == Where::kAhead) {
+    c.plans_in_flight = 2;
+    c.max_new_tokens += 2 * num_tokens + 2;  // no plan ahead may reach the end
+  }
   return c;
 }
 
@@ -83,7 +88,7 @@ TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
   int64_t num_accepted = 0;
   for (const int num_tokens : {1, 2, 3, 4, 5, 8}) {
     SCOPED_TRACE(num_tokens);
-    TextCase c = RejectionCase(num_tokens);
+    TextCase c = RejectionCase(num_tokens, GetParam());
     c.num_texts = Cases(c.num_texts, 300);
     const TextCounts counted = CountTextsOn(*executor, c);
     EXPECT_GE(counted.p_value, kLeastPValue);
@@ -157,12 +162,13 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
       {"accepts all, beside", Where::kBeside, accepts},
       {"logits of another row", Where::kInside, shifts},
       {"logits of another row, beside", Where::kBeside, none, ShiftLogits},
+      {"logits of another row, ahead", Where::kAhead, none, ShiftLogits},
       {"drawn from other logits", Where::kInside, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
     // These need all texts to be seen.
-    if (FewCases() && where == Where::kBeside) continue;
+    if (FewCases() && where != Where::kInside) continue;
     SCOPED_TRACE(name);
-    TextCase c = RejectionCase(3);
+    TextCase c = RejectionCase(3, where);
     c.num_texts = 12000;
     EXPECT_LT(CountTextsOn(*MakeExecutor(where, change), c, fault).p_value,
               kLeastPValue);
@@ -170,10 +176,12 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RejectionStatisticsTest,
-                         ::testing::Values(Where::kInside, Where::kBeside),
+                         ::testing::Values(Where::kInside, Where::kBeside,
+                                           Where::kAhead),
                          [](const auto& test) {
-                           return test.param == Where::kInside ? "Inside"
-                                                               : "Beside";
+                           return test.param == Where::kInside   ? "Inside"
+                                  : test.param == Where::kBeside ? "Beside"
+                                                                 : "Ahead";
                          });
 
 }  // namespace

@@ -1,0 +1,271 @@
+#include "executor/host/drafted_groups.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+// Of rows of a plan, those that verify what is drafted before it, by selection.
+struct DraftedRows {
+  std::vector<const DraftSequence*> sequences;  // by rank; null: none
+  std::vector<int> rows;                        // of the plan
+};
+
+std::vector<DraftedRows> DraftedRowsOf(const StepPlan& plan) {
+  std::vector<DraftedRows> by_selection(plan.selections.size());
+  for (const DraftSequence& sequence : plan.drafting) {
+    const DraftTarget& target = sequence.verified_by;
+    if (target.plan_row < 0) continue;
+    DraftedRows& drafted = by_selection[target.selection];
+    const size_t num_rows = plan.selections[target.selection].num_rows;
+    drafted.sequences.resize(num_rows);
+    drafted.rows.resize(num_rows);
+    drafted.sequences[target.rank] = &sequence;
+    drafted.rows[target.rank] = target.plan_row;
+  }
+  return by_selection;
+}
+
+void TakeNoteOf(const StepPlan& expanded, DraftedGroups::Asked* asked) {
+  for (const PlanSelection& selection : expanded.selections) {
+    asked->selections.push_back(selection.request);
+  }
+  asked->num_answers =
+      expanded.selections.size() + expanded.continuations.size();
+}
+
+}  // namespace
+
+bool DraftedGroups::HasContinuations(const StepPlan& plan) {
+  return std::ranges::any_of(plan.continuations, [](const auto& continuation) {
+    return !continuation.drafts.empty();
+  });
+}
+
+DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan) {
+  SetGroups(*plan);
+  Asked asked;
+  asked.num_planned = plan->selections.size();
+  asked.num_drafting = plan->drafting.size();
+  if (HasContinuations(*plan)) {
+    StepPlan expanded = *plan;
+    expanded.continuations.clear();
+    for (const GroupContinuation& continuation : plan->continuations) {
+      Asked::Continued& continued =
+          asked.continuations.emplace_back(continuation.request);
+      if (continuation.drafts.empty()) {
+        expanded.continuations.push_back(continuation);
+        continue;
+      }
+      const auto found = groups_.find(continuation.request);
+      if (found == groups_.end() || found->second.samples.empty()) continue;
+      SetPages(continuation.drafts, &found->second);
+      continued.answer = static_cast<int>(expanded.selections.size());
+      continued.num_drafting = static_cast<int>(found->second.samples.size());
+      AddRows(continuation, found->second, &expanded);
+    }
+    // Those that are still continuations are answered behind all selections.
+    int answer = static_cast<int>(expanded.selections.size());
+    for (size_t i = 0; i < plan->continuations.size(); ++i) {
+      if (!plan->continuations[i].drafts.empty()) continue;
+      asked.continuations[i].answer = answer++;
+    }
+    TakeNoteOf(expanded, &asked);
+    *plan = std::move(expanded);
+    return asked;
+  }
+  TakeNoteOf(*plan, &asked);
+  return asked;
+}
+
+void DraftedGroups::SetGroups(const StepPlan& plan) {
+  for (const RequestId ended : plan.ended) groups_.erase(ended);
+  const std::vector<DraftedRows> drafted = DraftedRowsOf(plan);
+  for (size_t i = 0; i < plan.selections.size(); ++i) {
+    const PlanSelection& selection = plan.selections[i];
+    const DraftedRows& rows = drafted[i];
+    if (rows.sequences.empty() ||
+        std::ranges::find(rows.sequences, nullptr) != rows.sequences.end()) {
+      groups_.erase(selection.request);
+      continue;
+    }
+    Group group;
+    group.prompt = rows.sequences[0]->prompt;
+    group.eos_token_ids = selection.eos_token_ids;
+    group.num_slots = selection.num_slots;
+    group.keeps_histories = !selection.histories.empty();
+    for (int rank = 0; rank < selection.num_rows; ++rank) {
+      const PlanRow& row = plan.rows[rows.rows[rank]];
+      const std::span<const PageId> pages = plan.row_pages(rows.rows[rank]);
+      group.samples.push_back({.idx = selection.samples[rank],
+                               .slot = selection.slots[rank],
+                               .sequence = row.sequence,
+                               .position = row.first_position,
+                               .cum_log_prob = selection.cum_log_probs[rank],
+                               .generated = rows.sequences[rank]->generated,
+                               .pages = {pages.begin(), pages.end()}});
+    }
+    groups_[selection.request] = std::move(group);
+  }
+}
+
+void DraftedGroups::SetPages(const ContinuedDrafts& drafts, Group* group) {
+  for (Sample& sample : group->samples) {
+    const auto own = std::ranges::find(drafts.slots, sample.slot,
+                                       &ContinuedDrafts::SlotPages::slot);
+    if (own == drafts.slots.end()) continue;
+    sample.pages.resize(own->first_place);
+    sample.pages.insert(sample.pages.end(), own->pages.begin(),
+                        own->pages.end());
+  }
+}
+
+void DraftedGroups::AddRows(const GroupContinuation& continuation,
+                            const Group& group, StepPlan* plan) {
+  const int num_drafts = continuation.drafts.num_tokens;
+  PlanSelection selection = SelectionOf(continuation, group);
+  selection.first_logits = plan->num_logits;
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    const Sample& sample = group.samples[rank];
+    plan->drafting.push_back(
+        {.request = continuation.request,
+         .sample = sample.idx,
+         .prompt = group.prompt,
+         .generated = sample.generated,
+         .num_tokens = num_drafts,
+         .params = continuation.params,
+         .verified_by = {.plan_row = static_cast<int>(plan->rows.size()),
+                         .selection = static_cast<int>(plan->selections.size()),
+                         .rank = rank},
+         .cum_log_prob = sample.cum_log_prob});
+    plan->rows.push_back({.sequence = sample.sequence,
+                          .first_token = static_cast<int>(plan->tokens.size()),
+                          .num_tokens = 1 + num_drafts,
+                          .first_position = sample.position,
+                          .num_logits = 1 + num_drafts,
+                          .first_logits = plan->num_logits});
+    plan->num_logits += 1 + num_drafts;
+    plan->tokens.push_back(sample.generated.back());
+    plan->tokens.resize(plan->tokens.size() + num_drafts);
+    plan->page_indices.insert(plan->page_indices.end(), sample.pages.begin(),
+                              sample.pages.end());
+    plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
+  }
+  plan->selections.push_back(std::move(selection));
+}
+
+PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
+                                         const Group& group) {
+  const int num_drafts = continuation.drafts.num_tokens;
+  PlanSelection selection;
+  selection.request = continuation.request;
+  selection.num_rows = static_cast<int>(group.samples.size());
+  selection.num_candidates = continuation.num_candidates;
+  selection.params = continuation.params;
+  selection.num_slots = group.num_slots;
+  selection.eos_token_ids = group.eos_token_ids;
+  selection.max_draft_tokens = num_drafts;
+  bool differ = false;
+  const auto num_generated = [&](const Sample& sample) {
+    return static_cast<int>(sample.generated.size());
+  };
+  selection.num_generated = num_generated(group.samples[0]);
+  for (const Sample& sample : group.samples) {
+    differ = differ || num_generated(sample) != selection.num_generated;
+    selection.row_num_generated.push_back(num_generated(sample));
+    selection.cum_log_probs.push_back(sample.cum_log_prob);
+    selection.samples.push_back(sample.idx);
+    selection.slots.push_back(sample.slot);
+    selection.drafts.emplace_back(num_drafts);
+    if (group.keeps_histories) selection.histories.push_back(sample.generated);
+  }
+  if (!differ) selection.row_num_generated = {};
+  return selection;
+}
+
+void DraftedGroups::Advance(const Asked& asked,
+                            const absl::StatusOr<StepResult>& result) {
+  const bool is_answer =
+      result.ok() && result->selections.size() >= asked.selections.size();
+  if (!is_answer) {
+    for (const RequestId request : asked.selections) groups_.erase(request);
+    return;
+  }
+  // All of them, then none fails.
+  std::vector<std::pair<Group*, std::vector<Sample>>> advanced;
+  std::vector<RequestId> lost;
+  for (size_t i = 0; i < asked.selections.size(); ++i) {
+    const auto found = groups_.find(asked.selections[i]);
+    if (found == groups_.end()) continue;
+    auto& [group, next] =
+        advanced.emplace_back(&found->second, std::vector<Sample>());
+    if (NextSamples(*group, result->selections[i], &next)) continue;
+    advanced.pop_back();
+    lost.push_back(found->first);
+  }
+  for (auto& [group, next] : advanced) group->samples = std::move(next);
+  for (const RequestId request : lost) groups_.erase(request);
+}
+
+bool DraftedGroups::NextSamples(const Group& group,
+                                const SelectionResult& answer,
+                                std::vector<Sample>* next) {
+  const std::vector<int>& counts = answer.num_tokens;
+  std::span<const Candidate> left = answer.candidates;
+  if (!answer.error.ok() || counts.size() != group.samples.size()) return false;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] < 1 || counts[rank] > std::ssize(left)) return false;
+    const std::span<const Candidate> run = left.first(counts[rank]);
+    left = left.subspan(counts[rank]);
+    const bool ends = std::ranges::any_of(run, [&](const Candidate& drawn) {
+      return drawn.token < 0 ||
+             std::ranges::binary_search(group.eos_token_ids, drawn.token);
+    });
+    if (ends) continue;
+    Sample& sample = next->emplace_back(group.samples[rank]);
+    sample.position += counts[rank];
+    sample.cum_log_prob = run.back().cum_log_prob;
+    for (const Candidate& drawn : run) sample.generated.push_back(drawn.token);
+  }
+  return true;
+}
+
+void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
+                                   StepResult* result) const {
+  if (continuations.empty()) return;
+  std::vector<SelectionResult> answers;
+  answers.reserve(num_planned + continuations.size());
+  if (result->selections.size() != num_answers) {  // of a wrong plan
+    result->selections.clear();
+    return drafts->resize(num_drafting);
+  }
+  const auto take = [&](size_t answer) {
+    answers.push_back(std::move(result->selections[answer]));
+  };
+  for (size_t i = 0; i < num_planned; ++i) take(i);
+  auto own = drafts->begin() + num_drafting;
+  for (const Continued& continued : continuations) {
+    if (continued.answer < 0) {
+      answers.push_back({.request = continued.request});
+      continue;
+    }
+    take(continued.answer);
+    if (continued.num_drafting == 0) continue;
+    bool is_behind = false;
+    bool has_drafts = false;
+    std::vector<int> num_drafted;
+    for (int i = 0; i < continued.num_drafting; ++i, ++own) {
+      num_drafted.push_back(static_cast<int>(own->tokens.size()));
+      has_drafts = has_drafts || !own->tokens.empty();
+      is_behind = is_behind || own->is_behind;
+    }
+    if (is_behind && !has_drafts) num_drafted.clear();
+    answers.back().num_drafted = std::move(num_drafted);
+  }
+  drafts->resize(num_drafting);
+  result->selections = std::move(answers);
+}
+
+}  // namespace espalier

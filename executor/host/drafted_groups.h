@@ -1,0 +1,106 @@
+// DraftedGroups: what an executor keeps of groups of samples that a draft model
+// drafts for before their steps, and how they go on (ContinuedDrafts): which
+// samples live, with which tokens, at which positions, in which pages. When the
+// answer before a continuation with drafts is there, it becomes rows: those
+// that the planner writes who has read that answer.
+//
+//   plan t     rows, drafted for, verified  ──> answer t
+//   plan t+1   a continuation with drafts          │
+//              rows, selection, drafting    <──────┘
+//
+//   const auto asked = groups.Expand(&plan);  // the plan before is answered
+//   ... draft, FillDrafts, run the plan ...
+//   groups.Advance(asked, result);            // first of all with the result
+//   asked.Restore(drafts, &result);           // the planner's answer
+//
+// For one thread at a time. What throws std::bad_alloc has done nothing that
+// matters when it is called again.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/small_vector.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+class DraftedGroups {
+ public:
+  // What the answer to a plan that was expanded answers.
+  struct Asked {
+    // Who asked, by selection of the expanded plan.
+    std::vector<RequestId> selections;
+    // Of these, selections that the planner wrote; and, in the plan as that
+    // wrote it, its sequences to draft for.
+    size_t num_planned = 0;
+    size_t num_drafting = 0;
+    size_t num_answers = 0;  // of the expanded plan
+    // The planner's continuations: who asked, and which answer of the expanded
+    // plan is theirs; -1: none, since no sample lives.
+    struct Continued {
+      RequestId request;
+      int answer = -1;
+      int num_drafting = 0;  // sequences, behind those of the one before
+    };
+    std::vector<Continued> continuations;
+
+    // Makes the answer to the expanded plan the one to the plan that the
+    // planner wrote.
+    //   drafts  [drafting of the expanded plan], as FillDrafts leaves them; of
+    //           the planner's plan afterwards
+    void Restore(std::vector<DraftedTokens>* drafts, StepResult* result) const;
+  };
+
+  // Whether the plan goes on from an answer that has to be there before Expand.
+  static bool HasContinuations(const StepPlan& plan);
+
+  // Writes continuations with drafts out as rows, selections and sequences to
+  // draft for, behind the plan's own; takes note of the groups that its rows
+  // set and that ended. A group without samples, or that is not known, gets
+  // nothing.
+  Asked Expand(StepPlan* plan);
+
+  // Takes the answer to an expanded plan, in the order of the plans. Groups of
+  // one that failed are forgotten, and those whose answer is not one to what
+  // they asked.
+  void Advance(const Asked& asked, const absl::StatusOr<StepResult>& result);
+
+  int num_groups() const { return static_cast<int>(groups_.size()); }
+
+ private:
+  struct Sample {
+    int idx = 0;  // of the request's
+    int slot = 0;
+    SequenceId sequence = {};
+    int position = 0;  // of its last token, which is not fed
+    float cum_log_prob = 0;
+    std::vector<TokenId> generated = {};
+    std::vector<PageId> pages = {};
+  };
+  struct Group {
+    std::shared_ptr<const std::vector<TokenId>> prompt = nullptr;
+    SmallVector<TokenId> eos_token_ids;  // ascending
+    int num_slots = 1;
+    bool keeps_histories = false;
+    std::vector<Sample> samples;  // that live, by rank
+  };
+
+  void SetGroups(const StepPlan& plan);
+  static void SetPages(const ContinuedDrafts& drafts, Group* group);
+  static void AddRows(const GroupContinuation& continuation, const Group& group,
+                      StepPlan* plan);
+  static PlanSelection SelectionOf(const GroupContinuation& continuation,
+                                   const Group& group);
+  // The samples that live on; false if it is no answer to what these asked.
+  static bool NextSamples(const Group& group, const SelectionResult& answer,
+                          std::vector<Sample>* next);
+
+  std::unordered_map<RequestId, Group> groups_;
+};
+
+}  // namespace espalier

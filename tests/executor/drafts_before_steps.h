@@ -1,0 +1,57 @@
+// DraftsBeforeSteps: a draft model that drafts what the same plan verifies, as
+// DraftingExecutor has it run, but on this thread and one plan after the other.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "exec_request/fill_drafts.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafted_groups.h"
+
+namespace espalier::testing {
+
+class DraftsBeforeSteps {
+ public:
+  // Of pages of the target, and of the draft model, which outlives it.
+  DraftsBeforeSteps(int page_size, DraftModel* draft)
+      : page_size_(page_size), draft_(draft) {}
+
+  // Completes the plan, whose answer End takes: it asks for no drafts then.
+  absl::Status Begin(StepPlan* plan) {
+    drafts_.clear();
+    asked_ = groups_.Expand(plan);
+    if (plan->drafting.empty()) {
+      draft_->ForgetEnded(plan->ended);
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(drafts_, draft_->Run(*plan));
+    num_rows_ = draft_->num_rows();
+    FillDrafts(page_size_, drafts_, plan);
+    plan->drafting.clear();
+    return absl::OkStatus();
+  }
+  // Makes `*result` the answer to the plan that Begin was given.
+  void End(absl::StatusOr<StepResult>* result) {
+    groups_.Advance(asked_, *result);
+    if (!result->ok()) return;
+    asked_.Restore(&drafts_, &**result);
+    (*result)->drafts = std::move(drafts_);
+    (*result)->num_draft_rows = std::exchange(num_rows_, 0);
+  }
+
+  int num_groups() const { return groups_.num_groups(); }
+
+ private:
+  const int page_size_;
+  DraftModel* const draft_;
+  DraftedGroups groups_;
+  DraftedGroups::Asked asked_;  // of the plan that runs
+  std::vector<DraftedTokens> drafts_;
+  int num_rows_ = 0;
+};
+
+}  // namespace espalier::testing

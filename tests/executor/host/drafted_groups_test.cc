@@ -1,0 +1,212 @@
+// Groups that go on with drafts, one call after the other. That their rows are
+// those of a planner that has read the answer, drafting_executor_test.cc shows.
+#include "executor/host/drafted_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr TokenId kEos = 9;
+
+// Two samples behind a prompt of four tokens that have generated 5, and feed it
+// with two drafts, over pages of two tokens: 0 1 2 3 and 0 1 4 5.
+StepPlan TwoSamples(RequestId request) {
+  StepPlan plan;
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  PlanSelection selection = {.request = request, .params = params};
+  selection.num_rows = selection.num_slots = 2;
+  selection.num_generated = 1;
+  selection.cum_log_probs = {-1, -2};
+  selection.samples = {3, 4};
+  selection.slots = {1, 0};
+  selection.eos_token_ids = {kEos};
+  selection.drafts = {{0, 0}, {0, 0}};
+  const auto prompt = std::make_shared<const std::vector<TokenId>>(4, 1);
+  for (int i = 0; i < 2; ++i) {
+    plan.rows.push_back({.sequence = SequenceId{10 + i},
+                         .first_token = 3 * i,
+                         .num_tokens = 3,
+                         .first_position = 4,
+                         .num_logits = 3,
+                         .first_logits = 3 * i});
+    plan.tokens.insert(plan.tokens.end(), {5, 0, 0});
+    for (const int page : {0, 1, 2 + 2 * i, 3 + 2 * i}) {
+      plan.page_indices.push_back(PageId{page});
+    }
+    plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+    plan.drafting.push_back({.request = request,
+                             .sample = selection.samples[i],
+                             .prompt = prompt,
+                             .generated = {5},
+                             .num_tokens = 2,
+                             .params = params,
+                             .verified_by = {i, 0, i}});
+  }
+  plan.num_logits = 6;
+  plan.selections.push_back(std::move(selection));
+  return plan;
+}
+
+// From position 4 on: page 2 of each.
+GroupContinuation TwoDraftsMore(RequestId request) {
+  GroupContinuation continuation = {.request = request, .num_candidates = 1};
+  continuation.drafts.num_tokens = 2;
+  for (int slot = 0; slot < 2; ++slot) {
+    continuation.drafts.slots.push_back(
+        {.slot = slot, .first_place = 2, .pages = {}});
+    for (int i = 0; i < 3; ++i) {
+      continuation.drafts.slots.back().pages.push_back(
+          PageId{20 + 10 * slot + i});
+    }
+  }
+  return continuation;
+}
+
+StepResult AnswerOf(RequestId request, std::vector<int> num_tokens,
+                    std::vector<Candidate> candidates) {
+  StepResult result;
+  SelectionResult& answer = result.selections.emplace_back();
+  answer.request = request;
+  answer.num_tokens = std::move(num_tokens);
+  answer.candidates.assign(candidates.begin(), candidates.end());
+  return result;
+}
+
+TEST(DraftedGroupsTest, SamplesGoOnFromWhereTheirAnswerTakesThem) {
+  DraftedGroups groups;
+  StepPlan plan = TwoSamples(RequestId{1});
+  groups.Advance(
+      groups.Expand(&plan),
+      AnswerOf(RequestId{1}, {2, 1}, {{0, 6, -3}, {0, 7, -4}, {1, 8, -5}}));
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  groups.Expand(&next);
+  EXPECT_THAT(next.continuations, IsEmpty());
+  ASSERT_EQ(next.rows.size(), 2u);
+  EXPECT_EQ(next.rows[0].first_position, 6);
+  EXPECT_EQ(next.rows[1].first_position, 5);
+  EXPECT_EQ(next.rows[0].sequence, SequenceId{10});
+  EXPECT_THAT(next.tokens, ElementsAre(7, 0, 0, 8, 0, 0));
+  EXPECT_THAT(next.row_pages(0), ElementsAre(PageId{0}, PageId{1}, PageId{30},
+                                             PageId{31}, PageId{32}));
+  const PlanSelection& selection = next.selections[0];
+  EXPECT_THAT(selection.row_num_generated, ElementsAre(3, 2));
+  EXPECT_THAT(selection.cum_log_probs, ElementsAre(-4, -5));
+  EXPECT_THAT(next.drafting[0].generated, ElementsAre(5, 6, 7));
+  EXPECT_EQ(next.drafting[1].sample, 4);
+  EXPECT_EQ(next.drafting[1].verified_by.plan_row, 1);
+}
+
+// Also by one that was drafted, with others behind it.
+TEST(DraftedGroupsTest, SamplesThatEndFeedNothing) {
+  DraftedGroups groups;
+  StepPlan plan = TwoSamples(RequestId{1});
+  groups.Advance(groups.Expand(&plan),
+                 AnswerOf(RequestId{1}, {3, 1},
+                          {{0, 6, -3}, {0, kEos, -4}, {0, 7, -4}, {1, 8, -5}}));
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Asked asked = groups.Expand(&next);
+  EXPECT_THAT(next.selections[0].samples, ElementsAre(4));
+  EXPECT_THAT(next.selections[0].slots, ElementsAre(0));
+  groups.Advance(asked, AnswerOf(RequestId{1}, {1}, {{0, kEos, -9}}));
+  StepPlan last;
+  last.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  groups.Expand(&last);
+  EXPECT_TRUE(last.empty());
+  last.ended = {RequestId{1}};
+  groups.Expand(&last);
+  EXPECT_EQ(groups.num_groups(), 0);
+}
+
+// Groups that are not known among them, and plain continuations.
+TEST(DraftedGroupsTest, AnswersComeInTheOrderOfThePlan) {
+  DraftedGroups groups;
+  StepPlan plan = TwoSamples(RequestId{1});
+  groups.Advance(groups.Expand(&plan),
+                 AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
+  StepPlan next = TwoSamples(RequestId{2});
+  next.continuations.push_back({.request = RequestId{3}});
+  next.continuations.push_back(TwoDraftsMore(RequestId{4}));
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  next.continuations.push_back({.request = RequestId{5}});
+  const DraftedGroups::Asked asked = groups.Expand(&next);
+  ASSERT_EQ(next.selections.size(), 2u);
+  ASSERT_EQ(next.continuations.size(), 2u);
+  ASSERT_EQ(next.drafting.size(), 4u);
+  StepResult result;
+  for (const int request : {2, 1, 3, 5}) {
+    result.selections.push_back({.request = RequestId{request}});
+  }
+  std::vector<DraftedTokens> drafts(4);
+  drafts[0].tokens = {7};
+  drafts[3].tokens = {7, 7};
+  asked.Restore(&drafts, &result);
+  EXPECT_EQ(drafts.size(), 2u);
+  std::vector<int64_t> order;
+  for (const SelectionResult& answer : result.selections) {
+    order.push_back(answer.request.value);
+  }
+  EXPECT_THAT(order, ElementsAre(2, 3, 4, 1, 5));
+  EXPECT_THAT(result.selections[3].num_drafted, ElementsAre(0, 2));
+  EXPECT_THAT(result.selections[2].num_drafted, IsEmpty());
+}
+
+TEST(DraftedGroupsTest, WhereTheDraftModelIsBehindNobodyHasDrafted) {
+  DraftedGroups groups;
+  StepPlan plan = TwoSamples(RequestId{1});
+  groups.Advance(groups.Expand(&plan),
+                 AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Asked asked = groups.Expand(&next);
+  StepResult result = AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}});
+  std::vector<DraftedTokens> drafts(2);
+  drafts[1].is_behind = true;
+  asked.Restore(&drafts, &result);
+  EXPECT_THAT(result.selections[0].num_drafted, IsEmpty());
+}
+
+TEST(DraftedGroupsTest, GroupsOfWrongAnswersAreForgotten) {
+  const absl::StatusOr<StepResult> answers[] = {
+      absl::InternalError("no step"), StepResult(),
+      AnswerOf(RequestId{1}, {1}, {{0, 6, -3}}),
+      AnswerOf(RequestId{1}, {2, 1}, {{0, 6, -3}, {1, 8, -5}}),
+      AnswerOf(RequestId{1}, {0, 1}, {{1, 8, -5}})};
+  for (const absl::StatusOr<StepResult>& answer : answers) {
+    DraftedGroups groups;
+    StepPlan plan = TwoSamples(RequestId{1});
+    const DraftedGroups::Asked asked = groups.Expand(&plan);
+    EXPECT_EQ(groups.num_groups(), 1);
+    groups.Advance(asked, answer);
+    EXPECT_EQ(groups.num_groups(), 0);
+  }
+}
+
+// Of a result that has too few nothing is anybody's.
+TEST(DraftedGroupsTest, ResultsOfOtherPlansAnswerNobody) {
+  DraftedGroups groups;
+  StepPlan plan;
+  plan.continuations.push_back({.request = RequestId{3}});
+  plan.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Asked asked = groups.Expand(&plan);
+  StepResult result;
+  std::vector<DraftedTokens> drafts;
+  asked.Restore(&drafts, &result);
+  EXPECT_THAT(result.selections, IsEmpty());
+}
+
+}  // namespace
+}  // namespace espalier::testing

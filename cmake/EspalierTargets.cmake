@@ -124,14 +124,14 @@ function(espalier_cuda_dry_run_test)
     SOURCES ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/tests/cuda_dry_run.cc"
     DEPS ${ARG_DEPS})
   foreach(name
-      cudaEventCreateWithFlags cudaEventDestroy cudaEventQuery cudaEventRecord
-      cudaEventSynchronize cudaFree cudaFreeHost cudaFuncGetAttributes
-      cudaFuncSetAttribute cudaGetDevice cudaHostAlloc
-      cudaHostGetDevicePointer cudaHostRegister cudaHostUnregister
-      cudaLaunchKernelExC
-      cudaMalloc cudaMemcpy cudaMemGetInfo cudaMemset cudaMemsetAsync
-      cudaOccupancyMaxActiveClusters cudaSetDevice cudaStreamCreateWithFlags
-      cudaStreamDestroy cudaStreamSynchronize)
+      cudaEventCreate cudaEventCreateWithFlags cudaEventDestroy
+      cudaEventElapsedTime cudaEventQuery cudaEventRecord cudaEventSynchronize
+      cudaFree cudaFreeHost cudaFuncGetAttributes cudaFuncSetAttribute
+      cudaGetDevice cudaHostAlloc cudaHostGetDevicePointer cudaHostRegister
+      cudaHostUnregister cudaLaunchKernelExC cudaMalloc cudaMemcpy
+      cudaMemGetInfo cudaMemset cudaMemsetAsync cudaOccupancyMaxActiveClusters
+      cudaSetDevice cudaStreamCreateWithFlags cudaStreamDestroy
+      cudaStreamSynchronize cudaStreamWaitEvent)
     target_link_options(${ARG_NAME} PRIVATE -Wl,--wrap=${name})
   endforeach()
 endfunction()

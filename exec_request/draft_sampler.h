@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "exec_request/draft_logits.h"
+#include "exec_request/pending_draft.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -26,6 +28,8 @@ struct SampledDraft {
   // As many as were asked for, also behind the end of a text. A token that
   // could not be drawn is negative, and what follows it means nothing.
   std::vector<TokenId> tokens = {};
+  // Instead of these, of Start: where they will be.
+  PendingDraft pending = {};
   // Of these, where NeedsDraftLogits; empty where there was no room for them.
   DraftLogits logits = {};
 };
@@ -51,6 +55,17 @@ class DraftSampler {
   virtual absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) = 0;
+
+  // The same, but need not wait until the tokens are drawn. Then the model is
+  // not to be used before Wait, and rows of logits are complete with the
+  // tokens.
+  virtual absl::StatusOr<std::vector<SampledDraft>> Start(
+      const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
+    return Sample(plan, sequences);
+  }
+  // Waits for what was started; returns how long it took, if it was not waited
+  // for yet. Errors: as Model::Forward.
+  virtual absl::StatusOr<absl::Duration> Wait() { return absl::ZeroDuration(); }
 };
 
 }  // namespace espalier

@@ -32,7 +32,14 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
     const DraftTarget& target = plan->drafting[i].verified_by;
     if (target.plan_row < 0) continue;
     PlanSelection& selection = plan->selections.Edit(target.selection);
-    CutAtEnd(selection, &drafts[i]);
+    if (drafts[i].pending.empty()) {
+      CutAtEnd(selection, &drafts[i]);
+    } else {
+      drafts[i].pending.EndAt(selection.eos_token_ids,
+                              NeedsDraftLogits(*selection.params));
+      selection.pending_drafts.resize(selection.num_rows);
+      selection.pending_drafts[target.rank] = drafts[i].pending;
+    }
     std::vector<TokenId>& draft = selection.drafts[target.rank];
     CHECK_LE(drafts[i].tokens.size(), draft.size()) << "drafted tokens";
     draft = drafts[i].tokens;

@@ -73,6 +73,9 @@ struct ModelDescription {
   // have drafts (ContinuedDrafts).
   bool drafts_before_steps = false;
   bool drafts_ahead = false;
+  // Whether drafts may be drawn while the plan that verifies them is on its way
+  // (PlanSelection::pending_drafts).
+  bool verifies_pending_drafts = false;
   // With a draft model: the longest sequence that it can feed, by its context
   // and its pages. Of longer ones nothing is drafted.
   int max_draft_context = std::numeric_limits<int>::max();

@@ -37,6 +37,7 @@
 #include "base/small_vector.h"
 #include "base/token_log_prob.h"
 #include "exec_request/draft_logits.h"
+#include "exec_request/pending_draft.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/logits/score_processors.h"
 #include "kernels/sample/sample.h"
@@ -179,6 +180,11 @@ struct PlanSelection {
   // What a draft model drew these from: [num_rows], of each row for its drafts
   // at least; or empty: they were not drawn (verify.h).
   std::vector<DraftLogits> draft_logits = {};
+  // Drafts that a device draws while the plan is on its way (pending_draft.h):
+  // [num_rows], empty of rows whose drafts are there; or empty: all are. Of the
+  // others `drafts` has as many zeros. For executors that wait for them on the
+  // device (ModelDescription::verifies_pending_drafts).
+  std::vector<PendingDraft> pending_drafts = {};
   // Tokens that each draft could have; drawn ones end early at the end of a
   // text. Room for these is counted by this: were it by what was drawn, short
   // drafts would be verified more often, and tokens have another distribution.
@@ -429,6 +435,9 @@ struct DraftedTokens {
   // What they were drawn from, [tokens, vocab_size]; empty unless
   // NeedsDraftLogits.
   DraftLogits logits = {};
+  // Until the step that verifies them has ended, where a device draws them
+  // meanwhile; `tokens` has as many zeros then.
+  PendingDraft pending = {};
   // It has no draft because there is more of the sequence to feed than
   // StepPlan::max_draft_step_tokens and those that lack less leave.
   bool is_behind = false;

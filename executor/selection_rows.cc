@@ -83,6 +83,7 @@ int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
 }
 
 SelectionResult MergeSelectionRows(const PlanSelection& selection,
+                                   std::span<const std::vector<TokenId>> drafts,
                                    std::span<const SelectionRow> logits_rows,
                                    std::span<const Candidate> drawn,
                                    std::span<const TokenLogProb> logprobs) {
@@ -95,23 +96,23 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
     const int draft_idx = logits_rows[i].draft_idx;
     if (draft_idx == 0) {
       sum = selection.cum_log_probs[row];
-      if (!selection.drafts.empty()) result.num_tokens.push_back(0);
+      if (!drafts.empty()) result.num_tokens.push_back(0);
     } else if (!goes_on || drawn[i].beam < 0) {
       continue;
     }
     sum += drawn[i].cum_log_prob;
     result.candidates.push_back({row, drawn[i].token, sum});
     if (!logprobs.empty()) result.logprobs.push_back(logprobs[i]);
-    if (selection.drafts.empty()) continue;
+    if (drafts.empty()) continue;
     ++result.num_tokens.back();
-    const std::vector<TokenId>& draft = selection.drafts[row];
+    const std::vector<TokenId>& draft = drafts[row];
     goes_on =
         draft_idx < std::ssize(draft) && drawn[i].token == draft[draft_idx];
   }
-  const bool drafts = std::ranges::any_of(
-      selection.drafts, [](const auto& draft) { return !draft.empty(); });
+  const bool has_drafts = std::ranges::any_of(
+      drafts, [](const auto& draft) { return !draft.empty(); });
   result.has_unverified_drafts =
-      drafts && std::ssize(logits_rows) == selection.num_rows;
+      has_drafts && std::ssize(logits_rows) == selection.num_rows;
   return result;
 }
 

@@ -69,9 +69,18 @@ int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
 //                      log-probability. A negative beam: verification came to
 //                      an end before it
 //   logprobs  [logits_rows], or empty: of these
+//   drafts    [selection.drafts], in place of those, which they may be shorter
+//             than
 SelectionResult MergeSelectionRows(const PlanSelection& selection,
+                                   std::span<const std::vector<TokenId>> drafts,
                                    std::span<const SelectionRow> logits_rows,
                                    std::span<const Candidate> drawn,
                                    std::span<const TokenLogProb> logprobs);
+inline SelectionResult MergeSelectionRows(
+    const PlanSelection& selection, std::span<const SelectionRow> logits_rows,
+    std::span<const Candidate> drawn, std::span<const TokenLogProb> logprobs) {
+  return MergeSelectionRows(selection, selection.drafts, logits_rows, drawn,
+                            logprobs);
+}
 
 }  // namespace espalier

@@ -44,8 +44,10 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
   params.push_back(asked.sampling);
   const std::shared_ptr<const ScoreEdits> all = EditsOf(asked);
   row_edits.push_back(AddEdits(asked.processors, *all, num_generated));
-  CudaDraftRow& draft = rows.emplace_back(CudaDraftRow{
-      .num_tokens = sequence.num_tokens, .first_kept = first_kept});
+  CudaDraftRow& draft =
+      rows.emplace_back(CudaDraftRow{.num_tokens = sequence.num_tokens,
+                                     .first_kept = first_kept,
+                                     .first_drafted = first_drafted_});
   const int num_left = asked.processors.min_new_tokens - num_generated;
   if (num_left < 1 || num_left >= sequence.num_tokens) return;
   draft.first_with_later_edits = num_left;

@@ -31,8 +31,13 @@ struct CudaDraftTokens {
 };
 
 struct CudaDraftBatch {
-  CudaDraftBatch(const CudaDraftLimits& limits, int page_size, int vocab_size)
-      : limits_(limits), page_size_(page_size), vocab_size_(vocab_size) {}
+  //   first_drafted  CudaDraftRow::first_drafted
+  CudaDraftBatch(const CudaDraftLimits& limits, int page_size, int vocab_size,
+                 int first_drafted = 0)
+      : limits_(limits),
+        page_size_(page_size),
+        vocab_size_(vocab_size),
+        first_drafted_(first_drafted) {}
 
   // A row of a plan that feeds `fed` from `first_position` on, for `sequence`.
   // Its rows of logits are kept from row `first_kept` on; -1: they are not.
@@ -68,6 +73,7 @@ struct CudaDraftBatch {
   const CudaDraftLimits limits_;
   const int page_size_;
   const int vocab_size_;
+  const int first_drafted_;
   bool has_allow_lists_ = false;
 };
 

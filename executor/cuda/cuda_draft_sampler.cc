@@ -44,7 +44,9 @@ CudaDraftSampler::~CudaDraftSampler() {
   graphs_.reset();
   scratch_ = {};
   logits_ = {};
-  drafted_ = {};
+  last_ = nullptr;
+  runs_.clear();
+  drafted_ = nullptr;
   delta_buffer_ = {};
   kept_.reset();
   memory_.reset();
@@ -66,8 +68,19 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
                    CudaDraftLogitsPool::Create(static_cast<int>(num_kept),
                                                vocab_size(), model_->device()));
   ASSIGN_OR_RETURN(delta_buffer_, CudaDeltaBuffer::Create());
-  ASSIGN_OR_RETURN(drafted_, PinnedBuffer<TokenId>::Create(
-                                 size_t{kMaxDraftTokens} * max_rows));
+  const int num_drafted = kMaxDraftTokens * max_rows;  // of a run
+  ASSIGN_OR_RETURN(
+      PinnedBuffer<TokenId> drafted,
+      PinnedBuffer<TokenId>::Create(size_t{1 + kMaxPending} * num_drafted));
+  drafted_ = std::make_shared<PinnedBuffer<TokenId>>(std::move(drafted));
+  for (int i = 1; i <= kMaxPending; ++i) {
+    auto run = std::make_shared<PendingRun>();
+    run->drafted = drafted_;
+    run->first_drafted = i * num_drafted;
+    ASSIGN_OR_RETURN(run->started, CudaEvent::Create());
+    ASSIGN_OR_RETURN(run->ended, CudaEvent::Create());
+    runs_.push_back(std::move(run));
+  }
   ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>(
                                 "drafting", size_t(max_rows) * vocab_size()));
   const Shape largest = {.num_rows = max_rows, .has_edits = true};
@@ -91,7 +104,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
   std::vector<SampledDraft> drafts;
-  const auto run = [&]() -> absl::Status {
+  const auto run_all = [&]() -> absl::Status {
     RETURN_IF_ERROR(CopyTails(plan.page_copies));
     const size_t most = limits().max_rows;
     for (size_t first = 0; first < sequences.size(); first += most) {
@@ -104,19 +117,81 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
     }
     return absl::OkStatus();
   };
-  try {
-    if (absl::Status status = run(); !status.ok()) {
-      // What was enqueued may still write.
-      cudaStreamSynchronize(stream_.get());
-      Forget();
-      return status;
-    }
-  } catch (const std::bad_alloc&) {
+  RETURN_IF_ERROR(RunBehind(run_all));
+  return drafts;
+}
+
+template <typename Body>
+absl::Status CudaDraftSampler::RunBehind(const Body& body) {
+  const auto give_up = [this] {
+    // What was enqueued may still write.
     cudaStreamSynchronize(stream_.get());
     Forget();
+  };
+  try {
+    // It may still read what was sent.
+    RETURN_IF_ERROR(Wait().status());
+    const absl::Status status = body();
+    if (!status.ok()) give_up();
+    return status;
+  } catch (const std::bad_alloc&) {
+    give_up();
     throw;
   }
+}
+
+std::shared_ptr<CudaDraftSampler::PendingRun> CudaDraftSampler::FreeRun()
+    const {
+  const auto free = std::ranges::find_if(
+      runs_, [](const auto& run) { return run.use_count() == 1; });
+  return free == runs_.end() ? nullptr : *free;
+}
+
+absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
+    const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(model_->device().ordinal));
+  RETURN_IF_ERROR(Wait().status());
+  const std::shared_ptr<PendingRun> run = FreeRun();
+  if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
+    return Sample(plan, sequences);
+  }
+  std::vector<SampledDraft> drafts(sequences.size());
+  const auto enqueue = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CopyTails(plan.page_copies));
+    const CudaDraftBatch batch =
+        LayOut(plan, 0, sequences, run->first_drafted, drafts);
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
+    RETURN_IF_ERROR(Send(plan, 0, batch));
+    RETURN_IF_ERROR(RunSteps(batch));
+    return CudaStatus(cudaEventRecord(run->ended.get(), stream_.get()),
+                      "cudaEventRecord");
+  };
+  RETURN_IF_ERROR(RunBehind(enqueue));
+  ++counts_.num_runs;
+  ++counts_.num_pending_runs;
+  last_ = run;
+  for (size_t row = 0; row < sequences.size(); ++row) {
+    drafts[row].pending = PendingDraft(
+        {run, drafted_->data() + run->first_drafted + row}, limits().max_rows,
+        sequences[row]->num_tokens, run->ended.get());
+  }
   return drafts;
+}
+
+absl::StatusOr<absl::Duration> CudaDraftSampler::Wait() {
+  if (last_ == nullptr) return absl::ZeroDuration();
+  const std::shared_ptr<PendingRun> run = std::exchange(last_, nullptr);
+  const absl::Status status = CudaStatus(cudaEventSynchronize(run->ended.get()),
+                                         "drafts on the device");
+  if (!status.ok()) {
+    Forget();
+    return status;
+  }
+  float ms = 0;
+  RETURN_IF_CUDA_ERROR(
+      cudaEventElapsedTime(&ms, run->started.get(), run->ended.get()));
+  return absl::Milliseconds(ms);
 }
 
 absl::Status CudaDraftSampler::SampleRows(
@@ -125,14 +200,15 @@ absl::Status CudaDraftSampler::SampleRows(
     std::vector<SampledDraft>* drafts) {
   drafts->resize(first + sequences.size());
   const std::span<SampledDraft> own = std::span(*drafts).subspan(first);
-  const CudaDraftBatch batch = LayOut(plan, first, sequences, own);
+  const CudaDraftBatch batch = LayOut(plan, first, sequences, 0, own);
   RETURN_IF_ERROR(Send(plan, first, batch));
   RETURN_IF_ERROR(RunSteps(batch));
   ++counts_.num_runs;
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
   for (size_t row = 0; row < sequences.size(); ++row) {
     for (int i = 0; i < sequences[row]->num_tokens; ++i) {
-      own[row].tokens.push_back(drafted_[size_t(i) * limits().max_rows + row]);
+      own[row].tokens.push_back(
+          (*drafted_)[size_t(i) * limits().max_rows + row]);
     }
   }
   return absl::OkStatus();
@@ -140,9 +216,10 @@ absl::Status CudaDraftSampler::SampleRows(
 
 CudaDraftBatch CudaDraftSampler::LayOut(
     const StepPlan& plan, size_t first,
-    std::span<const DraftSequence* const> sequences,
+    std::span<const DraftSequence* const> sequences, int first_drafted,
     std::span<SampledDraft> drafts) {
-  CudaDraftBatch batch(limits(), model_->description().page_size, vocab_size());
+  CudaDraftBatch batch(limits(), model_->description().page_size, vocab_size(),
+                       first_drafted);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const DraftSequence& sequence = *sequences[i];
     int first_kept = -1;
@@ -275,7 +352,7 @@ absl::Status CudaDraftSampler::EnqueueAll(const Shape& shape) {
                             .draws = arrays.draws,
                             .row_edits = arrays.row_edits,
                             .candidates = arrays.candidates,
-                            .drafted = drafted_.data(),
+                            .drafted = drafted_->data(),
                             .max_rows = limits().max_rows,
                             .null_table = memory_->null_table()},
                            shape.num_rows, stream);

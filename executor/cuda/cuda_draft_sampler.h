@@ -53,9 +53,16 @@ class CudaDraftSampler : public DraftSampler {
   absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
+  // Does not wait where the sequences fit one run, and there is a place for
+  // what they draw: of kMaxPending runs whose tokens somebody still holds.
+  absl::StatusOr<std::vector<SampledDraft>> Start(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override;
+  absl::StatusOr<absl::Duration> Wait() override;
 
   struct Counts {
     int64_t num_runs = 0;
+    int64_t num_pending_runs = 0;  // of these, that were started
     int64_t num_graph_launches = 0;
     int num_graphs = 0;
   };
@@ -65,6 +72,7 @@ class CudaDraftSampler : public DraftSampler {
 
  private:
   static constexpr int kMaxDraftTokens = 64;
+  static constexpr int kMaxPending = 4;
 
   // What launches of a step are sized by.
   struct Shape {
@@ -83,9 +91,22 @@ class CudaDraftSampler : public DraftSampler {
     bool has_partials = false;
   };
 
+  // A run that nobody waits for, and its part of drafted_.
+  struct PendingRun {
+    std::shared_ptr<PinnedBuffer<TokenId>> drafted;
+    int first_drafted = 0;
+    CudaEvent started;
+    CudaEvent ended;
+  };
+
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init(const CudaDraftSamplerOptions& options);
+  // Runs `body`, behind what was started; after an error nothing is known.
+  template <typename Body>
+  absl::Status RunBehind(const Body& body);
+  // That nobody holds; null: there is none.
+  std::shared_ptr<PendingRun> FreeRun() const;
 
   // Rows [first, first + sequences) of the plan.
   absl::Status SampleRows(const StepPlan& plan, size_t first,
@@ -93,7 +114,7 @@ class CudaDraftSampler : public DraftSampler {
                           std::vector<SampledDraft>* drafts);
   CudaDraftBatch LayOut(const StepPlan& plan, size_t first,
                         std::span<const DraftSequence* const> sequences,
-                        std::span<SampledDraft> drafts);
+                        int first_drafted, std::span<SampledDraft> drafts);
   absl::Status Send(const StepPlan& plan, size_t first,
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
@@ -115,8 +136,12 @@ class CudaDraftSampler : public DraftSampler {
   std::optional<CudaDraftMemory> memory_;
   std::optional<CudaDraftLogitsPool> kept_;
   CudaDeltaBuffer delta_buffer_;
-  PinnedBuffer<TokenId> drafted_;  // [kMaxDraftTokens, max_rows]
-  DeviceBuffer<float> logits_;     // [max_rows, vocab_size]
+  // [1 + kMaxPending, kMaxDraftTokens, max_rows]: of the run that is waited
+  // for, and of pending ones.
+  std::shared_ptr<PinnedBuffer<TokenId>> drafted_;
+  std::vector<std::shared_ptr<PendingRun>> runs_;  // [kMaxPending]
+  std::shared_ptr<PendingRun> last_;               // until it was waited for
+  DeviceBuffer<float> logits_;                     // [max_rows, vocab_size]
   DeviceBuffer<std::byte> scratch_;
   std::optional<CudaGraphCache<Shape, CudaGraph>> graphs_;
   std::optional<CudaDelta> delta_;

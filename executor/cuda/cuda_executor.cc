@@ -128,6 +128,7 @@ class CudaExecutor::Impl {
     description_.limits = LimitsOfRequests(limits_);
     description_.forces_tokens = false;
     description_.verifies_drafts = description_.has_shareable_pages;
+    description_.verifies_pending_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();
@@ -139,6 +140,7 @@ class CudaExecutor::Impl {
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
+  absl::Status WaitForDrafts(const CudaStep& step);
   absl::Status SwapPages(const StepPlan& plan);
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
@@ -296,6 +298,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
                    builder_->Build(plan, ReserveFor(plan), &*delta_));
   in_flight.was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  RETURN_IF_ERROR(WaitForDrafts(in_flight.step));
   RETURN_IF_ERROR(SwapPages(plan));
   for (const CudaGroupMove& move : in_flight.step.moves) {
     RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
@@ -308,6 +311,19 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   ++num_launched_;
   CountLaunch();
   return in_flight;
+}
+
+// Before all else: the step's clock begins with what is sent.
+absl::Status CudaExecutor::Impl::WaitForDrafts(const CudaStep& step) {
+  void* last = nullptr;  // drafts of one run have one event
+  for (const CudaStep::PlacedDraft& placed : step.placed_drafts) {
+    void* const event = placed.draft.event();
+    if (event == nullptr || event == last) continue;
+    RETURN_IF_CUDA_ERROR(
+        cudaStreamWaitEvent(stream_.get(), static_cast<cudaEvent_t>(event), 0));
+    last = event;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {

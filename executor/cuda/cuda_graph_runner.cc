@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   ASSIGN_OR_RETURN(runner->row_copies_,
                    PinnedBuffer<CudaRowsCopy>::Create(
                        size_t(reports.num_reports) * limits.max_rows));
+  ASSIGN_OR_RETURN(runner->placed_drafts_,
+                   PinnedBuffer<CudaPlacedDraft>::Create(
+                       size_t(reports.num_reports) * limits.max_rows));
   // Selection loads the sums of dead rows, which nobody has written, before it
   // knows that they are dead; it makes nothing of them, but tools cannot tell.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
@@ -65,6 +68,7 @@ CudaMemoryParts CudaGraphRunner::memory() const {
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
+  RETURN_IF_ERROR(PlaceDrafts(step));
   RETURN_IF_ERROR(SendDraftLogits(step));
   if (!step.is_replayable) return EnqueueAll(step.shape);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
@@ -76,6 +80,33 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
   }
   ++num_graph_launches_;
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
+}
+
+absl::Status CudaGraphRunner::PlaceDrafts(const CudaStep& step) {
+  if (step.placed_drafts.empty()) return absl::OkStatus();
+  const int max_rows = memory_->limits().max_rows;
+  CudaPlacedDraft* const placed =
+      placed_drafts_.data() +
+      num_placements_++ % reports_.num_reports * max_rows;
+  int count = 0;
+  for (const auto& [draft, first_token, first_draft] : step.placed_drafts) {
+    placed[count++] = {.tokens = reinterpret_cast<uintptr_t>(draft.tokens()),
+                       .stride = draft.stride(),
+                       .num_tokens = draft.num_tokens(),
+                       .first_token = first_token,
+                       .first_draft = first_draft};
+  }
+  const CudaStepArrays& arrays = memory_->arrays();
+  return CudaPlaceDrafts(placed, count,
+                         {.tokens = arrays.state.batch_tokens,
+                          .positions = arrays.state.batch_positions,
+                          .token_tables = arrays.token_tables,
+                          .tables = arrays.state.tables,
+                          .page_tokens = arrays.state.page_tokens,
+                          .verify_drafts = arrays.verify_drafts,
+                          .table_stride = arrays.state.table_stride,
+                          .page_size = arrays.state.page_size},
+                         stream_);
 }
 
 // Behind all rows of logits that the step writes; earlier steps have

@@ -83,6 +83,7 @@ class CudaGraphRunner {
   CudaVerifyInputs VerifyInputs(const CudaStepShape& shape) const;
   CudaGumbelTopKInputs GumbelTopKInputs(const CudaStepShape& shape) const;
   CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
+  absl::Status PlaceDrafts(const CudaStep& step);
   absl::Status SendDraftLogits(const CudaStep& step);
   absl::Status EnqueueChoice(const CudaStepShape& shape);
   absl::Status EnqueueLogprobs(const CudaStepShape& shape);
@@ -107,6 +108,9 @@ class CudaGraphRunner {
   int64_t num_row_copies_ = 0;  // steps that had some
   // Of rows that the host has.
   CudaUploadRing uploads_;
+  // Where drafts are drawn to, read in place: [reports, max_rows].
+  PinnedBuffer<CudaPlacedDraft> placed_drafts_;
+  int64_t num_placements_ = 0;  // steps that had some
 };
 
 }  // namespace espalier

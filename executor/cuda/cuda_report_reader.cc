@@ -8,6 +8,19 @@
 #include "executor/contenders.h"
 
 namespace espalier {
+namespace {
+
+// Of a selection whose drafts were drawn until the step.
+std::vector<std::vector<TokenId>> DraftsOf(const PlanSelection& selection) {
+  std::vector<std::vector<TokenId>> drafts(selection.drafts.size());
+  for (size_t row = 0; row < drafts.size(); ++row) {
+    const PendingDraft& pending = selection.pending_drafts[row];
+    drafts[row] = pending.empty() ? selection.drafts[row] : pending.Tokens();
+  }
+  return drafts;
+}
+
+}  // namespace
 
 CudaReportReader::CudaReportReader(const CudaReportRing& ring,
                                    const CudaLogprobRing& logprob_ring,
@@ -47,7 +60,12 @@ SelectionResult CudaReportReader::ReadRuns(
       CandidatesOf(answer, answer.parts.front());
   std::vector<TokenLogProb> log_probs;
   if (answer.has_log_probs) log_probs = LogProbsOf(answer, drawn);
-  return MergeSelectionRows(*answer.runs, answer.logits_rows, drawn, log_probs);
+  if (answer.runs->pending_drafts.empty()) {
+    return MergeSelectionRows(*answer.runs, answer.logits_rows, drawn,
+                              log_probs);
+  }
+  return MergeSelectionRows(*answer.runs, DraftsOf(*answer.runs),
+                            answer.logits_rows, drawn, log_probs);
 }
 
 std::vector<Candidate> CudaReportReader::CandidatesOf(

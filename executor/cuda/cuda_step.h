@@ -34,6 +34,15 @@ struct CudaStep {
   };
   std::vector<DraftRows> draft_rows;
 
+  // A draft that is drawn meanwhile: its tokens take their places in the batch
+  // before the step, which waits for them on the device.
+  struct PlacedDraft {
+    PendingDraft draft = {};
+    int first_token = 0;   // of the batch
+    int first_draft = -1;  // of verify_drafts; -1: it has no place there
+  };
+  std::vector<PlacedDraft> placed_drafts;
+
   // One for every selection and continuation of the plan, in its order.
   struct Answer {
     RequestId request = {};

@@ -76,6 +76,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   CudaInputBatch batch(shape_);
   RETURN_IF_ERROR(LayOut(plan, &batch, &step));
   uploader_.Send(batch, delta_);
+  if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
   step.shape.has_partials = uploader_.has_partials();
   PutCopies(plan);
   DropRefused(plan);

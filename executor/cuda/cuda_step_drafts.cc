@@ -32,6 +32,23 @@ int TokenOf(const CudaDifferentRows& rows, int rank, int num_before) {
          num_before;
 }
 
+// Behind the first token of each row with drafts; from `first_draft` on of what
+// rejection verifies, unless negative.
+void AddPendingDrafts(const CudaDifferentRows& rows, int first_draft,
+                      CudaStep* step) {
+  const PlanSelection& selection = *rows.selection;
+  for (int rank = 0; rank < std::ssize(selection.pending_drafts); ++rank) {
+    const PendingDraft& draft = selection.pending_drafts[rank];
+    if (!draft.empty()) {
+      step->placed_drafts.push_back(
+          {draft, TokenOf(rows, rank, 1), first_draft});
+    }
+    if (first_draft >= 0) {
+      first_draft += static_cast<int>(selection.drafts[rank].size());
+    }
+  }
+}
+
 }  // namespace
 
 void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
@@ -45,7 +62,10 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
   }
   CudaGroupRequest request = rows.request;
   request.logits_rows = answer->logits_rows;
-  if (rows.verifies && IsByRejection(selection)) {
+  const bool rejects = rows.verifies && IsByRejection(selection);
+  AddPendingDrafts(
+      rows, rejects ? static_cast<int>(batch->verify_drafts.size()) : -1, step);
+  if (rejects) {
     request.drafts = selection.drafts;
     request.has_draft_rows = HasDraftRows(selection);
     if (request.has_draft_rows) {

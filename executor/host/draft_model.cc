@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -57,10 +58,11 @@ int DraftModel::max_tokens() const {
       std::clamp<int64_t>(num_paged, 0, description().max_context));
 }
 
-absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
-    const StepPlan& plan) {
+absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(const StepPlan& plan,
+                                                           bool may_pend) {
   num_rows_ = 0;
   draft_time_ = {};
+  may_pend_ = may_pend;
   ForgetEnded(plan.ended);
   const auto forget_all = [&] {
     for (const DraftSequence& sequence : plan.drafting) {
@@ -83,6 +85,7 @@ void DraftModel::ForgetEnded(std::span<const RequestId> ended) {
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     const StepPlan& plan) {
+  RETURN_IF_ERROR(TakePending());
   sequences_.BeginRun();
   num_tokens_left_ = plan.max_draft_step_tokens;
   Work work = WorkOf(plan);
@@ -203,7 +206,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   if (sampling.empty()) return absl::OkStatus();
   if (!step->empty()) {
     step->stop = stop;
-    RETURN_IF_ERROR(model_->Forward(*step, {}));
+    RETURN_IF_ERROR(Forward(*step, {}));
   }
   *step = {};
   const Stopwatch watch;
@@ -215,18 +218,59 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   if (sampling.empty()) return absl::OkStatus();
   std::vector<const DraftSequence*> sequences;
   int num_rows = 0;
+  bool may_pend = may_pend_;
   for (const Drafting* const drafting : sampling) {
     sequences.push_back(drafting->asked);
     num_rows += drafting->asked->num_tokens;
+    may_pend = may_pend && drafting->asked->verified_by.plan_row >= 0;
   }
   ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
-                   sampler_->Sample(rows, sequences));
+                   may_pend ? sampler_->Start(rows, sequences)
+                            : sampler_->Sample(rows, sequences));
+  bool is_pending = false;
   for (size_t i = 0; i < sampling.size(); ++i) {
-    TakeSampled(std::move(drafts[i]), sampling[i]);
+    is_pending = is_pending || !drafts[i].pending.empty();
+    if (drafts[i].pending.empty()) {
+      TakeSampled(std::move(drafts[i]), sampling[i]);
+    } else {
+      TakeStarted(std::move(drafts[i]), sampling[i]);
+    }
   }
-  num_rows_ += num_rows;
-  draft_time_ += watch.Elapsed();
+  if (is_pending) {
+    num_pending_rows_ += num_rows;
+  } else {
+    num_rows_ += num_rows;
+    draft_time_ += watch.Elapsed();
+  }
   return absl::OkStatus();
+}
+
+absl::Status DraftModel::TakePending() {
+  if (pending_.empty()) return absl::OkStatus();
+  std::vector<Pending> pending = std::exchange(pending_, {});
+  ASSIGN_OR_RETURN(const absl::Duration time, sampler_->Wait());
+  num_rows_ += std::exchange(num_pending_rows_, 0);
+  draft_time_ += std::exchange(pending_time_, {}) + time;
+  for (auto& [key, text, draft] : pending) {
+    if (!sequences_.Has(key)) continue;
+    const size_t size_before = text.size();
+    for (int i = 0; i < draft.num_tokens() && draft.token(i) >= 0; ++i) {
+      text.Append(draft.token(i));
+    }
+    // The last one was not fed.
+    const size_t num_unfed = text.size() > size_before ? 1 : 0;
+    sequences_.SetFed(key, text, text.size() - num_unfed);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DraftModel::Forward(const StepPlan& step,
+                                 std::span<float> logits) {
+  if (!pending_.empty()) {
+    ASSIGN_OR_RETURN(const absl::Duration time, sampler_->Wait());
+    pending_time_ += time;
+  }
+  return model_->Forward(step, logits);
 }
 
 bool DraftModel::CanSample(const DraftSequence& asked) const {
@@ -238,6 +282,17 @@ bool DraftModel::AddSamplingRow(Drafting* drafting, StepPlan* step) {
   const int num_ahead = drafting->asked->num_tokens - 1;
   drafting->is_done = true;
   return AddRow(*drafting, drafting->text.size(), 1, step, num_ahead);
+}
+
+void DraftModel::TakeStarted(SampledDraft started, Drafting* drafting) {
+  DraftedTokens& draft = drafting->draft;
+  draft.tokens.resize(started.pending.num_tokens());
+  draft.logits = std::move(started.logits);
+  draft.pending = started.pending;
+  // The run has no more to do for it.
+  pending_.push_back(
+      {drafting->key, std::move(drafting->text), std::move(started.pending)});
+  drafting->is_done = true;
 }
 
 void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
@@ -268,7 +323,7 @@ absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
     logits_.resize(readers.size() * vocab_size);
   }
   const std::span<float> logits(logits_.data(), readers.size() * vocab_size);
-  RETURN_IF_ERROR(model_->Forward(step, logits));
+  RETURN_IF_ERROR(Forward(step, logits));
   AllocatingLoop(*threads_, static_cast<int>(readers.size()), [&](int i) {
     Read(readers[i], logits.subspan(i * vocab_size, vocab_size));
   });

@@ -74,10 +74,14 @@ class DraftModel {
   // plan.ended. Errors: what the model returns; kCancelled if plan.stop was
   // requested. Throws std::bad_alloc. Either way it has forgotten what it had
   // fed of these requests.
-  absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan);
+  // If `may_pend`, what the plan itself verifies may be pending in the answer
+  // (DraftedTokens::pending).
+  absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan,
+                                                 bool may_pend = false);
 
   // What drafts cost: rows of logits that the last Run computed, and their
-  // time, without passes that caught up (StepResult::num_draft_rows).
+  // time, without passes that caught up (StepResult::num_draft_rows). Of drafts
+  // that it left pending the next one says that.
   int num_rows() const { return num_rows_; }
   absl::Duration draft_time() const { return draft_time_; }
 
@@ -126,6 +130,13 @@ class DraftModel {
     std::vector<Searching> searches;
   };
 
+  // What the sampler draws since the last run.
+  struct Pending {
+    DraftSequences::Key key;
+    DraftText text;  // behind which it draws
+    PendingDraft draft;
+  };
+
   DraftModel(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
              std::shared_ptr<DraftSampler> sampler);
 
@@ -154,9 +165,14 @@ class DraftModel {
   // `*step` has, which is fed, too, if there are some; then it is empty.
   absl::Status SampleDrafts(Work* work, StepPlan* step, std::stop_token stop);
   bool CanSample(const DraftSequence& asked) const;
+  // Of drafts that the last run left pending: takes note of what they fed.
+  absl::Status TakePending();
+  // Model::Forward, of a model that the sampler does not use.
+  absl::Status Forward(const StepPlan& step, std::span<float> logits);
   // Adds the row to `*step` from which the sampler drafts; false as AddRow.
   bool AddSamplingRow(Drafting* drafting, StepPlan* step);
   void TakeSampled(SampledDraft sampled, Drafting* drafting);
+  void TakeStarted(SampledDraft started, Drafting* drafting);
   // Feeds what `step` has, and what each lacks of its text, with logits of the
   // last token, and draws or searches on from there.
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
@@ -189,9 +205,13 @@ class DraftModel {
   const std::shared_ptr<ThreadPool> threads_;
   const std::shared_ptr<DraftSampler> sampler_;  // or null
   DraftSequences sequences_;
-  size_t num_tokens_left_ = 0;  // that the run may feed to catch up
-  int num_rows_ = 0;            // of logits, of the run
-  absl::Duration draft_time_;   // theirs
+  std::vector<Pending> pending_;
+  int num_pending_rows_ = 0;     // of logits, of these
+  absl::Duration pending_time_;  // of these, once it was waited for
+  bool may_pend_ = false;        // what the run drafts
+  size_t num_tokens_left_ = 0;   // that the run may feed to catch up
+  int num_rows_ = 0;             // of logits, of the run
+  absl::Duration draft_time_;    // theirs
   std::vector<float> logits_;
 };
 

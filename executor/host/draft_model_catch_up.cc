@@ -29,7 +29,7 @@ absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
   }
   if (!step.empty()) {
     step.stop = stop;
-    RETURN_IF_ERROR(model_->Forward(step, {}));
+    RETURN_IF_ERROR(Forward(step, {}));
   }
   ShareStems(stems, all);
   return absl::OkStatus();
@@ -48,8 +48,9 @@ std::map<RequestId, DraftModel::Stem> DraftModel::StemsOf(
   for (const Drafting* const drafting : all) {
     if (drafting->is_done) continue;
     Stem& stem = stems[drafting->asked->request];
+    if (stem.first == drafting) continue;
     const size_t num_common = LengthOfStem(*stem.first, *drafting);
-    if (stem.first == drafting || num_fed(*drafting) >= num_common) continue;
+    if (num_fed(*drafting) >= num_common) continue;
     stem.num_tokens = std::max(stem.num_tokens, num_common);
   }
   return stems;

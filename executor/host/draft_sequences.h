@@ -62,6 +62,7 @@ class DraftSequences {
   void GiveUp(const Key& key);
   void Forget(RequestId request);
 
+  bool Has(const Key& key) const { return states_.contains(key); }
   // Tokens that it has fed.
   size_t num_fed(const Key& key) const { return states_.at(key).fed.size(); }
 

@@ -98,8 +98,14 @@ inline size_t CommonLength(const DraftText& a, const DraftText& b) {
     if (num_same < num_prompt) return num_same;
   }
   if (a.num_prompt_ != b.num_prompt_) return num_prompt;
-  return num_prompt + (std::ranges::mismatch(a.generated_, b.generated_).in1 -
-                       a.generated_.begin());
+  const auto begin = a.generated_.begin();
+  const size_t size = std::min(a.generated_.size(), b.generated_.size());
+  // Mostly one is the beginning of the other, which is faster to see.
+  if (std::equal(begin, begin + size, b.generated_.begin())) {
+    return num_prompt + size;
+  }
+  return num_prompt +
+         (std::ranges::mismatch(a.generated_, b.generated_).in1 - begin);
 }
 
 }  // namespace espalier

@@ -28,6 +28,14 @@ struct Drafted {
   absl::Status status = absl::OkStatus();
 };
 
+// The step that verified the draft has ended.
+void TakePending(DraftedTokens* draft) {
+  if (draft->pending.empty()) return;
+  draft->tokens = draft->pending.Tokens();
+  draft->logits = {};  // it has read them
+  draft->pending = {};
+}
+
 // A plan that was started. It is answered when both threads have written their
 // part, and neither has it then.
 struct PlanOnItsWay {
@@ -46,6 +54,7 @@ struct PlanOnItsWay {
   bool is_answered() const { return result.has_value() && !is_drafting; }
   void Answer() {
     if (result->ok()) {
+      for (DraftedTokens& draft : drafted.drafts) TakePending(&draft);
       asked.Restore(&drafted.drafts, &**result);
       (*result)->drafts = std::move(drafted.drafts);
       (*result)->draft_time = drafted.time;
@@ -74,6 +83,7 @@ class DraftingExecutor::Drafts {
   Drafts(std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> model)
       : steps_(std::move(steps)),
         page_size_(steps_->description().page_size),
+        may_pend_(steps_->description().verifies_pending_drafts),
         model_(std::move(model)),
         max_draft_context_(model_->max_tokens()) {}
 
@@ -173,7 +183,8 @@ class DraftingExecutor::Drafts {
         [&] { return std::vector<DraftedTokens>(asked.drafting.size()); });
     absl::StatusOr<std::vector<DraftedTokens>> drafted =
         CatchModelErrors<std::vector<DraftedTokens>>(
-            "draft model", [&] { return drafts->model_->Run(asked); },
+            "draft model",
+            [&] { return drafts->model_->Run(asked, drafts->may_pend_); },
             [] { return ResourceExhausted("not enough memory to draft"); });
     if (drafted.ok()) {
       result.drafts = *std::move(drafted);
@@ -262,6 +273,7 @@ class DraftingExecutor::Drafts {
 
   std::shared_ptr<StepExecutor> steps_;
   const int page_size_;
+  const bool may_pend_;  // what is drafted for a step, when that is handed on
   const std::unique_ptr<DraftModel> model_;  // touched on the thread
   const int max_draft_context_;
   std::mutex mutex_;

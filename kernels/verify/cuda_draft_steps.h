@@ -32,6 +32,8 @@ struct CudaDraftRow {
   // Its edits from the token with this number on; -1: they stay what they are.
   int first_with_later_edits = -1;
   CudaRowEdits later_edits = {};
+  // What it draws first goes to drafted[first_drafted + its row].
+  int first_drafted = 0;
 };
 
 struct CudaDraftState {
@@ -44,7 +46,7 @@ struct CudaDraftState {
   CudaRowEdits* row_edits = nullptr;
   // [num_rows]  as CudaSample wrote them
   const Candidate* candidates = nullptr;
-  // [tokens, max_rows]  pinned host memory: what was drawn
+  // [runs, tokens, max_rows]  pinned host memory: what was drawn
   TokenId* drafted = nullptr;
 
   // Values.
@@ -64,6 +66,39 @@ absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
 absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
                                  int vocab_size, const float* logits,
                                  float* kept, cudaStream_t stream);
+
+// A draft that was drawn on the device, and its place in the batch that
+// verifies it.
+struct CudaPlacedDraft {
+  // Of const TokenId*, in pinned host memory: token i is tokens[i * stride].
+  uint64_t tokens = 0;
+  int stride = 1;
+  int num_tokens = 0;
+  int first_token = 0;   // of the batch
+  int first_draft = -1;  // of what CudaVerify reads; -1: it reads nothing of it
+};
+
+// The batch, and the pages that it feeds: as CudaBeamState and CudaVerifyInputs
+// have them.
+struct CudaPlacedBatch {
+  int* tokens = nullptr;
+  const int* positions = nullptr;
+  const int* token_tables = nullptr;
+  const int* tables = nullptr;
+  int* page_tokens = nullptr;
+  TokenId* verify_drafts = nullptr;
+
+  // Values.
+  int table_stride = 0;
+  int page_size = 1;
+};
+
+// Writes the tokens of drafts into the batch, and into what is known of the
+// pages that they are fed to. One that is none is fed as 0.
+//   drafts  [num_drafts]  pinned host memory
+// REQUIRES: they are drawn; the rest of the batch is there.
+absl::Status CudaPlaceDrafts(const CudaPlacedDraft* drafts, int num_drafts,
+                             const CudaPlacedBatch& batch, cudaStream_t stream);
 
 // Some rows that follow each other, in device memory. An address is a number,
 // so that copies are sent as words.

@@ -4,6 +4,7 @@
 //
 //   cuda_speculation_benchmark [--rate A] [--target M] [--draft M]
 //       [--modes coupled,rejection] [--batches 1,8,32] [--tokens 1,2,4,8]
+//       [--forms waits,ahead,pending] [--plain P]
 //   cuda_speculation_benchmark --rate 0.8
 //
 // Every request has a prompt of 512 tokens and a sample. Without speculation
@@ -21,13 +22,17 @@
 //   E/(ck+1)     what it would be if verification cost a decode step
 //   E/(ck+v)     and at its own cost; then measured / these
 //   rows         sequences in a step that verifies, on average
+//   draft        microseconds a step that its drafts took, as results say
+//   rest         microseconds a step that are neither k steps of the draft
+//                model nor the target's time on the device
+//   plain        tokens a second of each request that does not speculate: with
+//                --plain, every P-th
 //
-// and, in microseconds a step, what neither model's steps take, as clocks of
-// the engine's thread and of the device tell it apart:
-//
-//   plan     from a step's answer to the next plan
-//   step     from that to its answer, but for k steps of the draft model and
-//            the target's time on the device
+// Forms, in turns: steps that are planned when the answer before is read, with
+// drafts that the host waits for (waits); that are planned ahead of it (ahead);
+// and with drafts that stay on the device besides (pending), which is how
+// engines run.
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -71,6 +76,8 @@ struct Options {
   std::vector<std::string> modes = {"coupled", "rejection"};
   std::vector<int> batches = {1, 8, 32};
   std::vector<int> tokens = {1, 2, 3, 4, 6, 8};
+  std::vector<std::string> forms = {"pending"};
+  int plain = 0;
 };
 
 // What the steps in which all sequences decode took.
@@ -78,20 +85,33 @@ struct Steps {
   double seconds = 0;  // from the first one's end to the last one's
   int64_t num_tokens = 0;
   int64_t num_steps = 0;
-  int64_t num_rows = 0;       // sequences
+  int64_t num_rows = 0;  // sequences
+  int64_t num_plain_tokens = 0;
   double device_seconds = 0;  // of the target
-  double plan_seconds = 0;    // from answers to plans
-  double step_seconds = 0;    // from plans to answers
+  double draft_seconds = 0;
 
   double tokens_per_second() const { return num_tokens / seconds; }
 };
 
+// Whether a request does not speculate, of those of which every `plain`-th does
+// not; 0: all do.
+bool IsPlain(int64_t request, int plain) {
+  return plain > 0 && request % plain == plain - 1;
+}
+
 // Notes what steps take that decode; from when all requests do until one ends.
 class StepWatch : public WrappedExecutor {
  public:
-  StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests)
-      : WrappedExecutor(std::move(steps)), num_requests_(num_requests) {}
+  StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests, int plain,
+            bool drafts_ahead)
+      : WrappedExecutor(std::move(steps)),
+        num_requests_(num_requests),
+        plain_(plain),
+        description_(WrappedExecutor::description()) {
+    description_.drafts_ahead = drafts_ahead;
+  }
 
+  const ModelDescription& description() const override { return description_; }
   void Execute(StepPlan plan, Done done) override {
     if (!plan.ended.empty()) has_ended_ = true;
     const bool is_prompt = plan.tokens.size() > 32u * (num_requests_ + 1) ||
@@ -101,13 +121,11 @@ class StepWatch : public WrappedExecutor {
     else
       ++num_since_prompt_;
     const bool counts = !has_ended_ && num_since_prompt_ > kNumWarmups;
-    const Clock::time_point begin = Clock::now();
-    steps().Execute(std::move(plan),
-                    [this, counts, begin, done = std::move(done)](
-                        absl::StatusOr<StepResult> result) {
-                      if (counts && result.ok()) Note(*result, begin);
-                      done(std::move(result));
-                    });
+    steps().Execute(std::move(plan), [this, counts, done = std::move(done)](
+                                         absl::StatusOr<StepResult> result) {
+      if (counts && result.ok()) Note(*result);
+      done(std::move(result));
+    });
   }
   const Steps& total() const { return total_; }
 
@@ -119,18 +137,20 @@ class StepWatch : public WrappedExecutor {
     return std::chrono::duration<double>(to - from).count();
   }
 
-  void Note(const StepResult& result, Clock::time_point begin) {
+  void Note(const StepResult& result) {
     const Clock::time_point now = Clock::now();
-    if (has_begun_) {
-      total_.plan_seconds += Seconds(last_, begin);
-      total_.step_seconds += Seconds(begin, now);
-    }
-    last_ = now;
     int64_t num_tokens = 0;
+    int64_t num_plain_tokens = 0;
+    int64_t num_rows = 0;
     for (const SelectionResult& selection : result.selections) {
-      num_tokens += std::ssize(selection.candidates);
+      if (IsPlain(selection.request.value, plain_)) {
+        num_plain_tokens += std::ssize(selection.candidates);
+      } else {
+        num_tokens += std::ssize(selection.candidates);
+        ++num_rows;
+      }
     }
-    if (num_tokens == 0) return;
+    if (num_tokens + num_plain_tokens == 0) return;
     if (!has_begun_) {
       has_begun_ = true;
       first_ = now;
@@ -138,17 +158,20 @@ class StepWatch : public WrappedExecutor {
     }
     total_.seconds = Seconds(first_, now);
     total_.num_tokens += num_tokens;
-    total_.num_rows += std::ssize(result.selections);
+    total_.num_plain_tokens += num_plain_tokens;
+    total_.num_rows += num_rows;
     total_.device_seconds += absl::ToDoubleSeconds(result.forward_time);
+    total_.draft_seconds += absl::ToDoubleSeconds(result.draft_time);
     ++total_.num_steps;
   }
 
   const int num_requests_;
+  const int plain_;
+  ModelDescription description_;
   bool has_ended_ = false;
   int num_since_prompt_ = 0;
   bool has_begun_ = false;
   Clock::time_point first_;
-  Clock::time_point last_;
   Steps total_;
 };
 
@@ -165,11 +188,43 @@ Request RequestOf(int seed, int vocab_size, int num_new_tokens) {
   return request;
 }
 
+// A sampler that the host waits for, unless it is switched off.
+class WaitingSampler : public DraftSampler {
+ public:
+  explicit WaitingSampler(std::shared_ptr<DraftSampler> sampler)
+      : sampler_(std::move(sampler)) {}
+
+  bool CanSample(const DraftSequence& sequence) const override {
+    return sampler_->CanSample(sequence);
+  }
+  int max_row_tokens() const override { return sampler_->max_row_tokens(); }
+  int max_draft_tokens() const override { return sampler_->max_draft_tokens(); }
+  absl::StatusOr<std::vector<SampledDraft>> Sample(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override {
+    return sampler_->Sample(plan, sequences);
+  }
+  absl::StatusOr<std::vector<SampledDraft>> Start(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override {
+    return waits ? sampler_->Sample(plan, sequences)
+                 : sampler_->Start(plan, sequences);
+  }
+  absl::StatusOr<absl::Duration> Wait() override { return sampler_->Wait(); }
+
+  std::atomic<bool> waits = false;
+
+ private:
+  const std::shared_ptr<DraftSampler> sampler_;
+};
+
 Steps RunRequests(const std::shared_ptr<StepExecutor>& steps, int num_requests,
                   int num_new_tokens,
-                  const std::optional<SpeculationParams>& speculate) {
+                  const std::optional<SpeculationParams>& speculate,
+                  int plain = 0, bool drafts_ahead = true) {
   boost::asio::io_context context(1);
-  const auto watch = std::make_shared<StepWatch>(steps, num_requests);
+  const auto watch =
+      std::make_shared<StepWatch>(steps, num_requests, plain, drafts_ahead);
   EngineOptions options;
   options.scheduler.max_step_tokens = kMaxStepTokens;
   Engine engine =
@@ -177,7 +232,7 @@ Steps RunRequests(const std::shared_ptr<StepExecutor>& steps, int num_requests,
   for (int i = 0; i < num_requests; ++i) {
     Request request =
         RequestOf(i, steps->description().vocab_size, num_new_tokens);
-    request.params.speculate = speculate;
+    if (!IsPlain(i, plain)) request.params.speculate = speculate;
     boost::asio::co_spawn(
         context, engine.Generate(std::move(request)),
         [](std::exception_ptr, const absl::StatusOr<Result>& result) {
@@ -262,7 +317,7 @@ double DraftStepSeconds(DraftSampler& sampler, int num_requests, int position,
 // One line: the same numbers of tokens with drafts and without, so that lengths
 // are the same.
 void MeasureTokens(const Options& options, const std::string& mode,
-                   int num_requests, int k, DraftSampler& sampler,
+                   int num_requests, int k, WaitingSampler& sampler,
                    const std::shared_ptr<StepExecutor>& steps) {
   const double expected =
       (1 - std::pow(options.rate, k + 1)) / (1 - options.rate);
@@ -279,24 +334,32 @@ void MeasureTokens(const Options& options, const std::string& mode,
       1e3 * DraftStepSeconds(sampler, num_requests,
                              kNumPromptTokens + num_new / 2, by_rejection);
   const Steps decode = RunRequests(steps, num_requests, num_new, std::nullopt);
-  const Steps run = RunRequests(steps, num_requests, num_new, speculate);
   const double decode_ms = 1e3 * num_requests / decode.tokens_per_second();
   const double c = draft_ms / decode_ms;
-  const double device_ms = 1e3 * run.device_seconds / run.num_steps;
-  const double v = device_ms / decode_ms;
-  const double speedup = run.tokens_per_second() / decode.tokens_per_second();
-  const double ideal = expected / (c * k + 1);
-  const double ideal_of_v = expected / (c * k + v);
-  const auto us = [&](double seconds) { return 1e6 * seconds / run.num_steps; };
-  std::printf(
-      "| %d | %s | %d | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f | %.3f "
-      "| %.1f%% | %.1f%% | %.1f | %.0f | %.0f |\n",
-      num_requests, mode.c_str(), k, decode_ms, c, v,
-      double(run.num_tokens) / run.num_rows, expected, speedup, ideal,
-      ideal_of_v, 100 * speedup / ideal, 100 * speedup / ideal_of_v,
-      double(run.num_rows) / run.num_steps, us(run.plan_seconds),
-      us(run.step_seconds) - 1e3 * (draft_ms * k + device_ms));
-  std::fflush(stdout);
+  for (const std::string& form : options.forms) {
+    sampler.waits = form != "pending";
+    const Steps run = RunRequests(steps, num_requests, num_new, speculate,
+                                  options.plain, form != "waits");
+    const int num_plain = options.plain > 0 ? num_requests / options.plain : 0;
+    const double device_ms = 1e3 * run.device_seconds / run.num_steps;
+    const double v = device_ms / decode_ms;
+    const double speedup = run.tokens_per_second() /
+                           (num_requests - num_plain) /
+                           (decode.tokens_per_second() / num_requests);
+    const double ideal = expected / (c * k + 1);
+    const double ideal_of_v = expected / (c * k + v);
+    std::printf(
+        "| %d | %s | %d | %s | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f "
+        "| %.3f | %.1f%% | %.1f%% | %.1f | %.0f | %.0f | %.0f |\n",
+        num_requests, mode.c_str(), k, form.c_str(), decode_ms, c, v,
+        double(run.num_tokens) / run.num_rows, expected, speedup, ideal,
+        ideal_of_v, 100 * speedup / ideal, 100 * speedup / ideal_of_v,
+        double(run.num_rows) / run.num_steps,
+        1e6 * run.draft_seconds / run.num_steps,
+        1e3 * (1e3 * run.seconds / run.num_steps - draft_ms * k - device_ms),
+        run.num_plain_tokens / run.seconds / std::max(num_plain, 1));
+    std::fflush(stdout);
+  }
 }
 
 absl::Status MeasureBatch(const Options& options, int num_requests,
@@ -315,8 +378,9 @@ absl::Status MeasureBatch(const Options& options, int num_requests,
   ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> plain,
                    CudaExecutor::Create(std::move(target)));
   ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(draft));
-  ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> sampler,
+  ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> on_device,
                    CudaDraftSampler::Create(draft));
+  const auto sampler = std::make_shared<WaitingSampler>(std::move(on_device));
   ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
   ASSIGN_OR_RETURN(auto model,
                    DraftModel::Create(std::move(blocking), threads, sampler));
@@ -335,9 +399,9 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
   std::printf(
       "%s, target %s, draft %s, rate of acceptance %.2f\n\n"
-      "| batch | mode | k | ms/token | c | v | tokens (E) | speed-up | "
-      "E/(ck+1) | E/(ck+v) | of it | of it | rows | plan | step |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      "| batch | mode | k | form | ms/token | c | v | tokens (E) | speed-up | "
+      "E/(ck+1) | E/(ck+v) | of it | of it | rows | draft | rest | plain |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
       device.name.c_str(), options.target.c_str(), options.draft.c_str(),
       options.rate);
   for (const int num_requests : options.batches) {
@@ -371,6 +435,10 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.modes = absl::StrSplit(value, ',');
     } else if (name == "--batches") {
       ASSIGN_OR_RETURN(options.batches, ParseInts(value));
+    } else if (name == "--plain") {
+      options.plain = std::atoi(value.c_str());
+    } else if (name == "--forms") {
+      options.forms = absl::StrSplit(value, ',');
     } else if (name == "--tokens") {
       ASSIGN_OR_RETURN(options.tokens, ParseInts(value));
     } else {

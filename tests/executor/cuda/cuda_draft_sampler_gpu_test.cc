@@ -148,5 +148,38 @@ TEST_F(CudaDraftSamplerGpuTest, GraphsDraftWhatStepsWithoutThemDo) {
   EXPECT_EQ(eager.sampler->counts().num_graph_launches, 0);
 }
 
+// Waited for or not: to the bit.
+TEST_F(CudaDraftSamplerGpuTest, PendingDraftsAreThoseThatAreWaitedFor) {
+  const Drafting waiting = Load(40, true);
+  const Drafting pending = Load(40, true);
+  GrowingTexts texts(8, host_->description().vocab_size, 10);
+  for (int step = 0; step < Cases(20, 8); ++step) {
+    StepPlan plan = texts.Plan();
+    auto expected = waiting.model->Run(plan);
+    for (DraftSequence& sequence : plan.drafting) {
+      sequence.verified_by = {0, 0, 0};
+    }
+    auto actual = pending.model->Run(plan, /*may_pend=*/true);
+    ASSERT_OK(expected.status());
+    ASSERT_OK(actual.status());
+    ASSERT_OK(pending.sampler->Wait().status());
+    for (size_t i = 0; i < plan.drafting.size(); ++i) {
+      DraftedTokens& draft = (*actual)[i];
+      if (!draft.pending.empty()) {
+        const SelectionParams& params = *plan.drafting[i].params;
+        draft.pending.EndAt(params.processors.eos_token_ids,
+                            NeedsDraftLogits(params));
+        draft.tokens = draft.pending.Tokens();
+      }
+      ASSERT_EQ((*expected)[i].tokens, draft.tokens);
+      std::vector<float> logits = OnTheHost(draft.logits);
+      logits.resize((*expected)[i].logits.size());
+      ASSERT_EQ(OnTheHost((*expected)[i].logits), logits);
+    }
+    texts.Grow(*expected);
+  }
+  EXPECT_GT(pending.sampler->counts().num_pending_runs, Cases(10, 4));
+}
+
 }  // namespace
 }  // namespace espalier::testing

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "tests/cuda_dry_run.h"
@@ -58,6 +59,63 @@ class CudaDraftSamplerTest : public ::testing::Test {
   std::vector<std::unique_ptr<DraftSequence>> owned_;
   std::vector<const DraftSequence*> sequences_;
 };
+
+// A run that nobody waits for takes a place until its tokens are dropped, and
+// where there is none the next one is waited for.
+TEST_F(CudaDraftSamplerTest, RunsThatAreStartedTakeTurns) {
+  ASSERT_OK_AND_ASSIGN(const auto sampler,
+                       CudaDraftSampler::Create(model_, {.max_graphs = 0}));
+  AddSequences(3, 4, /*by_rejection=*/false);
+  std::vector<std::vector<SampledDraft>> held;
+  std::set<const TokenId*> places;
+  while (true) {
+    ASSERT_OK_AND_ASSIGN(auto drafts, sampler->Start(plan_, sequences_));
+    ASSERT_EQ(drafts.size(), 3u);
+    if (drafts[0].pending.empty()) {
+      EXPECT_EQ(drafts[0].tokens.size(), 4u);
+      break;
+    }
+    for (const SampledDraft& draft : drafts) {
+      EXPECT_TRUE(draft.tokens.empty());
+      EXPECT_EQ(draft.pending.num_tokens(), 4);
+      EXPECT_NE(draft.pending.event(), nullptr);
+      EXPECT_TRUE(places.insert(draft.pending.tokens()).second);
+    }
+    held.push_back(std::move(drafts));
+    ASSERT_LE(held.size(), 10u);
+  }
+  EXPECT_GE(held.size(), 2u);
+  EXPECT_EQ(sampler->counts().num_pending_runs, std::ssize(held));
+  held.pop_back();
+  ASSERT_OK_AND_ASSIGN(const auto drafts, sampler->Start(plan_, sequences_));
+  EXPECT_FALSE(drafts[0].pending.empty());
+  ASSERT_OK_AND_ASSIGN(const absl::Duration time, sampler->Wait());
+  EXPECT_GT(time, absl::ZeroDuration());
+  ASSERT_OK_AND_ASSIGN(const absl::Duration again, sampler->Wait());
+  EXPECT_EQ(again, absl::ZeroDuration());
+  for (const DryLaunch& launch : TakeDryLaunches()) {
+    EXPECT_TRUE(launch.starts_early);
+  }
+}
+
+TEST_F(CudaDraftSamplerTest, ARunThatCannotBeStartedIsAnError) {
+  ASSERT_OK_AND_ASSIGN(const auto sampler,
+                       CudaDraftSampler::Create(model_, {.max_graphs = 0}));
+  AddSequences(3, 4, /*by_rejection=*/true);
+  const int num_free = sampler->num_free_rows();
+  int num_failed = 0;
+  for (int num_good = 0;; ++num_good) {
+    FailDryCall(num_good, cudaErrorLaunchFailure);
+    const auto drafts = sampler->Start(plan_, sequences_);
+    const auto waited = sampler->Wait();
+    FailDryCall(-1, cudaSuccess);
+    if (drafts.ok() && waited.ok()) break;
+    ++num_failed;
+    EXPECT_EQ(sampler->num_free_rows() + (drafts.ok() ? 12 : 0), num_free);
+  }
+  EXPECT_GT(num_failed, 5);
+  ASSERT_OK(sampler->Start(plan_, sequences_).status());
+}
 
 TEST_F(CudaDraftSamplerTest, KernelsOfARunAreInOrder) {
   ASSERT_OK_AND_ASSIGN(const auto sampler,

@@ -100,6 +100,10 @@ CudaStep AnyStep() {
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
+  for (int i = upto(3); i > 0; --i) {
+    const auto tokens = std::make_shared<const TokenId>(7);
+    step.placed_drafts.push_back({PendingDraft(tokens, 1, 1, nullptr), i});
+  }
   return step;
 }
 

@@ -154,6 +154,42 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
                                            FakeReport::LogProbOf(2, 5, 5)));
 }
 
+// Of drafts that the plan did not know, what is behind an end counts for
+// nothing; by rejection that end was drafted.
+TEST(CudaReportReaderTest, RunsOfPendingDraftsEndWithTheirTexts) {
+  for (const bool keeps_end : {false, true}) {
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kDraws;
+    PlanSelection selection;
+    selection.params = params;
+    selection.num_rows = 2;
+    selection.samples = {0, 1};
+    selection.cum_log_probs = {0, 0};
+    selection.drafts = {{0, 0, 0}, {8}};
+    const auto tokens =
+        std::make_shared<const std::vector<TokenId>>(std::vector{5, 2, 6});
+    selection.pending_drafts.resize(2);
+    selection.pending_drafts[0] =
+        PendingDraft({tokens, tokens->data()}, 1, 3, nullptr);
+    selection.pending_drafts[0].EndAt(std::vector<TokenId>{2}, keeps_end);
+    FakeReport report;
+    const CudaAnswerPart part = report.Write({{0, 5, -1},
+                                              {1, 2, -1},
+                                              {2, 6, -1},
+                                              {3, 4, -1},
+                                              {4, 8, -1},
+                                              {5, 1, -1}},
+                                             0, 6);
+    const SelectionResult result =
+        report.Read({.request = selection.request,
+                     .runs = &selection,
+                     .logits_rows = SelectionRowsOf(selection),
+                     .parts = {part}});
+    EXPECT_THAT(result.num_tokens, ElementsAre(keeps_end ? 3 : 2, 2));
+    EXPECT_EQ(result.candidates[1], (Candidate{0, 2, -2}));
+  }
+}
+
 // A sampled (0), stochastic (1) or diverse (2) search's rows.
 class AnyRows {
  public:

@@ -38,6 +38,9 @@ struct CudaSpeculationCase {
   int max_step_tokens = 512;
   int64_t kv_cache_mb = 256;
   bool drafts_on_host = false;  // draws there, from logits of the device
+  // Of a run of the draft model: where all that drafts is more, it is waited
+  // for.
+  int max_draft_rows = 5;
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -56,6 +59,19 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .method = SpeculationMethod::kDraft,
      .max_step_tokens = 72,
      .kv_cache_mb = 12},
+    {.name = "DraftPending",
+     .method = SpeculationMethod::kDraft,
+     .max_draft_rows = 96},
+    {.name = "DraftPendingByRejection",
+     .method = SpeculationMethod::kDraft,
+     .mode = SpeculationMode::kRejection,
+     .max_step_tokens = 1024,
+     .max_draft_rows = 96},
+    {.name = "DraftPendingWithLittleRoom",
+     .method = SpeculationMethod::kDraft,
+     .max_step_tokens = 72,
+     .kv_cache_mb = 12,
+     .max_draft_rows = 96},
     {.name = "DraftOnTheHost",
      .method = SpeculationMethod::kDraft,
      .drafts_on_host = true},
@@ -86,8 +102,8 @@ class CudaSpeculationTest
   static std::shared_ptr<StepExecutor> WithDraftModel(
       std::shared_ptr<StepExecutor> steps) {
     CudaTransformerOptions options = Options();
-    options.max_tokens = 48;
-    options.max_logits = 5;
+    options.max_tokens = std::max(48, 2 * GetParam().max_draft_rows);
+    options.max_logits = GetParam().max_draft_rows;
     auto transformer =
         CudaTransformer::Load(SourcePath("models/en-fr"), options, *device_);
     EXPECT_OK(transformer.status());

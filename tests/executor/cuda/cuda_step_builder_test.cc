@@ -261,6 +261,35 @@ TEST_F(CudaStepBuilderDraftsTest,
   EXPECT_EQ(step->shape.max_draws, 0);  // none is plain
 }
 
+// Where rejection verifies, the tokens go to what it reads as well.
+TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
+  const auto tokens = std::make_shared<const std::vector<TokenId>>(99, 5);
+  auto coupled = std::make_shared<SelectionParams>();
+  coupled->kind = SelectionKind::kDraws;
+  coupled->verify_mode = VerifyMode::kCoupled;
+  for (const bool is_coupled : {false, true}) {
+    AddPrompt(9, PlanSelection::DefaultParams());
+    const int first = std::ssize(source_.plan.tokens);
+    AddDrafted(0, 1, {});
+    PlanSelection& selection = AddDrafted(1, 3, {});
+    if (is_coupled) selection.params = coupled;
+    selection.pending_drafts.resize(3);
+    for (const int row : {0, 2}) {
+      selection.pending_drafts[row] =
+          PendingDraft({tokens, tokens->data() + row}, 10, 4, nullptr);
+    }
+    const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+    ASSERT_OK(step.status());
+    ASSERT_EQ(step->placed_drafts.size(), 2u);
+    for (const int i : {0, 1}) {
+      const CudaStep::PlacedDraft& placed = step->placed_drafts[i];
+      EXPECT_EQ(placed.draft.tokens(), tokens->data() + 2 * i);
+      EXPECT_EQ(placed.first_token, first + 5 * (1 + 2 * i) + 1);
+      EXPECT_EQ(placed.first_draft, is_coupled ? -1 : 4 * (1 + 2 * i));
+    }
+  }
+}
+
 // Greedy and coupled drafts are verified by plain draws.
 TEST_F(CudaStepBuilderDraftsTest, WhatTakesNoChanceIsDrawn) {
   PlanSelection& coupled = AddDrafted(0, 2, {});

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "executor/host/draft_model.h"
 #include "kernels/verify/verify.h"
 #include "pages/page_table.h"
@@ -67,12 +68,37 @@ class StepwiseSampler : public DraftSampler {
     return drafts;
   }
 
+  // What it draws is there when it was waited for.
+  absl::StatusOr<std::vector<SampledDraft>> Start(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override {
+    EXPECT_TRUE(started_.empty()) << "the model is used";
+    ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts, Sample(plan, sequences));
+    for (SampledDraft& draft : drafts) {
+      const auto& [tokens, memory] = started_.emplace_back(
+          draft.tokens, std::make_shared<std::vector<TokenId>>(
+                            2 * draft.tokens.size(), 1000));
+      draft.pending = PendingDraft({memory, memory->data()}, 2,
+                                   static_cast<int>(tokens.size()), nullptr);
+      draft.tokens.clear();
+    }
+    ++num_started;
+    return drafts;
+  }
+  absl::StatusOr<absl::Duration> Wait() override {
+    for (const auto& [tokens, memory] : std::exchange(started_, {})) {
+      for (size_t i = 0; i < tokens.size(); ++i) (*memory)[2 * i] = tokens[i];
+    }
+    return absl::ZeroDuration();
+  }
+
   // Whether the draft model has it draw for this one.
   bool DrawsFor(const DraftSequence& sequence) const {
     return CanSample(sequence) && sequence.num_tokens <= max_draft_tokens();
   }
 
   int num_calls = 0;
+  int num_started = 0;
   size_t num_sampled = 0;
 
  private:
@@ -148,6 +174,9 @@ class StepwiseSampler : public DraftSampler {
 
   const std::shared_ptr<Model> model_;
   std::vector<float> kept_[64];
+  std::vector<
+      std::pair<std::vector<TokenId>, std::shared_ptr<std::vector<TokenId>>>>
+      started_;
 };
 
 // A draft model, with a sampler or without.
@@ -195,6 +224,52 @@ TEST(DraftSamplerTest, DraftsAreThoseOfTheHost) {
     EXPECT_EQ(sampled.drafts->num_sequences(), plain.drafts->num_sequences());
   }
   EXPECT_GT(num_sampled, 400u);
+}
+
+// Nobody waits for what the same plan verifies; what it was is known to the
+// draft model when it drafts again.
+TEST(DraftSamplerTest, PendingDraftsAreThoseOfTheHost) {
+  int num_pending = 0;
+  int64_t num_rows = 0;
+  int64_t num_plain_rows = 0;
+  for (int seed = 0; seed < Cases(60, 20); ++seed) {
+    SCOPED_TRACE(seed);
+    GrowingTexts texts(seed, 11);
+    SampledModel plain(false, 400);
+    SampledModel sampled(true, 400);
+    for (int step = 0; step < 12; ++step) {
+      StepPlan plan = texts.Plan();
+      const std::vector<DraftedTokens> expected = plain.Run(plan);
+      for (DraftSequence& sequence : plan.drafting) {
+        if (sequence.search == nullptr) sequence.verified_by = {0, 0, 0};
+      }
+      auto actual = sampled.drafts->Run(plan, /*may_pend=*/true);
+      ASSERT_OK(actual.status());
+      num_plain_rows += plain.drafts->num_rows();
+      num_rows += sampled.drafts->num_rows();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        DraftedTokens& draft = (*actual)[i];
+        ASSERT_EQ(draft.is_behind, expected[i].is_behind);
+        if (!draft.pending.empty()) {
+          ++num_pending;
+          const SelectionParams& params = *plan.drafting[i].params;
+          ASSERT_EQ(std::ssize(draft.tokens), draft.pending.num_tokens());
+          draft.pending.EndAt(params.processors.eos_token_ids,
+                              NeedsDraftLogits(params));
+          ASSERT_OK(sampled.sampler->Wait().status());
+          draft.tokens = draft.pending.Tokens();
+        }
+        ASSERT_EQ(draft.tokens, expected[i].tokens);
+        const auto logits = expected[i].logits.values();
+        ASSERT_TRUE(std::ranges::equal(
+            draft.logits.values().first(logits.size()), logits));
+      }
+      texts.Grow(expected);
+    }
+    EXPECT_EQ(sampled.drafts->num_sequences(), plain.drafts->num_sequences());
+  }
+  EXPECT_GT(num_pending, 400);
+  EXPECT_GT(num_rows, num_plain_rows / 2);
 }
 
 // One that finds no pages for all of its draft has none, and others what they

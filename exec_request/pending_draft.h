@@ -1,0 +1,79 @@
+// PendingDraft: the tokens of one draft that a GPU draws while the plan that
+// verifies them is on its way (DraftSampler). Nobody on the host waits for
+// them: the step that verifies them waits on the device, and reads them where
+// they are drawn to; the host reads them when that step has ended. Copies share
+// the memory, which is used again when the last of them is gone.
+//
+//   sampler's stream   k steps of the draft model ─> tokens ─> event
+//   executor's stream              wait for the event ─> place tokens ─> step
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/small_vector.h"
+
+namespace espalier {
+
+class PendingDraft {
+ public:
+  // None.
+  PendingDraft() = default;
+  //   tokens  pinned host memory, that GPUs see at the same address: token i is
+  //           tokens[i * stride]; negative where none could be drawn, and what
+  //           follows means nothing then
+  //   event   a cudaEvent_t behind the writes of all of them; `tokens` owns it,
+  //           too. Null: they are there
+  PendingDraft(std::shared_ptr<const TokenId> tokens, int stride,
+               int num_tokens, void* event)
+      : tokens_(std::move(tokens)),
+        stride_(stride),
+        num_tokens_(num_tokens),
+        event_(event) {}
+
+  bool empty() const { return num_tokens_ == 0; }
+  int num_tokens() const { return num_tokens_; }
+  const TokenId* tokens() const { return tokens_.get(); }
+  int stride() const { return stride_; }
+  void* event() const { return event_; }
+
+  // REQUIRES: the event has happened.
+  TokenId token(int i) const { return tokens_.get()[i * stride_]; }
+
+  // Of what is drawn no more is verified than up to one of `ids`, ascending;
+  // with that one if `keeps_end`.
+  void EndAt(std::span<const TokenId> ids, bool keeps_end) {
+    end_ids_.assign(ids.begin(), ids.end());
+    keeps_end_ = keeps_end;
+  }
+  // What counts of the draft.
+  // REQUIRES: as token().
+  std::vector<TokenId> Tokens() const;
+
+ private:
+  std::shared_ptr<const TokenId> tokens_;
+  int stride_ = 1;
+  int num_tokens_ = 0;
+  void* event_ = nullptr;
+  SmallVector<TokenId> end_ids_;
+  bool keeps_end_ = false;
+};
+
+inline std::vector<TokenId> PendingDraft::Tokens() const {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < num_tokens_ && token(i) >= 0; ++i) {
+    const bool ends = std::ranges::binary_search(end_ids_, token(i));
+    if (ends && !keeps_end_) break;
+    tokens.push_back(token(i));
+    if (ends) break;
+  }
+  return tokens;
+}
+
+}  // namespace espalier

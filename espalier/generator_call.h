@@ -66,6 +66,8 @@ class Call : public std::enable_shared_from_this<Call> {
 
   // The rest runs on the calls thread.
   template <typename T>
+  class Finisher;
+  template <typename T>
   void Begin(int64_t number, const std::shared_ptr<Operation<T>>& operation);
   template <typename T>
   void Finish(int64_t number, Operation<T>& operation,
@@ -115,26 +117,52 @@ void Call::Run(Start<T> start, Done<T> done) {
   }
 }
 
+// Takes what an operation came to. Where asio has no memory to go on with the
+// operation's coroutine it drops this, and throws: then memory is what it
+// lacks.
+template <typename T>
+class Call::Finisher {
+ public:
+  Finisher(std::shared_ptr<Call> call, int64_t number,
+           std::shared_ptr<Operation<T>> operation)
+      : call_(std::move(call)),
+        number_(number),
+        operation_(std::move(operation)) {}
+  Finisher(Finisher&&) = default;
+  ~Finisher() {
+    if (call_ != nullptr) Finish(OutOfMemory());
+  }
+
+  void operator()(std::exception_ptr error, absl::StatusOr<T> result) {
+    if (error != nullptr) result = StatusOf(error);
+    Finish(std::move(result));
+  }
+
+ private:
+  void Finish(absl::StatusOr<T> result) {
+    const std::shared_ptr<Call> call = std::exchange(call_, nullptr);
+    call->is_waiting_ = false;
+    call->template Finish<T>(number_, *operation_, std::move(result));
+  }
+
+  std::shared_ptr<Call> call_;  // null: it is finished, or another does it
+  int64_t number_;
+  std::shared_ptr<Operation<T>> operation_;
+};
+
 template <typename T>
 void Call::Begin(int64_t number,
                  const std::shared_ptr<Operation<T>>& operation) {
+  Finisher<T> finisher(shared_from_this(), number, operation);
   try {
     if (!timer_.has_value()) WatchTime();
-    if (!ended_by_.ok()) return Finish<T>(number, *operation, ended_by_);
-    const auto finish = [self = shared_from_this(), number, operation](
-                            std::exception_ptr error,
-                            absl::StatusOr<T> result) {
-      self->is_waiting_ = false;
-      if (error != nullptr) result = StatusOf(error);
-      self->Finish<T>(number, *operation, std::move(result));
-    };
+    if (!ended_by_.ok()) return finisher(nullptr, ended_by_);
     is_waiting_ = true;
-    boost::asio::co_spawn(
-        core_->calls_context(), std::move(operation->start)(),
-        boost::asio::bind_cancellation_slot(signal_.slot(), finish));
+    boost::asio::co_spawn(core_->calls_context(), std::move(operation->start)(),
+                          boost::asio::bind_cancellation_slot(
+                              signal_.slot(), std::move(finisher)));
   } catch (const std::bad_alloc&) {
-    is_waiting_ = false;
-    Finish<T>(number, *operation, OutOfMemory());
+    // The finisher says so.
   }
 }
 

@@ -26,10 +26,17 @@ PromptTemplate DefaultTemplate(const ModelText& text) {
   return text_alone;
 }
 
+// Goes on where what it runs throws for want of memory, as asio does where it
+// has none for the next part of a coroutine: what that was for has ended.
 std::thread ThreadOf(asio::io_context& context) {
   return std::thread([&context] {
     const auto until_stopped = asio::make_work_guard(context);
-    context.run();
+    while (!context.stopped()) {
+      try {
+        context.run();
+      } catch (const std::bad_alloc&) {
+      }
+    }
   });
 }
 

@@ -1,12 +1,14 @@
-// Replaces operator new of a whole program, so that a test can make allocations
-// fail. Exactly one source file of the program includes this, and defines
-// OnAllocation().
+// Replaces operator new of a whole program, and aligned_alloc, by which asio
+// allocates its handlers and the frames of its coroutines, so that a test can
+// make allocations fail. Exactly one source file of the program includes this,
+// and defines OnAllocation().
 //
 //   void espalier::testing::OnAllocation() {
 //     if (num_left > 0 && --num_left == 0) throw std::bad_alloc();
 //   }
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -14,9 +16,26 @@
 namespace espalier::testing {
 
 // Runs before every allocation that may throw, on the thread that allocates.
-// The allocation fails if this throws std::bad_alloc. Allocations that return
-// null instead (std::nothrow, as std::stable_sort uses) never fail.
+// The allocation fails if this throws std::bad_alloc; then, as the standard
+// says, the new handler may find memory for the next attempt. Allocations that
+// return null instead (std::nothrow, as std::stable_sort uses) never fail.
 void OnAllocation();
+
+// Whether those of asio do: true, but where two in a row would fail on a thread
+// that runs coroutines, or one on a context of the test. Asio allocates as it
+// unwinds a coroutine, in a destructor, which ends the program; and it throws
+// out of the context.
+inline std::atomic<bool> asio_allocations_fail = true;
+
+// Whether the next allocation does not.
+inline bool MayAllocate() {
+  try {
+    OnAllocation();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 }  // namespace espalier::testing
 
@@ -27,10 +46,15 @@ void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
   return std::malloc(size > 0 ? size : 1);
 }
 void* operator new(std::size_t size) {
-  espalier::testing::OnAllocation();
-  void* const memory = operator new(size, std::nothrow);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+  while (true) {
+    void* const memory =
+        espalier::testing::MayAllocate() ? operator new(size, std::nothrow)
+                                         : nullptr;
+    if (memory != nullptr) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 void* operator new[](std::size_t size) { return operator new(size); }
 void operator delete(void* memory) noexcept { std::free(memory); }
@@ -44,4 +68,13 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept {
 }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept {
   std::free(memory);
+}
+extern "C" void* aligned_alloc(std::size_t alignment,
+                               std::size_t size) noexcept {
+  using espalier::testing::asio_allocations_fail;
+  if (asio_allocations_fail && !espalier::testing::MayAllocate()) {
+    return nullptr;
+  }
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, size) == 0 ? memory : nullptr;
 }

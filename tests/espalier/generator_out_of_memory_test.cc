@@ -81,6 +81,7 @@ class GeneratorOutOfMemoryTest : public GeneratorFixture {
     const auto alone = generator_->Generate(Simple());
     ASSERT_OK(alone);
     for (const int num_failures : {1, 3}) {
+      asio_allocations_fail = num_failures == 1;
       int64_t num_good = 0;
       int64_t num_refused = 0;
       // Threads take turns as they like, so one run alone is no end.
@@ -98,6 +99,8 @@ class GeneratorOutOfMemoryTest : public GeneratorFixture {
       EXPECT_GT(num_refused, 3);
     }
   }
+
+  ~GeneratorOutOfMemoryTest() override { asio_allocations_fail = true; }
 };
 
 TEST_F(GeneratorOutOfMemoryTest, Generate) {
@@ -134,6 +137,7 @@ TEST_F(GeneratorOutOfMemoryTest, Streams) {
 }
 
 TEST_F(GeneratorOutOfMemoryTest, ShutdownSucceedsNevertheless) {
+  asio_allocations_fail = false;  // two fail
   for (int64_t count = 1; count < 60; ++count) {
     Make({.num_threads = 1});
     model_->Hold(true);

@@ -37,17 +37,6 @@ void espalier::testing::OnAllocation() {
   if (num_allocations_left-- == 0) throw std::bad_alloc();
 }
 
-// What asio allocates by.
-extern "C" void* aligned_alloc(size_t alignment, size_t size) noexcept {
-  try {
-    espalier::testing::OnAllocation();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-  void* memory = nullptr;
-  return posix_memalign(&memory, alignment, size) == 0 ? memory : nullptr;
-}
-
 namespace espalier::http {
 
 namespace asio = boost::asio;

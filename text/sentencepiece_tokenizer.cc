@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <new>
@@ -10,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory_reserve.h"
 #include "base/status.h"
 #include "text/sentencepiece_check.h"
 
@@ -23,29 +23,27 @@
 namespace espalier {
 namespace {
 
-// What the library takes to encode a text, about.
+// What the library takes to encode a text, or to decode one, about; and for a
+// model.
 constexpr size_t kBytesPerText = 64 << 10;
 constexpr size_t kBytesPerByte = 256;
-
-// Throws std::bad_alloc unless there are so many bytes. Where the library's
-// memory runs out in the middle of a list it destroys elements that it has not
-// made; so little is left to chance as can be.
-void RequireMemory(size_t num_bytes) {
-  void* volatile probe = std::malloc(num_bytes);
-  if (probe == nullptr) throw std::bad_alloc();
-  std::free(probe);
-}
+constexpr size_t kBytesPerModelByte = 8;
 
 // The models of the largest vocabularies in use stay below 10 MiB.
 constexpr size_t kMaxModelBytes = size_t{64} << 20;
 
-// What `call`, a call into the library, came to.
+// What `call`, a call into the library, came to. Where its memory runs out in
+// the middle of a list the library destroys elements that it has not made, so
+// `num_bytes` are there for it. Throws std::bad_alloc.
 template <typename Call>
-absl::Status RunLibrary(const Call& call) {
+absl::Status RunLibrary(size_t num_bytes, const Call& call) {
   try {
+    const MemoryReserve reserve(num_bytes);
     const sentencepiece::util::Status status = call();
     return status.ok() ? absl::OkStatus()
                        : Internal("sentencepiece: ", status.message());
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     return Internal("sentencepiece: ", error.what());
   }
@@ -59,7 +57,8 @@ constexpr std::string_view kSpaceSign = "\u2581";
 absl::StatusOr<std::string> LibraryDecode(const Processor& processor,
                                           const std::vector<int>& ids) {
   std::string text;
-  RETURN_IF_ERROR(RunLibrary([&] { return processor.Decode(ids, &text); }));
+  RETURN_IF_ERROR(RunLibrary(kBytesPerText + kBytesPerByte * ids.size(),
+                             [&] { return processor.Decode(ids, &text); }));
   return text;
 }
 
@@ -147,8 +146,9 @@ absl::StatusOr<TokenSpellings> LoadInto(std::string_view model,
                                         Processor* processor,
                                         SentencePieceFacts* facts) {
   RETURN_IF_ERROR(CheckSentencePieceModel(model, facts));
-  RETURN_IF_ERROR(
-      RunLibrary([&] { return processor->LoadFromSerializedProto(model); }));
+  RETURN_IF_ERROR(RunLibrary(kBytesPerModelByte * model.size(), [&] {
+    return processor->LoadFromSerializedProto(model);
+  }));
   return ReadSpellings(*processor);
 }
 
@@ -249,10 +249,10 @@ SentencePieceTokenizer::Load(const std::string& path) {
 
 absl::StatusOr<std::vector<TokenId>> SentencePieceTokenizer::EncodePlain(
     std::string_view text) const {
-  RequireMemory(kBytesPerText + kBytesPerByte * text.size());
   std::vector<int> ids;
   const absl::Status status =
-      RunLibrary([&] { return processor_->Encode(text, &ids); });
+      RunLibrary(kBytesPerText + kBytesPerByte * text.size(),
+                 [&] { return processor_->Encode(text, &ids); });
   if (status.ok()) return ids;
   // A character that is a control symbol as well is this symbol to the library
   // where the model joins characters (BPE), and control symbols spell nothing.
@@ -353,10 +353,10 @@ absl::StatusOr<std::vector<std::string>> SentencePieceTokenizer::EncodeAsPieces(
     ASSIGN_OR_RETURN(text, CheckLength(text, /*parse_special=*/false,
                                        max_tokens, &shortened));
   }
-  RequireMemory(kBytesPerText + kBytesPerByte * text.size());
   std::vector<std::string> pieces;
-  RETURN_IF_ERROR(
-      RunLibrary([&] { return processor_->Encode(text, &pieces); }));
+  RETURN_IF_ERROR(RunLibrary(kBytesPerText + kBytesPerByte * text.size(), [&] {
+    return processor_->Encode(text, &pieces);
+  }));
   return pieces;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 namespace espalier::serve {
@@ -99,11 +100,13 @@ void RequestLog::WriteAll() {
       num_dropped = std::exchange(num_dropped_, 0);
     }
     if (!Write(lines)) return;
-    if (num_dropped > 0 && !Write(Concat("(", num_dropped,
-                                         " requests were not logged: the log "
-                                         "was read too slowly)\n"))) {
-      return;
-    }
+    if (num_dropped == 0) continue;
+    const std::string note = UntilThereIsMemory([&] {
+      return Concat("(", num_dropped,
+                    " requests were not logged: the log was read too "
+                    "slowly)\n");
+    });
+    if (!Write(note)) return;
   }
 }
 

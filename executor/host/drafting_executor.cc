@@ -220,15 +220,28 @@ class DraftingExecutor::Drafts {
       plan->was_handed_on = true;
       lock.unlock();
       plan->plan.drafting.clear();
-      drafts->steps_->Execute(
-          std::move(plan->plan),
-          [drafts, plan](absl::StatusOr<StepResult> result) {
-            OnResult(drafts, plan.get(), std::move(result));
-          });
+      HandOn(drafts, plan);
       lock.lock();
     }
     drafts->is_handing_on_ = false;
     drafts->all_handed_on_.notify_all();
+  }
+
+  // As an engine does, which this stands between: what is thrown is an answer.
+  static void HandOn(const std::shared_ptr<Drafts>& drafts,
+                     const std::shared_ptr<PlanOnItsWay>& plan) {
+    const Done report = UntilThereIsMemory([&] {
+      return Done([drafts, plan](absl::StatusOr<StepResult> result) {
+        OnResult(drafts, plan.get(), std::move(result));
+      });
+    });
+    try {
+      drafts->steps_->Execute(std::move(plan->plan), report);
+    } catch (const std::exception& error) {
+      report(UntilThereIsMemory([&] {
+        return ResourceExhausted("cannot start a step: ", error.what());
+      }));
+    }
   }
 
   // Null: there is none, or one that waits is first.

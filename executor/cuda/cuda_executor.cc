@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/cuda_device_scope.h"
 #include "base/make_largest.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_delta_buffer.h"
@@ -78,6 +79,13 @@ absl::StatusOr<CudaEvent> MakeEndEvent() {
   RETURN_IF_CUDA_ERROR(
       cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   return CudaEvent(event);
+}
+
+// What has been launched has to be polled, so memory for that is waited for.
+template <typename MakePoll>
+CudaLaunchThread::Poll WaitForPoll(const MakePoll& make_poll) {
+  return UntilThereIsMemory(
+      [&] { return CudaLaunchThread::Poll(make_poll()); });
 }
 
 }  // namespace
@@ -245,34 +253,42 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     const absl::Status status = plan->page_copies.empty()
                                     ? SwapPages(*plan)
                                     : CopiesAlone(plan->page_copies.size());
-    return [done, status] {
-      if (status.ok()) {
-        done(StepResult());
-      } else {
-        done(status);
-      }
-      return true;
-    };
+    return WaitForPoll([&] {
+      return [done, status] {
+        if (status.ok()) {
+          done(StepResult());
+        } else {
+          done(status);
+        }
+        return true;
+      };
+    });
   }
   absl::StatusOr<InFlight> in_flight = LaunchSafely(*plan);
   if (!in_flight.ok()) {
     // What was enqueued may still read the slot.
     cudaStreamSynchronize(stream_.get());
     builder_->Reset(num_launched_);
-    return [done, status = in_flight.status()] {
-      done(status);
-      return true;
-    };
+    return WaitForPoll([&] {
+      return [done, status = in_flight.status()] {
+        done(status);
+        return true;
+      };
+    });
   }
   in_flight->plan = plan;
-  return [this, done, in_flight = *std::move(in_flight)]() mutable {
-    if (IsRunning(in_flight.slot)) return false;
-    absl::StatusOr<StepResult> result = Finish(in_flight);
-    // Whoever shares its selections goes on from them.
-    in_flight.plan = nullptr;
-    done(std::move(result));
-    return true;
-  };
+  const auto launched = UntilThereIsMemory(
+      [&] { return std::make_shared<InFlight>(*std::move(in_flight)); });
+  return WaitForPoll([&] {
+    return [this, done, launched] {
+      if (IsRunning(launched->slot)) return false;
+      absl::StatusOr<StepResult> result = Finish(*launched);
+      // Whoever shares its selections goes on from them.
+      launched->plan = nullptr;
+      done(std::move(result));
+      return true;
+    };
+  });
 }
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
@@ -280,9 +296,11 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
   try {
     return Launch(plan);
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for a step of ",
-                             plan.tokens.size(), " tokens and ",
-                             plan.continuations.size(), " groups that go on");
+    return UntilThereIsMemory([&] {
+      return ResourceExhausted("not enough memory for a step of ",
+                               plan.tokens.size(), " tokens and ",
+                               plan.continuations.size(), " groups that go on");
+    });
   }
 }
 
@@ -417,7 +435,9 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
         absl::Nanoseconds(header.ended_ns - header.started_ns);
     return result;
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for the answers of a step");
+    return UntilThereIsMemory([] {
+      return ResourceExhausted("not enough memory for the answers of a step");
+    });
   }
 }
 

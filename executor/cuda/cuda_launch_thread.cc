@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/memory.h"
+
 namespace espalier {
 
 CudaLaunchThread::CudaLaunchThread(int max_running, std::function<void()> start)
@@ -48,7 +50,8 @@ std::optional<CudaLaunchThread::Task> CudaLaunchThread::Next() {
 void CudaLaunchThread::Loop() {
   for (;;) {
     if (const std::optional<Task> task = Next()) {
-      running_.push_back((*task)());
+      Poll poll = (*task)();
+      UntilThereIsMemory([&] { running_.push_back(std::move(poll)); });
     } else if (running_.empty()) {
       return;  // stopping, and all is done
     } else if (running_.front()()) {

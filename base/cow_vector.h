@@ -23,9 +23,10 @@
 
 namespace espalier {
 
-// Makes `*shared` a copy of its value.
+// Makes `*shared` a copy of its value. Not inlined: it is rarely called where
+// EditShared is.
 template <typename T>
-void Unshare(std::shared_ptr<T>* shared) {
+[[gnu::noinline]] void Unshare(std::shared_ptr<T>* shared) {
   *shared = std::make_shared<T>(**shared);
 }
 

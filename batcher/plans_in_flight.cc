@@ -43,8 +43,12 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   remembered.requests.assign(requests.begin(), requests.end());
   remembered.saved.assign(saved.begin(), saved.end());
   remembered.asked.reserve(plan.selections.size() + plan.continuations.size());
-  for (const PlanSelection& selection : plan.selections) {
-    remembered.asked.push_back(selection.request);
+  if (plan.selections.size() == requests.size()) {  // one of each, in order
+    remembered.asked.assign(requests.begin(), requests.end());
+  } else {
+    for (const PlanSelection& selection : plan.selections) {
+      remembered.asked.push_back(selection.request);
+    }
   }
   remembered.num_selections = plan.selections.size();
   bool is_known = true;  // what it feeds, but for samples that have ended

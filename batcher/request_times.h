@@ -11,10 +11,10 @@
 namespace espalier {
 
 struct RequestTimes {
-  int64_t arrival = 0;
-  int64_t start = 0;  // of its first prefill
   std::optional<int64_t> first_token = {};
   int64_t last_token = 0;
+  int64_t arrival = 0;
+  int64_t start = 0;  // of its first prefill
 
   // Its group has a token more.
   void OnToken(int64_t now, SchedulerStats* stats) {

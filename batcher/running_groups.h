@@ -26,12 +26,13 @@ struct RunningGroup {
   Turn turn;     // that it runs at, which may be another request's
   RequestId id;  // of the group; beside it, so that it is found without that
   std::unique_ptr<BeamGroup> group;
-  RequestNeeds needs;
-  std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
   bool is_known = false;       // to the executor: a plan has named it
   bool was_preempted = false;  // with pages, and has not resumed since
   RequestTimes times = {};
+  // What is above is read at each step.
+  RequestNeeds needs = {};
+  std::function<void(absl::StatusOr<Result>)> done = nullptr;
   Deadlines::Entry deadline = {};
 
   bool is_away() const { return group->is_away(); }

@@ -125,6 +125,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       result = out_of_memory_;
     }
   }
+  outlook_ = {};
   AnswerSaves(plan, result.ok());
   if (result.ok()) {
     saving_policy_.AddStep(plan, result->forward_time);
@@ -208,27 +209,33 @@ void Scheduler::AdvanceGroup(const SelectionResult& result, bool answers_plan) {
 
 inline void Scheduler::Advance(RunningGroup& running,
                                const SelectionResult& result) {
+  if (!result.error.ok()) return Finish(running, result.error);
   BeamGroup& group = *running.group;
-  absl::Status status = result.error;
-  if (status.ok()) status = group.ValidateResult(result, vocab_size_);
-  const bool speculates = group.can_draft();
-  if (status.ok() && speculates) {
-    const auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
-    if (cost.has_value()) group.SetDraftCost(*cost);
-  }
-  if (status.ok()) {
-    const int64_t num_drafted = group.num_drafted_tokens();
-    const int64_t num_accepted = group.num_accepted_tokens();
-    status = group.Advance(result, &next_plan_, running.watcher.get());
-    if (speculates) {
-      stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
-      stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
-      stats_.speculation.Add(group.TakeSpeculation());
-    }
-  }
+  const absl::Status valid = group.ValidateResult(result, vocab_size_);
+  if (!valid.ok()) return Finish(running, valid);
+  const absl::Status status =
+      group.can_draft()
+          ? AdvanceDrafting(running, result)
+          : group.Advance(result, &next_plan_, running.watcher.get());
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);
-  if (group.done()) Finish(running, group.TakeResult());
+  if (group.done()) return Finish(running, group.TakeResult());
+  outlook_.Add(group, drafts_ahead_);
+}
+
+absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
+                                        const SelectionResult& result) {
+  BeamGroup& group = *running.group;
+  const auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
+  if (cost.has_value()) group.SetDraftCost(*cost);
+  const int64_t num_drafted = group.num_drafted_tokens();
+  const int64_t num_accepted = group.num_accepted_tokens();
+  const absl::Status status =
+      group.Advance(result, &next_plan_, running.watcher.get());
+  stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
+  stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
+  stats_.speculation.Add(group.TakeSpeculation());
+  return status;
 }
 
 void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
@@ -244,6 +251,7 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   CountEnd(result);
   running.done(std::move(result));
   has_done_groups_ = true;
+  outlook_ = {};
 }
 
 void Scheduler::EraseDone() {

@@ -174,11 +174,19 @@ class Scheduler {
     bool is_any_prefilling = false;
     bool may_any_draft = false;
     bool is_any_away = false;
+    int num_decoding = 0;  // groups that can go on
     // Beams that feed; a group that runs ahead may have fewer.
     int num_decode_rows = 0;
     // Pages that those which decode take, at most.
     int64_t max_decode_pages = 0;
+    int num_groups = 0;
+
+    void Add(const BeamGroup& group, bool drafts_ahead);
+    friend bool operator==(const Outlook&, const Outlook&) = default;
   };
+  // It is put together as answers are applied, where they are those of all that
+  // run: groups are at hand then. Otherwise all are looked at again.
+  Outlook TakeOutlook();
   Outlook FindOutlook() const;
   // Of Plan: throws std::bad_alloc, or an error of the plan, and then
   // AbandonPlan is called.
@@ -243,6 +251,9 @@ class Scheduler {
   // `answers_plan`: it is all that the group has in the plan.
   void AdvanceGroup(const SelectionResult& result, bool answers_plan);
   void Advance(RunningGroup& running, const SelectionResult& result);
+  // BeamGroup::Advance of one that may have drafts.
+  absl::Status AdvanceDrafting(RunningGroup& running,
+                               const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
   void EraseDone();
   void CountEnd(const absl::StatusOr<Result>& result);
@@ -284,6 +295,9 @@ class Scheduler {
   // time, or may have pages to copy or to load.
   bool changes_groups_ = false;
   bool has_done_groups_ = false;
+  // Of those that an answer was applied to since the last plan and the last end
+  // of a group: all, if they are as many as there are.
+  Outlook outlook_;
   PlansInFlight in_flight_;
   StepCosts costs_;
   int num_decode_sequences_ = 1;  // of the last step that had any
@@ -291,5 +305,21 @@ class Scheduler {
   SchedulerStats stats_;
   int64_t now_ = 0;
 };
+
+inline void Scheduler::Outlook::Add(const BeamGroup& group, bool drafts_ahead) {
+  ++num_groups;
+  may_any_draft |= group.may_draft();
+  is_any_away |= group.is_away();
+  if (group.prefilling()) {
+    is_any_prefilling = true;
+    is_any_schedulable |= !group.is_waiting_for_prefix();
+  } else if (group.can_plan()) {
+    is_any_schedulable |=
+        group.outstanding() && (drafts_ahead || !group.has_to_draft());
+    num_decode_rows += group.num_live_beams();
+    max_decode_pages += group.max_decode_rows();
+    ++num_decoding;
+  }
+}
 
 }  // namespace espalier

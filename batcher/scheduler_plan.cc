@@ -86,7 +86,7 @@ StepPlan Scheduler::Plan() {
 void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
   if (!groups_.empty()) last_sizes_.Reserve(plan);
-  const Outlook outlook = FindOutlook();
+  const Outlook outlook = TakeOutlook();
   const bool waits = !in_flight_.empty() && !outlook.is_any_schedulable;
   const bool decodes = !waits && !IsForPrefillAlone(outlook.num_decode_rows);
   FillPlan(decodes, outlook, plan);
@@ -94,23 +94,19 @@ void Scheduler::WritePlan(StepPlan* plan) {
   if (plan->empty() && !waits && !decodes) FillPlan(true, FindOutlook(), plan);
 }
 
+Scheduler::Outlook Scheduler::TakeOutlook() {
+  const Outlook outlook = std::exchange(outlook_, {});
+  if (outlook.num_groups != std::ssize(groups_)) return FindOutlook();
+  if (options_.validate_steps) {
+    CHECK(outlook == FindOutlook()) << "groups have changed since their answer";
+  }
+  return outlook;
+}
+
 Scheduler::Outlook Scheduler::FindOutlook() const {
   Outlook outlook;
   for (const RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
-    outlook.may_any_draft = outlook.may_any_draft || group.may_draft();
-    outlook.is_any_away = outlook.is_any_away || group.is_away();
-    if (group.prefilling()) {
-      outlook.is_any_prefilling = true;
-      outlook.is_any_schedulable =
-          outlook.is_any_schedulable || !group.is_waiting_for_prefix();
-    } else if (group.can_plan()) {
-      outlook.is_any_schedulable =
-          outlook.is_any_schedulable ||
-          (group.outstanding() && (drafts_ahead_ || !group.has_to_draft()));
-      outlook.num_decode_rows += group.num_live_beams();
-      outlook.max_decode_pages += group.max_decode_rows();
-    }
+    outlook.Add(*running.group, drafts_ahead_);
   }
   return outlook;
 }
@@ -123,6 +119,8 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
   const bool has_room = !outlook.is_any_prefilling && !outlook.may_any_draft &&
                         outlook.max_decode_pages <= pool_.num_available();
   const Room room = has_room ? Room() : MakeRoom(decodes, plan);
+  const bool do_all_decode =
+      has_room && outlook.num_decoding == std::ssize(groups_);
   // Where memory is short drafts would take what others need next.
   if (decodes && !room.was_made && outlook.may_any_draft) {
     budget.drafts = RoomForDrafts(room);
@@ -130,13 +128,15 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
   if (decodes) {
     for (RunningGroup& running : groups_) {
       const BeamGroup& group = *running.group;
-      if (group.prefilling() || !group.can_plan()) continue;
+      const bool goes_on =
+          do_all_decode || (!group.prefilling() && group.can_plan());
+      if (!goes_on) continue;
       if (group.has_to_draft() &&
           !(drafts_ahead_ &&
             group.can_draft_in(RoomOf(group, budget.drafts)))) {
         continue;  // until its answer is there
       }
-      if (group.may_draft()) {
+      if (outlook.may_any_draft && group.may_draft()) {
         PlanGroup(running, plan, &budget);
       } else {
         PlanDecode(running, plan, &budget);
@@ -295,19 +295,13 @@ void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
                            Budget* budget) {
   BeamGroup& group = *running.group;
   changes_groups_ = changes_groups_ || !running.is_known;
-  const size_t num_continuations = plan->continuations.size();
-  const int num_live = group.num_live_beams();
+  const bool is_ahead = group.outstanding();  // of its answer
+  const int num_rows = group.max_decode_rows();
   const absl::Status status = group.PlanDecode(plan);
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(running.id);
   ++planned_counts_.num_decode_groups;
-  int num_rows = num_live;
-  if (plan->continuations.size() > num_continuations) {
-    // The result before decides how many of them live.
-    num_rows = static_cast<int>(plan->continuations.back().tail_pages.size());
-  } else {
-    planned_counts_.num_decode_sequences += num_live;
-  }
+  if (!is_ahead) planned_counts_.num_decode_sequences += num_rows;
   budget->num_tokens -= num_rows;
   budget->num_logits -= num_rows;
 }
@@ -397,10 +391,14 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
       stats_.num_queried_tokens += group->num_prompt_tokens();
     }
     RunningGroup& running =
-        groups_.Add({next.runs_at, next.turn.id, std::move(group), next.needs,
-                     std::move(next.done), std::move(next.watcher)});
-    running.times = {.arrival = next.arrival, .start = now_};
-    running.deadline = std::move(deadline);
+        groups_.Add({.turn = next.runs_at,
+                     .id = next.turn.id,
+                     .group = std::move(group),
+                     .watcher = std::move(next.watcher),
+                     .times = {.arrival = next.arrival, .start = now_},
+                     .needs = next.needs,
+                     .done = std::move(next.done),
+                     .deadline = std::move(deadline)});
     return &running;
   } catch (const std::bad_alloc&) {
     CountEnd(out_of_memory_);

@@ -221,28 +221,18 @@ inline std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
 }
 
 inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
-  if (beams.size() != last_tokens_.size() ||
-      std::ssize(beams) != num_live_beams()) {
-    return false;
-  }
+  if (std::ssize(beams) != num_live_beams()) return false;
   for (size_t rank = 0; rank < beams.size(); ++rank) {
     if (beams[rank].parent_rank != static_cast<int>(rank)) return false;
   }
-  if (!pages_.KeepOrder()) return false;
-  for (size_t rank = 0; rank < beams.size(); ++rank) {
-    last_tokens_[rank] = beams[rank].token;
-  }
-  return true;
+  return pages_.KeepOrder();
 }
 
 inline void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
                              StepPlan* next_plan) {
   if (replay_ == nullptr && KeepOrder(beams)) return;
+  has_asked_rows_ = false;
   ApplyToPages(beams, is_last, next_plan);
-  last_tokens_.resize(beams.size());
-  for (size_t rank = 0; rank < beams.size(); ++rank) {
-    last_tokens_[rank] = beams[rank].token;
-  }
   if (is_last) replay_ = nullptr;
 }
 
@@ -259,8 +249,10 @@ inline absl::Status BeamGroup::Decide(const SelectionResult& result,
     // Sequences that all go on as themselves have not ended.
     if (live.size() < nodes.size()) KeepEnded(nodes, live);
     if (drafts_.can_draft()) {
+      has_asked_rows_ = false;
       ApplyDrafts(result, live, is_last);
     } else if (!have_one_length_) {  // drafts are off since
+      has_asked_rows_ = false;
       have_one_length_ = HaveOneLength(live.size());
     }
   }
@@ -288,6 +280,15 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
+  if (result.further.empty() && watcher == nullptr) {
+    return AdvanceStep(result, /*is_last=*/true, next_plan);
+  }
+  return AdvanceSteps(result, next_plan, watcher);
+}
+
+absl::Status BeamGroup::AdvanceSteps(const SelectionResult& result,
+                                     StepPlan* next_plan,
+                                     SearchWatcher* watcher) {
   const auto advance = [&](const SelectionResult& step, bool is_last) {
     const absl::Status status = AdvanceStep(step, is_last, next_plan);
     if (status.ok() && watcher != nullptr) {
@@ -486,6 +487,8 @@ void BeamGroup::Resume() {
     }
   }
   pages_.Restart();
+  is_asked_current_ = false;  // what is fed again may live in other slots
+  has_asked_rows_ = false;
   prefill_.Restart(std::move(branches));
 }
 
@@ -521,7 +524,6 @@ void BeamGroup::Drop(StepPlan* next_plan) {
   }
   prefill_.Stop();
   is_saving_ = false;
-  last_tokens_.clear();
   done_ = true;
 }
 

@@ -317,7 +317,11 @@ class BeamGroup {
   DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   // The answer that it asks for next, or that is outstanding.
-  const PlanSelection& Asked();
+  const PlanSelection& Asked() {
+    if (!is_asked_current_) UpdateAsked(&EditShared(&asked_));
+    return *asked_;
+  }
+  void UpdateAsked(PlanSelection* asked);
   // The same, from these rows of logits on, of a plan that asks for it.
   const PlanSelection& AskFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
@@ -344,7 +348,9 @@ class BeamGroup {
   // ValidateResult of any answer; and of those to most requests that draw.
   absl::Status ValidateAsAsked(const SelectionResult& result, int vocab_size);
   bool IsSoundDraw(const SelectionResult& result, int vocab_size) const;
-  // Takes one step of an answer, which `is_last` or not.
+  // Takes all steps of an answer; and one, which `is_last` or not.
+  absl::Status AdvanceSteps(const SelectionResult& result, StepPlan* next_plan,
+                            SearchWatcher* watcher);
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
   // Advances the strategy, and drops the group or moves its beams. `decisions`
@@ -371,8 +377,12 @@ class BeamGroup {
                                   std::vector<int>* planned);
   // Of so many sequences that live on.
   bool HaveOneLength(size_t num_sequences) const;
-  // Tokens that a live sequence has generated; and the last of them.
+  // Tokens that a live sequence has generated; and the last of them, the newest
+  // of which is not fed yet.
   int LengthOf(int rank) const;
+  const TokenId& LastToken(int rank) const {
+    return strategy_->continuations()[rank].token;
+  }
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
   // The paths of the live sequences, if their pages are to be kept; until the
   // next call.
@@ -411,13 +421,15 @@ class BeamGroup {
   bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
+  // Of Asked(): whether it is that of the next answer; and whether its rows and
+  // slots are, whatever these have come to.
   bool is_asked_current_ = false;
+  bool has_asked_rows_ = false;
   bool have_one_length_ = true;  // the live sequences
   int num_unanswered_ = 0;       // selections, at most 2
   int64_t num_steps_ = 0;        // answered
   // Of Asked(). Plans share it: from step to step little of it changes.
   std::shared_ptr<PlanSelection> asked_;
-  SmallVector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
   SmallVector<TokenTree::Node> nodes_to_keep_;  // memory for each step
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
   // Of the step that runs, and of the one planned ahead of it: what each sample

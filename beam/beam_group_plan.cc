@@ -26,29 +26,30 @@ inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
   });
   plan->num_logits += num_logits;
   const std::span<const PageId> pages = sequence.pages.page_ids();
-  const size_t first_page = plan->page_indices.size();
-  plan->page_indices.resize(first_page + pages.size());
-  std::copy(pages.begin(), pages.end(), plan->page_indices.data() + first_page);
+  plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
+                            pages.end());
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-const PlanSelection& BeamGroup::Asked() {
-  if (!std::exchange(is_asked_current_, true)) {
-    strategy_->DescribeSelection(&EditShared(&asked_));
+void BeamGroup::UpdateAsked(PlanSelection* asked) {
+  is_asked_current_ = true;
+  if (std::exchange(has_asked_rows_, true)) {
+    return strategy_->UpdateSelection(asked);
   }
-  return *asked_;
+  strategy_->DescribeSelection(asked);
+  const std::span<const int> slots = pages_.slots();
+  AssignEach(
+      slots.size(), [&](size_t rank) { return slots[rank]; }, &asked->slots);
 }
 
 inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
-  Asked();
   PlanSelection& selection = EditShared(&asked_);
+  if (!is_asked_current_) UpdateAsked(&selection);
   selection.first_logits = first_logits;
-  const std::span<const int> slots = pages_.slots();
-  AssignEach(
-      slots.size(), [&](size_t rank) { return slots[rank]; }, &selection.slots);
   if (needs_history_) {
-    selection.histories.resize(slots.size());
-    for (size_t rank = 0; rank < slots.size(); ++rank) {
+    const size_t num_rows = num_live_beams();
+    selection.histories.resize(num_rows);
+    for (size_t rank = 0; rank < num_rows; ++rank) {
       selection.histories[rank].clear();
       strategy_->AppendTokens(static_cast<int>(rank),
                               &selection.histories[rank]);
@@ -70,7 +71,7 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   const int num_rows = num_live_beams();
   for (int rank = 0; rank < num_rows; ++rank) {
     AddRowOf(pages_.sequence(rank), 1, 1, plan);
-    plan->tokens.push_back(last_tokens_[rank]);
+    plan->tokens.push_back(LastToken(rank));
   }
   AddSelection(first_logits, plan);
   drafts_.OnPlan(/*verifies=*/false);
@@ -154,7 +155,7 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
 }
 
 absl::Status BeamGroup::PlanDecode(StepPlan* plan) {
-  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
+  DCHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
   prefill_.OnPlan();
   return PlanTokens(plan);  // mostly
@@ -223,6 +224,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
   if (is_prompt && prefill_.done()) {
     AddSelection(first_logits + num_logits_rows - 1, plan);
+    has_asked_rows_ = false;  // each sequence has a row from now on
   }
   return absl::OkStatus();
 }
@@ -406,7 +408,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   const int first_logits = plan->num_logits;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     AddRow(pages_.sequence(rank),
-           {std::span(&last_tokens_[rank], 1), drafts[rank]}, num_tokens[rank],
+           {std::span(&LastToken(rank), 1), drafts[rank]}, num_tokens[rank],
            plan);
   }
   PlanSelection& selection =
@@ -440,7 +442,7 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
   const int first_logits = plan->num_logits;
   for (size_t row = 0; row < drafts.ranks.size(); ++row) {
     AddRow(pages_.row(static_cast<int>(row)),
-           {std::span(&last_tokens_[drafts.ranks[row]], 1), drafts.drafts[row]},
+           {std::span(&LastToken(drafts.ranks[row]), 1), drafts.drafts[row]},
            num_tokens[row], plan);
   }
   replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));

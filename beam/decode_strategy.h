@@ -66,6 +66,12 @@ class DecodeStrategy {
   // step of the same request.
   // REQUIRES: !done().
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
+  // DescribeSelection where `*selection` is that of the step before, which was
+  // not the first, and each of its rows went on by one token, in their order;
+  // all are of one length. So little of it changes.
+  virtual void UpdateSelection(PlanSelection* selection) const {
+    DescribeSelection(selection);
+  }
 
   // Whether the sequences that live after a step follow from its candidates by
   // the rule of their kind (SelectionKind), so that an executor can run ahead.

@@ -211,11 +211,12 @@ class GroupDrafts {
             .draft = is_by_model_ ? model_cost_ : 0};
   }
 
-  std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
+  // What is read of each group at each step lies together.
   int num_tokens_ = 0;  // that each sequence drafts next
   State state_ = State::kIdle;
   bool is_by_model_ = false;
-  bool drafts_count_ = false;  // for what is drawn
+  bool drafts_count_ = false;                       // for what is drawn
+  std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
   double row_cost_ = kRowCost;
   double model_cost_ = kModelCost;
   // That a step feeds for each token ahead: 1 of samples. Of beams an average

@@ -38,13 +38,12 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
   return AppendToSlots(slots_by_rank_, num_tokens, copies);
 }
 
-absl::Status GroupPages::AppendOneEach(std::vector<PageCopy>* copies) {
-  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+absl::Status GroupPages::AppendOneUpTo(int rank,
+                                       std::vector<PageCopy>* copies) {
   const size_t num_copies = copies->size();
-  for (size_t rank = slots_by_rank_.size(); rank-- > 0;) {
-    PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
-    if (table.AppendInPlace()) continue;
-    const absl::Status status = table.Append(1, copies);
+  for (; rank >= 0; --rank) {
+    if (TableOf(rank).AppendInPlace()) continue;
+    const absl::Status status = TableOf(rank).Append(1, copies);
     if (!status.ok()) {
       copies->resize(num_copies);
       return status;
@@ -165,13 +164,6 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   ForkChildren(slots, parents, next_plan);
   AttachTails(slots, parents, num_tail_tokens);
   slots_by_rank_.assign(slots.begin(), slots.end());
-}
-
-bool GroupPages::KeepOrder() {
-  if (has_reserved_tails_ || is_away_) return false;
-  DropTails();
-  num_tail_copies_ahead_ = 0;
-  return true;
 }
 
 void GroupPages::DropTails() {

@@ -55,6 +55,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/check.h"
 #include "base/small_vector.h"
 #include "beam/saved_pages.h"
 #include "beam/sequence.h"
@@ -104,7 +105,12 @@ class GroupPages {
   absl::Status Append(std::span<const int> num_tokens,
                       std::vector<PageCopy>* copies);
   // The same of one token each.
-  absl::Status AppendOneEach(std::vector<PageCopy>* copies);
+  absl::Status AppendOneEach(std::vector<PageCopy>* copies) {
+    DCHECK(!has_reserved_tails_) << "a step is planned ahead";
+    int rank = num_sequences() - 1;
+    while (rank >= 0 && TableOf(rank).AppendInPlace()) --rank;
+    return rank < 0 ? absl::OkStatus() : AppendOneUpTo(rank, copies);
+  }
   // Pages that this takes from the pool.
   int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
 
@@ -186,7 +192,12 @@ class GroupPages {
   void Reorder(std::span<const int> parent_ranks, StepPlan* next_plan);
   // Reorder where each sequence has one child, of its own rank, and none moves.
   // False where there is more to do, and nothing is done.
-  bool KeepOrder();
+  bool KeepOrder() {
+    if (has_reserved_tails_ || is_away_) return false;
+    if (may_have_tails_) DropTails();
+    num_tail_copies_ahead_ = 0;
+    return true;
+  }
 
   // Tails that the executor copied for the step whose tables the last Reorder
   // made; 0 if that was not planned ahead.
@@ -233,6 +244,11 @@ class GroupPages {
     PageRef tail;
   };
 
+  PageTable& TableOf(int rank) {
+    return slots_[slots_by_rank_[rank]].sequence->pages;
+  }
+  // AppendOneEach, of the ranks up to this one.
+  absl::Status AppendOneUpTo(int rank, std::vector<PageCopy>* copies);
   bool Holds(PageId page) const;
   void EndMoves();
   bool HasRoomInTail(const Slot& slot) const;

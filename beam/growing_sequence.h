@@ -16,8 +16,8 @@ struct GrowingSequence {
   TokenTree::Node node = TokenTree::kRoot;
   int length = 0;  // tokens, the depth of `node`
   float cum_log_prob = 0;
-  StoppingCriteria::Progress progress = {};
   std::optional<FinishReason> finish_reason = {};  // unset: it lives
+  StoppingCriteria::Progress progress = {};
 };
 
 // Takes `*sequence`, a path of `*tree`, on by `candidate`, whose sum becomes

@@ -48,6 +48,15 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
       &selection->samples);
 }
 
+void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
+  if (stopping_criteria_.restricts()) return DescribeSelection(selection);
+  selection->num_generated = NumGenerated(live_[0]);
+  float* const cum_log_probs = selection->cum_log_probs.data();
+  for (size_t rank = 0; rank < live_.size(); ++rank) {
+    cum_log_probs[rank] = samples_[live_[rank]].cum_log_prob;
+  }
+}
+
 int SampleStrategy::max_draft_tokens(int rank) const {
   return max_new_tokens_ - NumGenerated(live_[rank]) - 1;
 }
@@ -107,9 +116,13 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
 absl::Status SampleStrategy::Advance(const SelectionResult& result,
                                      std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  if (result.num_tokens.empty() && decisions == nullptr) {
-    return AdvanceByOne(result.candidates);
-  }
+  return result.num_tokens.empty() && decisions == nullptr
+             ? AdvanceByOne(result.candidates)
+             : AdvanceByRuns(result, decisions);
+}
+
+absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
+                                           std::vector<Decision>* decisions) {
   continuations_.resize(0);
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
@@ -156,9 +169,11 @@ inline absl::Status SampleStrategy::AdvanceByOne(
   if (continuations_.size() != live_.size()) {
     continuations_.resize(live_.size());
   }
+  const std::span<int> live = live_;
+  const std::span<Continuation> next = continuations_;
   size_t num_live = 0;  // of those so far
-  for (size_t rank = 0; rank < live_.size(); ++rank) {
-    const int idx = live_[rank];
+  for (size_t rank = 0; rank < live.size(); ++rank) {
+    const int idx = live[rank];
     const Candidate& candidate = candidates[rank];
     if (candidate.token < 0) {
       done_ = true;
@@ -169,11 +184,11 @@ inline absl::Status SampleStrategy::AdvanceByOne(
     const bool is_last = sample.length + 1 >= max_new_tokens_;
     Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
     if (sample.finish_reason.has_value()) continue;
-    continuations_[num_live] = {candidate.beam, candidate.token, 1};
-    live_[num_live++] = idx;
+    next[num_live] = {candidate.beam, candidate.token, 1};
+    live[num_live++] = idx;
   }
   is_forked_ = true;
-  if (num_live < live_.size()) {
+  if (num_live < live.size()) {
     live_.resize(num_live);
     continuations_.resize(num_live);
   }

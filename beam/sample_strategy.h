@@ -39,6 +39,7 @@ class SampleStrategy : public DecodeStrategy {
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
+  void UpdateSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override {
     return stopping_criteria_.is_by_token();
   }
@@ -73,8 +74,10 @@ class SampleStrategy : public DecodeStrategy {
   // Why `drawn` is no token. Of several samples it does not say after how many
   // tokens: drafts decide which of them comes to such a place first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
-  // Advance of a token each, of which nobody reports.
+  // Advance of a token each, of which nobody reports; and of any answer.
   absl::Status AdvanceByOne(std::span<const Candidate> candidates);
+  absl::Status AdvanceByRuns(const SelectionResult& result,
+                             std::vector<Decision>* decisions);
   // Takes a sample on by the tokens of `run`, until one ends it; returns how
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,

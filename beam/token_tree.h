@@ -19,13 +19,14 @@ class TokenTree {
 
   // A new node for `token` after `parent`.
   Node Append(Node parent, TokenId token) {
-    CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
+    const Node node = num_nodes();
+    CHECK(parent >= kRoot && parent < node) << "no node " << parent;
     // Where a path grows, its end is not read again: of many trees that grow in
     // turn it would have to come from memory.
-    const bool grows = parent == num_nodes() - 1;
+    const bool grows = parent == node - 1;
     last_depth_ = (grows ? last_depth_ : depth(parent)) + 1;
     nodes_.push_back({parent, token, last_depth_});
-    return num_nodes() - 1;
+    return node;
   }
 
   TokenId token(Node node) const { return nodes_[node].token; }

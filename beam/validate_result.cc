@@ -246,22 +246,6 @@ absl::Status ValidateResult(const PlanSelection& asked,
   return CheckDraws(asked, answer.candidates);
 }
 
-bool AreSoundDraws(const SelectionResult& answer, int num_rows, int num_samples,
-                   int vocab_size) {
-  const std::span<const Candidate> drawn = answer.candidates;
-  if (std::ssize(drawn) != num_samples || !answer.num_tokens.empty() ||
-      !answer.further.empty()) {
-    return false;
-  }
-  for (int i = 0; i < num_samples; ++i) {
-    const auto [row, token, cum_log_prob] = drawn[i];
-    const bool is_sound = row == (num_rows > 1 ? i : 0) && token >= 0 &&
-                          token < vocab_size && std::isfinite(cum_log_prob);
-    if (!is_sound) return false;
-  }
-  return true;
-}
-
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,
                            std::span<const TokenId> tokens, int num_best,
                            int vocab_size) {

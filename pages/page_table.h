@@ -130,10 +130,11 @@ class PageTable {
   // REQUIRES: there is room for it.
   void PushPage(PageRef page);
 
+  // What a step of one token reads comes first.
   PagePool* pool_;
-  std::vector<PageRef> pages_;    // [ceil(num_tokens_ / page_size)]
-  std::vector<PageId> page_ids_;  // theirs
   int num_tokens_ = 0;
+  std::vector<PageId> page_ids_;  // of pages_
+  std::vector<PageRef> pages_;    // [ceil(num_tokens_ / page_size)]
 };
 
 // Pages a table of `num_tokens` tokens has: ceil(num_tokens / page_size).

@@ -87,6 +87,31 @@ TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
 }
 
+TEST(SampleStrategyTest, AnUpdatedSelectionIsAsOneDescribedAnew) {
+  GenerationParams params = SampleParams(9);
+  params.num_return_sequences = 3;
+  SampleStrategy strategy(params);
+  ASSERT_OK(strategy.Advance(
+      {.candidates = {{0, 5, -1}, {0, 9, -2}, {0, 6, -3}}}, nullptr));
+  PlanSelection updated;
+  strategy.DescribeSelection(&updated);
+  EXPECT_THAT(updated.samples, ElementsAre(0, 2));
+  for (int step = 2; step < 5; ++step) {
+    const float sum = -1.0f * static_cast<float>(step);
+    ASSERT_OK(strategy.Advance({.candidates = {{0, 4, sum}, {1, 5, sum - 2}}},
+                               nullptr));
+    strategy.UpdateSelection(&updated);
+    PlanSelection anew;
+    strategy.DescribeSelection(&anew);
+    EXPECT_EQ(updated.num_rows, anew.num_rows);
+    EXPECT_EQ(updated.num_candidates, anew.num_candidates);
+    EXPECT_EQ(updated.num_generated, step);
+    EXPECT_EQ(updated.cum_log_probs, anew.cum_log_probs);
+    EXPECT_EQ(updated.samples, anew.samples);
+    EXPECT_EQ(updated.row_num_generated, anew.row_num_generated);
+  }
+}
+
 TEST(SampleStrategyTest, ASampleWithoutATokenEndsThoseThatAreFinishedToo) {
   GenerationParams params = SampleParams(4);
   params.num_return_sequences = 2;

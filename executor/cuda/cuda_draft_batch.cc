@@ -119,7 +119,9 @@ void CudaDraftBatch::Pad(int padded_rows) {
 bool CanDraftOnDevice(const DraftSequence& sequence,
                       const CudaDraftLimits& limits, int vocab_size) {
   const SelectionParams& params = *sequence.params;
-  if (sequence.search != nullptr || params.processors.needs_history()) {
+  // Edits change once more at the last token where that is forced.
+  if (sequence.search != nullptr || params.processors.needs_history() ||
+      !params.processors.forced_last_tokens.empty()) {
     return false;
   }
   // Those of two numbers of tokens.

@@ -134,7 +134,6 @@ class CudaExecutor::Impl {
         requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
-    description_.forces_tokens = false;
     description_.verifies_drafts = description_.has_shareable_pages;
     description_.verifies_pending_drafts = description_.has_shareable_pages;
   }

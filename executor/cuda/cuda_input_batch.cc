@@ -211,7 +211,8 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
     }
     return;
   }
-  if (request.params->processors.needs_history()) {
+  if (request.params->processors.needs_history() &&
+      !EditsOf(*request.params)->is_forced(request.num_generated)) {
     return AddDeviceEdits(group, request, logits_rows);
   }
   if (!common_edits_.has_value()) common_edits_ = AddList(request, 0);

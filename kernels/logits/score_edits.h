@@ -52,6 +52,12 @@ class ScoreEdits {
   // What the processors do to a row without a text.
   View WithoutText(int num_generated, int vocab_size) const;
 
+  // Whether the tokens of that place are forced: then nothing else is said of
+  // it, whatever the text.
+  bool is_forced(int num_generated) const {
+    return ForcedAt(num_generated) != nullptr;
+  }
+
   // Empty if no edit depends on it.
   const std::vector<TokenId>& prompt() const { return prompt_; }
 

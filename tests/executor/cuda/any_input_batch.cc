@@ -34,6 +34,9 @@ SelectionParams AnyInputBatch::AnyParams() {
   params.sampling.seed = random_();
   if (Below(3) == 0) params.processors.suppress_tokens = {1, 7};
   if (Below(3) == 0) params.processors.repetition_penalty = 1.5f;
+  if (Below(6) == 0) params.processors.forced_first_tokens = {11};
+  if (Below(6) == 0) params.processors.forced_last_tokens = {2, 6};
+  params.processors.max_new_tokens = 5;
   if (Below(5) == 0) params.processors.bad_words = {{9}, {2, 5}, {3, 2, 4}};
   return params;
 }

@@ -109,6 +109,10 @@ TEST(CudaDraftBatchTest, WhatFollowsFromDraftedTokensIsLeftToTheHost) {
   ScoreProcessors words;
   words.bad_words = {{1, 2}};
   EXPECT_FALSE(CanDraftOnDevice(SequenceOf(words, 2, 4), kDraftLimits, 100));
+  ScoreProcessors forced;
+  forced.forced_last_tokens = {2};
+  forced.max_new_tokens = 9;
+  EXPECT_FALSE(CanDraftOnDevice(SequenceOf(forced, 2, 4), kDraftLimits, 100));
   DraftSequence beam = SequenceOf({}, 2, 4);
   beam.search = std::make_shared<const DraftedSearch>();
   EXPECT_FALSE(CanDraftOnDevice(beam, kDraftLimits, 100));

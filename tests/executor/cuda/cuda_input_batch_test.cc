@@ -168,6 +168,39 @@ TEST(CudaInputBatchTest, HistoriesThatAreNotGivenAreForTheDeviceToRead) {
   EXPECT_EQ(batch.row_edits[3].begin, 0);
 }
 
+// There the history says nothing; which place it is follows from the number of
+// tokens.
+TEST(CudaInputBatchTest, ForcedTokensAreOneListWhateverTheHistory) {
+  SelectionParams params;
+  params.processors.repetition_penalty = 1.5f;
+  params.processors.suppress_tokens = {3};
+  params.processors.forced_first_tokens = {7};
+  params.processors.forced_last_tokens = {2, 6};
+  params.processors.max_new_tokens = 9;
+  CudaGroupRequest request = Ask(4);
+  request.params = &params;
+  for (const auto& [num_generated, forced] :
+       std::vector<std::pair<int, std::vector<TokenId>>>{
+           {0, {7}}, {1, {}}, {7, {}}, {8, {2, 6}}}) {
+    request.num_generated = num_generated;
+    CudaInputBatch batch(kShape);
+    batch.AddBeams(Group(0, 2, 0, 20), request);
+    EXPECT_EQ(batch.has_device_edits(), forced.empty()) << num_generated;
+    if (forced.empty()) continue;
+    std::vector<TokenId> tokens;
+    for (const TokenEdit& edit : batch.edits) {
+      EXPECT_TRUE(edit.forced);
+      tokens.push_back(edit.token);
+    }
+    EXPECT_EQ(tokens, forced);
+    for (const CudaRowEdits& row : batch.row_edits) {
+      EXPECT_TRUE(row.is_allow_list);
+      EXPECT_EQ(row.begin, 0);
+      EXPECT_EQ(row.end, std::ssize(forced));
+    }
+  }
+}
+
 TEST(CudaInputBatchTest, RoomForEditsHoldsAsLongAsWorkListsDo) {
   SelectionParams params;
   params.processors.repetition_penalty = 0.5f;

@@ -13,7 +13,6 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
-#include "executor/host/model_executor.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
@@ -32,8 +31,11 @@ class CudaBackend : public Backend {
         .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(std::shared_ptr<CudaTransformer> model,
                      CudaTransformer::Load(directory, transformer, device_));
-    if (model->description().encoder) {
-      return RunOnHostPlans(std::move(model), options);
+    if (model->description().encoder && !options.draft_model.empty()) {
+      return OptionError(absl::StatusCode::kInvalidArgument,
+                         OptionName{"draft_model"},
+                         ": a draft model beside a model with an encoder is "
+                         "not supported");
     }
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(
@@ -52,10 +54,6 @@ class CudaBackend : public Backend {
   std::shared_ptr<StepExecutor> steps() override { return steps_; }
 
   std::string FormatFigures() const override {
-    if (executor_ == nullptr) {
-      return absl::StrFormat("on %s: %s\n", device_.name,
-                             FormatMemory(memory_));
-    }
     const CudaExecutorFigures figures = executor_->figures();
     return absl::StrFormat(
         "on %s: %s, %s of %s; busy %.3f s, idle "
@@ -70,35 +68,6 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // Behind an encoder passes run on the device, and the host selects.
-  absl::Status RunOnHostPlans(std::shared_ptr<CudaTransformer> model,
-                              const BackendOptions& options) {
-    if (!options.draft_model.empty()) {
-      return OptionError(absl::StatusCode::kInvalidArgument,
-                         OptionName{"draft_model"},
-                         ": a draft model beside a model with an encoder is "
-                         "not supported");
-    }
-    if (options.requires_host_cache && options.host_cache_bytes > 0) {
-      return OptionError(absl::StatusCode::kInvalidArgument,
-                         OptionName{"host_cache_bytes"},
-                         " must be 0, or unset, for a model with an encoder on "
-                         "CUDA, got ",
-                         MemoryValue{options.host_cache_bytes});
-    }
-    memory_ = model->memory();
-    ASSIGN_OR_RETURN(const auto threads,
-                     ThreadPool::Create(options.num_threads));
-    ASSIGN_OR_RETURN(auto blocking,
-                     CudaBlockingModel::Create(std::move(model)));
-    ASSIGN_OR_RETURN(steps_, ModelExecutor::Create(
-                                 std::move(blocking), threads,
-                                 {.max_beams = options.max_beams,
-                                  .max_candidates = options.max_candidates,
-                                  .max_score_edits = options.max_score_edits}));
-    return absl::OkStatus();
-  }
-
   // Beside the model, on the same device.
   absl::Status AddDraftModel(const BackendOptions& options,
                              CudaTransformerOptions transformer) {
@@ -124,8 +93,7 @@ class CudaBackend : public Backend {
   static constexpr int64_t kDraftCacheShare = 4;
 
   CudaDevice device_;
-  CudaExecutor* executor_ = nullptr;  // that steps_ has; null: it has none
-  CudaMemoryParts memory_;            // of the model, where there is none
+  CudaExecutor* executor_ = nullptr;  // that steps_ has
   std::shared_ptr<StepExecutor> steps_;
 };
 

@@ -49,9 +49,9 @@ struct CudaSourceBatch {
   // Queries are the tokens, whose attention.positions are the last one's of
   // their source: they see all of it. Its bias_positions are `positions`.
   CudaAttentionInputs attention = {};
-  // [num_tokens]  of CudaBatch::attention.tables, where a token's position has
-  // its keys and values of cross-attention; a table of null pages where these
-  // are there already.
+  // [num_tokens]  of CudaBatch::cross_attention.tables, where a token's
+  // position has its keys and values of cross-attention; a table of null pages
+  // where these are there already.
   const int* cross_tables = nullptr;
 };
 
@@ -66,10 +66,12 @@ struct CudaBatch {
   // [num_logits] which tokens have logits; null: the first num_logits.
   const int* logits_tokens = nullptr;
   // Behind an encoder. Tokens are the decoder's, and so are their positions and
-  // pages. Each attends to its source too, whose pages have a table among the
-  // same tables and whose last position is the query's.
+  // pages. Each attends to its source too, whose last position is the query's;
+  // cross_attention.tables are of the pages of sources.
   CudaAttentionInputs cross_attention = {};
-  CudaSourceBatch sources = {};  // read before the tokens
+  // Read before the tokens, or without any: then of cross_attention the tables
+  // alone are there.
+  CudaSourceBatch sources = {};
 };
 
 class CudaModel {

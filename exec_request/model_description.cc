@@ -35,15 +35,9 @@ absl::Status CheckEncoder(const ModelDescription& model) {
   }
   RETURN_IF_ERROR(CheckTokenIds("encoder.decoder_prompt",
                                 encoder.decoder_prompt, model.vocab_size));
-  RETURN_IF_ERROR(CheckField(
-      "max_context", static_cast<int64_t>(encoder.decoder_prompt.size()) + 1,
-      model.max_context));
-  if (model.limits.max_step_tokens == std::numeric_limits<int>::max()) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument(
-      "the model's limits.max_step_tokens must be unset if it has an encoder, ",
-      "which reads a source in one step, got ", model.limits.max_step_tokens);
+  return CheckField("max_context",
+                    static_cast<int64_t>(encoder.decoder_prompt.size()) + 1,
+                    model.max_context);
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ namespace espalier {
 // Scheduler::Submit); requests together never are beyond it, because the
 // scheduler lets the next one wait.
 struct StepLimits {
-  int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
+  // >= max_beams. Behind an encoder, of the decoder: those of sources are
+  // counted, but as one is read at once, a step has up to that many beside.
+  int max_step_tokens = std::numeric_limits<int>::max();
   // Of all that run; and so many rows of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
   // Rows of a step that no selection is of: chunks of prompts, and what groups

@@ -53,6 +53,7 @@ enum class CudaArrayReaders {
   kWithGumbelTopK,  // rows
   kWithLogprobs,    // asked for
   kWithVerified,    // drafts, by rejection
+  kWithSources,     // behind an encoder
 };
 
 struct CudaArrayInfo {
@@ -119,6 +120,9 @@ struct CudaBatchArrays {
   Array<int> verify_row_sequences{};       // by row
   Array<int> verify_row_params{};          // by row
   Array<CudaRowEdits> verify_row_edits{};  // by row
+
+  // By token: the last position of its source. -1: padding.
+  Array<int> cross_positions{};
 };
 
 // The work list of attention, as CudaAttentionWork has it.
@@ -180,6 +184,9 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
      all.verify_row_params...);
   fn(Info{"edits of rows to verify", kRows, 0, kWithVerified},
      all.verify_row_edits...);
+
+  fn(Info{"positions of sources", kTokens, 0, kWithSources},
+     all.cross_positions...);
 }
 
 template <typename Fn, typename... All>

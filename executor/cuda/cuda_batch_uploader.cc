@@ -51,32 +51,39 @@ void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
   if (batch.has_device_edits()) {
     sent_.edits.InvalidateFrom(batch.shape.max_edits - batch.num_device_edits);
   }
-  SendAttention(batch, delta);
+  SendWork(batch.attention_rows, batch.shared_runs, batch.num_tokens(), arrays_,
+           &work_, delta);
+  if (batch.HasReaders(CudaArrayReaders::kWithSources)) {
+    SendWork(batch.cross_rows, {}, batch.num_tokens(), arrays_.cross_attention,
+             &cross_work_, delta);
+  }
   SendPrompts(batch, delta);
 }
 
-void CudaBatchUploader::SendAttention(const CudaInputBatch& batch,
-                                      CudaDelta* delta) {
-  if (planned_tokens_ == batch.num_tokens() &&
-      SameBytes(planned_rows_, batch.attention_rows) &&
-      SameBytes(planned_runs_, batch.shared_runs)) {
+void CudaBatchUploader::SendWork(const std::vector<CudaAttentionRow>& rows,
+                                 const std::vector<CudaSharedPrefix>& runs,
+                                 int num_tokens,
+                                 const CudaAttentionArrays<DeviceArray>& to,
+                                 SentWork* sent, CudaDelta* delta) {
+  if (sent->num_tokens == num_tokens && SameBytes(sent->rows, rows) &&
+      SameBytes(sent->runs, runs)) {
     return;
   }
-  const CudaAttentionWork work = PlanCudaAttention(
-      batch.attention_rows, batch.shared_runs, batch.num_tokens(), attention_,
-      limits_.max_items, limits_.max_partials, device_);
+  const CudaAttentionWork work =
+      PlanCudaAttention(rows, runs, num_tokens, attention_, limits_.max_items,
+                        limits_.max_partials, device_);
   DCHECK(std::ssize(work.items) <= limits_.max_items &&
          work.partial_indptr.back() <= limits_.max_partials)
       << work.items.size() << " items, " << work.partial_indptr.back()
       << " partial results";
   ForEachAttentionArray(
-      [&](const CudaArrayInfo&, auto& sent, const auto* on_device,
-          const auto& values) { sent.Update(values, on_device, delta); },
-      sent_work_, arrays_, work);
-  planned_rows_ = batch.attention_rows;
-  planned_runs_ = batch.shared_runs;
-  planned_tokens_ = batch.num_tokens();
-  has_partials_ = work.partial_indptr.back() > 0;
+      [&](const CudaArrayInfo&, auto& sent_array, const auto* on_device,
+          const auto& values) { sent_array.Update(values, on_device, delta); },
+      sent->arrays, to, work);
+  sent->rows = rows;
+  sent->runs = runs;
+  sent->num_tokens = num_tokens;
+  sent->has_partials = work.partial_indptr.back() > 0;
 }
 
 // Between steps with prompts the device writes over these.
@@ -102,8 +109,10 @@ void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
 void CudaBatchUploader::Forget() {
   const auto forget = [](const CudaArrayInfo&, auto& sent) { sent.Forget(); };
   ForEachBatchArray(forget, sent_);
-  ForEachAttentionArray(forget, sent_work_);
-  planned_tokens_ = -1;
+  for (SentWork* const work : {&work_, &cross_work_}) {
+    ForEachAttentionArray(forget, work->arrays);
+    work->num_tokens = -1;
+  }
 }
 
 }  // namespace espalier

@@ -31,13 +31,25 @@ class CudaBatchUploader {
 
   // Whether some query of the last work list is of several items, whose
   // results are to be merged.
-  bool has_partials() const { return has_partials_; }
+  bool has_partials() const { return work_.has_partials; }
+  bool has_cross_partials() const { return cross_work_.has_partials; }
 
   // What was sent is lost: all of it is sent with the next batch.
   void Forget();
 
  private:
-  void SendAttention(const CudaInputBatch& batch, CudaDelta* delta);
+  // What the device has of a work list, and what that was planned for.
+  struct SentWork {
+    CudaAttentionArrays<SentArray> arrays = {};
+    std::vector<CudaAttentionRow> rows = {};
+    std::vector<CudaSharedPrefix> runs = {};
+    int num_tokens = -1;  // -1: nothing
+    bool has_partials = false;
+  };
+  void SendWork(const std::vector<CudaAttentionRow>& rows,
+                const std::vector<CudaSharedPrefix>& runs, int num_tokens,
+                const CudaAttentionArrays<DeviceArray>& to, SentWork* sent,
+                CudaDelta* delta);
   void SendPrompts(const CudaInputBatch& batch, CudaDelta* delta);
 
   // Constant after construction.
@@ -47,13 +59,8 @@ class CudaBatchUploader {
   const CudaDevice device_;
 
   CudaBatchArrays<SentArray> sent_;
-  CudaAttentionArrays<SentArray> sent_work_;
-
-  // What the last work list was planned for.
-  std::vector<CudaAttentionRow> planned_rows_;
-  std::vector<CudaSharedPrefix> planned_runs_;
-  int planned_tokens_ = -1;
-  bool has_partials_ = false;
+  SentWork work_;
+  SentWork cross_work_;
 };
 
 }  // namespace espalier

@@ -225,6 +225,8 @@ CudaBlockingModel::Staged CudaBlockingModel::Stage(
         call.cross_rows, batch.num_tokens, stager.Add(call.cross_positions),
         tables, call.stride);
   }
+  batch.cross_attention.tables = tables;
+  batch.cross_attention.table_stride = call.stride;
   if (call.sources.size() > 0) batch.sources = StageSources(call, &stager);
   return {.batch = batch,
           .num_ints = stager.num_ints(),

@@ -4,20 +4,13 @@
 #include <span>
 
 namespace espalier {
-namespace {
 
-// Room for a batch of some thousand rows, and the tables and edits of requests
-// that join it: 2.8 MB.
-constexpr size_t kNumSegments = 1 << 16;
-constexpr size_t kNumWords = 1 << 19;
-
-}  // namespace
-
-absl::StatusOr<CudaDeltaBuffer> CudaDeltaBuffer::Create() {
+absl::StatusOr<CudaDeltaBuffer> CudaDeltaBuffer::Create(size_t num_segments,
+                                                        size_t num_words) {
   CudaDeltaBuffer buffer;
   ASSIGN_OR_RETURN(buffer.segments_,
-                   PinnedBuffer<CudaStagedWrite>::Create(kNumSegments));
-  ASSIGN_OR_RETURN(buffer.payload_, PinnedBuffer<int>::Create(kNumWords));
+                   PinnedBuffer<CudaStagedWrite>::Create(num_segments));
+  ASSIGN_OR_RETURN(buffer.payload_, PinnedBuffer<int>::Create(num_words));
   return buffer;
 }
 

@@ -19,8 +19,11 @@ namespace espalier {
 
 class CudaDeltaBuffer {
  public:
+  // Room for so much at a time: by default a batch of some thousand rows, and
+  // the tables and edits of requests that join it, 2.8 MB.
   // Errors: kResourceExhausted.
-  static absl::StatusOr<CudaDeltaBuffer> Create();
+  static absl::StatusOr<CudaDeltaBuffer> Create(size_t num_segments = 1 << 16,
+                                                size_t num_words = 1 << 19);
 
   // Enqueues what writes the delta to `words`. The buffer is the device's until
   // that has run.

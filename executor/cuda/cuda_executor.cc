@@ -98,8 +98,7 @@ class CudaExecutor::Impl {
   int ordinal() const { return model_->device().ordinal; }
 
   void Start(StepPlan plan, Done done) {
-    thread_->Post([this,
-                   plan = std::make_shared<const StepPlan>(std::move(plan)),
+    thread_->Post([this, plan = std::make_shared<StepPlan>(std::move(plan)),
                    done = std::move(done)] { return Run(plan, done); });
   }
 
@@ -142,10 +141,11 @@ class CudaExecutor::Impl {
   absl::Status InitSwapper();
 
   // On the thread.
-  CudaLaunchThread::Poll Run(const std::shared_ptr<const StepPlan>& plan,
+  CudaLaunchThread::Poll Run(const std::shared_ptr<StepPlan>& plan,
                              const Done& done);
-  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
-  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::StatusOr<InFlight> LaunchSafely(StepPlan* plan);
+  absl::StatusOr<InFlight> Launch(const StepPlan& plan,
+                                  const CudaPlanSources& sources);
   absl::Status ReserveFor(const StepPlan& plan);
   absl::Status WaitForDrafts(const CudaStep& step);
   absl::Status SwapPages(const StepPlan& plan);
@@ -190,10 +190,6 @@ absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
 }
 
 absl::Status CudaExecutor::Impl::Init() {
-  if (description_.encoder) {
-    return InvalidArgument("a model with an encoder runs by the host's plans ",
-                           "(CudaBlockingModel), not by graphs of steps");
-  }
   RETURN_IF_ERROR(CheckAttention(limits_));
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits_, model_->null_page(),
@@ -246,7 +242,7 @@ absl::Status CudaExecutor::Impl::InitSwapper() {
 }
 
 CudaLaunchThread::Poll CudaExecutor::Impl::Run(
-    const std::shared_ptr<const StepPlan>& plan, const Done& done) {
+    const std::shared_ptr<StepPlan>& plan, const Done& done) {
   if (plan->empty()) {
     builder_->DropEnded(*plan);
     const absl::Status status = plan->page_copies.empty()
@@ -263,7 +259,7 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
       };
     });
   }
-  absl::StatusOr<InFlight> in_flight = LaunchSafely(*plan);
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan.get());
   if (!in_flight.ok()) {
     // What was enqueued may still read the slot.
     cudaStreamSynchronize(stream_.get());
@@ -291,20 +287,21 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
 }
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
-    const StepPlan& plan) {
+    StepPlan* plan) {
+  const size_t num_tokens = plan->tokens.size();
   try {
-    return Launch(plan);
+    return Launch(*plan, TakeSources(description_.page_size, plan));
   } catch (const std::bad_alloc&) {
     return UntilThereIsMemory([&] {
-      return ResourceExhausted("not enough memory for a step of ",
-                               plan.tokens.size(), " tokens and ",
-                               plan.continuations.size(), " groups that go on");
+      return ResourceExhausted("not enough memory for a step of ", num_tokens,
+                               " tokens and ", plan->continuations.size(),
+                               " groups that go on");
     });
   }
 }
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
-    const StepPlan& plan) {
+    const StepPlan& plan, const CudaPlanSources& sources) {
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(ordinal()));
   InFlight in_flight;
@@ -312,7 +309,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   StepSlot& slot = slots_[in_flight.slot];
   delta_->Clear();
   ASSIGN_OR_RETURN(in_flight.step,
-                   builder_->Build(plan, ReserveFor(plan), &*delta_));
+                   builder_->Build(plan, sources, ReserveFor(plan), &*delta_));
   in_flight.was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
   RETURN_IF_ERROR(WaitForDrafts(in_flight.step));

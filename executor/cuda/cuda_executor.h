@@ -17,6 +17,11 @@
 // where it feeds prompts, the same functions run one by one. Tokens of drafts
 // to verify are padded as rows are, and part of a shape.
 //
+// Behind an encoder (docs/step.md, "Sources") steps that feed sources have it
+// read these first, in calls of their own (cuda_source_reader.h); from then on
+// a group decodes as others do, and cross-attention has a work list that
+// changes only as groups come and go.
+//
 // Thread safety: as StepExecutor. The caller's thread hands plans over and
 // returns; it never waits for the device. Executors of one process, on one
 // device or on several, do not touch each other, nor the current device of a
@@ -75,9 +80,8 @@ class CudaExecutor : public StepExecutor {
   // at most max_tokens tokens, and max_logits rows that select. `model` runs
   // nothing else as long as the executor lives.
   // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, or
-  // that holds no page, if the model has an encoder, or bounds the work of
-  // attention below what such a step can have, or selection cannot take as many
-  // rows;
+  // that holds no page, if the model bounds the work of attention below what
+  // such a step can have, or selection cannot take as many rows;
   // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       std::shared_ptr<CudaModel> model,

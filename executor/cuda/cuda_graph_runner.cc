@@ -39,6 +39,10 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   ASSIGN_OR_RETURN(runner->placed_drafts_,
                    PinnedBuffer<CudaPlacedDraft>::Create(
                        size_t(reports.num_reports) * limits.max_rows));
+  if (model->description().encoder) {
+    ASSIGN_OR_RETURN(runner->source_reader_,
+                     CudaSourceReader::Create(model, memory));
+  }
   // Selection loads the sums of dead rows, which nobody has written, before it
   // knows that they are dead; it makes nothing of them, but tools cannot tell.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
@@ -60,17 +64,22 @@ CudaMemoryParts CudaGraphRunner::memory() const {
   const auto bytes = [](const auto& buffer) {
     return static_cast<int64_t>(buffer.size_bytes());
   };
-  return {
+  CudaMemoryParts parts = {
       {"logits", bytes(logits_)},
       {"selection", bytes(scratch_)},
       {"drawn beams", bytes(gumbel_scratch_)},
       {"logits of drafts", static_cast<int64_t>(uploads_.num_bytes()), true}};
+  if (source_reader_ != nullptr) {
+    parts.push_back({"sources", source_reader_->num_bytes()});
+    parts.push_back({"sources", source_reader_->num_pinned_bytes(), true});
+  }
+  return parts;
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
   RETURN_IF_ERROR(PlaceDrafts(step));
   RETURN_IF_ERROR(SendDraftLogits(step));
-  if (!step.is_replayable) return EnqueueAll(step.shape);
+  if (!step.is_replayable) return EnqueueAll(step.shape, step.sources);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph,
                    graphs_.Get(shape, [&] { return Capture(shape); }));
@@ -152,7 +161,8 @@ CudaStepShape CudaGraphRunner::ShapeOfGraph(const CudaStepShape& step) const {
   return shape;
 }
 
-absl::Status CudaGraphRunner::EnqueueAll(const CudaStepShape& shape) {
+absl::Status CudaGraphRunner::EnqueueAll(
+    const CudaStepShape& shape, std::span<const CudaSourceRead> sources) {
   const CudaStepArrays& arrays = memory_->arrays();
   RETURN_IF_ERROR(CudaPrepareInputs(arrays.state, shape.num_rows, stream_));
   if (shape.max_copies > 0) {
@@ -164,6 +174,11 @@ absl::Status CudaGraphRunner::EnqueueAll(const CudaStepShape& shape) {
   if (shape.has_device_edits) {
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));
+  }
+  // Behind the copies: a page that is copied from may be a source's from now
+  // on.
+  if (!sources.empty()) {
+    RETURN_IF_ERROR(source_reader_->Enqueue(sources, stream_));
   }
   if (shape.num_tokens > 0) {
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
@@ -220,22 +235,36 @@ absl::Status CudaGraphRunner::EnqueueLogprobs(const CudaStepShape& shape) {
 CudaBatch CudaGraphRunner::BatchOf(const CudaStepShape& shape) const {
   const CudaStepArrays& arrays = memory_->arrays();
   const CudaStepLimits& limits = memory_->limits();
-  return {.num_tokens = shape.num_tokens,
-          .tokens = arrays.state.batch_tokens,
-          .positions = arrays.state.batch_positions,
-          .token_tables = arrays.token_tables,
-          .attention = {.items = arrays.items,
-                        .item_counts = arrays.item_counts,
-                        .partial_indptr = arrays.partial_indptr,
-                        .max_queries = shape.num_tokens,
-                        .max_items = limits.max_items,
-                        .max_partials =
-                            shape.has_partials ? limits.max_partials : 0,
-                        .positions = arrays.state.batch_positions,
-                        .tables = arrays.state.tables,
-                        .table_stride = limits.table_stride},
-          .num_logits = shape.num_logits_rows,
-          .logits_tokens = arrays.state.logits_tokens};
+  CudaBatch batch = {
+      .num_tokens = shape.num_tokens,
+      .tokens = arrays.state.batch_tokens,
+      .positions = arrays.state.batch_positions,
+      .token_tables = arrays.token_tables,
+      .attention = {.items = arrays.items,
+                    .item_counts = arrays.item_counts,
+                    .partial_indptr = arrays.partial_indptr,
+                    .max_queries = shape.num_tokens,
+                    .max_items = limits.max_items,
+                    .max_partials =
+                        shape.has_partials ? limits.max_partials : 0,
+                    .positions = arrays.state.batch_positions,
+                    .tables = arrays.state.tables,
+                    .table_stride = limits.row_stride()},
+      .num_logits = shape.num_logits_rows,
+      .logits_tokens = arrays.state.logits_tokens};
+  if (limits.source_stride == 0) return batch;
+  const CudaAttentionArrays<DeviceArray>& work = arrays.cross_attention;
+  batch.cross_attention = {
+      .items = work.items,
+      .item_counts = work.item_counts,
+      .partial_indptr = work.partial_indptr,
+      .max_queries = shape.num_tokens,
+      .max_items = limits.max_items,
+      .max_partials = shape.has_cross_partials ? limits.max_partials : 0,
+      .positions = arrays.cross_positions,
+      .tables = memory_->source_table(0),
+      .table_stride = limits.row_stride()};
+  return batch;
 }
 
 CudaHistoryInputs CudaGraphRunner::HistoryInputs(

@@ -15,12 +15,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/cuda_graph_cache.h"
+#include "executor/cuda/cuda_source_reader.h"
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_memory.h"
 #include "executor/cuda/cuda_step_shape.h"
@@ -73,7 +75,8 @@ class CudaGraphRunner {
 
   CudaStepShape ShapeOfGraph(const CudaStepShape& step) const;
   absl::StatusOr<CudaGraph> Capture(const CudaStepShape& shape);
-  absl::Status EnqueueAll(const CudaStepShape& shape);
+  absl::Status EnqueueAll(const CudaStepShape& shape,
+                          std::span<const CudaSourceRead> sources = {});
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
@@ -98,6 +101,8 @@ class CudaGraphRunner {
 
   DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
   DeviceBuffer<std::byte> gumbel_scratch_;  // empty until it is needed
+
+  std::unique_ptr<CudaSourceReader> source_reader_;  // null: no encoder
 
   CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
   int64_t num_graph_launches_ = 0;

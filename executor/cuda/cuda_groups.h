@@ -21,6 +21,8 @@ struct CudaGroup {
   int num_slots = 1;
   int num_shared_pages = 0;  // in front of the tables of all its slots
   int position = 0;          // that its last planned step feeds
+  // PlanRow::source_length; `position` is the decoder's.
+  int source_length = 0;
   std::vector<TokenId> eos_token_ids;
   // By slot, as the device has them; empty if not known.
   SmallVector<PageId> tail_pages;

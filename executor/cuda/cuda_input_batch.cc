@@ -58,6 +58,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
     token_tables.push_back(group.first_slot + slot);
   }
   AddAttention(group, first_row);
+  AddCrossAttention({group.first_slot, group.source_length}, group.num_slots);
   return parts;
 }
 
@@ -313,8 +314,33 @@ void CudaInputBatch::AddAttention(const CudaGroup& group, int first_row) {
   }
 }
 
+// All of a source is seen from each token, whatever the group's other beams
+// do; it changes only as groups come and go.
+void CudaInputBatch::AddCrossAttention(const CudaTokenSource& source,
+                                       int num_queries) {
+  if (source.length == 0) return;
+  AddReaders(CudaArrayReaders::kWithSources);
+  const int first_query = num_tokens() - num_queries;
+  cross_positions.resize(first_query, -1);
+  cross_positions.resize(num_tokens(), source.length - 1);
+  if (!cross_rows.empty()) {
+    CudaAttentionRow& last = cross_rows.back();
+    if (last.table == source.table &&
+        last.first_query + last.num_queries == first_query) {
+      last.num_queries += num_queries;
+      return;
+    }
+  }
+  cross_rows.push_back({.first_query = first_query,
+                        .num_queries = num_queries,
+                        .table = source.table,
+                        .max_positions = source.length,
+                        .sees_all = 1});
+}
+
 int CudaInputBatch::AddPrompt(std::span<const TokenId> tokens,
-                              int first_position, int table) {
+                              int first_position, int table,
+                              const CudaTokenSource& source) {
   const int num_new_tokens = static_cast<int>(tokens.size());
   attention_rows.push_back({.first_query = num_tokens(),
                             .num_queries = num_new_tokens,
@@ -325,6 +351,7 @@ int CudaInputBatch::AddPrompt(std::span<const TokenId> tokens,
     prompt_positions.push_back(first_position + i);
   }
   token_tables.insert(token_tables.end(), num_new_tokens, table);
+  AddCrossAttention(source, num_new_tokens);
   return num_tokens() - 1;
 }
 
@@ -436,7 +463,14 @@ void CudaInputBatch::Pad(int padded_rows, int padding_table) {
   CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
   AddLogitsRows(padded_rows - num_rows);
   num_rows = padded_rows;
-  token_tables.resize(padded_rows, padding_table);
+  PadTokens(padded_rows, padding_table);
+}
+
+void CudaInputBatch::PadTokens(int size, int padding_table) {
+  token_tables.resize(size, padding_table);
+  if (HasReaders(CudaArrayReaders::kWithSources)) {
+    cross_positions.resize(size, -1);
+  }
 }
 
 void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
@@ -452,7 +486,7 @@ void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
   prompt_positions.resize(prompt_positions.size() + num_new, 0);
   prompt_cum_log_probs.resize(prompt_cum_log_probs.size() + num_new,
                               -std::numeric_limits<float>::infinity());
-  token_tables.resize(padded_tokens, padding_table);
+  PadTokens(padded_tokens, padding_table);
 }
 
 }  // namespace espalier

@@ -56,6 +56,12 @@ struct CudaGroupRequest {
   bool has_draft_rows = false;
 };
 
+// Where tokens of a decoder find their source.
+struct CudaTokenSource {
+  int table = 0;   // CudaStepMemory::source_table
+  int length = 0;  // 0: there is none
+};
+
 // Where an answer will be, or a part of it: of kRows there is a part a row.
 struct CudaAnswerPart {
   int group_idx = 0;
@@ -85,7 +91,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
                                        const CudaGroupRequest& request);
   // Tokens at consecutive positions; returns the last one's index.
-  int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
+  int AddPrompt(std::span<const TokenId> tokens, int first_position, int table,
+                const CudaTokenSource& source = {});
   // Rows of logits of the tokens `last_tokens`, by rank; or by
   // request.logits_rows.
   std::vector<CudaAnswerPart> AddPromptLogitsRows(
@@ -143,6 +150,9 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // What attention is planned for.
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedPrefix> shared_runs;
+  // And cross-attention: tokens of one source that follow each other are one
+  // row, so that it is read once for all of a group's beams.
+  std::vector<CudaAttentionRow> cross_rows;
 
   // Of prompts only.
   std::vector<TokenId> prompt_tokens;  // tokens [num_rows, num_tokens)
@@ -197,6 +207,10 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaEditParams AddEditParams(const CudaGroup& group,
                                const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
+  // Of the last `num_queries` tokens.
+  void AddCrossAttention(const CudaTokenSource& source, int num_queries);
+  // Tokens of nobody, up to `size`.
+  void PadTokens(int size, int padding_table);
 
   // A bit for each of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);

@@ -13,6 +13,7 @@
 #include "executor/cuda/cuda_batch_logprobs.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/cuda_source_reader.h"
 #include "executor/cuda/cuda_step_shape.h"
 #include "executor/selection_rows.h"
 
@@ -42,6 +43,8 @@ struct CudaStep {
     int first_draft = -1;  // of verify_drafts; -1: it has no place there
   };
   std::vector<PlacedDraft> placed_drafts;
+  // What the encoder reads before the decoder's tokens are fed.
+  std::vector<CudaSourceRead> sources;
 
   // One for every selection and continuation of the plan, in its order.
   struct Answer {

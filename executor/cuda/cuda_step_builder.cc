@@ -62,8 +62,10 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
 absl::StatusOr<CudaStep> CudaStepBuilder::Build(
-    const StepPlan& plan, const absl::Status& gumbel_status, CudaDelta* delta) {
+    const StepPlan& plan, const CudaPlanSources& sources,
+    const absl::Status& gumbel_status, CudaDelta* delta) {
   delta_ = delta;
+  sources_ = &sources;
   gumbel_status_ = gumbel_status;
   beams_.clear();
   prompts_.clear();
@@ -78,6 +80,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
   step.shape.has_partials = uploader_.has_partials();
+  step.shape.has_cross_partials = uploader_.has_cross_partials();
   PutCopies(plan);
   DropRefused(plan);
   was_reset_ = false;
@@ -132,12 +135,21 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
   CudaGroup* const group = groups_.Find(selection.request);
   rows.Put(*memory_, shape_.page_size, group, delta_);
+  PutSource(plan, rows.rows()[0], group);
   std::vector<Entry>& entries = IsRefused(selection) ? refused_
                                 : rows.feeds_beams() ? beams_
                                                      : prompts_;
   entries.push_back({group, RequestOfRows(selection), answer, rows.rows(),
                      selection.cum_log_probs, &selection});
   return absl::OkStatus();
+}
+
+// All its sequences begin with it.
+void CudaStepBuilder::PutSource(const StepPlan& plan, int row,
+                                CudaGroup* group) {
+  group->source_length = plan.rows[row].source_length;
+  delta_->Put<int>(memory_->source_table(group->first_slot),
+                   Words(sources_->row_pages(row)));
 }
 
 absl::Status CudaStepBuilder::FindContinuation(
@@ -149,10 +161,12 @@ absl::Status CudaStepBuilder::FindContinuation(
   }
   CudaGroup* const group = groups_.Find(continuation.request);
   if (group == nullptr) return absl::OkStatus();  // lost with a failed plan
-  CHECK_EQ(continuation.position, group->position + 1);
+  const int position =
+      continuation.position - SourceEnd(group->source_length, shape_.page_size);
+  CHECK_EQ(position, group->position + 1);
   CHECK_EQ(continuation.tail_pages.size(),
            static_cast<size_t>(group->num_slots));
-  group->position = continuation.position;
+  group->position = position;
   if (group->tail_pages != continuation.tail_pages) {
     group->tail_pages = continuation.tail_pages;
     delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
@@ -210,6 +224,8 @@ int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
   if (plan.num_logits != std::ssize(plan.tokens) || !plan.scorings.empty()) {
     return -1;
   }
+  // Of sources there are as many calls and tokens as requests have.
+  if (!sources_->reads.empty()) return -1;
   // A graph has room for a copy a row. Rows of continuations have one each at
   // most, of a child that moved; so the plan's own, be they for its rows or for
   // prompts that it feeds nothing of, are no more than its rows.
@@ -245,14 +261,21 @@ void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
 absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
                                             CudaInputBatch* batch,
                                             CudaStep* step) {
-  ASSIGN_OR_RETURN(const std::vector<int> tables, PromptTables(plan));
+  ASSIGN_OR_RETURN(const std::vector<RowTables> tables, PromptTables(plan));
   std::vector<int> first_tokens(plan.rows.size(), -1);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    if (tables[i] < 0) continue;
     const PlanRow& row = plan.rows[i];
+    if (tables[i].own < 0 || row.num_tokens == 0) continue;
     first_tokens[i] = batch->num_tokens();
-    batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
+    batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i].own,
+                     {tables[i].source, row.source_length});
     PutPageTokens(plan, i);
+  }
+  for (const CudaPlanSources::Read& read : sources_->reads) {
+    step->sources.push_back({.tokens = read.tokens,
+                             .table = tables[read.row].source,
+                             .first_fed = read.first_fed,
+                             .end_fed = read.end_fed});
   }
   LayOutLogitsRows(plan, first_tokens, batch, step);
   return LayOutScorings(plan, first_tokens, batch, step);
@@ -310,41 +333,51 @@ absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
 }
 
 // Rows that no group asks about, chunks of prompts, get tables for the step.
-absl::StatusOr<std::vector<int>> CudaStepBuilder::PromptTables(
-    const StepPlan& plan) {
+absl::StatusOr<std::vector<CudaStepBuilder::RowTables>>
+CudaStepBuilder::PromptTables(const StepPlan& plan) {
   constexpr int kOwn = -2;
-  std::vector<int> tables(plan.rows.size(), kOwn);
+  std::vector<RowTables> tables(plan.rows.size(), {kOwn, -1});
   for (const Entry& entry : beams_) {
-    for (const int row : entry.rows) tables[row] = -1;
+    for (const int row : entry.rows) tables[row] = {};
   }
   for (const std::vector<Entry>* const entries : {&prompts_, &refused_}) {
     for (const Entry& entry : *entries) {
       const auto& slots = plan.selections[entry.answer].slots;
       for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
-        tables[entry.rows[rank]] = entry.group->first_slot + slots[rank];
+        const int first_slot = entry.group->first_slot;
+        tables[entry.rows[rank]] = {first_slot + slots[rank], first_slot};
       }
     }
   }
   int num_own = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    if (tables[i] != kOwn) continue;
+    if (tables[i].own != kOwn) continue;
     if (num_own == memory_->num_row_tables()) {
       return ResourceExhausted("a step feeds parts of more than ", num_own,
                                " prompts");
     }
-    tables[i] = memory_->row_table(num_own++);
+    const int table = memory_->row_table(num_own++);
+    tables[i] = {table, table};
     RETURN_IF_ERROR(CheckPages(plan, i));
-    delta_->Put<int>(memory_->table(tables[i]), Words(plan.row_pages(i)));
+    delta_->Put<int>(memory_->table(table), Words(plan.row_pages(i)));
+    delta_->Put<int>(memory_->source_table(table),
+                     Words(sources_->row_pages(i)));
   }
   return tables;
 }
 
 absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
+  const CudaStepLimits& limits = memory_->limits();
   const int num_pages = static_cast<int>(plan.row_pages(row).size());
-  if (num_pages <= memory_->limits().table_stride) return absl::OkStatus();
-  return ResourceExhausted("a row has ", num_pages,
-                           " pages, there is room for ",
-                           memory_->limits().table_stride);
+  if (num_pages > limits.table_stride) {
+    return ResourceExhausted("a row has ", num_pages,
+                             " pages, there is room for ", limits.table_stride);
+  }
+  const int num_source_pages =
+      static_cast<int>(sources_->row_pages(row).size());
+  if (num_source_pages <= limits.source_stride) return absl::OkStatus();
+  return ResourceExhausted("a row's source has ", num_source_pages,
+                           " pages, there is room for ", limits.source_stride);
 }
 
 absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& batch,

@@ -27,6 +27,7 @@
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/cuda_plan_sources.h"
 #include "executor/cuda/cuda_step.h"
 #include "executor/cuda/cuda_step_memory.h"
 
@@ -44,7 +45,9 @@ class CudaStepBuilder {
   // rows: their rows are fed, and their groups are dropped behind the step.
   // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
   // not be used.
+  // REQUIRES: `sources` were taken out of the plan.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
+                                 const CudaPlanSources& sources,
                                  const absl::Status& gumbel_status,
                                  CudaDelta* delta);
 
@@ -94,8 +97,15 @@ class CudaStepBuilder {
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
                               CudaInputBatch* batch, CudaStep* step);
-  // The table of each row that is fed from the plan; -1 for others.
-  absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
+  // The tables of a row that is fed from the plan: of its own pages, and of its
+  // source's. -1 for others.
+  struct RowTables {
+    int own = -1;
+    int source = -1;
+  };
+  absl::StatusOr<std::vector<RowTables>> PromptTables(const StepPlan& plan);
+  // Says where the source of the group that the row is of is.
+  void PutSource(const StepPlan& plan, int row, CudaGroup* group);
   absl::Status CheckPages(const StepPlan& plan, int row) const;
   absl::Status CheckLimits(const CudaInputBatch& batch,
                            const CudaStep& step) const;
@@ -113,6 +123,7 @@ class CudaStepBuilder {
 
   // Of the plan being built.
   CudaDelta* delta_ = nullptr;
+  const CudaPlanSources* sources_ = nullptr;
   absl::Status gumbel_status_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;

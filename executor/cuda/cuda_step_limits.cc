@@ -43,6 +43,10 @@ CudaStepLimits StepLimitsOf(const ModelDescription& model,
   limits.table_stride = static_cast<int>(
       std::min<int64_t>(NumPages(model.max_context, model.page_size),
                         int64_t{model.num_pages} + 1));
+  if (model.encoder) {
+    limits.source_stride = static_cast<int>(
+        NumPages(model.encoder->max_source_tokens, model.page_size));
+  }
   limits.max_candidates = MaxCandidates(limits.max_rows);
   limits.max_best_tokens = kBestPerRow * limits.max_rows;
   limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;

@@ -16,6 +16,7 @@ struct CudaStepLimits {
   // so that groups seldom have to move to make room for others in a row.
   int num_slots = 2;
   int table_stride = 1;    // pages of a sequence
+  int source_stride = 0;   // of its source; 0: the model has no encoder
   int num_pages = 1;       // that tables may name
   int max_candidates = 4;  // of all groups of a step, and tokens drawn
   int max_eos_token_ids = 1;
@@ -24,6 +25,8 @@ struct CudaStepLimits {
   int max_items = 1;        // of attention
   int max_partials = 1;
 
+  // Of tables: the pages of a source are behind those of the decoder.
+  int row_stride() const { return table_stride + source_stride; }
   // Tables of rows that no selection is of (StepLimits::max_prefill_rows).
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
   // Candidates, and tokens of prompts.

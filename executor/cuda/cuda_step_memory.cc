@@ -66,7 +66,7 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
                CudaStepArrays* arrays) {
   Layout layout(words);
   CudaBeamState& state = arrays->state;
-  layout.Add(&state.tables, NumTables(limits) * limits.table_stride);
+  layout.Add(&state.tables, NumTables(limits) * limits.row_stride());
   layout.Add(&state.tokens, limits.num_slots);
   layout.Add(&state.cum_log_probs, limits.num_slots);
   layout.Add(&state.slots, limits.num_slots);
@@ -92,6 +92,9 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   };
   ForEachBatchArray(add, *arrays);
   ForEachAttentionArray(add, *arrays);
+  if (limits.source_stride > 0) {
+    ForEachAttentionArray(add, arrays->cross_attention);
+  }
   AddLogProbs(limits, &layout, &arrays->log_probs);
   NameBatchArrays(arrays);
   return layout.num_words();
@@ -119,20 +122,20 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
   const int64_t num_words = LayOut(limits, page_size, nullptr, &memory.arrays_);
   if (num_words > std::numeric_limits<int>::max()) {
     return ResourceExhausted("a step of up to ", limits.max_rows, " rows of ",
-                             limits.table_stride, " pages, of ",
+                             limits.row_stride(), " pages, of ",
                              limits.num_pages, " in all, needs ", num_words * 4,
                              " bytes to keep track of");
   }
   ASSIGN_OR_RETURN(memory.words_,
                    TakeDeviceMemory<int>("the state of steps", num_words));
   LayOut(limits, page_size, memory.words_.data(), &memory.arrays_);
-  memory.arrays_.state.table_stride = limits.table_stride;
+  memory.arrays_.state.table_stride = limits.row_stride();
   memory.arrays_.state.page_size = page_size;
   // All but the tables is zero; they come first. Room for edits alone can be
   // 64 MB: the host does not send that.
   RETURN_IF_CUDA_ERROR(
       cudaMemset(memory.words_.data(), 0, memory.words_.size_bytes()));
-  memory.num_table_words_ = NumTables(limits) * limits.table_stride;
+  memory.num_table_words_ = NumTables(limits) * limits.row_stride();
   RETURN_IF_ERROR(FillTables(memory.words_.data(), memory.num_table_words_,
                              null_page.value));
   // Other streams do not wait for such a copy by themselves.

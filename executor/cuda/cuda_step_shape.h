@@ -38,8 +38,9 @@ struct CudaStepShape {
   bool verifies_draft_rows = false;  // drafts have rows
   bool verifies_filtered = false;    // some row is filtered
   bool has_edits = false;
-  bool has_device_edits = false;  // of histories
-  bool has_partials = false;      // without any, attention is one launch
+  bool has_device_edits = false;    // of histories
+  bool has_partials = false;        // without any, attention is one launch
+  bool has_cross_partials = false;  // the same of cross-attention
   friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
 };
 

@@ -20,10 +20,10 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
   for (size_t i = 0; i < encoder.layers.size(); ++i) {
     const CudaTransformerLayer& layer = encoder.layers[i];
     RETURN_IF_ERROR(StoreProjections(layer, /*layer_idx=*/0, tokens, stream));
-    RETURN_IF_ERROR(
-        CudaAttention(sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
-                      weights_.widths.qkv(), source_kv_.cache, /*layer=*/0,
-                      scratch_.attended, scratch_.attention, device_, stream));
+    RETURN_IF_ERROR(CudaAttention(
+        sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
+        weights_.widths.qkv(), source_kv_.cache, /*layer=*/0, scratch_.attended,
+        scratch_.attention, device_, stream));
     RETURN_IF_ERROR(FinishLayer(layer, OutputOf(layer), rows,
                                 i + 1 == encoder.layers.size()
                                     ? encoder.final_norm
@@ -37,10 +37,11 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
 absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
                                                cudaStream_t stream) {
   const CudaSourceBatch& sources = batch.sources;
-  const CudaTokenSlots slots = {.positions = sources.positions,
-                                .token_tables = sources.cross_tables,
-                                .tables = batch.attention.tables,
-                                .table_stride = batch.attention.table_stride};
+  const CudaTokenSlots slots = {
+      .positions = sources.positions,
+      .token_tables = sources.cross_tables,
+      .tables = batch.cross_attention.tables,
+      .table_stride = batch.cross_attention.table_stride};
   for (int i = 0; i < config_.num_layers; ++i) {
     const CudaTransformerLayer& layer = weights_.layers[i];
     RETURN_IF_ERROR(matmul_->Run(scratch_.normed, sources.num_tokens,

@@ -242,8 +242,6 @@ TEST(SourcesTest, DescriptionsThatNoEngineCanRunAreRefused) {
           "encoder.decoder_prompt must be token ids in [0, 64), got 64");
   refuses([](auto& m) { m.max_context = 1; },
           "max_context must be at least 2, got 1");
-  refuses([](auto& m) { m.limits.max_step_tokens = 9000; },
-          "limits.max_step_tokens must be unset if it has an encoder");
 }
 
 }  // namespace

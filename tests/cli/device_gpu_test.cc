@@ -97,14 +97,15 @@ TEST(DeviceGpuTest, EncoderDecodersAnswerAsOnTheCpu) {
   }
 }
 
-TEST(DeviceGpuTest, WhatRunsOnHostPlansAloneIsSaid) {
-  const ProgramRun run =
-      RunEspalier({"batch", "-m", FamilyPath("marian"), "--device", "cuda",
-                   "--dtype", "f32", "--host-cache-mib", "64"},
-                  RequestsOfFamily("marian"));
+TEST(DeviceGpuTest, NoDraftModelRunsBesideAnEncoder) {
+  const ProgramRun run = RunEspalier(
+      {"batch", "-m", FamilyPath("marian"), "--device", "cuda", "--dtype",
+       "f32", "--draft-model", FamilyPath("qwen3")},
+      RequestsOfFamily("marian"));
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("--host-cache-mib must be 0, or unset, for a "
-                                 "model with an encoder on CUDA, got 64"));
+  EXPECT_THAT(run.err,
+              HasSubstr("--draft-model: a draft model beside a model with an "
+                        "encoder is not supported"));
 }
 
 }  // namespace

@@ -27,6 +27,18 @@ int PlanSource::AddRow(std::span<const TokenId> tokens, int num_logits) {
   return static_cast<int>(plan.rows.size()) - 1;
 }
 
+int PlanSource::AddRow(std::span<const TokenId> source,
+                       std::span<const TokenId> tokens, int num_logits) {
+  std::vector<TokenId> all(source.begin(), source.end());
+  while (all.size() % page_size_ != 0) all.push_back(0);
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  const int row = AddRow(all, num_logits);
+  plan.rows[row].source_length = static_cast<int>(source.size());
+  plan.sources.push_back({row, std::make_shared<const std::vector<TokenId>>(
+                                   source.begin(), source.end())});
+  return row;
+}
+
 PlanSelection& PlanSource::AddSelection(
     RequestId request, int num_rows, int num_slots,
     std::shared_ptr<const SelectionParams> params) {

@@ -21,6 +21,9 @@ class PlanSource {
   // A row that feeds `tokens` at the front of its own pages, for whom nobody
   // asks; returns its index.
   int AddRow(std::span<const TokenId> tokens, int num_logits);
+  // A row of a model with an encoder: `source`, then `tokens` of the decoder.
+  int AddRow(std::span<const TokenId> source, std::span<const TokenId> tokens,
+             int num_logits);
   // Asks for the last logits of the last `num_rows` rows. The caller completes
   // the selection.
   PlanSelection& AddSelection(RequestId request, int num_rows, int num_slots,

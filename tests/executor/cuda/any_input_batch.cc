@@ -18,8 +18,13 @@ CudaGroup AnyInputBatch::AnyGroup(int num_slots) {
   group.position = 20 + Below(50);
   group.num_shared_pages = Below(4);
   group.eos_token_ids = AnyTokens(Below(3));
+  group.source_length = SourceOf(group.first_slot).length;
   num_slots_ += num_slots;
   return group;
+}
+
+CudaTokenSource AnyInputBatch::SourceOf(int table) const {
+  return {table, has_encoder_ ? SourceLengthOf(table) : 0};
 }
 
 SelectionParams AnyInputBatch::AnyParams() {
@@ -70,7 +75,9 @@ AnyInputBatch::Asked AnyInputBatch::AnyAsked(int num_rows) {
 // A chunk, or the last one of rows that are chosen for.
 void AnyInputBatch::AddPrompt(CudaInputBatch* batch) {
   if (Below(3) == 0) {
-    batch->AddPrompt(AnyTokens(1 + Below(9)), Below(20), num_slots_++);
+    const int table = num_slots_++;
+    batch->AddPrompt(AnyTokens(1 + Below(9)), Below(20), table,
+                     SourceOf(table));
     return;
   }
   const int num_rows = 1 + Below(3);
@@ -89,7 +96,8 @@ void AnyInputBatch::AddPrompt(CudaInputBatch* batch) {
   std::vector<float> cum_log_probs;
   for (int row = 0; row < num_rows; ++row) {
     last_tokens.push_back(batch->AddPrompt(AnyTokens(1 + Below(5)), Below(20),
-                                           group.first_slot + row));
+                                           group.first_slot + row,
+                                           SourceOf(group.first_slot)));
     cum_log_probs.push_back(-0.5f * static_cast<float>(Below(9)));
   }
   batch->AddPromptLogitsRows(group, asked.view(), last_tokens, cum_log_probs);
@@ -104,8 +112,9 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
   std::vector<std::vector<TokenId>> drafts;
   for (int row = 0; row < num_rows; ++row) {
     const int num_tokens = 1 + Below(5);
-    const int last = batch->AddPrompt(AnyTokens(num_tokens), Below(20),
-                                      group.first_slot + row);
+    const int last =
+        batch->AddPrompt(AnyTokens(num_tokens), Below(20),
+                         group.first_slot + row, SourceOf(group.first_slot));
     const int num_logits_rows = 1 + Below(num_tokens);
     drafts.push_back(AnyTokens(num_logits_rows - 1));
     for (int i = 0; i < num_logits_rows; ++i) {
@@ -133,13 +142,15 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
 
 void AnyInputBatch::AddKnown(CudaInputBatch* batch) {
   const std::vector<TokenId> tokens = AnyTokens(1 + Below(5));
-  const int last = batch->AddPrompt(tokens, 0, num_slots_++);
+  const int table = num_slots_++;
+  const int last = batch->AddPrompt(tokens, 0, table, SourceOf(table));
   const int count = static_cast<int>(tokens.size());
   batch->AddPromptLogprobRows(last + 1 - count, AnyTokens(count), Below(4));
 }
 
 CudaInputBatch AnyInputBatch::Make() {
   num_slots_ = 0;
+  has_encoder_ = Below(2) == 0;
   CudaInputBatch batch(kShape);
   for (int i = Below(4); i > 0; --i) {
     const int width = 1 + Below(5);

@@ -19,6 +19,10 @@ class AnyInputBatch {
   static constexpr int kMaxTokens = 128;
   static constexpr int kMaxLogitsRows = 96;
   static constexpr int kMaxEdits = 4096;
+  static constexpr int kMaxWidth = 5;  // slots of a group
+  // Of the source that a table has, in the half of all batches that are of a
+  // model with an encoder.
+  static int SourceLengthOf(int table) { return 1 + 7 * table % 30; }
   static constexpr CudaInputBatch::Shape kShape = {.vocab_size = 40,
                                                    .page_size = 4,
                                                    .max_positions = 80,
@@ -61,8 +65,12 @@ class AnyInputBatch {
                         const Asked& asked, CudaInputBatch* batch);
   void AddKnown(CudaInputBatch* batch);
 
+  CudaTokenSource SourceOf(int table) const;
+
   std::mt19937 random_;
-  int num_slots_ = 0;  // of the batch that is being made
+  // Of the batch that is being made.
+  int num_slots_ = 0;
+  bool has_encoder_ = false;
 };
 
 }  // namespace espalier::testing

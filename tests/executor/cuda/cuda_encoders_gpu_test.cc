@@ -1,21 +1,30 @@
-// The small models with an encoder on a device: their logits and searches
-// against transformers', and any batch against the host.
+// The small models with an encoder on a device: their log-probabilities and
+// searches against transformers', and batches and mixtures of requests against
+// the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "executor/cuda/cuda_blocking_model.h"
+#include "beam/prepared_request.h"
+#include "executor/cuda/cuda_executor.h"
 #include "executor/host/model_executor.h"
 #include "model/cuda/cuda_transformer.h"
 #include "model/safetensors.h"
 #include "model/transformer_model.h"
+#include "tests/executor/answer_comparison.h"
+#include "tests/executor/answer_log.h"
+#include "tests/executor/cuda/executor_log_probs.h"
 #include "tests/executor/drive.h"
+#include "tests/executor/mixture_requests.h"
 #include "tests/family_models.h"
 #include "tests/family_references.h"
 #include "tests/few_cases.h"
@@ -32,20 +41,29 @@ namespace {
 // Sums are added in other orders than on the host.
 constexpr double kDeviceLogitsTolerance = 1e-4;
 
-std::shared_ptr<Model> LoadOnDevice(const std::string& name, DType dtype,
-                                    int page_size, int max_tokens) {
+struct OnDeviceOptions {
+  DType dtype = DType::kFloat32;
+  int page_size = 16;
+  int max_tokens = 256;
+  int64_t kv_cache_bytes = 16 << 20;
+  int64_t host_cache_bytes = 0;
+};
+
+std::shared_ptr<CudaExecutor> LoadOnDevice(const std::string& name,
+                                           const OnDeviceOptions& options) {
   const auto device = CudaDevice::Open(0);
   EXPECT_OK(device);
   auto loaded = CudaTransformer::Load(FamilyPath(name),
-                                      {.page_size = page_size,
-                                       .kv_cache_bytes = 16 << 20,
-                                       .dtype = dtype,
-                                       .max_tokens = max_tokens},
+                                      {.page_size = options.page_size,
+                                       .kv_cache_bytes = options.kv_cache_bytes,
+                                       .dtype = options.dtype,
+                                       .max_tokens = options.max_tokens},
                                       *device);
   EXPECT_OK(loaded);
-  auto model = CudaBlockingModel::Create(*std::move(loaded));
-  EXPECT_OK(model);
-  return *std::move(model);
+  auto steps = CudaExecutor::Create(
+      *std::move(loaded), {.host_cache_bytes = options.host_cache_bytes});
+  EXPECT_OK(steps);
+  return *std::move(steps);
 }
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};
@@ -54,29 +72,34 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
                          [](const auto& model) { return model.param; });
 
 // Relative to the norm of all of them.
-void ExpectLogitsOfTransformers(const std::string& name, DType dtype,
-                                double largest, double relative) {
+void ExpectLogProbsOfTransformers(const std::string& name, DType dtype,
+                                  double largest, double relative) {
   ASSERT_OK_AND_ASSIGN(
       const SafetensorsFile file,
       SafetensorsFile::Open(FamilyPath(name) + "/logits.safetensors"));
   for (const int page_size : {1, 3, 16}) {
-    const auto model = LoadOnDevice(name, dtype, page_size, 256);
+    ExecutorLogProbs model(
+        LoadOnDevice(name, {.dtype = dtype, .page_size = page_size}));
+    const int vocab_size = model.description().vocab_size;
     for (int i = 0; i < 3; ++i) {
       const auto tokens = StoredValues<TokenId>(file, Concat("tokens.", i));
       const auto source = StoredValues<TokenId>(file, Concat("source.", i));
-      const auto expected = StoredValues<float>(file, Concat("logits.", i));
+      const auto stored = StoredValues<float>(file, Concat("logits.", i));
       for (const int chunk : {1, 5, 1000}) {
         double worst = 0, difference = 0, norm = 0;
         size_t at = 0;
-        for (const auto& row : FeedAlone(model.get(), tokens, chunk, source)) {
-          for (const float logit : row) {
-            const double error = std::abs(double{logit} - expected.at(at));
+        for (const auto& row : FeedAlone(&model, tokens, chunk, source)) {
+          const std::vector<float> expected =
+              LogProbsOf(std::span(stored).subspan(at, vocab_size));
+          at += vocab_size;
+          for (int token = 0; token < vocab_size; ++token) {
+            const double error = std::abs(double{row[token]} - expected[token]);
             worst = std::isnan(error) ? INFINITY : std::max(worst, error);
             difference += error * error;
-            norm += std::pow(expected[at++], 2);
+            norm += std::pow(expected[token], 2);
           }
         }
-        EXPECT_EQ(at, expected.size());
+        EXPECT_EQ(at, stored.size());
         EXPECT_LE(worst, largest) << page_size << " " << chunk;
         EXPECT_LE(std::sqrt(difference / norm), relative)
             << page_size << " " << chunk;
@@ -85,81 +108,106 @@ void ExpectLogitsOfTransformers(const std::string& name, DType dtype,
   }
 }
 
-TEST_P(CudaEncodersTest, LogitsAreThoseOfTransformers) {
-  ExpectLogitsOfTransformers(GetParam(), DType::kFloat32,
-                             kDeviceLogitsTolerance, 1e-5);
+TEST_P(CudaEncodersTest, LogProbsAreThoseOfTransformers) {
+  ExpectLogProbsOfTransformers(GetParam(), DType::kFloat32,
+                               kDeviceLogitsTolerance, 1e-5);
 }
 
 TEST_P(CudaEncodersTest, SixteenBitsComeNear) {
-  ExpectLogitsOfTransformers(GetParam(), DType::kBFloat16, INFINITY, 5e-2);
-  ExpectLogitsOfTransformers(GetParam(), DType::kFloat16, INFINITY, 6e-3);
+  ExpectLogProbsOfTransformers(GetParam(), DType::kBFloat16, INFINITY, 5e-2);
+  ExpectLogProbsOfTransformers(GetParam(), DType::kFloat16, INFINITY, 6e-3);
 }
 
-// Sources are read in chunks where a step has fewer tokens, preempted and read
-// again where pages are few, and shared by requests of one prompt.
+// Sources are read beyond the tokens of a step where it has fewer, preempted
+// and read again, or saved, where pages are few, and shared by requests of one
+// prompt.
 TEST_P(CudaEncodersTest, HypothesesAreThoseOfTransformers) {
+  struct Case {
+    int page_size;
+    int max_step_tokens;
+    int num_in_flight;
+    int64_t kv_cache_bytes;
+    int64_t host_cache_bytes;
+  };
   const auto references = ReadFamilyReferences(GetParam());
   ASSERT_GE(references.size(), 10u);
-  for (const auto& [page_size, max_step_tokens] :
-       Cases(std::vector<std::pair<int, int>>{{16, 200}, {3, 60}, {4, 8}},
-             std::vector<std::pair<int, int>>{{4, 8}})) {
-    SCOPED_TRACE(page_size);
-    const auto steps = ModelExecutor::Create(
-        LoadOnDevice(GetParam(), DType::kFloat32, page_size, 256), MakePool(2));
-    ASSERT_OK(steps);
+  for (const Case& tested :
+       Cases(std::vector<Case>{{16, 200, 2, 16 << 20, 0},
+                               {3, 60, 2, 1 << 20, 1 << 20},
+                               {3, 60, 2, 1 << 19, 0},
+                               {4, 8, 1, 16 << 20, 0}},
+             std::vector<Case>{{4, 8, 2, 16 << 20, 0}})) {
+    SCOPED_TRACE(Concat("pages of ", tested.page_size, ", ",
+                        tested.max_step_tokens, " tokens a step"));
+    const auto steps =
+        LoadOnDevice(GetParam(), {.page_size = tested.page_size,
+                                  .kv_cache_bytes = tested.kv_cache_bytes,
+                                  .host_cache_bytes = tested.host_cache_bytes});
     std::vector<Request> requests = RequestsOf(references);
     for (Request& request : requests) {
-      ASSERT_OK(ValidateRequest((*steps)->description(), &request));
+      ASSERT_OK(ValidateRequest(steps->description(), &request));
     }
     const Answers answers =
-        Drive(**steps, requests,
-              {.scheduler = {.max_step_tokens = max_step_tokens,
+        Drive(*steps, requests,
+              {.num_in_flight = tested.num_in_flight,
+               .scheduler = {.max_step_tokens = tested.max_step_tokens,
                              .validate_steps = true}});
     for (size_t i = 0; i < references.size(); ++i) {
       SCOPED_TRACE(i);
       ASSERT_OK(answers[i]);
       ExpectFamilyHypotheses(answers[i]->hypotheses, references[i]);
     }
+    const CudaExecutorFigures figures = steps->figures();
+    EXPECT_GT(figures.num_graph_launches, figures.num_steps / 4);
+    std::printf("%s: %ld steps, %ld from %d graphs\n", GetParam().c_str(),
+                figures.num_steps, figures.num_graph_launches,
+                figures.num_graphs);
   }
 }
 
-// Many sequences of many sources in one plan, which join, fork and grow, in
-// calls so small that a plan takes several.
+// Many sequences of many sources in one plan, which join, fork and grow; where
+// calls of the model are small, sources of a plan take several.
 TEST_P(CudaEncodersTest, AnyBatchMatchesTheCpu) {
+  constexpr int kMaxRows = 40;  // that no selection is of, and tokens of a step
   for (const int max_tokens : {40, 512}) {
     auto on_cpu = TransformerModel::Load(
         FamilyPath(GetParam()), {.page_size = 4, .kv_cache_bytes = 16 << 20},
         MakePool(1));
     ASSERT_OK(on_cpu);
-    const auto on_device =
-        LoadOnDevice(GetParam(), DType::kFloat32, 4, max_tokens);
+    ExecutorLogProbs on_device(
+        LoadOnDevice(GetParam(), {.page_size = 4, .max_tokens = max_tokens}));
     Feeder cpu(on_cpu->get());
-    Feeder device(on_device.get());
+    Feeder device(&on_device);
     std::mt19937 random(max_tokens);
     const auto below = [&](int n) { return static_cast<int>(random() % n); };
     int num_sequences = 0;
     for (int step = 0; step < 12; ++step) {
       std::vector<Feeder::Row> rows;
-      for (int i = 0; i < num_sequences; ++i) {
-        if (below(3) > 0) {
-          rows.push_back({i, RandomTokens(1 + below(3), 64, 100 * step + i)});
-        }
-      }
+      int num_tokens_left = kMaxRows;
       for (int i = below(6); i >= 0; --i) {
         const auto source = SourceFor(**on_cpu, 1 + below(33), 7 * step + i);
         cpu.Add(source);
         device.Add(source);
-        const int num_tokens = 1 + below(9);
+        const int num_tokens = std::min(1 + below(9), num_tokens_left - i);
+        num_tokens_left -= num_tokens;
         rows.push_back({num_sequences++, RandomTokens(num_tokens, 64, step),
                         below(num_tokens + 1)});
+      }
+      for (int i = num_sequences - static_cast<int>(rows.size()) - 1; i >= 0;
+           --i) {
+        const int num_tokens = 1 + below(3);
+        if (below(3) == 0 || num_tokens > num_tokens_left) continue;
+        num_tokens_left -= num_tokens;
+        rows.push_back({i, RandomTokens(num_tokens, 64, 100 * step + i)});
       }
       const auto expected = cpu.Step(rows);
       const auto got = device.Step(rows);
       for (size_t r = 0; r < rows.size(); ++r) {
         ASSERT_EQ(got[r].size(), expected[r].size());
         for (size_t t = 0; t < got[r].size(); ++t) {
+          const std::vector<float> log_probs = LogProbsOf(expected[r][t]);
           for (size_t i = 0; i < got[r][t].size(); ++i) {
-            ASSERT_NEAR(got[r][t][i], expected[r][t][i], kDeviceLogitsTolerance)
+            ASSERT_NEAR(got[r][t][i], log_probs[i], kDeviceLogitsTolerance)
                 << "step " << step << " row " << r;
           }
         }
@@ -170,6 +218,117 @@ TEST_P(CudaEncodersTest, AnyBatchMatchesTheCpu) {
       ++num_sequences;
     }
   }
+}
+
+std::vector<absl::StatusOr<AnsweredRequest>> RunLogged(
+    StepExecutor& steps, const std::vector<Request>& requests,
+    const DriveOptions& options) {
+  AnswerLog log(&steps);
+  Answers answers = Drive(log, requests, options);
+  std::map<RequestId, CandidateLists> lists = log.Take();
+  std::vector<absl::StatusOr<AnsweredRequest>> answered;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (!answers[i].ok()) {
+      answered.push_back(answers[i].status());
+      continue;
+    }
+    answered.push_back(
+        AnsweredRequest{std::move(lists[RequestId{static_cast<int64_t>(i)}]),
+                        *std::move(answers[i])});
+  }
+  return answered;
+}
+
+// Every way to decode with every kind of processor, and tokens that are forced.
+std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
+                                        const ModelDescription& model) {
+  std::vector<Request> requests =
+      AnyMixtureRequests(count, seed, model,
+                         {.max_samples = 12,
+                          .max_beams = 10,
+                          .max_prompt_tokens = 40,
+                          .max_new_tokens = FewCases() ? 3 : 12,
+                          .speculates = true});
+  std::mt19937 random(seed);
+  for (Request& request : requests) {
+    GenerationParams& params = request.params;
+    params.stop.clear();  // there is no tokenizer
+    params.prompt_logprobs.reset();
+    if (!params.allowed_sequences && random() % 3 == 0) {
+      params.forced_bos_token_id = 10 + random() % 50;
+    }
+    if (!params.allowed_sequences && random() % 3 == 0) {
+      params.forced_eos_token_id = {static_cast<int64_t>(10 + random() % 50),
+                                    2};
+    }
+    EXPECT_OK(ValidateRequest(model, &request));
+  }
+  return requests;
+}
+
+// Some share their source with others.
+void ShareSources(std::vector<Request>* requests) {
+  for (size_t i = 1; i < requests->size(); i += 3) {
+    (*requests)[i].prompt_tokens = (*requests)[i - 1].prompt_tokens;
+  }
+}
+
+void ExpectAnyRequestsMatchTheHost(const std::string& name,
+                                   const OnDeviceOptions& options,
+                                   int max_step_tokens, uint32_t seed) {
+  auto on_cpu = TransformerModel::Load(
+      FamilyPath(name), {.kv_cache_bytes = 16 << 20}, MakePool(1));
+  ASSERT_OK(on_cpu);
+  const auto on_host = MakeExecutor(on_cpu->get(), MakePool(1));
+  const auto on_device = LoadOnDevice(name, options);
+  std::vector<Request> requests =
+      AnyEncoderRequests(Cases(60, 12), seed, on_device->description());
+  ShareSources(&requests);
+  const auto expected = RunLogged(*on_host, requests, {});
+  const auto actual =
+      RunLogged(*on_device, requests,
+                {.num_in_flight = 2,
+                 .scheduler = {.max_running = 24,
+                               .max_step_tokens = max_step_tokens,
+                               .validate_steps = true}});
+  AnswerCounts counts;
+  int num_answered = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(Concat("request ", i));
+    ASSERT_EQ(actual[i].status().code(), expected[i].status().code())
+        << actual[i].status() << " " << expected[i].status();
+    if (!actual[i].ok()) continue;
+    ++num_answered;
+    // What is drawn then follows from the drafts.
+    const auto& speculate = requests[i].params.speculate;
+    if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
+    EXPECT_EQ(CompareAnswers(PreparedRequest(requests[i], nullptr,
+                                             &on_device->description()),
+                             *expected[i], *actual[i], &counts),
+              "");
+  }
+  counts.Print(name.c_str());
+  EXPECT_EQ(counts.AboveBounds(), "");
+  EXPECT_GT(num_answered, Cases(45, 6));
+}
+
+TEST_P(CudaEncodersTest, AnyRequestsMatchTheHost) {
+  ExpectAnyRequestsMatchTheHost(GetParam(), {}, 128, 1);
+}
+
+// Pages are few: groups are put away and resumed, pages of theirs saved.
+TEST_P(CudaEncodersTest, AnyRequestsInFewPagesMatchTheHost) {
+  ExpectAnyRequestsMatchTheHost(GetParam(),
+                                {.page_size = 3,
+                                 .max_tokens = 64,
+                                 .kv_cache_bytes = 1 << 19,
+                                 .host_cache_bytes = 1 << 19},
+                                40, 2);
+}
+
+// Forced tokens without an encoder.
+TEST(CudaForcedTokensTest, AnyRequestsMatchTheHost) {
+  ExpectAnyRequestsMatchTheHost("qwen3", {}, 128, 3);
 }
 
 }  // namespace

@@ -86,13 +86,75 @@ TEST(CudaExecutorModelTest, RunsAModelThatItKnowsOnlyByItsInterface) {
   EXPECT_NE(batches[1].logits_tokens, nullptr);
 }
 
-TEST(CudaExecutorModelTest, AModelWithAnEncoderIsRefused) {
+OnDryDevice MakeOnDryDeviceWithEncoder() {
+  OnDryDevice made;
+  made.model = std::make_shared<FakeCudaModel>(HopperDevice(0));
+  made.model->AddEncoder();
+  auto steps = CudaExecutor::Create(made.model, {.max_graphs = 0});
+  EXPECT_OK(steps.status());
+  if (steps.ok()) made.steps = *std::move(steps);
+  return made;
+}
+
+// In a call of its own; the group then goes on as any.
+TEST(CudaExecutorModelTest, ASourceIsReadAheadOfTheDecodersTokens) {
   BeginDryRun(90);
-  const auto model = std::make_shared<FakeCudaModel>(HopperDevice(0));
-  model->AddEncoder();
-  EXPECT_THAT(CudaExecutor::Create(model).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("a model with an encoder")));
+  OnDryDevice on = MakeOnDryDeviceWithEncoder();
+  ASSERT_NE(on.steps, nullptr);
+  const std::vector<TokenId> source(20, 7);
+  on.source.AddRow(source, std::vector<TokenId>{1}, 1);
+  const PlanSelection selection = on.source.AddSelection(
+      RequestId{1}, 1, 2, PlanSelection::DefaultParams());
+  ASSERT_OK(RunDry(*on.steps, on.source.Take()).status());
+  on.source.Continue(selection);
+  ASSERT_OK(RunDry(*on.steps, on.source.Take()).status());
+  const std::vector<CudaBatch>& batches = on.model->batches();
+  ASSERT_EQ(batches.size(), 3u);
+  EXPECT_EQ(batches[0].sources.num_tokens, 20);
+  EXPECT_EQ(batches[0].num_tokens, 0);
+  EXPECT_EQ(batches[0].cross_attention.tables,
+            batches[1].cross_attention.tables);
+  EXPECT_EQ(batches[1].sources.num_tokens, 0);
+  EXPECT_EQ(batches[1].num_tokens, 1);
+  EXPECT_EQ(batches[1].num_logits, 1);
+  EXPECT_EQ(batches[1].cross_attention.max_queries, 1);
+  EXPECT_EQ(batches[2].sources.num_tokens, 0);
+  EXPECT_EQ(batches[2].num_tokens, 2);
+  EXPECT_EQ(batches[2].cross_attention.max_queries, 2);
+}
+
+// A call of the model has room for 256 tokens of 16 pages.
+TEST(CudaExecutorModelTest, SourcesOfAStepAreReadInAsManyCallsAsTheyTake) {
+  BeginDryRun(90);
+  OnDryDevice on = MakeOnDryDeviceWithEncoder();
+  ASSERT_NE(on.steps, nullptr);
+  for (int i = 0; i < 9; ++i) {
+    const std::vector<TokenId> source(33, i);
+    on.source.AddRow(source, std::vector<TokenId>{1}, 1);
+    on.source.AddSelection(RequestId{i}, 1, 2, PlanSelection::DefaultParams());
+  }
+  ASSERT_OK(RunDry(*on.steps, on.source.Take()).status());
+  std::vector<int> num_tokens;
+  for (const CudaBatch& batch : on.model->batches()) {
+    num_tokens.push_back(batch.sources.num_tokens);
+  }
+  EXPECT_THAT(num_tokens, ElementsAre(5 * 33, 4 * 33, 0));
+  EXPECT_EQ(on.model->batches().back().num_tokens, 9);
+}
+
+// Where pages of a source were lost that others behind them were not: a row
+// feeds these alone.
+TEST(CudaExecutorModelTest, AStepMayReadASourceAndFeedNothing) {
+  BeginDryRun(90);
+  OnDryDevice on = MakeOnDryDeviceWithEncoder();
+  ASSERT_NE(on.steps, nullptr);
+  const std::vector<TokenId> source(20, 7);
+  on.source.AddRow(source, std::vector<TokenId>(), 0);
+  on.source.plan.rows[0].num_tokens = 16;
+  on.source.plan.tokens.resize(16);
+  ASSERT_OK(RunDry(*on.steps, on.source.Take()).status());
+  ASSERT_EQ(on.model->batches().size(), 1u);
+  EXPECT_EQ(on.model->batches()[0].sources.num_tokens, 20);
 }
 
 // The second and third as a model and its draft.

@@ -234,5 +234,50 @@ TEST(CudaInputBatchLawsTest, EveryTokenAttends) {
   });
 }
 
+// Behind an encoder each token but those of padding attends to its source in
+// one row, and tokens of one source that follow each other in the same.
+TEST(CudaInputBatchLawsTest, EveryTokenAttendsToItsSource) {
+  int num_shared = 0;
+  ForAnyBatch([&](const CudaInputBatch& batch) {
+    if (!batch.HasReaders(CudaArrayReaders::kWithSources)) {
+      ASSERT_TRUE(batch.cross_rows.empty() && batch.cross_positions.empty());
+      return;
+    }
+    ASSERT_EQ(batch.cross_positions.size(), batch.num_tokens());
+    std::vector<const CudaAttentionRow*> rows(batch.num_tokens());
+    const CudaAttentionRow* before = nullptr;
+    for (const CudaAttentionRow& row : batch.cross_rows) {
+      ASSERT_TRUE(row.sees_all);
+      ASSERT_EQ(row.kv_begin, 0);
+      for (int i = 0; i < row.num_queries; ++i) {
+        const int token = row.first_query + i;
+        ASSERT_EQ(std::exchange(rows[token], &row), nullptr);
+        ASSERT_EQ(batch.cross_positions[token], row.max_positions - 1);
+      }
+      num_shared += row.num_queries > 1;
+      ASSERT_TRUE(before == nullptr || before->table != row.table ||
+                  before->first_query + before->num_queries < row.first_query);
+      before = &row;
+    }
+    for (const CudaAttentionRow& row : batch.attention_rows) {
+      for (int i = 0; i < row.num_queries; ++i) {
+        const CudaAttentionRow& cross = *rows[row.first_query + i];
+        ASSERT_EQ(cross.max_positions,
+                  AnyInputBatch::SourceLengthOf(cross.table));
+        // Its group's first.
+        ASSERT_LE(cross.table, row.table);
+        ASSERT_LT(row.table, cross.table + AnyInputBatch::kMaxWidth);
+      }
+    }
+    for (int token = 0; token < batch.num_tokens(); ++token) {
+      const bool is_padding =
+          batch.token_tables[token] == AnyInputBatch::kMaxSlots;
+      ASSERT_EQ(rows[token] == nullptr, is_padding);
+      ASSERT_EQ(batch.cross_positions[token] == -1, is_padding);
+    }
+  });
+  EXPECT_GT(num_shared, 500);
+}
+
 }  // namespace
 }  // namespace espalier

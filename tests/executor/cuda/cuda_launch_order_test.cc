@@ -27,10 +27,12 @@ class DryRunner {
  public:
   explicit DryRunner(int capability, bool has_barrier = true)
       : model_(HopperDevice(0), has_barrier), stream_(BeginDryRun(capability)) {
+    model_.AddEncoder();
     const CudaStepLimits limits = {.max_rows = kMaxRows,
                                    .max_tokens = kMaxTokens,
                                    .num_slots = 2 * kMaxRows,
                                    .table_stride = 32,
+                                   .source_stride = 4,
                                    .num_pages = 100,
                                    .max_candidates = 2000,
                                    .max_edits = 1000,
@@ -44,7 +46,7 @@ class DryRunner {
         &model_, memory_.get(),
         {.max_groups = kMaxRows, .max_candidates = 2000}, {}, /*max_graphs=*/0,
         stream_);
-    CHECK(runner.ok());
+    CHECK(runner.ok()) << runner.status();
     runner_ = *std::move(runner);
   }
 
@@ -99,6 +101,12 @@ CudaStep AnyStep() {
   shape.has_edits = upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
+  shape.has_cross_partials = upto(1) == 0;
+  for (int i = step.is_replayable ? 0 : maybe(9); i > 0; --i) {
+    step.sources.push_back(
+        {.tokens = std::make_shared<const std::vector<TokenId>>(64),
+         .end_fed = 64});
+  }
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
   for (int i = upto(3); i > 0; --i) {
     const auto tokens = std::make_shared<const TokenId>(7);
@@ -140,7 +148,11 @@ CudaStep StepOfEverything() {
                 .max_verified = 2,
                 .num_verify_rows = 6,
                 .verifies_draft_rows = true,
-                .has_partials = true};
+                .has_partials = true,
+                .has_cross_partials = true};
+  step.sources.push_back(
+      {.tokens = std::make_shared<const std::vector<TokenId>>(20),
+       .end_fed = 20});
   return step;
 }
 

@@ -64,7 +64,7 @@ class CudaStepBuilderTest : public ::testing::Test {
 
   absl::StatusOr<CudaStep> Build(const absl::Status& gumbel_status) {
     CudaDelta delta(memory_->words());
-    return builder_->Build(source_.Take(), gumbel_status, &delta);
+    return builder_->Build(source_.Take(), {}, gumbel_status, &delta);
   }
 
   PlanSource source_{kBuilderPageSize};

@@ -93,6 +93,16 @@ void ExpectVerified(const CudaInputBatch& batch, const CudaStepArrays& arrays,
   expect.At(arrays.verify_row_edits, batch.verify_row_edits);
 }
 
+bool ExpectOneWork(const CudaAttentionWork& work,
+                   const CudaAttentionArrays<DeviceArray>& arrays,
+                   const ArrayExpectation& expect) {
+  expect.At(arrays.items, work.items);
+  expect.At<int>(arrays.item_counts,
+                 {work.item_counts.begin(), work.item_counts.end()});
+  expect.At(arrays.partial_indptr, work.partial_indptr);
+  return work.partial_indptr.back() > 0;
+}
+
 }  // namespace
 
 bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row) {
@@ -113,21 +123,27 @@ void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
   ExpectChoice(batch, arrays, expect);
   ExpectLogProbs(batch, arrays, expect);
   ExpectVerified(batch, arrays, expect);
+  expect.At(arrays.cross_positions, batch.cross_positions);
   ExpectPrompts(batch, state, expect);
 }
 
-bool ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
+void ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
-                const CudaDevice& device, const ReadDevice& read) {
-  const CudaAttentionWork work = PlanCudaAttention(
-      batch.attention_rows, batch.shared_runs, batch.num_tokens(), shape,
-      limits.max_items, limits.max_partials, device);
+                const CudaDevice& device, const ReadDevice& read,
+                bool has_partials, bool has_cross_partials) {
   const ArrayExpectation expect(read);
-  expect.At(arrays.items, work.items);
-  expect.At<int>(arrays.item_counts,
-                 {work.item_counts.begin(), work.item_counts.end()});
-  expect.At(arrays.partial_indptr, work.partial_indptr);
-  return work.partial_indptr.back() > 0;
+  const auto plan = [&](const std::vector<CudaAttentionRow>& rows,
+                        const std::vector<CudaSharedPrefix>& runs) {
+    return PlanCudaAttention(rows, runs, batch.num_tokens(), shape,
+                             limits.max_items, limits.max_partials, device);
+  };
+  EXPECT_EQ(ExpectOneWork(plan(batch.attention_rows, batch.shared_runs), arrays,
+                          expect),
+            has_partials);
+  if (!batch.HasReaders(CudaArrayReaders::kWithSources)) return;
+  EXPECT_EQ(
+      ExpectOneWork(plan(batch.cross_rows, {}), arrays.cross_attention, expect),
+      has_cross_partials);
 }
 
 }  // namespace espalier::testing

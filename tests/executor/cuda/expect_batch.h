@@ -23,10 +23,11 @@ bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row);
 void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                  const ReadDevice& read);
 
-// That the work list is the one for the batch; returns whether some query of
-// it has partial results.
-bool ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
+// That the work lists are those for the batch, and whether some query of each
+// has partial results.
+void ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
-                const CudaDevice& device, const ReadDevice& read);
+                const CudaDevice& device, const ReadDevice& read,
+                bool has_partials, bool has_cross_partials);
 
 }  // namespace espalier::testing

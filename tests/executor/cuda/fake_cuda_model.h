@@ -1,5 +1,6 @@
 // FakeCudaModel: a model that launches the kernels of a forward pass of one
-// layer, without the products, over memory that is not there. For dry runs
+// layer, without the products, over memory that is not there; if it has an
+// encoder, of a layer of that, too. For dry runs
 // (tests/cuda_dry_run.h).
 #pragma once
 
@@ -28,6 +29,7 @@ class FakeCudaModel : public CudaModel {
   PageId null_page() const override { return {99}; }
   void AddEncoder() {
     description_.encoder = {.max_source_tokens = 64, .decoder_prompt = {1}};
+    bounds_.max_source_pages = 16;
   }
   CudaMemoryParts memory() const override { return {{"fake weights", 7}}; }
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
@@ -37,14 +39,19 @@ class FakeCudaModel : public CudaModel {
   const std::vector<CudaBatch>& batches() const { return batches_; }
 
  private:
+  // An embedding, and attention.
+  absl::Status EnqueueLayer(const int* tokens, int num_tokens,
+                            const CudaAttentionInputs& attention,
+                            cudaStream_t stream) const;
+
   const CudaDevice device_;
   const bool has_barrier_;
   ModelDescription description_ = {
       .vocab_size = 32000, .max_context = 512, .num_pages = 99};
-  const CudaCallBounds bounds_ = {.max_tokens = 256,
-                                  .max_logits = 64,
-                                  .max_attention_items = 1000,
-                                  .max_attention_partials = 1000};
+  CudaCallBounds bounds_ = {.max_tokens = 256,
+                            .max_logits = 64,
+                            .max_attention_items = 1000,
+                            .max_attention_partials = 1000};
   const CudaKvCache cache_ = {.num_layers = 1,
                               .num_pages = 100,
                               .page_size = 16,

@@ -62,9 +62,8 @@ void UploaderFixture::ExpectOnDevice(const CudaInputBatch& batch) const {
     Read(from, to, num_bytes);
   };
   ExpectBatch(batch, arrays(), read);
-  EXPECT_EQ(
-      uploader_->has_partials(),
-      ExpectWork(batch, arrays(), kUploadedAttention, kLimits, device_, read));
+  ExpectWork(batch, arrays(), kUploadedAttention, kLimits, device_, read,
+             uploader_->has_partials(), uploader_->has_cross_partials());
 }
 
 void UploaderFixture::ExpectBatchesAreSentOnce(int num_batches) {
@@ -112,6 +111,7 @@ void UploaderFixture::ExpectLostArraysAreSentAgain(int num_batches) {
     };
     ForEachBatchArray(overwrite, arrays());
     ForEachAttentionArray(overwrite, arrays());
+    ForEachAttentionArray(overwrite, arrays().cross_attention);
     uploader_->Forget();
     Send(batch);
     ExpectOnDevice(batch);

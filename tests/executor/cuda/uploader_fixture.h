@@ -22,6 +22,7 @@ class UploaderFixture : public ::testing::Test {
       .max_tokens = AnyInputBatch::kMaxTokens,
       .num_slots = AnyInputBatch::kMaxSlots,
       .table_stride = 8,
+      .source_stride = 8,
       .max_candidates = 2048,
       .max_eos_token_ids = 64,
       .max_edits = AnyInputBatch::kMaxEdits,

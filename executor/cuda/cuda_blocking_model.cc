@@ -18,8 +18,6 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kFewestLogitsRows = 64;
 constexpr int kMaxCopiesAtOnce = 1024;
-// Of one sequence in a call: of its own pages, of its source's, of null pages.
-constexpr int kMaxSequenceTables = 4;
 // Arrays in one block of ints begin at multiples of this.
 constexpr int kAlignedInts = 4;
 
@@ -84,24 +82,12 @@ absl::Status CudaBlockingModel::Init() {
       std::min<int64_t>(bounds.max_logits,
                         std::max(kLogitsBytes / row_bytes, kFewestLogitsRows)));
   const int64_t num_logits = int64_t{max_logits_rows_} * model.vocab_size;
-  const bool has_encoder = model.encoder.has_value();
-  // Tokens with positions and tables and partial results; behind an encoder
-  // those of cross-attention, and of sources with one table more. Rows of
-  // logits, page ids, counts.
-  const int64_t num_arrays = has_encoder ? 4 + 2 + 6 : 4;
-  const int num_lists = has_encoder ? 3 : 1;  // of attention's work
+  // Tokens with positions and tables and partial results; rows of logits, page
+  // ids, counts.
   const int64_t num_ints =
-      num_arrays * AlignedInts(bounds.max_tokens + 1) +
-      AlignedInts(max_logits_rows_) +
-      AlignedInts(
-          std::max(kMaxCallTableWords,
-                   kMaxSequenceTables *
-                       std::max(MaxPages(model), bounds.max_source_pages))) +
-      (has_encoder
-           ? AlignedInts(std::max(kMaxCallTableWords, bounds.max_source_pages))
-           : 0) +
-      num_lists * kAlignedInts;
-  const int64_t num_items = int64_t{num_lists} * bounds.max_attention_items;
+      4 * AlignedInts(bounds.max_tokens + 1) + AlignedInts(max_logits_rows_) +
+      AlignedInts(std::max(kMaxCallTableWords, MaxPages(model))) + kAlignedInts;
+  const int64_t num_items = bounds.max_attention_items;
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(staged_, PinnedBuffer<int>::Create(num_ints));
   ASSIGN_OR_RETURN(ints_, TakeDeviceMemory<int>("steps", num_ints));
@@ -127,7 +113,7 @@ absl::Status CudaBlockingModel::Forward(const StepPlan& plan,
   RETURN_IF_ERROR(CopyTails(plan.page_copies));
   CudaCallBounds bounds = model_->bounds();
   bounds.max_logits = max_logits_rows_;
-  CudaPlanReader reader(&plan, bounds, description().page_size);
+  CudaPlanReader reader(&plan, bounds);
   while (!reader.is_done()) {
     if (plan.stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
@@ -212,41 +198,17 @@ CudaBlockingModel::Staged CudaBlockingModel::Stage(
   Stager stager(*this);
   CudaBatch batch;
   const int* const tables = stager.Add(call.FlatTables(model_->null_page()));
-  batch.num_tokens = call.tokens.size();
-  batch.tokens = stager.Add(call.tokens.ids);
-  batch.positions = stager.Add(call.tokens.positions);
-  batch.token_tables = stager.Add(call.tokens.tables);
+  batch.num_tokens = call.num_tokens();
+  batch.tokens = stager.Add(call.tokens);
+  batch.positions = stager.Add(call.positions);
+  batch.token_tables = stager.Add(call.token_tables);
   batch.num_logits = static_cast<int>(call.logits_rows.size());
   batch.logits_tokens = stager.Add(call.logits_rows);
-  batch.attention = stager.AddAttention(call.tokens.rows, batch.num_tokens,
+  batch.attention = stager.AddAttention(call.attention_rows, batch.num_tokens,
                                         batch.positions, tables, call.stride);
-  if (!call.cross_rows.empty()) {
-    batch.cross_attention = stager.AddAttention(
-        call.cross_rows, batch.num_tokens, stager.Add(call.cross_positions),
-        tables, call.stride);
-  }
-  batch.cross_attention.tables = tables;
-  batch.cross_attention.table_stride = call.stride;
-  if (call.sources.size() > 0) batch.sources = StageSources(call, &stager);
   return {.batch = batch,
           .num_ints = stager.num_ints(),
           .num_items = stager.num_items()};
-}
-
-CudaSourceBatch CudaBlockingModel::StageSources(const CudaPlanCall& call,
-                                                Stager* stager) const {
-  CudaSourceBatch sources;
-  sources.num_tokens = call.sources.size();
-  sources.tokens = stager->Add(call.sources.ids);
-  sources.positions = stager->Add(call.sources.positions);
-  sources.token_tables = stager->Add(call.sources.tables);
-  sources.cross_tables = stager->Add(call.cross_tables);
-  sources.attention = stager->AddAttention(
-      call.sources.rows, sources.num_tokens,
-      stager->Add(call.source_last_positions),
-      stager->Add(call.FlatSourceTables()), call.source_stride);
-  sources.attention.bias_positions = sources.positions;
-  return sources;
 }
 
 absl::Status CudaBlockingModel::Run(const CudaPlanCall& call,

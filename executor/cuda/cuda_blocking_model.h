@@ -1,7 +1,6 @@
 // CudaBlockingModel: a CudaModel as a Model: runs each plan by itself and waits
 // for its logits, which come to the host. For models whose steps the host
-// decides on: those that draft (executor/host/draft_model.h), and those with an
-// encoder.
+// decides on: those that draft (executor/host/draft_model.h).
 //
 // Thread safety: as Model.
 #pragma once
@@ -19,7 +18,8 @@ namespace espalier {
 
 class CudaBlockingModel : public Model {
  public:
-  // `model` runs nothing else as long as this lives.
+  // `model` runs nothing else as long as this lives. REQUIRES: it has no
+  // encoder.
   // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaBlockingModel>> Create(
       std::shared_ptr<CudaModel> model);
@@ -43,7 +43,6 @@ class CudaBlockingModel : public Model {
   struct Staged;
   class Stager;
   Staged Stage(const CudaPlanCall& call) const;
-  CudaSourceBatch StageSources(const CudaPlanCall& call, Stager* stager) const;
 
   const std::shared_ptr<CudaModel> model_;
   int max_logits_rows_ = 1;  // rows of logits of a call

@@ -335,7 +335,8 @@ void CudaInputBatch::AddCrossAttention(const CudaTokenSource& source,
                         .num_queries = num_queries,
                         .table = source.table,
                         .max_positions = source.length,
-                        .sees_all = 1});
+                        .sees_all = 1,
+                        .is_complete = 1});
 }
 
 int CudaInputBatch::AddPrompt(std::span<const TokenId> tokens,

@@ -43,6 +43,7 @@ struct CudaStep {
     int first_draft = -1;  // of verify_drafts; -1: it has no place there
   };
   std::vector<PlacedDraft> placed_drafts;
+
   // What the encoder reads before the decoder's tokens are fed.
   std::vector<CudaSourceRead> sources;
 

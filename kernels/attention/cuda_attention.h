@@ -43,6 +43,9 @@ struct CudaAttentionRow {
   // All queries have position max_positions - 1; what is there may have been
   // written in this step. (A number: lists are compared as bytes.)
   int sees_all = 0;
+  // Of such a row: all that is there was complete at the last barrier
+  // (base/grid_dependency.h).
+  int is_complete = 0;
 };
 // Positions [kv_begin, kv_end) of `table`, which all the queries attend to.
 // The tables of the queries' own rows name the same pages there: a run that is
@@ -81,8 +84,9 @@ struct CudaAttentionItem {
   int kv_begin = 0;
   int kv_end = 0;   // exclusive; above a query's position there is nothing
   int ordinal = 0;  // among the items of each of its queries
-  // Whether earlier steps wrote all positions below its first query's: then
-  // their keys and values may be read before the previous kernel has ended.
+  // Whether all positions below its first query's were complete at the last
+  // barrier, as earlier steps' are: then their keys and values may be read
+  // before the previous kernel has ended.
   int kv_from_earlier_steps = 0;  // a number: lists are compared as bytes
 };
 

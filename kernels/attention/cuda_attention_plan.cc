@@ -44,6 +44,7 @@ struct Piece {
   int kv_end = 0;
   bool is_own = false;
   bool sees_all = false;          // as CudaAttentionRow's
+  bool is_complete = false;       // the same
   bool is_multi_query = false;    // a tile of a row of many queries
   int kv_from_earlier_steps = 0;  // as CudaAttentionItem's
 
@@ -156,7 +157,7 @@ std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
     if (row.num_queries == 0) continue;
     pieces.push_back({row.first_query, row.num_queries, row.table,
                       kv_begins[row.first_query], row.max_positions, true,
-                      row.sees_all != 0});
+                      row.sees_all != 0, row.is_complete != 0});
   }
   return pieces;
 }
@@ -171,8 +172,9 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
     // A row of several queries attends to what it writes in this step.
-    tile.kv_from_earlier_steps =
-        !piece.sees_all && (!piece.is_own || piece.num_queries == 1);
+    tile.kv_from_earlier_steps = piece.sees_all
+                                     ? piece.is_complete
+                                     : !piece.is_own || piece.num_queries == 1;
     tile.first_query += begin;
     tile.num_queries = end - begin;
     if (piece.is_own) {

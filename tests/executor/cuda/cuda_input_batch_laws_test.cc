@@ -247,7 +247,7 @@ TEST(CudaInputBatchLawsTest, EveryTokenAttendsToItsSource) {
     std::vector<const CudaAttentionRow*> rows(batch.num_tokens());
     const CudaAttentionRow* before = nullptr;
     for (const CudaAttentionRow& row : batch.cross_rows) {
-      ASSERT_TRUE(row.sees_all);
+      ASSERT_TRUE(row.sees_all && row.is_complete);
       ASSERT_EQ(row.kv_begin, 0);
       for (int i = 0; i < row.num_queries; ++i) {
         const int token = row.first_query + i;

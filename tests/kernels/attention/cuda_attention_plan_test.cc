@@ -223,6 +223,21 @@ TEST(CudaAttentionPlanTest, NothingAskedIsNothingPlanned) {
   EXPECT_EQ(work.partial_indptr, std::vector<int>{0});
 }
 
+// A row of several queries attends to what it writes; one that sees all may.
+TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
+  Asked asked;
+  AddRow(asked, 1, 0, 40);
+  AddRow(asked, 4, 0, 40);
+  AddRowThatSeesAll(asked, 4, 40);
+  AddRowThatSeesAll(asked, 4, 40);
+  asked.rows.back().is_complete = 1;
+  std::vector<int> early(4, -1);
+  for (const CudaAttentionItem& item : Plan(asked, kShapes[0]).items) {
+    early[item.table] = item.kv_from_earlier_steps;
+  }
+  EXPECT_EQ(early, (std::vector<int>{1, 0, 0, 1}));
+}
+
 // What a query's positions are divided into does not depend on the batch.
 TEST(CudaAttentionPlanTest, Float32IsDividedByItsOwnLengths) {
   const CudaAttentionShape shape = kShapes[4];

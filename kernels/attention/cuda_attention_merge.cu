@@ -12,10 +12,13 @@ namespace {
 // and all rows of a step wait together.
 constexpr int kWarps = 2;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kBlocksPerSm = 12;
+// As many as 64 registers a thread leave room for; half a row at a time needs
+// more.
+template <int kPieces>
+constexpr int kBlocksPerSm = kPieces == 1 ? 16 : 12;
 // Rows that are read before the first is added.
 template <int kPieces>
-constexpr int kAtOnce = 8 / kPieces;
+constexpr int kAtOnce = kPieces == 1 ? 7 : 4;
 
 // A row of partials as a lane has it.
 template <int kPieces>
@@ -96,7 +99,7 @@ __device__ __forceinline__ void MergeRow(const Params& params, int query,
 
 // Blocks are queries times groups of kWarps heads.
 template <typename T, int kPieces>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kPieces>)
     Merge(const __grid_constant__ Params params) {
   LaunchDependents();
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;
@@ -115,15 +118,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
-template <typename T>
-absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
-                         cudaStream_t stream) {
+template <typename T, int kPieces>
+absl::Status LaunchPieces(const Params& params, const CudaDevice& device,
+                          cudaStream_t stream) {
   const int head_groups = (params.num_heads + kWarps - 1) / kWarps;
-  const int num_blocks = kBlocksPerSm * device.num_sms;
+  const int num_blocks = kBlocksPerSm<kPieces> * device.num_sms;
   const dim3 grid(std::clamp(num_blocks / head_groups, 1,
                              std::max(params.inputs.max_queries, 1)),
                   head_groups);
-  return Launch(params.head_dim <= 128 ? Merge<T, 1> : Merge<T, 2>,
+  return Launch(Merge<T, kPieces>,
                 {.grid = grid,
                  .block = kThreads,
                  .dependency = GridDependency::kReadsEarly},
@@ -135,7 +138,8 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
 absl::Status LaunchMerge(DType dtype, const Params& params,
                          const CudaDevice& device, cudaStream_t stream) {
   return WithType(dtype, [&]<typename T>(T) {
-    return LaunchTyped<T>(params, device, stream);
+    return params.head_dim <= 128 ? LaunchPieces<T, 1>(params, device, stream)
+                                  : LaunchPieces<T, 2>(params, device, stream);
   });
 }
 

@@ -113,7 +113,8 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device) {
   return AttentionUsesTensorCores(shape)
              ? cuda_attention::PrepareTensorCores(shape.dtype, shape.head_dim,
-                                                  HasAttentionOptions(shape))
+                                                  HasAttentionOptions(shape),
+                                                  device)
              : cuda_attention::PrepareSimt(shape.dtype, device);
 }
 

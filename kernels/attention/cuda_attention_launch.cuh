@@ -10,7 +10,8 @@
 namespace espalier::cuda_attention {
 
 // 16-bit types and heads of 64 or 128 (AttentionUsesTensorCores).
-absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options);
+absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options,
+                                const CudaDevice& device);
 absl::Status LaunchTensorCores(DType dtype, const Params& params,
                                const CudaDevice& device, cudaStream_t stream);
 

@@ -21,8 +21,9 @@ namespace {
 // ---- Units ------------------------------------------------------------------
 
 // How the warps of a block divide a unit: up to 16 rows, a quarter of the
-// positions each; up to 32, half of the rows and half of the positions; more,
-// a quarter of the rows. Or a warp has a unit of its own.
+// positions each; more, a quarter of the rows, where they can be multiplied
+// together (wgmma); where not, up to 32 half of the rows and half of the
+// positions. Or a warp has a unit of its own.
 enum class Division { kWarpUnits, kPositions, kHalves, kRows };
 
 struct Shared {
@@ -91,17 +92,24 @@ __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
 template <typename T, int kHeadDim>
 __device__ __forceinline__ int StartOldSpans(
     const Params& params, const WorkTile& unit, int limit, int count,
-    uint32_t to, KvTileLoader<T, kHeadDim>& reader) {
+    uint32_t to, int stage_bytes, KvTileLoader<T, kHeadDim>& reader) {
   if (!unit.item.kv_from_earlier_steps) return 0;
   const int position = params.inputs.positions[unit.item.first_query];
   int started = 0;
 #pragma unroll 1
   while (started < count && reader.position(started) + kKvTile <= position) {
-    reader.Start(started, limit, to + started * Ring<kHeadDim>::kSpanBytes);
+    reader.Start(started, limit, to + started * stage_bytes);
     CpAsyncCommitGroup();
     ++started;
   }
   return started;
+}
+
+// The ring begins where a tile may.
+__device__ __forceinline__ char* AlignedRing(char* memory) {
+  if constexpr (!kHasWgmma) return memory;
+  const uint32_t past = SharedAddress(memory) % kTileAlignment;
+  return memory + (kTileAlignment - past) % kTileAlignment;
 }
 
 // Reads the unit's positions and attends to them. A step is a span of every
@@ -121,32 +129,37 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
   // Whether warps multiply what others copied.
   const bool together =
       division == Division::kRows || division == Division::kHalves;
-  KvTileLoader<T, kHeadDim> reader(params, unit, num_sharing == 1 ? 0 : warp,
-                                   num_sharing);
+  const bool of_tile = kHasWgmma && division == Division::kRows;
+  KvTileLoader<T, kHeadDim> reader(
+      params, unit, num_sharing == 1 ? 0 : warp, num_sharing,
+      of_tile ? SpanLayout::OfTile<kHeadDim>() : SpanLayout::Alone<kHeadDim>());
   const int limit = LoadQueries(params, unit, shared.queries[warp]);
   const int begin = together ? unit.item.kv_begin : reader.position(0);
   const int step_positions = kKvTile * num_sharing;
   const int num_steps =
       max(limit - begin + step_positions - 1, 0) / step_positions;
   const uint32_t spans = SharedAddress(ring);
-  const uint32_t own_spans = spans + warp * R::kWarpBytes;
+  const uint32_t own_spans =
+      spans + warp * (of_tile ? kKvTile * 128 : R::kWarpBytes);
+  const int stage_bytes = (of_tile ? kWarps : 1) * R::kSpanBytes;
   // Where warps wait for each other, the next copy takes the place of the step
   // before, which all are done with then; else of the step just done.
   const int num_ahead = together ? kStages - 1 : kStages;
   int num_started = 0;
   if (is_first) {
     num_started = StartOldSpans(params, unit, limit, min(num_ahead, num_steps),
-                                own_spans, reader);
+                                own_spans, stage_bytes, reader);
     GridDependencyWait();
   }
   tile.LoadRows(params, unit, first_row);
   tile.template SetLimits<kHasOptions>(params, unit, shared.queries[warp]);
 #pragma unroll 1
   for (int step = num_started - num_ahead; step < num_steps; ++step) {
-    const int stage = (step + kStages) % kStages * R::kSpanBytes;
+    const int stage = (step + kStages) % kStages * stage_bytes;
     if (step >= 0) {
       if (together) {
         CpAsyncWaitGroup<kStages - 2>();
+        if (of_tile) FenceProxyAsync();
         __syncthreads();
       } else {
         CpAsyncWaitGroup<kStages - 1>();
@@ -158,11 +171,16 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
     }
     const int next = step + num_ahead;
     if (next < num_steps) {
-      reader.Start(next, limit, own_spans + next % kStages * R::kSpanBytes);
+      reader.Start(next, limit, own_spans + next % kStages * stage_bytes);
     }
     CpAsyncCommitGroup();
-    if (!together || step < 0 || first_row >= unit.num_rows) continue;
+    if (!together || step < 0) continue;
     const int position = begin + step * step_positions;
+    if (of_tile) {
+      tile.template AttendToTile<kHasOptions>(params, spans + stage, position);
+      continue;
+    }
+    if (first_row >= unit.num_rows) continue;
     if (division == Division::kRows) {
       tile.template Attend<kWarps, R::kWarpBytes, kHasOptions>(
           params, spans + stage, position);
@@ -246,17 +264,20 @@ __device__ __forceinline__ Turn FindTurn(const Params& params,
 
 __device__ __forceinline__ Division DivisionOf(const Turn& turn,
                                                const WorkTile& unit) {
-  return !turn.of_block                            ? Division::kWarpUnits
-         : unit.num_rows <= kAttentionWarpRows     ? Division::kPositions
-         : unit.num_rows <= 2 * kAttentionWarpRows ? Division::kHalves
-                                                   : Division::kRows;
+  if (!turn.of_block) return Division::kWarpUnits;
+  if (unit.num_rows <= kAttentionWarpRows) return Division::kPositions;
+  if (kHasWgmma || unit.num_rows > 2 * kAttentionWarpRows) {
+    return Division::kRows;
+  }
+  return Division::kHalves;
 }
 
 template <typename T, int kHeadDim, bool kHasOptions>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     Attend(const __grid_constant__ Params params) {
-  extern __shared__ __align__(128) char ring[];
+  extern __shared__ __align__(128) char memory[];
   __shared__ Shared shared;
+  char* const ring = AlignedRing(memory);
   LaunchDependents();
   // The work list, positions and tables are there before the forward pass
   // begins.
@@ -281,6 +302,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 
 using Kernel = void (*)(Params);
 
+// Only the smallest devices, which have no tiles, could not give so much.
+int RingBytes(const CudaDevice& device) {
+  return kRingBytes + (device.compute_capability >= 90 ? kTileAlignment : 0);
+}
+
 template <bool kHasOptions>
 Kernel KernelOf(DType dtype, int head_dim) {
   const bool wide = head_dim == 128;
@@ -299,9 +325,10 @@ Kernel KernelOf(DType dtype, int head_dim, bool has_options) {
 }  // namespace
 
 // The ring, twice a multiprocessor.
-absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options) {
+absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options,
+                                const CudaDevice& device) {
   const Kernel kernel = KernelOf(dtype, head_dim, has_options);
-  RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, kRingBytes));
+  RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, RingBytes(device)));
   return CudaStatus(cudaFuncSetAttribute(
                         kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                         cudaSharedmemCarveoutMaxShared),
@@ -317,7 +344,7 @@ absl::Status LaunchTensorCores(DType dtype, const Params& params,
   return Launch(KernelOf(dtype, params.head_dim, params.has_options()),
                 {.grid = grid,
                  .block = kThreads,
-                 .shared_bytes = kRingBytes,
+                 .shared_bytes = static_cast<size_t>(RingBytes(device)),
                  .dependency = GridDependency::kReadsEarly},
                 stream, params);
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/attention/cuda_attention_parts.cuh"
+#include "kernels/cuda_wgmma.cuh"
 
 namespace espalier::cuda_attention {
 
@@ -70,6 +71,34 @@ __device__ __forceinline__ int Swizzle(int row, int piece) {
   return (piece ^ (row & 7)) * 16;
 }
 
+// Whether 64 rows are multiplied by the four warps together (wgmma), for which
+// the spans of a step are one tile: of every 64 dimensions the rows of all its
+// positions, each row 128 bytes, swizzled, keys before values.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr bool kHasWgmma = true;
+#else
+constexpr bool kHasWgmma = false;
+#endif
+constexpr int kTilePositions = kWarps * kKvTile;
+constexpr int kTileHalfBytes = kTilePositions * 128;
+constexpr int kTileAlignment = 1024;
+
+// Where the keys of a span lie behind its first, and the values behind them.
+struct SpanLayout {
+  int row_bytes;
+  int half_bytes;  // from 64 dimensions to the next
+  int values;
+
+  template <int kHeadDim>
+  __device__ static SpanLayout Alone() {
+    return {Ring<kHeadDim>::kRowBytes, 128, Ring<kHeadDim>::kKeysBytes};
+  }
+  template <int kHeadDim>
+  __device__ static SpanLayout OfTile() {
+    return {128, kTileHalfBytes, kWarps * Ring<kHeadDim>::kKeysBytes};
+  }
+};
+
 // ---- A warp's copies --------------------------------------------------------
 
 // Copies the spans first, first + step, ... of a unit's positions to shared
@@ -78,8 +107,9 @@ template <typename T, int kHeadDim>
 class KvTileLoader {
  public:
   __device__ KvTileLoader(const Params& params, const WorkTile& unit, int first,
-                          int step)
+                          int step, const SpanLayout& layout)
       : params_(params),
+        layout_(layout),
         begin_(unit.item.kv_begin + kKvTile * first),
         step_(kKvTile * step),
         table_(params.inputs.tables +
@@ -108,14 +138,15 @@ class KvTileLoader {
     const T* const values = keys + params_.values_offset;
     constexpr int kPieces = kHeadDim / 8;  // of a row
     constexpr int kRowsAtOnce = 32 / kPieces;
-    const int lane_row = lane / kPieces;
+    const int lane_row = lane / kPieces, piece = lane % kPieces;
+    const uint32_t lane_to = to + piece / 8 * layout_.half_bytes;
     const int num_rows = limit - position(i) - lane_row;
 #pragma unroll
     for (int row = 0; row < kKvTile; row += kRowsAtOnce) {
-      const uint32_t at = to + (row + lane_row) * Ring<kHeadDim>::kRowBytes +
-                          Swizzle(row + lane_row, lane % kPieces);
+      const uint32_t at = lane_to + (row + lane_row) * layout_.row_bytes +
+                          Swizzle(row + lane_row, piece % 8);
       CpAsyncZfill(at, keys + row * kHeadDim, row < num_rows);
-      CpAsyncZfill(at + Ring<kHeadDim>::kKeysBytes, values + row * kHeadDim,
+      CpAsyncZfill(at + layout_.values, values + row * kHeadDim,
                    row < num_rows);
     }
   }
@@ -128,6 +159,7 @@ class KvTileLoader {
   }
 
   const Params& params_;
+  const SpanLayout layout_;
   const int begin_, step_;
   const int* const table_;
   const T* const head_;
@@ -191,19 +223,45 @@ class RowTile {
                                          int position) {
     float scores[2 * kSpans][4] = {};
     Score<kSpans, kStride>(spans, scores);
-    float scale = params.score_scale;
-    if constexpr (kHasOptions) {
-      if (params.soft_cap > 0) {
-        Cap<kSpans>(params, scores);
-        scale = 1;
-      }
-      if (position < max_begin_) MaskBefore<kSpans>(position, scores);
-    }
-    if (position + kKvTile * kSpans > min_limit_) {
-      Mask<kSpans>(position, scores);
-    }
-    UpdateSoftmax<kSpans>(scale, scores);
+    WeighScores<kSpans, kHasOptions>(params, position, scores);
     AddValues<kSpans, kStride>(spans + Ring<kHeadDim>::kKeysBytes, scores);
+  }
+
+  // The same for all four warps with their rows, to a tile of positions.
+  template <bool kHasOptions>
+  __device__ __forceinline__ void AttendToTile(const Params& params,
+                                               uint32_t tile, int position) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    float scores[2 * kWarps][4] = {};
+    WgmmaFence();
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k) {
+      WgmmaM64N64K16<T, /*kTransposed=*/false>(
+          q_[k], WgmmaDescriptor(tile + k / 4 * kTileHalfBytes + k % 4 * 32),
+          scores);
+    }
+    WgmmaCommitGroup();
+    WgmmaWaitGroup();
+    WeighScores<kWarps, kHasOptions>(params, position, scores);
+    uint32_t weights[kWarps][4];
+#pragma unroll
+    for (int span = 0; span < kWarps; ++span) {
+      PackWeights(scores[2 * span], scores[2 * span + 1], weights[span]);
+    }
+    const uint32_t values = tile + kWarps * Ring<kHeadDim>::kKeysBytes;
+    WgmmaFence();
+#pragma unroll
+    for (int span = 0; span < kWarps; ++span) {
+      const uint64_t b = WgmmaDescriptor(values + span * kKvTile * 128);
+      WgmmaM64N64K16<T, /*kTransposed=*/true>(weights[span], b, sums_);
+      if constexpr (kHeadDim == 128) {
+        WgmmaM64N64K16<T, /*kTransposed=*/true, /*kFirst=*/8>(
+            weights[span], b + kTileHalfBytes / 16, sums_);
+      }
+    }
+    WgmmaCommitGroup();
+    WgmmaWaitGroup();
+#endif
   }
 
   // After the last Attend.
@@ -260,6 +318,25 @@ class RowTile {
   }
 
  private:
+  // Scores of spans from `position` on become weights.
+  template <int kSpans, bool kHasOptions>
+  __device__ __forceinline__ void WeighScores(const Params& params,
+                                              int position,
+                                              float (&scores)[2 * kSpans][4]) {
+    float scale = params.score_scale;
+    if constexpr (kHasOptions) {
+      if (params.soft_cap > 0) {
+        Cap<kSpans>(params, scores);
+        scale = 1;
+      }
+      if (position < max_begin_) MaskBefore<kSpans>(position, scores);
+    }
+    if (position + kKvTile * kSpans > min_limit_) {
+      Mask<kSpans>(position, scores);
+    }
+    UpdateSoftmax<kSpans>(scale, scores);
+  }
+
   template <int kSpans, int kStride>
   __device__ __forceinline__ void Score(uint32_t spans,
                                         float (&scores)[2 * kSpans][4]) const {
@@ -360,6 +437,16 @@ class RowTile {
     }
   }
 
+  // The weights of a span as a first operand.
+  __device__ static __forceinline__ void PackWeights(const float (&low)[4],
+                                                     const float (&high)[4],
+                                                     uint32_t (&a)[4]) {
+    a[0] = Pack<T>(low[0], low[1]);
+    a[1] = Pack<T>(low[2], low[3]);
+    a[2] = Pack<T>(high[0], high[1]);
+    a[3] = Pack<T>(high[2], high[3]);
+  }
+
   template <int kSpans, int kStride>
   __device__ __forceinline__ void AddValues(
       uint32_t spans, const float (&weights)[2 * kSpans][4]) {
@@ -369,11 +456,8 @@ class RowTile {
     const uint32_t values = spans + row * Ring<kHeadDim>::kRowBytes;
 #pragma unroll
     for (int s = 0; s < kSpans; ++s) {
-      const float(&low)[4] = weights[2 * s];
-      const float(&high)[4] = weights[2 * s + 1];
-      const uint32_t a[4] = {Pack<T>(low[0], low[1]), Pack<T>(low[2], low[3]),
-                             Pack<T>(high[0], high[1]),
-                             Pack<T>(high[2], high[3])};
+      uint32_t a[4];
+      PackWeights(weights[2 * s], weights[2 * s + 1], a);
 #pragma unroll
       for (int n = 0; n < kHeadDim / 16; ++n) {
         uint32_t b[4];

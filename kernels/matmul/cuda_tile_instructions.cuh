@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/cuda_ptx.cuh"
+#include "kernels/cuda_wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -27,7 +28,7 @@ __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
 // Once initialised: before any copy counts bytes on them.
 __device__ __forceinline__ void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  FenceProxyAsync();
 }
 __device__ __forceinline__ void Arrive(uint64_t* barrier) {
   asm volatile(
@@ -73,23 +74,8 @@ __device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
 
 // ---- Multiplying -----------------------------------------------------------
 
-// How wgmma finds a tile of rows of 128 bytes, swizzled as the copy engine
-// does: eight rows are 1024 bytes.
 __device__ __forceinline__ uint64_t TileDescriptor(const char* tile) {
-  const uint64_t address = SharedAddress(tile);
-  return (address >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
-         uint64_t{1} << 62;
-}
-
-__device__ __forceinline__ void WgmmaFence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void WgmmaCommitGroup() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// Until all that this group of warps has committed is done.
-__device__ __forceinline__ void WgmmaWaitGroup() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  return WgmmaDescriptor(SharedAddress(tile));
 }
 
 constexpr int kMultiplyInputs = 16;  // of an instruction

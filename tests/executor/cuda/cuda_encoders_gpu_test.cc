@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,14 +13,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "beam/prepared_request.h"
 #include "executor/cuda/cuda_executor.h"
 #include "executor/host/model_executor.h"
 #include "model/cuda/cuda_transformer.h"
 #include "model/safetensors.h"
 #include "model/transformer_model.h"
-#include "tests/executor/answer_comparison.h"
-#include "tests/executor/answer_log.h"
+#include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/executor/cuda/executor_log_probs.h"
 #include "tests/executor/drive.h"
 #include "tests/executor/mixture_requests.h"
@@ -220,39 +217,26 @@ TEST_P(CudaEncodersTest, AnyBatchMatchesTheCpu) {
   }
 }
 
-std::vector<absl::StatusOr<AnsweredRequest>> RunLogged(
-    StepExecutor& steps, const std::vector<Request>& requests,
-    const DriveOptions& options) {
-  AnswerLog log(&steps);
-  Answers answers = Drive(log, requests, options);
-  std::map<RequestId, CandidateLists> lists = log.Take();
-  std::vector<absl::StatusOr<AnsweredRequest>> answered;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (!answers[i].ok()) {
-      answered.push_back(answers[i].status());
-      continue;
-    }
-    answered.push_back(
-        AnsweredRequest{std::move(lists[RequestId{static_cast<int64_t>(i)}]),
-                        *std::move(answers[i])});
-  }
-  return answered;
-}
-
-// Every way to decode with every kind of processor, and tokens that are forced.
+// Every way to decode with every kind of processor, and tokens that are forced:
+// requests that are good ones of a model without an encoder and EOS ids, as far
+// as they are of this one, too.
 std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
                                         const ModelDescription& model) {
-  std::vector<Request> requests =
-      AnyMixtureRequests(count, seed, model,
-                         {.max_samples = 12,
-                          .max_beams = 10,
-                          .max_prompt_tokens = 40,
-                          .max_new_tokens = FewCases() ? 3 : 12,
-                          .speculates = true});
+  ModelDescription plain = model;
+  plain.encoder.reset();
+  plain.eos_token_ids.clear();
+  const MixtureLimits limits = {.max_samples = 12,
+                                .max_beams = 10,
+                                .max_prompt_tokens = 40,
+                                .max_new_tokens = FewCases() ? 3 : 12,
+                                .speculates = true};
   std::mt19937 random(seed);
-  for (Request& request : requests) {
+  std::vector<Request> requests;
+  while (std::ssize(requests) < count) {
+    Request request = AnyMixtureRequest(random, plain, limits);
     GenerationParams& params = request.params;
     params.stop.clear();  // there is no tokenizer
+    params.include_stop = false;
     params.prompt_logprobs.reset();
     if (!params.allowed_sequences && random() % 3 == 0) {
       params.forced_bos_token_id = 10 + random() % 50;
@@ -261,7 +245,7 @@ std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
       params.forced_eos_token_id = {static_cast<int64_t>(10 + random() % 50),
                                     2};
     }
-    EXPECT_OK(ValidateRequest(model, &request));
+    if (ValidateRequest(model, &request).ok()) requests.push_back(request);
   }
   return requests;
 }
@@ -284,32 +268,29 @@ void ExpectAnyRequestsMatchTheHost(const std::string& name,
   std::vector<Request> requests =
       AnyEncoderRequests(Cases(60, 12), seed, on_device->description());
   ShareSources(&requests);
-  const auto expected = RunLogged(*on_host, requests, {});
-  const auto actual =
-      RunLogged(*on_device, requests,
-                {.num_in_flight = 2,
-                 .scheduler = {.max_running = 24,
-                               .max_step_tokens = max_step_tokens,
-                               .validate_steps = true}});
-  AnswerCounts counts;
-  int num_answered = 0;
+  std::vector<Request> plain = requests;
+  for (Request& request : plain) request.params.speculate.reset();
+  const Answers expected = Drive(*on_host, plain, {});
+  const Answers actual =
+      Drive(*on_device, requests,
+            {.num_in_flight = 2,
+             .scheduler = {.max_running = 24,
+                           .max_step_tokens = max_step_tokens,
+                           .validate_steps = true}});
+  Comparison comparison;
   for (size_t i = 0; i < requests.size(); ++i) {
-    SCOPED_TRACE(Concat("request ", i));
+    const std::string what = Concat("request ", i);
     ASSERT_EQ(actual[i].status().code(), expected[i].status().code())
-        << actual[i].status() << " " << expected[i].status();
+        << what << ": " << actual[i].status() << " " << expected[i].status();
     if (!actual[i].ok()) continue;
-    ++num_answered;
     // What is drawn then follows from the drafts.
     const auto& speculate = requests[i].params.speculate;
     if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
-    EXPECT_EQ(CompareAnswers(PreparedRequest(requests[i], nullptr,
-                                             &on_device->description()),
-                             *expected[i], *actual[i], &counts),
-              "");
+    comparison.Add(expected[i]->hypotheses, actual[i]->hypotheses, what);
   }
-  counts.Print(name.c_str());
-  EXPECT_EQ(counts.AboveBounds(), "");
-  EXPECT_GT(num_answered, Cases(45, 6));
+  comparison.Print(name.c_str());
+  EXPECT_LE(comparison.num_swapped, comparison.num_hypotheses / 100);
+  EXPECT_GT(comparison.num_hypotheses, Cases(100, 8));
 }
 
 TEST_P(CudaEncodersTest, AnyRequestsMatchTheHost) {

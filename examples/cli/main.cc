@@ -1,5 +1,7 @@
 // espalier: beam search at a terminal.
 #include <fcntl.h>
+#include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -22,11 +24,24 @@ void HoldStandardStreams() {
   }
 }
 
+// Threads have heaps of their own. Where the address space is limited (ulimit
+// -v) and has no room for another, a thread without one gets each allocation in
+// pages from the system, and nothing of what others have given back. So there
+// all have one heap.
+void ShareHeapWhereMemoryIsLimited() {
+#ifdef __GLIBC__
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0) return;
+  if (limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 }  // namespace
 }  // namespace espalier::cli
 
 int main(int argc, char** argv) {
   espalier::cli::HoldStandardStreams();
+  espalier::cli::ShareHeapWhereMemoryIsLimited();
   const int exit_code = espalier::cli::RunCommandLine(argc, argv);
   // Who started the program may want to know that a signal ended it: a shell
   // then ends its loop, too.

@@ -20,6 +20,7 @@
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/cuda_ptx.cuh"
 #include "kernels/matmul/cuda_gate_up_gemm.h"
+#include "kernels/matmul/cuda_tensor_map.h"
 #include "kernels/matmul/cuda_tile_instructions.cuh"
 
 namespace espalier {
@@ -301,49 +302,17 @@ __global__ void __launch_bounds__(TilePolicy::kThreads, 1)
 
 // ---- Launching --------------------------------------------------------------
 
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's, found at run time: nothing of ours is linked with it.
-absl::StatusOr<EncodeTiled> GetTensorMapEncoder() {
-  constexpr const char* kName = "cuTensorMapEncodeTiled";
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result = {};
-#if CUDART_VERSION >= 12050
-  constexpr int kSince = 12000;  // CUDA 12.0
-  RETURN_IF_CUDA_ERROR(cudaGetDriverEntryPointByVersion(
-      kName, &found, kSince, cudaEnableDefault, &result));
-#else  // CUDA 12.4 has only what later ones call deprecated.
-  RETURN_IF_CUDA_ERROR(
-      cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result));
-#endif
-  if (found == nullptr || result != cudaDriverEntryPointSuccess) {
-    return Internal("the driver has no cuTensorMapEncodeTiled");
-  }
-  return reinterpret_cast<EncodeTiled>(found);
-}
-
 // A row-major [num_rows, num_cols] of 16-bit numbers, copied in halves of
-// tiles of `tile_rows`; rows past the last are zeros.
-absl::StatusOr<CUtensorMap> MakeTensorMap(EncodeTiled encode, DType dtype,
-                                          const void* data, int num_rows,
-                                          int num_cols, int tile_rows) {
-  CUtensorMap map;
-  const cuuint64_t sizes[] = {cuuint64_t(num_cols), cuuint64_t(num_rows)};
-  const cuuint64_t strides[] = {cuuint64_t(num_cols) * 2};
-  const cuuint32_t tile[] = {TilePolicy::kSwizzled,
-                             static_cast<cuuint32_t>(tile_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  const CUresult result = encode(
-      &map,
-      dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      2, const_cast<void*>(data), sizes, strides, tile, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) {
-    return Internal("cuTensorMapEncodeTiled: error ", static_cast<int>(result));
-  }
-  return map;
+// tiles of `tile_rows`.
+TiledMatrix MatrixOf(DType dtype, const void* data, int num_rows, int num_cols,
+                     int tile_rows) {
+  return {.type = dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+          .data = data,
+          .num_rows = num_rows,
+          .num_cols = num_cols,
+          .tile_rows = tile_rows,
+          .tile_cols = TilePolicy::kSwizzled};
 }
 
 // The rows of the tile that takes so many.
@@ -445,11 +414,11 @@ absl::Status CudaGateUpGemm::Run(const void* x, int num_rows,
   const int num_tiles = NumTiles(w, num_sms_);
   ASSIGN_OR_RETURN(
       const CUtensorMap w_map,
-      MakeTensorMap(encode_, w.dtype, w.data, w.num_rows, w.num_cols,
-                    num_tiles * TilePolicy::kTileOutputs));
-  ASSIGN_OR_RETURN(
-      const CUtensorMap x_map,
-      MakeTensorMap(encode_, w.dtype, x, num_rows, w.num_cols, tile_rows));
+      MakeTensorMap(encode_, MatrixOf(w.dtype, w.data, w.num_rows, w.num_cols,
+                                      num_tiles * TilePolicy::kTileOutputs)));
+  ASSIGN_OR_RETURN(const CUtensorMap x_map,
+                   MakeTensorMap(encode_, MatrixOf(w.dtype, x, num_rows,
+                                                   w.num_cols, tile_rows)));
   const TileProduct product = {.num_rows = num_rows,
                                .num_outputs = w.num_rows,
                                .num_steps = w.num_cols / TilePolicy::kInputs,

@@ -1,0 +1,34 @@
+// How the driver is told of a matrix whose tiles the copy engine of compute
+// capability 9.0 brings to shared memory (TMA): a CUtensorMap, a kernel's
+// argument.
+#pragma once
+
+#include <cuda.h>
+
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+using TensorMapEncoder = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's, found at run time: nothing of ours is linked with it.
+// Errors: kInternal if there is none.
+absl::StatusOr<TensorMapEncoder> GetTensorMapEncoder();
+
+// A row-major matrix in device memory, and the tiles it is copied in; rows past
+// the last are zeros.
+struct TiledMatrix {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  int element_bytes = 2;
+  const void* data = nullptr;  // 16-byte aligned, rows in multiples of 16 bytes
+  int num_rows = 0;
+  int num_cols = 0;
+  int tile_rows = 0;
+  int tile_cols = 0;
+  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+};
+// Errors: kInternal, with the driver's number, if it refuses.
+absl::StatusOr<CUtensorMap> MakeTensorMap(TensorMapEncoder encode,
+                                          const TiledMatrix& matrix);
+
+}  // namespace espalier

@@ -2,6 +2,8 @@
 // and those who read them on see them.
 #pragma once
 
+#include <cstdint>
+
 #include "base/dtype.h"
 
 namespace espalier {
@@ -15,6 +17,11 @@ struct CudaMatrix {
   DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
   int num_rows = 0;                // outputs
   int num_cols = 0;                // inputs
+  // Not null: data are e4m3 codes in the order of matmul/fp8_order.h, num_cols
+  // a multiple of 64 and num_rows padded to one of 8 with zeros, and each
+  // stands for bf16(code * scale) (matmul/fp8.h). dtype is kBFloat16.
+  //   fp8_scales  [num_rows, padded alike]  bf16, each less than 2^8
+  const uint16_t* fp8_scales = nullptr;
 };
 
 // What a product has left for CudaAddRmsNorm or CudaAddBranch to add to the

@@ -7,6 +7,7 @@
 #include "base/cuda_launch.cuh"
 #include "kernels/cuda_element_type.cuh"
 #include "kernels/matmul/cuda_blas_matmul.h"
+#include "kernels/matmul/cuda_fp8_matmul.h"
 #include "kernels/matmul/cuda_gate_up_gemm.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/matmul/cuda_skinny_matmul.h"
@@ -79,13 +80,17 @@ absl::Status EnqueueSiluMul(DType dtype, const void* gate_up,
 
 class CudaMatMul::Impl {
  public:
-  absl::Status Init(const CudaDevice& device, int max_rows, int max_outputs) {
+  absl::Status Init(const CudaDevice& device, int max_rows, int max_outputs,
+                    int64_t max_fp8_weights) {
     device_ = device;
     max_rows_ = max_rows;
     silu_rows_ = std::min(max_rows, kSiluRows);
     max_outputs_ = max_outputs;
     RETURN_IF_ERROR(PrepareSkinnyMatMul(device));
     ASSIGN_OR_RETURN(tile_, CudaGateUpGemm::Create(device));
+    if (max_fp8_weights > 0) {
+      ASSIGN_OR_RETURN(fp8_, CudaFp8MatMul::Create(device, max_fp8_weights));
+    }
     ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs));
@@ -103,6 +108,11 @@ class CudaMatMul::Impl {
                                            cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     const int num_parts = NumParts(num_rows, w);
+    if (w.fp8_scales != nullptr && num_parts > 1) {
+      RETURN_IF_ERROR(
+          fp8_->RunParts(x, num_rows, w, num_parts, scratch_.data(), stream));
+      return SplitKPartials{scratch_.data(), num_parts};
+    }
     if (num_parts == 1) {
       RETURN_IF_ERROR(Run(x, num_rows, w, epilogue, out, stream));
       if (epilogue == CudaEpilogue::kAddFloat) return SplitKPartials{};
@@ -142,13 +152,27 @@ class CudaMatMul::Impl {
                    CudaEpilogue epilogue, void* out, cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     if (num_rows == 0 || w.num_rows == 0) return absl::OkStatus();
+    if (w.fp8_scales != nullptr) {
+      if (fp8_->CanImplement(num_rows, w)) {
+        return fp8_->Run(x, num_rows, w, epilogue, out, stream);
+      }
+      ASSIGN_OR_RETURN(const CudaMatrix widened, fp8_->Widen(w, stream));
+      return RunBlas(x, num_rows, widened, epilogue, out, stream);
+    }
     if (SkinnyMatMulIsProfitable(num_rows, w, device_)) {
       return SkinnyMatMul(x, num_rows, w, epilogue, out, device_, stream);
     }
+    if (epilogue == CudaEpilogue::kSiluMul && tile_.IsProfitable(num_rows, w)) {
+      return tile_.Run(x, num_rows, w, out, stream);
+    }
+    return RunBlas(x, num_rows, w, epilogue, out, stream);
+  }
+
+ private:
+  // Reads nothing before the kernels in front of it have ended.
+  absl::Status RunBlas(const void* x, int num_rows, const CudaMatrix& w,
+                       CudaEpilogue epilogue, void* out, cudaStream_t stream) {
     if (epilogue == CudaEpilogue::kSiluMul) {
-      if (tile_.IsProfitable(num_rows, w)) {
-        return tile_.Run(x, num_rows, w, out, stream);
-      }
       return RunSiluMul(x, num_rows, w, out, stream);
     }
     const DType out_dtype =
@@ -157,7 +181,6 @@ class CudaMatMul::Impl {
                       epilogue == CudaEpilogue::kAddFloat, out, stream);
   }
 
- private:
   absl::Status Check(int num_rows, const CudaMatrix& w,
                      CudaEpilogue epilogue) const {
     if (num_rows < 0 || num_rows > max_rows_) {
@@ -174,11 +197,22 @@ class CudaMatMul::Impl {
                              " rows: not a multiple of 16, or over the ",
                              max_outputs_, " planned for");
     }
-    return absl::OkStatus();
+    if (w.fp8_scales == nullptr) return absl::OkStatus();
+    if (fp8_ == nullptr) {
+      return InvalidArgument("weights of e4m3, none were planned for");
+    }
+    return fp8_->Check(w);
   }
 
   // Into how many parts RunSplitK divides the inputs.
   int NumParts(int num_rows, const CudaMatrix& w) const {
+    const int64_t part_size = int64_t{num_rows} * w.num_rows;
+    if (w.fp8_scales != nullptr) {
+      const int num_parts = fp8_->NumParts(num_rows, w);
+      const bool fits =
+          num_parts * part_size <= int64_t{silu_rows_} * max_outputs_;
+      return fits ? num_parts : 1;
+    }
     if (num_rows == 0 || w.num_rows == 0 || w.num_cols <= w.num_rows ||
         w.dtype == DType::kFloat32 ||
         SkinnyMatMulIsProfitable(num_rows, w, device_)) {
@@ -190,8 +224,7 @@ class CudaMatMul::Impl {
       return 2 * num_parts * num_tiles <= device_.num_sms &&
              w.num_cols % (num_parts * kPartUnit) == 0 &&
              w.num_rows % 4 == 0 &&  // parts are 16-byte aligned
-             int64_t{num_parts} * num_rows * w.num_rows <=
-                 int64_t{silu_rows_} * max_outputs_;
+             num_parts * part_size <= int64_t{silu_rows_} * max_outputs_;
     };
     int num_parts = kMaxParts;
     while (num_parts > 1 && !fits(num_parts)) num_parts /= 2;
@@ -222,13 +255,15 @@ class CudaMatMul::Impl {
   int max_outputs_ = 0;
   CudaGateUpGemm tile_;
   std::unique_ptr<CudaBlasMatMul> blas_;
+  std::unique_ptr<CudaFp8MatMul> fp8_;  // null: no weights of e4m3
   DeviceBuffer<float> scratch_;  // [silu_rows_, max_outputs_] of any dtype
 };
 
 absl::StatusOr<std::unique_ptr<CudaMatMul>> CudaMatMul::Create(
-    const CudaDevice& device, int max_rows, int max_outputs) {
+    const CudaDevice& device, int max_rows, int max_outputs,
+    int64_t max_fp8_weights) {
   auto impl = std::make_unique<Impl>();
-  RETURN_IF_ERROR(impl->Init(device, max_rows, max_outputs));
+  RETURN_IF_ERROR(impl->Init(device, max_rows, max_outputs, max_fp8_weights));
   return std::unique_ptr<CudaMatMul>(new CudaMatMul(std::move(impl)));
 }
 

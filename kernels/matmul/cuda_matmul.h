@@ -7,12 +7,18 @@
 // cuBLASLt (cuda_blas_matmul.h). Gates and ups of 17 to 128 rows are a
 // kernel of our own too (cuda_gate_up_gemm.h).
 //
+// Weights of e4m3 codes (CudaMatrix::fp8_scales) have kernels of their own for
+// few rows (cuda_fp8_skinny.h) and for more (cuda_fp8_gemm.h); for many rows,
+// and where these do not fit, they become bfloat16 in scratch first, which is
+// what they stand for.
+//
 // Sums are float32 whatever the inputs; f32 inputs are multiplied as float32
 // (no tf32).
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -37,9 +43,11 @@ class CudaMatMul {
  public:
   // `max_rows` bounds n, `max_outputs` num_rows of kSiluMul products: they size
   // scratch (4 bytes for each output of at most 1024 rows; and 32 MB for
-  // cuBLASLt). Errors: kResourceExhausted; kInternal if cuBLASLt fails.
+  // cuBLASLt). `max_fp8_weights` bounds those of one matrix that are e4m3 codes
+  // (2 bytes each). Errors: kResourceExhausted; kInternal if cuBLASLt fails.
   static absl::StatusOr<std::unique_ptr<CudaMatMul>> Create(
-      const CudaDevice& device, int max_rows, int max_outputs);
+      const CudaDevice& device, int max_rows, int max_outputs,
+      int64_t max_fp8_weights = 0);
   ~CudaMatMul();
 
   // out = epilogue(x * w^T).

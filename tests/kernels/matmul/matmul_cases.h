@@ -97,7 +97,8 @@ struct Weights {
 
 // Some rows and what they are multiplied by.
 struct Case {
-  Case(int n, const Weights& weights)
+  template <typename AnyWeights>  // Weights, or Fp8Weights of fp8_cases.h
+  Case(int n, const AnyWeights& weights)
       : num_rows(n),
         x(RandomNumbers(n * weights.matrix.num_cols, 1, weights.matrix.dtype,
                         n)),

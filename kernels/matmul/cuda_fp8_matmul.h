@@ -1,0 +1,63 @@
+// Which kernel multiplies weights of e4m3, by shape; and room for the bfloat16
+// ones that they stand for, where none of these does.
+//
+// Thread safety: one thread, one stream at a time (the room is shared).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "kernels/matmul/cuda_fp8_gemm.h"
+#include "kernels/matmul/cuda_matmul.h"
+
+namespace espalier {
+
+class CudaFp8MatMul {
+ public:
+  // `max_weights` bounds those of a matrix: two bytes each.
+  // Errors: kResourceExhausted; kInternal if the device refuses a kernel.
+  static absl::StatusOr<std::unique_ptr<CudaFp8MatMul>> Create(
+      const CudaDevice& device, int64_t max_weights);
+
+  // kInvalidArgument if w has more weights than were planned for, or its inputs
+  // are no multiple of 64.
+  absl::Status Check(const CudaMatrix& w) const;
+
+  // Whether Run takes so many rows; else Widen is for them.
+  bool CanImplement(int num_rows, const CudaMatrix& w) const;
+
+  // CudaMatMul's. A row has the same bits among any number of rows that the
+  // same kernel takes. REQUIRES: CanImplement(num_rows, w), num_rows >= 1.
+  absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
+                   CudaEpilogue epilogue, void* out, cudaStream_t stream) const;
+
+  // Into how many parts RunParts would best divide the inputs: 1, 2 or 4.
+  int NumParts(int num_rows, const CudaMatrix& w) const;
+  // out[p] = x * w^T over the p-th of so many equal runs of the inputs.
+  //   out  [num_parts, num_rows, w.num_rows]  f32
+  // REQUIRES: num_parts is NumParts(num_rows, w), more than 1.
+  absl::Status RunParts(const void* x, int num_rows, const CudaMatrix& w,
+                        int num_parts, float* out, cudaStream_t stream) const;
+
+  // The weights as bfloat16, good until the next call. They are being written
+  // when the next kernel of the stream may begin: it must not read them before
+  // that (GridDependencyWait).
+  // REQUIRES: Check(w) is OK.
+  absl::StatusOr<CudaMatrix> Widen(const CudaMatrix& w, cudaStream_t stream);
+
+ private:
+  CudaFp8MatMul() = default;
+
+  // Constant after Create.
+  CudaDevice device_;
+  int64_t max_weights_ = 0;
+  CudaFp8Gemm gemm_;
+  DeviceBuffer<uint16_t> widened_;  // [max_weights_]
+};
+
+}  // namespace espalier

@@ -10,6 +10,7 @@
 #include "base/wording.h"
 #include "model/config_fields.h"
 #include "model/family_fields.h"
+#include "model/fp8_config.h"
 #include "model/model_family.h"
 #include "request/json/generation_config.h"
 
@@ -42,9 +43,6 @@ absl::Status CheckFeatures(const json::object& config,
   }
   ASSIGN_OR_RETURN(const bool is_causal, ReadBool(config, "is_causal", true));
   if (!is_causal) return InvalidArgument("is_causal false is not supported");
-  if (FindField(config, "quantization_config") != nullptr) {
-    return InvalidArgument("quantization_config is not supported");
-  }
   const json::value* pruned = FindField(config, "pruned_heads");
   if (pruned != nullptr && *pruned != json::object()) {
     return InvalidArgument("pruned_heads must be {}, got ", Shown(pruned));
@@ -100,6 +98,7 @@ absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
   RETURN_IF_ERROR(CheckFeatures(json, *family));
   config->family = family->name;
+  ASSIGN_OR_RETURN(config->has_fp8_weights, ReadFp8Config(json));
   RETURN_IF_ERROR(family->read(json, config));
   RETURN_IF_ERROR(ReadDecoderStart(json, config));
   return ReadEosTokenIds(json, config);

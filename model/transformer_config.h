@@ -102,6 +102,7 @@ struct TransformerConfig {
   bool may_lack_head = false;    // tied if the checkpoint has none
   bool scales_head = false;      // what it reads is divided by that root
   bool has_logits_bias = false;  // added to the logits
+  bool has_fp8_weights = false;  // matrices may be stored so (fp8_rows.h)
 
   std::optional<EncoderConfig> encoder = std::nullopt;
 

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "model/fp8_rows.h"
 #include "model/positions.h"
 
 namespace espalier {
@@ -33,23 +34,71 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+absl::Status CheckShape(const LocatedTensor& located, const std::string& name,
+                        const std::vector<int64_t>& shape) {
+  if (located.tensor->shape == shape) return absl::OkStatus();
+  return InvalidArgument(located.path, ": tensor ", name, " must have shape ",
+                         ShapeText(shape), " by config.json, got ",
+                         Shown(ShapeText(located.tensor->shape)));
+}
+
+absl::Status WrongDType(const LocatedTensor& located, const std::string& name,
+                        std::string_view allowed) {
+  return InvalidArgument(located.path, ": tensor ", name, " must have dtype ",
+                         allowed, ", got ", located.tensor->dtype);
+}
+
 absl::StatusOr<Tensor> Find(const Checkpoint& checkpoint,
                             const std::string& name,
                             const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
-  const auto& [tensor, path] = located;
-  if (tensor->shape != shape) {
-    return InvalidArgument(path, ": tensor ", name, " must have shape ",
-                           ShapeText(shape), " by config.json, got ",
-                           Shown(ShapeText(tensor->shape)));
+  RETURN_IF_ERROR(CheckShape(located, name, shape));
+  const std::optional<DType> dtype = ParseDType(located.tensor->dtype);
+  if (!dtype) return WrongDType(located, name, "BF16, F16 or F32");
+  return Tensor{.data = located.tensor->data,
+                .dtype = *dtype,
+                .num_rows = static_cast<int>(shape[0]),
+                .name = name};
+}
+
+// Of a matrix of codes, one a row or one for all.
+absl::StatusOr<Fp8Scales> FindScales(const Checkpoint& checkpoint,
+                                     const std::string& name, int num_rows) {
+  ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
+  const std::vector<int64_t>& shape = located.tensor->shape;
+  using Shape = std::vector<int64_t>;
+  if (shape != Shape{} && shape != Shape{1} && shape != Shape{num_rows} &&
+      shape != Shape{num_rows, 1}) {
+    return InvalidArgument(located.path, ": tensor ", name,
+                           " must have shape [], [1], [", num_rows, "] or [",
+                           num_rows, ", 1], got ", Shown(ShapeText(shape)));
   }
-  const std::optional<DType> dtype = ParseDType(tensor->dtype);
-  if (!dtype) {
-    return InvalidArgument(path, ": tensor ", name,
-                           " must have dtype BF16, F16 or F32, got ",
-                           tensor->dtype);
+  const std::optional<DType> dtype = ParseDType(located.tensor->dtype);
+  if (!dtype) return WrongDType(located, name, "BF16, F16 or F32");
+  const Fp8Scales scales = {located.tensor->data, *dtype};
+  RETURN_IF_ERROR(Annotate(CheckFp8Scales(scales),
+                           Concat(located.path, ": tensor ", name)));
+  return scales;
+}
+
+// A matrix, `name` being that of its weight; of codes, if config.json says that
+// there are some.
+absl::StatusOr<Tensor> FindMatrix(const Checkpoint& checkpoint,
+                                  const TransformerConfig& config,
+                                  const std::string& name, int num_rows,
+                                  int num_cols) {
+  ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
+  if (!config.has_fp8_weights || located.tensor->dtype != "F8_E4M3") {
+    return Find(checkpoint, name, {num_rows, num_cols});
   }
-  return Tensor{tensor->data, *dtype, static_cast<int>(shape[0])};
+  RETURN_IF_ERROR(CheckShape(located, name, {num_rows, num_cols}));
+  Tensor tensor = {.data = located.tensor->data,
+                   .dtype = DType::kBFloat16,
+                   .num_rows = num_rows,
+                   .name = name};
+  ASSIGN_OR_RETURN(tensor.fp8_scales,
+                   FindScales(checkpoint, name + "_scale", num_rows));
+  return tensor;
 }
 
 // The tensor's first `num_rows` rows, and the rest.
@@ -60,6 +109,12 @@ std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
   first.data = tensor.data.first(num_rows * row_bytes);
   second.num_rows = tensor.num_rows - num_rows;
   second.data = tensor.data.subspan(num_rows * row_bytes);
+  const Fp8Scales& scales = tensor.fp8_scales;
+  const size_t scale_bytes = NumBytes(scales.dtype);
+  if (scales.data.size() > scale_bytes) {  // one a row
+    first.fp8_scales.data = scales.data.first(num_rows * scale_bytes);
+    second.fp8_scales.data = scales.data.subspan(num_rows * scale_bytes);
+  }
   return {first, second};
 }
 
@@ -171,7 +226,8 @@ class LayerFinder {
       weight->num_rows = num_rows;
       weight->is_transposed = true;
     } else {
-      ASSIGN_OR_RETURN(*weight, Find(checkpoint_, whole, {num_rows, num_cols}));
+      ASSIGN_OR_RETURN(
+          *weight, FindMatrix(checkpoint_, config_, whole, num_rows, num_cols));
     }
     if (!has_bias) return absl::OkStatus();
     ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", num_rows));
@@ -265,6 +321,7 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
   std::set<const std::byte*> used;
   for (const Tensor& tensor : AllTensors(tensors)) {
     used.insert(tensor.data.data());
+    used.insert(tensor.fp8_scales.data.data());  // null, if there are none
   }
   const std::string head = Concat(config.names.head, ".weight");
   const auto is_alias = [&](std::string_view name) {
@@ -403,7 +460,9 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
   if (config.tie_word_embeddings) {
     RETURN_IF_ERROR(CheckTied(checkpoint, names, head, tensors.embedding));
   } else if (!lacks_head) {
-    ASSIGN_OR_RETURN(tensors.head, Find(checkpoint, head, table));
+    ASSIGN_OR_RETURN(tensors.head,
+                     FindMatrix(checkpoint, config, head, config.vocab_size,
+                                config.hidden_size));
   }
   if (config.has_logits_bias) {
     ASSIGN_OR_RETURN(tensors.logits_bias,

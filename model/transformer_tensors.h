@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,12 +19,28 @@
 
 namespace espalier {
 
+// Those of a matrix that is stored as e4m3 codes.
+struct Fp8Scales {
+  std::span<const std::byte> data;  // one for each row, or for all
+  DType dtype = DType::kFloat32;
+};
+
 // A matrix, row-major; a norm or a bias has num_rows numbers. No rows: absent.
 struct TransformerTensor {
   std::span<const std::byte> data;
   DType dtype = DType::kFloat32;
   int num_rows = 0;
   bool is_transposed = false;  // stored [num_cols, num_rows]
+  // Not empty: data are e4m3 codes and dtype, kBFloat16, is what they stand for
+  // (model/fp8_rows.h).
+  Fp8Scales fp8_scales = {};
+  std::string name = {};  // in the checkpoint
+
+  bool is_fp8() const { return !fp8_scales.data.empty(); }
+  // Of a row as it is stored.
+  size_t num_cols() const {
+    return data.size() / (is_fp8() ? 1 : NumBytes(dtype)) / num_rows;
+  }
 };
 
 // Sizes as in TransformerConfig; what a model does not have is empty.
@@ -78,8 +95,9 @@ struct TransformerTensors : TransformerStackTensors {
 // The result lives as long as the checkpoint. Throws std::bad_alloc.
 // Errors: kInvalidArgument naming the file (with shards, the one that has the
 // tensor), the tensor and the value, of which 60 bytes are shown, if a tensor
-// is missing, its shape or dtype (BF16, F16, F32) is wrong, a tied head has
-// numbers of its own, or there is a weight that nothing reads.
+// is missing, its shape or dtype (BF16, F16, F32; of a matrix F8_E4M3 with
+// scales, where config.json says so) is wrong, a scale is not in [0, 256), a
+// tied head has numbers of its own, or there is a weight that nothing reads.
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config);
 

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
+#include "model/fp8_rows.h"
 #include "model/positions.h"
 #include "model/transformer_tensors.h"
 
@@ -34,27 +35,50 @@ class MatrixPacker {
     return PackAs(format_, std::span(&tensor, 1), num_cols);
   }
 
-  // What it decides is a choice among thousands, for which 4 bits are few.
+  // What it decides is a choice among thousands, for which 4 bits are few, and
+  // e4m3's three of mantissa.
   PackedMatrix PackHead(const Tensor& tensor, int num_cols) {
     const WeightFormat format =
-        format_ == WeightFormat::kInt4 ? WeightFormat::kInt8 : format_;
+        format_ == WeightFormat::kInt4  ? WeightFormat::kInt8
+        : format_ == WeightFormat::kFp8 ? WeightFormat::kAsStored
+                                        : format_;
     return PackAs(format, std::span(&tensor, 1), num_cols);
   }
+
+  // The first error. What was packed after it is of no use.
+  const absl::Status& status() const { return status_; }
 
  private:
   PackedMatrix PackAs(WeightFormat format, std::span<const Tensor> tensors,
                       int num_cols) {
     std::vector<PackedMatrix::Part> parts;
+    std::vector<std::vector<uint16_t>> widened;  // the data of some parts
     for (const Tensor& tensor : tensors) {
-      parts.push_back(
-          {tensor.data, tensor.dtype, tensor.num_rows, tensor.is_transposed});
+      PackedMatrix::Part part = {tensor.data, tensor.dtype, tensor.num_rows,
+                                 tensor.is_transposed};
+      if (tensor.is_fp8() || format == WeightFormat::kFp8) {
+        widened.push_back(Widen(tensor));
+        part = {std::as_bytes(std::span(widened.back())), DType::kBFloat16,
+                tensor.num_rows};
+      }
+      parts.push_back(part);
       done_bytes_ += static_cast<int64_t>(tensor.data.size());
     }
-    PackedMatrix matrix = PackedMatrix::Pack(parts, num_cols, pool_, format);
+    PackedMatrix matrix = PackedMatrix::Pack(
+        parts, num_cols, pool_,
+        format == WeightFormat::kFp8 ? WeightFormat::kAsStored : format);
     // Else both would be in memory, the file's and the packed ones.
     for (const Tensor& tensor : tensors) MappedFile::DropPages(tensor.data);
     if (progress_) progress_(done_bytes_, total_bytes_);
     return matrix;
+  }
+
+  // What the codes stand for that it has, or that are made of it.
+  std::vector<uint16_t> Widen(const Tensor& tensor) {
+    auto widened = WidenFp8(tensor, pool_);
+    if (widened.ok()) return *std::move(widened);
+    if (status_.ok()) status_ = widened.status();
+    return std::vector<uint16_t>(tensor.num_rows * tensor.num_cols());
   }
 
   ThreadPool one_thread_;
@@ -63,6 +87,7 @@ class MatrixPacker {
   const WeightFormat format_;
   const int64_t total_bytes_;
   int64_t done_bytes_ = 0;
+  absl::Status status_;
 };
 
 // Of the tensors that are packed.
@@ -207,6 +232,7 @@ absl::StatusOr<TransformerWeights> Load(
   }
   weights.head = matrices.PackHead(
       tensors.head.num_rows > 0 ? tensors.head : tensors.embedding, hidden);
+  RETURN_IF_ERROR(Annotate(matrices.status(), weights.checkpoint->path()));
   return weights;
 }
 

@@ -72,7 +72,8 @@ struct TransformerWeights : TransformerStackWeights {
 };
 
 struct WeightOptions {
-  // Of layers' matrices and the head, which is kInt8 where layers are kInt4.
+  // Of layers' matrices and the head, which is kInt8 where layers are kInt4,
+  // and kAsStored where they are kFp8.
   WeightFormat format = WeightFormat::kAsStored;
   ThreadPool* pool = nullptr;  // null: the caller's thread alone
   LoadProgress progress = nullptr;
@@ -87,7 +88,8 @@ struct WeightOptions {
 // columns to one of a group, which next to nothing is in real models. So what a
 // damaged file can ask for is at most 64 times its size, and quantised 160.
 //
-// Errors: as FindTransformerTensors; kResourceExhausted if memory runs out.
+// Errors: as FindTransformerTensors, and ReadFp8Row (fp8_rows.h) with matrices
+// of e4m3; kResourceExhausted if memory runs out.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(
     std::shared_ptr<const Checkpoint> checkpoint,
     const TransformerConfig& config, const WeightOptions& options = {});

@@ -78,6 +78,7 @@ std::string NameOfDType(DType dtype) {
 struct WeightFigures {
   int64_t num_parameters = 0;
   int64_t stored_bytes = 0;
+  int64_t cpu_bytes = 0;
   int64_t cuda_bytes = 0;  // in bf16
   std::string dtypes;      // "bf16", "f32 and bf16"
 };
@@ -87,11 +88,13 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
   std::vector<std::string> dtypes;
   for (const TransformerTensor& part : AllTensors(tensors)) {
     const auto bytes = static_cast<int64_t>(part.data.size());
-    const int64_t count = bytes / NumBytes(part.dtype);
+    const int64_t count = part.num_cols() * part.num_rows;
     figures.num_parameters += count;
-    figures.stored_bytes += bytes;
-    figures.cuda_bytes += 2 * count;
-    const std::string name = NameOfDType(part.dtype);
+    figures.stored_bytes += bytes + part.fp8_scales.data.size();
+    // What e4m3 codes stand for.
+    figures.cpu_bytes += count * NumBytes(part.dtype);
+    figures.cuda_bytes += part.is_fp8() ? count + 2 * part.num_rows : 2 * count;
+    const std::string name = part.is_fp8() ? "fp8" : NameOfDType(part.dtype);
     if (std::ranges::count(dtypes, name) == 0) dtypes.push_back(name);
   }
   figures.dtypes = JoinWithAnd(dtypes);
@@ -284,7 +287,7 @@ void Inspection::AddMemory() {
            (has_cuda ? Concat(", ", FormatBytes(cuda), " on a GPU", how) : "");
   };
   report_ +=
-      Line("memory", "of weights: " + on_each(weights_.stored_bytes,
+      Line("memory", "of weights: " + on_each(weights_.cpu_bytes,
                                               weights_.cuda_bytes, " in bf16"));
   const int64_t cpu = KvBytesOfToken(config_, sizeof(float));
   const int64_t cuda =
@@ -334,7 +337,7 @@ void Inspection::AddDevices() {
   const int64_t memory =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   const int64_t least =
-      weights_.stored_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
+      weights_.cpu_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
   if (least > memory) {
     report_ += Line(
         "CPU", Concat("does not run: it needs ", FormatBytes(least),

@@ -169,6 +169,7 @@ DType CommonType(std::span<const Part> parts) {
 PackedMatrix PackedMatrix::Pack(std::span<const Part> parts, int num_cols,
                                 ThreadPool& pool, WeightFormat format) {
   CHECK_GE(num_cols, 1);
+  CHECK(format != WeightFormat::kFp8);
   PackedMatrix w;
   w.num_cols_ = num_cols;
   w.format_ = format;

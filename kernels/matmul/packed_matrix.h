@@ -40,7 +40,8 @@ class PackedMatrix {
   // Packed in the type of the parts if that is one, else as f32, which is
   // exact, or quantised (weight_format.h); by the threads of `pool`. Throws
   // std::bad_alloc.
-  // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements.
+  // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements;
+  // `format` is not kFp8.
   static PackedMatrix Pack(std::span<const Part> parts, int num_cols,
                            ThreadPool& pool,
                            WeightFormat format = WeightFormat::kAsStored);

@@ -25,15 +25,18 @@
 //
 // where each float32 operation rounds once: y is the same bits on every
 // processor, in any batch, and with any number of threads.
+//
+//   kFp8   a scale for all inputs of an output, and e4m3 codes (fp8.h), which
+//          stand for bfloat16 numbers: products are as those of stored ones.
 #pragma once
 
 #include <cstdint>
 
 namespace espalier {
 
-enum class WeightFormat : uint8_t { kAsStored, kInt8, kInt4 };
+enum class WeightFormat : uint8_t { kAsStored, kInt8, kInt4, kFp8 };
 
-// Inputs that share a scale; the last group may have fewer.
+// Inputs that share a scale, of kInt8 and kInt4; the last group may have fewer.
 constexpr int QuantGroupSize(WeightFormat format) {
   return format == WeightFormat::kInt4 ? 32 : 128;
 }

@@ -91,8 +91,9 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
        {{"pruned_heads", "{\"1\": [0]}"}},
        "pruned_heads must be {}, got {\"1\""},
       {"mistral",
-       {{"quantization_config", "{\"bits\": 4}"}},
-       "quantization_config is not supported"},
+       {{"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"}},
+       "quantization_config: quant_method must be \"compressed-tensors\" or "
+       "\"fp8\", got \"gptq\""},
   });
 }
 

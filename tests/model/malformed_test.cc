@@ -182,7 +182,8 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
       {"attention_bias must be true or false, got \"yes\"",
        SetConfig("attention_bias", "\"yes\"")},
       {"mlp_bias must be true or false, got 1", SetConfig("mlp_bias", "1")},
-      {"quantization_config is not supported",
+      {"quantization_config: quant_method must be \"compressed-tensors\" or "
+       "\"fp8\", got nothing",
        SetConfig("quantization_config", "{\"bits\": 4}")},
       {"vocab_size is missing", SetConfig("vocab_size", "")},
       {"vocab_size must be an integer in [1, ", SetConfig("vocab_size", "0")},

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "kernels/matmul/fp8.h"
 
 namespace espalier::testing {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 // The number of `dtype` near `value`, as the bits in the file.
 uint32_t Encode(float value, const std::string& dtype) {
   if (dtype == "F16") return std::bit_cast<uint16_t>(_Float16(value));
+  if (dtype == "F8_E4M3") return Fp8FromFloat(value);
   const auto bits = std::bit_cast<uint32_t>(value);
   return dtype == "BF16" ? bits >> 16 : bits;
 }
@@ -34,7 +36,9 @@ float Round(float value, const std::string& dtype) {
   return value;
 }
 
-int NumBytes(const std::string& dtype) { return dtype == "F32" ? 4 : 2; }
+int NumBytes(const std::string& dtype) {
+  return dtype == "F32" ? 4 : dtype == "F8_E4M3" ? 1 : 2;
+}
 
 TinyTensor RandomTensor(const std::vector<int64_t>& shape, float mean,
                         float deviation, const std::string& dtype,

@@ -146,7 +146,8 @@ TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
   const auto pool = MakePool(2);
   for (const WeightFormat weights :
-       {WeightFormat::kAsStored, WeightFormat::kInt8, WeightFormat::kInt4}) {
+       {WeightFormat::kAsStored, WeightFormat::kInt8, WeightFormat::kInt4,
+        WeightFormat::kFp8}) {
     const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3, 1, weights);
     ExpectSameBitsInAnyBatch(model.get(), /*longest=*/71, /*seed=*/8);
   }

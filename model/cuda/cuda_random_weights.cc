@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/matmul/cuda_fp8_fill.h"
 #include "model/cuda/cuda_transformer_weights.h"
 
 namespace espalier {
@@ -67,6 +68,10 @@ class RandomFiller {
   }
 
   absl::Status Fill(const CudaMatrix& w, int num_rows, int num_cols) {
+    if (w.fp8_scales != nullptr) {
+      return CudaFillFp8Normal(w, num_rows, num_cols, kRandomDeviation, ++seed_,
+                               /*stream=*/nullptr);
+    }
     return CudaFillNormal(const_cast<void*>(w.data), w.dtype, num_rows,
                           num_cols, w.num_cols, kRandomDeviation, ++seed_,
                           /*stream=*/nullptr);
@@ -87,9 +92,9 @@ class RandomFiller {
 }  // namespace
 
 absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
-    const TransformerConfig& config, DType dtype) {
+    const TransformerConfig& config, const CudaWeightTypes& types) {
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
-                   AllocateCudaTransformerWeights(config, dtype));
+                   AllocateCudaTransformerWeights(config, types));
   RETURN_IF_ERROR(RandomFiller(config, weights.widths).Run(weights));
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return weights;

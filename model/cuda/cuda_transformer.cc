@@ -32,6 +32,14 @@ absl::Status CheckOptions(const CudaTransformerOptions& options) {
     return InvalidArgument("page_size must be in [1, ", kMaxPageSize, "], got ",
                            options.page_size);
   }
+  if (options.weights == WeightFormat::kInt8 ||
+      options.weights == WeightFormat::kInt4) {
+    return InvalidArgument("weights of int8 and int4 are the CPU's");
+  }
+  if (options.weights == WeightFormat::kFp8 &&
+      options.dtype != DType::kBFloat16) {
+    return InvalidArgument("weights of fp8 need dtype bf16");
+  }
   for (const int bound :
        {options.max_tokens, options.max_logits, options.max_attention_items,
         options.max_attention_partials}) {
@@ -171,9 +179,9 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadDirectory(
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Annotate(CheckCudaLimits(config), directory));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  ASSIGN_OR_RETURN(
-      CudaTransformerWeights weights,
-      LoadCudaTransformerWeights(checkpoint, config, options.dtype));
+  ASSIGN_OR_RETURN(CudaTransformerWeights weights,
+                   LoadCudaTransformerWeights(
+                       checkpoint, config, {options.dtype, options.weights}));
   return LoadedCudaTransformer::Create(config, options, device,
                                        std::move(weights));
 }
@@ -184,8 +192,9 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeRandom(
   const CudaTransformerOptions options = WithBounds(given, config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckCudaLimits(config));
-  ASSIGN_OR_RETURN(CudaTransformerWeights weights,
-                   RandomCudaTransformerWeights(config, options.dtype));
+  ASSIGN_OR_RETURN(
+      CudaTransformerWeights weights,
+      RandomCudaTransformerWeights(config, {options.dtype, options.weights}));
   return LoadedCudaTransformer::Create(config, options, device,
                                        std::move(weights));
 }

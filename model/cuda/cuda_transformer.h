@@ -26,6 +26,7 @@
 #include "base/cuda_resources.h"
 #include "base/dtype.h"
 #include "exec_request/cuda_model.h"
+#include "kernels/matmul/weight_format.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
@@ -36,6 +37,9 @@ struct CudaTransformerOptions {
   // that rows without a beam write to.
   int64_t kv_cache_bytes = int64_t{1} << 30;
   DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
+  // kFp8: layers' matrices are e4m3, whatever the file has; of kBFloat16.
+  // kAsStored: those that the file has so, if dtype is kBFloat16.
+  WeightFormat weights = WeightFormat::kAsStored;
   // Bounds of one call, which size the scratch.
   int max_tokens = 4096;
   // Rows of logits: of beams, samples and scored tokens of prompts. 0 stands

@@ -67,7 +67,8 @@ CudaTransformerPass::Create(const TransformerConfig& config,
   ASSIGN_OR_RETURN(pass->matmul_,
                    CudaMatMul::Create(
                        device, std::max(options.max_tokens, options.max_logits),
-                       2 * pass->weights_.widths.intermediate));
+                       2 * pass->weights_.widths.intermediate,
+                       MaxFp8Weights(pass->weights_)));
   ASSIGN_OR_RETURN(pass->kv_, AllocateCudaKvCache(config, options));
   const bool is_rotated = config.positions == PositionKind::kRotary;
   ASSIGN_OR_RETURN(pass->rotary_,

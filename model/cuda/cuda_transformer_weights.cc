@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/matmul/fp8_order.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_weight_uploader.h"
 #include "model/cuda_limits.h"
@@ -23,10 +25,12 @@ int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 // reads them.
 class WeightPlacer {
  public:
-  WeightPlacer(const TransformerConfig& config, DType dtype, std::byte* base)
+  WeightPlacer(const TransformerConfig& config, const CudaWeightTypes& types,
+               const TransformerTensors* tensors, std::byte* base)
       : config_(config),
         widths_(WidthsOf(config)),
-        dtype_(dtype),
+        types_(types),
+        tensors_(tensors),
         arena_(base) {}
 
   // Returns the bytes that they take.
@@ -39,16 +43,22 @@ class WeightPlacer {
     weights->logits_bias =
         VectorIf(config_.has_logits_bias, config_.vocab_size);
     PlaceStack(config_.num_layers, config_.max_context,
-               config_.intermediate_size, weights);
+               config_.intermediate_size, tensors_, weights);
     if (!config_.encoder) return arena_.size();
-    for (CudaTransformerLayer& layer : weights->layers) PlaceCross(&layer);
+    for (size_t i = 0; i < weights->layers.size(); ++i) {
+      PlaceCross(tensors_ == nullptr ? nullptr : &tensors_->layers[i],
+                 &weights->layers[i]);
+    }
     PlaceStack(config_.encoder->num_layers, config_.encoder->max_tokens,
-               config_.encoder->intermediate_size, &weights->encoder);
+               config_.encoder->intermediate_size,
+               tensors_ == nullptr ? nullptr : &tensors_->encoder,
+               &weights->encoder);
     return arena_.size();
   }
 
  private:
   void PlaceStack(int num_layers, int num_positions, int intermediate_size,
+                  const TransformerStackTensors* from,
                   CudaTransformerStack* stack) {
     if (config_.positions == PositionKind::kLearned) {
       stack->positions = Matrix(num_positions, widths_.hidden);
@@ -59,13 +69,32 @@ class WeightPlacer {
                  config_.num_heads * (2 * config_.max_distance + 1));
     if (!config_.norms_sums) stack->final_norm = Norm();
     stack->layers.resize(num_layers);
-    for (CudaTransformerLayer& layer : stack->layers) {
-      PlaceLayer(RoundUp8(intermediate_size), &layer);
+    for (int i = 0; i < num_layers; ++i) {
+      PlaceLayer(RoundUp8(intermediate_size),
+                 from == nullptr ? nullptr : &from->layers[i],
+                 &stack->layers[i]);
     }
   }
   CudaMatrix Matrix(int num_rows, int num_cols) {
-    const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype_);
-    return CudaMatrix{arena_.TakeBytes(bytes), dtype_, num_rows, num_cols};
+    const DType dtype = types_.dtype;
+    const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype);
+    return CudaMatrix{arena_.TakeBytes(bytes), dtype, num_rows, num_cols};
+  }
+  // Of a layer, made of `tensors`.
+  CudaMatrix LayerMatrix(std::span<const TransformerTensor> tensors,
+                         int num_rows, int num_cols) {
+    const bool is_fp8 =
+        types_.format == WeightFormat::kFp8 ||
+        (types_.dtype == DType::kBFloat16 && !tensors.empty() &&
+         std::ranges::all_of(tensors, &TransformerTensor::is_fp8));
+    if (!is_fp8 || num_cols % kFp8RunInputs != 0) {
+      return Matrix(num_rows, num_cols);
+    }
+    CudaMatrix matrix = {
+        arena_.TakeBytes(size_t(RoundUp8(num_rows)) * num_cols), types_.dtype,
+        num_rows, num_cols};
+    matrix.fp8_scales = arena_.Take<uint16_t>(RoundUp8(num_rows));
+    return matrix;
   }
   float* VectorIf(bool is_there, int size) {
     return is_there ? arena_.Take<float>(size) : nullptr;
@@ -76,50 +105,64 @@ class WeightPlacer {
     return norm;
   }
 
-  void PlaceLayer(int intermediate, CudaTransformerLayer* layer) {
+  // `given` is null if nothing is stored.
+  void PlaceLayer(int intermediate, const TransformerLayerTensors* given,
+                  CudaTransformerLayer* layer) {
+    static const TransformerLayerTensors kNone;
+    const TransformerLayerTensors& from = given == nullptr ? kNone : *given;
     const int hidden = widths_.hidden;
     layer->attention_norm = Norm();
-    layer->qkv = Matrix(widths_.qkv(), hidden);
+    layer->qkv = LayerMatrix(from.qkv, widths_.qkv(), hidden);
     layer->qkv_bias = VectorIf(config_.has_qkv_bias, widths_.qkv());
     layer->q_norm = VectorIf(config_.has_qk_norms, widths_.head);
     layer->k_norm = VectorIf(config_.has_qk_norms, widths_.head);
-    layer->output = Matrix(hidden, widths_.q);
+    layer->output = LayerMatrix(std::span(&from.output, 1), hidden, widths_.q);
     layer->output_bias = VectorIf(config_.has_output_bias, hidden);
     layer->post_attention_norm = VectorIf(config_.has_post_norms, hidden);
     layer->mlp_norm = Norm();
     const int num_parts = config_.has_gate ? 2 : 1;
-    layer->gate_up = Matrix(num_parts * intermediate, hidden);
+    layer->gate_up =
+        LayerMatrix(from.gate_up, num_parts * intermediate, hidden);
     layer->gate_up_bias =
         VectorIf(config_.has_mlp_bias, layer->gate_up.num_rows);
-    layer->down = Matrix(hidden, intermediate);
+    layer->down = LayerMatrix(std::span(&from.down, 1), hidden, intermediate);
     layer->down_bias = VectorIf(config_.has_mlp_bias, hidden);
     layer->post_mlp_norm = VectorIf(config_.has_post_norms, hidden);
   }
 
-  void PlaceCross(CudaTransformerLayer* layer) {
+  void PlaceCross(const TransformerLayerTensors* given,
+                  CudaTransformerLayer* layer) {
+    static const TransformerLayerTensors kNone;
+    const TransformerLayerTensors& from = given == nullptr ? kNone : *given;
     const int hidden = widths_.hidden;
     layer->cross_norm = Norm();
-    layer->cross_q = Matrix(widths_.q, hidden);
+    layer->cross_q =
+        LayerMatrix(std::span(&from.cross_q, 1), widths_.q, hidden);
     layer->cross_q_bias = VectorIf(config_.has_qkv_bias, widths_.q);
-    layer->cross_kv = Matrix(2 * widths_.kv, hidden);
+    layer->cross_kv = LayerMatrix(from.cross_kv, 2 * widths_.kv, hidden);
     layer->cross_kv_bias = VectorIf(config_.has_qkv_bias, 2 * widths_.kv);
-    layer->cross_output = Matrix(hidden, widths_.q);
+    layer->cross_output =
+        LayerMatrix(std::span(&from.cross_output, 1), hidden, widths_.q);
     layer->cross_output_bias = VectorIf(config_.has_output_bias, hidden);
   }
 
   const TransformerConfig& config_;
   const CudaTransformerWidths widths_;
-  const DType dtype_;
+  const CudaWeightTypes types_;
+  const TransformerTensors* const tensors_;
   DeviceArena arena_;
 };
 
 // Uploads the tensors of a model to where they were placed.
 class ModelUploader {
  public:
-  ModelUploader(const TransformerConfig& config,
+  ModelUploader(const TransformerConfig& config, WeightFormat format,
                 const CudaTransformerWidths& widths,
                 CudaWeightUploader& uploader)
-      : config_(config), widths_(widths), uploader_(uploader) {}
+      : config_(config),
+        quantises_(format == WeightFormat::kFp8),
+        widths_(widths),
+        uploader_(uploader) {}
 
   absl::Status Run(const TransformerTensors& from,
                    const CudaTransformerWeights& to) {
@@ -200,7 +243,7 @@ class ModelUploader {
     RETURN_IF_ERROR(UploadVector(from.output_bias, to.output_bias));
     RETURN_IF_ERROR(UploadNorm(from.mlp_norm, from.mlp_norm_bias, to.mlp_norm));
     RETURN_IF_ERROR(UploadGateUp(from, to));
-    RETURN_IF_ERROR(uploader_.Upload("down_proj", from.down, to.down));
+    RETURN_IF_ERROR(UploadMatrix("down_proj", from.down, to.down));
     RETURN_IF_ERROR(UploadVector(from.down_bias, to.down_bias));
     RETURN_IF_ERROR(
         UploadNormWeight(from.post_attention_norm, to.post_attention_norm));
@@ -214,11 +257,11 @@ class ModelUploader {
     const auto q = rows.first(widths_.q);
     RETURN_IF_ERROR(
         UploadNorm(from.cross_norm, from.cross_norm_bias, to.cross_norm));
-    RETURN_IF_ERROR(uploader_.Upload("cross q_proj", from.cross_q, to.cross_q,
-                                     {.sources = q}));
+    RETURN_IF_ERROR(
+        UploadMatrix("cross q_proj", from.cross_q, to.cross_q, {.sources = q}));
     for (int part = 0; part < 2; ++part) {
       const int first = part * widths_.kv;
-      RETURN_IF_ERROR(uploader_.Upload(
+      RETURN_IF_ERROR(UploadMatrix(
           part == 0 ? "cross k_proj" : "cross v_proj", from.cross_kv[part],
           to.cross_kv,
           {.first_row = first,
@@ -238,9 +281,16 @@ class ModelUploader {
 
   absl::Status UploadOutput(const TransformerTensor& from,
                             const CudaMatrix& to) {
-    return uploader_.Upload(
-        "o_proj", from, to,
-        {.from_run = config_.head_dim, .to_run = widths_.head});
+    return UploadMatrix("o_proj", from, to,
+                        {.from_run = config_.head_dim, .to_run = widths_.head});
+  }
+
+  // Of a layer.
+  absl::Status UploadMatrix(std::string_view name,
+                            const TransformerTensor& from, const CudaMatrix& to,
+                            CudaTensorPlace place = {}) {
+    place.quantises = quantises_;
+    return uploader_.Upload(name, from, to, place);
   }
 
   // q, k and v, and what is done to them.
@@ -253,7 +303,7 @@ class ModelUploader {
     for (size_t i = 0; i < from.qkv.size(); ++i) {
       const int num_rows =
           from.qkv[i].num_rows / config_.head_dim * widths_.head;
-      RETURN_IF_ERROR(uploader_.Upload(
+      RETURN_IF_ERROR(UploadMatrix(
           from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i], from.qkv[i], to.qkv,
           {.first_row = row,
            .sources = std::span(order).subspan(row, num_rows),
@@ -277,16 +327,16 @@ class ModelUploader {
     const bool has_bias = config_.has_mlp_bias;
     const std::vector<float> bias = WidenedNumbers(from.gate_up_bias);
     if (!config_.has_gate) {
-      RETURN_IF_ERROR(uploader_.Upload("up_proj", from.gate_up[0], to.gate_up));
+      RETURN_IF_ERROR(UploadMatrix("up_proj", from.gate_up[0], to.gate_up));
       return has_bias ? uploader_.UploadFloats(bias, to.gate_up_bias)
                       : absl::OkStatus();
     }
     constexpr int kPair = 2 * kUploadedBlockRows;
-    RETURN_IF_ERROR(uploader_.Upload("gate_proj", from.gate_up[0], to.gate_up,
-                                     {.first_row = 0, .row_step = kPair}));
+    RETURN_IF_ERROR(UploadMatrix("gate_proj", from.gate_up[0], to.gate_up,
+                                 {.first_row = 0, .row_step = kPair}));
     RETURN_IF_ERROR(
-        uploader_.Upload("up_proj", from.gate_up[1], to.gate_up,
-                         {.first_row = kUploadedBlockRows, .row_step = kPair}));
+        UploadMatrix("up_proj", from.gate_up[1], to.gate_up,
+                     {.first_row = kUploadedBlockRows, .row_step = kPair}));
     if (!has_bias) return absl::OkStatus();
     std::vector<float> blocks(to.gate_up.num_rows);
     const int num_gates = static_cast<int>(bias.size() / 2);
@@ -328,6 +378,7 @@ class ModelUploader {
   }
 
   const TransformerConfig& config_;
+  const bool quantises_;  // layers' matrices
   const CudaTransformerWidths& widths_;
   CudaWeightUploader& uploader_;
 };
@@ -345,30 +396,48 @@ CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
           .kv = config.num_kv_heads * head};
 }
 
+int64_t MaxFp8Weights(const CudaTransformerWeights& weights) {
+  int64_t most = 0;
+  for (const auto* layers : {&weights.layers, &weights.encoder.layers}) {
+    for (const CudaTransformerLayer& layer : *layers) {
+      for (const CudaMatrix* w :
+           {&layer.qkv, &layer.output, &layer.cross_q, &layer.cross_kv,
+            &layer.cross_output, &layer.gate_up, &layer.down}) {
+        if (w->fp8_scales == nullptr) continue;
+        most = std::max(most, int64_t{w->num_rows} * w->num_cols);
+      }
+    }
+  }
+  return most;
+}
+
 absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
-    const TransformerConfig& config, DType dtype) {
+    const TransformerConfig& config, const CudaWeightTypes& types,
+    const TransformerTensors* tensors) {
   CudaTransformerWeights weights;
-  const size_t bytes = WeightPlacer(config, dtype, nullptr).Run(&weights);
+  const size_t bytes =
+      WeightPlacer(config, types, tensors, nullptr).Run(&weights);
   ASSIGN_OR_RETURN(weights.memory, ZeroedDeviceMemory("weights", bytes));
-  WeightPlacer(config, dtype, weights.memory.data()).Run(&weights);
+  WeightPlacer(config, types, tensors, weights.memory.data()).Run(&weights);
   return weights;
 }
 
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
-    const Checkpoint& checkpoint, const TransformerConfig& given, DType dtype) {
+    const Checkpoint& checkpoint, const TransformerConfig& given,
+    const CudaWeightTypes& types) {
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
                    FindTransformerTensors(checkpoint, given));
   TransformerConfig config = given;
   config.tie_word_embeddings = tensors.head.num_rows == 0;
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
-                   AllocateCudaTransformerWeights(config, dtype));
+                   AllocateCudaTransformerWeights(config, types, &tensors));
   const CudaTransformerWidths& widths = weights.widths;
   ASSIGN_OR_RETURN(CudaWeightUploader uploader,
                    CudaWeightUploader::Create(std::max(
                        {widths.hidden, widths.intermediate, widths.q})));
-  RETURN_IF_ERROR(
-      Annotate(ModelUploader(config, widths, uploader).Run(tensors, weights),
-               checkpoint.path()));
+  RETURN_IF_ERROR(Annotate(ModelUploader(config, types.format, widths, uploader)
+                               .Run(tensors, weights),
+                           checkpoint.path()));
   return weights;
 }
 

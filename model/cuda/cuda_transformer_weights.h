@@ -6,6 +6,9 @@
 //   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
 //            product holds both halves of silu(gate) * up at once; without a
 //            gate the ups
+//   e4m3     matrices of layers with inputs in multiples of 64, where the model
+//            has them so: CudaMatrix::fp8_scales; others of e4m3 are the bf16
+//            that they stand for
 //   vectors  norms and biases, f32, in the order of the rows that they belong
 //            to; norms with the 1 that some models add to them
 //   widths   hidden_size, intermediate_size and head_dim rounded up to
@@ -17,14 +20,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "base/dtype.h"
 #include "kernels/cuda_matrix.h"
+#include "kernels/matmul/weight_format.h"
 #include "model/checkpoint.h"
 #include "model/transformer_config.h"
+#include "model/transformer_tensors.h"
 
 namespace espalier {
 
@@ -94,22 +100,38 @@ struct CudaTransformerWeights : CudaTransformerStack {
   DeviceBuffer<std::byte> memory;  // what all of these point into
 };
 
+// Of the largest matrix of e4m3 codes; 0 if there is none.
+int64_t MaxFp8Weights(const CudaTransformerWeights& weights);
+
+// What numbers are, in device memory.
+struct CudaWeightTypes {
+  DType dtype = DType::kBFloat16;
+  // kFp8: layers' matrices are e4m3. kAsStored: those of the checkpoint that
+  // are, if dtype is kBFloat16.
+  WeightFormat format = WeightFormat::kAsStored;
+};
+
 // All pointers and shapes, and zeros everywhere: what is past a tensor's rows
-// and columns stays zero.
+// and columns stays zero. `tensors` are those to be loaded; null: none is
+// stored as e4m3.
 // Errors: kResourceExhausted, naming the bytes, if device memory runs out.
 absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
-    const TransformerConfig& config, DType dtype);
+    const TransformerConfig& config, const CudaWeightTypes& types,
+    const TransformerTensors* tensors = nullptr);
 
-// Converts the tensors to `dtype`, rounding to nearest even, and uploads them.
-// Throws std::bad_alloc.
+// Converts the tensors to their types, rounding to nearest even, and uploads
+// them. Throws std::bad_alloc.
 // Errors: as FindTransformerTensors; kInvalidArgument naming the tensor and the
-// value if one that is finite has no finite place in float16;
-// kResourceExhausted, naming the bytes, if device memory runs out.
+// value if one that is finite has no finite place in float16, or as ReadFp8Row
+// (model/fp8_rows.h); kResourceExhausted, naming the bytes, if device memory
+// runs out.
+// REQUIRES: types.format is kAsStored, or kFp8 and types.dtype kBFloat16.
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
-    const Checkpoint& checkpoint, const TransformerConfig& config, DType dtype);
+    const Checkpoint& checkpoint, const TransformerConfig& config,
+    const CudaWeightTypes& types);
 
 // Normally distributed weights of deviation 0.02, norms of 1, biases of 0.
 absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
-    const TransformerConfig& config, DType dtype);
+    const TransformerConfig& config, const CudaWeightTypes& types);
 
 }  // namespace espalier

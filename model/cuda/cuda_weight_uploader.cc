@@ -4,12 +4,17 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "base/load_as_float.h"
 #include "base/status.h"
+#include "kernels/matmul/fp8.h"
+#include "kernels/matmul/fp8_order.h"
+#include "model/fp8_rows.h"
 #include "model/rotary_order.h"
 
 namespace espalier {
@@ -17,6 +22,10 @@ namespace {
 
 // Large enough for the bus, small enough to pin.
 constexpr size_t kStagingBytes = size_t{16} << 20;
+
+static_assert(kUploadedBlockRows == kFp8BlockOutputs);
+
+int DivideUp(int a, int b) { return (a + b - 1) / b; }
 
 // False if a finite value became infinite in float16.
 bool StoreAs(DType dtype, float value, std::byte* to) {
@@ -32,6 +41,54 @@ bool StoreAs(DType dtype, float value, std::byte* to) {
   }
   return true;
 }
+
+// Makes e4m3 codes of rows of a tensor, or what they stand for.
+class Fp8RowConverter {
+ public:
+  Fp8RowConverter(const TransformerTensor& tensor, const CudaMatrix& matrix,
+                  const CudaTensorPlace& place)
+      : tensor_(tensor),
+        dtype_(matrix.dtype),
+        from_run_(place.from_run > 0 ? place.from_run : matrix.num_cols),
+        to_run_(place.from_run > 0 ? place.to_run : matrix.num_cols),
+        codes_(tensor.num_cols()) {}
+
+  // The row's place in a block of zeros, in the order of fp8_order.h. Returns
+  // its scale, a bfloat16.
+  absl::StatusOr<uint16_t> WriteCodes(int row, int row_in_block,
+                                      std::byte* block) {
+    if (row == kNoHeadRow) return uint16_t{0};
+    ASSIGN_OR_RETURN(const float scale,
+                     ReadFp8Row(tensor_, row, codes_.data()));
+    for (size_t i = 0; i < codes_.size(); ++i) {
+      block[Fp8Offset(row_in_block, ColumnOf(i))] = std::byte{codes_[i]};
+    }
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(scale) >> 16);
+  }
+
+  // Over zeros.
+  absl::Status WriteNumbers(int row, std::byte* to) {
+    if (row == kNoHeadRow) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const float scale,
+                     ReadFp8Row(tensor_, row, codes_.data()));
+    for (size_t i = 0; i < codes_.size(); ++i) {
+      const float value = DequantizeFp8(codes_[i], scale);
+      if (StoreAs(dtype_, value, to + ColumnOf(i) * NumBytes(dtype_))) continue;
+      return InvalidArgument("float16 cannot hold ", value, " of row ", row);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int ColumnOf(size_t i) const {
+    return static_cast<int>(i / from_run_ * to_run_ + i % from_run_);
+  }
+
+  const TransformerTensor& tensor_;
+  const DType dtype_;
+  const size_t from_run_, to_run_;
+  std::vector<uint8_t> codes_;  // of a row
+};
 
 // Makes rows of a matrix of rows of a tensor.
 class RowConverter {
@@ -102,25 +159,83 @@ absl::Status CudaWeightUploader::Upload(std::string_view name,
                                         const TransformerTensor& tensor,
                                         const CudaMatrix& to,
                                         const CudaTensorPlace& place) {
+  if (to.fp8_scales != nullptr) {
+    return Annotate(UploadCodes(tensor, to, place), name);
+  }
   const RowConverter converter(tensor, to, place);
+  const bool is_fp8 = tensor.is_fp8() || place.quantises;
+  Fp8RowConverter fp8_converter(tensor, to, place);
   const size_t row_bytes = size_t(to.num_cols) * NumBytes(to.dtype);
+  return ForStagedRows(
+      tensor, place, row_bytes, [&](int row, std::span<const int> sources) {
+        for (size_t i = 0; i < sources.size(); ++i) {
+          std::byte* const staged = &staging_[i * row_bytes];
+          if (is_fp8) std::memset(staged, 0, row_bytes);
+          RETURN_IF_ERROR(
+              Annotate(is_fp8 ? fp8_converter.WriteNumbers(sources[i], staged)
+                              : converter.Run(sources[i], staged),
+                       name));
+        }
+        return Copy(row, static_cast<int>(sources.size()), row_bytes,
+                    const_cast<void*>(to.data), place);
+      });
+}
+
+absl::Status CudaWeightUploader::UploadCodes(const TransformerTensor& tensor,
+                                             const CudaMatrix& to,
+                                             const CudaTensorPlace& place) {
+  Fp8RowConverter converter(tensor, to, place);
+  const size_t row_bytes = to.num_cols;
+  const size_t block_bytes = kUploadedBlockRows * row_bytes;
+  std::vector<uint16_t> scales;
+  return ForStagedRows(
+      tensor, place, row_bytes, [&](int row, std::span<const int> sources) {
+        // Whole blocks: their rows are not one after the other.
+        const int num_blocks =
+            DivideUp(static_cast<int>(sources.size()), kUploadedBlockRows);
+        const int num_rows = num_blocks * kUploadedBlockRows;
+        std::memset(staging_.data(), 0, num_blocks * block_bytes);
+        scales.assign(num_rows, 0);
+        for (size_t i = 0; i < sources.size(); ++i) {
+          ASSIGN_OR_RETURN(
+              scales[i],
+              converter.WriteCodes(
+                  sources[i], static_cast<int>(i % kUploadedBlockRows),
+                  &staging_[i / kUploadedBlockRows * block_bytes]));
+        }
+        RETURN_IF_ERROR(
+            Copy(row, num_rows, row_bytes, const_cast<void*>(to.data), place));
+        std::memcpy(staging_.data(), scales.data(), 2 * scales.size());
+        return Copy(row, num_rows, /*row_bytes=*/2,
+                    const_cast<uint16_t*>(to.fp8_scales), place);
+      });
+}
+
+// Calls stage(row, sources) for runs of the tensor's rows that fit the staging
+// memory: from the row `row` on, whole blocks but for the last, each the
+// tensor's row that `sources` says.
+template <typename Stage>
+absl::Status CudaWeightUploader::ForStagedRows(const TransformerTensor& tensor,
+                                               const CudaTensorPlace& place,
+                                               size_t row_bytes,
+                                               const Stage& stage) {
   const int most_rows = static_cast<int>(
       staging_.size() / (kUploadedBlockRows * row_bytes) * kUploadedBlockRows);
   const int num_rows = place.sources.empty()
                            ? tensor.num_rows
                            : static_cast<int>(place.sources.size());
+  std::vector<int> sources;
   for (int row = 0; row < num_rows; row += most_rows) {
-    const int num_staged = std::min(num_rows - row, most_rows);
-    for (int i = 0; i < num_staged; ++i) {
-      int from = row + i;
+    sources.clear();
+    for (int i = row; i < std::min(num_rows, row + most_rows); ++i) {
+      int source = i;
       if (!place.sources.empty()) {
-        from = place.sources[from];
-        if (from != kNoHeadRow) from -= place.first_source;
+        source = place.sources[i];
+        if (source != kNoHeadRow) source -= place.first_source;
       }
-      RETURN_IF_ERROR(
-          Annotate(converter.Run(from, &staging_[i * row_bytes]), name));
+      sources.push_back(source);
     }
-    RETURN_IF_ERROR(Copy(row, num_staged, to, place));
+    RETURN_IF_ERROR(stage(row, std::span<const int>(sources)));
   }
   return absl::OkStatus();
 }
@@ -132,20 +247,16 @@ absl::Status CudaWeightUploader::UploadFloats(std::span<const float> from,
   return absl::OkStatus();
 }
 
-// What is staged, as rows [row, row + num_rows) of a tensor.
-// REQUIRES: row % kUploadedBlockRows == 0.
-absl::Status CudaWeightUploader::Copy(int row, int num_rows,
-                                      const CudaMatrix& matrix,
+absl::Status CudaWeightUploader::Copy(int row, int num_rows, size_t row_bytes,
+                                      void* matrix,
                                       const CudaTensorPlace& place) {
-  const size_t row_bytes = size_t(matrix.num_cols) * NumBytes(matrix.dtype);
   const size_t block_bytes = kUploadedBlockRows * row_bytes;
   const size_t step_bytes = place.row_step * row_bytes;
   const int num_blocks = num_rows / kUploadedBlockRows;
   const size_t rest_bytes = num_rows % kUploadedBlockRows * row_bytes;
-  // Weights are written to here and nowhere else.
-  std::byte* to = static_cast<std::byte*>(const_cast<void*>(matrix.data)) +
-                  place.first_row * row_bytes +
-                  row / kUploadedBlockRows * step_bytes;
+  std::byte* const to = static_cast<std::byte*>(matrix) +
+                        place.first_row * row_bytes +
+                        row / kUploadedBlockRows * step_bytes;
   RETURN_IF_CUDA_ERROR(cudaMemcpy2D(to, step_bytes, staging_.data(),
                                     block_bytes, block_bytes, num_blocks,
                                     cudaMemcpyHostToDevice));

@@ -33,6 +33,9 @@ struct CudaTensorPlace {
   // them are zero. 0: columns as they are.
   int from_run = 0;
   int to_run = 0;
+  // Numbers become those that e4m3 codes made of them stand for, also where the
+  // matrix has no codes.
+  bool quantises = false;
 };
 
 class CudaWeightUploader {
@@ -42,16 +45,26 @@ class CudaWeightUploader {
   static absl::StatusOr<CudaWeightUploader> Create(int widest_row);
 
   // Writes the tensor's rows to `to`, rounded to nearest even, with zeros
-  // behind their columns.
+  // behind their columns. A matrix of e4m3 codes gets those that are stored, or
+  // quantised ones.
   // Errors: kInvalidArgument naming `name` and the value if one that is finite
-  // has no finite place in float16.
+  // has no finite place in float16; as ReadFp8Row (model/fp8_rows.h).
   absl::Status Upload(std::string_view name, const TransformerTensor& tensor,
                       const CudaMatrix& to, const CudaTensorPlace& place = {});
 
   absl::Status UploadFloats(std::span<const float> from, float* to);
 
  private:
-  absl::Status Copy(int row, int num_rows, const CudaMatrix& matrix,
+  absl::Status UploadCodes(const TransformerTensor& tensor,
+                           const CudaMatrix& to, const CudaTensorPlace& place);
+  template <typename Stage>
+  absl::Status ForStagedRows(const TransformerTensor& tensor,
+                             const CudaTensorPlace& place, size_t row_bytes,
+                             const Stage& stage);
+  // What is staged, as rows [row, row + num_rows) of a tensor, of so many bytes
+  // each, in a matrix that begins at `matrix`: weights are written to here and
+  // nowhere else. REQUIRES: row % kUploadedBlockRows == 0.
+  absl::Status Copy(int row, int num_rows, size_t row_bytes, void* matrix,
                     const CudaTensorPlace& place);
 
   PinnedBuffer<std::byte> staging_;

@@ -2,15 +2,17 @@
 // selection and bookkeeping, with plans in flight ahead of their answers. The
 // weights are random, so that shapes nobody has weights for can be measured.
 //
-//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] CASE...
+//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] [--fp8]
+//                       CASE...
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
 // Models: 68m, 0.6b, 1b, 8b, and of other families mistral-7b, gemma2-2b,
 // gemma3-1b and gpt2. Prompts are random, no token ends a sequence, all
 // requests come at once; the first of two runs warms up. With --processors all
-// have a repetition penalty and repeat no n-gram of three tokens. Prints a line
-// of a markdown table a case:
+// have a repetition penalty and repeat no n-gram of three tokens. With --fp8
+// each is measured with layers' weights of e4m3, too. Prints a line of a
+// markdown table a case:
 //
 //   ms/step   from one step's end to the next's, on average over the steps in
 //             which all beams of all requests decode and nobody joins
@@ -110,6 +112,7 @@ struct Measured {
 struct Options {
   int num_new_tokens = 64;
   bool processors = false;
+  bool fp8 = false;
   std::string torch;
   std::vector<DecodeCase> cases;
 };
@@ -187,7 +190,8 @@ int64_t KvBytes(const DecodeCase& c, const TransformerConfig& config,
   return pages * kPageSize * 4 * config.num_layers * config.kv_size();
 }
 
-absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
+absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
+                                 const CudaDevice& device,
                                  const Options& options) {
   const TransformerConfig& config = c.shape();
   const int max_step_tokens = std::max(4096, c.num_rows());
@@ -195,6 +199,7 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
       .page_size = kPageSize,
       .kv_cache_bytes = KvBytes(c, config, options.num_new_tokens),
       .dtype = DType::kBFloat16,
+      .weights = weights,
       .max_tokens = max_step_tokens,
       .max_logits = c.num_rows()};
   ASSIGN_OR_RETURN(auto model,
@@ -233,6 +238,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.num_new_tokens = std::atoi(argv[++i]);
     } else if (arg == "--torch" && i + 1 < argc) {
       options.torch = argv[++i];
+    } else if (arg == "--fp8") {
+      options.fp8 = true;
     } else if (arg == "--processors") {
       options.processors = true;
     } else {
@@ -245,24 +252,42 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   return options;
 }
 
-double LimitMs(const DecodeCase& c, const DeviceRoofline& rates,
-               int num_generated) {
-  return 1e3 * std::max(c.StepBytes(num_generated) / rates.bytes_per_s,
-                        c.StepFlops(num_generated) / rates.flops_per_s);
+double LimitMs(const DecodeCase& c, WeightFormat weights,
+               const DeviceRoofline& rates, int num_generated) {
+  const int weight_bytes = weights == WeightFormat::kFp8 ? 1 : 2;
+  return 1e3 *
+         std::max(c.StepBytes(num_generated, weight_bytes) / rates.bytes_per_s,
+                  c.StepFlops(num_generated) / rates.flops_per_s);
 }
 
-void PrintLine(const DecodeCase& c, const Measured& m, double limit_ms,
+void PrintLine(const std::string& name, const Measured& m, double limit_ms,
                std::optional<double> torch_ms) {
   const double step_ms = absl::ToDoubleMilliseconds(m.step);
   const std::string torch =
       torch_ms ? absl::StrFormat("%.3f | %.2f", *torch_ms, *torch_ms / step_ms)
                : "– | –";
   std::printf("| %s | %.4f | %.4f | %.1f | %.1f | %.4f | %.2f | %s | %.3f |\n",
-              c.name.c_str(), step_ms, absl::ToDoubleMilliseconds(m.busy),
+              name.c_str(), step_ms, absl::ToDoubleMilliseconds(m.busy),
               absl::ToDoubleMicroseconds(m.gap),
               absl::ToDoubleMicroseconds(m.host), limit_ms, step_ms / limit_ms,
               torch.c_str(), absl::ToDoubleSeconds(m.total));
   std::fflush(stdout);
+}
+
+void MeasureAndPrint(const DecodeCase& c, WeightFormat weights,
+                     const CudaDevice& device, const DeviceRoofline& rates,
+                     const Options& options, std::optional<double> torch_ms) {
+  const std::string name =
+      c.name + (weights == WeightFormat::kFp8 ? ", fp8" : "");
+  const absl::StatusOr<Measured> measured =
+      Measure(c, weights, device, options);
+  if (!measured.ok()) {
+    std::printf("| %s | %s |\n", name.c_str(),
+                Message(measured.status()).c_str());
+    return;
+  }
+  PrintLine(name, *measured,
+            LimitMs(c, weights, rates, options.num_new_tokens / 2), torch_ms);
 }
 
 absl::Status Run(const Options& options) {
@@ -280,16 +305,13 @@ absl::Status Run(const Options& options) {
       "step / limit | torch ms | torch / step | total s |\n"
       "|---|---|---|---|---|---|---|---|---|---|\n");
   for (const DecodeCase& c : options.cases) {
-    const absl::StatusOr<Measured> measured = Measure(c, device, options);
-    if (!measured.ok()) {
-      std::printf("| %s | %s |\n", c.name.c_str(),
-                  Message(measured.status()).c_str());
-      continue;
-    }
     const auto found = torch.find(c.name);
-    PrintLine(
-        c, *measured, LimitMs(c, rates, options.num_new_tokens / 2),
+    MeasureAndPrint(
+        c, WeightFormat::kAsStored, device, rates, options,
         found == torch.end() ? std::nullopt : std::optional(found->second));
+    if (!options.fp8) continue;
+    MeasureAndPrint(c, WeightFormat::kFp8, device, rates, options,
+                    std::nullopt);
   }
   return absl::OkStatus();
 }

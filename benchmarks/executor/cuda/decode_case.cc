@@ -134,21 +134,25 @@ GenerationParams DecodeCase::Params(int i, int num_new_tokens) const {
   return params;
 }
 
-double DecodeCase::NumWeights() const {
+double DecodeCase::NumLayerWeights() const {
   const TransformerConfig& config = shape();
   const double projections =
       double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
   const double mlp = (config.has_gate ? 3.0 : 2.0) * config.hidden_size *
                      config.intermediate_size;
-  return config.num_layers * (projections + mlp) +
-         double(config.vocab_size) * config.hidden_size;
+  return config.num_layers * (projections + mlp);
 }
 
-double DecodeCase::StepBytes(int num_generated) const {
+double DecodeCase::NumWeights() const {
+  return NumLayerWeights() + double(shape().vocab_size) * shape().hidden_size;
+}
+
+double DecodeCase::StepBytes(int num_generated, int layer_weight_bytes) const {
   const double num_tokens =
       num_requests * (num_prompt_tokens + double(num_beams) * num_generated);
   const double token = 2.0 * shape().num_layers * shape().kv_size();
-  return 2 * (NumWeights() + num_tokens * token);
+  return 2 * (NumWeights() + num_tokens * token) +
+         (layer_weight_bytes - 2) * NumLayerWeights();
 }
 
 double DecodeCase::StepFlops(int num_generated) const {

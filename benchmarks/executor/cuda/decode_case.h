@@ -35,12 +35,13 @@ struct DecodeCase {
   // Bytes that a step reads at least, in 2-byte numbers, when each beam has
   // `num_generated` tokens: all weights but the table of embeddings (or that,
   // where it is the output projection too), and keys and values, those of a
-  // prompt once a request.
-  double StepBytes(int num_generated) const;
+  // prompt once a request. Those of layers may have other sizes.
+  double StepBytes(int num_generated, int layer_weight_bytes = 2) const;
   // Multiplications and additions of its matrix products and attention.
   double StepFlops(int num_generated) const;
 
  private:
+  double NumLayerWeights() const;
   double NumWeights() const;
 };
 

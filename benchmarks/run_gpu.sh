@@ -8,6 +8,8 @@
 #                             kernels, beside torch's
 #   forward                   the forward pass alone
 #   step                      whole decode steps, beside a CUDA graph of torch's
+#   fp8                       the same with weights of e4m3, beside bf16, and
+#                             their products
 #   histories                 edits of scores that follow from histories
 #   wide                      512 and 5,000 beams
 #   parity                    results against the reference, and among others
@@ -79,6 +81,12 @@ run_step() {
     "${without[*]}"
 }
 
+run_fp8() {
+  limited 90 "$bin/cuda_step_benchmark" --fp8 1b:1x4/128 8b:1x4/128 8b:4x4/512 \
+    8b:8x4/512 8b:16x8/512
+  columns 90 "$bin/cuda_fp8_benchmark"
+}
+
 run_histories() {
   local cases=(68m:16x4/128 68m:16x4/2048 1b:16x4/128 68m:64s1/512)
   columns 60 "$bin/cuda_history_benchmark"
@@ -104,7 +112,7 @@ run_e2e() {
 }
 
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step
+[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step fp8
   histories wide parity e2e)
 for part in "${parts[@]}"; do
   if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then

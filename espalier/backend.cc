@@ -34,7 +34,8 @@ class Resolver {
   absl::StatusOr<DeviceChoice> ChooseDevice() const;
   absl::StatusOr<DType> ParseDType() const;
   absl::StatusOr<DType> ChooseDType(const DeviceChoice& device) const;
-  absl::StatusOr<WeightFormat> ChooseWeights(const DeviceChoice& device) const;
+  absl::StatusOr<WeightFormat> ChooseWeights(const DeviceChoice& device,
+                                             DType dtype) const;
   absl::StatusOr<PreemptedPages> ParsePreemptedPages() const;
   // Errors: kInvalidArgument naming an option that is given though the device
   // decides. What is "auto" may be the CPU.
@@ -85,18 +86,24 @@ absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
   return dtype;
 }
 
-absl::StatusOr<WeightFormat> Resolver::ChooseWeights(
-    const DeviceChoice& device) const {
+absl::StatusOr<WeightFormat> Resolver::ChooseWeights(const DeviceChoice& device,
+                                                     DType dtype) const {
   const std::string& text = options_.weights;
   if (text == "stored") return WeightFormat::kAsStored;
+  if (text == "fp8") {
+    if (!device.is_cuda || dtype == DType::kBFloat16) return WeightFormat::kFp8;
+    return InvalidArgument(name_("weights"), " fp8 needs ", name_("dtype"),
+                           " bf16, which a GPU multiplies them in, got ",
+                           options_.dtype);
+  }
   if (text != "int8" && text != "int4") {
-    return InvalidArgument(name_("weights"), " must be stored, int8 or int4, ",
-                           "got ", InQuotes(text));
+    return InvalidArgument(name_("weights"), " must be stored, fp8, int8 or ",
+                           "int4, got ", InQuotes(text));
   }
   if (device.is_cuda) {
-    return InvalidArgument(
-        name_("weights"), " ", text, " needs ", name_("device"),
-        " cpu; a GPU has them in the type of ", name_("dtype"));
+    return InvalidArgument(name_("weights"), " ", text, " needs ",
+                           name_("device"), " cpu; a GPU has them in the type ",
+                           "of ", name_("dtype"), ", or in fp8");
   }
   return text == "int8" ? WeightFormat::kInt8 : WeightFormat::kInt4;
 }
@@ -188,7 +195,8 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   BackendOptions resolved;
   ASSIGN_OR_RETURN(resolved.device, ChooseDevice());
   ASSIGN_OR_RETURN(resolved.dtype, ChooseDType(resolved.device));
-  ASSIGN_OR_RETURN(resolved.weights, ChooseWeights(resolved.device));
+  ASSIGN_OR_RETURN(resolved.weights,
+                   ChooseWeights(resolved.device, resolved.dtype));
   const DeviceDefaults& defaults =
       resolved.device.is_cuda ? kCudaDefaults : kCpuDefaults;
   resolved.page_size = options_.page_size.value_or(kDefaultPageSize);

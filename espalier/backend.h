@@ -58,10 +58,10 @@ struct DeviceChoice {
 struct BackendOptions {
   DeviceChoice device;
   DType dtype = DType::kFloat32;
-  WeightFormat weights = WeightFormat::kAsStored;  // of the CPU
-  int page_size = kDefaultPageSize;                // tokens
-  int64_t kv_cache_bytes = 0;    // on the CPU touched only as needed
-  int64_t host_cache_bytes = 0;  // as well
+  WeightFormat weights = WeightFormat::kAsStored;
+  int page_size = kDefaultPageSize;  // tokens
+  int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
+  int64_t host_cache_bytes = 0;      // as well
   // Whether it was given: a default that the machine has no room for is not an
   // error.
   bool requires_host_cache = false;

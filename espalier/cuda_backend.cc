@@ -27,6 +27,7 @@ class CudaBackend : public Backend {
         .page_size = options.page_size,
         .kv_cache_bytes = options.kv_cache_bytes,
         .dtype = options.dtype,
+        .weights = options.weights,
         .max_tokens = options.max_step_tokens,
         .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(std::shared_ptr<CudaTransformer> model,

@@ -22,10 +22,11 @@ struct GeneratorOptions {
   // Of weights, activations, keys and values: "f32", "f16" or "bf16". Empty:
   // f32 on the CPU, which computes in nothing else, and bf16 on a GPU.
   std::string dtype = {};
-  // How matrices are held on the CPU: "stored", in the type that they have in
-  // the file; "int8" or "int4", quantised when they are loaded, of a draft
-  // model, too (docs/models.md): fewer bytes a step, and other results. An
-  // error with "cuda".
+  // How matrices are held: "stored", in the type that they have in the file, on
+  // a GPU in that of `dtype`; "fp8", quantised when they are loaded, of a draft
+  // model, too (docs/models.md): half of the bytes a step on a GPU, where it is
+  // an error unless dtype is bf16, and other results; "int8" or "int4", which
+  // are of the CPU and an error with "cuda".
   std::string weights = "stored";
   // Of the CPU; 0 is one for each CPU that the process may use. An error with
   // "cuda".

@@ -1,6 +1,7 @@
-"""What quantised weights lose against those of the file, on the CPU.
+"""What quantised weights lose against those of the file, on the CPU or a GPU.
 
     python -m tools.weights_loss --espalier build/release/bin/espalier
+    python -m tools.weights_loss --espalier build/cuda/bin/espalier --device cuda
 
 Translates the sentences of benchmarks/data with 4 beams under each `--weights`,
 and prints BLEU; how many of the best hypotheses, and of the lists of 4 in their
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace, weights: str, requests: list[Row]) -> list[Row
         source.write_text("".join(json.dumps(row) + "\n" for row in requests))
         subprocess.run(
             [args.espalier, "batch", "-m", args.model, "--weights", weights]
-            + ["-i", str(source), "-o", str(target)],
+            + ["--device", args.device, "-i", str(source), "-o", str(target)],
             check=True,
         )
         rows = [json.loads(line) for line in target.read_text().splitlines()]
@@ -77,7 +78,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--espalier", default="build/release/bin/espalier")
     parser.add_argument("--model", default=str(ROOT / "models" / "en-fr"))
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
+    formats = ["stored", "fp8"] + (["int8", "int4"] if args.device == "cpu" else [])
     path = ROOT / "benchmarks" / "data" / "dev_sentences.jsonl"
     sentences = [json.loads(line) for line in path.read_text().splitlines()]
     params = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 40}
@@ -92,7 +95,7 @@ def main() -> None:
     stored_places: list[dict[int, float]] = []
     print("| weights | BLEU | same best | same 4 in order | RMS | largest |")
     print("|---|---|---|---|---|---|")
-    for weights in ["stored", "int8", "int4"]:
+    for weights in formats:
         answers = run(args, weights, requests)
         lists = [[h["tokens"] for h in row["hypotheses"]] for row in answers]
         texts = [row["hypotheses"][0]["text"] for row in answers]

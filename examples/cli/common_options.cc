@@ -147,10 +147,10 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
   command
       ->add_option("--weights", options->generator.weights,
-                   "of the CPU: stored, the default, as they are in the file; "
-                   "int8 or int4, quantised when they are loaded, which makes "
-                   "steps faster and results less exact")
-      ->option_text("stored|int8|int4")
+                   "stored, the default, as they are in the file; fp8, or of "
+                   "the CPU int8 or int4, quantised when they are loaded, "
+                   "which makes steps faster and results less exact")
+      ->option_text("stored|fp8|int8|int4")
       ->group(kGroup);
   command
       ->add_option("--threads", options->generator.num_threads,

@@ -53,7 +53,14 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
   }
   ExpectRefused(Generate({"--device", "cuda", "--weights", "int4"}),
                 "--weights int4 needs --device cpu; a GPU has them in the type "
-                "of --dtype");
+                "of --dtype, or in fp8");
+  for (const std::string dtype : {"f16", "f32"}) {
+    ExpectRefused(
+        Generate({"--device", "cuda", "--weights", "fp8", "--dtype", dtype}),
+        "--weights fp8 needs --dtype bf16, which a GPU multiplies "
+        "them in, got " +
+            dtype);
+  }
   ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
                 "--threads is of --device cpu");
   for (const std::string option : {"--max-candidates", "--max-score-edits"}) {

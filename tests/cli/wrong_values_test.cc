@@ -60,7 +60,7 @@ std::vector<WrongValue> WrongValues() {
       {{"--device", "tpu"}, "--device must be auto, cpu, cuda or cuda:N"},
       {{"--device", "\xff"}, "N from 0, got \"\\xff\"\n"},
       {{"--dtype", "\xff"}, "f32, f16 or bf16, got \"\\xff\"\n"},
-      {{"--weights", "int2"}, "stored, int8 or int4, got \"int2\"\n"},
+      {{"--weights", "int2"}, "stored, fp8, int8 or int4, got \"int2\"\n"},
       {{"--threads", "\xff"}, "in [0, 1024], got \"\\xff\"\n"},
       {{"--from", "en"}, "--from needs --to beside it"},
       {{"--template", "xx"}, "xx"},

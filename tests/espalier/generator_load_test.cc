@@ -123,9 +123,11 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.dtype = "bf16"}),
               named("dtype bf16 needs device cuda"));
   EXPECT_THAT(LoadStatus({.weights = "int2"}),
-              named("weights must be stored, int8 or int4, got \"int2\""));
+              named("weights must be stored, fp8, int8 or int4, got \"int2\""));
   EXPECT_THAT(LoadStatus({.device = "cuda", .weights = "int8"}),
               named("weights int8 needs device cpu"));
+  EXPECT_THAT(LoadStatus({.device = "cuda", .dtype = "f16", .weights = "fp8"}),
+              named("weights fp8 needs dtype bf16"));
   EXPECT_THAT(LoadStatus({.num_threads = -1}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.num_threads = 1 << 20}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.kv_cache_bytes = 0}), named("kv_cache_bytes"));

@@ -25,15 +25,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import sentencepiece
 import torch
 from transformers.utils import logging
 
-from tools.embedded_model import PAD, Tokenizer
+from tools.embedded_model import Tokenizer
 from tools.training import evaluation
-from tools.training.corpus import Pair, Splits, read_pairs, split
-from tools.training.loop import TrainingOptions, encode_pairs, train
+from tools.training.batches import encode_pairs
+from tools.training.corpus import Splits, read_pairs, split
+from tools.training.loop import TrainingOptions, train
 from tools.training.translator import Shape, Translator
+from tools.training.vocabulary import train_pieces
 
 TARGET = Shape(
     hidden_size=256,
@@ -51,32 +52,6 @@ DRAFT = Shape(
     intermediate_size=384,
     dropout=0.0,
 )
-
-
-def train_tokenizer(pairs: list[Pair], work: Path) -> Tokenizer:
-    """One SentencePiece vocabulary for both languages, left in `work`."""
-    corpus = work / "corpus.txt"
-    with corpus.open("w", encoding="utf-8") as out:
-        out.writelines(f"{english}\n{french}\n" for english, french in pairs)
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(corpus),
-        model_prefix=str(work / "tokenizer"),
-        vocab_size=6000,
-        hard_vocab_limit=False,
-        model_type="unigram",
-        byte_fallback=True,
-        character_coverage=0.9995,
-        user_defined_symbols=["<en>", "<fr>"],
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=PAD,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=True,
-        split_digits=True,
-        minloglevel=2,
-    )
-    return Tokenizer(work)
 
 
 def write_splits(splits: Splits, path: Path) -> None:
@@ -101,7 +76,8 @@ def parse_args() -> argparse.Namespace:
 
 def train_models(args: argparse.Namespace, splits: Splits, work: Path) -> None:
     pairs = splits.train[: args.limit]
-    tokenizer = train_tokenizer(pairs, work)
+    train_pieces(pairs, work, 6000, ["<en>", "<fr>"])
+    tokenizer = Tokenizer(work)
     examples = encode_pairs(tokenizer, pairs)
     for name, shape, options, beam_widths in (
         ("en-fr", TARGET, TrainingOptions(args.seconds, 2e-3), (1, 4, 8)),

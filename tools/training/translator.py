@@ -8,8 +8,11 @@ import torch.nn.functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tools.embedded_model import BOS, EOS, PAD
+from tools.training.batches import Batch, Example, padded, places
 
 HEAD_DIM = 64
+# The prompt is learned too, a little: it teaches the source language.
+PROMPT_WEIGHT = 0.2
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,16 @@ class Translator:
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
+
+    @staticmethod
+    def collate(batch: list[Example]) -> Batch:
+        """Each token is the label of the one before it."""
+        ids = padded([example.prompt + example.answer for example in batch])
+        labels = ids.roll(-1, dims=1)  # the last ones have no weight
+        width = ids.shape[1]
+        weights = places([len(example) - 1 for example in batch], width).float()
+        weights[places([len(e.prompt) - 1 for e in batch], width)] = PROMPT_WEIGHT
+        return Batch({"input_ids": ids}, labels, weights)
 
     def save(self, model_dir: Path) -> None:
         """Ends training: the model becomes what its bf16 weights say it is."""

@@ -36,7 +36,10 @@ def _generate(
         do_sample=False,
         max_new_tokens=MAX_NEW_TOKENS,
     )
-    return [up_to_end(t) for t in out[:, ids.shape[1] :].tolist()]
+    # A decoder behind an encoder begins with decoder_start_token_id.
+    has_encoder = translator.model.config.is_encoder_decoder
+    num_before = 1 if has_encoder else ids.shape[1]
+    return [up_to_end(t) for t in out[:, num_before:].tolist()]
 
 
 def translate(

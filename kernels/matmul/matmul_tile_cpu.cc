@@ -32,16 +32,12 @@ constexpr int kMaxRows = 6;
 static_assert(kMaxRows <= kTileRowsLimit);
 
 // To hide the latency of a multiply-add takes about 8 independent chains (4
-// cycles, 2 a cycle). One or two rows come nearer to that with four vectors;
-// from three on, two vectors a row give 6 and more.
-constexpr int NumVectors(int num_rows) { return num_rows <= 2 ? 4 : 2; }
+// cycles, 2 a cycle). One or two rows come nearer to that with two pairs of
+// vectors; from three on, one pair a row gives 6 and more.
+constexpr int NumPairs(int num_rows) { return num_rows <= 2 ? 2 : 1; }
 
 HWY_INLINE hn::Vec<Floats> LoadWeights(const float* w) {
   return hn::LoadU(Floats(), w);
-}
-HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::bfloat16_t* w) {
-  const hn::Rebind<hwy::bfloat16_t, Floats> bfloats;
-  return hn::PromoteTo(Floats(), hn::LoadU(bfloats, w));
 }
 HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
@@ -68,34 +64,76 @@ HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
 #endif
 }
 
-// kRows rows times kVectors vectors of outputs, from `column` of the tile on.
-template <int kRows, int kVectors, typename W>
-void MultiplyColumns(const MatMulTile& tile, int column) {
+// Two vectors of a panel's row, and which of its outputs they are of: pair p
+// has those from p * kStep on, and from kSecond behind them on.
+template <typename W>
+struct Pairs {
+  static constexpr int kStep = 2 * kLanes;
+  static constexpr int kSecond = kLanes;
+
+  static HWY_INLINE void Load(const W* w, hn::Vec<Floats>* first,
+                              hn::Vec<Floats>* second) {
+    *first = LoadWeights(w);
+    *second = LoadWeights(w + kLanes);
+  }
+};
+
+// Of two halves that alternate (packed_matrix.h). A bf16 is the upper half of
+// its float: one shift, one mask, and no lane moves to another.
+template <>
+struct Pairs<hwy::bfloat16_t> {
+  static constexpr int kStep = kLanes;
+  static constexpr int kSecond = kPanelWidth / 2;
+
+  static HWY_INLINE void Load(const hwy::bfloat16_t* w, hn::Vec<Floats>* first,
+                              hn::Vec<Floats>* second) {
+    const Floats d;
+    const hn::RebindToUnsigned<Floats> bits;
+    const auto both = hn::LoadU(bits, reinterpret_cast<const uint32_t*>(w));
+    *first = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    *second = hn::BitCast(d, hn::And(both, hn::Set(bits, 0xFFFF0000u)));
+  }
+};
+
+constexpr int kPairsPerPanel = kPanelWidth / (2 * kLanes);
+
+// kRows rows times kPairs pairs of vectors of outputs, from pair `first` of the
+// tile on.
+template <int kRows, int kPairs, typename W>
+void MultiplyColumns(const MatMulTile& tile, int first) {
+  using Pair = Pairs<W>;
+  constexpr int kVectors = 2 * kPairs;
   const Floats d;
-  const W* w[kVectors];
+  const W* w[kPairs];
+  int column[kVectors];
   hn::Vec<Floats> sums[kRows][kVectors];
   HWY_UNROLL(8)
+  for (int p = 0; p < kPairs; ++p) {
+    const int panel = (first + p) / kPairsPerPanel;
+    const int pair = (first + p) % kPairsPerPanel;
+    w[p] = reinterpret_cast<const W*>(tile.panels + panel * tile.panel_bytes) +
+           pair * 2 * kLanes;
+    column[2 * p] = panel * kPanelWidth + pair * Pair::kStep;
+    column[2 * p + 1] = column[2 * p] + Pair::kSecond;
+  }
+  HWY_UNROLL(8)
   for (int v = 0; v < kVectors; ++v) {
-    const int c = column + v * kLanes;
-    w[v] = reinterpret_cast<const W*>(tile.panels +
-                                      c / kPanelWidth * tile.panel_bytes) +
-           c % kPanelWidth;
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
       sums[r][v] = tile.accumulate
-                       ? hn::LoadU(d, tile.y + r * tile.y_stride + c)
+                       ? hn::LoadU(d, tile.y + r * tile.y_stride + column[v])
                        : hn::Zero(d);
     }
   }
   for (int k = 0; k < tile.depth; ++k) {
     hn::Vec<Floats> weights[kVectors];
     HWY_UNROLL(8)
-    for (int v = 0; v < kVectors; ++v) {
-      weights[v] = LoadWeights(w[v] + k * kPanelWidth);
-      // Once a cache line.
-      if (v * kLanes * sizeof(W) % kCacheLineBytes == 0) {
-        hwy::Prefetch(w[v] + k * kPanelWidth + kPrefetchDistance / sizeof(W));
-      }
+    for (int p = 0; p < kPairs; ++p) {
+      const W* const row = w[p] + k * kPanelWidth;
+      Pair::Load(row, &weights[2 * p], &weights[2 * p + 1]);
+      const W* const ahead = row + kPrefetchDistance / sizeof(W);
+      hwy::Prefetch(ahead);
+      if (kLanes * sizeof(W) >= kCacheLineBytes) hwy::Prefetch(ahead + kLanes);
     }
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
@@ -108,28 +146,24 @@ void MultiplyColumns(const MatMulTile& tile, int column) {
   }
   HWY_UNROLL(8)
   for (int v = 0; v < kVectors; ++v) {
-    const int c = column + v * kLanes;
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
-      hn::StoreU(sums[r][v], d, tile.y + r * tile.y_stride + c);
+      hn::StoreU(sums[r][v], d, tile.y + r * tile.y_stride + column[v]);
     }
   }
 }
 
 template <int kRows, typename W>
 void MultiplyRows(const MatMulTile& tile) {
-  constexpr int kVectors = NumVectors(kRows);
-  const int num_columns = tile.num_panels * kPanelWidth;
-  int column = 0;
+  constexpr int kPairs = NumPairs(kRows);
+  const int num_pairs = tile.num_panels * kPairsPerPanel;
+  int pair = 0;
   // From memory one panel after the other comes quicker than two side by side.
-  const bool is_wide = kVectors > 2 && tile.is_cached;
-  for (; is_wide && column + kVectors * kLanes <= num_columns;
-       column += kVectors * kLanes) {
-    MultiplyColumns<kRows, kVectors, W>(tile, column);
+  const bool is_wide = kPairs > 1 && tile.is_cached;
+  for (; is_wide && pair + kPairs <= num_pairs; pair += kPairs) {
+    MultiplyColumns<kRows, kPairs, W>(tile, pair);
   }
-  for (; column < num_columns; column += 2 * kLanes) {
-    MultiplyColumns<kRows, 2, W>(tile, column);
-  }
+  for (; pair < num_pairs; ++pair) MultiplyColumns<kRows, 1, W>(tile, pair);
 }
 
 // MultiplyRows<1>, MultiplyRows<2>, ...

@@ -118,6 +118,25 @@ int ForRows(std::span<const Part> parts, int num_cols, int panel_idx,
   return std::min(end, part_begin) - begin;
 }
 
+// The halves of each k's outputs by turns: output i, output i + kPanelWidth
+// / 2.
+void AlternateHalves(uint16_t* panel, int depth) {
+  using Lanes = TransposeLanes<uint16_t>;
+  constexpr int kSize = sizeof(Lanes::Vector) / sizeof(uint16_t);
+  constexpr int kNumVectors = kPanelWidth / kSize;
+  for (uint16_t* row = panel; row < panel + depth * kPanelWidth;
+       row += kPanelWidth) {
+    Lanes::Vector from[kNumVectors];
+    Lanes::Vector to[kNumVectors];
+    std::memcpy(from, row, sizeof(from));
+    for (int i = 0; i < kNumVectors / 2; ++i) {
+      to[2 * i] = Lanes::Lower(from[i], from[i + kNumVectors / 2]);
+      to[2 * i + 1] = Lanes::Upper(from[i], from[i + kNumVectors / 2]);
+    }
+    std::memcpy(row, to, sizeof(to));
+  }
+}
+
 void PackPanel(std::span<const Part> parts, int num_cols, PanelBlock block,
                DType dtype, std::byte* panel) {
   const int width =
@@ -135,6 +154,9 @@ void PackPanel(std::span<const Part> parts, int num_cols, PanelBlock block,
   for (int k = 0; width < kPanelWidth && k < block.depth(); ++k) {
     std::memset(panel + (size_t(k) * kPanelWidth + width) * element, 0,
                 (kPanelWidth - width) * element);
+  }
+  if (dtype == DType::kBFloat16) {
+    AlternateHalves(reinterpret_cast<uint16_t*>(panel), block.depth());
   }
 }
 

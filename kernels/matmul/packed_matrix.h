@@ -51,7 +51,9 @@ class PackedMatrix {
 
   // What MatMul reads, in its order: for each block of kBlockDepth columns
   // (matmul_tile.h) panels of kPanelWidth rows, zero padded. A panel is k-major
-  // and of dtype(), or as quantized_panel.h has it.
+  // and of dtype(), or as quantized_panel.h has it. In bf16 the two halves of
+  // a k's kPanelWidth rows alternate: 0, 16, 1, 17, ..., so that each 32 bits
+  // hold one weight of either, which become floats where they lie.
   WeightFormat format() const { return format_; }
   DType dtype() const { return dtype_; }
   // The panel `panel` of the block that begins at column `k`.

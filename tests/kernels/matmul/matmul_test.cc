@@ -219,6 +219,13 @@ std::vector<std::byte> PanelsOf(const PackedMatrix& w) {
   return {w.panel(0, 0), w.panel(0, 0) + w.num_bytes()};
 }
 
+// Where the weight of a panel's row lies among those of the same column: in
+// bf16 the halves of the rows alternate.
+int LaneOf(int row, DType dtype) {
+  const int half = kPanelWidth / 2;
+  return dtype == DType::kBFloat16 ? row % half * 2 + row / half : row;
+}
+
 // Block by block of columns.
 TEST(PackedMatrixTest, PanelsHaveTheWeightsColumnByColumnAndZerosBehindThem) {
   const int num_rows = 75, num_cols = kBlockDepth + 21;
@@ -236,7 +243,8 @@ TEST(PackedMatrixTest, PanelsHaveTheWeightsColumnByColumnAndZerosBehindThem) {
         const int k_in_block = k % kBlockDepth;
         const std::byte* weight =
             w.packed.panel(k - k_in_block, row / kPanelWidth) +
-            (k_in_block * kPanelWidth + row % kPanelWidth) * NumBytes(dtype);
+            (k_in_block * kPanelWidth + LaneOf(row % kPanelWidth, dtype)) *
+                NumBytes(dtype);
         ASSERT_EQ(LoadAsFloat(weight, dtype),
                   row < num_rows ? w.widened[row * num_cols + k] : 0.0f)
             << "row " << row << ", k " << k;

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 
+import numpy as np
 import torch
 
 from tools.embedded_model import ENGLISH, EOS, FRENCH, PAD, Tokenizer
@@ -15,8 +15,8 @@ LENGTH_JITTER = 3.0  # tokens; mixes neighbouring lengths from epoch to epoch
 
 @dataclass(frozen=True)
 class Example:
-    prompt: list[int]
-    answer: list[int]  # with EOS
+    prompt: np.ndarray  # token ids
+    answer: np.ndarray  # with EOS
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.answer)
@@ -47,10 +47,10 @@ def encode_pairs(tokenizer: Tokenizer, pairs: list[Pair]) -> list[Example]:
     examples = []
     for english, french in pairs:
         examples += [
-            Example(tokenizer.prompt(english, ENGLISH), [*encode(french), EOS]),
-            Example(tokenizer.prompt(french, FRENCH), [*encode(english), EOS]),
+            (tokenizer.prompt(english, ENGLISH), [*encode(french), EOS]),
+            (tokenizer.prompt(french, FRENCH), [*encode(english), EOS]),
         ]
-    return examples
+    return [Example(np.array(p), np.array(a)) for p, a in examples]
 
 
 def places(lengths: list[int], width: int) -> torch.Tensor:
@@ -58,12 +58,12 @@ def places(lengths: list[int], width: int) -> torch.Tensor:
     return torch.arange(width) < torch.tensor(lengths)[:, None]
 
 
-def padded(rows: list[list[int]]) -> torch.Tensor:
+def padded(rows: list[np.ndarray]) -> torch.Tensor:
     """Token ids, [len(rows), longest, rounded up to 4], PAD behind a row's."""
     lengths = list(map(len, rows))
     filled = places(lengths, (max(lengths) + 3) // 4 * 4)
     ids = torch.full(filled.shape, PAD)
-    ids.masked_scatter_(filled, torch.tensor(list(chain.from_iterable(rows))))
+    ids.masked_scatter_(filled, torch.from_numpy(np.concatenate(rows)))
     return ids
 
 
@@ -74,14 +74,14 @@ def _make_batches(
     batches: list[list[Example]] = []
     batch: list[Example] = []
     longest = 0
-    for example in sorted(
-        examples, key=lambda e: len(e) + rng.random() * LENGTH_JITTER
-    ):
-        longest = max(longest, len(example))
+    lengths = list(map(len, examples))
+    keys = [length + rng.random() * LENGTH_JITTER for length in lengths]
+    for idx in sorted(range(len(examples)), key=keys.__getitem__):
+        longest = max(longest, lengths[idx])
         if batch and longest * (len(batch) + 1) > batch_tokens:
             batches.append(batch)
-            batch, longest = [], len(example)
-        batch.append(example)
+            batch, longest = [], lengths[idx]
+        batch.append(examples[idx])
     batches.append(batch)
     rng.shuffle(batches)
     return batches

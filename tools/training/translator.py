@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -70,7 +71,7 @@ class Translator:
     @staticmethod
     def collate(batch: list[Example]) -> Batch:
         """Each token is the label of the one before it."""
-        ids = padded([example.prompt + example.answer for example in batch])
+        ids = padded([np.concatenate([e.prompt, e.answer]) for e in batch])
         labels = ids.roll(-1, dims=1)  # the last ones have no weight
         width = ids.shape[1]
         weights = places([len(example) - 1 for example in batch], width).float()

@@ -37,19 +37,29 @@ constexpr int kMaxQuantRows = 3;
 #endif
 static_assert(kMaxQuantRows <= kQuantTileRowsLimit);
 
-// Adds the products of four weights, unsigned bytes, and four inputs, signed
-// ones, to each lane, exactly.
-HWY_INLINE hn::Vec<QuantInts> AddByteProducts(hn::Vec<QuantUints> weights,
-                                              hn::Vec<QuantInts> inputs,
-                                              hn::Vec<QuantInts> sum) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-  // The intrinsic is of AVX512_VNNI, which old releases of Highway require for
-  // this target, but do not name to the compiler.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+// The intrinsic is of AVX512_VNNI, which is not named to the compiler, by old
+// releases of Highway not for HWY_AVX3_DL either.
+HWY_INLINE hn::Vec<QuantInts> AddByteProductsAtOnce(hn::Vec<QuantUints> weights,
+                                                    hn::Vec<QuantInts> inputs,
+                                                    hn::Vec<QuantInts> sum) {
   asm("vpdpbusd %2, %1, %0"
       : "+v"(sum.raw)
       : "v"(weights.raw), "v"(inputs.raw));
   return sum;
-#elif HWY_TARGET == HWY_SCALAR
+}
+#endif
+
+// Adds the products of four weights, unsigned bytes, and four inputs, signed
+// ones, to each lane, exactly.
+template <bool kAtOnce>
+HWY_INLINE hn::Vec<QuantInts> AddByteProducts(hn::Vec<QuantUints> weights,
+                                              hn::Vec<QuantInts> inputs,
+                                              hn::Vec<QuantInts> sum) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if constexpr (kAtOnce) return AddByteProductsAtOnce(weights, inputs, sum);
+#endif
+#if HWY_TARGET == HWY_SCALAR
   const QuantInts d;
   const auto add = [&](auto w, auto x) {
     const auto byte = hn::And(w, hn::Set(QuantUints(), 255u));
@@ -81,7 +91,7 @@ HWY_INLINE hn::Vec<QuantInts> AddByteProducts(hn::Vec<QuantUints> weights,
 }
 
 // Adds four inputs' products, from `k` on, to the sums of each row.
-template <int kRows>
+template <bool kAtOnce, int kRows>
 HWY_INLINE void AddQuad(const QuantizedInputs* x, int k,
                         const hn::Vec<QuantUints> (&weights)[kQuantVectors],
                         hn::Vec<QuantInts> (&sums)[kRows][kQuantVectors]) {
@@ -92,14 +102,14 @@ HWY_INLINE void AddQuad(const QuantizedInputs* x, int k,
     const auto inputs = hn::Set(QuantInts(), quad);
     HWY_UNROLL(2)
     for (int v = 0; v < kQuantVectors; ++v) {
-      sums[r][v] = AddByteProducts(weights[v], inputs, sums[r][v]);
+      sums[r][v] = AddByteProducts<kAtOnce>(weights[v], inputs, sums[r][v]);
     }
   }
 }
 
 // The sums of inputs [begin, end), a group, for kQuantVectors vectors of
 // outputs, from `codes` on.
-template <int kRows, bool kIsInt4>
+template <int kRows, bool kIsInt4, bool kAtOnce>
 HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
                          const std::byte* codes,
                          hn::Vec<QuantInts> (&sums)[kRows][kQuantVectors]) {
@@ -123,10 +133,10 @@ HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
         next[v] = hn::And(hn::ShiftRight<4>(weights[v]), low_bits);
         weights[v] = hn::And(weights[v], low_bits);
       }
-      AddQuad<kRows>(x, k, weights, sums);
-      AddQuad<kRows>(x, k + 4, next, sums);
+      AddQuad<kAtOnce>(x, k, weights, sums);
+      AddQuad<kAtOnce>(x, k + 4, next, sums);
     } else {
-      AddQuad<kRows>(x, k, weights, sums);
+      AddQuad<kAtOnce>(x, k, weights, sums);
     }
     codes += 4 * kPanelWidth;
   }
@@ -140,7 +150,7 @@ HWY_INLINE hn::Vec<QuantFloats> LoadScales(const std::byte* scales) {
 }
 
 // kRows rows times kQuantVectors vectors of outputs, from `column` on.
-template <int kRows, bool kIsInt4>
+template <int kRows, bool kIsInt4, bool kAtOnce>
 void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
   constexpr WeightFormat kFormat =
       kIsInt4 ? WeightFormat::kInt4 : WeightFormat::kInt8;
@@ -169,8 +179,8 @@ void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
         sums[r][v] = hn::Set(ints, -QuantOffset(kFormat) * tile.x[r].sums[g]);
       }
     }
-    SumGroup<kRows, kIsInt4>(tile.x, begin, begin + PaddedDepth(depth),
-                             group + 4 * first, sums);
+    SumGroup<kRows, kIsInt4, kAtOnce>(tile.x, begin, begin + PaddedDepth(depth),
+                                      group + 4 * first, sums);
     group += QuantGroupBytes(kFormat, depth);
     const std::byte* scales = group - 2 * kPanelWidth + 2 * first;
     HWY_UNROLL(2)
@@ -194,21 +204,21 @@ void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
   }
 }
 
-template <int kRows, bool kIsInt4>
+template <int kRows, bool kIsInt4, bool kAtOnce>
 void MultiplyQuantizedRows(const QuantizedTile& tile) {
   for (int column = 0; column < tile.num_panels * kPanelWidth;
        column += kQuantVectors * kQuantLanes) {
-    MultiplyQuantizedColumns<kRows, kIsInt4>(tile, column);
+    MultiplyQuantizedColumns<kRows, kIsInt4, kAtOnce>(tile, column);
   }
 }
 
 // MultiplyQuantizedRows<1>, MultiplyQuantizedRows<2>, ...
-template <bool kIsInt4, int... kIndices>
+template <bool kIsInt4, bool kAtOnce, int... kIndices>
 void MultiplyAnyQuantizedRows(const QuantizedTile& tile,
                               std::integer_sequence<int, kIndices...>) {
   using Function = void (*)(const QuantizedTile&);
   static constexpr Function kFunctions[] = {
-      &MultiplyQuantizedRows<kIndices + 1, kIsInt4>...};
+      &MultiplyQuantizedRows<kIndices + 1, kIsInt4, kAtOnce>...};
   kFunctions[tile.num_rows - 1](tile);
 }
 
@@ -279,13 +289,27 @@ void QuantizeInputs(const float* x, int depth, WeightFormat format,
 
 int MaxQuantizedTileRows() { return kMaxQuantRows; }
 
-void MultiplyQuantizedTile(const QuantizedTile& tile) {
+template <bool kAtOnce>
+void MultiplyQuantizedTileBy(const QuantizedTile& tile) {
   const std::make_integer_sequence<int, kMaxQuantRows> indices;
   if (tile.format == WeightFormat::kInt4) {
-    MultiplyAnyQuantizedRows<true>(tile, indices);
+    MultiplyAnyQuantizedRows<true, kAtOnce>(tile, indices);
   } else {
-    MultiplyAnyQuantizedRows<false>(tile, indices);
+    MultiplyAnyQuantizedRows<false, kAtOnce>(tile, indices);
   }
+}
+
+void MultiplyQuantizedTile(const QuantizedTile& tile) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+  MultiplyQuantizedTileBy<true>(tile);
+#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
+  // Cascade Lake has AVX512_VNNI, but not all that makes HWY_AVX3_DL.
+  static const bool has_byte_products = __builtin_cpu_supports("avx512vnni");
+  if (has_byte_products) return MultiplyQuantizedTileBy<true>(tile);
+  MultiplyQuantizedTileBy<false>(tile);
+#else
+  MultiplyQuantizedTileBy<false>(tile);
+#endif
 }
 
 }  // namespace espalier::HWY_NAMESPACE

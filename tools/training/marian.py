@@ -23,6 +23,22 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
+def _prompt_templates() -> dict[str, Any]:
+    """What espalier puts around a sentence; as MarianTokenizer.prompt."""
+    names = {"en": "English", "fr": "French"}
+    templates = [
+        {
+            "name": f"{source}-{target}",
+            "from": source,
+            "to": target,
+            "description": f"{names[source]} to {names[target]}",
+            "prompt": [f">>{target}<<", {"text": True}, "</s>"],
+        }
+        for source, target in (("en", "fr"), ("fr", "en"))
+    ]
+    return {"default": "en-fr", "templates": templates}
+
+
 class MarianTokenizer:
     """One SentencePiece vocabulary for both languages, and behind its pieces a
     token for each language to translate into. PAD and EOS have their usual ids."""
@@ -62,6 +78,7 @@ class MarianTokenizer:
                 "model_max_length": MAX_POSITIONS,
             },
         )
+        _write_json(model_dir / "prompt_template.json", _prompt_templates())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+// models/en-fr-marian, as people have such models: a trained translator of
+// Marian's architecture, from text to text, against `generate` of transformers.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/source_tree.h"
+
+namespace espalier::testing {
+namespace {
+
+class MarianModelTest : public ::testing::Test {
+ protected:
+  MarianModelTest()
+      : references_(
+            ParseLines(ReadText(SourcePath("tests/data/marian_beams.jsonl")))) {
+  }
+
+  // The results of all requests in one batch, at most so many at a time.
+  static std::vector<json::value> RunBatch(const std::vector<json::value>& references,
+                              const std::string& max_running) {
+    std::string requests;
+    for (const json::value& line : references) {
+      json::object request = {{"prompt", line.at("prompt")},
+                              {"template", line.at("template")},
+                              {"params", line.at("params")}};
+      json::object& params = request["params"].as_object();
+      params["num_return_sequences"] = params["num_beams"];
+      requests += WriteJson(request) + "\n";
+    }
+    const ProgramRun run =
+        RunEspalier({"batch", "-m", SourcePath("models/en-fr-marian"),
+                     "--input", "-", "--max-running", max_running},
+                    requests);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return ParseLines(run.out);
+  }
+
+  const std::vector<json::value> references_;
+};
+
+TEST_F(MarianModelTest, TranslationsAreThoseOfTransformers) {
+  ASSERT_GE(references_.size(), 40);
+  const std::vector<json::value> results = RunBatch(references_, "64");
+  ASSERT_EQ(results.size(), references_.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(results[i].at("usage").at("prompt_tokens").as_int64(),
+              std::ssize(references_[i].at("prompt_tokens").as_array()));
+    const json::array& expected = references_[i].at("hypotheses").as_array();
+    const json::array& found = results[i].at("hypotheses").as_array();
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t k = 0; k < found.size(); ++k) {
+      EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
+      EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
+      if (expected[k].at("score").is_null()) continue;
+      EXPECT_NEAR(found[k].at("score").to_number<double>(),
+                  expected[k].at("score").to_number<double>(), 1e-4);
+    }
+  }
+}
+
+TEST_F(MarianModelTest, AloneTheyAreAsTogether) {
+  const std::vector<json::value> alone = RunBatch(references_, "1");
+  const std::vector<json::value> together = RunBatch(references_, "64");
+  ASSERT_EQ(alone.size(), references_.size());
+  ASSERT_EQ(together.size(), references_.size());
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(alone[i].at("hypotheses"), together[i].at("hypotheses")) << i;
+  }
+}
+
+}  // namespace
+}  // namespace espalier::testing

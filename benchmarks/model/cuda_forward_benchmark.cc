@@ -297,7 +297,7 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
   FillCache(transformer->cache());
   // Of its own for the profile, and to count bytes.
   const CudaTransformerWeights weights =
-      Get(RandomCudaTransformerWeights(config, options.dtype));
+      Get(RandomCudaTransformerWeights(config, {.dtype = options.dtype}));
   const double limit = WeightBytes(weights) / read_rate * 1e3;
   const auto time = [&](const StepPlan& plan, const CudaBatch& batch) {
     const auto logits = Get(DeviceBuffer<float>::Create(

@@ -32,8 +32,8 @@ READ_EARLY = {
 }
 # Weights.
 READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "FinishHeads",
-                  "SkinnyMatMulKernel", "MultiplyGated", "Fp8SkinnyKernel",
-                  "Fp8GemmKernel"}
+                  "SkinnyMatMulKernel", "MultiplyGated", "AddToRows",
+                  "Fp8SkinnyKernel", "Fp8GemmKernel"}
 
 LOAD = re.compile(r"\b(LDG|LDGSTS|UTMALDG|LD)\b")
 STORE = re.compile(r"\b(STG|ST|RED|REDG|ATOM|ATOMG)\b")

@@ -1,13 +1,21 @@
 // Allocations that must succeed. Code that reports a failure, or releases what
 // is held, cannot report a failure of its own. Where it needs a few hundred
-// bytes, it waits until they are free.
+// bytes, it takes them from spare memory that is kept for that, and where none
+// is left waits until they are free: who waits may hold what others wait for.
 #pragma once
 
-#include <chrono>
 #include <new>
-#include <thread>
 
 namespace espalier {
+
+// Takes spare memory for the process as far as it lacks any: some 100 KB. Costs
+// nothing while all of it is there. Does not throw.
+//
+// Thread safety: any thread; so is AwaitMemory.
+void KeepSpareMemory();
+
+// Gives a block of the spare memory back, or waits for a millisecond.
+void AwaitMemory();
 
 // Calls `body` until it throws no std::bad_alloc. `body` does nothing when it
 // throws, or can be called again after what it did.
@@ -17,7 +25,7 @@ auto UntilThereIsMemory(const Body& body) {
     try {
       return body();
     } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      AwaitMemory();
     }
   }
 }

@@ -60,7 +60,9 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       too_little_memory(ResourceExhausted("not enough memory for the request")),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
-      scheduler_(description, options.scheduler) {}
+      scheduler_(description, options.scheduler) {
+  KeepSpareMemory();
+}
 
 EngineCore::~EngineCore() {
   if (executor_is_empty_) GiveExecutorBack();
@@ -154,6 +156,7 @@ void EngineCore::PostStep() {
 }
 
 void EngineCore::Pump() {
+  KeepSpareMemory();
   if (scheduler_.first_deadline().has_value()) {
     scheduler_.SetTime(Now());
     scheduler_.ExpireDeadlines(std::chrono::steady_clock::now());

@@ -1,0 +1,49 @@
+#include "base/memory.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace espalier {
+namespace {
+
+// Small blocks, one given back at a time: what others take of it is little.
+struct SpareMemory {
+  static constexpr size_t kNumBlocks = 16;
+  static constexpr size_t kBlockBytes = 8 << 10;
+
+  std::mutex mutex;
+  std::array<void*, kNumBlocks> blocks = {};
+  std::atomic<size_t> num_blocks = 0;
+};
+
+constinit SpareMemory spare;
+
+}  // namespace
+
+void KeepSpareMemory() {
+  if (spare.num_blocks == SpareMemory::kNumBlocks) return;
+  const std::lock_guard<std::mutex> lock(spare.mutex);
+  while (spare.num_blocks < SpareMemory::kNumBlocks) {
+    void* const block = std::malloc(SpareMemory::kBlockBytes);
+    if (block == nullptr) return;
+    spare.blocks[spare.num_blocks++] = block;
+  }
+}
+
+void AwaitMemory() {
+  {
+    const std::lock_guard<std::mutex> lock(spare.mutex);
+    if (spare.num_blocks > 0) {
+      std::free(spare.blocks[--spare.num_blocks]);
+      return;
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+}  // namespace espalier

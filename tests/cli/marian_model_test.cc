@@ -19,8 +19,9 @@ class MarianModelTest : public ::testing::Test {
   }
 
   // The results of all requests in one batch, at most so many at a time.
-  static std::vector<json::value> RunBatch(const std::vector<json::value>& references,
-                              const std::string& max_running) {
+  static std::vector<json::value> RunBatch(
+      const std::vector<json::value>& references,
+      const std::string& max_running) {
     std::string requests;
     for (const json::value& line : references) {
       json::object request = {{"prompt", line.at("prompt")},

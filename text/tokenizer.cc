@@ -13,6 +13,7 @@
 #include "text/marian_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/t5_tokenizer.h"
+#include "text/vocab_and_merges.h"
 
 namespace espalier {
 namespace {
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
   if (!file) return nullptr;
   if (*file == "source.spm") return MarianTokenizer::Load(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
+  if (*file == "merges.txt") return LoadVocabAndMerges(directory);
   return Load(Concat(directory, "/", *file));
 }
 

@@ -1,8 +1,10 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Four kinds are known: a SentencePiece model (tokenizer.model), the
+// is of. Five kinds are known: a SentencePiece model (tokenizer.model), the
 // file of Hugging Face's tokenizers library (tokenizer.json), the files of a
-// Marian model (source.spm and others, text/marian_tokenizer.h), and the
-// SentencePiece model of a T5 (spiece.model, text/t5_tokenizer.h).
+// Marian model (source.spm and others, text/marian_tokenizer.h), the
+// SentencePiece model of a T5 (spiece.model, text/t5_tokenizer.h), and the
+// files of a GPT-2 or BART (merges.txt and vocab.json,
+// text/vocab_and_merges.h).
 // docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
@@ -80,8 +82,9 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
 
-  static constexpr std::string_view kFiles[] = {
-      "tokenizer.model", "source.spm", "tokenizer.json", "spiece.model"};
+  static constexpr std::string_view kFiles[] = {"tokenizer.model", "source.spm",
+                                                "tokenizer.json",
+                                                "spiece.model", "merges.txt"};
   // Which of them it is; nothing if none is there.
   // Errors: kFailedPrecondition naming the file that cannot be looked at.
   static absl::StatusOr<std::optional<std::string_view>> FileOf(

@@ -239,9 +239,8 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   EXPECT_FALSE(hypothesis.as_object().contains("text"));
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
   EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
-              HasSubstr("has no tokenizer.model, source.spm, tokenizer.json or "
-                        "spiece.model; use "
-                        "prompt_tokens"));
+              HasSubstr("has no tokenizer.model, source.spm, tokenizer.json, "
+                        "spiece.model or merges.txt; use prompt_tokens"));
 }
 
 TEST(BatchTest, WhatCannotRunExitsWithTwo) {

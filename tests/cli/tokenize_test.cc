@@ -191,7 +191,7 @@ TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,
               HasSubstr("--model: " + empty.path() +
                         " has no tokenizer.model, source.spm, "
-                        "tokenizer.json or spiece.model"));
+                        "tokenizer.json, spiece.model or merges.txt"));
   EXPECT_THAT(Tokenize({"--input", "/nowhere/in"}, "").err,
               HasSubstr("/nowhere/in"));
   EXPECT_THAT(Tokenize({"--decode", "--special"}, "").err,

@@ -229,8 +229,8 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
                                     model.path(file));
   }
   expect(model.path(),
-         "no tokenizer.model, source.spm, tokenizer.json or spiece.model: use "
-         "espalier batch");
+         "no tokenizer.model, source.spm, tokenizer.json, spiece.model or "
+         "merges.txt: use espalier batch");
   std::filesystem::remove(model.path("model.safetensors"));
   expect(model.path(), " has neither model.safetensors nor ");
 }

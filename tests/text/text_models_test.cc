@@ -12,6 +12,7 @@
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/text/vocab_and_merges_files.h"
 #include "text/incremental_detokenizer.h"
 #include "text/prompt_template.h"
 
@@ -32,14 +33,24 @@ class TextModelsTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  // "t5_pieces" is T5's without its tokenizer.json.
+  // "t5_pieces" is T5's without its tokenizer.json; "bart_merges" is BART's,
+  // its vocabulary and merges in files of their own.
   std::string TokenizerDirectory() const {
     const std::string name = GetParam();
     const std::string models = SourcePath("tests/data/text_models/");
-    if (name != "t5_pieces") return models + name;
-    for (const char* const file :
-         {"spiece.model", "tokenizer_config.json", "references.jsonl"}) {
-      std::filesystem::copy_file(models + "t5/" + file, scratch_.path(file));
+    const auto copy = [&](const std::string& model, const char* file) {
+      std::filesystem::copy_file(models + model + file, scratch_.path(file));
+    };
+    if (name == "t5_pieces") {
+      copy("t5/", "spiece.model");
+      copy("t5/", "tokenizer_config.json");
+      copy("t5/", "references.jsonl");
+    } else if (name == "bart_merges") {
+      copy("bart/", "tokenizer_config.json");
+      copy("bart/", "references.jsonl");
+      WriteVocabAndMerges(models + "bart/tokenizer.json", scratch_);
+    } else {
+      return models + name;
     }
     return scratch_.path();
   }
@@ -122,7 +133,7 @@ TEST_P(TextModelsTest, PromptsOfTheModelAreTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
                          ::testing::Values("marian", "marian_bytes", "t5",
-                                           "t5_pieces", "bart"),
+                                           "t5_pieces", "bart", "bart_merges"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

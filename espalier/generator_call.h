@@ -99,8 +99,8 @@ absl::Status StatusOf(std::exception_ptr error);
 
 template <typename T>
 void Call::Run(Start<T> start, Done<T> done) {
-  auto operation =
-      std::make_shared<Operation<T>>(std::move(start), std::move(done));
+  auto operation = std::make_shared<Operation<T>>(
+      Operation<T>{std::move(start), std::move(done)});
   const std::optional<int64_t> number = core_->BeginOperation();
   if (!number.has_value()) {
     return std::move(operation->done)(

@@ -122,16 +122,18 @@ absl::StatusOr<json::array> AddedTokensOf(const TokenizerConfigFile& file,
       {"unk_token", config.unk_token},
       {"pad_token", config.pad_token},
       {"mask_token", mask}};
-  for (const auto& [role, piece] : roles) {
-    if (!piece) continue;
+  for (const auto& role : roles) {
+    if (!role.second) continue;
+    const std::string& piece = *role.second;
     const bool is_there = std::ranges::any_of(added, [&](const auto& token) {
       const json::value* const content =
           token.get_object().if_contains("content");
       return content != nullptr && content->is_string() &&
-             content->get_string() == *piece;
+             content->get_string() == piece;
     });
     if (is_there) continue;
-    ASSIGN_OR_RETURN(json::object token, Special(file, vocab, role, *piece));
+    ASSIGN_OR_RETURN(json::object token,
+                     Special(file, vocab, role.first, piece));
     added.push_back(std::move(token));
   }
   return added;

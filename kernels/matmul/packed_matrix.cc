@@ -81,13 +81,14 @@ void WidenRow(const std::byte* from, DType dtype, int count, float* to) {
 // As float32, the next row `row_stride` and the next column `stride` further.
 void WidenRows(const PanelRows& rows, PanelBlock block, float* to,
                size_t row_stride, size_t stride) {
-  const auto [data, dtype, num_rows, is_transposed] = rows.part;
+  const DType dtype = rows.part.dtype;
   const auto at = [&](int r, int k) {
-    return data.data() + rows.element(r, block.begin + k) * NumBytes(dtype);
+    return rows.part.data.data() +
+           rows.element(r, block.begin + k) * NumBytes(dtype);
   };
   for (int r = 0; r < rows.num_rows; ++r) {
     float* const row = to + r * row_stride;
-    if (stride == 1 && !is_transposed) {
+    if (stride == 1 && !rows.part.is_transposed) {
       WidenRow(at(r, 0), dtype, block.depth(), row);
       continue;
     }

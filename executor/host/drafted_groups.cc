@@ -53,8 +53,8 @@ DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan) {
     StepPlan expanded = *plan;
     expanded.continuations.clear();
     for (const GroupContinuation& continuation : plan->continuations) {
-      Asked::Continued& continued =
-          asked.continuations.emplace_back(continuation.request);
+      asked.continuations.push_back({.request = continuation.request});
+      Asked::Continued& continued = asked.continuations.back();
       if (continuation.drafts.empty()) {
         expanded.continuations.push_back(continuation);
         continue;
@@ -232,37 +232,47 @@ bool DraftedGroups::NextSamples(const Group& group,
   return true;
 }
 
+std::vector<std::vector<int>> DraftedGroups::Asked::NumDrafted(
+    std::span<const DraftedTokens> drafts) const {
+  std::vector<std::vector<int>> counts(continuations.size());
+  auto own = drafts.begin() + num_drafting;
+  for (size_t c = 0; c < continuations.size(); ++c) {
+    bool is_behind = false;
+    bool has_drafts = false;
+    for (int i = 0; i < continuations[c].num_drafting; ++i, ++own) {
+      counts[c].push_back(static_cast<int>(own->tokens.size()));
+      has_drafts = has_drafts || !own->tokens.empty();
+      is_behind = is_behind || own->is_behind;
+    }
+    if (is_behind && !has_drafts) counts[c].clear();
+  }
+  return counts;
+}
+
 void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
                                    StepResult* result) const {
   if (continuations.empty()) return;
-  std::vector<SelectionResult> answers;
-  answers.reserve(num_planned + continuations.size());
   if (result->selections.size() != num_answers) {  // of a wrong plan
     result->selections.clear();
     return drafts->resize(num_drafting);
   }
+  std::vector<std::vector<int>> num_drafted = NumDrafted(*drafts);
+  std::vector<SelectionResult> answers;
+  answers.reserve(num_planned + continuations.size());
+  // From here on nothing takes memory: what is moved is not there a second
+  // time.
   const auto take = [&](size_t answer) {
     answers.push_back(std::move(result->selections[answer]));
   };
   for (size_t i = 0; i < num_planned; ++i) take(i);
-  auto own = drafts->begin() + num_drafting;
-  for (const Continued& continued : continuations) {
-    if (continued.answer < 0) {
-      answers.push_back({.request = continued.request});
+  for (size_t c = 0; c < continuations.size(); ++c) {
+    if (continuations[c].answer < 0) {
+      answers.push_back({.request = continuations[c].request});
       continue;
     }
-    take(continued.answer);
-    if (continued.num_drafting == 0) continue;
-    bool is_behind = false;
-    bool has_drafts = false;
-    std::vector<int> num_drafted;
-    for (int i = 0; i < continued.num_drafting; ++i, ++own) {
-      num_drafted.push_back(static_cast<int>(own->tokens.size()));
-      has_drafts = has_drafts || !own->tokens.empty();
-      is_behind = is_behind || own->is_behind;
-    }
-    if (is_behind && !has_drafts) num_drafted.clear();
-    answers.back().num_drafted = std::move(num_drafted);
+    take(continuations[c].answer);
+    if (continuations[c].num_drafting == 0) continue;
+    answers.back().num_drafted = std::move(num_drafted[c]);
   }
   drafts->resize(num_drafting);
   result->selections = std::move(answers);

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -54,6 +55,11 @@ class DraftedGroups {
     //   drafts  [drafting of the expanded plan], as FillDrafts leaves them; of
     //           the planner's plan afterwards
     void Restore(std::vector<DraftedTokens>* drafts, StepResult* result) const;
+
+   private:
+    // By continuation, SelectionResult::num_drafted.
+    std::vector<std::vector<int>> NumDrafted(
+        std::span<const DraftedTokens> drafts) const;
   };
 
   // Whether the plan goes on from an answer that has to be there before Expand.

@@ -54,8 +54,10 @@ struct PlanOnItsWay {
   bool is_answered() const { return result.has_value() && !is_drafting; }
   void Answer() {
     if (result->ok()) {
-      for (DraftedTokens& draft : drafted.drafts) TakePending(&draft);
-      asked.Restore(&drafted.drafts, &**result);
+      UntilThereIsMemory([&] {
+        for (DraftedTokens& draft : drafted.drafts) TakePending(&draft);
+        asked.Restore(&drafted.drafts, &**result);
+      });
       (*result)->drafts = std::move(drafted.drafts);
       (*result)->draft_time = drafted.time;
       (*result)->num_draft_rows = drafted.num_rows;

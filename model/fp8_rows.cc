@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/allocating_loop.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "kernels/matmul/fp8.h"
@@ -75,7 +76,7 @@ absl::StatusOr<std::vector<uint16_t>> WidenFp8(const TransformerTensor& tensor,
   const size_t num_cols = tensor.num_cols();
   std::vector<uint16_t> widened(tensor.num_rows * num_cols);
   std::vector<absl::Status> errors(tensor.num_rows);
-  pool.ParallelFor(tensor.num_rows, [&](int row) {
+  AllocatingLoop(pool, tensor.num_rows, [&](int row) {
     std::vector<uint8_t> codes(num_cols);
     const absl::StatusOr<float> scale = ReadFp8Row(tensor, row, codes.data());
     if (!scale.ok()) {

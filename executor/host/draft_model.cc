@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "base/allocating_loop.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
-#include "executor/host/allocating_loop.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/verify/verify.h"
 

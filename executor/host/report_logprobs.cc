@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/allocating_loop.h"
 #include "exec_request/draft_tree.h"
 #include "exec_request/surviving_candidates.h"
-#include "executor/host/allocating_loop.h"
 #include "kernels/logprobs/logprobs.h"
 
 namespace espalier {

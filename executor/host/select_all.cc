@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include "base/allocating_loop.h"
 #include "base/check.h"
 #include "executor/contenders.h"
-#include "executor/host/allocating_loop.h"
 #include "executor/host/best_of_selection.h"
 #include "executor/host/replay_beams.h"
 #include "executor/host/report_logprobs.h"

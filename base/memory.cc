@@ -35,15 +35,14 @@ void KeepSpareMemory() {
   }
 }
 
-void AwaitMemory() {
-  {
-    const std::lock_guard<std::mutex> lock(spare.mutex);
-    if (spare.num_blocks > 0) {
-      std::free(spare.blocks[--spare.num_blocks]);
-      return;
-    }
+void AwaitMemory(int attempt) {
+  constexpr int kMaxBlocksEach = 4;
+  if (attempt > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (attempt >= kMaxBlocksEach) return;
+  const std::lock_guard<std::mutex> lock(spare.mutex);
+  if (spare.num_blocks > 0) std::free(spare.blocks[--spare.num_blocks]);
 }
 
 }  // namespace espalier

@@ -14,18 +14,20 @@ namespace espalier {
 // Thread safety: any thread; so is AwaitMemory.
 void KeepSpareMemory();
 
-// Gives a block of the spare memory back, or waits for a millisecond.
-void AwaitMemory();
+// Gives a block of the spare memory back, 8 KB, at the first `attempt`, 0, at
+// once, at a few more of them after a millisecond; at later ones waits alone:
+// who wants more than that must not take it from those who want little.
+void AwaitMemory(int attempt);
 
 // Calls `body` until it throws no std::bad_alloc. `body` does nothing when it
 // throws, or can be called again after what it did.
 template <typename Body>
 auto UntilThereIsMemory(const Body& body) {
-  while (true) {
+  for (int attempt = 0;; ++attempt) {
     try {
       return body();
     } catch (const std::bad_alloc&) {
-      AwaitMemory();
+      AwaitMemory(attempt);
     }
   }
 }

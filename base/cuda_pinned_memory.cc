@@ -5,8 +5,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <exception>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +27,37 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMinRegisteredBytes = 32 * kHugePage;
 // The system clears about 10 GB/s a thread.
 constexpr int kMaxTouchThreads = 8;
+
+// The number behind `key` in a file of the system, or the file's first word if
+// `key` is empty; nothing if there is none, as where a limit is "max".
+std::optional<size_t> ReadNumber(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    if (!key.empty() && word != key) continue;
+    size_t number = 0;
+    if (!key.empty()) {
+      if (file >> number) return number;
+      return std::nullopt;
+    }
+    const char* const end = word.data() + word.size();
+    const auto read = std::from_chars(word.data(), end, number);
+    if (read.ec == std::errc() && read.ptr == end) return number;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Whether the system and the group of processes that limits our memory (cgroup
+// v2) have so much: touching more would end the process, where cudaHostAlloc
+// says no.
+bool MayTouch(size_t bytes) {
+  const auto available = ReadNumber("/proc/meminfo", "MemAvailable:");
+  if (available.has_value() && *available < bytes / 1024) return false;
+  const auto limit = ReadNumber("/sys/fs/cgroup/memory.max", "");
+  const auto used = ReadNumber("/sys/fs/cgroup/memory.current", "");
+  if (!limit.has_value() || !used.has_value()) return true;
+  return *used <= *limit && *limit - *used >= bytes;
+}
 
 size_t RoundUp(size_t bytes) {
   return (bytes + kHugePage - 1) / kHugePage * kHugePage;
@@ -58,10 +94,13 @@ void TouchPages(std::byte* memory, size_t bytes) {
 // Null where the system or the device cannot do it this way.
 PinnedMemory RegisterPages(size_t bytes) {
   const size_t size = RoundUp(bytes);
+  if (!MayTouch(size)) return nullptr;
   void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   madvise(memory, size, MADV_HUGEPAGE);  // small pages do as well
+  // A child's copy on write would move pages that the device knows.
+  madvise(memory, size, MADV_DONTFORK);
   TouchPages(static_cast<std::byte*>(memory), size);
   if (cudaHostRegister(memory, size, cudaHostRegisterMapped) != cudaSuccess) {
     cudaGetLastError();

@@ -183,8 +183,10 @@ absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::DescribePlan(
 absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::MakePlan(
     const Shape& shape) {
   ASSIGN_OR_RETURN(Plan plan, DescribePlan(shape));
-  ASSIGN_OR_RETURN(plan.algorithm, FindAlgorithm(shape));
-  if (!CanRun(plan.algorithm, plan)) {
+  const absl::StatusOr<cublasLtMatmulAlgo_t> of_bucket = FindAlgorithm(shape);
+  if (of_bucket.ok() && CanRun(*of_bucket, plan)) {
+    plan.algorithm = *of_bucket;
+  } else {
     ASSIGN_OR_RETURN(plan.algorithm, ChooseAlgorithm(shape, plan));
   }
   return plan;

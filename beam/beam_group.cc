@@ -175,8 +175,10 @@ absl::Status BeamGroup::CheckNumDrafted(const SelectionResult& result) const {
   const bool fits =
       counts.empty() || std::ssize(counts) == int64_t{num_live_beams()};
   if (fits && std::ranges::none_of(counts, is_wrong)) return absl::OkStatus();
-  return Internal("a step answered with numbers of drafts, of ", counts.size(),
-                  " samples, that were not asked for");
+  return Internal("num_drafted must be empty, or of ", num_live_beams(),
+                  " samples, each in [0, ", num_drafts_running_, "], got ",
+                  counts.size(), " numbers, the largest ",
+                  counts.empty() ? 0 : *std::ranges::max_element(counts));
 }
 
 // Whether what was accepted is what was drafted is the executor's to know.

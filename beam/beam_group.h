@@ -14,10 +14,11 @@
 //
 // A request that speculates has its sequences feed drafts behind their last
 // tokens (group_drafts.h). The answer verifies them: what it accepts was fed
-// already, and what it rejects is truncated. Where a draft model drafts, the
-// plan before that asks for it and feeds nothing of the group. Beams feed
-// paths, in as many rows as these take, and one answer may decide several steps
-// (draft_replay.h).
+// already, and what it rejects is truncated. Where a draft model drafts for
+// samples, the plan that asks for drafts verifies them, and may go ahead of the
+// answer before it; for beams a plan before asks, and feeds nothing of the
+// group. Beams feed paths, in as many rows as these take, and one answer may
+// decide several steps (draft_replay.h).
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its

@@ -155,7 +155,7 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
 }
 
 absl::Status BeamGroup::PlanDecode(StepPlan* plan) {
-  DCHECK(can_plan()) << "request " << id_ << " is done or has to wait";
+  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
   prefill_.OnPlan();
   return PlanTokens(plan);  // mostly

@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
                          ::testing::ValuesIn(EncoderFamilyModels()),
                          [](const auto& model) { return model.param; });
 
-// Relative to the norm of all of them.
+// Relative to the norm of all logits, as log-probabilities share an offset.
 void ExpectLogProbsOfTransformers(const std::string& name, DType dtype,
                                   double largest, double relative) {
   ASSERT_OK_AND_ASSIGN(
@@ -88,13 +88,13 @@ void ExpectLogProbsOfTransformers(const std::string& name, DType dtype,
         for (const auto& row : FeedAlone(&model, tokens, chunk, source)) {
           const std::vector<float> expected =
               LogProbsOf(std::span(stored).subspan(at, vocab_size));
-          at += vocab_size;
           for (int token = 0; token < vocab_size; ++token) {
             const double error = std::abs(double{row[token]} - expected[token]);
             worst = std::isnan(error) ? INFINITY : std::max(worst, error);
             difference += error * error;
-            norm += std::pow(expected[token], 2);
+            norm += std::pow(stored[at + token], 2);
           }
+          at += vocab_size;
         }
         EXPECT_EQ(at, stored.size());
         EXPECT_LE(worst, largest) << page_size << " " << chunk;

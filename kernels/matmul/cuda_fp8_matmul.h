@@ -31,8 +31,9 @@ class CudaFp8MatMul {
   // Whether Run takes so many rows; else Widen is for them.
   bool CanImplement(int num_rows, const CudaMatrix& w) const;
 
-  // CudaMatMul's. A row has the same bits among any number of rows that the
-  // same kernel takes. REQUIRES: CanImplement(num_rows, w), num_rows >= 1.
+  // CudaMatMul's. A row has the same bits at any place of the batch and in
+  // every call with as many rows; among another number of rows its sum may be
+  // added in another order. REQUIRES: CanImplement(num_rows, w), num_rows >= 1.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    CudaEpilogue epilogue, void* out, cudaStream_t stream) const;
 

@@ -8,9 +8,9 @@
 //   64 rows of 500                    131 MB  37.2 us  3.5 TB/s (4.6 at best)
 // About 5 us of a call are latencies: three loads that depend on each other,
 // code that is fetched, the way to the merging launch. More than 16 rows are
-// multiplied by four warps together (wgmma), where the build is for sm_90a: 2048
-// tokens at 6144 take an H100 0.64 ms, 376 TFLOP/s; by warps alone (mma.sync),
-// of which each reads all keys and values from shared memory, 0.82.
+// multiplied by four warps together (wgmma), where the build is for sm_90a:
+// 2048 tokens at 6144 take an H100 0.64 ms, 376 TFLOP/s; by warps alone
+// (mma.sync), of which each reads all keys and values from shared memory, 0.82.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"

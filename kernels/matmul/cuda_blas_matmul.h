@@ -29,9 +29,9 @@ class CudaBlasMatMul {
   //   out  [num_rows, w.num_rows]   out_dtype: the weights', or f32
   // All 16-byte aligned. Sums are float32; f32 is multiplied as f32.
   // The first product of a bucket of rows (NumBucketRows) asks cuBLASLt how,
-  // which takes 0.3 ms of the host and loads kernels; the first of each number of
-  // rows checks that, some 10 us; later ones only enqueue. All may be captured.
-  // Errors: kInternal if cuBLASLt has no way, or fails.
+  // which takes 0.3 ms of the host and loads kernels; the first of each number
+  // of rows checks that, 2 to 8 us; later ones only enqueue. All may be
+  // captured. Errors: kInternal if cuBLASLt has no way, or fails.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    DType out_dtype, bool add, void* out, cudaStream_t stream);
 

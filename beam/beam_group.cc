@@ -1,5 +1,6 @@
-// The half of a group that applies answers, keeps its pages and gives them
-// back. beam_group_plan.cc has the other half: its rows in plans.
+// The part of a group that applies answers, keeps its pages and gives them
+// back. beam_group_plan.cc has its rows in plans, beam_group_drafts.cc its
+// drafts.
 #include "beam/beam_group.h"
 
 #include <algorithm>
@@ -115,27 +116,6 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
-                                   int vocab_size) {
-  RETURN_IF_ERROR(drafts_.Validate(drafts, vocab_size));
-  drafts_.Take(drafts);
-  if (!drafted_.empty()) TakeDraftsOfStep();
-  return absl::OkStatus();
-}
-
-// Pages were planned for as many tokens as were asked for.
-void BeamGroup::TakeDraftsOfStep() {
-  const std::vector<std::vector<TokenId>> planned = std::exchange(
-      drafted_, drafts_.TakeForStep(static_cast<int>(drafted_.size())));
-  if (is_away()) return;
-  for (int rank = 0; rank < std::ssize(planned); ++rank) {
-    const int num_missing =
-        static_cast<int>(planned[rank].size() - drafted_[rank].size());
-    if (num_missing == 0) continue;
-    pages_.Truncate(rank, pages_.sequence(rank).num_tokens() - num_missing);
-  }
-}
-
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
   if (draws_plainly_ && drafted_.empty() && num_drafts_running_ == 0 &&
@@ -165,39 +145,6 @@ absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
   asked.drafts.clear();
   asked.ranks.clear();
   return status;
-}
-
-absl::Status BeamGroup::CheckNumDrafted(const SelectionResult& result) const {
-  const std::vector<int>& counts = result.num_drafted;
-  const auto is_wrong = [&](int count) {
-    return count < 0 || count > num_drafts_running_;
-  };
-  const bool fits =
-      counts.empty() || std::ssize(counts) == int64_t{num_live_beams()};
-  if (fits && std::ranges::none_of(counts, is_wrong)) return absl::OkStatus();
-  return Internal("num_drafted must be empty, or of ", num_live_beams(),
-                  " samples, each in [0, ", num_drafts_running_, "], got ",
-                  counts.size(), " numbers, the largest ",
-                  counts.empty() ? 0 : *std::ranges::max_element(counts));
-}
-
-// Whether what was accepted is what was drafted is the executor's to know.
-std::vector<std::vector<TokenId>> BeamGroup::DraftedAhead(
-    const SelectionResult& result) const {
-  std::vector<std::vector<TokenId>> drafts(num_live_beams());
-  std::span<const Candidate> left = result.candidates;
-  for (size_t rank = 0; rank < result.num_drafted.size(); ++rank) {
-    std::vector<TokenId>& draft = drafts[rank];
-    draft.resize(result.num_drafted[rank]);
-    const int count =
-        rank < result.num_tokens.size() ? result.num_tokens[rank] : 0;
-    const size_t num_own = std::min<size_t>(std::max(count, 0), left.size());
-    for (size_t i = 0; i < std::min(num_own, draft.size()); ++i) {
-      draft[i] = left[i].token;
-    }
-    left = left.subspan(num_own);
-  }
-  return drafts;
 }
 
 inline bool BeamGroup::IsSoundDraw(const SelectionResult& result,
@@ -328,75 +275,6 @@ void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
     parent_ranks[rank] = beams[rank].parent_rank;
   }
   pages_.Reorder(parent_ranks, next_plan);
-}
-
-void BeamGroup::ApplyDrafts(const SelectionResult& result,
-                            std::span<const Continuation> beams, bool is_last) {
-  if (is_beam_search()) return ApplyPaths(beams, is_last);
-  std::vector<int> planned;  // of which pages are held
-  const std::vector<int> drafted = TakeNumDrafted(result, &planned);
-  std::vector<int> accepted;
-  for (size_t rank = 0; rank < drafted.size(); ++rank) {
-    accepted.push_back(result.num_tokens[rank] - 1);
-  }
-  // What was not verified was not rejected either.
-  std::span<const int> verified = drafted;
-  if (result.has_unverified_drafts) verified = {};
-  drafts_.Record(verified, accepted);
-  // The step of a prompt can have no drafts.
-  const bool might_draft = num_steps_ > 1;
-  if (verified.empty() && might_draft) {
-    drafts_.RecordUndrafted(num_live_beams());
-  }
-  if (strategy_->done()) return;
-  have_one_length_ = HaveOneLength(beams.size());
-  std::vector<int> parents;
-  std::vector<std::vector<TokenId>> tokens;
-  for (size_t rank = 0; rank < beams.size(); ++rank) {
-    const auto& [parent, token, num_tokens] = beams[rank];
-    parents.push_back(parent);
-    tokens.push_back(LastTokens(static_cast<int>(rank), num_tokens));
-    if (!drafted.empty() && !is_away()) {
-      const int num_rejected = planned[parent] - accepted[parent];
-      pages_.Truncate(parent,
-                      pages_.sequence(parent).num_tokens() - num_rejected);
-    }
-  }
-  drafts_.Advance(parents, tokens);
-}
-
-std::vector<int> BeamGroup::TakeNumDrafted(const SelectionResult& result,
-                                           std::vector<int>* planned) {
-  std::vector<int> drafted;
-  for (const std::vector<TokenId>& draft : std::exchange(drafted_, {})) {
-    drafted.push_back(static_cast<int>(draft.size()));
-  }
-  *planned = drafted;
-  const int num_ahead =
-      std::exchange(num_drafts_running_, std::exchange(num_drafts_ahead_, 0));
-  if (num_ahead == 0) return drafted;
-  planned->assign(result.num_tokens.size(), num_ahead);
-  drafted = result.num_drafted;
-  drafted.resize(planned->size());
-  const bool is_behind = result.num_drafted.empty();
-  drafts_.TakeAhead(is_behind || std::ranges::any_of(drafted, [](int count) {
-                      return count > 0;
-                    }));
-  return drafted;
-}
-
-void BeamGroup::ApplyPaths(std::span<const Continuation> beams, bool is_last) {
-  const bool ends = strategy_->done();
-  if (!is_last && !ends) replay_->Follow(beams);
-  if (is_last || ends) drafts_.RecordPaths(replay_.get());
-  if (ends) return;
-  std::vector<int> parents;
-  std::vector<std::vector<TokenId>> tokens;
-  for (const Continuation& beam : beams) {
-    parents.push_back(beam.parent_rank);
-    tokens.push_back({beam.token});
-  }
-  drafts_.Advance(parents, tokens);
 }
 
 bool BeamGroup::HaveOneLength(size_t num_sequences) const {

@@ -1,6 +1,6 @@
-// The half of a group that writes its rows into plans: of its prompt, of its
-// sequences, and of drafts. beam_group.cc has the other half: answers applied,
-// pages kept and given back.
+// The part of a group that writes its rows into plans: of its prompt, of its
+// sequences, and of drafts. beam_group_drafts.cc chooses the drafts;
+// beam_group.cc applies answers, keeps pages and gives them back.
 #include <algorithm>
 #include <utility>
 
@@ -87,42 +87,6 @@ bool BeamGroup::CanPlanAhead() const {
   // The step ahead generates the token after the one that is outstanding.
   return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
          strategy_->supports_async_scheduling();
-}
-
-bool BeamGroup::CanDraftAhead() const {
-  if (num_unanswered_ != 1 || !drafts_.can_go_on() ||
-      !strategy_->supports_async_scheduling()) {
-    return false;
-  }
-  // Drafts of the step that runs are a model's, and of all of its rows.
-  const bool has_all =
-      drafts_.is_waiting() && !drafted_.empty() &&
-      std::ranges::none_of(drafted_, &std::vector<TokenId>::empty);
-  if (num_drafts_running_ == 0 && !has_all) return false;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    if (strategy_->max_draft_tokens(rank) < MaxAccepted(rank) + 2) return false;
-  }
-  return true;
-}
-
-int BeamGroup::MaxAccepted(int rank) const {
-  return num_drafts_running_ > 0 ? num_drafts_running_
-                                 : static_cast<int>(drafted_[rank].size());
-}
-
-// Pages are those of all that the two steps can feed.
-int BeamGroup::NumDraftsAhead(const DraftRoom& room) const {
-  const int num_samples = num_live_beams();
-  int count = std::min(drafts_.num_tokens(), room.num_tokens / num_samples);
-  for (int rank = 0; rank < num_samples; ++rank) {
-    count = std::min(count, MaxTokensToAsk(rank, room) - MaxAccepted(rank) - 1);
-  }
-  for (; count > 0; --count) {
-    const std::vector<int> num_tokens(num_samples, 1 + count);
-    const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
-    if (num_pages <= room.num_pages) break;
-  }
-  return std::max(count, 0);
 }
 
 absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
@@ -249,154 +213,6 @@ void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
        .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
 }
 
-bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
-  if (!drafts_.has_to_ask() || room.num_tokens < 1) return false;
-  // A plan that copies pages has rows (StepPlan::page_copies).
-  if (!DraftsBeforeStep(room) && (!room.may_ask || pages_.has_moves())) {
-    return false;
-  }
-  if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
-  return std::ranges::any_of(NumTokensToAsk(room),
-                             [](int count) { return count > 0; });
-}
-
-int BeamGroup::MaxTokensToAsk(int rank, const DraftRoom& room) const {
-  // Of what it drafts it does not feed the last.
-  const int64_t num_left = int64_t{room.max_draft_context} + 1 -
-                           std::ssize(request_.prompt_tokens) - LengthOf(rank);
-  return static_cast<int>(
-      std::min<int64_t>(strategy_->max_draft_tokens(rank), num_left));
-}
-
-bool BeamGroup::IsTooLongToDraft(const DraftRoom& room) const {
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    const int64_t num_tokens =
-        std::ssize(request_.prompt_tokens) + LengthOf(rank);
-    if (num_tokens <= room.max_draft_context) return false;
-  }
-  return true;
-}
-
-std::vector<int> BeamGroup::NumTokensToAsk(const DraftRoom& room) const {
-  int max_tokens = drafts_.num_tokens();  // of each
-  if (is_beam_search()) {
-    max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
-  }
-  // Of a later step: others go on meanwhile, and may begin a page.
-  const int64_t num_spare = DraftsBeforeStep(room) ? 0 : 1;
-  std::vector<int> counts(num_live_beams());
-  for (; max_tokens > 0; --max_tokens) {
-    int num_left = room.num_tokens;
-    for (int rank = 0; rank < num_live_beams(); ++rank) {
-      const int count =
-          std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
-      counts[rank] = std::max(count, 0);
-      num_left -= counts[rank];
-    }
-    const int64_t num_pages = NumPagesToVerify(counts);
-    if (num_pages == 0 || num_pages + num_spare <= room.num_pages) {
-      return counts;
-    }
-  }
-  return std::vector<int>(num_live_beams());
-}
-
-int64_t BeamGroup::NumPagesToVerify(std::span<const int> counts) const {
-  std::vector<int> num_tokens(num_live_beams(), 1);
-  if (is_beam_search()) {
-    ++num_tokens[0];
-  } else {
-    for (size_t rank = 0; rank < counts.size(); ++rank) {
-      num_tokens[rank] += counts[rank];
-    }
-  }
-  return pages_.NumPagesToAppend(num_tokens) -
-         pages_.NumPagesToAppend(OneEach());
-}
-
-DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
-                                 const PlanSelection& selection) {
-  if (prompt_ == nullptr) {
-    prompt_ =
-        std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
-  }
-  DraftSequence sequence = {
-      .request = id_,
-      .sample = is_beam_search() ? rank : selection.samples[rank],
-      .prompt = prompt_,
-      .num_tokens = num_tokens,
-      .params = selection_params_,
-      .cum_log_prob = selection.cum_log_probs[rank]};
-  strategy_->AppendTokens(rank, &sequence.generated);
-  return sequence;
-}
-
-void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
-  const PlanSelection& selection = Asked();  // which samples these are
-  std::shared_ptr<const DraftedSearch> search;
-  if (is_beam_search()) {
-    search = std::make_shared<const DraftedSearch>(
-        DraftedSearch{.num_beams = pages_.num_slots(),
-                      .num_candidates = selection.num_candidates,
-                      .eos_token_ids = finishing_token_ids_});
-  }
-  const std::vector<int> counts = NumTokensToAsk(room);
-  num_asked_pages_ = NumPagesToVerify(counts);
-  std::vector<AskedDraft> asked;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    if (counts[rank] == 0) continue;
-    plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
-    plan->drafting.back().search = search;
-    asked.push_back({rank, counts[rank]});
-  }
-  was_planned_ = true;
-  drafts_.OnAsk(std::move(asked));
-}
-
-bool BeamGroup::DraftsBeforeStep(const DraftRoom& room) const {
-  // What may follow of allowed sequences depends on what is drafted.
-  return room.drafts_before_steps && !is_beam_search() &&
-         strategy_->supports_late_drafts();
-}
-
-absl::Status BeamGroup::PlanDrafted(const DraftRoom& room, StepPlan* plan) {
-  const std::vector<int> counts = NumTokensToAsk(room);
-  std::vector<std::vector<TokenId>> drafts;
-  for (const int count : counts) drafts.emplace_back(count);
-  const int first_row = static_cast<int>(plan->rows.size());
-  const int selection_idx = static_cast<int>(plan->selections.size());
-  RETURN_IF_ERROR(
-      PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
-  const PlanSelection& selection = plan->selections[selection_idx];
-  std::vector<AskedDraft> asked;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    if (counts[rank] == 0) continue;
-    plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
-    plan->drafting.back().verified_by = {
-        .plan_row = first_row + rank, .selection = selection_idx, .rank = rank};
-    asked.push_back({rank, counts[rank]});
-  }
-  drafts_.OnAsk(std::move(asked));
-  return absl::OkStatus();
-}
-
-absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
-  if (drafts_.has_to_ask() && IsTooLongToDraft(draft_room)) drafts_.TurnOff();
-  if (!drafts_.is_on()) return PlanTokens(plan);
-  if (HasToAskForDrafts(draft_room)) {
-    if (DraftsBeforeStep(draft_room)) return PlanDrafted(draft_room, plan);
-    AskForDrafts(draft_room, plan);
-    return absl::OkStatus();
-  }
-  if (DraftRows paths = DraftPaths(draft_room); !paths.empty()) {
-    return PlanPaths(std::move(paths), plan);
-  }
-  if (auto drafts = Draft(draft_room); !drafts.empty()) {
-    return PlanDrafts(std::move(drafts), drafts_.max_draft_tokens(), plan);
-  }
-  return PlanTokens(plan);
-}
-
 absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                                    int max_draft_tokens, StepPlan* plan) {
   std::vector<int> num_tokens;
@@ -421,20 +237,6 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   return absl::OkStatus();
 }
 
-DraftRows BeamGroup::DraftPaths(const DraftRoom& room) const {
-  if (room.num_tokens < 1 || !is_beam_search()) return {};
-  const int num_beams = num_live_beams();
-  const int64_t num_pages = room.num_pages + pages_.NumPagesToAppend(OneEach());
-  return ChooseDraftRows(
-      CutAtEnds(drafts_.DraftPaths(num_beams, strategy_->max_draft_tokens(0)),
-                finishing_token_ids_),
-      num_beams, [&](const DraftRows& rows) {
-        return rows.num_drafted(num_beams) <= room.num_tokens &&
-               pages_.NumPagesToAppendRows(rows.ranks, rows.num_tokens()) <=
-                   num_pages;
-      });
-}
-
 absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
   const std::vector<int> num_tokens = drafts.num_tokens();
   RETURN_IF_ERROR(pages_.AppendRows(drafts.ranks, num_tokens, plan));
@@ -449,32 +251,6 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
   DescribePaths(&plan->selections.emplace_back(AskFrom(first_logits)));
   drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
-}
-
-std::vector<std::vector<TokenId>> BeamGroup::Draft(
-    const DraftRoom& room) const {
-  if (room.num_tokens < 1 || is_beam_search()) return {};
-  std::vector<int> max_tokens;
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    max_tokens.push_back(strategy_->max_draft_tokens(rank));
-  }
-  std::vector<std::vector<TokenId>> drafts = strategy_->CutDrafts(
-      drafts_.Draft(max_tokens, room.num_tokens), drafts_.are_drawn());
-  std::vector<int> num_tokens(num_live_beams(), 1);
-  const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
-  int num_drafted = 0;
-  for (size_t rank = 0; rank < drafts.size(); ++rank) {
-    // Whether drafts are verified must not depend on what was drawn.
-    num_tokens[rank] +=
-        drafts_.are_drawn()
-            ? std::min(drafts_.max_draft_tokens(), max_tokens[rank])
-            : static_cast<int>(drafts[rank].size());
-    num_drafted += static_cast<int>(drafts[rank].size());
-  }
-  const bool fits =
-      pages_.NumPagesToAppend(num_tokens) <= num_pages + room.num_pages;
-  if (num_drafted == 0 || !fits) return {};
-  return drafts;
 }
 
 absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {

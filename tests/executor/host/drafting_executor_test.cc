@@ -7,18 +7,17 @@
 
 #include <future>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/fault_injection.h"
 #include "base/status.h"
-#include "executor/host/drafted_groups.h"
 #include "executor/host/model_executor.h"
 #include "request/request.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/executor/drive.h"
+#include "tests/executor/host/drafting_executor_fixture.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/toy_model.h"
@@ -28,57 +27,6 @@ namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-ToyModelOptions DraftedModel() {
-  ToyModelOptions options;
-  options.num_tokens_read = 2;
-  options.has_shareable_pages = true;
-  options.num_pages = 400;
-  return options;
-}
-
-class DraftingExecutorTest : public ::testing::Test {
- protected:
-  DraftingExecutorTest() {
-    const auto pool = MakePool(1);
-    auto steps = ModelExecutor::Create(
-        std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true});
-    EXPECT_OK(steps.status());
-    auto draft =
-        DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool);
-    EXPECT_OK(draft.status());
-    auto drafting =
-        DraftingExecutor::Create(*std::move(steps), *std::move(draft));
-    EXPECT_OK(drafting.status());
-    steps_ = *std::move(drafting);
-  }
-
-  std::vector<Request> AnyRequests(int count, uint32_t seed) const {
-    std::vector<Request> requests =
-        RandomRequests(count, seed, steps_->description());
-    std::mt19937 random(seed);
-    for (Request& request : requests) {
-      if (!request.params.allowed_sequences && random() % 2 == 0) {
-        request.params.max_new_tokens = 30;
-      }
-    }
-    return requests;
-  }
-
-  void Speculate(SpeculationMode mode, std::vector<Request>* requests) {
-    std::mt19937 random(1);
-    for (Request& request : *requests) {
-      if (!CanSpeculate(request.params) || random() % 5 == 0) continue;
-      request.params.speculate = {
-          .method = SpeculationMethod::kDraft,
-          .num_tokens = 1 + static_cast<int>(random() % 8),
-          .mode = mode};
-      EXPECT_OK(ValidateRequest(steps_->description(), &request));
-    }
-  }
-
-  std::shared_ptr<DraftingExecutor> steps_;
-};
 
 TEST_F(DraftingExecutorTest, ChangesNoResult) {
   EXPECT_TRUE(steps_->description().has_draft_model);
@@ -280,42 +228,6 @@ TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
   EXPECT_GT(num_copies, 10);
 }
 
-// Counts the plans that come to it by what they draft.
-class DraftCounter : public StepExecutor {
- public:
-  explicit DraftCounter(StepExecutor* steps) : steps_(steps) {}
-
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override {
-    return steps_->max_plans_in_flight();
-  }
-  void Execute(StepPlan plan, Done done) override {
-    for (const DraftSequence& sequence : plan.drafting) {
-      const DraftTarget& target = sequence.verified_by;
-      ++(sequence.search != nullptr ? num_of_beams
-         : target.plan_row >= 0     ? num_verified_at_once
-                                    : num_verified_later);
-      if (target.plan_row < 0) continue;
-      EXPECT_EQ(plan.rows[target.plan_row].num_tokens, 1 + sequence.num_tokens);
-      EXPECT_EQ(plan.selections[target.selection].request, sequence.request);
-    }
-    for (const GroupContinuation& continuation : plan.continuations) {
-      num_ahead += !continuation.drafts.empty();
-    }
-    steps_->Execute(std::move(plan), std::move(done));
-  }
-
-  int num_of_beams = 0;
-  int num_ahead = 0;
-  int num_verified_at_once = 0;
-  int num_verified_later = 0;
-
- private:
-  StepExecutor* const steps_;
-};
-
 TEST_F(DraftingExecutorTest, SamplesDraftAndVerifyInOnePlan) {
   DraftCounter counter(steps_.get());
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
@@ -367,133 +279,6 @@ TEST_F(DraftingExecutorTest, WhereDraftingFailsStepsRunWithoutDrafts) {
     num_accepted += together[i]->usage.num_accepted_tokens;
   }
   EXPECT_GT(num_accepted, 0);
-}
-
-// Those of samples are planned ahead of their answers, in steps of others that
-// are, too; requests get what they get alone.
-TEST_F(DraftingExecutorTest, SamplesThatDraftGoOnAheadOfAnswers) {
-  DraftCounter counter(steps_.get());
-  int64_t num_accepted = 0;
-  for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
-    std::vector<Request> requests = AnyRequests(120, seed);
-    std::erase_if(requests, [num = 0](const Request& request) mutable {
-      return IsBeamSearch(request.params) && ++num % 8 != 0;
-    });
-    for (Request& request : requests) {
-      if (!request.params.allowed_sequences) request.params.max_new_tokens = 60;
-    }
-    Speculate(SpeculationMode::kCoupled, &requests);
-    const Answers together = Drive(counter, requests, {.num_in_flight = 2});
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].params.speculate.reset();
-      const auto alone = RunAlone(DraftedModel(), requests[i]);
-      ASSERT_EQ(alone.status(), together[i].status());
-      if (!alone.ok()) continue;
-      EXPECT_TRUE(SameHypotheses(*alone, *together[i]))
-          << "seed " << seed << ", request " << i;
-      num_accepted += together[i]->usage.num_accepted_tokens;
-    }
-  }
-  EXPECT_GT(counter.num_ahead, Cases(600, 100));
-  EXPECT_GT(num_accepted, Cases(1000, 200));
-}
-
-// What the executor beside a draft model gets: a line for each selection with
-// drafts, as far from the end as lengths do not depend on who plans.
-class PlanRecorder : public StepExecutor {
- public:
-  PlanRecorder(std::shared_ptr<StepExecutor> steps, int max_generated)
-      : steps_(std::move(steps)), max_generated_(max_generated) {}
-
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override { return 2; }
-  void Execute(StepPlan plan, Done done) override {
-    EXPECT_FALSE(DraftedGroups::HasContinuations(plan));
-    for (const PlanSelection& selection : plan.selections) {
-      if (!selection.drafts.empty()) Record(plan, selection);
-    }
-    steps_->Execute(std::move(plan), std::move(done));
-  }
-
-  std::vector<std::string> lines;
-
- private:
-  void Record(const StepPlan& plan, const PlanSelection& selection) {
-    std::string line =
-        Concat(selection.num_rows, " rows of ", selection.num_slots,
-               " slots, drafts of ", selection.max_draft_tokens);
-    size_t plan_row = 0;
-    while (plan.rows[plan_row].first_logits != selection.first_logits) {
-      ++plan_row;
-    }
-    for (int i = 0; i < selection.num_rows; ++i, ++plan_row) {
-      if (selection.num_generated_of(i) > max_generated_) return;
-      const PlanRow& row = plan.rows[plan_row];
-      line += Concat("; sample ", selection.samples[i], " in ",
-                     selection.slots[i], " at ", row.first_position, ", ",
-                     selection.num_generated_of(i), " tokens of ",
-                     selection.cum_log_probs[i], ", ",
-                     plan.row_pages(plan_row).size(), " pages, feeds");
-      EXPECT_EQ(row.num_logits, row.num_tokens);
-      for (const TokenId token : plan.row_tokens(row)) {
-        line += Concat(" ", token);
-      }
-      if (selection.histories.empty()) continue;
-      line += " behind";
-      for (const TokenId token : selection.histories[i]) {
-        line += Concat(" ", token);
-      }
-    }
-    lines.push_back(line);
-  }
-
-  const std::shared_ptr<StepExecutor> steps_;
-  const int max_generated_;
-};
-
-// A step that is planned ahead is the one that is planned when the answer
-// before it is read.
-TEST_F(DraftingExecutorTest, RowsAheadAreThoseOfAPlannerThatHasReadTheAnswer) {
-  size_t num_lines = 0;
-  for (int num_tokens = 1; num_tokens <= 4; ++num_tokens) {
-    for (int i = 0; i < 6; ++i) {
-      Request request{{1, 2, 3, 4, 5}, {}};
-      GenerationParams& params = request.params;
-      params.do_sample = true;
-      params.seed = i;
-      params.num_return_sequences = 1 + i % 3;
-      params.max_new_tokens = 60;
-      params.ignore_eos = i % 2 == 0;
-      if (i % 3 == 2) params.frequency_penalty = 0.5;
-      params.speculate = {.method = SpeculationMethod::kDraft,
-                          .num_tokens = num_tokens,
-                          .mode = SpeculationMode::kCoupled,
-                          .always_drafts = true};
-      ASSERT_OK(ValidateRequest(steps_->description(), &request));
-      std::vector<std::string> lines[2];
-      for (const int num_in_flight : {1, 2}) {
-        const auto pool = MakePool(1);
-        const auto recorder = std::make_shared<PlanRecorder>(
-            *ModelExecutor::Create(std::make_shared<ToyModel>(DraftedModel()),
-                                   pool, {.run_ahead = true}),
-            60 - 3 * (num_tokens + 1));
-        const auto drafting = *DraftingExecutor::Create(
-            recorder, *DraftModel::Create(
-                          std::make_shared<ToyModel>(DraftedModel()), pool));
-        DraftCounter counter(drafting.get());
-        const Answers answers =
-            Drive(counter, {request}, {.num_in_flight = num_in_flight});
-        EXPECT_OK(answers[0].status());
-        EXPECT_EQ(counter.num_ahead > 0, num_in_flight == 2);
-        lines[num_in_flight - 1] = recorder->lines;
-      }
-      EXPECT_EQ(lines[0], lines[1]);
-      num_lines += lines[0].size();
-    }
-  }
-  EXPECT_GT(num_lines, 100u);
 }
 
 // What goes on from a step that fails has no answer; others go on.

@@ -1,0 +1,111 @@
+// What tests of DraftingExecutor share: a toy model that drafts for itself, the
+// requests of a test, and counts of what plans draft.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "executor/host/drafting_executor.h"
+#include "executor/host/model_executor.h"
+#include "request/request.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/executor/drive.h"
+#include "tests/status_matchers.h"
+#include "tests/toy_model.h"
+#include "tests/unowned.h"
+
+namespace espalier::testing {
+
+inline ToyModelOptions DraftedModel() {
+  ToyModelOptions options;
+  options.num_tokens_read = 2;
+  options.has_shareable_pages = true;
+  options.num_pages = 400;
+  return options;
+}
+
+class DraftingExecutorTest : public ::testing::Test {
+ protected:
+  DraftingExecutorTest() {
+    const auto pool = MakePool(1);
+    auto steps = ModelExecutor::Create(
+        std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true});
+    EXPECT_OK(steps.status());
+    auto draft =
+        DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool);
+    EXPECT_OK(draft.status());
+    auto drafting =
+        DraftingExecutor::Create(*std::move(steps), *std::move(draft));
+    EXPECT_OK(drafting.status());
+    steps_ = *std::move(drafting);
+  }
+
+  std::vector<Request> AnyRequests(int count, uint32_t seed) const {
+    std::vector<Request> requests =
+        RandomRequests(count, seed, steps_->description());
+    std::mt19937 random(seed);
+    for (Request& request : requests) {
+      if (!request.params.allowed_sequences && random() % 2 == 0) {
+        request.params.max_new_tokens = 30;
+      }
+    }
+    return requests;
+  }
+
+  void Speculate(SpeculationMode mode, std::vector<Request>* requests) {
+    std::mt19937 random(1);
+    for (Request& request : *requests) {
+      if (!CanSpeculate(request.params) || random() % 5 == 0) continue;
+      request.params.speculate = {
+          .method = SpeculationMethod::kDraft,
+          .num_tokens = 1 + static_cast<int>(random() % 8),
+          .mode = mode};
+      EXPECT_OK(ValidateRequest(steps_->description(), &request));
+    }
+  }
+
+  std::shared_ptr<DraftingExecutor> steps_;
+};
+
+// Counts the plans that come to it by what they draft.
+class DraftCounter : public StepExecutor {
+ public:
+  explicit DraftCounter(StepExecutor* steps) : steps_(steps) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    for (const DraftSequence& sequence : plan.drafting) {
+      const DraftTarget& target = sequence.verified_by;
+      ++(sequence.search != nullptr ? num_of_beams
+         : target.plan_row >= 0     ? num_verified_at_once
+                                    : num_verified_later);
+      if (target.plan_row < 0) continue;
+      EXPECT_EQ(plan.rows[target.plan_row].num_tokens, 1 + sequence.num_tokens);
+      EXPECT_EQ(plan.selections[target.selection].request, sequence.request);
+    }
+    for (const GroupContinuation& continuation : plan.continuations) {
+      num_ahead += !continuation.drafts.empty();
+    }
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+  int num_of_beams = 0;
+  int num_ahead = 0;
+  int num_verified_at_once = 0;
+  int num_verified_later = 0;
+
+ private:
+  StepExecutor* const steps_;
+};
+
+}  // namespace espalier::testing

@@ -7,21 +7,18 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/matmul/fp8_order.h"
 
 namespace espalier {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 // The code whose number is nearest, of two the even one, by trying all.
 uint8_t NearestCode(float value) {
-  double best = kInfinity;
+  double best = kInf;
   uint8_t found = 0;
   for (int code = 0; code < 128; ++code) {
     if (IsFp8Nan(static_cast<uint8_t>(code))) continue;
@@ -85,7 +82,7 @@ TEST(Fp8Test, TheNearestIsTakenAndOfTwoTheEven) {
 }
 
 TEST(Fp8Test, WhatIsTooLargeIsTheLargest) {
-  for (const float value : {448.0f, 463.0f, 464.0f, 480.0f, 1e30f, kInfinity}) {
+  for (const float value : {448.0f, 463.0f, 464.0f, 480.0f, 1e30f, kInf}) {
     EXPECT_EQ(Fp8FromFloat(value), 0x7E) << value;
     EXPECT_EQ(Fp8FromFloat(-value), 0xFE) << value;
   }
@@ -108,7 +105,7 @@ TEST(Fp8Test, ScalesAreTheLargestOver448AsBFloat16) {
   EXPECT_EQ(Fp8Scale(std::vector<float>{0x1p-101f}), 0.0f);
   EXPECT_EQ(Fp8Scale(std::vector<float>{0x1p-100f}),
             RoundToBFloat16(0x1p-100f / 448));
-  for (const float bad : {kInfinity, -kInfinity, kNan}) {
+  for (const float bad : {kInf, -kInf, kNan}) {
     EXPECT_TRUE(std::isnan(Fp8Scale(std::vector<float>{1.0f, bad, 2.0f})));
   }
 }

@@ -75,7 +75,6 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,
                          GenerationDefaults* defaults, OptionNamer name) {
-  LeaveOutForced(model, defaults);
   RETURN_IF_ERROR(CheckDefaults(*defaults, model));
   if (!has_tokenizer) LeaveOutText(defaults);
   return CheckSupported(generation_config, *defaults,

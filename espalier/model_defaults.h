@@ -18,8 +18,7 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
     OptionNamer name = FieldName);
 
 // Fits what was loaded to the model: CheckDefaults; what acts on text is
-// unsupported of a model without a tokenizer, and forced tokens are where the
-// model's executor forces none.
+// unsupported of a model without a tokenizer.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,

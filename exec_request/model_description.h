@@ -81,8 +81,6 @@ struct ModelDescription {
   // With a draft model: the longest sequence that it can feed, by its context
   // and its pages. Of longer ones nothing is drafted.
   int max_draft_context = std::numeric_limits<int>::max();
-  // Whether selections honour forced tokens (ScoreProcessors).
-  bool forces_tokens = true;
   // Host memory for pages of groups that are preempted: slots of one page each,
   // which plans save to and load from (StepPlan::page_saves). Needs pages that
   // can be shared. 0: such groups are computed again.

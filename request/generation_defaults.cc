@@ -1,7 +1,6 @@
 #include "request/generation_defaults.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
 
 #include "base/json.h"
@@ -171,18 +170,6 @@ bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
   return ValidateParams(model, num_prompt_tokens, &params).ok();
 }
 
-// Defaults for these params are unsupported.
-void LeaveOut(std::initializer_list<std::string_view> params,
-              GenerationDefaults* defaults) {
-  const auto is_left_out = [&](const auto& field) {
-    return std::ranges::find(params, FindField(field.first)->param) !=
-           params.end();
-  };
-  std::ranges::copy_if(defaults->fields,
-                       std::back_inserter(defaults->unsupported), is_left_out);
-  std::erase_if(defaults->fields, is_left_out);
-}
-
 // A model takes it from its own files.
 absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
                                const ModelDescription& model) {
@@ -245,21 +232,13 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
 }
 
 void LeaveOutText(GenerationDefaults* defaults) {
-  LeaveOut({"stop"}, defaults);
+  const auto is_text = [](const auto& field) {
+    return FindField(field.first)->param == "stop";
+  };
+  std::ranges::copy_if(defaults->fields,
+                       std::back_inserter(defaults->unsupported), is_text);
+  std::erase_if(defaults->fields, is_text);
   defaults->params.stop.clear();
-}
-
-void LeaveOutForced(const ModelDescription& model,
-                    GenerationDefaults* defaults) {
-  if (model.forces_tokens) return;
-  if (!model.encoder) {
-    std::erase_if(defaults->fields, [](const auto& field) {
-      return field.first == "forced_bos_token_id";
-    });
-  }
-  LeaveOut({"forced_bos_token_id", "forced_eos_token_id"}, defaults);
-  defaults->params.forced_bos_token_id = {};
-  defaults->params.forced_eos_token_id = {};
 }
 
 absl::Status CheckDefaults(const GenerationDefaults& defaults,

@@ -76,11 +76,6 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 
 // Of a model without a tokenizer: those that act on text are unsupported.
 void LeaveOutText(GenerationDefaults* defaults);
-// Of an executor that forces no tokens (ModelDescription::forces_tokens): so
-// are forced_bos_token_id and forced_eos_token_id. Without an encoder the
-// former counts for prompts of one token alone, and is left out without a word.
-void LeaveOutForced(const ModelDescription& model,
-                    GenerationDefaults* defaults);
 
 // Whether every default is one that a request of `model` can have, and its
 // decoder begins as the file says.

@@ -158,10 +158,6 @@ absl::Status ValidateForced(const ModelDescription& model,
     if (ids->empty()) continue;
     RETURN_IF_ERROR(CheckIds(field, *ids, model.vocab_size));
     MakeSet(ids);
-    if (!model.forces_tokens) {
-      return InvalidArgument(field, " is not supported on this device yet, ",
-                             "got ", ids->front());
-    }
     if (params->allowed_sequences) {
       return InvalidArgument(field, " must be unset with allowed_sequences, ",
                              "got ", ids->front());

@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "espalier/generator.h"
-#include "espalier/model_defaults.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -166,45 +165,26 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation_config: ")));
 }
 
-// Of a model that forces no tokens, as on CUDA: where a default would count it
-// is named, and a first token of a decoder that has no encoder nearly never
-// does.
-TEST_F(GeneratorDefaultsTest, ForcedTokensAreFittedToTheModel) {
-  ModelDescription model;
-  model.vocab_size = 100;
-  model.max_context = 64;
-  const auto fit = [&](const char* config, const std::string& option) {
-    model_.Write("generation_config.json", config);
-    GenerationDefaults defaults =
-        LoadModelDefaults(option, model_.path()).value();
-    const absl::Status status =
-        FitDefaults(option, model, /*has_tokenizer=*/true, &defaults);
-    return status.ok() ? UnsupportedWarning(defaults) : Message(status);
+// Of a decoder whose context begins with one token, the prompt here, the first
+// that is generated too.
+TEST_F(GeneratorDefaultsTest, ForcedTokensStandWhereTheyAreForced) {
+  ASSERT_OK_AND_ASSIGN(
+      Generator generator,
+      Load(R"({"forced_bos_token_id": 700, "forced_eos_token_id": 800,
+               "max_new_tokens": 4})",
+           "strict"));
+  const auto generate = [&](std::vector<TokenId> prompt) {
+    GenerationRequest request{std::move(prompt)};
+    request.params.ignore_eos = true;
+    return generator.Generate(request)->hypotheses[0].tokens;
   };
-  constexpr char kBos[] = R"({"forced_bos_token_id": 5})";
-  constexpr char kEos[] = R"({"forced_eos_token_id": 2})";
-  const std::string path = model_.path() + "/generation_config.json: ";
-  for (const char* const option : {"auto", "strict"}) {
-    model.forces_tokens = true;
-    EXPECT_EQ(fit(kBos, option), "");
-    EXPECT_EQ(fit(kEos, option), "");
-    model.forces_tokens = false;
-    EXPECT_EQ(fit(kBos, option), "");
-  }
-  EXPECT_EQ(fit(kEos, "auto"),
-            path + "forced_eos_token_id 2 is not supported, and ignored");
-  EXPECT_EQ(fit(kEos, "strict"),
-            path +
-                "forced_eos_token_id 2 is not supported; generation_config "
-                "auto goes on without");
-  model.encoder =
-      EncoderDescription{.max_source_tokens = 9, .decoder_prompt = {3}};
-  EXPECT_EQ(fit(kBos, "auto"),
-            path + "forced_bos_token_id 5 is not supported, and ignored");
-  EXPECT_EQ(fit(kBos, "strict"),
-            path +
-                "forced_bos_token_id 5 is not supported; generation_config "
-                "auto goes on without");
+  const std::vector<TokenId> one = generate({1});
+  ASSERT_EQ(one.size(), 4);
+  EXPECT_EQ(one.front(), 700);
+  EXPECT_EQ(one.back(), 800);
+  const std::vector<TokenId> several = generate({1, 4, 264, 5});
+  EXPECT_NE(several.front(), 700);
+  EXPECT_EQ(several.back(), 800);
 }
 
 // Stop strings are found in text.

@@ -200,47 +200,6 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
   EXPECT_THAT(params.stop, IsEmpty());
 }
 
-TEST(GenerationDefaultsTest, WhereNothingIsForcedForcedTokensAreUnsupported) {
-  ModelDescription model = EnFr();
-  model.forces_tokens = false;
-  model.encoder =
-      EncoderDescription{.max_source_tokens = 100, .decoder_prompt = {3}};
-  ASSERT_OK_AND_ASSIGN(
-      GenerationDefaults defaults,
-      ReadDefaults(R"({"forced_bos_token_id": 5, "forced_eos_token_id": 2,
-                       "num_beams": 2})"));
-  EXPECT_FALSE(CheckDefaults(defaults, model).ok());
-  LeaveOutForced(model, &defaults);
-  EXPECT_OK(CheckDefaults(defaults, model));
-  EXPECT_THAT(defaults.fields, ElementsAre(Pair("num_beams", "2")));
-  EXPECT_EQ(NameUnsupported(defaults),
-            "DIR/gen.json: forced_bos_token_id 5 and forced_eos_token_id 2 are "
-            "not supported");
-  GenerationParams params;
-  TakeDefaults(defaults, {}, model, 3, &params);
-  EXPECT_EQ(params.num_beams, 2);
-  EXPECT_OK(ValidateParams(model, 3, &params));
-}
-
-// Without an encoder nearly no request has it: there is nothing to warn of.
-TEST(GenerationDefaultsTest, AForcedFirstTokenOfADecoderIsLeftOutUnsaid) {
-  ModelDescription model = EnFr();
-  model.forces_tokens = false;
-  ASSERT_OK_AND_ASSIGN(
-      GenerationDefaults defaults,
-      ReadDefaults(R"({"forced_bos_token_id": 5, "num_beams": 2})"));
-  const GenerationDefaults whole = defaults;
-  LeaveOutForced(model, &defaults);
-  EXPECT_THAT(defaults.fields, ElementsAre(Pair("num_beams", "2")));
-  EXPECT_THAT(defaults.unsupported, IsEmpty());
-  EXPECT_EQ(defaults.params.forced_bos_token_id, std::nullopt);
-  EXPECT_OK(CheckDefaults(defaults, model));
-  // Where tokens are forced nothing is left out.
-  defaults = whole;
-  LeaveOutForced(EnFr(), &defaults);
-  EXPECT_EQ(defaults.fields, whole.fields);
-}
-
 TEST(GenerationDefaultsTest, ADecoderBeginsAsItsModelSays) {
   ModelDescription model = EnFr();
   model.encoder =

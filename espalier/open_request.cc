@@ -21,14 +21,17 @@ absl::StatusOr<OpenRequest> OpenAt(GeneratorCore::Place place,
 struct Finisher {
   absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
       try {
-    return MakeGeneration(std::move(result), params, defaults, tokenizer,
-                          advice);
+    absl::StatusOr<Generation> answer =
+        MakeGeneration(std::move(result), params, defaults, tokenizer, advice);
+    if (answer.ok()) return answer;
+    return NameDefaults(answer.status(), defaults, origin);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 
   GenerationParams params;  // OnlyOfText
   NamedValues defaults;     // that they have taken
+  std::string origin;       // of these
   std::shared_ptr<const Tokenizer> tokenizer;
   std::string advice;
 };
@@ -41,9 +44,11 @@ absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
   ASSIGN_OR_RETURN(Request request,
                    core.MakeRequest(std::move(from), &defaults));
   GenerationParams params = OnlyOfText(request.params);
-  return EngineRequest{std::move(request),
-                       Finisher{std::move(params), std::move(defaults),
-                                core.tokenizer(), core.advice()}};
+  std::string origin = defaults.empty() ? "" : core.defaults().path;
+  return EngineRequest{
+      std::move(request),
+      Finisher{std::move(params), std::move(defaults), std::move(origin),
+               core.tokenizer(), core.advice()}};
 }
 
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,

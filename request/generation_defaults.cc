@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "request/validate_params.h"
 
 namespace espalier {
 namespace {
@@ -170,6 +171,37 @@ bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
   return ValidateParams(model, num_prompt_tokens, &params).ok();
 }
 
+// Takes num_beams, open as it is, for a request whose search is a wrong one
+// without: as it is meant to run by default, and told so.
+void TakeBeamsOfWrongSearch(const GenerationDefaults& defaults,
+                            std::span<const std::string_view> given,
+                            const ModelDescription& model, P* params,
+                            std::vector<bool>* is_taken) {
+  for (size_t i = 0; i < defaults.fields.size(); ++i) {
+    const DefaultField& field = *FindField(defaults.fields[i].first);
+    const bool is_left = field.param == "num_beams" && !(*is_taken)[i] &&
+                         IsOpen(field, given, *params);
+    if (!is_left || ValidateSearch(model, *params).ok()) continue;
+    params->num_beams = defaults.params.num_beams;
+    (*is_taken)[i] = true;
+  }
+}
+
+bool IsNamePart(char c) {
+  return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_';
+}
+
+// Whether the word `name` is in `text`.
+bool HasWord(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != text.npos;
+       at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool begins = at == 0 || !IsNamePart(text[at - 1]);
+    if (begins && (end == text.size() || !IsNamePart(text[end]))) return true;
+  }
+  return false;
+}
+
 // A model takes it from its own files.
 absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
                                const ModelDescription& model) {
@@ -278,6 +310,7 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
   };
   P rest = WithoutLargeParams(params);
   take_all(/*are_lists=*/false, &rest);
+  TakeBeamsOfWrongSearch(defaults, given, model, &rest, &is_taken);
   SwapLargeParams(params, &rest);
   *params = std::move(rest);
   take_all(/*are_lists=*/true, params);
@@ -286,6 +319,18 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
     if (is_taken[i]) taken.push_back(defaults.fields[i]);
   }
   return taken;
+}
+
+absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
+                          std::string_view origin) {
+  if (error.ok()) return error;
+  const std::string message = Message(error);
+  std::string origins;
+  for (const auto& [name, value] : taken) {
+    if (!HasWord(message, name)) continue;
+    origins += Concat("; ", name, " is ", Shown(value), " by ", origin);
+  }
+  return origins.empty() ? error : WithMessage(error, message + origins);
 }
 
 }  // namespace espalier

@@ -11,7 +11,8 @@
 // top_p of a file are taken by requests that sample, as transformers does, and
 // no default makes a good request a bad one. What only a search can tell is
 // left: suppress_tokens and bad_words_ids may leave no token of those that a
-// request allows.
+// request allows. A request whose search is wrong all the same takes num_beams,
+// so that its error is told of the beams that it would have.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -89,5 +90,10 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params);
+
+// The error of a request that has taken defaults, or OK; behind it where those
+// are from, that its message names: "...; num_beams is 4 by ORIGIN".
+absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
+                          std::string_view origin);
 
 }  // namespace espalier

@@ -11,6 +11,7 @@
 #include "openai/answer.h"
 #include "openai/chunk_writer.h"
 #include "openai/error.h"
+#include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
 
 namespace espalier::serve {
@@ -32,6 +33,11 @@ class CallAnswerer {
       std::vector<openai::PromptAnswer>* answers);
   absl::StatusOr<openai::PromptAnswer> Finish(int prompt,
                                               absl::StatusOr<Result> result);
+  // Of what the call left open an error says that it is the server's.
+  static absl::Status WithDefaults(const PromptRequest& prompt,
+                                   const absl::Status& status) {
+    return NameDefaults(status, prompt.parts.defaults, "the server's defaults");
+  }
   std::vector<openai::PromptParts> TakeParts();
   void SetRequestId(const std::string& id);
   const Tokenizer* tokenizer() const {
@@ -113,10 +119,13 @@ std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
 
 absl::StatusOr<openai::PromptAnswer> CallAnswerer::Finish(
     int prompt, absl::StatusOr<Result> result) {
-  ASSIGN_OR_RETURN(Generation generation,
-                   prompts_[prompt].engine.finish(std::move(result)));
-  std::vector<std::string> texts = std::move(generation.texts);
-  return openai::PromptAnswer{std::move(generation), std::move(texts)};
+  absl::StatusOr<Generation> generation =
+      prompts_[prompt].engine.finish(std::move(result));
+  if (!generation.ok()) {
+    return WithDefaults(prompts_[prompt], generation.status());
+  }
+  std::vector<std::string> texts = std::move(generation->texts);
+  return openai::PromptAnswer{*std::move(generation), std::move(texts)};
 }
 
 // Errors: that of the first prompt that has one.
@@ -169,7 +178,9 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
         std::move(prompt.engine.request), {.beams = call_.stream_beams});
     if (!stream.ok()) {
-      co_return prompt.engine.finish(stream.status()).status();
+      const absl::Status status =
+          prompt.engine.finish(stream.status()).status();
+      co_return WithDefaults(prompt, status);
     }
     streams.push_back(*std::move(stream));
   }

@@ -171,7 +171,8 @@ absl::Status Runtime::CheckParams(
     GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
   const ModelDescription& model = backend_->steps()->description();
-  TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
+  const NamedValues taken =
+      TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
   if (params.max_new_tokens.value_or(0) > most) {
@@ -184,7 +185,9 @@ absl::Status Runtime::CheckParams(
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(InFlags(ValidateParams(model, kShortestPrompt, &params)));
+  RETURN_IF_ERROR(
+      NameDefaults(InFlags(ValidateParams(model, kShortestPrompt, &params)),
+                   taken, defaults_.path));
   return CheckStops(params, tokenizer_.get());
 }
 
@@ -273,7 +276,7 @@ absl::StatusOr<Generation> Runtime::MakeAnswer(
       MakeGeneration(std::move(result), params, defaults, tokenizer_,
                      ", or raise --kv-cache-mib");
   if (answer.ok()) return answer;
-  return InFlags(answer.status());
+  return NameDefaults(InFlags(answer.status()), defaults, defaults_.path);
 }
 
 absl::Status Runtime::OpenTrace() {
@@ -345,7 +348,7 @@ boost::asio::awaitable<absl::StatusOr<Runtime::Streamed>> Runtime::Stream(
       IsBeamSearch(request->params) ? 0 : NumSequences(request->params);
   absl::StatusOr<ResultStream> stream =
       co_await engine_->Stream(*std::move(request));
-  if (!stream.ok()) co_return MakeAnswer({}, {}, stream.status()).status();
+  if (!stream.ok()) co_return MakeAnswer({}, taken, stream.status()).status();
   co_return Streamed{*std::move(stream), num_samples, std::move(params),
                      std::move(taken)};
 }

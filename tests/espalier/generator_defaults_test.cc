@@ -165,6 +165,17 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation_config: ")));
 }
 
+TEST_F(GeneratorDefaultsTest, AnErrorSaysWhereTheBeamsAreFrom) {
+  ASSERT_OK_AND_ASSIGN(Generator generator, Load(R"({"num_beams": 4})"));
+  GenerationRequest request = Seeded();
+  request.params.num_return_sequences = 5;
+  EXPECT_THAT(generator.Generate(request),
+              StatusIs(kInvalid,
+                       "num_return_sequences must be at most 4 (num_beams), "
+                       "got 5; num_beams is 4 by " +
+                           model_.path() + "/generation_config.json"));
+}
+
 // Of a decoder whose context begins with one token, the prompt here, the first
 // that is generated too.
 TEST_F(GeneratorDefaultsTest, ForcedTokensStandWhereTheyAreForced) {

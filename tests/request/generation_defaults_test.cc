@@ -200,6 +200,33 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
   EXPECT_THAT(params.stop, IsEmpty());
 }
 
+// The search that it would have is told, and where from.
+TEST(GenerationDefaultsTest, TheErrorOfAWrongSearchIsOfTheBeamsByDefault) {
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(R"({"num_beams": 4, "max_length": 40})"));
+  const auto error = [&](const char* params) {
+    RequestLine line = ParseRequestLine(
+        std::string(R"({"prompt": "a", "params": )") + params + "}");
+    EXPECT_OK(line.body);
+    const NamedValues taken =
+        TakeDefaults(defaults, line.body->given, EnFr(), 3, &line.body->params);
+    return Message(NameDefaults(ValidateParams(EnFr(), 3, &line.body->params),
+                                taken, "DIR/gen.json"));
+  };
+  EXPECT_EQ(error(R"({"n": 5})"),
+            "num_return_sequences must be at most 4 (num_beams), got 5; "
+            "num_beams is 4 by DIR/gen.json");
+  EXPECT_EQ(error(R"({"num_beam_groups": 3})"),
+            "num_beam_groups must divide num_beams, 4, got 3; num_beams is 4 "
+            "by DIR/gen.json");
+  EXPECT_EQ(error(R"({"n": 5, "num_beams": 3})"),
+            "num_return_sequences must be at most 3 (num_beams), got 5");
+  EXPECT_EQ(error(R"({"temperature": -1})"),
+            "temperature must be at least 0, got -1");
+  // Samples have no beams.
+  EXPECT_EQ(error(R"({"n": 5, "do_sample": true})"), "");
+}
+
 TEST(GenerationDefaultsTest, ADecoderBeginsAsItsModelSays) {
   ModelDescription model = EnFr();
   model.encoder =

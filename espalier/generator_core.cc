@@ -198,7 +198,8 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
   if (prompt.kind_ == Prompt::Kind::kText) {
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
-  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(), max_tokens);
+  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(), max_tokens,
+                      description().encoder.has_value());
 }
 
 absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,

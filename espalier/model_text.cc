@@ -23,14 +23,16 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
 
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_context) {
+    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder) {
   if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
   absl::StatusOr<std::vector<TokenId>> tokens =
-      prompt_template.Apply(text, tokenizer, max_context);
+      prompt_template.Apply(text, tokenizer, max_tokens);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
-  return InvalidArgument("prompt must fit into the model's context of ",
-                         Pluralize(max_context, "token"), ": ",
-                         Message(tokens.status()));
+  return InvalidArgument(
+      is_for_encoder ? "prompt is too long: the model's encoder reads "
+                       "at most "
+                     : "prompt must fit into the model's context of ",
+      Pluralize(max_tokens, "token"), ": ", Message(tokens.status()));
 }
 
 GenerationParams OnlyOfText(const GenerationParams& params) {

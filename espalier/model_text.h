@@ -31,12 +31,12 @@ struct ModelText {
 };
 
 // The prompt that `text` makes by `prompt_template`, which belongs to
-// `tokenizer`.
-// Errors: kInvalidArgument if it is blank, not UTF-8, or longer than
-// `max_context` tokens.
+// `tokenizer`: for the model's context, or for its encoder, which have room for
+// `max_tokens`.
+// Errors: kInvalidArgument if it is blank, not UTF-8, or of far more tokens.
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_context);
+    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder);
 
 // What texts depend on; the whole may be large.
 GenerationParams OnlyOfText(const GenerationParams& params);

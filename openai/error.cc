@@ -116,9 +116,11 @@ std::string_view InputOf(Api api) {
   return "";
 }
 
-// As the checks of lengths word it (request/validate_tokens.cc).
+// As the checks of lengths word it: request/validate_tokens.cc, and of the
+// source of an encoder request/request.cc.
 bool IsAboutContext(std::string_view message) {
-  return message.find("context of ") != message.npos;
+  return message.find("context of ") != message.npos ||
+         message.find("encoder reads at most ") != message.npos;
 }
 
 std::string InWordsOf(const Call& call, std::string message) {

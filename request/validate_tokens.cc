@@ -166,18 +166,37 @@ absl::Status ValidateForced(const ModelDescription& model,
   return absl::OkStatus();
 }
 
+// That there is no room behind `num_tokens`: a prompt, or what the decoder
+// behind an encoder begins with.
+absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
+  if (model.encoder) {
+    return InvalidArgument(
+        "the decoder begins with ", Pluralize(num_tokens, "token"),
+        ", which leaves no room in its context of ", model.max_context);
+  }
+  // The tokens may have been given, or a text that they are of.
+  return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),
+                         ", which leaves no room in the model's context of ",
+                         model.max_context);
+}
+
+// Why there is room for so many.
+std::string WhyRoom(const ModelDescription& model, int64_t num_tokens) {
+  if (model.encoder) {
+    return Concat(" (the decoder's context of ", model.max_context, " less ",
+                  Pluralize(num_tokens, "token"), " that it begins with)");
+  }
+  return Concat(" (a context of ", model.max_context, " less ",
+                Pluralize(num_tokens, "prompt token"), ")");
+}
+
 }  // namespace
 
 absl::Status ValidateLengths(const ModelDescription& model,
                              int64_t num_prompt_tokens,
                              GenerationParams* params) {
   const int64_t room = model.max_context - num_prompt_tokens;
-  if (room < 1) {
-    // The tokens may have been given, or a text that they are of.
-    return InvalidArgument(
-        "the prompt has ", Pluralize(num_prompt_tokens, "token"),
-        ", which leaves no room in the model's context of ", model.max_context);
-  }
+  if (room < 1) return NoRoom(model, num_prompt_tokens);
   if (!params->max_new_tokens) {
     int64_t wanted = model.default_max_new_tokens;
     if (params->allowed_sequences) {
@@ -187,10 +206,8 @@ absl::Status ValidateLengths(const ModelDescription& model,
   }
   // What says why is made where it is told alone: as long as all the rest.
   if (*params->max_new_tokens < 1 || *params->max_new_tokens > room) {
-    return CheckRange(
-        "max_new_tokens", *params->max_new_tokens, 1, room,
-        Concat(" (a context of ", model.max_context, " less ",
-               Pluralize(num_prompt_tokens, "prompt token"), ")"));
+    return CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
+                      WhyRoom(model, num_prompt_tokens));
   }
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }

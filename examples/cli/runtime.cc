@@ -175,7 +175,7 @@ absl::Status Runtime::CheckParams(
       TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
-  if (params.max_new_tokens.value_or(0) > most) {
+  if (!model.encoder && params.max_new_tokens.value_or(0) > most) {
     return InvalidArgument("max_new_tokens must be at most ", most,
                            ", as the prompt and what is generated fit into ",
                            "the model's context of ", model.max_context,
@@ -228,7 +228,7 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
                               " has no ", Tokenizer::FileNames(),
                               "; use prompt_tokens");
   }
-  const int max_tokens = backend_->steps()->description().max_prompt_tokens();
+  const ModelDescription& model = backend_->steps()->description();
   if (is_chat_) {
     ASSIGN_OR_RETURN(json::array messages, MessagesOf(text));
     return MakeChatPrompt(std::move(messages));
@@ -240,7 +240,8 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
       return InvalidArgument("template: ", Message(found.status()));
     prompt_template = *found;
   }
-  return PromptTokens(text, *prompt_template, *tokenizer_, max_tokens);
+  return PromptTokens(text, *prompt_template, *tokenizer_,
+                      model.max_prompt_tokens(), model.encoder.has_value());
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(

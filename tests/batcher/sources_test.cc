@@ -205,8 +205,9 @@ TEST(SourcesTest, WhatIsTooLongOrHasNoMeaningIsRefused) {
   EXPECT_THAT(
       check(request),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("max_new_tokens must be at most 63 (a context of "
-                         "64 less 1 prompt token), got 64")));
+               HasSubstr("max_new_tokens must be at most 63 (the decoder's "
+                         "context of 64 less 1 token that it begins with), "
+                         "got 64")));
   request = Translate({7});
   request.params.prompt_logprobs = 0;
   EXPECT_THAT(check(request), StatusIs(absl::StatusCode::kInvalidArgument,

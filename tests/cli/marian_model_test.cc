@@ -1,5 +1,6 @@
 // models/en-fr-marian, as people have such models: a trained translator of
 // Marian's architecture, from text to text, against `generate` of transformers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -71,6 +72,30 @@ TEST_F(MarianModelTest, AloneTheyAreAsTogether) {
   for (size_t i = 0; i < alone.size(); ++i) {
     EXPECT_EQ(alone[i].at("hypotheses"), together[i].at("hypotheses")) << i;
   }
+}
+
+// Of its generation_config.json, and of its two contexts.
+TEST_F(MarianModelTest, ErrorsSpeakOfTheValuesInForce) {
+  const std::string model = SourcePath("models/en-fr-marian");
+  const auto error = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"generate", "-m", model});
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_EQ(run.exit_code, 2);
+    return run.err;
+  };
+  EXPECT_EQ(error({"-n", "5", "No."}),
+            "espalier: -n must be at most 4 (--num-beams), got 5; --num-beams "
+            "is 4 by " +
+                model + "/generation_config.json\n");
+  EXPECT_EQ(error({"--max-new-tokens", "512", "No."}),
+            "espalier: --max-new-tokens must be at most 511 (the decoder's "
+            "context of 512 less 1 token that it begins with), got 512\n");
+  EXPECT_THAT(error({"--allowed-token-ids", "3", "No."}),
+              ::testing::HasSubstr("; --bad-words-ids is [[3]] by " + model +
+                                   "/generation_config.json\n"));
+  EXPECT_THAT(error({std::string(60'000, 'a')}),
+              ::testing::HasSubstr("prompt is too long: the model's encoder "
+                                   "reads at most 512 tokens: "));
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ absl::Status ValidateReports(const ModelDescription& model,
   }
   if (params.prompt_logprobs && model.encoder) {
     return InvalidArgument(
-        "prompt_logprobs must be unset for a model with an encoder, which has "
-        "none, got ",
+        "prompt_logprobs must be unset for a model with an encoder, whose "
+        "prompts have no log-probabilities, got ",
         *params.prompt_logprobs);
   }
   if (params.prompt_logprobs) {

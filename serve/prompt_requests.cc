@@ -103,6 +103,21 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   return prompt;
 }
 
+// Refuses an echo with log-probabilities, those of the prompt included, of a
+// model that has none of prompts. The call's own prompt_logprobs is named by
+// the checks of params.
+absl::Status CheckEcho(const openai::Call& call,
+                       const ModelDescription& model) {
+  const bool is_wrong = call.echo && !call.shows_prompt_logprobs &&
+                        call.params.prompt_logprobs.has_value() &&
+                        model.encoder.has_value();
+  if (!is_wrong) return absl::OkStatus();
+  return InvalidArgument("echo must be false with ",
+                         call.NameOf("prompt_logprobs"),
+                         " for a model with an encoder, whose prompts have no ",
+                         "log-probabilities, got true");
+}
+
 // Refuses what 429 would have a client try again for ever: more prompt tokens
 // than the queue ever holds. A single prompt is checked by QueueLimits.
 absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
@@ -138,6 +153,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
                            " prompts, each a request, and at most ", max_open,
                            " may run and wait (--max-running, --max-waiting)");
   }
+  RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
   std::vector<PromptRequest> requests;
   const auto add = [&](absl::StatusOr<std::vector<TokenId>> tokens,
                        std::string text) -> absl::Status {

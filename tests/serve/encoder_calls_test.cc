@@ -1,0 +1,95 @@
+// Calls to the translator that is an encoder-decoder: what its encoder cannot
+// read, and what it has not, is told in the call's words.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/json.h"
+#include "espalier/generator.h"
+#include "tests/serve/server_fixture.h"
+#include "tests/source_tree.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::espalier::testing::SourcePath;
+
+class EncoderCallsTest : public ServerFixture {
+ protected:
+  EncoderCallsTest() {
+    Listen();
+    absl::StatusOr<Generator> generator =
+        Generator::Load(SourcePath("models/en-fr-marian"), {.num_threads = 1});
+    EXPECT_OK(generator);
+    EXPECT_OK(server_->Serve(*std::move(generator), "models/en-fr-marian"));
+  }
+
+  // The error of a call that is refused.
+  json::object Refused(std::string_view path, const std::string& body) {
+    const RawResponse response = Post(path, body);
+    EXPECT_EQ(response.status, 400) << response.body;
+    return ParseJson(response.body)->at("error").as_object();
+  }
+};
+
+TEST_F(EncoderCallsTest, ASourceThatIsTooLongExceedsTheContextLength) {
+  std::string ids = "5999";
+  for (int i = 0; i < 512; ++i) ids += ", 264";
+  json::object error =
+      Refused("/v1/completions", Concat(R"({"prompt": [)", ids, "]}"));
+  EXPECT_EQ(error.at("message"),
+            "the prompt has 513 tokens, and the model's encoder reads at most "
+            "512");
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("param"), "prompt");
+  error = Refused("/inference/v1/generate",
+                  Concat(R"({"token_ids": [)", ids, "]}"));
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("param"), "token_ids");
+  error = Refused("/v1/completions",
+                  Concat(R"({"prompt": ")", std::string(60'000, 'a'), "\"}"));
+  EXPECT_THAT(std::string(error.at("message").as_string()),
+              ::testing::StartsWith("prompt is too long: the model's encoder "
+                                    "reads at most 512 tokens: "));
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("param"), "prompt");
+}
+
+TEST_F(EncoderCallsTest, WhatItsDecoderHasRoomForIsTold) {
+  const json::object error =
+      Refused("/v1/completions", R"({"prompt": "No.", "max_tokens": 512})");
+  EXPECT_EQ(error.at("message"),
+            "max_tokens must be at most 511 (the decoder's context of 512 less "
+            "1 token that it begins with), got 512");
+  EXPECT_EQ(error.at("param"), "max_tokens");
+}
+
+TEST_F(EncoderCallsTest, AnEchoHasNoLogProbabilities) {
+  json::object error = Refused(
+      "/v1/completions", R"({"prompt": "No.", "echo": true, "logprobs": 2})");
+  EXPECT_EQ(error.at("message"),
+            "echo must be false with logprobs for a model with an encoder, "
+            "whose prompts have no log-probabilities, got true");
+  EXPECT_EQ(error.at("param"), "echo");
+  error = Refused("/v1/completions",
+                  R"({"prompt": "No.", "echo": true, "prompt_logprobs": 2})");
+  EXPECT_EQ(error.at("message"),
+            "prompt_logprobs must be unset for a model with an encoder, whose "
+            "prompts have no log-probabilities, got 2");
+  EXPECT_EQ(Post("/v1/completions",
+                 R"({"prompt": "No.", "echo": true, "max_tokens": 2})")
+                .status,
+            200);
+}
+
+TEST_F(EncoderCallsTest, WhatIsByDefaultIsSaidToBe) {
+  const json::object error =
+      Refused("/v1/completions", R"({"prompt": "No.", "num_beam_groups": 3})");
+  EXPECT_EQ(error.at("message"),
+            "num_beam_groups must divide num_beams, 4, got 3; num_beams is 4 "
+            "by the server's defaults");
+}
+
+}  // namespace
+}  // namespace espalier::serve

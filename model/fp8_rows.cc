@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/allocating_loop.h"
+#include "base/check.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "kernels/matmul/fp8.h"
@@ -25,8 +26,11 @@ absl::StatusOr<float> CopyRow(const TransformerTensor& tensor, int row,
                               uint8_t* codes) {
   const size_t num_cols = tensor.num_cols();
   std::memcpy(codes, &tensor.data[row * num_cols], num_cols);
-  if (std::any_of(codes, codes + num_cols, IsFp8Nan)) {
-    return InvalidArgument("tensor ", tensor.name, ": row ", row, " has a NaN");
+  const uint8_t* const nan = std::find_if(codes, codes + num_cols, IsFp8Nan);
+  if (nan != codes + num_cols) {
+    return InvalidArgument("tensor ", tensor.name, ": row ", row,
+                           " has a NaN in column ", nan - codes, ", the code ",
+                           int{*nan});
   }
   return ScaleOf(tensor.fp8_scales, row);
 }
@@ -41,6 +45,20 @@ std::vector<float> WidenRow(const TransformerTensor& tensor, int row) {
         LoadAsFloat(&tensor.data[(first + i * stride) * bytes], tensor.dtype);
   }
   return numbers;
+}
+
+// That of a row whose scale is too large, or no number.
+absl::Status TooLarge(const TransformerTensor& tensor, int row,
+                      const std::vector<float>& numbers) {
+  const auto first = std::ranges::find_if(numbers, [](float number) {
+    return !(Fp8Scale({&number, 1}) < kScaleLimit);
+  });
+  CHECK(first != numbers.end());
+  return InvalidArgument("tensor ", tensor.name, ": row ", row,
+                         " has a number that e4m3 cannot hold in column ",
+                         first - numbers.begin(), ": it must be finite and ",
+                         "less than ", kScaleLimit * kMaxFp8,
+                         " in magnitude, got ", *first);
 }
 
 }  // namespace
@@ -61,12 +79,7 @@ absl::StatusOr<float> ReadFp8Row(const TransformerTensor& tensor, int row,
   if (tensor.is_fp8()) return CopyRow(tensor, row, codes);
   const std::vector<float> numbers = WidenRow(tensor, row);
   const float scale = Fp8Scale(numbers);
-  if (!(scale < kScaleLimit)) {
-    return InvalidArgument("tensor ", tensor.name, ": row ", row,
-                           " has a number that e4m3 cannot hold: one that is ",
-                           "not finite, or of ", kScaleLimit * kMaxFp8,
-                           " or more");
-  }
+  if (!(scale < kScaleLimit)) return TooLarge(tensor, row, numbers);
   QuantizeFp8(numbers, scale, codes);
   return scale;
 }

@@ -27,12 +27,20 @@ absl::StatusOr<std::unique_ptr<CudaFp8MatMul>> CudaFp8MatMul::Create(
 }
 
 absl::Status CudaFp8MatMul::Check(const CudaMatrix& w) const {
-  if (w.num_cols % kFp8RunInputs != 0 || w.dtype != DType::kBFloat16 ||
-      int64_t{w.num_rows} * w.num_cols > max_weights_) {
-    return InvalidArgument("weights of e4m3 in ", w.num_rows, " rows and ",
-                           w.num_cols, " columns: not a multiple of ",
-                           kFp8RunInputs, ", or over the ", max_weights_,
-                           " planned for");
+  if (w.dtype != DType::kBFloat16) {
+    return InvalidArgument("weights of e4m3 must stand for bf16, got ",
+                           w.dtype == DType::kFloat16 ? "f16" : "f32");
+  }
+  if (w.num_cols % kFp8RunInputs != 0) {
+    return InvalidArgument("weights of e4m3 must have a multiple of ",
+                           kFp8RunInputs, " columns, got ", w.num_cols);
+  }
+  const int64_t num_weights = int64_t{w.num_rows} * w.num_cols;
+  if (num_weights > max_weights_) {
+    return InvalidArgument("a matrix must have at most ", max_weights_,
+                           " weights of e4m3, as planned for, got ",
+                           num_weights, ": ", w.num_rows, " rows of ",
+                           w.num_cols);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/cuda_device_scope.h"
@@ -27,6 +28,18 @@ constexpr int kMaxPageSize = 4096;
 static_assert(kMaxCudaHiddenSize == kMaxCudaNormWidth &&
               kMaxCudaHeadDim == kMaxCudaFinishedHeadDim);
 
+std::string_view DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "f32";
+    case DType::kBFloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "f16";
+  }
+  return "";
+}
+
 absl::Status CheckOptions(const CudaTransformerOptions& options) {
   if (options.page_size < 1 || options.page_size > kMaxPageSize) {
     return InvalidArgument("page_size must be in [1, ", kMaxPageSize, "], got ",
@@ -34,18 +47,22 @@ absl::Status CheckOptions(const CudaTransformerOptions& options) {
   }
   if (options.weights == WeightFormat::kInt8 ||
       options.weights == WeightFormat::kInt4) {
-    return InvalidArgument("weights of int8 and int4 are the CPU's");
+    return InvalidArgument(
+        "weights must be stored or fp8 on a GPU, got ",
+        options.weights == WeightFormat::kInt8 ? "int8" : "int4");
   }
   if (options.weights == WeightFormat::kFp8 &&
       options.dtype != DType::kBFloat16) {
-    return InvalidArgument("weights of fp8 need dtype bf16");
+    return InvalidArgument("weights of fp8 need dtype bf16, got dtype ",
+                           DTypeName(options.dtype));
   }
-  for (const int bound :
-       {options.max_tokens, options.max_logits, options.max_attention_items,
-        options.max_attention_partials}) {
+  for (const auto& [field, bound] :
+       {std::pair("max_tokens", options.max_tokens),
+        std::pair("max_logits", options.max_logits),
+        std::pair("max_attention_items", options.max_attention_items),
+        std::pair("max_attention_partials", options.max_attention_partials)}) {
     if (bound < 1) {
-      return InvalidArgument("bounds of a call must be at least 1, got ",
-                             bound);
+      return InvalidArgument(field, " must be at least 1, got ", bound);
     }
   }
   return absl::OkStatus();

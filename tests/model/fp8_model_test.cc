@@ -258,7 +258,8 @@ TEST(Fp8ModelTest, WrongTensorsAreRefusedByName) {
       {SetScale({"F32", {}, {std::numeric_limits<float>::infinity()}}),
        "scale 0 must be in [0, 256), got inf"},
       {[&](TinyModel* model) { model->tensors[kDown].values[41] = kNan; },
-       "tensor model.layers.1.mlp.down_proj.weight: row 1 has a NaN"},
+       "tensor model.layers.1.mlp.down_proj.weight: row 1 has a NaN in "
+       "column 1, the code "},
       {[](TinyModel* model) {
          model->tensors[kDown].shape = {40, 24};
        },
@@ -295,7 +296,9 @@ TEST(Fp8ModelTest, WeightsWithoutAPlaceAreRefused) {
         Load(tiny, WeightFormat::kFp8).status(),
         StatusIs(kInvalid,
                  HasSubstr("tensor model.layers.1.mlp.down_proj.weight: row 2 "
-                           "has a number that e4m3 cannot hold")));
+                           "has a number that e4m3 cannot hold in column 5: it "
+                           "must be finite and less than 114688 in magnitude, "
+                           "got ")));
   }
 }
 

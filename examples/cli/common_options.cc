@@ -147,9 +147,12 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
   command
       ->add_option("--weights", options->generator.weights,
-                   "stored, the default, as they are in the file; fp8, or of "
-                   "the CPU int8 or int4, quantised when they are loaded, "
-                   "which makes steps faster and results less exact")
+                   "stored, the default, as they are in the file; or "
+                   "quantised when they are loaded, with results less exact: "
+                   "int8 or int4, of the CPU alone, where they make steps "
+                   "faster; or fp8, which makes them faster on a GPU, while "
+                   "the CPU computes with the bf16 that it stands for, no "
+                   "faster than stored")
       ->option_text("stored|fp8|int8|int4")
       ->group(kGroup);
   command

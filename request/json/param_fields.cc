@@ -108,7 +108,10 @@ constexpr ParamField kFields[] = {
      Set<&P::stochastic>},
     // Sampling.
     {"do_sample", "", kSampling, "",
-     "draw tokens; with num_beams above 1, beams by perturbed scores",
+     "draw tokens, by temperature, top_k, top_p, min_p and typical_p, which "
+     "need it, and by seed; without it the best are taken. With num_beams 1 "
+     "each of num_return_sequences is a sample of its own; with more, be they "
+     "the model's default, beams are drawn, by perturbed scores",
      Set<&P::do_sample>},
     {"best_of", "", kSampling, "N",
      "samples drawn, of which the num_return_sequences best by mean "

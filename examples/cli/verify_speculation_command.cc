@@ -81,6 +81,11 @@ absl::Status Requests::Read(const std::string& path) {
     if (lines.empty()) break;
     for (const std::string& text : lines) {
       ++line;
+      if (text.size() > kMaxLineBytes) {
+        return OnLine(InvalidArgument("a line may have ", kMaxLineBytes,
+                                      " bytes, this one has more"),
+                      reader->name(), line);
+      }
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
       const absl::Status status = Add(text, line);
       if (!status.ok()) return OnLine(status, reader->name(), line);
@@ -113,6 +118,12 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   const SpeculationParams& speculate = *pair.with.params.speculate;
   RETURN_IF_ERROR(
       runtime_.CheckParams(pair.without.params, pair.without.given));
+  if (!says_so && !CanSpeculate(pair.with.params)) {
+    LeaveOut(line,
+             "a beam search with do_sample, stochastic or num_beam_groups "
+             "never speculates");
+    return absl::OkStatus();
+  }
   const absl::Status checked =
       runtime_.CheckParams(pair.with.params, pair.with.given);
   if (!checked.ok() && says_so) return checked;

@@ -52,7 +52,9 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
               AllOf(HasSubstr("of 100 samples with and without\n"),
                     HasSubstr("left out: 2 requests\n"
                               "  line 5: its speculate is off\n"
-                              "  line 6: speculate must be false with")));
+                              "  line 6: a beam search with do_sample, "
+                              "stochastic or num_beam_groups never "
+                              "speculates\n")));
   EXPECT_THAT(
       run.out,
       AllOf(HasSubstr("drafts were verified in 3 of 3 requests\n"),
@@ -168,6 +170,18 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
               c.options.size() == 2 && c.options[0] == "--samples" ? 2u : 1u)
         << run.err;
   }
+}
+
+// A line that is cut at the limit may be a request all the same.
+TEST(VerifySpeculationTest, ALineThatIsTooLongIsRefused) {
+  std::string line = R"({"prompt": "Yes."})";
+  line.resize((16 << 20) + 1, ' ');
+  const ProgramRun run = Verify(line + "more\n", {});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(run.err,
+            "espalier: stdin, line 1: a line may have 16777216 bytes, this one "
+            "has more\n");
 }
 
 TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {

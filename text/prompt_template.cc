@@ -15,7 +15,7 @@ constexpr char kFileName[] = "prompt_template.json";
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
 
 // How a template is listed in an error: its name and direction.
-std::string Describe(const PromptTemplate& prompt) {
+std::string DescribeOne(const PromptTemplate& prompt) {
   if (prompt.from.empty()) return prompt.name;
   return Concat(prompt.name, " (", prompt.from, " to ", prompt.to, ")");
 }
@@ -24,7 +24,7 @@ std::string DescribeAll(const std::vector<PromptTemplate>& templates) {
   std::string all;
   for (const PromptTemplate& prompt : templates) {
     if (!all.empty()) all += ", ";
-    all += Describe(prompt);
+    all += DescribeOne(prompt);
   }
   return all;
 }
@@ -82,6 +82,10 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
   }
   templates.default_idx_ = *chosen - templates.templates_.data();
   return templates;
+}
+
+std::string PromptTemplates::Describe() const {
+  return DescribeAll(templates_);
 }
 
 std::vector<TokenId> PromptTemplates::tokens() const {

@@ -74,6 +74,9 @@ class PromptTemplates {
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
 
+  // Their names and directions: "en-fr (en to fr), fr-en (fr to en)".
+  std::string Describe() const;
+
   // What stands around the texts of all templates: Tokenizer::MarkSpecial.
   std::vector<TokenId> tokens() const;
 

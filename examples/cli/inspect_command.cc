@@ -128,6 +128,15 @@ std::string RawPrompt(const Tokenizer& tokenizer) {
                 after.empty() ? "" : ", then " + after);
 }
 
+// ", default of: default, tool_use"; nothing where there is but one.
+std::string NamesOfTemplates(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? ", default of: " : ", ") + Shown(name);
+  }
+  return list;
+}
+
 bool IsThere(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
@@ -225,10 +234,11 @@ void Inspection::AddText() {
   const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
   if (!fits.ok()) AddFault("does not run", fits);
   const bool has_templates = IsThere(options_.model + "/prompt_template.json");
-  report_ += Line("prompts", has_templates
-                                 ? "prompt_template.json, default " +
-                                       text->templates->default_template().name
-                                 : "no templates: " + RawPrompt(tokenizer));
+  report_ += Line("prompts",
+                  has_templates ? "prompt_template.json, default " +
+                                      text->templates->default_template().name +
+                                      " of: " + text->templates->Describe()
+                                : "no templates: " + RawPrompt(tokenizer));
 }
 
 // A chat template that is wrong stops chats alone.
@@ -238,8 +248,11 @@ void Inspection::AddChat() {
   if (!chat.ok()) {
     report_ +=
         Line("chat template", "cannot be used: " + Message(chat.status()));
+  } else if (*chat == nullptr) {
+    report_ += Line("chat template", "no");
   } else {
-    report_ += Line("chat template", *chat == nullptr ? "no" : (*chat)->path());
+    report_ += Line("chat template",
+                    (*chat)->path() + NamesOfTemplates((*chat)->names()));
   }
 }
 

@@ -138,6 +138,25 @@ TEST_F(InspectTest, AChatTemplateIsNamedOrItsFault) {
   EXPECT_THAT(run.out, HasSubstr("line 1, column 1"));
 }
 
+TEST_F(InspectTest, TemplatesAreListedByTheirNames) {
+  EXPECT_THAT(Inspect().out,
+              HasSubstr("prompts        prompt_template.json, default en-fr "
+                        "of: en-fr (en to fr), fr-en (fr to en)\n"));
+  model_.Write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "default", "template": "a"},)"
+               R"({"name": "tool_use", "template": "b"}]})");
+  EXPECT_THAT(Inspect().out, HasSubstr("tokenizer_config.json, default of: "
+                                       "default, tool_use\n"));
+  model_.Write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "default", "template": "a"},)"
+               R"({"name": "default", "template": "b"}]})");
+  EXPECT_THAT(Inspect().out,
+              HasSubstr("chat_template[1].name must not be \"default\" "
+                        "again\n"));
+  model_.Write("tokenizer_config.json", R"({"chat_template": "a"})");
+  EXPECT_THAT(Inspect().out, HasSubstr("tokenizer_config.json\n"));
+}
+
 TEST_F(InspectTest, WithoutATokenizerItRunsOnTokens) {
   std::filesystem::remove(model_.path("tokenizer.model"));
   const ProgramRun run = Inspect();

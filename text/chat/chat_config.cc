@@ -52,9 +52,9 @@ absl::StatusOr<std::string> StringField(const json::object& object,
   return std::string(value->get_string());
 }
 
-// That of several templates which is named "default".
-absl::StatusOr<std::string> ChooseDefault(const json::array& templates,
-                                          const std::string& where) {
+// Reads a list of templates, of which the one that is named "default" counts.
+absl::Status ReadTemplates(const json::array& templates,
+                           const std::string& where, ChatConfig* config) {
   std::string names;
   for (size_t i = 0; i < templates.size(); ++i) {
     const std::string place = Concat(where, "[", i, "]");
@@ -64,9 +64,16 @@ absl::StatusOr<std::string> ChooseDefault(const json::array& templates,
     }
     const json::object& item = templates[i].get_object();
     ASSIGN_OR_RETURN(const std::string name, StringField(item, "name", place));
-    if (name == "default") return StringField(item, "template", place);
+    config->template_names.push_back(name);
     names += (names.empty() ? "" : ", ") + ShownInQuotes(name);
+    if (name != "default") continue;
+    if (config->chat_template) {
+      return InvalidArgument(place, ".name must not be \"default\" again");
+    }
+    ASSIGN_OR_RETURN(config->chat_template,
+                     StringField(item, "template", place));
   }
+  if (config->chat_template) return absl::OkStatus();
   return InvalidArgument(where, " needs a template named \"default\", has ",
                          names.empty() ? "none" : names);
 }
@@ -84,9 +91,7 @@ absl::Status ReadTemplate(const TokenizerConfigFile& file, ChatConfig* config) {
         where, " must be a string, or a list of objects with \"name\" and ",
         "\"template\", got ", Shown(value));
   }
-  ASSIGN_OR_RETURN(config->chat_template,
-                   ChooseDefault(value->get_array(), where));
-  return absl::OkStatus();
+  return ReadTemplates(value->get_array(), where, config);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ struct ChatConfig {
 
   std::string path;  // of tokenizer_config.json
   std::optional<std::string> chat_template;
+  // Of a list of templates; empty where there is but one.
+  std::vector<std::string> template_names;
   // "bos_token" and so on, with their texts.
   std::vector<std::pair<std::string, std::string>> special_tokens;
 };

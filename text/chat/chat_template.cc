@@ -42,12 +42,14 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
   ASSIGN_OR_RETURN(ChatConfig config, ChatConfig::Load(directory, tokenizer));
   std::string path = directory + "/chat_template.jinja";
   std::string where = path;
+  std::vector<std::string> names;
   absl::StatusOr<std::string> source =
       ReadFile(path, jinja::Template::kMaxSourceBytes);
   if (absl::IsNotFound(source.status())) {
     if (!config.chat_template) return std::unique_ptr<ChatTemplate>();
     source = *std::move(config.chat_template);
     path = config.path;
+    names = std::move(config.template_names);
     where = path + ": chat_template";
   }
   RETURN_IF_ERROR(source.status());
@@ -55,6 +57,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
       Parse(*source, std::move(config.special_tokens));
   if (!parsed.ok()) return Annotate(parsed.status(), where);
   (*parsed)->path_ = std::move(path);
+  (*parsed)->names_ = std::move(names);
   return parsed;
 }
 

@@ -81,6 +81,9 @@ class ChatTemplate {
 
   // The file that it was read from; empty after Parse.
   const std::string& path() const { return path_; }
+  // Of the list that it is the "default" of, in the file's order; empty where
+  // the file has it alone.
+  const std::vector<std::string>& names() const { return names_; }
 
  private:
   ChatTemplate() = default;
@@ -89,6 +92,7 @@ class ChatTemplate {
   std::unique_ptr<const jinja::Template> template_;
   SpecialTokens special_tokens_;
   std::string path_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace espalier

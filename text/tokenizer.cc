@@ -6,8 +6,10 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "text/incremental_detokenizer.h"
 #include "text/json_tokenizer.h"
 #include "text/marian_tokenizer.h"
@@ -25,6 +27,38 @@ absl::StatusOr<bool> IsThere(const std::string& path) {
   const bool is_there = std::filesystem::exists(path, error);
   if (!error) return is_there;
   return FailedPrecondition("cannot read ", path, ": ", error.message());
+}
+
+// The files of a tokenizer that is several, by the one that tells its kind.
+struct TokenizerFiles {
+  std::string_view kind;
+  std::vector<std::string_view> names;
+};
+TokenizerFiles FilesWith(std::string_view file) {
+  if (file == "source.spm") {
+    return {"a Marian tokenizer", {"source.spm", "target.spm", "vocab.json"}};
+  }
+  if (file == "merges.txt") {
+    return {"a GPT-2 or BART tokenizer", {"merges.txt", "vocab.json"}};
+  }
+  return {"", {}};
+}
+
+// Errors: kNotFound naming those of the tokenizer's files that are not there.
+absl::Status CheckFilesWith(const std::string& directory,
+                            std::string_view file) {
+  const TokenizerFiles files = FilesWith(file);
+  std::vector<std::string> all, missing;
+  for (const std::string_view name : files.names) {
+    ASSIGN_OR_RETURN(const bool is_there,
+                     IsThere(Concat(directory, "/", name)));
+    all.emplace_back(name);
+    if (!is_there) missing.emplace_back(name);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return NotFound(directory, " has ", file, " and no ",
+                  absl::StrJoin(missing, " or "), ": ", files.kind, " is ",
+                  JoinWithAnd(all), "; put there what the model comes with");
 }
 
 // The first `length` bytes of `text` or some less, up to the last space among
@@ -62,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
     const std::string& directory) {
   ASSIGN_OR_RETURN(const auto file, FileOf(directory));
   if (!file) return nullptr;
+  RETURN_IF_ERROR(CheckFilesWith(directory, *file));
   if (*file == "source.spm") return MarianTokenizer::Load(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
   if (*file == "merges.txt") return LoadVocabAndMerges(directory);

@@ -77,8 +77,8 @@ class Tokenizer {
 
   // The tokenizer of a model directory: of the first of kFiles that is there;
   // null if none is.
-  // Errors: as Load; kFailedPrecondition naming the file that cannot be looked
-  // at.
+  // Errors: as Load; kNotFound naming the files of its kind that are missing;
+  // kFailedPrecondition naming the file that cannot be looked at.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
 

@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
   if (runtime->tokenizer() != nullptr) return runtime;
   return FailedPrecondition("--model: ", options.model, " has no ",
                             Tokenizer::FileNames(),
-                            ": use espalier batch with prompt_tokens");
+                            ": put the model's tokenizer there, or use ",
+                            "espalier batch with prompt_tokens");
 }
 
 // Texts that are arguments leave stdin alone.

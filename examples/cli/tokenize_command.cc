@@ -239,7 +239,8 @@ absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   if (!text.ok()) return Annotate(text.status(), "--model");
   if (text->tokenizer == nullptr) {
     return FailedPrecondition("--model: ", options.model, " has no ",
-                              Tokenizer::FileNames());
+                              Tokenizer::FileNames(),
+                              ": put the model's tokenizer there");
   }
   std::unique_ptr<const ChatPrompts> chat;
   if (options.chat) {

@@ -230,7 +230,8 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
   }
   expect(model.path(),
          "no tokenizer.model, source.spm, tokenizer.json, spiece.model or "
-         "merges.txt: use espalier batch");
+         "merges.txt: put the model's tokenizer there, or use espalier batch "
+         "with prompt_tokens\n");
   std::filesystem::remove(model.path("model.safetensors"));
   expect(model.path(), " has neither model.safetensors nor ");
 }

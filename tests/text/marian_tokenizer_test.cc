@@ -52,7 +52,12 @@ class MarianTokenizerTest : public ::testing::Test {
 TEST_F(MarianTokenizerTest, AFileThatIsMissingIsNamed) {
   for (const char* const name : {"target.spm", "vocab.json"}) {
     std::filesystem::rename(directory_.path(name), directory_.path("aside"));
-    ExpectError(absl::StatusCode::kNotFound, name, "");
+    EXPECT_THAT(
+        Tokenizer::LoadDirectory(directory_.path()),
+        StatusIs(absl::StatusCode::kNotFound,
+                 directory_.path() + " has source.spm and no " + name +
+                     ": a Marian tokenizer is source.spm, target.spm and "
+                     "vocab.json; put there what the model comes with"));
     std::filesystem::rename(directory_.path("aside"), directory_.path(name));
   }
   // Of no directory are these files a tokenizer without source.spm.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/status.h"
+
 namespace espalier::http {
 
 namespace {
@@ -62,7 +64,7 @@ void ChunkDecoder::TakeOfLine(char byte) {
 
 void ChunkDecoder::TakeDigit(int digit) {
   if (size_ > std::numeric_limits<uint64_t>::max() / 16) {
-    return Refuse(413, "a chunk of the body is too large");
+    return RefuseSize();
   }
   size_ = size_ * 16 + static_cast<uint64_t>(digit);
 }
@@ -94,7 +96,7 @@ void ChunkDecoder::EndLine(int64_t body_bytes) {
     state_ = State::kTrailers;
     line_bytes_ = 0;
   } else if (size_ > static_cast<uint64_t>(max_body_bytes_ - body_bytes)) {
-    Refuse(413, "the body is too large");
+    RefuseSize();
   }
 }
 
@@ -112,13 +114,20 @@ size_t ChunkDecoder::TakeTrailers(std::string_view bytes) {
 }
 
 void ChunkDecoder::Refuse(int status, std::string_view message) {
-  if (!refusal_.has_value()) refusal_ = Refusal{status, message};
+  if (!refusal_.has_value()) refusal_ = Refusal{status, std::string(message)};
+}
+
+void ChunkDecoder::RefuseSize() {
+  Refuse(413, Concat("the body must have at most ", max_body_bytes_,
+                     " bytes, got more"));
 }
 
 void ChunkDecoder::CountLineBytes(int64_t count) {
   line_bytes_ += count;
   if (line_bytes_ > max_line_bytes_) {
-    Refuse(431, "what stands around the chunks of the body is too large");
+    Refuse(431, Concat("a line before a chunk of the body, and its trailers, "
+                       "must have at most ",
+                       max_line_bytes_, " bytes, got more"));
   }
 }
 

@@ -48,6 +48,7 @@ class ChunkDecoder {
   void EndLine(int64_t body_bytes);
   size_t TakeTrailers(std::string_view bytes);
   void Refuse(int status, std::string_view message);
+  void RefuseSize();
   void CountLineBytes(int64_t count);
 
   const int64_t max_line_bytes_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "http/message.h"
@@ -13,7 +14,7 @@ namespace espalier::http {
 // What HTTP answers to a request that it refuses. The message is a literal.
 struct Refusal {
   int status = 400;
-  std::string_view message;
+  std::string message;
 };
 
 struct RequestHead {

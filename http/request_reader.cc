@@ -1,6 +1,9 @@
 #include "http/request_reader.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/status.h"
 
 namespace espalier::http {
 
@@ -9,9 +12,11 @@ namespace {
 // What is allocated of a body before it has come.
 constexpr uint64_t kMostReserved = 64 << 10;
 
-constexpr Refusal kBadBytes = {
-    400,
-    "the header has a control character, a bare CR or LF, or a folded line"};
+Refusal BadBytes() {
+  return {
+      400,
+      "the header has a control character, a bare CR or LF, or a folded line"};
+}
 
 }  // namespace
 
@@ -28,7 +33,7 @@ size_t RequestReader::Read(std::string_view bytes) {
 size_t RequestReader::SkipLineEnds(std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (skips_lf_ != (bytes[i] == '\n')) {
-      Refuse(kBadBytes);
+      Refuse(BadBytes());
       return i;
     }
     skips_lf_ = bytes[i] == '\r';
@@ -46,9 +51,10 @@ size_t RequestReader::ReadHead(std::string_view bytes) {
   const size_t taken = scanner_.Scan(bytes.substr(0, most));
   const bool is_end = scanner_.state() == LineScanner::State::kEnd;
   if (scanner_.state() == LineScanner::State::kBad) {
-    Refuse(kBadBytes);
+    Refuse(BadBytes());
   } else if (taken == most) {
-    Refuse({431, "the header is too large"});
+    Refuse({431, Concat("the request line and headers must have at most ",
+                        limits_->max_header_bytes, " bytes, got more")});
   } else if (is_end && head_text_.empty()) {
     BeginBody(bytes.substr(0, taken));
   } else {
@@ -67,7 +73,9 @@ void RequestReader::BeginBody(std::string_view head_text) {
     chunks_.emplace(limits_->max_header_bytes, limits_->max_body_bytes);
   } else if (head_.content_length >
              static_cast<uint64_t>(limits_->max_body_bytes)) {
-    return Refuse({413, "the body is too large"});
+    return Refuse(
+        {413, Concat("the body must have at most ", limits_->max_body_bytes,
+                     " bytes, got ", head_.content_length)});
   } else {
     head_.request.body.reserve(std::min(head_.content_length, kMostReserved));
   }
@@ -95,7 +103,7 @@ size_t RequestReader::ReadBody(std::string_view bytes) {
 
 void RequestReader::Refuse(Refusal refusal) {
   state_ = State::kRefused;
-  refusal_ = refusal;
+  refusal_ = std::move(refusal);
 }
 
 }  // namespace espalier::http

@@ -107,6 +107,24 @@ TEST(RequestReaderTest, RefusesWhatIsNoRequest) {
   }
 }
 
+TEST(RequestReaderTest, ALimitThatIsPassedIsTold) {
+  Limits limits;
+  limits.max_header_bytes = 60;
+  limits.max_body_bytes = 10;
+  const auto message = [&](std::string_view bytes) {
+    return Read(bytes, limits).message;
+  };
+  EXPECT_EQ(message("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n"
+                    "\r\n"),
+            "the body must have at most 10 bytes, got 11");
+  EXPECT_EQ(message("POST / HTTP/1.1\r\nHost: a\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\nb\r\n"),
+            "the body must have at most 10 bytes, got more");
+  EXPECT_EQ(message("GET /" + std::string(60, 'a') + " HTTP/1.1\r\n"),
+            "the request line and headers must have at most 60 bytes, got "
+            "more");
+}
+
 TEST(RequestReaderTest, TakesNoMoreThanItsRequest) {
   for (const RequestText& text : RequestTexts()) {
     if (text.status != 0) continue;

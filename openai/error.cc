@@ -125,13 +125,16 @@ bool IsAboutContext(std::string_view message) {
 
 std::string InWordsOf(const Call& call, std::string message) {
   constexpr std::string_view kPrompt = "prompt ";
+  constexpr std::string_view kUseBeamSearch = "use_beam_search";
   const std::string_view input = InputOf(call.api);
   if (message.starts_with(kPrompt)) {
     message = Concat(input, " ", message.substr(kPrompt.size()));
   }
   message = Rename(message, "prompt_tokens", input);
   for (const GivenParam& given : call.given) {
-    if (given.param == given.name) continue;
+    // A flag is not called as the params that it decides: what is wrong with
+    // them holds where it is on.
+    if (given.param == given.name || given.name == kUseBeamSearch) continue;
     message = Rename(message, given.param, given.name);
   }
   for (const char* const option :

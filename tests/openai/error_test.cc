@@ -42,7 +42,8 @@ TEST(ErrorTest, AModelThatIsNotServedHasItsFieldAndItsCode) {
 
 TEST(ErrorTest, WhatCanNeverFitIsNoReasonToRetry) {
   const auto exhausted = absl::StatusCode::kResourceExhausted;
-  const Error never = ErrorOf(MarkPermanent(ResourceExhausted("it needs 9 pages")));
+  const Error never =
+      ErrorOf(MarkPermanent(ResourceExhausted("it needs 9 pages")));
   EXPECT_EQ(never.http_status, 400);
   EXPECT_EQ(never.retry_after_s, 0);
   EXPECT_EQ(never.type, "invalid_request_error");
@@ -86,6 +87,18 @@ TEST(ErrorTest, ParamsAreCalledWhatTheCallCallsThem) {
             "max_tokens must be at most 5, got 7; n is not "
             "max_new_tokens_more");
   EXPECT_EQ(error.param, "max_tokens");
+}
+
+TEST(ErrorTest, WhatAFlagDecidesIsNotCalledByTheFlag) {
+  ASSERT_OK_AND_ASSIGN(const Call call,
+                       ReadCall(Api::kCompletions,
+                                R"({"prompt": "a", "use_beam_search": true,
+                                    "n": 3, "temperature": 0.5})"));
+  EXPECT_EQ(ErrorOf(InvalidArgument("temperature must be 1 without do_sample, "
+                                    "got 0.5"),
+                    &call)
+                .message,
+            "temperature must be 1 without do_sample, got 0.5");
 }
 
 TEST(ErrorTest, WhatACallGoesOnFromIsCalledByItsField) {

@@ -221,7 +221,10 @@ absl::Status ServerDefaults::Check(const ModelDescription& model) const {
   GenerationParams params =
       ResolveParams(Call(), ServerDefaults(), {}, model, 1).params;
   params.num_beams = 1;
-  params.do_sample = SearchOf(call_) == SearchKind::kDraws;
+  // What leaves the search open runs as samples, of which there may be many.
+  const SearchKind search = SearchOf(call_);
+  params.do_sample =
+      search == SearchKind::kDraws || search == SearchKind::kOpen;
   for (const auto& value : values_) SetDefault(value, &params);
   params.bad_words.clear();
   if (params.stop.empty()) params.include_stop = false;

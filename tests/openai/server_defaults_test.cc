@@ -71,6 +71,16 @@ TEST(ServerDefaultsTest, AreTheSameInEveryOrder) {
   } while (std::ranges::next_permutation(fields).found);
 }
 
+TEST(ServerDefaultsTest, ManyAnswersAreSamplesWhereNothingElseIsSaid) {
+  const GenerationParams params = ResolveWith(R"({"n": 3})", "").params;
+  EXPECT_TRUE(params.do_sample);
+  EXPECT_EQ(params.num_return_sequences, 3);
+  const auto greedy = ServerDefaults::Read(R"({"n": 3, "do_sample": false})");
+  ASSERT_OK(greedy);
+  EXPECT_THAT(greedy->Check(ModelOfDefaults()),
+              StatusIs(kInvalid, HasSubstr("num_return_sequences must be 1")));
+}
+
 TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {
   Limits limits;
   limits.max_num_beams = 2000;

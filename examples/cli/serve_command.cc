@@ -67,6 +67,8 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
   }
   ASSIGN_OR_RETURN(const json::object flags,
                    ReadParamValues(options.params, options.names));
+  RETURN_IF_ERROR(options.names.InOptions(
+      openai::ServerDefaults::Read(WriteJson(flags), limits).status()));
   for (const auto& [name, value] : flags) {
     // The file may have it by its other name.
     if (const ParamField* const field = FindParamField(name)) {

@@ -174,6 +174,15 @@ std::vector<WrongValue> WrongValues() {
 
 TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
   for (const WrongValue& wrong : WrongValues()) {
+TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
+  const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),
+                                      "--port", "0", "--num-beams", "99999"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "espalier: --num-beams must be in [1, 1024] (--max-num-beams), got "
+            "99999\n");
+}
+
     for (const char* how : {"--stream", "--stream=false"}) {
       std::vector<std::string> args = {how};
       args.insert(args.end(), wrong.args.begin(), wrong.args.end());

@@ -22,6 +22,7 @@ bool TakeNamed(const json::value& value, std::initializer_list<T> values,
 }
 
 constexpr std::string_view kIntegerWanted = "an integer";
+constexpr std::string_view kNumberWanted = "a number";
 
 }  // namespace
 
@@ -37,6 +38,10 @@ bool IsBeyondIntegers(std::string_view text) {
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {
+  if (value.is_double() && !std::isfinite(value.get_double())) {
+    return InvalidArgument(field, " must be ", wanted, " within float64, got ",
+                           value.get_double());
+  }
   return WrongType(field, wanted, std::string_view(WriteJson(value)));
 }
 
@@ -45,7 +50,13 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
   if (wanted == kIntegerWanted && IsBeyondIntegers(text)) {
     return WrongType(field, "an integer in [-2^63, 2^63)", text);
   }
-  return InvalidArgument(field, " must be ", wanted, ", got ", Shown(text));
+  // What is a number all the same is too large for float64.
+  const bool is_too_large =
+      wanted == kNumberWanted &&
+      (text.front() == '-' || ('0' <= text.front() && text.front() <= '9'));
+  return InvalidArgument(field, " must be ", wanted,
+                         is_too_large ? " within float64" : "", ", got ",
+                         Shown(text));
 }
 
 bool Take(const json::value& value, bool* out) {
@@ -73,9 +84,9 @@ std::string_view Wanted(const uint64_t*) { return "an integer in [0, 2^64)"; }
 bool Take(const json::value& value, double* out) {
   if (!value.is_number()) return false;
   *out = value.to_number<double>();
-  return true;
+  return std::isfinite(*out);
 }
-std::string_view Wanted(const double*) { return "a number"; }
+std::string_view Wanted(const double*) { return kNumberWanted; }
 
 bool Take(const json::value& value, std::string* out) {
   if (!value.is_string()) return false;

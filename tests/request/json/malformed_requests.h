@@ -173,6 +173,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "diversity_penalty must be a number, got []"),
       params(R"({"temperature": "hot"})",
              "temperature must be a number, got \"hot\""),
+      params(R"({"temperature": 1e999})",
+             "temperature must be a number within float64, got 1e999"),
       params(R"({"top_k": 2.0})", "top_k must be an integer, got 2.0"),
       params(R"({"min_p": {}})", "min_p must be a number, got {}"),
       params(R"({"typical_p": false})",

@@ -42,8 +42,8 @@ class Server {
   // From now on it is ready.
   //   model  what /v1/models says that it is: its directory
   // Errors: kInvalidArgument naming a field of ServerOptions::defaults that
-  // this model cannot have; kFailedPrecondition if it has a model or has
-  // stopped.
+  // this model cannot have, or if the model's name is not UTF-8;
+  // kFailedPrecondition if it has a model or has stopped.
   absl::Status Serve(Generator generator, const std::string& model);
 
   int port() const;

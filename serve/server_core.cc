@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_count.h"
+#include "base/json.h"
 #include "base/spelling.h"
 #include "base/status.h"
 #include "openai/error.h"
@@ -170,13 +171,19 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   const std::string name = options_.model_name.empty()
                                ? directory.filename().string()
                                : options_.model_name;
+  // It stands in JSON.
+  if (!IsUtf8(name)) {
+    return InvalidArgument(
+        "model_name is not UTF-8",
+        options_.model_name.empty() ? ", that of the model's directory" : "");
+  }
   const std::lock_guard<std::mutex> lock(serve_mutex_);
   if (served_ != nullptr) {
     return FailedPrecondition("the server has a model: ", served_->name);
   }
   if (is_stopped_) return FailedPrecondition("the server has stopped");
-  served_ = std::make_unique<ServedModel>(std::move(generator), name, model,
-                                          defaults_);
+  served_ = std::make_unique<ServedModel>(
+      std::move(generator), name, IsUtf8(model) ? model : name, defaults_);
   model_ = served_.get();
   return absl::OkStatus();
 }

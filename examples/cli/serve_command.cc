@@ -94,6 +94,17 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
   return error;
 }
 
+// The same of what takes a model: of its name, or else of the defaults.
+absl::Status ServeErrorInFlags(const absl::Status& error) {
+  constexpr std::string_view kName = "model_name ";
+  const std::string message = Message(error);
+  if (!message.starts_with(kName)) {
+    return Annotate(error, "defaults of requests");
+  }
+  return MakeError(error.code(), "--served-model-name ",
+                   message.substr(kName.size()));
+}
+
 absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,
                                         std::shared_ptr<TraceSink> traces) {
   ASSIGN_OR_RETURN(GeneratorOptions generator_options,
@@ -160,9 +171,8 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   boost::asio::io_context context;
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::Listen(context, *output, [] {}));
-  RETURN_IF_ERROR(
-      Annotate((*server)->Serve(std::move(generator), options.runtime.model),
-               "defaults of requests"));
+  RETURN_IF_ERROR(ServeErrorInFlags(
+      (*server)->Serve(std::move(generator), options.runtime.model)));
   PrintToStderr(Concat("espalier: listening on ", (*server)->url(), "\n"));
   context.run();
   PrintToStderr("espalier: shutting down; a second signal ends it at once\n");

@@ -430,5 +430,19 @@ TEST_F(ServerTest, DefaultsComeBeforeTheModelsAndAreChecked) {
                        HasSubstr("stop_token_ids")));
 }
 
+TEST_F(ServerTest, AModelIsCalledByUtf8) {
+  auto server = Server::Listen({.port = 0, .model_name = "caf\xE9"});
+  ASSERT_OK(server);
+  EXPECT_THAT(
+      (*server)->Serve(MakeGenerator(), "models/toy"),
+      StatusIs(absl::StatusCode::kInvalidArgument, "model_name is not UTF-8"));
+  server = Server::Listen({.port = 0});
+  ASSERT_OK(server);
+  EXPECT_THAT((*server)->Serve(MakeGenerator(), "models/caf\xE9/"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "model_name is not UTF-8, that of the model's "
+                       "directory"));
+}
+
 }  // namespace
 }  // namespace espalier::serve

@@ -7,6 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/option_error.h"
 #include "base/status.h"
 #include "beam/selection_options.h"
@@ -26,6 +27,11 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
     const RuntimeOptions& options, const ModelText& text) {
   const bool by_language = !options.from.empty() || !options.to.empty();
   const bool by_name = !options.template_name.empty();
+  for (const auto& [flag, name] :
+       {std::pair("--template", &options.template_name),
+        std::pair("--from", &options.from), std::pair("--to", &options.to)}) {
+    if (!IsUtf8(*name)) return InvalidArgument(flag, " is not UTF-8");
+  }
   if (!text.templates.has_value()) {
     if (!by_name && !by_language) return std::nullopt;
     return InvalidArgument("--template, --from and --to need ", options.model,

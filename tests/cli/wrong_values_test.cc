@@ -141,6 +141,8 @@ std::vector<WrongValue> WrongValues() {
       {{"--speculate", "ngram:33"},
        "--speculate: num_tokens must be at most 32, got 33"},
       // The model.
+      {{"--template", "\xC3"}, "espalier: --template is not UTF-8\n"},
+      {{"--from", "\xC3", "--to", "fr"}, "espalier: --from is not UTF-8\n"},
       {{"--speculate", "draft"},
        "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without a "
        "draft model, got \"draft\"; give one by --draft-model DIR\n"},
@@ -172,8 +174,6 @@ std::vector<WrongValue> WrongValues() {
   };
 }
 
-TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
-  for (const WrongValue& wrong : WrongValues()) {
 TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
   const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),
                                       "--port", "0", "--num-beams", "99999"});
@@ -183,6 +183,8 @@ TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
             "99999\n");
 }
 
+TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
+  for (const WrongValue& wrong : WrongValues()) {
     for (const char* how : {"--stream", "--stream=false"}) {
       std::vector<std::string> args = {how};
       args.insert(args.end(), wrong.args.begin(), wrong.args.end());

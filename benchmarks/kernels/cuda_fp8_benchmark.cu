@@ -85,7 +85,7 @@ class Bench {
       return matmul_->Run(x_.data(), n, m, p.epilogue, out(), stream_.get());
     });
   }
-  double Skinny(const Product& p, int n, const Fp8SkinnyDivision& division) {
+  double Skinny(const Product& p, int n, const SkinnyDivision& division) {
     return Time(int64_t{p.num_outputs} * p.num_cols, [&](const void* w) {
       return Fp8SkinnyDivided(x_.data(), n, Fp8(p, w), p.epilogue, out(),
                               division, stream_.get());

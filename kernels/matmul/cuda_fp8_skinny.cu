@@ -5,9 +5,11 @@
 // they are read as matrices (ldmatrix) and a warp meets before and after.
 #include <algorithm>
 
+#include "base/ceil_div.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/matmul/cuda_fp8_convert.cuh"
 #include "kernels/matmul/cuda_fp8_skinny.h"
+#include "kernels/matmul/cuda_skinny_launch.cuh"
 #include "kernels/matmul/cuda_skinny_matmul.cuh"
 #include "kernels/matmul/fp8_order.h"
 
@@ -25,8 +27,6 @@ using stream_matmul::Shared;
 using stream_matmul::StoredPair;
 using stream_matmul::StorePass;
 using stream_matmul::WarpWork;
-
-constexpr int kMaxRows = 16;
 
 struct Fp8SkinnyArgs : SkinnyMatMulArgs {
   const __nv_bfloat16* scales = nullptr;  // [num_outputs]
@@ -280,21 +280,30 @@ template <>
 struct TilingOf<2, 3> : Fp8Tiling<4, 3, 2, 4> {};
 template <>
 struct TilingOf<2, 4> : Fp8Tiling<4, 4, 2, 3> {};
-constexpr int kMaxRowTiles = 4;
+
+struct Fp8Family {
+  using Args = Fp8SkinnyArgs;
+  template <int kColTiles, int kRowTiles>
+  using TilingOf = espalier::TilingOf<kColTiles, kRowTiles>;
+  template <typename Tiling>
+  static auto Kernel() {
+    return Fp8SkinnyKernel<Tiling>;
+  }
+};
+static_assert(stream_matmul::kMaxSharedBytes<Fp8Family> <= 113 * 1024);
+
 // Of so many inputs two blocks of one tile each are faster than one of two.
 constexpr int kManyInputs = 8192;
-
-int DivideUp(int a, int b) { return (a + b - 1) / b; }
 
 // Every multiprocessor gets the same number of bytes, or nearly, in one block
 // or two. Dividing the inputs too, as the kernel of bfloat16 does, was slower
 // in every product of 8b but where the outputs alone would leave half of the
 // device idle.
-Fp8SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
-                         const CudaDevice& device) {
-  const int tiles = DivideUp(args.num_outputs, 16);
+SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
+                      const CudaDevice& device) {
+  const int tiles = CeilDiv(args.num_outputs, 16);
   const int sms = device.num_sms;
-  Fp8SkinnyDivision division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
+  SkinnyDivision division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
   if (clusters && args.num_inputs >= 3072 && 2 * tiles <= sms) {
     division.splits = 2;
   } else if (tiles <= 3 * sms &&
@@ -302,68 +311,9 @@ Fp8SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
     division.groups = sms;
   }
   division.groups = std::min(division.groups, tiles);
-  division.row_tiles = std::min(DivideUp(tiles, division.groups), kMaxRowTiles);
+  division.row_tiles =
+      std::min(CeilDiv(tiles, division.groups), stream_matmul::kMaxRowTiles);
   return division;
-}
-
-template <typename Tiling>
-absl::Status Enqueue(const Fp8SkinnyArgs& args,
-                     const Fp8SkinnyDivision& division, cudaStream_t stream) {
-  return Launch(Fp8SkinnyKernel<Tiling>,
-                {.grid = dim3(division.splits, division.groups),
-                 .block = Tiling::kThreads,
-                 .shared_bytes = sizeof(Shared<Tiling>),
-                 .cluster = division.splits},
-                stream, args);
-}
-
-template <int kColTiles>
-absl::Status EnqueueDivided(const Fp8SkinnyArgs& args,
-                            const Fp8SkinnyDivision& division,
-                            cudaStream_t stream) {
-  switch (division.row_tiles) {
-    case 1:
-      return Enqueue<TilingOf<kColTiles, 1>>(args, division, stream);
-    case 2:
-      return Enqueue<TilingOf<kColTiles, 2>>(args, division, stream);
-    case 3:
-      return Enqueue<TilingOf<kColTiles, 3>>(args, division, stream);
-    default:
-      return Enqueue<TilingOf<kColTiles, 4>>(args, division, stream);
-  }
-}
-
-template <typename Tiling>
-absl::Status Prepare() {
-  const auto kernel = Fp8SkinnyKernel<Tiling>;
-  RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, sizeof(Shared<Tiling>)));
-  RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-      kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-      cudaSharedmemCarveoutMaxShared));
-  return absl::OkStatus();
-}
-
-template <int kColTiles>
-absl::Status PrepareTilings() {
-  RETURN_IF_ERROR((Prepare<TilingOf<kColTiles, 1>>()));
-  RETURN_IF_ERROR((Prepare<TilingOf<kColTiles, 2>>()));
-  RETURN_IF_ERROR((Prepare<TilingOf<kColTiles, 3>>()));
-  return Prepare<TilingOf<kColTiles, 4>>();
-}
-
-template <int kColTiles>
-constexpr size_t MaxSharedBytes() {
-  return std::max({sizeof(Shared<TilingOf<kColTiles, 1>>),
-                   sizeof(Shared<TilingOf<kColTiles, 2>>),
-                   sizeof(Shared<TilingOf<kColTiles, 3>>),
-                   sizeof(Shared<TilingOf<kColTiles, 4>>)});
-}
-constexpr size_t kMaxSharedBytes =
-    std::max(MaxSharedBytes<1>(), MaxSharedBytes<2>());
-static_assert(kMaxSharedBytes <= 113 * 1024);
-
-bool HasSharedBytes(const CudaDevice& device) {
-  return device.max_shared_bytes >= static_cast<int>(kMaxSharedBytes);
 }
 
 Fp8SkinnyArgs ArgsOf(const void* x, int num_rows, const CudaMatrix& w,
@@ -383,31 +333,32 @@ Fp8SkinnyArgs ArgsOf(const void* x, int num_rows, const CudaMatrix& w,
 }  // namespace
 
 bool HasFp8Skinny(int num_rows, const CudaDevice& device) {
-  return num_rows <= kMaxRows && HasSharedBytes(device);
+  return num_rows <= stream_matmul::kMaxRows &&
+         stream_matmul::HasSharedBytes<Fp8Family>(device);
 }
 
 absl::Status PrepareFp8Skinny(const CudaDevice& device) {
-  if (!HasSharedBytes(device)) return absl::OkStatus();
-  RETURN_IF_ERROR(PrepareTilings<1>());
-  return PrepareTilings<2>();
+  if (!stream_matmul::HasSharedBytes<Fp8Family>(device)) {
+    return absl::OkStatus();
+  }
+  return stream_matmul::Prepare<Fp8Family>();
 }
 
 absl::Status Fp8SkinnyDivided(const void* x, int num_rows, const CudaMatrix& w,
                               CudaEpilogue epilogue, void* out,
-                              const Fp8SkinnyDivision& division,
+                              const SkinnyDivision& division,
                               cudaStream_t stream) {
-  const Fp8SkinnyArgs args = ArgsOf(x, num_rows, w, epilogue, out);
-  return num_rows <= 8 ? EnqueueDivided<1>(args, division, stream)
-                       : EnqueueDivided<2>(args, division, stream);
+  return stream_matmul::Enqueue<Fp8Family>(
+      ArgsOf(x, num_rows, w, epilogue, out), division, stream);
 }
 
 absl::Status Fp8SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                              CudaEpilogue epilogue, void* out,
                              const CudaDevice& device, cudaStream_t stream) {
   const bool clusters = HasClusters(Fp8SkinnyKernel<TilingOf<1, 1>>, device);
-  const Fp8SkinnyDivision division =
-      Divide(ArgsOf(x, num_rows, w, epilogue, out), clusters, device);
-  return Fp8SkinnyDivided(x, num_rows, w, epilogue, out, division, stream);
+  const Fp8SkinnyArgs args = ArgsOf(x, num_rows, w, epilogue, out);
+  return stream_matmul::Enqueue<Fp8Family>(args, Divide(args, clusters, device),
+                                           stream);
 }
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_skinny_matmul.h"
 
 namespace espalier {
 
@@ -24,15 +25,10 @@ absl::Status Fp8SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                              CudaEpilogue epilogue, void* out,
                              const CudaDevice& device, cudaStream_t stream);
 
-// How a product is divided; for measuring.
-struct Fp8SkinnyDivision {
-  int splits = 0;     // of the inputs, among the blocks of a cluster
-  int groups = 0;     // of the outputs, among clusters
-  int row_tiles = 0;  // of 16 outputs, that a block has at once
-};
+// As Fp8SkinnyMatMul, divided so; for measuring.
 absl::Status Fp8SkinnyDivided(const void* x, int num_rows, const CudaMatrix& w,
                               CudaEpilogue epilogue, void* out,
-                              const Fp8SkinnyDivision& division,
+                              const SkinnyDivision& division,
                               cudaStream_t stream);
 
 }  // namespace espalier

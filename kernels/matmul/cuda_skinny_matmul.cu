@@ -1,19 +1,16 @@
 #include <algorithm>
 
+#include "base/ceil_div.h"
 #include "kernels/cuda_kernel_support.cuh"
+#include "kernels/matmul/cuda_skinny_launch.cuh"
 #include "kernels/matmul/cuda_skinny_matmul.cuh"
 #include "kernels/matmul/cuda_skinny_matmul.h"
 
 namespace espalier {
 namespace {
 
-using stream_matmul::Shared;
 using stream_matmul::SkinnyMatMulKernel;
 using stream_matmul::Tiling;
-
-// Up to 16 rows; at 32 every block would read as many bytes of x as of w, and
-// cuBLASLt is 1.2 times as fast.
-constexpr int kMaxRows = 16;
 
 // Tilings, by columns of tiles (8 or 16 rows of x) and tiles that a block has
 // at once: as deep a ring as lets two blocks share a multiprocessor, not three.
@@ -37,61 +34,37 @@ template <>
 struct TilingOf<2, 3> : Tiling<4, 3, 2, 5> {};
 template <>
 struct TilingOf<2, 4> : Tiling<4, 4, 2, 4> {};
-constexpr int kMaxRowTiles = 4;
 
-int DivideUp(int a, int b) { return (a + b - 1) / b; }
-
-// How a product is divided.
-struct Division {
-  int splits;     // of k, among the blocks of a cluster
-  int groups;     // of tiles, among clusters
-  int row_tiles;  // that a block has at once
+template <typename T>
+struct Family {
+  using Args = SkinnyMatMulArgs;
+  template <int kColTiles, int kRowTiles>
+  using TilingOf = espalier::TilingOf<kColTiles, kRowTiles>;
+  template <typename Tiling>
+  static auto Kernel() {
+    return SkinnyMatMulKernel<T, Tiling>;
+  }
 };
 
 // Every multiprocessor gets two blocks and the same number of bytes, or nearly:
 // an idle one costs as much as a slow one. Chosen by trying every division in
 // the steps of three models with 4, 8 and 16 rows.
 // `clusters`: the kernel was compiled with them.
-Division Divide(const SkinnyMatMulArgs& args, bool clusters,
-                const CudaDevice& device) {
-  const int tiles = DivideUp(args.num_outputs, 16);
+SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
+                      const CudaDevice& device) {
+  const int tiles = CeilDiv(args.num_outputs, 16);
   const int sms = device.num_sms;
-  Division division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
+  SkinnyDivision division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
   if (clusters && args.num_inputs >= 3072 && tiles <= 3 * sms) {
     // Few tiles, but enough k to pay for a cluster's exchange (about 1 us).
     division = {.splits = 2, .groups = sms, .row_tiles = 1};
-  } else if (DivideUp(tiles, sms) == 3) {
+  } else if (CeilDiv(tiles, sms) == 3) {
     division.groups = sms;  // three tiles; in two blocks it would be four
   }
   division.groups = std::min(division.groups, tiles);
-  division.row_tiles = std::min(DivideUp(tiles, division.groups), kMaxRowTiles);
+  division.row_tiles =
+      std::min(CeilDiv(tiles, division.groups), stream_matmul::kMaxRowTiles);
   return division;
-}
-
-template <typename T, typename Tiling>
-absl::Status Enqueue(const SkinnyMatMulArgs& args, const Division& division,
-                     cudaStream_t stream) {
-  return Launch(SkinnyMatMulKernel<T, Tiling>,
-                {.grid = dim3(division.splits, division.groups),
-                 .block = Tiling::kThreads,
-                 .shared_bytes = sizeof(Shared<Tiling>),
-                 .cluster = division.splits},
-                stream, args);
-}
-
-template <typename T, int kColTiles>
-absl::Status EnqueueDivided(const SkinnyMatMulArgs& args,
-                            const Division& division, cudaStream_t stream) {
-  switch (division.row_tiles) {
-    case 1:
-      return Enqueue<T, TilingOf<kColTiles, 1>>(args, division, stream);
-    case 2:
-      return Enqueue<T, TilingOf<kColTiles, 2>>(args, division, stream);
-    case 3:
-      return Enqueue<T, TilingOf<kColTiles, 3>>(args, division, stream);
-    default:
-      return Enqueue<T, TilingOf<kColTiles, 4>>(args, division, stream);
-  }
 }
 
 template <typename T>
@@ -101,59 +74,27 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
   // compiled alike.
   const bool clusters =
       HasClusters(SkinnyMatMulKernel<T, TilingOf<1, 1>>, device);
-  const Division division = Divide(args, clusters, device);
-  return args.num_rows <= 8 ? EnqueueDivided<T, 1>(args, division, stream)
-                            : EnqueueDivided<T, 2>(args, division, stream);
+  return stream_matmul::Enqueue<Family<T>>(args, Divide(args, clusters, device),
+                                           stream);
 }
 
-// The same division of L1 for all, the most shared memory there is: blocks of
-// two kernels can meet on a multiprocessor only if they agree on it.
-template <typename T, typename Tiling>
-absl::Status Prepare() {
-  const auto kernel = SkinnyMatMulKernel<T, Tiling>;
-  RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, sizeof(Shared<Tiling>)));
-  RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-      kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-      cudaSharedmemCarveoutMaxShared));
-  return absl::OkStatus();
-}
-
-template <typename T, int kColTiles>
-absl::Status PrepareTilings() {
-  RETURN_IF_ERROR((Prepare<T, TilingOf<kColTiles, 1>>()));
-  RETURN_IF_ERROR((Prepare<T, TilingOf<kColTiles, 2>>()));
-  RETURN_IF_ERROR((Prepare<T, TilingOf<kColTiles, 3>>()));
-  return Prepare<T, TilingOf<kColTiles, 4>>();
-}
-
-// What the largest tiling asks for.
-constexpr size_t kMaxSharedBytes = sizeof(Shared<TilingOf<1, 2>>);
-static_assert(kMaxSharedBytes >= sizeof(Shared<TilingOf<1, 1>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<1, 3>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<1, 4>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<2, 1>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<2, 2>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<2, 3>>) &&
-              kMaxSharedBytes >= sizeof(Shared<TilingOf<2, 4>>));
-
+// Of all types: their tilings are the same.
 bool HasSharedBytes(const CudaDevice& device) {
-  return device.max_shared_bytes >= static_cast<int>(kMaxSharedBytes);
+  return stream_matmul::HasSharedBytes<Family<__nv_bfloat16>>(device);
 }
 
 }  // namespace
 
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
                               const CudaDevice& device) {
-  return num_rows <= kMaxRows && w.dtype != DType::kFloat32 &&
+  return num_rows <= stream_matmul::kMaxRows && w.dtype != DType::kFloat32 &&
          HasSharedBytes(device);
 }
 
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device) {
   if (!HasSharedBytes(device)) return absl::OkStatus();
-  RETURN_IF_ERROR((PrepareTilings<__nv_bfloat16, 1>()));
-  RETURN_IF_ERROR((PrepareTilings<__nv_bfloat16, 2>()));
-  RETURN_IF_ERROR((PrepareTilings<__half, 1>()));
-  return PrepareTilings<__half, 2>();
+  RETURN_IF_ERROR(stream_matmul::Prepare<Family<__nv_bfloat16>>());
+  return stream_matmul::Prepare<Family<__half>>();
 }
 
 absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,

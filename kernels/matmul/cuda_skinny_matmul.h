@@ -26,4 +26,11 @@ absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                           CudaEpilogue epilogue, void* out,
                           const CudaDevice& device, cudaStream_t stream);
 
+// How a product is divided.
+struct SkinnyDivision {
+  int splits = 1;     // of the inputs, among the blocks of a cluster
+  int groups = 1;     // of the outputs, among clusters
+  int row_tiles = 1;  // of 16 outputs, that a block has at once
+};
+
 }  // namespace espalier

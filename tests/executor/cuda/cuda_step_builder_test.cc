@@ -8,8 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/cuda_dry_run.h"
-#include "tests/executor/plan_source.h"
+#include "tests/executor/cuda/step_builder_fixture.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
@@ -27,25 +26,10 @@ constexpr CudaStepLimits kBuilderLimits = {.max_rows = 128,
                                            .max_items = 2048,
                                            .max_partials = 2048};
 
-class CudaStepBuilderTest : public ::testing::Test {
+class CudaStepBuilderTest : public StepBuilderFixture {
  protected:
-  void SetUp() override {
-    BeginDryRun(90);
-    auto memory =
-        CudaStepMemory::Create(kBuilderLimits, PageId{999}, kBuilderPageSize);
-    ASSERT_OK(memory.status());
-    memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
-    CudaDevice device;
-    device.num_sms = 132;
-    device.compute_capability = 90;
-    builder_ = std::make_unique<CudaStepBuilder>(
-        ModelDescription{.vocab_size = 1000,
-                         .max_context = 64,
-                         .num_pages = 999,
-                         .page_size = kBuilderPageSize},
-        CudaAttentionShape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 64},
-        memory_.get(), device);
-  }
+  CudaStepBuilderTest()
+      : StepBuilderFixture(kBuilderLimits, kBuilderPageSize) {}
 
   // A prompt of three tokens before beams.
   void AddPrompt(int request, std::shared_ptr<const SelectionParams> params) {
@@ -66,10 +50,6 @@ class CudaStepBuilderTest : public ::testing::Test {
     CudaDelta delta(memory_->words());
     return builder_->Build(source_.Take(), {}, gumbel_status, &delta);
   }
-
-  PlanSource source_{kBuilderPageSize};
-  std::unique_ptr<CudaStepMemory> memory_;
-  std::unique_ptr<CudaStepBuilder> builder_;
 };
 
 std::shared_ptr<const SelectionParams> DrawnBeams() {
@@ -156,7 +136,7 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
   void AddDraftLogits(PlanSelection* selection) {
     for (const auto& draft : selection->drafts) {
       selection->draft_logits.push_back(
-          DraftLogits(std::vector<float>(draft.size() * 1000)));
+          DraftLogits(std::vector<float>(draft.size() * kVocabSize)));
     }
     selection->max_draft_tokens = 4;
   }

@@ -4,13 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "executor/cuda/cuda_step_builder.h"
-#include "tests/cuda_dry_run.h"
-#include "tests/executor/plan_source.h"
+#include "tests/executor/cuda/step_builder_fixture.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
@@ -31,25 +28,10 @@ constexpr CudaStepLimits kSourcesLimits = {.max_rows = 32,
                                            .max_items = 512,
                                            .max_partials = 512};
 
-class CudaStepSourcesTest : public ::testing::Test {
+class CudaStepSourcesTest : public StepBuilderFixture {
  protected:
-  void SetUp() override {
-    BeginDryRun(90);
-    auto memory =
-        CudaStepMemory::Create(kSourcesLimits, PageId{99}, kSourcesPageSize);
-    ASSERT_OK(memory.status());
-    memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
-    CudaDevice device;
-    device.num_sms = 132;
-    device.compute_capability = 90;
-    builder_ = std::make_unique<CudaStepBuilder>(
-        ModelDescription{.vocab_size = 1000,
-                         .max_context = 24,
-                         .num_pages = 99,
-                         .page_size = kSourcesPageSize},
-        CudaAttentionShape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 64},
-        memory_.get(), device);
-  }
+  CudaStepSourcesTest()
+      : StepBuilderFixture(kSourcesLimits, kSourcesPageSize) {}
 
   // A source of so many tokens, and the decoder's first.
   PlanSelection AddPrompt(int request, int source_length, int num_slots) {
@@ -86,10 +68,7 @@ class CudaStepSourcesTest : public ::testing::Test {
     return values;
   }
 
-  PlanSource source_{kSourcesPageSize};
-  std::unique_ptr<CudaStepMemory> memory_;
-  std::unique_ptr<CudaStepBuilder> builder_;
-  std::map<int, int> words_;
+  std::map<int, int> words_;  // of the device, as sent last
 };
 
 // Pages 0 to 2 are the first source's, 3 is its decoder's; 4 and 5.

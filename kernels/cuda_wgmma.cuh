@@ -37,9 +37,11 @@ __device__ __forceinline__ void WgmmaFence() {
 __device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until all that this group of warps has committed is done.
+// Until all groups that these warps have committed are done, but the newest
+// kPending.
+template <int kPending = 0>
 __device__ __forceinline__ void WgmmaWaitGroup() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 #define ESPALIER_FOUR_SUMS(I) \

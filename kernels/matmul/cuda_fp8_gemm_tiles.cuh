@@ -20,8 +20,8 @@
 #include "base/cuda_launch.cuh"
 #include "kernels/cuda_ptx.cuh"
 #include "kernels/matmul/cuda_fp8_convert.cuh"
-#include "kernels/matmul/cuda_fp8_instructions.cuh"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_tile_instructions.cuh"
 #include "kernels/matmul/fp8_order.h"
 
 namespace espalier {
@@ -242,7 +242,7 @@ class Consumer {
           LoadCodes(step + kStride, 0);
         }
         Multiply(step, i, sums);
-        WgmmaWaitAllBut<1>();
+        WgmmaWaitGroup<1>();
         if (i == 0 && before >= 0) Release(before);
         Widen((i + 1) % kTileRuns);
       }

@@ -1,6 +1,7 @@
 // Hopper's instructions for tiles of matrices (compute capability 9.0, sm_90a):
 // barriers in shared memory, copies of tiles that complete on a barrier, and
-// products of tiles by four warps together.
+// products of tiles by four warps together, with w in shared memory or in
+// registers.
 #pragma once
 
 #include <cuda.h>
@@ -88,12 +89,7 @@ struct Sums {
   float values[kRows / 2];
 };
 
-// wgmma of so many rows: the places of the sums, of w and of x, and the sums.
-#define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                   \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE \
-               "." TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;" \
-               : __VA_ARGS__                                            \
-               : "l"(w), "l"(x))
+// Operands of wgmma of so many rows: the sums, and their places.
 #define ESPALIER_EIGHT_SUMS(I)                                                \
   "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]), "+f"(d[I + 4]), \
       "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
@@ -103,8 +99,10 @@ struct Sums {
 #define ESPALIER_SUMS_64                                              \
   ESPALIER_SUMS_32, ESPALIER_EIGHT_SUMS(32), ESPALIER_EIGHT_SUMS(40), \
       ESPALIER_EIGHT_SUMS(48), ESPALIER_EIGHT_SUMS(56)
+#define ESPALIER_PLACES_4 "%0, %1, %2, %3"
+#define ESPALIER_PLACES_8 ESPALIER_PLACES_4 ", %4, %5, %6, %7"
 #define ESPALIER_PLACES_16 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+  ESPALIER_PLACES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define ESPALIER_PLACES_32                                              \
   ESPALIER_PLACES_16                                                    \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
@@ -114,6 +112,12 @@ struct Sums {
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "    \
   "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
   "%59, %60, %61, %62, %63"
+// wgmma of so many rows: the places of the sums, of w and of x, and the sums.
+#define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE \
+               "." TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;" \
+               : __VA_ARGS__                                            \
+               : "l"(w), "l"(x))
 #define ESPALIER_WGMMA_ALL(TYPE)                                \
   if constexpr (kRows == 32) {                                  \
     ESPALIER_WGMMA("32", TYPE, ESPALIER_PLACES_16, "16", "17",  \
@@ -126,7 +130,7 @@ struct Sums {
                    ESPALIER_SUMS_64);                           \
   }
 
-// sums += w [64, 16] * x [kRows, 16]^T.
+// sums += w [64, 16] * x [kRows, 16]^T, asynchronously; both in shared memory.
 template <typename T, int kRows>
 __device__ __forceinline__ void Multiply(uint64_t w, uint64_t x,
                                          Sums<kRows>& sums) {
@@ -140,14 +144,53 @@ __device__ __forceinline__ void Multiply(uint64_t w, uint64_t x,
   }
 }
 #undef ESPALIER_WGMMA_ALL
+#undef ESPALIER_WGMMA
+
+// wgmma of so many rows: the places of the sums, of the four registers of w, of
+// x, and the sums.
+#define ESPALIER_WGMMA_RS(ROWS, PLACES, W, X, ...)                           \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS                      \
+               "k16.f32.bf16.bf16 {" PLACES "}, {" W "}, " X ", 1, 1, 1, 0;" \
+               : __VA_ARGS__                                                 \
+               : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x))
+// As Multiply of bfloat16, with w in registers. A thread has of w
+//   [2 j + i]  output 16 warp + lane / 4 + 8 i,
+//              inputs 8 j + 2 (lane % 4) and the next
+// and its registers are in use until the group is done.
+template <int kRows>
+__device__ __forceinline__ void MultiplyRegisters(const uint32_t (&w)[4],
+                                                  uint64_t x,
+                                                  Sums<kRows>& sums) {
+  static_assert(kRows == 8 || kRows == 16 || kRows == 32 || kRows == 64 ||
+                kRows == 128);
+  float(&d)[kRows / 2] = sums.values;
+  if constexpr (kRows == 8) {
+    ESPALIER_WGMMA_RS("8", ESPALIER_PLACES_4, "%4, %5, %6, %7", "%8",
+                      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]));
+  } else if constexpr (kRows == 16) {
+    ESPALIER_WGMMA_RS("16", ESPALIER_PLACES_8, "%8, %9, %10, %11", "%12",
+                      ESPALIER_EIGHT_SUMS(0));
+  } else if constexpr (kRows == 32) {
+    ESPALIER_WGMMA_RS("32", ESPALIER_PLACES_16, "%16, %17, %18, %19", "%20",
+                      ESPALIER_SUMS_16);
+  } else if constexpr (kRows == 64) {
+    ESPALIER_WGMMA_RS("64", ESPALIER_PLACES_32, "%32, %33, %34, %35", "%36",
+                      ESPALIER_SUMS_32);
+  } else {
+    ESPALIER_WGMMA_RS("128", ESPALIER_PLACES_64, "%64, %65, %66, %67", "%68",
+                      ESPALIER_SUMS_64);
+  }
+}
+#undef ESPALIER_WGMMA_RS
 #undef ESPALIER_PLACES_64
 #undef ESPALIER_PLACES_32
 #undef ESPALIER_PLACES_16
+#undef ESPALIER_PLACES_8
+#undef ESPALIER_PLACES_4
 #undef ESPALIER_SUMS_64
 #undef ESPALIER_SUMS_32
 #undef ESPALIER_SUMS_16
 #undef ESPALIER_EIGHT_SUMS
-#undef ESPALIER_WGMMA
 
 // Four matrices of 8 outputs x 8 rows, transposed: lane l gives the place of
 // row l % 8 of matrix l / 8, 16 bytes.

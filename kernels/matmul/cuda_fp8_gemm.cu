@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/ceil_div.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
@@ -30,22 +31,23 @@ template <typename Shape>
 __device__ void MultiplyAndStore(const Ring<Shape>& ring,
                                  const GemmWork& work) {
   const int lane = threadIdx.x % 32;
-  const int group = threadIdx.x / GemmPolicy::kGroupThreads;
-  const int first_tile = Shape::kSplits ? 0 : group * Shape::kGroupTiles;
+  const int group = threadIdx.x / GemmPolicy::kWarpgroupThreads;
+  const int first_tile = Shape::kIsSlicedK ? 0 : group * Shape::kWarpgroupTiles;
   const int first_output =
       FirstOutput<Shape>() + first_tile * GemmPolicy::kTileOutputs;
-  __nv_bfloat162 factors[Shape::kGroupTiles][2];
+  __nv_bfloat162 factors[Shape::kWarpgroupTiles][2];
 #pragma unroll
-  for (int i = 0; i < 2 * Shape::kGroupTiles; ++i) {
+  for (int i = 0; i < 2 * Shape::kWarpgroupTiles; ++i) {
     const int output = first_output + i / 2 * GemmPolicy::kTileOutputs +
                        threadIdx.x / 32 % 4 * 16 + i % 2 * 8 + lane / 4;
     factors[i / 2][i % 2] = Fp8Factor(work.scales[output]);
   }
-  Sums<Shape::kRows> sums[Shape::kGroupTiles] = {};
+  Sums<Shape::kRows> sums[Shape::kWarpgroupTiles] = {};
   GridDependencyWait();
   Consumer<Shape>(ring, factors).MultiplyAll(work.num_steps, sums);
-  if constexpr (Shape::kSplits) {
-    fp8_gemm::AddGroups<Shape>(sums[0], reinterpret_cast<float*>(ring.slots));
+  if constexpr (Shape::kIsSlicedK) {
+    fp8_gemm::ReduceWarpgroups<Shape>(sums[0],
+                                      reinterpret_cast<float*>(ring.slots));
   }
   switch (work.epilogue) {
     case CudaEpilogue::kStore:
@@ -56,18 +58,19 @@ __device__ void MultiplyAndStore(const Ring<Shape>& ring,
                                                 sums);
     default:
 #pragma unroll
-      for (int t = 0; t < Shape::kGroupTiles; ++t) {
+      for (int t = 0; t < Shape::kWarpgroupTiles; ++t) {
         fp8_gemm::StoreFloats<Shape>(
             work, first_output + t * GemmPolicy::kTileOutputs, sums[t]);
       }
   }
 }
 
-// Of the 168 that each of 384 threads begins with: all four warps of a group.
-__device__ __forceinline__ void GiveRegisters() {
+// Of the 168 registers that each of 384 threads begins with. All four warps of
+// a warpgroup call it.
+__device__ __forceinline__ void WarpgroupRegDealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
-__device__ __forceinline__ void TakeRegisters() {
+__device__ __forceinline__ void WarpgroupRegAlloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
@@ -80,8 +83,8 @@ __device__ void LoadAndMultiply(const CUtensorMap& w, const CUtensorMap& x,
   const Ring<Shape> ring = {aligned, full, empty};
   LaunchDependents();
   if (threadIdx.x == 0) {
-    const int num_warps = (Shape::kSplits ? 1 : GemmPolicy::kGroups) *
-                          GemmPolicy::kGroupThreads / 32;
+    const int num_warps = (Shape::kIsSlicedK ? 1 : GemmPolicy::kWarpgroups) *
+                          GemmPolicy::kWarpgroupThreads / 32;
     for (int i = 0; i < Shape::kSlots; ++i) {
       InitBarrier(&full[i], 1);
       InitBarrier(&empty[i], num_warps);
@@ -89,12 +92,12 @@ __device__ void LoadAndMultiply(const CUtensorMap& w, const CUtensorMap& x,
     FenceBarrierInit();
   }
   __syncthreads();
-  if (threadIdx.x < GemmPolicy::kMultipliers) {
-    if constexpr (Shape::kMovesRegisters) TakeRegisters();
+  if (threadIdx.x < GemmPolicy::kConsumerThreads) {
+    if constexpr (Shape::kReallocatesRegisters) WarpgroupRegAlloc();
     return MultiplyAndStore(ring, work);
   }
-  if constexpr (Shape::kMovesRegisters) GiveRegisters();
-  if (threadIdx.x > GemmPolicy::kMultipliers) return;
+  if constexpr (Shape::kReallocatesRegisters) WarpgroupRegDealloc();
+  if (threadIdx.x > GemmPolicy::kConsumerThreads) return;
   const Producer<Shape> producer(w, x, ring);
   producer.LoadFirstWeights(work.num_steps);
   GridDependencyWait();  // for x
@@ -150,8 +153,6 @@ absl::Status WithShape(int tile_rows, int tiles, Function function) {
   }
 }
 
-int DivideUp(int a, int b) { return (a + b - 1) / b; }
-
 // What a division takes, in units of a step of a tile of 64 outputs: to read a
 // row of x for a step, to begin and end a block, to add a part later. With
 // these the fastest divisions of the products of 8b are chosen, or ones within
@@ -191,7 +192,7 @@ bool CudaFp8Gemm::CanImplement(const CudaMatrix& w) const {
 Fp8Division CudaFp8Gemm::Divide(int num_rows, const CudaMatrix& w,
                                 bool may_split) const {
   const int tile_rows = TileRows(num_rows);
-  const int row_tiles = DivideUp(num_rows, tile_rows);
+  const int row_tiles = CeilDiv(num_rows, tile_rows);
   Fp8Division best;
   double least = std::numeric_limits<double>::infinity();
   for (const int parts : {1, 2, 4}) {
@@ -203,7 +204,7 @@ Fp8Division CudaFp8Gemm::Divide(int num_rows, const CudaMatrix& w,
       const int blocks = w.num_rows / outputs * parts * row_tiles;
       const int steps = w.num_cols / GemmPolicy::kInputs / parts;
       const double cost =
-          DivideUp(blocks, num_sms_) *
+          CeilDiv(blocks, num_sms_) *
               (steps * (tiles + CostPolicy::kInputs * tile_rows) +
                CostPolicy::kBlock) +
           parts * CostPolicy::kPart;
@@ -251,7 +252,7 @@ absl::Status CudaFp8Gemm::Run(const void* x, int num_rows, const CudaMatrix& w,
   return WithShape(tile_rows, division.tiles, [&]<typename Shape>(Shape) {
     const LaunchConfig config = {
         .grid = dim3(w.num_rows / outputs, division.parts,
-                     DivideUp(num_rows, tile_rows)),
+                     CeilDiv(num_rows, tile_rows)),
         .block = dim3(Shape::kThreads),
         .shared_bytes = Shape::kSharedBytes};
     return Launch(Fp8GemmKernel<Shape>, config, stream, w_map, x_map, work);

@@ -13,36 +13,37 @@
 namespace espalier {
 namespace fp8_gemm {
 
-// The barrier of the warps that multiply.
+// The named barrier of the consumers.
 __device__ __forceinline__ void SyncConsumers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(GemmPolicy::kMultipliers) : "memory");
+  asm volatile("bar.sync 1, %0;" ::"n"(GemmPolicy::kConsumerThreads)
+               : "memory");
 }
 
-// Of a thread's sums, where both groups have those of the same outputs: the
-// first group keeps so many, the other the rest.
+// Of a thread's sums, where both warpgroups have those of the same outputs: the
+// first keeps so many, the other the rest.
 template <typename Shape>
 constexpr int kKeptByFirst = Shape::kRows / (Shape::kRows < 16 ? 2 : 4);
 
-// Each group gives the other those that it does not keep, over the slots, which
-// have been read, and adds those that it gets.
+// Each warpgroup gives the other those that it does not keep, over the slots,
+// which have been read, and adds those that it gets.
 template <typename Shape>
-__device__ __forceinline__ void AddGroups(Sums<Shape::kRows>& sums,
-                                          float* staged) {
+__device__ __forceinline__ void ReduceWarpgroups(Sums<Shape::kRows>& sums,
+                                                 float* staged) {
   constexpr int kFirst = kKeptByFirst<Shape>;
-  const int thread = threadIdx.x % GemmPolicy::kGroupThreads;
-  const int group = threadIdx.x / GemmPolicy::kGroupThreads;
+  const int thread = threadIdx.x % GemmPolicy::kWarpgroupThreads;
+  const int group = threadIdx.x / GemmPolicy::kWarpgroupThreads;
   SyncConsumers();
 #pragma unroll
   for (int i = 0; i < Shape::kRows / 2; ++i) {
     if ((i < kFirst) == (group == 1)) {
-      staged[i * GemmPolicy::kGroupThreads + thread] = sums.values[i];
+      staged[i * GemmPolicy::kWarpgroupThreads + thread] = sums.values[i];
     }
   }
   SyncConsumers();
 #pragma unroll
   for (int i = 0; i < Shape::kRows / 2; ++i) {
     if ((i < kFirst) == (group == 0)) {
-      sums.values[i] += staged[i * GemmPolicy::kGroupThreads + thread];
+      sums.values[i] += staged[i * GemmPolicy::kWarpgroupThreads + thread];
     }
   }
 }
@@ -50,8 +51,8 @@ __device__ __forceinline__ void AddGroups(Sums<Shape::kRows>& sums,
 // Whether a thread has the sums of rows [8 j, 8 j + 8).
 template <typename Shape>
 __device__ __forceinline__ bool HasRows(int j) {
-  const int group = threadIdx.x / GemmPolicy::kGroupThreads;
-  return !Shape::kSplits || (4 * j < kKeptByFirst<Shape>) == (group == 0);
+  const int group = threadIdx.x / GemmPolicy::kWarpgroupThreads;
+  return !Shape::kIsSlicedK || (4 * j < kKeptByFirst<Shape>) == (group == 0);
 }
 
 // A tile's sums, number by number: of 8 outputs lanes store 32 bytes of f32.
@@ -127,7 +128,7 @@ struct StagedResults {
                                blockIdx.x * kEights * 8;
     const int num_rows = min(Shape::kRows, work.num_rows - FirstRow<Shape>());
     for (int i = threadIdx.x; i < num_rows * kEights;
-         i += GemmPolicy::kMultipliers) {
+         i += GemmPolicy::kConsumerThreads) {
       const int row = i / kEights, eight = i % kEights;
       *reinterpret_cast<uint4*>(out + row * width + eight * 8) =
           *reinterpret_cast<const uint4*>(Place(row, eight));
@@ -157,11 +158,11 @@ __device__ __forceinline__ void StoreEach(const GemmWork& work,
 template <typename Shape, bool kGated>
 __device__ __forceinline__ void StoreHalves(
     const GemmWork& work, int first_tile, char* slots,
-    const Sums<Shape::kRows> (&sums)[Shape::kGroupTiles]) {
-  // Four matrices of eight rows, of each group.
-  if constexpr (Shape::kRows < (Shape::kSplits ? 64 : 32)) {
+    const Sums<Shape::kRows> (&sums)[Shape::kWarpgroupTiles]) {
+  // Four matrices of eight rows, of each warpgroup.
+  if constexpr (Shape::kRows < (Shape::kIsSlicedK ? 64 : 32)) {
 #pragma unroll
-    for (int t = 0; t < Shape::kGroupTiles; ++t) {
+    for (int t = 0; t < Shape::kWarpgroupTiles; ++t) {
       StoreEach<Shape, kGated>(
           work,
           FirstOutput<Shape>() + (first_tile + t) * GemmPolicy::kTileOutputs,
@@ -171,7 +172,7 @@ __device__ __forceinline__ void StoreHalves(
     const StagedResults<Shape, kGated> staged = {slots};
     SyncConsumers();
 #pragma unroll
-    for (int t = 0; t < Shape::kGroupTiles; ++t) {
+    for (int t = 0; t < Shape::kWarpgroupTiles; ++t) {
       staged.Add(first_tile + t, sums[t]);
     }
     SyncConsumers();

@@ -1,6 +1,6 @@
 // A block has 64, 128 or 256 outputs and up to 128 rows. One warp brings tiles
-// of weights and of x to shared memory, through a ring; two groups of four
-// warps load weights from there, widen them in registers while the tensor cores
+// of weights and of x to shared memory, through a ring; two consumer warpgroups
+// load weights from there, widen them in registers while the tensor cores
 // multiply those before (wgmma), and keep the sums in registers. The first
 // weights are asked for before the previous kernel has ended.
 //
@@ -34,11 +34,11 @@ struct GemmPolicy {
   static constexpr int kInputs = 128;
   static constexpr int kSwizzled = 64;
   static constexpr int kSwizzledBytes = 2 * kSwizzled;
-  // Warps that multiply together, and how many such groups.
-  static constexpr int kGroupThreads = 128;
-  static constexpr int kGroups = 2;
+  // Of a warpgroup, and how many of them multiply: the consumers.
+  static constexpr int kWarpgroupThreads = 128;
+  static constexpr int kWarpgroups = 2;
   static constexpr int kTileOutputs = 64;
-  static constexpr int kMultipliers = kGroups * kGroupThreads;
+  static constexpr int kConsumerThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kMaxSharedBytes = 225 * 1024;
   static constexpr int kMaxSlots = 8;
 };
@@ -48,15 +48,17 @@ template <int kRowsValue, int kTilesValue>
 struct Shape {
   static constexpr int kRows = kRowsValue;
   static constexpr int kTiles = kTilesValue;  // of a block
-  // Both groups have the same outputs, each every second step.
-  static constexpr bool kSplits = kTiles == 1;
-  static constexpr int kGroupTiles = kSplits ? 1 : kTiles / GemmPolicy::kGroups;
+  // Both warpgroups have the same outputs, each every second step of k, and
+  // their sums are added in the end (sliced-K).
+  static constexpr bool kIsSlicedK = kTiles == 1;
+  static constexpr int kWarpgroupTiles =
+      kIsSlicedK ? 1 : kTiles / GemmPolicy::kWarpgroups;
   static constexpr int kOutputs = kTiles * GemmPolicy::kTileOutputs;
-  // And one warp that loads; four where those that multiply need the registers
-  // that a group of warps can give away.
-  static constexpr bool kMovesRegisters = kGroupTiles * kRows > 128;
+  // And one warp that loads; a warpgroup where the consumers need the registers
+  // that only a whole warpgroup can give away (setmaxnreg).
+  static constexpr bool kReallocatesRegisters = kWarpgroupTiles * kRows > 128;
   static constexpr int kThreads =
-      GemmPolicy::kMultipliers + (kMovesRegisters ? 128 : 32);
+      GemmPolicy::kConsumerThreads + (kReallocatesRegisters ? 128 : 32);
   // A slot of the ring: the weights of a step, then x in two halves.
   static constexpr int kWeightBytes = kOutputs * GemmPolicy::kInputs;
   static constexpr int kHalfBytes = kRows * GemmPolicy::kSwizzledBytes;
@@ -66,7 +68,11 @@ struct Shape {
   // Dynamic shared memory begins at a multiple of 16 bytes, slots at one of
   // 1024.
   static constexpr int kSharedBytes = kSlots * kSlotBytes + 1024 - 16;
-  static_assert(kSlots >= 2 && kWeightBytes % 1024 == 0);
+  // A consumer awaits its next step before it has released the one it is at.
+  // That next step's slot must be one of a step before: of two slots it is not,
+  // where the next step is the second next.
+  static_assert(kSlots >= (kIsSlicedK ? 3 : 2));
+  static_assert(kWeightBytes % 1024 == 0);
 };
 
 struct GemmWork {
@@ -182,8 +188,9 @@ struct TileCodes {
     low = *reinterpret_cast<const uint4*>(from);
     high = *reinterpret_cast<const uint4*>(from + 1024);
   }
-  // What is made of these is made behind this line.
-  __device__ __forceinline__ void Pin() {
+  // What is computed from these is computed behind this line: the compiler
+  // would move it ahead of the wgmma that it should overlap.
+  __device__ __forceinline__ void FenceOperands() {
     asm volatile(""
                  : "+r"(low.x), "+r"(low.y), "+r"(low.z), "+r"(low.w),
                    "+r"(high.x), "+r"(high.y), "+r"(high.z), "+r"(high.w));
@@ -210,23 +217,24 @@ struct Fragments {
   }
 };
 
-// A group of warps: its outputs, of its inputs. While a run of a tile is
+// A warpgroup: its outputs, of its inputs. While a run of a tile is
 // multiplied the next is widened, and the codes after that are on their way
 // from shared memory.
 template <typename Shape>
 class Consumer {
  public:
-  __device__ Consumer(const Ring<Shape>& ring,
-                      const __nv_bfloat162 (&factors)[Shape::kGroupTiles][2])
+  __device__ Consumer(
+      const Ring<Shape>& ring,
+      const __nv_bfloat162 (&factors)[Shape::kWarpgroupTiles][2])
       : ring_(ring),
         factors_(factors),
-        group_(threadIdx.x / GemmPolicy::kGroupThreads),
-        first_tile_(Shape::kSplits ? 0 : group_ * Shape::kGroupTiles) {}
+        group_(threadIdx.x / GemmPolicy::kWarpgroupThreads),
+        first_tile_(Shape::kIsSlicedK ? 0 : group_ * Shape::kWarpgroupTiles) {}
 
   __device__ __forceinline__ void MultiplyAll(
-      int num_steps, Sums<Shape::kRows> (&sums)[Shape::kGroupTiles]) {
-    constexpr int kStride = Shape::kSplits ? GemmPolicy::kGroups : 1;
-    int step = Shape::kSplits ? group_ : 0;
+      int num_steps, Sums<Shape::kRows> (&sums)[Shape::kWarpgroupTiles]) {
+    constexpr int kStride = Shape::kIsSlicedK ? GemmPolicy::kWarpgroups : 1;
+    int step = Shape::kIsSlicedK ? group_ : 0;
     if (step >= num_steps) return;
     ring_.AwaitFull(step);
     LoadCodes(step, 0);
@@ -255,29 +263,29 @@ class Consumer {
  private:
   // A run of a tile each; an even number of them.
   static constexpr int kTileRuns =
-      GemmPolicy::kInputs / kFp8RunInputs * Shape::kGroupTiles;
+      GemmPolicy::kInputs / kFp8RunInputs * Shape::kWarpgroupTiles;
 
   __device__ __forceinline__ void LoadCodes(int step, int i) {
-    const int tile = first_tile_ + i % Shape::kGroupTiles;
+    const int tile = first_tile_ + i % Shape::kWarpgroupTiles;
     codes_.Load(ring_.weights(step) +
                     tile * GemmPolicy::kTileOutputs * GemmPolicy::kInputs,
-                i / Shape::kGroupTiles);
+                i / Shape::kWarpgroupTiles);
   }
   // The codes that were loaded last, the i-th of a step.
   __device__ __forceinline__ void Widen(int i) {
-    codes_.Pin();
-    fragments_[i % 2].Widen(codes_, factors_[i % Shape::kGroupTiles]);
+    codes_.FenceOperands();
+    fragments_[i % 2].Widen(codes_, factors_[i % Shape::kWarpgroupTiles]);
   }
   __device__ __forceinline__ void Multiply(
-      int step, int i, Sums<Shape::kRows> (&sums)[Shape::kGroupTiles]) {
+      int step, int i, Sums<Shape::kRows> (&sums)[Shape::kWarpgroupTiles]) {
     const uint64_t x =
-        TileDescriptor(ring_.inputs(step, i / Shape::kGroupTiles));
+        TileDescriptor(ring_.inputs(step, i / Shape::kWarpgroupTiles));
     WgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      constexpr int kStride = kMultiplyInputs * 2 / 16;  // of 16 bytes
-      MultiplyRegisters(fragments_[i % 2].values[k], x + k * kStride,
-                        sums[i % Shape::kGroupTiles]);
+      constexpr int kStride = kWgmmaK * 2 / 16;  // of 16 bytes
+      WgmmaRS(fragments_[i % 2].values[k], x + k * kStride,
+              sums[i % Shape::kWarpgroupTiles]);
     }
     WgmmaCommitGroup();
   }
@@ -289,7 +297,7 @@ class Consumer {
   }
 
   const Ring<Shape>& ring_;
-  const __nv_bfloat162 (&factors_)[Shape::kGroupTiles][2];
+  const __nv_bfloat162 (&factors_)[Shape::kWarpgroupTiles][2];
   const int group_;
   const int first_tile_;
   TileCodes codes_;

@@ -16,27 +16,27 @@
 namespace espalier {
 namespace {
 
-using stream_matmul::ArriveReductionBuffer;
-using stream_matmul::CopyInputs;
-using stream_matmul::CopyWeights;
-using stream_matmul::EvictFirstPolicy;
-using stream_matmul::LoadAddends;
-using stream_matmul::PairPlace;
-using stream_matmul::PlaceOf;
-using stream_matmul::Shared;
-using stream_matmul::StoredPair;
-using stream_matmul::StorePass;
-using stream_matmul::WarpWork;
+using skinny_matmul::ArriveReductionBuffer;
+using skinny_matmul::CopyInputs;
+using skinny_matmul::CopyWeights;
+using skinny_matmul::EvictFirstPolicy;
+using skinny_matmul::LoadAddends;
+using skinny_matmul::PairPlace;
+using skinny_matmul::PlaceOf;
+using skinny_matmul::Shared;
+using skinny_matmul::StoredPair;
+using skinny_matmul::StorePass;
+using skinny_matmul::WarpWork;
 
 struct Fp8SkinnyArgs : SkinnyMatMulArgs {
   const __nv_bfloat16* scales = nullptr;  // [num_outputs]
 };
 
-// stream_matmul::Tiling, but for the vectors of x: a step has two of each eight
+// skinny_matmul::Tiling, but for the vectors of x: a step has two of each eight
 // rows.
 template <int kWarpsValue, int kRowTilesValue, int kColTilesValue,
           int kStagesValue>
-struct Fp8Tiling : stream_matmul::Tiling<kWarpsValue, kRowTilesValue,
+struct Fp8Tiling : skinny_matmul::Tiling<kWarpsValue, kRowTilesValue,
                                          kColTilesValue, kStagesValue> {
   static constexpr int kVectors = 2 * kRowTilesValue + 2 * kColTilesValue;
   static constexpr int kWarpVectors = 32 * kVectors * kStagesValue;
@@ -69,7 +69,7 @@ struct PassFactors {
   }
 };
 
-// stream_matmul::Ring.
+// skinny_matmul::Ring.
 template <typename Tiling>
 class Fp8Ring {
  public:
@@ -183,7 +183,7 @@ class Fp8Ring {
   int inputs_left_;
 };
 
-// stream_matmul::WorkOfWarp, in runs of 64 inputs.
+// skinny_matmul::WorkOfWarp, in runs of 64 inputs.
 template <typename Tiling>
 __device__ __forceinline__ WarpWork WorkOfWarp(const Fp8SkinnyArgs& args) {
   const int num_tiles = (args.num_outputs + 15) / 16;
@@ -290,7 +290,7 @@ struct Fp8Family {
     return Fp8SkinnyKernel<Tiling>;
   }
 };
-static_assert(stream_matmul::kMaxSharedBytes<Fp8Family> <= 113 * 1024);
+static_assert(skinny_matmul::kMaxSharedBytes<Fp8Family> <= 113 * 1024);
 
 // Of so many inputs two blocks of one tile each are faster than one of two.
 constexpr int kManyInputs = 8192;
@@ -312,7 +312,7 @@ SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
   }
   division.groups = std::min(division.groups, tiles);
   division.row_tiles =
-      std::min(CeilDiv(tiles, division.groups), stream_matmul::kMaxRowTiles);
+      std::min(CeilDiv(tiles, division.groups), skinny_matmul::kMaxRowTiles);
   return division;
 }
 
@@ -333,22 +333,22 @@ Fp8SkinnyArgs ArgsOf(const void* x, int num_rows, const CudaMatrix& w,
 }  // namespace
 
 bool HasFp8Skinny(int num_rows, const CudaDevice& device) {
-  return num_rows <= stream_matmul::kMaxRows &&
-         stream_matmul::HasSharedBytes<Fp8Family>(device);
+  return num_rows <= skinny_matmul::kMaxRows &&
+         skinny_matmul::HasSharedBytes<Fp8Family>(device);
 }
 
 absl::Status PrepareFp8Skinny(const CudaDevice& device) {
-  if (!stream_matmul::HasSharedBytes<Fp8Family>(device)) {
+  if (!skinny_matmul::HasSharedBytes<Fp8Family>(device)) {
     return absl::OkStatus();
   }
-  return stream_matmul::Prepare<Fp8Family>();
+  return skinny_matmul::Prepare<Fp8Family>();
 }
 
 absl::Status Fp8SkinnyDivided(const void* x, int num_rows, const CudaMatrix& w,
                               CudaEpilogue epilogue, void* out,
                               const SkinnyDivision& division,
                               cudaStream_t stream) {
-  return stream_matmul::Enqueue<Fp8Family>(
+  return skinny_matmul::Enqueue<Fp8Family>(
       ArgsOf(x, num_rows, w, epilogue, out), division, stream);
 }
 
@@ -357,7 +357,7 @@ absl::Status Fp8SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                              const CudaDevice& device, cudaStream_t stream) {
   const bool clusters = HasClusters(Fp8SkinnyKernel<TilingOf<1, 1>>, device);
   const Fp8SkinnyArgs args = ArgsOf(x, num_rows, w, epilogue, out);
-  return stream_matmul::Enqueue<Fp8Family>(args, Divide(args, clusters, device),
+  return skinny_matmul::Enqueue<Fp8Family>(args, Divide(args, clusters, device),
                                            stream);
 }
 

@@ -1,7 +1,7 @@
 // A block has 128 or 256 outputs, gates and ups by eights, and all rows. One
 // warp brings tiles of weights and of x to shared memory, through a ring; two
-// groups of four warps multiply them (wgmma), each with its half of the
-// weights, and keep the sums in registers. The first weights are asked for
+// consumer warpgroups multiply them (wgmma), each with its half of the weights,
+// and keep the sums in registers. The first weights are asked for
 // before the previous kernel has ended.
 //
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
@@ -33,26 +33,27 @@ struct TilePolicy {
   static constexpr int kSwizzled = 64;
   static constexpr int kSwizzledBytes = 2 * kSwizzled;
   static constexpr int kInputs = 2 * kSwizzled;
-  // Warps that multiply together, and how many such groups.
-  static constexpr int kGroupThreads = 128;
-  static constexpr int kGroups = 2;
+  // Of a warpgroup, and how many of them multiply: the consumers.
+  static constexpr int kWarpgroupThreads = 128;
+  static constexpr int kWarpgroups = 2;
   static constexpr int kTileOutputs = 64;
-  // Tiles of a group: fewer outputs a block read x more often, which L2 does
-  // not give to 128 rows.
+  // Tiles of a warpgroup: fewer outputs a block read x more often, which L2
+  // does not give to 128 rows.
   static constexpr int kMaxTiles = 2;
   static constexpr int Outputs(int num_tiles) {
-    return kGroups * num_tiles * kTileOutputs;
+    return kWarpgroups * num_tiles * kTileOutputs;
   }
-  static constexpr int kMultipliers = kGroups * kGroupThreads;
-  static constexpr int kThreads = kMultipliers + 32;  // and one warp that loads
-  // Tiles in shared memory: for each kInputs both groups' weights, and x.
-  static constexpr int kUnits = kGroups + 1;
+  static constexpr int kConsumerThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads =
+      kConsumerThreads + 32;  // and one warp that loads
+  // Tiles in shared memory: for each kInputs both warpgroups' weights, and x.
+  static constexpr int kUnits = kWarpgroups + 1;
   // Two of each: whoever awaits the phases of a slot sees all of them. More
   // would not be faster.
   static constexpr int kSlots = 2 * kUnits;
 };
 
-// Room for a group's weights, or for x.
+// Room for a warpgroup's weights, or for x.
 struct Tile {
   static_assert(TilePolicy::kMaxRows ==
                 TilePolicy::kMaxTiles * TilePolicy::kTileOutputs);
@@ -76,15 +77,15 @@ struct TileProduct {
 
 // ---- The ring ---------------------------------------------------------------
 
-// Unit kUnits * step + g is group g's weights of a step, the last of a step is
-// x. Each has the slot after that of the one before.
+// Unit kUnits * step + g is warpgroup g's weights of a step, the last of a step
+// is x. Each has the slot after that of the one before.
 struct Ring {
   Tile* slots;      // [kSlots]
   uint64_t* full;   // [kSlots]  one arrival, of the bytes
   uint64_t* empty;  // [kSlots]  of those who read it
 
   __device__ static bool IsX(int unit) {
-    return unit % TilePolicy::kUnits == TilePolicy::kGroups;
+    return unit % TilePolicy::kUnits == TilePolicy::kWarpgroups;
   }
   __device__ static int SlotOf(int unit) { return unit % TilePolicy::kSlots; }
   // Of the barriers of its slot.
@@ -130,7 +131,7 @@ class Producer {
     const int row =
         Ring::IsX(unit)
             ? 0
-            : (blockIdx.x * TilePolicy::kGroups + group) * kGroupOutputs;
+            : (blockIdx.x * TilePolicy::kWarpgroups + group) * kGroupOutputs;
     const int input = unit / TilePolicy::kUnits * TilePolicy::kInputs;
     uint64_t* const full = &ring_.full[Ring::SlotOf(unit)];
     Tile& to = ring_.slots[Ring::SlotOf(unit)];
@@ -150,11 +151,11 @@ class Producer {
 
 // ---- Multiplying ------------------------------------------------------------
 
-// A group of warps: its outputs, of all inputs.
+// A warpgroup: its outputs, of all inputs.
 template <typename T, int kRows, int kTiles>
 __device__ void MultiplyAll(int num_steps, const Ring& ring,
                             Sums<kRows> (&sums)[kTiles]) {
-  const int group = threadIdx.x / TilePolicy::kGroupThreads;
+  const int group = threadIdx.x / TilePolicy::kWarpgroupThreads;
 #pragma unroll
   for (Sums<kRows>& tile : sums) {
 #pragma unroll
@@ -162,7 +163,7 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
   }
   for (int step = 0; step < num_steps; ++step) {
     const int w_unit = step * TilePolicy::kUnits + group;
-    const int x_unit = step * TilePolicy::kUnits + TilePolicy::kGroups;
+    const int x_unit = step * TilePolicy::kUnits + TilePolicy::kWarpgroups;
     ring.AwaitFull(w_unit);
     ring.AwaitFull(x_unit);
     WgmmaFence();
@@ -171,22 +172,22 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
       const uint64_t w = TileDescriptor(ring.tile(w_unit).halves[half]);
       const uint64_t x = TileDescriptor(ring.tile(x_unit).halves[half]);
 #pragma unroll
-      for (int k = 0; k < TilePolicy::kSwizzled / kMultiplyInputs; ++k) {
+      for (int k = 0; k < TilePolicy::kSwizzled / kWgmmaK; ++k) {
         // In units of 16 bytes.
-        constexpr int kStride = kMultiplyInputs * 2 / 16;
+        constexpr int kStride = kWgmmaK * 2 / 16;
         constexpr int kTileStride =
             TilePolicy::kTileOutputs * TilePolicy::kSwizzledBytes / 16;
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
-          Multiply<T>(w + t * kTileStride + k * kStride, x + k * kStride,
-                      sums[t]);
+          WgmmaSS<T>(w + t * kTileStride + k * kStride, x + k * kStride,
+                     sums[t]);
         }
       }
     }
     WgmmaCommitGroup();
-    // The other group multiplies meanwhile.
+    // The other warpgroup multiplies meanwhile.
     WgmmaWaitGroup();
-    if (threadIdx.x % TilePolicy::kGroupThreads == 0) {
+    if (threadIdx.x % TilePolicy::kWarpgroupThreads == 0) {
       Arrive(&ring.empty[Ring::SlotOf(w_unit)]);
       Arrive(&ring.empty[Ring::SlotOf(x_unit)]);
     }
@@ -216,9 +217,10 @@ __device__ __forceinline__ int StagedPlace(int row, int eight) {
   return (row * kEights + (eight ^ row % 8)) * 16;
 }
 
-// The barrier of the warps that multiply.
+// The named barrier of the consumers.
 __device__ __forceinline__ void SyncConsumers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(TilePolicy::kMultipliers) : "memory");
+  asm volatile("bar.sync 1, %0;" ::"n"(TilePolicy::kConsumerThreads)
+               : "memory");
 }
 
 // silu(gate) * up: a thread has both, eight outputs apart. The tiles have been
@@ -230,7 +232,7 @@ __device__ void StoreGated(const TileProduct& product,
   constexpr int kEights = kBlockOutputs / 8;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32 % 4;
-  const int group = threadIdx.x / TilePolicy::kGroupThreads;
+  const int group = threadIdx.x / TilePolicy::kWarpgroupThreads;
   SyncConsumers();
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
@@ -253,7 +255,7 @@ __device__ void StoreGated(const TileProduct& product,
   const int64_t width = product.num_outputs / 2;
   T* const out = static_cast<T*>(product.out) + blockIdx.x * kBlockOutputs;
   for (int i = threadIdx.x; i < product.num_rows * kEights;
-       i += TilePolicy::kMultipliers) {
+       i += TilePolicy::kConsumerThreads) {
     const int row = i / kEights, eight = i % kEights;
     *reinterpret_cast<uint4*>(out + row * width + eight * 8) =
         *reinterpret_cast<const uint4*>(staged +
@@ -272,17 +274,17 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   if (threadIdx.x == 0) {
     for (int i = 0; i < TilePolicy::kSlots; ++i) {
       InitBarrier(&full[i], 1);
-      InitBarrier(&empty[i], Ring::IsX(i) ? TilePolicy::kGroups : 1);
+      InitBarrier(&empty[i], Ring::IsX(i) ? TilePolicy::kWarpgroups : 1);
     }
     FenceBarrierInit();
   }
   __syncthreads();
-  if (threadIdx.x == TilePolicy::kMultipliers) {
+  if (threadIdx.x == TilePolicy::kConsumerThreads) {
     Producer<kRows, kTiles>(w, x, ring).LoadAll(product.num_steps);
     return;
   }
   GridDependencyWait();
-  if (threadIdx.x > TilePolicy::kMultipliers) return;
+  if (threadIdx.x > TilePolicy::kConsumerThreads) return;
   Sums<kRows> sums[kTiles];
   MultiplyAll<T>(product.num_steps, ring, sums);
   StoreGated<T>(product, sums, aligned);
@@ -358,7 +360,7 @@ bool FillsDevice(int num_blocks, int num_sms) {
   return num_blocks * 3 >= num_sms * 2;
 }
 
-// Of a group: two, if their blocks still fill the device.
+// Of a warpgroup: two, if their blocks still fill the device.
 int NumTiles(const CudaMatrix& w, int num_sms) {
   const bool two_fill =
       w.num_rows % TilePolicy::Outputs(2) == 0 &&

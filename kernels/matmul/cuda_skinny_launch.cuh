@@ -5,7 +5,7 @@
 //   struct Family {
 //     using Args = ...;          // with num_rows; what a launch passes
 //     template <int kColTiles, int kRowTiles>
-//     using TilingOf = ...;      // a stream_matmul::Tiling
+//     using TilingOf = ...;      // a skinny_matmul::Tiling
 //     template <typename Tiling>
 //     static auto Kernel();      // void (*)(Args), of Shared<Tiling> bytes
 //   };
@@ -21,7 +21,7 @@
 #include "kernels/matmul/cuda_skinny_matmul.h"
 
 namespace espalier {
-namespace stream_matmul {
+namespace skinny_matmul {
 
 // Rows of x that there are tilings for. At 32 every block would read as many
 // bytes of x as of w, and cuBLASLt is 1.2 times as fast.
@@ -98,5 +98,5 @@ bool HasSharedBytes(const CudaDevice& device) {
   return device.max_shared_bytes >= static_cast<int>(kMaxSharedBytes<Family>);
 }
 
-}  // namespace stream_matmul
+}  // namespace skinny_matmul
 }  // namespace espalier

@@ -9,8 +9,8 @@
 namespace espalier {
 namespace {
 
-using stream_matmul::SkinnyMatMulKernel;
-using stream_matmul::Tiling;
+using skinny_matmul::SkinnyMatMulKernel;
+using skinny_matmul::Tiling;
 
 // Tilings, by columns of tiles (8 or 16 rows of x) and tiles that a block has
 // at once: as deep a ring as lets two blocks share a multiprocessor, not three.
@@ -63,7 +63,7 @@ SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
   }
   division.groups = std::min(division.groups, tiles);
   division.row_tiles =
-      std::min(CeilDiv(tiles, division.groups), stream_matmul::kMaxRowTiles);
+      std::min(CeilDiv(tiles, division.groups), skinny_matmul::kMaxRowTiles);
   return division;
 }
 
@@ -74,27 +74,27 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
   // compiled alike.
   const bool clusters =
       HasClusters(SkinnyMatMulKernel<T, TilingOf<1, 1>>, device);
-  return stream_matmul::Enqueue<Family<T>>(args, Divide(args, clusters, device),
+  return skinny_matmul::Enqueue<Family<T>>(args, Divide(args, clusters, device),
                                            stream);
 }
 
 // Of all types: their tilings are the same.
 bool HasSharedBytes(const CudaDevice& device) {
-  return stream_matmul::HasSharedBytes<Family<__nv_bfloat16>>(device);
+  return skinny_matmul::HasSharedBytes<Family<__nv_bfloat16>>(device);
 }
 
 }  // namespace
 
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
                               const CudaDevice& device) {
-  return num_rows <= stream_matmul::kMaxRows && w.dtype != DType::kFloat32 &&
+  return num_rows <= skinny_matmul::kMaxRows && w.dtype != DType::kFloat32 &&
          HasSharedBytes(device);
 }
 
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device) {
   if (!HasSharedBytes(device)) return absl::OkStatus();
-  RETURN_IF_ERROR(stream_matmul::Prepare<Family<__nv_bfloat16>>());
-  return stream_matmul::Prepare<Family<__half>>();
+  RETURN_IF_ERROR(skinny_matmul::Prepare<Family<__nv_bfloat16>>());
+  return skinny_matmul::Prepare<Family<__half>>();
 }
 
 absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,

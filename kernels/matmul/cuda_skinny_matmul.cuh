@@ -61,7 +61,7 @@ struct SkinnyMatMulArgs {
   CudaEpilogue epilogue = CudaEpilogue::kStore;
 };
 
-namespace stream_matmul {
+namespace skinny_matmul {
 
 constexpr int kStep = 32;      // k's of a warp's step: 16 bytes of each q
 constexpr int kMaxSplits = 2;  // blocks of a cluster; four were slower
@@ -460,5 +460,5 @@ __global__ void __launch_bounds__(Tiling::kThreads)
   }
 }
 
-}  // namespace stream_matmul
+}  // namespace skinny_matmul
 }  // namespace espalier

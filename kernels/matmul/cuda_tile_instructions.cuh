@@ -79,7 +79,7 @@ __device__ __forceinline__ uint64_t TileDescriptor(const char* tile) {
   return WgmmaDescriptor(SharedAddress(tile));
 }
 
-constexpr int kMultiplyInputs = 16;  // of an instruction
+constexpr int kWgmmaK = 16;  // inputs of an instruction
 
 // Of 64 outputs and kRows rows, four warps'; a thread's share:
 //   [4 j + 2 i + k]  output 16 warp + lane / 4 + 8 i,
@@ -132,8 +132,8 @@ struct Sums {
 
 // sums += w [64, 16] * x [kRows, 16]^T, asynchronously; both in shared memory.
 template <typename T, int kRows>
-__device__ __forceinline__ void Multiply(uint64_t w, uint64_t x,
-                                         Sums<kRows>& sums) {
+__device__ __forceinline__ void WgmmaSS(uint64_t w, uint64_t x,
+                                        Sums<kRows>& sums) {
   static_assert(kRows == 32 || kRows == 64 || kRows == 128);
   float(&d)[kRows / 2] = sums.values;
   if constexpr (std::is_same_v<T, __half>) {
@@ -153,14 +153,13 @@ __device__ __forceinline__ void Multiply(uint64_t w, uint64_t x,
                "k16.f32.bf16.bf16 {" PLACES "}, {" W "}, " X ", 1, 1, 1, 0;" \
                : __VA_ARGS__                                                 \
                : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x))
-// As Multiply of bfloat16, with w in registers. A thread has of w
+// As WgmmaSS of bfloat16, with w in registers. A thread has of w
 //   [2 j + i]  output 16 warp + lane / 4 + 8 i,
 //              inputs 8 j + 2 (lane % 4) and the next
 // and its registers are in use until the group is done.
 template <int kRows>
-__device__ __forceinline__ void MultiplyRegisters(const uint32_t (&w)[4],
-                                                  uint64_t x,
-                                                  Sums<kRows>& sums) {
+__device__ __forceinline__ void WgmmaRS(const uint32_t (&w)[4], uint64_t x,
+                                        Sums<kRows>& sums) {
   static_assert(kRows == 8 || kRows == 16 || kRows == 32 || kRows == 64 ||
                 kRows == 128);
   float(&d)[kRows / 2] = sums.values;

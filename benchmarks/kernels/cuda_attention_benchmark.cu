@@ -16,6 +16,7 @@
 #include <random>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
 #include "benchmarks/cuda_replays.h"
@@ -154,8 +155,6 @@ struct Problem {
 
   int num_queries() const { return static_cast<int>(positions.size()); }
 };
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 Problem MakeProblem(const Case& c, DType dtype) {
   Problem p;

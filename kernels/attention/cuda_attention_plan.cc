@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/ceil_div.h"
 #include "base/check.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/attention/cuda_attention_work.h"
@@ -50,8 +51,6 @@ struct Piece {
 
   int length() const { return std::max(kv_end - kv_begin, 1); }
 };
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 using RowOfQuery = std::vector<const CudaAttentionRow*>;
 

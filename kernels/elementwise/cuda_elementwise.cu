@@ -9,6 +9,7 @@
 #include <cub/block/block_reduce.cuh>
 #include <type_traits>
 
+#include "base/ceil_div.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/cuda_element_type.cuh"
@@ -21,8 +22,6 @@ namespace {
 // Numbers are read and written four at a time: 16 bytes of f32, 8 of the
 // 16-bit types. Four divide every width.
 constexpr int kVector = 4;
-
-constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ float SumOfSquares(float4 x) {
   return (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);

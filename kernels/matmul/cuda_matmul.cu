@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/cuda_launch.cuh"
 #include "kernels/cuda_element_type.cuh"
 #include "kernels/matmul/cuda_blas_matmul.h"
@@ -28,8 +29,6 @@ constexpr int kSiluRows = 1024;
 constexpr int kPartTile = 128;
 constexpr int kPartUnit = 64;
 constexpr int kMaxParts = 4;
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // Eight numbers of a gate or an up: a load of 16 or 32 bytes.
 template <typename T>

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_tile.h"
@@ -21,8 +22,6 @@ constexpr int64_t kMaxTaskBytes = 256 << 10;
 
 // A matrix of a model that no cache of a core holds is read from further away.
 constexpr size_t kMaxCachedBytes = 4 << 20;
-
-int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 // A range of items, as one of several even parts of all.
 struct Range {
@@ -58,8 +57,8 @@ class Product {
         static_cast<int>(std::clamp<int64_t>(work / kMinTaskWork, 1, most));
     // By rows first: every task copies its rows of x, and tasks of many rows
     // and few panels would copy the same rows again and again.
-    num_panel_tasks_ = CeilDiv(
-        num_panels_ * static_cast<int64_t>(w.panel_bytes(0)), kMaxTaskBytes);
+    num_panel_tasks_ = static_cast<int>(CeilDiv(
+        num_panels_ * static_cast<int64_t>(w.panel_bytes(0)), kMaxTaskBytes));
     num_block_tasks_ = std::min(CeilDiv(wanted, num_panel_tasks_), num_blocks_);
     num_panel_tasks_ =
         std::max(num_panel_tasks_,

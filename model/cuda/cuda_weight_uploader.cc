@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "kernels/matmul/fp8.h"
@@ -24,8 +25,6 @@ namespace {
 constexpr size_t kStagingBytes = size_t{16} << 20;
 
 static_assert(kUploadedBlockRows == kFp8BlockOutputs);
-
-int DivideUp(int a, int b) { return (a + b - 1) / b; }
 
 // False if a finite value became infinite in float16.
 bool StoreAs(DType dtype, float value, std::byte* to) {
@@ -192,7 +191,7 @@ absl::Status CudaWeightUploader::UploadCodes(const TransformerTensor& tensor,
       tensor, place, row_bytes, [&](int row, std::span<const int> sources) {
         // Whole blocks: their rows are not one after the other.
         const int num_blocks =
-            DivideUp(static_cast<int>(sources.size()), kUploadedBlockRows);
+            CeilDiv(static_cast<int>(sources.size()), kUploadedBlockRows);
         const int num_rows = num_blocks * kUploadedBlockRows;
         std::memset(staging_.data(), 0, num_blocks * block_bytes);
         scales.assign(num_rows, 0);

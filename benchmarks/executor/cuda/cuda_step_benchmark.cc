@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/ceil_div.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -56,8 +57,6 @@ namespace espalier {
 namespace {
 
 constexpr int kPageSize = 16;
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // Notes when steps end whose every row is a beam that decodes.
 class StepClock : public WrappedExecutor {

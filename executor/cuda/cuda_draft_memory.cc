@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/cuda.h"
-#include "base/device_layout.h"
+#include "executor/cuda/cuda_array_layout.h"
 #include "pages/page_table.h"
 
 namespace espalier {
@@ -17,40 +17,23 @@ constexpr int64_t kMaxStepLogits = (int64_t{128} << 20) / sizeof(float);
 constexpr int kFewestDraftRows = 16;
 constexpr int kMaxDraftEdits = 1 << 18;
 
-// As CudaStepMemory's: counts without memory first.
-class DraftLayout {
- public:
-  explicit DraftLayout(int* words) : words_(words), layout_(kAlignment) {}
+void AddInputs(int num_tokens, const CudaDraftLimits& limits,
+               CudaArrayLayout* layout, CudaDraftInputs* inputs) {
+  layout->Add(&inputs->tokens, num_tokens);
+  layout->Add(&inputs->positions, num_tokens);
+  layout->Add(&inputs->token_tables, num_tokens);
+  layout->Add(&inputs->items, limits.max_items);
+  layout->Add(&inputs->item_counts, 2);
+  layout->Add(&inputs->partial_indptr, int64_t{num_tokens} + 1);
+}
 
-  template <typename T>
-  void Add(T** array, int64_t count) {
-    const DeviceRange range = layout_.Add("", count, sizeof(T));
-    if (words_ != nullptr) *array = range.At<T>(words_);
-  }
-  void Add(int num_tokens, const CudaDraftLimits& limits,
-           CudaDraftInputs* inputs) {
-    Add(&inputs->tokens, num_tokens);
-    Add(&inputs->positions, num_tokens);
-    Add(&inputs->token_tables, num_tokens);
-    Add(&inputs->items, limits.max_items);
-    Add(&inputs->item_counts, 2);
-    Add(&inputs->partial_indptr, int64_t{num_tokens} + 1);
-  }
-  size_t num_words() const { return layout_.bytes() / sizeof(int); }
-
- private:
-  static constexpr size_t kAlignment = 128;  // a cache line
-  int* const words_;
-  DeviceLayout layout_;
-};
-
-size_t LayOutDrafts(const CudaDraftLimits& limits, int* words,
-                    CudaDraftArrays* arrays) {
+int64_t LayOutDrafts(const CudaDraftLimits& limits, int* words,
+                     CudaDraftArrays* arrays) {
   const int max_rows = limits.max_rows;
-  DraftLayout layout(words);
+  CudaArrayLayout layout(words);
   layout.Add(&arrays->tables, (int64_t{max_rows} + 1) * limits.table_stride);
-  layout.Add(limits.max_tokens(), limits, &arrays->first);
-  layout.Add(max_rows, limits, &arrays->next);
+  AddInputs(limits.max_tokens(), limits, &layout, &arrays->first);
+  AddInputs(max_rows, limits, &layout, &arrays->next);
   layout.Add(&arrays->first_logits_tokens, max_rows);
   layout.Add(&arrays->rows, max_rows);
   layout.Add(&arrays->num_draws, 1);

@@ -5,14 +5,12 @@
 
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
-#include "base/device_layout.h"
 #include "base/status.h"
+#include "executor/cuda/cuda_array_layout.h"
 #include "pages/page_table.h"
 
 namespace espalier {
 namespace {
-
-constexpr size_t kAlignment = 128;  // cache lines
 
 // Which words a delta of a call has: its arrays, in segments of 64.
 constexpr int kWordsPerSegment = 64;
@@ -103,22 +101,19 @@ absl::StatusOr<std::unique_ptr<CudaSourceReader>> CudaSourceReader::Create(
 
 int64_t CudaSourceReader::LayOut(int* words) {
   const CudaCallBounds& bounds = model_->bounds();
-  DeviceLayout layout(kAlignment);
-  const auto add = [&]<typename T>(T*& array, int64_t count) {
-    array = layout.Add("", count, sizeof(T)).template At<T>(words);
-  };
+  CudaArrayLayout layout(words);
   for (int** const array :
        {&arrays_.tokens, &arrays_.positions, &arrays_.token_tables,
         &arrays_.cross_tables, &arrays_.last_positions}) {
-    add(*array, bounds.max_tokens);
+    layout.Add(array, bounds.max_tokens);
   }
-  add(arrays_.tables, MaxSourceTableWords(bounds));
+  layout.Add(&arrays_.tables, MaxSourceTableWords(bounds));
   ForEachAttentionArray(
       [&](const CudaArrayInfo& info, auto*& array) {
-        add(array, info.max_size(memory_->limits()));
+        layout.Add(&array, info.max_size(memory_->limits()));
       },
       static_cast<CudaAttentionArrays<DeviceArray>&>(arrays_));
-  return static_cast<int64_t>(layout.bytes() / sizeof(int));
+  return layout.num_words();
 }
 
 absl::Status CudaSourceReader::Init() {

@@ -5,40 +5,17 @@
 #include <vector>
 
 #include "base/cuda_memory.h"
-#include "base/device_layout.h"
 #include "base/status.h"
+#include "executor/cuda/cuda_array_layout.h"
 
 namespace espalier {
 namespace {
-
-// Arrays begin on cache lines.
-constexpr size_t kAlignment = 128;
-
-// Lays arrays out one after the other: first to count words, with no memory,
-// then to set pointers.
-class Layout {
- public:
-  explicit Layout(int* words) : words_(words), layout_(kAlignment) {}
-
-  template <typename T>
-  void Add(T** array, int64_t count) {
-    const DeviceRange range = layout_.Add("", count, sizeof(T));
-    if (words_ != nullptr) *array = range.At<T>(words_);
-  }
-  int64_t num_words() const {
-    return static_cast<int64_t>(layout_.bytes() / sizeof(int));
-  }
-
- private:
-  int* const words_;
-  DeviceLayout layout_;
-};
 
 int64_t NumTables(const CudaStepLimits& limits) {
   return int64_t{limits.num_slots} + 1 + limits.num_row_tables();
 }
 
-void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
+void AddLogProbs(const CudaStepLimits& limits, CudaArrayLayout* layout,
                  CudaStepLogprobs* log_probs) {
   layout->Add(&log_probs->zeros, limits.max_rows);
   layout->Add(&log_probs->asked, limits.max_asked_tokens());
@@ -64,7 +41,7 @@ void NameBatchArrays(CudaStepArrays* arrays) {
 
 int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
                CudaStepArrays* arrays) {
-  Layout layout(words);
+  CudaArrayLayout layout(words);
   CudaBeamState& state = arrays->state;
   layout.Add(&state.tables, NumTables(limits) * limits.row_stride());
   layout.Add(&state.tokens, limits.num_slots);

@@ -18,21 +18,16 @@ pieces. To see it work on a CPU:
         --seconds 5 --draft-seconds 2 --num-evaluated 16
 """
 
-import argparse
 import json
-import random
 import shutil
 import tempfile
 from pathlib import Path
 
-import torch
-from transformers.utils import logging
-
 from tools.embedded_model import Tokenizer
-from tools.training import evaluation
 from tools.training.batches import encode_pairs
-from tools.training.corpus import Splits, read_pairs, split
-from tools.training.loop import TrainingOptions, train
+from tools.training.corpus import Splits
+from tools.training.loop import TrainingOptions
+from tools.training.recipe import Recipe, parser
 from tools.training.translator import Shape, Translator
 from tools.training.vocabulary import train_pieces
 
@@ -59,50 +54,31 @@ def write_splits(splits: Splits, path: Path) -> None:
     path.write_text(json.dumps(held_out, ensure_ascii=False), encoding="utf-8")
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("pairs", type=Path, help="fra.txt")
-    add("output", type=Path, help="folder to write to")
-    add("--seconds", type=float, default=240, help="training time of en-fr")
-    add("--draft-seconds", type=float, default=80, help="of en-fr-draft")
-    add("--limit", type=int, help="train on the first pairs only")
-    add("--num-evaluated", type=int, default=1000, help="test sentences for BLEU")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    return parser.parse_args()
-
-
-def train_models(args: argparse.Namespace, splits: Splits, work: Path) -> None:
-    pairs = splits.train[: args.limit]
-    train_pieces(pairs, work, 6000, ["<en>", "<fr>"])
+def train_models(recipe: Recipe, work: Path) -> None:
+    args = recipe.args
+    train_pieces(recipe.pairs, work, 6000, ["<en>", "<fr>"])
     tokenizer = Tokenizer(work)
-    examples = encode_pairs(tokenizer, pairs)
+    examples = encode_pairs(tokenizer, recipe.pairs)
     for name, shape, options, beam_widths in (
         ("en-fr", TARGET, TrainingOptions(args.seconds, 2e-3), (1, 4, 8)),
         ("en-fr-draft", DRAFT, TrainingOptions(args.draft_seconds, 3e-3), (1, 4)),
     ):
         translator = Translator(shape, tokenizer.pieces.vocab_size(), args.device)
-        print(f"{name}: {translator.num_parameters()} parameters, {len(pairs)} pairs")
-        train(translator, examples, options)
-        translator.save(args.output / name)
-        shutil.copy(work / "tokenizer.model", args.output / name)
-        sentences = list(splits.test)[: args.num_evaluated]
-        test = {sentence: splits.test[sentence] for sentence in sentences}
-        evaluation.report(translator, tokenizer, test, beam_widths)
+        folder = recipe.train(name, translator, examples, options)
+        shutil.copy(work / "tokenizer.model", folder)
+        recipe.report(translator, tokenizer, beam_widths)
 
 
 def main() -> None:
-    args = parse_args()
-    logging.disable_progress_bar()
-    torch.manual_seed(0)
-    random.seed(0)
-    splits = split(read_pairs(args.pairs))
-    args.output.mkdir(parents=True, exist_ok=True)
-    write_splits(splits, args.output / "splits.json")
+    arguments = parser(__doc__)
+    arguments.add_argument(
+        "--draft-seconds", type=float, default=80, help="of en-fr-draft"
+    )
+    recipe = Recipe.begin(arguments.parse_args())
+    recipe.args.output.mkdir(parents=True, exist_ok=True)
+    write_splits(recipe.splits, recipe.args.output / "splits.json")
     with tempfile.TemporaryDirectory() as work:
-        train_models(args, splits, Path(work))
+        train_models(recipe, Path(work))
 
 
 if __name__ == "__main__":

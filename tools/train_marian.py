@@ -14,19 +14,15 @@ prints BLEU. No two runs give the same weights. To see it work on a CPU:
         --num-evaluated 16
 """
 
-import argparse
-import random
 import tempfile
 from pathlib import Path
 
-import torch
 from transformers.utils import logging
 
-from tools.training import evaluation
 from tools.training.batches import encode_pairs
-from tools.training.corpus import Splits, read_pairs, split
-from tools.training.loop import TrainingOptions, train
+from tools.training.loop import TrainingOptions
 from tools.training.marian import MarianShape, MarianTokenizer, MarianTranslator
+from tools.training.recipe import Recipe, parser
 from tools.training.vocabulary import train_pieces
 
 # 6.23 million parameters; en-fr has 6.26.
@@ -46,42 +42,21 @@ BATCH_TOKENS = 32768
 NUM_PIECES = 5998
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("pairs", type=Path, help="fra.txt")
-    add("output", type=Path, help="folder to write to")
-    add("--seconds", type=float, default=240, help="training time")
-    add("--limit", type=int, help="train on the first pairs only")
-    add("--num-evaluated", type=int, default=1000, help="test sentences for BLEU")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    return parser.parse_args()
-
-
-def train_model(args: argparse.Namespace, splits: Splits, work: Path) -> None:
-    pairs = splits.train[: args.limit]
-    tokenizer = MarianTokenizer(train_pieces(pairs, work, NUM_PIECES, []))
+def train_model(recipe: Recipe, work: Path) -> None:
+    args = recipe.args
+    tokenizer = MarianTokenizer(train_pieces(recipe.pairs, work, NUM_PIECES, []))
     translator = MarianTranslator(SHAPE, len(tokenizer.vocabulary), args.device)
-    print(f"{translator.num_parameters()} parameters, {len(pairs)} pairs")
     options = TrainingOptions(args.seconds, LEARNING_RATE, BATCH_TOKENS)
-    train(translator, encode_pairs(tokenizer, pairs), options)
-    translator.save(args.output / "en-fr-marian")
-    tokenizer.save(args.output / "en-fr-marian")
-    sentences = list(splits.test)[: args.num_evaluated]
-    test = {sentence: splits.test[sentence] for sentence in sentences}
-    evaluation.report(translator, tokenizer, test, (1, 4, 8))
+    examples = encode_pairs(tokenizer, recipe.pairs)
+    tokenizer.save(recipe.train("en-fr-marian", translator, examples, options))
+    recipe.report(translator, tokenizer, (1, 4, 8))
 
 
 def main() -> None:
-    args = parse_args()
-    logging.disable_progress_bar()
+    recipe = Recipe.begin(parser(__doc__).parse_args())
     logging.set_verbosity_error()  # of max_new_tokens beside max_length
-    torch.manual_seed(0)
-    random.seed(0)
     with tempfile.TemporaryDirectory() as work:
-        train_model(args, split(read_pairs(args.pairs)), Path(work))
+        train_model(recipe, Path(work))
 
 
 if __name__ == "__main__":

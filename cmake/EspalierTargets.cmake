@@ -147,9 +147,6 @@ function(espalier_gpu_test)
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
     DEPS ${ARG_DEPS} espalier::source_tree espalier::gpu_test_main
       rapidcheck)
-  # Not as one: what a kernel's test calls its helpers the next one calls its
-  # own, and these sources are long, so that little would be saved.
-  set_target_properties(${ARG_NAME} PROPERTIES UNITY_BUILD OFF)
   espalier_set_up_test(${ARG_NAME})
   # The GPU would wait for oracles without optimization.
   target_compile_options(${ARG_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)

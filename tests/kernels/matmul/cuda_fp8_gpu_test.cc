@@ -34,7 +34,7 @@ using testing::MatrixNumbers;
 using testing::Sums;
 using testing::Upload;
 using testing::Widened;
-using Rows = std::vector<int>;
+using Counts = std::vector<int>;
 
 constexpr CudaEpilogue kEpilogues[] = {
     CudaEpilogue::kStore, CudaEpilogue::kStoreFloat, CudaEpilogue::kAddFloat,
@@ -153,7 +153,7 @@ TEST_F(CudaFp8GpuTest, FewRowsAreAsNearAsSumsAllow) {
                                {32003, 64}},
              std::vector<Size>{{100, 192}, {768, 3072}})) {
     const Fp8Weights weights(num_outputs, num_cols);
-    for (const int n : Cases(Rows{1, 2, 5, 8, 9, 16}, Rows{5, 16})) {
+    for (const int n : Cases(Counts{1, 2, 5, 8, 9, 16}, Counts{5, 16})) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
       const Sums sums = ExactSums(c);
@@ -174,8 +174,8 @@ TEST_F(CudaFp8GpuTest, TilesOfRowsAreAsNearAsSumsAllow) {
   const Size size = {1024, Cases(2048, 1024)};
   const Fp8Weights weights(size.num_outputs, size.num_cols);
   for (const int n :
-       Cases(Rows{1, 8, 9, 17, 32, 33, 64, 65, 127, 128, 129, 300},
-             Rows{17, 100, 300})) {
+       Cases(Counts{1, 8, 9, 17, 32, 33, 64, 65, 127, 128, 129, 300},
+             Counts{17, 100, 300})) {
     const Case c(n, weights);
     const Sums sums = ExactSums(c);
     for (const int tiles : {1, 2, 4}) {
@@ -243,8 +243,8 @@ constexpr Size kSizes[] = {{1536, 1024}, {768, 2048}, {333, 192}, {208, 448}};
 TEST_F(CudaFp8MatMulGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   for (const auto& [num_outputs, num_cols] : kSizes) {
     const Fp8Weights weights(num_outputs, num_cols);
-    for (const int n : Cases(Rows{1, 8, 9, 16, 17, 64, 100, 300, kMaxRows},
-                             Rows{5, 17, 300})) {
+    for (const int n : Cases(Counts{1, 8, 9, 16, 17, 64, 100, 300, kMaxRows},
+                             Counts{5, 17, 300})) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
       const Sums sums = ExactSums(c);
@@ -334,7 +334,7 @@ TEST_F(CudaFp8MatMulGpuTest, ActivationsAreOfTheStoredProduct) {
 
 TEST_F(CudaFp8MatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
   const Fp8Weights weights(768, 2048);
-  for (const int n : Cases(Rows{2, 9, 16, 17, 64, 128, 300}, Rows{9, 64})) {
+  for (const int n : Cases(Counts{2, 9, 16, 17, 64, 128, 300}, Counts{9, 64})) {
     Case c(n, weights);
     const std::vector<std::byte> before(size_t(n) * 768 * 4);
     const auto multiply = [&](void* out) {
@@ -358,7 +358,7 @@ TEST_F(CudaFp8MatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
 // into the same room again and again.
 TEST_F(CudaFp8MatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   const Fp8Weights first(1024, 1024), second(1024, 1024);
-  for (const int n : Cases(Rows{1, 16, 32, 100, kMaxRows}, Rows{8, 32})) {
+  for (const int n : Cases(Counts{1, 16, 32, 100, kMaxRows}, Counts{8, 32})) {
     const Case c(n, first);
     SCOPED_TRACE(n);
     int calls = 0;

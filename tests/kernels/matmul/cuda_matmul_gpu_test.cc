@@ -28,7 +28,7 @@ using testing::Sums;
 using testing::Upload;
 using testing::Weights;
 using testing::Widened;
-using Rows = std::vector<int>;
+using Counts = std::vector<int>;
 
 constexpr int kMaxRows = 1100;
 constexpr int kMaxOutputs = 3072;
@@ -103,8 +103,8 @@ TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   const Weights weights(size.num_outputs, size.num_cols, dtype);
   // Few: more than 16 rows of few weights alone, as those cost a tool most.
   const bool is_small = size.num_outputs * size.num_cols < 1'000'000;
-  for (const int n : Cases(Rows{1, 2, 5, 8, 9, 16, 31, 32, 33, 128, 300},
-                           is_small ? Rows{5, 16, 33} : Rows{5, 16})) {
+  for (const int n : Cases(Counts{1, 2, 5, 8, 9, 16, 31, 32, 33, 128, 300},
+                           is_small ? Counts{5, 16, 33} : Counts{5, 16})) {
     SCOPED_TRACE(Concat("n ", n));
     const Case c(n, weights);
     const Sums sums = ExactSums(c);
@@ -129,7 +129,7 @@ TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
 TEST_F(CudaMatMulGpuTest, PartsOfLongSumsMeet) {
   for (const int num_outputs : {300, 4100, 6150}) {
     const Weights weights(num_outputs, 3080, DType::kBFloat16);
-    for (const int n : Cases(Rows{3, 8, 13}, Rows{8})) {
+    for (const int n : Cases(Counts{3, 8, 13}, Counts{8})) {
       const Case c(n, weights);
       ExpectSums(ExactSums(c), num_outputs, DType::kFloat32, 0,
                  Product(c, CudaEpilogue::kStoreFloat));
@@ -145,7 +145,7 @@ TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
        {Size{768, 3072}, Size{1040, 1024}, Size{100, 40}, Size{2304, 768}}) {
     const Weights weights(num_outputs, num_cols, DType::kBFloat16);
     for (const int n :
-         Cases(Rows{8, 17, 32, 128, 300, 1024}, Rows{8, 32, 300})) {
+         Cases(Counts{8, 17, 32, 128, 300, 1024}, Counts{8, 32, 300})) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
       const int size = n * num_outputs;
@@ -266,7 +266,7 @@ TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
     for (const auto& [num_outputs, num_cols] :
          {Size{768, 3072}, Size{1040, 1024}, Size{104, 40}}) {
       const Weights weights(num_outputs, num_cols, dtype);
-      for (const int n : Cases(Rows{1, 16, 17, 128, 300}, Rows{8, 32})) {
+      for (const int n : Cases(Counts{1, 16, 17, 128, 300}, Counts{8, 32})) {
         SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
         const Case c(n, weights);
         const size_t size = size_t(n) * num_outputs;
@@ -298,11 +298,11 @@ TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
 TEST_F(CudaMatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
   for (const DType dtype :
        {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
-    for (const int num_cols : Cases(Rows{768, 3072}, Rows{768})) {
+    for (const int num_cols : Cases(Counts{768, 3072}, Counts{768})) {
       const int num_outputs = 784;
       const Weights weights(num_outputs, num_cols, dtype);
       for (const int n :
-           Cases(Rows{2, 5, 8, 12, 16, 27, 32, 64, 300}, Rows{2, 12, 32})) {
+           Cases(Counts{2, 5, 8, 12, 16, 27, 32, 64, 300}, Counts{2, 12, 32})) {
         Case c(n, weights);
         const auto out = Product(c, CudaEpilogue::kStoreFloat);
         ASSERT_EQ(Product(c, CudaEpilogue::kStoreFloat), out);
@@ -325,7 +325,7 @@ TEST_F(CudaMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   constexpr int kCols = 1024;
   const int length = Cases(20, 4);
   const Weights weights(kCols, kCols, DType::kBFloat16);
-  for (const int n : Cases(Rows{1, 8, 16, 32, 100}, Rows{8, 32})) {
+  for (const int n : Cases(Counts{1, 8, 16, 32, 100}, Counts{8, 32})) {
     const Case c(n, weights);
     SCOPED_TRACE(n);
     testing::ExpectChainsAreTheSame(

@@ -25,7 +25,7 @@ using testing::Upload;
 constexpr float kDead = -std::numeric_limits<float>::infinity();
 constexpr TokenEdit kUntouched = {.token = -77, .bias = 5.0f};
 
-struct Row {
+struct HistoryCase {
   ScoreProcessors processors;
   std::vector<TokenId> history;
   int num_generated = 0;
@@ -39,7 +39,7 @@ class Batch {
   Batch(int vocab_size, int page_size, uint32_t seed)
       : vocab_size_(vocab_size), page_size_(page_size), random_(seed) {}
 
-  void Add(const Row& row) { rows_.push_back(row); }
+  void Add(const HistoryCase& row) { rows_.push_back(row); }
 
   // Runs all rows at once; each has its list, and nothing else is written.
   void ExpectLists() {
@@ -87,7 +87,7 @@ class Batch {
     const int num_rows = static_cast<int>(rows_.size());
     stride_ = 1;
     int num_pages = 0;
-    for (const Row& row : rows_) {
+    for (const HistoryCase& row : rows_) {
       const int count = (row.history.size() + page_size_ - 1) / page_size_;
       stride_ = std::max(stride_, count + 1);
       num_pages += count;
@@ -119,11 +119,11 @@ class Batch {
   }
 
   void LayOutRules() {
-    for (const Row& row : rows_) {
+    for (const HistoryCase& row : rows_) {
       if (row.is_made) params_.push_back(ParamsOf(row));
     }
     int params = 0;
-    for (const Row& row : rows_) {
+    for (const HistoryCase& row : rows_) {
       CudaEditRow& edit_row = edit_rows_.emplace_back();
       if (!row.is_made) continue;
       edit_row.params = params++;
@@ -134,7 +134,7 @@ class Batch {
     }
   }
 
-  CudaEditParams ParamsOf(const Row& row) {
+  CudaEditParams ParamsOf(const HistoryCase& row) {
     const ScoreProcessors& processors = row.processors;
     CudaEditParams params;
     const RowEdits common =
@@ -162,7 +162,7 @@ class Batch {
                const std::vector<TokenEdit>& edits) {
     std::vector<TokenEdit> expected = edits_;
     for (size_t r = 0; r < rows_.size(); ++r) {
-      const Row& row = rows_[r];
+      const HistoryCase& row = rows_[r];
       const CudaRowEdits& made = row_edits[r];
       if (!row.is_made) {
         EXPECT_EQ(made.begin, kRowUntouched.begin);
@@ -188,7 +188,7 @@ class Batch {
   const int vocab_size_;
   const int page_size_;
   std::mt19937 random_;
-  std::vector<Row> rows_;
+  std::vector<HistoryCase> rows_;
   int stride_ = 1;
   std::vector<CudaEditRow> edit_rows_;
   std::vector<CudaEditParams> params_;
@@ -206,8 +206,8 @@ class AnyRows {
   AnyRows(int vocab_size, uint32_t seed)
       : vocab_size_(vocab_size), random_(seed) {}
 
-  Row Next(int max_tokens) {
-    Row row;
+  HistoryCase Next(int max_tokens) {
+    HistoryCase row;
     // Few tokens, so that n-grams do repeat.
     num_distinct_ = Below(3) == 0 ? vocab_size_ : std::min(2 + Below(9), 11);
     row.history = Tokens(1 + Below(max_tokens));
@@ -302,7 +302,8 @@ TEST(CudaHistoryEditsTest, RowsAtTheirBoundsHaveTheListsOfTheHost) {
   Batch batch(50, 4, 1);
   batch.Add({.processors = {}, .history = {7}});
   for (const int size : {1, 2, 1023, 1025, 5000}) {
-    Row row = {.processors = {}, .history = std::vector<TokenId>(size, 49)};
+    HistoryCase row = {.processors = {},
+                       .history = std::vector<TokenId>(size, 49)};
     row.num_generated = size - 1;
     row.processors.frequency_penalty = 0.1f;
     row.processors.no_repeat_ngram_size = 5;
@@ -317,7 +318,7 @@ TEST(CudaHistoryEditsTest, RowsAtTheirBoundsHaveTheListsOfTheHost) {
     batch.Add(row);
   }
   // Tokens that the vocabulary does not have.
-  Row outside = {.processors = {}, .history = {60, 3, 60, 3}};
+  HistoryCase outside = {.processors = {}, .history = {60, 3, 60, 3}};
   outside.processors.no_repeat_ngram_size = 2;
   outside.processors.repetition_penalty = 2.0f;
   batch.Add(outside);

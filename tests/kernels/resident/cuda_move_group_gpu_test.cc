@@ -18,23 +18,23 @@ namespace {
 
 using testing::DeviceWords;
 
-struct Move {
+struct GroupMove {
   int num_slots;
   int stride;  // pages of a table
   int from;
   int to;
 };
-std::ostream& operator<<(std::ostream& out, const Move& move) {
+std::ostream& operator<<(std::ostream& out, const GroupMove& move) {
   return out << move.num_slots << " slots of " << move.stride << " pages from "
              << move.from << " to " << move.to;
 }
 
-class MoveGroupTest : public ::testing::TestWithParam<Move> {
+class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
  protected:
   static constexpr int kNumArrays = 8;
 
   void SetUp() override {
-    const Move& move = GetParam();
+    const GroupMove& move = GetParam();
     const int num_slots = move.from + move.num_slots + 2;
     for (int i = 0; i < kNumArrays - 1; ++i) {
       arrays_[i] = words_.Add(num_slots);
@@ -91,7 +91,7 @@ class MoveGroupTest : public ::testing::TestWithParam<Move> {
 };
 
 TEST_P(MoveGroupTest, EveryWordIsWhereTheHostPutsIt) {
-  const Move& move = GetParam();
+  const GroupMove& move = GetParam();
   const std::vector<int> expected = Moved();
   ASSERT_OK(CudaMoveGroup(State(), move.from, move.to, move.num_slots,
                           stream_.get()));
@@ -107,15 +107,17 @@ INSTANTIATE_TEST_SUITE_P(
     Moves, MoveGroupTest,
     ::testing::Values(
         // One slot; side by side; far apart.
-        Move{1, 1, 1, 0}, Move{7, 5, 9, 2}, Move{40, 33, 500, 3},
+        GroupMove{1, 1, 1, 0}, GroupMove{7, 5, 9, 2}, GroupMove{40, 33, 500, 3},
         // One place down, two, a few: chains of all lengths.
-        Move{2, 4, 1, 0}, Move{15, 3, 4, 3}, Move{16, 3, 4, 3},
-        Move{17, 3, 4, 3}, Move{33, 100, 7, 5}, Move{1000, 40, 37, 0},
+        GroupMove{2, 4, 1, 0}, GroupMove{15, 3, 4, 3}, GroupMove{16, 3, 4, 3},
+        GroupMove{17, 3, 4, 3}, GroupMove{33, 100, 7, 5},
+        GroupMove{1000, 40, 37, 0},
         // One less than the slots, and as many.
-        Move{100, 17, 99, 0}, Move{100, 17, 100, 0}, Move{100, 17, 101, 0},
+        GroupMove{100, 17, 99, 0}, GroupMove{100, 17, 100, 0},
+        GroupMove{100, 17, 101, 0},
         // Wide, with long tables: more than the grid has threads.
-        Move{5000, 512, 1, 0}, Move{5000, 512, 64, 0},
-        Move{5000, 512, 5000, 0}));
+        GroupMove{5000, 512, 1, 0}, GroupMove{5000, 512, 64, 0},
+        GroupMove{5000, 512, 5000, 0}));
 
 TEST(MoveGroupErrorsTest, OnlyDownAndWithinTheSlots) {
   CudaBeamState state;

@@ -23,6 +23,7 @@
 #include "beam/stopping_criteria.h"
 #include "exec_request/step_executor.h"
 #include "request/bad_words.h"
+#include "request/decoder_prompt.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -43,6 +44,9 @@ std::function<void()> Canceller(
 
 absl::Status Validate(const EngineCore& core, Request* request) {
   RETURN_IF_ERROR(ResolveBadWords(core.tokenizer.get(), &request->params));
+  RETURN_IF_ERROR(ResolveDecoderPrompt(core.tokenizer.get(), core.description,
+                                       {}, &request->params)
+                      .status());
   RETURN_IF_ERROR(ValidateRequest(core.description, request));
   return CheckStops(request->params, core.tokenizer.get());
 }
@@ -74,7 +78,9 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
   if (!valid.ok()) co_return valid;
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
-  auto place = core->limits->Take(std::ssize(request.prompt_tokens));
+  auto place =
+      core->limits->Take(std::ssize(request.prompt_tokens) +
+                         std::ssize(request.params.decoder_prompt_tokens));
   if (!place.ok()) co_return place.status();
   GiveSeed(&request);
   OpenRequest open = {

@@ -128,7 +128,7 @@ int GroupPrefill::NumTokensAtOnce() const {
   if (source_end_ == 0 || is_done_ || is_forked_) return 0;
   const int num_planned = pages_->sequence(0).num_tokens();
   if (num_planned >= source_end_) return 0;
-  return static_cast<int>(request().prompt_tokens.size()) - num_planned;
+  return source_end_ + 1 - num_planned;
 }
 
 std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {

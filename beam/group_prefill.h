@@ -24,8 +24,8 @@
 //   prefill.OnAnswer();  // of each plan, in their order
 //
 // A source that an encoder reads (source_layout.h) is fed in one chunk with
-// what the decoder begins with, because each of its parts takes reading all of
-// it.
+// the decoder's first token, because each of its parts takes reading all of it.
+// What else the decoder begins with is fed as any prompt is.
 //
 // Without a tree, or with GenerationParams::prefix_cache off, all that is not
 // loaded is fed.
@@ -84,7 +84,7 @@ class GroupPrefill {
   // Tokens that are not in a plan yet.
   int64_t num_pending_tokens() const;
   // Tokens that its next chunk has at least, however few are asked for: those
-  // of a source and what follows it. 0: any number.
+  // of a source and the decoder's first. 0: any number.
   int NumTokensAtOnce() const;
   // Sequences that there will be when all is fed.
   int num_branches() const {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "beam/selection_options.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier {
 namespace {
@@ -28,7 +29,8 @@ RequestText::RequestText(const GenerationParams& params,
     : tokenizer_(std::move(tokenizer)),
       stops_(StopsOf(params)),
       options_{.include_stop = params.include_stop,
-               .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
+               .min_new_tokens = SaturateToInt(params.min_new_tokens),
+               .is_opening = OpensText(*tokenizer_, params)} {}
 
 TextStream RequestText::Begin() const {
   return TextStream(*tokenizer_, stops_, options_);

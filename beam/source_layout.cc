@@ -5,6 +5,7 @@
 
 #include "base/wording.h"
 #include "pages/page_table.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier {
 
@@ -20,7 +21,8 @@ SourceLayout LayOutSource(const ModelDescription& model, Request* request) {
   salt.append(reinterpret_cast<const char*>(tokens.data()),
               tokens.size() * sizeof(TokenId));
   tokens.resize(layout.end, 0);
-  const std::vector<TokenId>& decoder_prompt = model.encoder->decoder_prompt;
+  const std::vector<TokenId> decoder_prompt =
+      DecoderPromptOf(model, request->params);
   tokens.insert(tokens.end(), decoder_prompt.begin(), decoder_prompt.end());
   return layout;
 }

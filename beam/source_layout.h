@@ -9,8 +9,8 @@
 //   positions  [0, num_tokens)    the source
 //              [num_tokens, end)  padding: the page's rest
 //              [end, ...)         the decoder's tokens: what it begins with
-//                                 (EncoderDescription::decoder_prompt), then
-//                                 what it generates
+//                                 (request/decoder_prompt.h), then what it
+//                                 generates
 //
 // The source is thereby a beginning that all beams and samples have in common,
 // on pages of their own: shared, counted, kept in the prefix tree, put away and

@@ -1,7 +1,9 @@
 #include "espalier/generator_core.h"
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -9,6 +11,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "espalier/generator_call.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier {
 
@@ -209,11 +212,18 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
   request.params = std::move(from.params);
+  ASSIGN_OR_RETURN(*taken,
+                   ResolveDecoderPrompt(
+                       tokenizer().get(), description(),
+                       from.takes_defaults ? defaults() : GenerationDefaults(),
+                       &request.params));
   if (defaults().empty()) return request;
   const std::vector<std::string_view> given =
       from.takes_defaults ? DifferingParams(request.params) : DefaultParams();
-  *taken = TakeDefaults(defaults(), given, description(),
-                        std::ssize(request.prompt_tokens), &request.params);
+  std::ranges::move(
+      TakeDefaults(defaults(), given, description(),
+                   std::ssize(request.prompt_tokens), &request.params),
+      std::back_inserter(*taken));
   return request;
 }
 

@@ -40,6 +40,7 @@ GenerationParams OnlyOfText(const GenerationParams& params) {
   text.stop = params.stop;
   text.include_stop = params.include_stop;
   text.min_new_tokens = params.min_new_tokens;
+  text.decoder_prompt_tokens = params.decoder_prompt_tokens;
   return text;
 }
 

@@ -44,7 +44,8 @@ struct StepLimits {
 // of a translation or summary, all at once, and its decoder generates.
 struct EncoderDescription {
   int max_source_tokens = 0;
-  // What the decoder begins with, decoder_start_token_id. Not empty.
+  // What the decoder begins with, decoder_start_token_id, ahead of what a
+  // request adds (request/decoder_prompt.h). Not empty.
   std::vector<TokenId> decoder_prompt = {};
 };
 
@@ -93,11 +94,6 @@ struct ModelDescription {
   // Without one a prompt is the beginning of what is generated.
   std::optional<EncoderDescription> encoder = std::nullopt;
 
-  // Tokens of max_context that a prompt takes.
-  int64_t NumContextTokens(int64_t num_prompt_tokens) const {
-    if (!encoder) return num_prompt_tokens;
-    return static_cast<int64_t>(encoder->decoder_prompt.size());
-  }
   // Tokens that a prompt may have.
   int max_prompt_tokens() const {
     return encoder ? encoder->max_source_tokens : max_context;

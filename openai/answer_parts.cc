@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "base/status.h"
+#include "request/decoder_prompt.h"
+#include "text/incremental_detokenizer.h"
 
 namespace espalier::openai {
 namespace {
@@ -11,6 +13,17 @@ namespace {
 std::string_view ObjectOf(Api api, bool is_chunk) {
   if (api == Api::kCompletions) return "text_completion";
   return is_chunk ? "chat.completion.chunk" : "chat.completion";
+}
+
+// That of all tokens, whatever stops there are.
+std::string WholeText(std::span<const TokenId> tokens,
+                      const Tokenizer& tokenizer,
+                      const GenerationParams& params) {
+  IncrementalDetokenizer detokenizer(tokenizer, OpensText(tokenizer, params));
+  std::string text;
+  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
+  detokenizer.Finish(&text);
+  return text;
 }
 
 // The stop string that ended `text`, whose tokens spell `whole`; empty if it
@@ -83,7 +96,7 @@ void AppendStopReason(const Hypothesis& hypothesis, std::string_view text,
   std::string_view stop;
   std::string whole;
   if (tokenizer != nullptr && !params.stop.empty()) {
-    whole = tokenizer->Decode(hypothesis.tokens).value_or("");
+    whole = WholeText(hypothesis.tokens, *tokenizer, params);
     stop = StopStringOf(text, whole, params);
   }
   const int64_t last =

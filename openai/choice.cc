@@ -1,6 +1,7 @@
 #include "openai/choice.h"
 
 #include "openai/answer_parts.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier::openai {
 
@@ -68,10 +69,10 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
   // Of the first `skipped` tokens nothing is known.
   const auto place = [&](std::span<const TokenId> tokens, size_t skipped,
                          std::span<const TokenLogProb> log_probs,
-                         std::string_view whole, size_t base) {
+                         std::string_view whole, size_t base, bool is_opening) {
     const std::vector<size_t> offsets =
         call_.api == Api::kCompletions
-            ? TextOffsets(tokens, whole, base, tokenizer_)
+            ? TextOffsets(tokens, whole, base, tokenizer_, is_opening)
             : std::vector<size_t>(tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
       const TokenLogProb* const log_prob =
@@ -81,11 +82,13 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
   };
   size_t base = 0;
   if (call_.echo && result.prompt_logprobs) {
-    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0);
+    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0, true);
     base = CountCharacters(prompt.text);
   }
   if (!call_.prompt_only) {
-    place(hypothesis.tokens, 0, hypothesis.logprobs, text, base);
+    const bool is_opening =
+        tokenizer_ == nullptr || OpensText(*tokenizer_, prompt.params);
+    place(hypothesis.tokens, 0, hypothesis.logprobs, text, base, is_opening);
   }
   return placed;
 }

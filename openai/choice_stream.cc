@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "request/decoder_prompt.h"
+
 namespace espalier::openai {
 
 void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
@@ -12,7 +14,8 @@ void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
   if (log_probs.size() != tokens.size()) return;
   log_probs_.insert(log_probs_.end(), log_probs.begin(), log_probs.end());
   if (!detokenizer_ && writer_->tokenizer() != nullptr) {
-    detokenizer_.emplace(*writer_->tokenizer());
+    const Tokenizer& tokenizer = *writer_->tokenizer();
+    detokenizer_.emplace(tokenizer, OpensText(tokenizer, prompt_->params));
   }
   for (const TokenId token : tokens) {
     text_offsets_.push_back(num_characters_);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "openai/answer_parts.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier::openai {
 namespace {
@@ -23,7 +24,9 @@ LiveBeams::LiveBeams(const GenerationParams& params, const Tokenizer* tokenizer)
       stops_(StopsOf(params)),
       options_{.include_stop = params.include_stop,
                .min_new_tokens = static_cast<int>(std::min<int64_t>(
-                   params.min_new_tokens, std::numeric_limits<int>::max()))} {}
+                   params.min_new_tokens, std::numeric_limits<int>::max())),
+               .is_opening =
+                   tokenizer == nullptr || OpensText(*tokenizer, params)} {}
 
 std::string LiveBeams::TextOf(const BeamState& beam) const {
   TextStream stream(*tokenizer_, *stops_, options_);

@@ -148,10 +148,10 @@ void AppendContent(bool are_named, std::span<const PlacedLogProb> tokens,
 
 std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
-                                const Tokenizer* tokenizer) {
+                                const Tokenizer* tokenizer, bool is_opening) {
   std::vector<size_t> offsets(tokens.size(), base);
   if (tokenizer == nullptr) return offsets;
-  IncrementalDetokenizer detokenizer(*tokenizer);
+  IncrementalDetokenizer detokenizer(*tokenizer, is_opening);
   const size_t end = CountCharacters(text);
   size_t at = 0;
   std::string piece;

@@ -31,10 +31,11 @@ struct PlacedLogProb {
 };
 
 // Where the texts of `tokens` begin in `text`, which they spell, up to where it
-// was cut; `base` further.
+// was cut; `base` further. `is_opening` as of IncrementalDetokenizer.
 std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
-                                const Tokenizer* tokenizer);
+                                const Tokenizer* tokenizer,
+                                bool is_opening = true);
 
 void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out);

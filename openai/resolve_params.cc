@@ -13,6 +13,7 @@
 #include "openai/call_draft.h"
 #include "openai/call_fields.h"
 #include "openai/object_fields.h"
+#include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::openai {
@@ -188,7 +189,8 @@ void Resolver::DropIncludeStop() {
 
 void Resolver::TakeMaxTokens() {
   if (params().max_new_tokens || params().allowed_sequences) return;
-  const int64_t num_in_context = model_.NumContextTokens(num_prompt_tokens_);
+  const int64_t num_in_context =
+      NumContextTokens(model_, num_prompt_tokens_, params());
   const int64_t width =
       std::max({params().num_beams, params().num_return_sequences,
                 params().best_of.value_or(1)});

@@ -132,6 +132,7 @@ void SwapLargeParams(P* a, P* b) {
   a->allowed_sequences.swap(b->allowed_sequences);
   a->cache_salt.swap(b->cache_salt);
   a->tenant.swap(b->tenant);
+  a->decoder_prompt_tokens.swap(b->decoder_prompt_tokens);
 }
 
 // What `params` are without that.
@@ -288,7 +289,8 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params) {
-  const int64_t num_in_context = model.NumContextTokens(num_prompt_tokens);
+  const int64_t num_in_context =
+      NumContextTokens(model, num_prompt_tokens, *params);
   const PromptRoom room = {num_in_context, model.max_context - num_in_context};
   if (defaults.empty() || room.num_left < 1) return {};
   std::vector<bool> is_taken(defaults.fields.size());

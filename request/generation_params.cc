@@ -73,8 +73,8 @@ absl::Status ValidateParams(const ModelDescription& model,
                             GenerationParams* params) {
   RETURN_IF_ERROR(ValidateSearch(model, *params));
   RETURN_IF_ERROR(ValidateSampling(*params));
-  RETURN_IF_ERROR(ValidateLengths(
-      model, model.NumContextTokens(num_prompt_tokens), params));
+  RETURN_IF_ERROR(ValidateDecoderPrompt(model, *params));
+  RETURN_IF_ERROR(ValidateLengths(model, num_prompt_tokens, params));
   RETURN_IF_ERROR(ValidateStops(model, params));
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));

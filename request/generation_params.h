@@ -94,6 +94,13 @@ struct GenerationParams {
   // (request/bad_words.h).
   std::vector<std::string> bad_words;
   std::vector<int64_t> suppress_tokens;
+  // Of an encoder-decoder: tokens that the decoder begins with, behind those
+  // that every one of the model's begins with; what is generated follows them.
+  // transformers' decoder_input_ids (request/decoder_prompt.h). Empty: none.
+  std::vector<int64_t> decoder_prompt_tokens;
+  // The same as text: an engine with a tokenizer makes decoder_prompt_tokens of
+  // it. Empty: none.
+  std::string decoder_prompt;
   // The token that alone may come first, and those that alone may come as the
   // last of max_new_tokens, each with a score of 0, whatever else is said.
   std::optional<int64_t> forced_bos_token_id;

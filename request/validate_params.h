@@ -18,6 +18,10 @@ absl::Status ValidateSearch(const ModelDescription& model,
 // What a token is drawn by.
 absl::Status ValidateSampling(const GenerationParams& params);
 
+// What the decoder of an encoder-decoder begins with.
+absl::Status ValidateDecoderPrompt(const ModelDescription& model,
+                                   const GenerationParams& params);
+
 // Sets max_new_tokens if unset.
 absl::Status ValidateLengths(const ModelDescription& model,
                              int64_t num_prompt_tokens,

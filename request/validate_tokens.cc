@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/bad_words.h"
+#include "request/decoder_prompt.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
 #include "text/stop_strings.h"
@@ -195,8 +196,10 @@ std::string WhyRoom(const ModelDescription& model, int64_t num_tokens) {
 absl::Status ValidateLengths(const ModelDescription& model,
                              int64_t num_prompt_tokens,
                              GenerationParams* params) {
-  const int64_t room = model.max_context - num_prompt_tokens;
-  if (room < 1) return NoRoom(model, num_prompt_tokens);
+  const int64_t num_before =
+      NumContextTokens(model, num_prompt_tokens, *params);
+  const int64_t room = model.max_context - num_before;
+  if (room < 1) return NoRoom(model, num_before);
   if (!params->max_new_tokens) {
     int64_t wanted = model.default_max_new_tokens;
     if (params->allowed_sequences) {
@@ -207,7 +210,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   // What says why is made where it is told alone: as long as all the rest.
   if (*params->max_new_tokens < 1 || *params->max_new_tokens > room) {
     return CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
-                      WhyRoom(model, num_prompt_tokens));
+                      WhyRoom(model, num_before));
   }
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }

@@ -11,6 +11,7 @@
 #include "openai/answer.h"
 #include "openai/chunk_writer.h"
 #include "openai/error.h"
+#include "request/decoder_prompt.h"
 #include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
 
@@ -80,6 +81,14 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   const absl::Status known = CheckServed(*model_, call_.model);
   if (!known.ok()) {
     co_await refuse(known);
+    co_return;
+  }
+  const Generator& generator = model_->generator;
+  const absl::StatusOr<NamedValues> resolved =
+      ResolveDecoderPrompt(generator.tokenizer().get(), generator.description(),
+                           generator.defaults(), &call_.params);
+  if (!resolved.ok()) {
+    co_await refuse(resolved.status());
     co_return;
   }
   head_ = {openai::AnswerId(api, caller_.request_id),

@@ -41,12 +41,15 @@ inline FamilyReference ParseFamilyReference(const json::value& line) {
   return reference;
 }
 
+// Of an encoder-decoder also those that say what the decoder begins with.
 inline std::vector<FamilyReference> ReadFamilyReferences(
     const std::string& model) {
   std::vector<FamilyReference> references;
-  for (const json::value& line :
-       ReadReferenceLines(FamilyPath(model) + "/requests.jsonl")) {
-    references.push_back(ParseFamilyReference(line));
+  for (const char* file : {"/requests.jsonl", "/decoder_prompts.jsonl"}) {
+    for (const json::value& line :
+         ReadReferenceLines(FamilyPath(model) + file)) {
+      references.push_back(ParseFamilyReference(line));
+    }
   }
   return references;
 }

@@ -6,7 +6,7 @@ namespace espalier {
 
 TextStream::TextStream(const Tokenizer& tokenizer, const StopStrings& stops,
                        const TextOptions& options)
-    : detokenizer_(tokenizer),
+    : detokenizer_(tokenizer, options.is_opening),
       matcher_(stops, options.include_stop),
       num_unmatched_tokens_(options.min_new_tokens) {}
 

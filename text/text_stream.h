@@ -40,11 +40,14 @@ struct TextOptions {
   bool include_stop = false;
   // No stop begins in what the first so many tokens add.
   int min_new_tokens = 0;
+  // Whether the tokens open a text: false behind something that it began with,
+  // which a space may divide them from.
+  bool is_opening = true;
 };
 
 class TextStream {
  public:
-  // At the opening of a text. `tokenizer` and `stops` must outlive this and its
+  // Before the first token. `tokenizer` and `stops` must outlive this and its
   // copies, at their places.
   TextStream(const Tokenizer& tokenizer, const StopStrings& stops,
              const TextOptions& options = {});

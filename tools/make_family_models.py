@@ -2,12 +2,16 @@
 
     python -m tools.make_family_models tests/data/families
     python -m tools.make_family_models tests/data/families --check
+    python -m tools.make_family_models tests/data/families --decoder-prompts
 
 Each directory gets a model as transformers saves it, `logits.safetensors` (the
 logits after every token of a few sequences) and `requests.jsonl` (prompts,
-parameters and the hypotheses of `generate`, greedy and beam search). The weights
-run in float64. `--check` makes the references of the models that are there anew
-and fails if they differ from the files.
+parameters and the hypotheses of `generate`, greedy and beam search). Those of
+encoder-decoders get `decoder_prompts.jsonl` as well, the same of requests that
+say what the decoder begins with (`decoder_input_ids`), with the start token in
+front and without; `--decoder-prompts` makes this file alone, of the models that
+are there. The weights run in float64. `--check` makes the references of the
+models that are there anew and fails if they differ from the files.
 
 A request is kept only if noise on the logits of a thousandth changes none of its
 hypotheses: what is compared token for token must not hang on a rounding.
@@ -17,6 +21,7 @@ import argparse
 import json
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,8 @@ Row = dict[str, Any]
 NOISE = 1e-3
 NUM_NOISY_RUNS = 3
 SEQUENCE_LENGTHS = [1, 17, 40]
+DECODER_PROMPTS = "decoder_prompts.jsonl"
+NUM_DECODER_PROMPTS = 5
 TOLERANCE = 1e-5
 # The rotary angles are float32 in any case; nothing else is.
 DTYPE = torch.float64
@@ -136,9 +143,21 @@ class Reference:
                 .float()
             )
 
+    def num_before(self, prompt: list[int], params: Row) -> int:
+        """Tokens of a sequence that are not generated."""
+        if not self.has_encoder:
+            return len(prompt)
+        # A decoder behind an encoder begins with decoder_start_token_id.
+        start = self.model.config.decoder_start_token_id
+        given = params.get("decoder_input_ids", [])
+        return len(given) + (given[:1] != [start])
+
     def hypotheses(
         self, prompt: list[int], params: Row, noise: Noise | None = None
     ) -> list[Row]:
+        options = dict(params)
+        if "decoder_input_ids" in params:
+            options["decoder_input_ids"] = torch.tensor([params["decoder_input_ids"]])
         out = self.model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
@@ -147,11 +166,10 @@ class Reference:
             return_dict_in_generate=True,
             output_scores=True,
             logits_processor=LogitsProcessorList([noise] if noise else []),
-            **params,
+            **options,
         )
         sequences = out.sequences.tolist()
-        # A decoder behind an encoder begins with decoder_start_token_id.
-        num_before = 1 if self.has_encoder else len(prompt)
+        num_before = self.num_before(prompt, params)
         tokens = [up_to_end(sequence[num_before:], EOS) for sequence in sequences]
         scores = getattr(out, "sequences_scores", None)
         scores = [None] * len(tokens) if scores is None else scores.tolist()
@@ -198,12 +216,28 @@ def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
     return [rng.randrange(1, VOCAB_SIZE) for _ in range(length)], params
 
 
-def make_requests(shape: Shape, reference: Reference, seed: int) -> list[Row]:
+def draw_decoder_prompt(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
+    """A request whose output goes on from some tokens."""
+    prompt, params = draw_request(rng, shape)
+    # It forces the second token of a decoder, which is of the prompt.
+    params.pop("forced_bos_token_id", None)
+    given = [rng.randrange(10, VOCAB_SIZE) for _ in range(rng.randint(1, 12))]
+    if rng.random() < 0.4:
+        given.insert(0, shape.config["decoder_start_token_id"])
+    return prompt, params | {"decoder_input_ids": given}
+
+
+Draw = Callable[[random.Random, Shape], tuple[list[int], Row]]
+
+
+def make_requests(
+    shape: Shape, reference: Reference, seed: int, draw: Draw, num_requests: int
+) -> list[Row]:
     rng = random.Random(seed)
     rows: list[Row] = []
     num_drawn = 0
-    while len(rows) < shape.num_requests:
-        prompt, params = draw_request(rng, shape)
+    while len(rows) < num_requests:
+        prompt, params = draw(rng, shape)
         num_drawn += 1
         hypotheses = reference.hypotheses(prompt, params)
         if reference.is_stable(prompt, params, hypotheses):
@@ -237,6 +271,8 @@ def check(directory: Path, reference: Reference) -> bool:
         logits = reference.logits(tensors[f"tokens.{i}"].tolist(), source)
         worst = max(worst, (logits - tensors[f"logits.{i}"]).abs().max().item())
     rows = read_jsonl(directory / "requests.jsonl")
+    if reference.has_encoder:
+        rows += read_jsonl(directory / DECODER_PROMPTS)
     num_same = 0
     for row in rows:
         actual = reference.hypotheses(row["prompt_tokens"], row["params"])
@@ -249,6 +285,16 @@ def check(directory: Path, reference: Reference) -> bool:
     return worst <= TOLERANCE and num_same == len(rows)
 
 
+def write_decoder_prompts(
+    shape: Shape, reference: Reference, seed: int, directory: Path
+) -> None:
+    rows = make_requests(
+        shape, reference, seed, draw_decoder_prompt, NUM_DECODER_PROMPTS
+    )
+    write_jsonl(directory / DECODER_PROMPTS, rows)
+    (directory / DECODER_PROMPTS).chmod(0o644)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -256,6 +302,7 @@ def main() -> int:
     parser.add_argument("output", type=Path, help="a directory for one each model")
     parser.add_argument("--only", help="one model's name")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--decoder-prompts", action="store_true")
     args = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -268,14 +315,21 @@ def main() -> int:
         if args.check:
             is_right &= check(directory, Reference(directory))
             continue
+        if args.decoder_prompts:
+            if shape.has_encoder:
+                write_decoder_prompts(shape, Reference(directory), seed, directory)
+            continue
         make_model(shape, seed, directory)
         reference = Reference(directory)
         save_file(
             make_logits(shape, reference, seed), directory / "logits.safetensors"
         )
-        write_jsonl(
-            directory / "requests.jsonl", make_requests(shape, reference, seed)
+        rows = make_requests(
+            shape, reference, seed, draw_request, shape.num_requests
         )
+        write_jsonl(directory / "requests.jsonl", rows)
+        if shape.has_encoder:
+            write_decoder_prompts(shape, reference, seed, directory)
         for path in directory.iterdir():
             path.chmod(0o644)
     return 0 if is_right else 1

@@ -99,8 +99,10 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
   }
   if (field_.value == "TEXT") return JoinTexts();
   if (texts_.size() == 1) {
-    // A salt or a tenant's name is what was typed, whatever it looks like.
-    if (field_.value == "SALT" || field_.value == "NAME") {
+    // A salt, a tenant's name or how an output begins is what was typed,
+    // whatever it looks like.
+    if (field_.value == "SALT" || field_.value == "NAME" ||
+        field_.value == "PREFIX") {
       return json::value(texts_.front());
     }
     return ReadOne(texts_.front());

@@ -17,6 +17,7 @@
 #include "examples/cli/option_names.h"
 #include "examples/cli/output.h"
 #include "request/bad_words.h"
+#include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
@@ -177,6 +178,9 @@ absl::Status Runtime::CheckParams(
     GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
   const ModelDescription& model = backend_->steps()->description();
+  RETURN_IF_ERROR(
+      ResolveDecoderPrompt(tokenizer_.get(), model, defaults_, &params)
+          .status());
   const NamedValues taken =
       TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
@@ -210,8 +214,13 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   }
   request.params = std::move(body.params);
   request.caller_id = std::move(body.caller_id);
-  *taken = TakeDefaults(defaults_, body.given, backend_->steps()->description(),
-                        std::ssize(request.prompt_tokens), &request.params);
+  const ModelDescription& model = backend_->steps()->description();
+  ASSIGN_OR_RETURN(*taken, ResolveDecoderPrompt(tokenizer_.get(), model,
+                                                defaults_, &request.params));
+  std::ranges::move(
+      TakeDefaults(defaults_, body.given, model,
+                   std::ssize(request.prompt_tokens), &request.params),
+      std::back_inserter(*taken));
   return request;
 }
 

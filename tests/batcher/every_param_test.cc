@@ -81,6 +81,8 @@ constexpr const char* kParams[] = {
     R"({"bad_words_ids": [[5], [6, 7]], "suppress_tokens": [8, 9]})",
     R"({"num_beams": 3, "n": 3, "bad_words_ids": [[3], [4, 5]]})",
     R"({"bad_words": []})",  // an engine makes ids of words
+    // Of encoder-decoders (tests/batcher/sources_test.cc).
+    R"({"decoder_prompt": "", "decoder_prompt_tokens": []})",
     R"({"num_beams": 3, "allowed_token_ids": [0, 2, 5, 6, 7, 8, 9]})",
     R"({"do_sample": true, "seed": 15, "allowed_token_ids": [2, 5, 6, 7]})",
     R"({"allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11]]})",

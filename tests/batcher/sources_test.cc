@@ -187,6 +187,94 @@ TEST(SourcesTest, ASourceOfMoreTokensThanAStepHasIsReadAtOnce) {
   EXPECT_LE(std::ranges::max(model.step_tokens), 8 + 53);
 }
 
+Request GoOnFrom(Request request, std::vector<int64_t> tokens) {
+  request.params.decoder_prompt_tokens = std::move(tokens);
+  return request;
+}
+
+std::vector<int64_t> DecoderTokens(int count) {
+  std::vector<int64_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(11 + i * 7 % 50);
+  return tokens;
+}
+
+// Also where the tokens begin with the decoder's start, 3.
+TEST(SourcesTest, WhatADecoderPromptBeginsGoesOnAsItWas) {
+  ReadingModel model(/*page_size=*/4);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Request request = Translate(TokensUpTo(11, 5));
+  request.params.num_beams = 1;
+  request.params.logprobs = 2;
+  const Result whole = RunTogether(scheduler, model, {request})[0];
+  const Hypothesis& all = whole.hypotheses[0];
+  for (const int count : {1, 3, 7}) {
+    std::vector<int64_t> begun(all.tokens.begin(), all.tokens.begin() + count);
+    request.params.max_new_tokens = 8 - count;
+    const Request plain = GoOnFrom(request, begun);
+    begun.insert(begun.begin(), 3);
+    const auto rest =
+        RunTogether(scheduler, model, {plain, GoOnFrom(request, begun)});
+    const Hypothesis& found = rest[0].hypotheses[0];
+    EXPECT_EQ(found.tokens, std::vector<TokenId>(all.tokens.begin() + count,
+                                                 all.tokens.end()));
+    EXPECT_EQ(found.logprobs,
+              std::vector<TokenLogProb>(all.logprobs.begin() + count,
+                                        all.logprobs.end()));
+    EXPECT_TRUE(SameHypotheses(rest[0], rest[1]));
+    EXPECT_EQ(rest[0].usage.num_prompt_tokens, 11);
+    EXPECT_EQ(rest[0].usage.num_generated_tokens, 8 - count);
+  }
+}
+
+TEST(SourcesTest, ALongDecoderPromptIsFedInChunks) {
+  ReadingModel model(/*page_size=*/4);
+  const Request request =
+      GoOnFrom(Translate(TokensUpTo(50, 5)), DecoderTokens(40));
+  Scheduler wide(model.description(), {.validate_steps = true});
+  const auto expected = RunTogether(wide, model, {request});
+  EXPECT_EQ(std::ranges::max(model.step_tokens), 52 + 41);
+  model.num_read.clear();
+  model.step_tokens.clear();
+  Scheduler narrow(model.description(),
+                   {.max_step_tokens = 8, .validate_steps = true});
+  const auto results = RunTogether(narrow, model, {request});
+  EXPECT_TRUE(SameHypotheses(results[0], expected[0]));
+  EXPECT_THAT(model.num_read, ElementsAre(50));
+  EXPECT_EQ(model.step_tokens.front(), 52 + 1);
+  EXPECT_EQ(
+      *std::max_element(model.step_tokens.begin() + 1, model.step_tokens.end()),
+      8);
+}
+
+TEST(SourcesTest, DecoderPromptsAreSharedAmongThoseOfOneSource) {
+  ReadingModel model(/*page_size=*/4);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  const auto first_step = [&](const Request& request) {
+    model.step_tokens.clear();
+    RunTogether(scheduler, model, {request});
+    return model.step_tokens.front();
+  };
+  const Request source = Translate(TokensUpTo(11, 5));
+  const Request request = GoOnFrom(source, DecoderTokens(14));
+  // Source and padding, start, decoder prompt.
+  EXPECT_EQ(first_step(request), 12 + 1 + 14);
+  // Its 15 tokens are on three full pages; a fourth has been copied, but for
+  // the last token, which is fed for its logits.
+  EXPECT_EQ(first_step(request), 1);
+  // Another beginning has the first page, of another the source alone.
+  std::vector<int64_t> other = DecoderTokens(14);
+  other[5] = 9;
+  EXPECT_EQ(first_step(GoOnFrom(source, other)), 15 - 6);
+  other[0] = 9;
+  EXPECT_EQ(first_step(GoOnFrom(source, other)), 15 - 1);
+  EXPECT_THAT(model.num_read, ElementsAre(11));
+  // Of another source nothing is worth anything.
+  EXPECT_EQ(
+      first_step(GoOnFrom(Translate(TokensUpTo(11, 6)), DecoderTokens(14))),
+      12 + 1 + 14);
+  ExpectNothingHeld(scheduler);
+}
+
 TEST(SourcesTest, WhatIsTooLongOrHasNoMeaningIsRefused) {
   ReadingModel model(/*page_size=*/4);
   const auto check = [&](const Request& from) {

@@ -19,6 +19,25 @@ class MarianModelTest : public ::testing::Test {
             ParseLines(ReadText(SourcePath("tests/data/marian_beams.jsonl")))) {
   }
 
+  // The results of greedy searches of these prompts; what each goes on from, if
+  // it does.
+  std::vector<json::value> Translate(const std::vector<std::string>& begun) {
+    std::string requests;
+    for (size_t i = 0; i < references_.size(); ++i) {
+      json::object params = {{"num_beams", 1}, {"max_new_tokens", 40}};
+      if (!begun.empty()) params["decoder_prompt"] = begun[i];
+      const json::object request = {{"prompt", references_[i].at("prompt")},
+                                    {"template", references_[i].at("template")},
+                                    {"params", params}};
+      requests += WriteJson(request) + "\n";
+    }
+    const ProgramRun run = RunEspalier(
+        {"batch", "-m", SourcePath("models/en-fr-marian"), "--input", "-"},
+        requests);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return ParseLines(run.out);
+  }
+
   // The results of all requests in one batch, at most so many at a time.
   static std::vector<json::value> RunBatch(
       const std::vector<json::value>& references,
@@ -96,6 +115,34 @@ TEST_F(MarianModelTest, ErrorsSpeakOfTheValuesInForce) {
   EXPECT_THAT(error({std::string(60'000, 'a')}),
               ::testing::HasSubstr("prompt is too long: the model's encoder "
                                    "reads at most 512 tokens: "));
+}
+
+// Behind the first words of a translation comes its rest, with the space that
+// divides the two.
+TEST_F(MarianModelTest, ATranslationThatIsBegunGoesOn) {
+  const std::vector<json::value> whole = Translate({});
+  ASSERT_EQ(whole.size(), references_.size());
+  const auto text_of = [](const json::value& result) {
+    return std::string(
+        result.at("hypotheses").at(0).at("text").as_string().c_str());
+  };
+  std::vector<std::string> begun;
+  for (const json::value& result : whole) {
+    const std::string text = text_of(result);
+    const size_t second = text.find(' ', text.find(' ') + 1);
+    begun.push_back(text.substr(0, second));
+  }
+  const std::vector<json::value> rest = Translate(begun);
+  ASSERT_EQ(rest.size(), whole.size());
+  int num_same = 0;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    SCOPED_TRACE(begun[i]);
+    EXPECT_EQ(rest[i].at("usage").at("prompt_tokens"),
+              whole[i].at("usage").at("prompt_tokens"));
+    num_same += begun[i] + text_of(rest[i]) == text_of(whole[i]);
+  }
+  // Others have been begun in other tokens than the model's.
+  EXPECT_GE(num_same, std::ssize(rest) * 9 / 10);
 }
 
 }  // namespace

@@ -273,6 +273,10 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"prefix_cache": "on"})",
              "prefix_cache must be true or false, got \"on\""),
       params(R"({"cache_salt": 7})", "cache_salt must be a string, got 7"),
+      params(R"({"decoder_prompt": 7})",
+             "decoder_prompt must be a string, got 7"),
+      params(R"({"decoder_input_ids": [[7]]})",
+             "decoder_input_ids[0] must be an integer, got [7]"),
       params(R"({"tenant": 7})", "tenant must be a string, got 7"),
       params(R"({"deadline_ms": "1s"})",
              "deadline_ms must be an integer, got \"1s\""),
@@ -357,6 +361,12 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "speculate.num_tokens must be at least 1, got 0"),
       params(R"({"speculate": {"method": "suffix", "num_tokens": 33}})",
              "speculate.num_tokens must be at most 32, got 33"),
+      params(R"({"decoder_prompt": "a"})",
+             "decoder_prompt must be empty for a model without an encoder, "
+             "whose output goes on from its prompt, got \"a\""),
+      params(R"({"decoder_prompt_tokens": [7, 8]})",
+             "decoder_prompt_tokens must be empty for a model without an "
+             "encoder, whose output goes on from its prompt, got 2 tokens"),
       params(R"({"deadline_ms": 0})", "deadline_ms must be at least 1, got 0"),
       params(R"({"deadline_ms": 2147483648})",
              "deadline_ms must be at most 2147483647, got 2147483648"),

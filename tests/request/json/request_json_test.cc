@@ -61,6 +61,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "no_repeat_ngram_size": 3, "bad_words_ids": [[7], [8, 9]],
         "bad_words": ["damn", "New York"],
         "suppress_tokens": [11], "do_sample": true,
+        "decoder_prompt": "7", "decoder_input_ids": [3, 8],
         "forced_bos_token_id": 4, "forced_eos_token_id": [9, 2],
         "length_penalty_form": "wu", "patience": 1.5, "num_beam_groups": 5,
         "diversity_penalty": 0.25, "stochastic": true, "best_of": 7,
@@ -93,6 +94,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
               ElementsAre(ElementsAre(7), ElementsAre(8, 9)));
   EXPECT_THAT(params.bad_words, ElementsAre("damn", "New York"));
   EXPECT_THAT(params.suppress_tokens, ElementsAre(11));
+  EXPECT_EQ(params.decoder_prompt, "7");
+  EXPECT_THAT(params.decoder_prompt_tokens, ElementsAre(3, 8));
   EXPECT_THAT(params.forced_bos_token_id, Optional(4));
   EXPECT_THAT(params.forced_eos_token_id, ElementsAre(9, 2));
   EXPECT_THAT(line.body->given, ::testing::SizeIs(ParamFields().size()));

@@ -1,0 +1,139 @@
+#include "request/decoder_prompt.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+// What the request adds behind `start`, the model's own.
+std::span<const int64_t> OwnTokens(const std::vector<TokenId>& start,
+                                   const GenerationParams& params) {
+  const std::span<const int64_t> tokens = params.decoder_prompt_tokens;
+  const bool has_start = tokens.size() >= start.size() &&
+                         std::equal(start.begin(), start.end(), tokens.begin());
+  return has_start ? tokens.subspan(start.size()) : tokens;
+}
+
+// That the model takes a decoder prompt, and there is one.
+absl::Status CheckOneDecoderPrompt(const ModelDescription& model,
+                                   const GenerationParams& params) {
+  const std::string& text = params.decoder_prompt;
+  const auto& tokens = params.decoder_prompt_tokens;
+  if (!model.encoder) {
+    return InvalidArgument(
+        text.empty() ? "decoder_prompt_tokens" : "decoder_prompt",
+        " must be empty for a model without an encoder, whose output goes on ",
+        "from its prompt, got ",
+        text.empty() ? Pluralize(tokens.size(), "token") : ShownInQuotes(text));
+  }
+  if (text.empty() || tokens.empty()) return absl::OkStatus();
+  return InvalidArgument("decoder_prompt must be empty with ",
+                         "decoder_prompt_tokens, got ", ShownInQuotes(text));
+}
+
+absl::Status NoTokensOfText(const std::string& text) {
+  return InvalidArgument(
+      "decoder_prompt must be empty without a tokenizer ",
+      "(EngineOptions::tokenizer), which makes decoder_prompt_tokens of it, ",
+      "got ", ShownInQuotes(text));
+}
+
+absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
+                                            const std::string& text,
+                                            int max_tokens) {
+  if (!IsUtf8(text)) return InvalidArgument("decoder_prompt is not UTF-8");
+  // EncodeOutput takes any length; a text has at most as many tokens as bytes.
+  if (std::ssize(text) > max_tokens) {
+    const auto cut = tokenizer.Encode(text, {.max_tokens = max_tokens});
+    if (!cut.ok()) {
+      return InvalidArgument(
+          "decoder_prompt must fit into the model's context ", "of ",
+          Pluralize(max_tokens, "token"), ": ", Message(cut.status()));
+    }
+  }
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.EncodeOutput(text));
+  if (!tokens.empty()) return tokens;
+  return InvalidArgument("decoder_prompt must have a token in the model's ",
+                         "vocabulary, got ", ShownInQuotes(text));
+}
+
+}  // namespace
+
+absl::StatusOr<NamedValues> ResolveDecoderPrompt(
+    const Tokenizer* tokenizer, const ModelDescription& model,
+    const GenerationDefaults& defaults, GenerationParams* params) {
+  const std::string& text = params->decoder_prompt;
+  if (text.empty()) return NamedValues();
+  RETURN_IF_ERROR(CheckOneDecoderPrompt(model, *params));
+  if (tokenizer == nullptr) return NoTokensOfText(text);
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                   Encode(*tokenizer, text, model.max_context));
+  NamedValues taken;
+  std::vector<int64_t>& all = params->decoder_prompt_tokens;
+  if (params->forced_bos_token_id) {
+    RETURN_IF_ERROR(CheckTokens("forced_bos_token_id",
+                                std::span(&*params->forced_bos_token_id, 1),
+                                model.vocab_size));
+    all.push_back(*params->forced_bos_token_id);
+  } else if (defaults.params.forced_bos_token_id) {
+    const int64_t token = *defaults.params.forced_bos_token_id;
+    all.push_back(token);
+    taken.emplace_back("forced_bos_token_id", std::to_string(token));
+  }
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  params->forced_bos_token_id.reset();
+  params->decoder_prompt.clear();
+  return taken;
+}
+
+absl::Status ValidateDecoderPrompt(const ModelDescription& model,
+                                   const GenerationParams& params) {
+  const std::string& text = params.decoder_prompt;
+  const auto& tokens = params.decoder_prompt_tokens;
+  if (text.empty() && tokens.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckOneDecoderPrompt(model, params));
+  if (!text.empty()) return NoTokensOfText(text);
+  RETURN_IF_ERROR(
+      CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
+  if (!params.forced_bos_token_id) return absl::OkStatus();
+  return InvalidArgument("forced_bos_token_id must be unset with ",
+                         "decoder_prompt_tokens, which say what comes first, ",
+                         "got ", *params.forced_bos_token_id);
+}
+
+std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
+                                     const GenerationParams& params) {
+  if (!model.encoder) return {};
+  std::vector<TokenId> tokens = model.encoder->decoder_prompt;
+  for (const int64_t token : OwnTokens(model.encoder->decoder_prompt, params)) {
+    tokens.push_back(static_cast<TokenId>(token));
+  }
+  return tokens;
+}
+
+int64_t NumContextTokens(const ModelDescription& model,
+                         int64_t num_prompt_tokens,
+                         const GenerationParams& params) {
+  if (!model.encoder) return num_prompt_tokens;
+  const std::vector<TokenId>& start = model.encoder->decoder_prompt;
+  return std::ssize(start) + std::ssize(OwnTokens(start, params));
+}
+
+bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params) {
+  if (params.decoder_prompt_tokens.empty()) return true;
+  const std::vector<TokenId> tokens(params.decoder_prompt_tokens.begin(),
+                                    params.decoder_prompt_tokens.end());
+  return tokenizer.Decode(tokens).value_or("").empty();
+}
+
+}  // namespace espalier

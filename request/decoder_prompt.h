@@ -1,0 +1,66 @@
+// The decoder prompt: how the output of an encoder-decoder begins, given by the
+// request (GenerationParams::decoder_prompt_tokens, or decoder_prompt as text):
+// a translation that somebody has begun, or a token that names a language. The
+// decoder reads it behind what it begins with anyway, decoder_start_token_id,
+// and what is generated follows:
+//
+//   prompt          "Where is the station?"      read by the encoder
+//   decoder         decoder_start | decoder prompt | generated
+//                   </s>          | Où se trouve   | la gare ?
+//
+// It is what transformers calls decoder_input_ids, CTranslate2 a target_prefix
+// and vLLM a decoder_prompt. As in transformers the decoder's start is put in
+// front unless the tokens begin with it; scores and lengths are those of what
+// is generated alone, and penalties see all that the decoder has read.
+//
+// A text becomes the tokens that the model would write it with
+// (Tokenizer::EncodeOutput). Where the model's outputs begin with a forced
+// token (forced_bos_token_id, of the request or of its generation_config.json),
+// that stands in front of the text, and is not forced any more.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "exec_request/model_description.h"
+#include "request/generation_defaults.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+class Tokenizer;
+
+// Makes decoder_prompt_tokens of `decoder_prompt`, which is empty then. Returns
+// the forced_bos_token_id of `defaults`, if that stands in front. What is wrong
+// with tokens is not looked at (ValidateParams).
+// Errors: kInvalidArgument naming the field, and saying why: the model has no
+// encoder, `tokenizer` is null, both fields are given, the text is not UTF-8,
+// has no tokens or far more than the model's context. `*params` stays as it is
+// then.
+absl::StatusOr<NamedValues> ResolveDecoderPrompt(
+    const Tokenizer* tokenizer, const ModelDescription& model,
+    const GenerationDefaults& defaults, GenerationParams* params);
+
+// All that the decoder of a request begins with: the model's
+// EncoderDescription::decoder_prompt, then the request's own. Nothing if the
+// model has no encoder.
+std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
+                                     const GenerationParams& params);
+
+// Tokens of the model's max_context that stand before the first that is
+// generated: those of the prompt, or behind an encoder of the decoder's.
+int64_t NumContextTokens(const ModelDescription& model,
+                         int64_t num_prompt_tokens,
+                         const GenerationParams& params);
+
+// Whether what is generated opens a text: false where the decoder prompt spells
+// something that it goes on from, so that a space between the two is not
+// dropped (IncrementalDetokenizer).
+bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params);
+
+}  // namespace espalier

@@ -1,0 +1,208 @@
+#include "request/decoder_prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "request/request.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr auto kInvalidPrompt = absl::StatusCode::kInvalidArgument;
+constexpr TokenId kDecoderStart = 3;
+
+ModelDescription Translator() {
+  ModelDescription model = {.vocab_size = EnFrTokenizer().vocab_size(),
+                            .max_context = 20,
+                            .eos_token_ids = {2},
+                            .num_pages = 100};
+  model.encoder = {.max_source_tokens = 9, .decoder_prompt = {kDecoderStart}};
+  return model;
+}
+
+std::vector<int64_t> SpellingOf(const std::string& text) {
+  const std::vector<TokenId> ids = EnFrTokenizer().EncodeOutput(text).value();
+  return {ids.begin(), ids.end()};
+}
+
+GenerationParams BegunBy(const std::string& text) {
+  GenerationParams params;
+  params.decoder_prompt = text;
+  return params;
+}
+
+absl::StatusOr<NamedValues> ResolvePrompt(
+    GenerationParams* params, const GenerationDefaults& defaults = {}) {
+  return ResolveDecoderPrompt(&EnFrTokenizer(), Translator(), defaults, params);
+}
+
+absl::Status CheckPrompt(GenerationParams params,
+                         const ModelDescription& model = Translator()) {
+  Request request = {{7, 8}, std::move(params)};
+  return ValidateRequest(model, &request);
+}
+
+TEST(DecoderPromptTest, ATextBecomesTheTokensThatSpellIt) {
+  GenerationParams params = BegunBy("Il pleut");
+  ASSERT_OK_AND_ASSIGN(const NamedValues taken, ResolvePrompt(&params));
+  EXPECT_THAT(taken, IsEmpty());
+  EXPECT_EQ(params.decoder_prompt, "");
+  EXPECT_EQ(params.decoder_prompt_tokens, SpellingOf("Il pleut"));
+  EXPECT_OK(CheckPrompt(params));
+}
+
+TEST(DecoderPromptTest, TheForcedFirstTokenStandsInFrontOfAText) {
+  std::vector<int64_t> expected = SpellingOf("Il");
+  expected.insert(expected.begin(), 7);
+  GenerationParams given = BegunBy("Il");
+  given.forced_bos_token_id = 7;
+  ASSERT_OK_AND_ASSIGN(NamedValues taken, ResolvePrompt(&given));
+  EXPECT_THAT(taken, IsEmpty());
+  EXPECT_EQ(given.decoder_prompt_tokens, expected);
+  EXPECT_OK(CheckPrompt(given));  // it is forced no more
+
+  GenerationDefaults defaults;
+  defaults.params.forced_bos_token_id = 7;
+  GenerationParams open = BegunBy("Il");
+  ASSERT_OK_AND_ASSIGN(taken, ResolvePrompt(&open, defaults));
+  EXPECT_THAT(taken, ElementsAre(Pair("forced_bos_token_id", "7")));
+  EXPECT_EQ(open.decoder_prompt_tokens, expected);
+}
+
+TEST(DecoderPromptTest, TheDecodersStartStandsInFrontOnce) {
+  const ModelDescription model = Translator();
+  GenerationParams params;
+  const auto all = [&](std::vector<int64_t> tokens) {
+    params.decoder_prompt_tokens = std::move(tokens);
+    const std::vector<TokenId> read = DecoderPromptOf(model, params);
+    EXPECT_EQ(NumContextTokens(model, 5, params), std::ssize(read));
+    return read;
+  };
+  EXPECT_THAT(all({}), ElementsAre(kDecoderStart));
+  EXPECT_THAT(all({kDecoderStart}), ElementsAre(kDecoderStart));
+  EXPECT_THAT(all({7, 8}), ElementsAre(kDecoderStart, 7, 8));
+  EXPECT_THAT(all({kDecoderStart, 7, 8}), ElementsAre(kDecoderStart, 7, 8));
+  EXPECT_THAT(all({7, kDecoderStart}),
+              ElementsAre(kDecoderStart, 7, kDecoderStart));
+  ModelDescription decoder = model;
+  decoder.encoder.reset();
+  EXPECT_THAT(DecoderPromptOf(decoder, {}), IsEmpty());
+  EXPECT_EQ(NumContextTokens(decoder, 5, {}), 5);
+}
+
+TEST(DecoderPromptTest, ItTakesRoomInTheContext) {
+  GenerationParams params;
+  params.decoder_prompt_tokens.assign(15, 7);
+  params.max_new_tokens = 4;
+  EXPECT_OK(CheckPrompt(params));
+  params.max_new_tokens = 5;
+  EXPECT_THAT(CheckPrompt(params),
+              StatusIs(kInvalidPrompt,
+                       "max_new_tokens must be at most 4 (the decoder's "
+                       "context of 20 less 16 tokens that it begins with), "
+                       "got 5"));
+  params.decoder_prompt_tokens.assign(19, 7);
+  EXPECT_THAT(CheckPrompt(params),
+              StatusIs(kInvalidPrompt,
+                       "the decoder begins with 20 tokens, which leaves no "
+                       "room in its context of 20"));
+  Request request = {{7}, {}};
+  request.params.decoder_prompt_tokens.assign(15, 7);
+  ASSERT_OK(ValidateRequest(Translator(), &request));
+  EXPECT_EQ(request.params.max_new_tokens, 4);
+}
+
+TEST(DecoderPromptTest, DefaultsOfLengthsLeaveRoomForIt) {
+  GenerationDefaults defaults;
+  defaults.fields = {{"forced_bos_token_id", "7"}, {"max_length", "12"}};
+  defaults.params.forced_bos_token_id = 7;
+  defaults.max_length = 12;
+  GenerationParams params;
+  EXPECT_THAT(
+      TakeDefaults(defaults, {}, Translator(), 2, &params),
+      ElementsAre(Pair("forced_bos_token_id", "7"), Pair("max_length", "12")));
+  EXPECT_EQ(params.max_new_tokens, 11);
+  // transformers forces the second token of the decoder.
+  params = {};
+  params.decoder_prompt_tokens = {7, 8, 9};
+  EXPECT_THAT(TakeDefaults(defaults, {}, Translator(), 2, &params),
+              ElementsAre(Pair("max_length", "12")));
+  EXPECT_EQ(params.max_new_tokens, 8);
+  EXPECT_THAT(params.decoder_prompt_tokens, ElementsAre(7, 8, 9));
+}
+
+TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
+  const auto unresolved = [&](GenerationParams params) {
+    const GenerationParams before = params;
+    const absl::Status status = ResolvePrompt(&params).status();
+    EXPECT_EQ(params, before);
+    return status;
+  };
+  GenerationParams params = BegunBy("Il");
+  params.decoder_prompt_tokens = {7};
+  EXPECT_THAT(unresolved(params),
+              StatusIs(kInvalidPrompt,
+                       "decoder_prompt must be empty with "
+                       "decoder_prompt_tokens, got \"Il\""));
+  EXPECT_THAT(CheckPrompt(params),
+              StatusIs(kInvalidPrompt, HasSubstr("must be empty")));
+  EXPECT_THAT(unresolved(BegunBy("\xff")),
+              StatusIs(kInvalidPrompt, "decoder_prompt is not UTF-8"));
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "Il pleut. ";
+  EXPECT_THAT(
+      unresolved(BegunBy(text)),
+      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must fit into the "
+                                         "model's context of 20 tokens: ")));
+  params = BegunBy("Il");
+  params.forced_bos_token_id = 1 << 20;
+  EXPECT_THAT(unresolved(params),
+              StatusIs(kInvalidPrompt, HasSubstr("forced_bos_token_id")));
+  params = BegunBy("Il");
+  EXPECT_THAT(ResolveDecoderPrompt(nullptr, Translator(), {}, &params),
+              StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must be empty "
+                                                 "without a tokenizer")));
+  EXPECT_THAT(CheckPrompt(params),
+              StatusIs(kInvalidPrompt, HasSubstr("without a tokenizer")));
+  ModelDescription decoder = Translator();
+  decoder.encoder.reset();
+  EXPECT_THAT(
+      ResolveDecoderPrompt(&EnFrTokenizer(), decoder, {}, &params),
+      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must be empty for a "
+                                         "model without an encoder")));
+  params = {};
+  params.decoder_prompt_tokens = {7, -1};
+  EXPECT_THAT(
+      CheckPrompt(params),
+      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt_tokens[1] must be a "
+                                         "token id")));
+  params.decoder_prompt_tokens = {7};
+  params.forced_bos_token_id = 8;
+  EXPECT_THAT(CheckPrompt(params),
+              StatusIs(kInvalidPrompt,
+                       "forced_bos_token_id must be unset with "
+                       "decoder_prompt_tokens, which say what comes "
+                       "first, got 8"));
+}
+
+TEST(DecoderPromptTest, WhatFollowsATextDoesNotOpenOne) {
+  GenerationParams params;
+  EXPECT_TRUE(OpensText(EnFrTokenizer(), params));
+  params.decoder_prompt_tokens = {*EnFrTokenizer().special_tokens().eos};
+  EXPECT_TRUE(OpensText(EnFrTokenizer(), params));
+  params.decoder_prompt_tokens = SpellingOf("Il");
+  EXPECT_FALSE(OpensText(EnFrTokenizer(), params));
+}
+
+}  // namespace
+}  // namespace espalier::testing

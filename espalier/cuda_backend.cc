@@ -32,11 +32,8 @@ class CudaBackend : public Backend {
         .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(std::shared_ptr<CudaTransformer> model,
                      CudaTransformer::Load(directory, transformer, device_));
-    if (model->description().encoder && !options.draft_model.empty()) {
-      return OptionError(absl::StatusCode::kInvalidArgument,
-                         OptionName{"draft_model"},
-                         ": a draft model beside a model with an encoder is "
-                         "not supported");
+    if (!options.draft_model.empty()) {
+      RETURN_IF_ERROR(CheckTakesDraftModel(model->description()));
     }
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(

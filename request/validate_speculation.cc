@@ -63,6 +63,11 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         "beside num_beams, got method \"",
         NameOf(speculate.method), '"');
   }
+  if (speculate.method == SpeculationMethod::kDraft && model.encoder) {
+    return InvalidArgument(
+        "speculate.method must be \"ngram\", \"suffix\" or \"off\" for a model "
+        "with an encoder, got \"draft\"");
+  }
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
     return OptionError(
         absl::StatusCode::kInvalidArgument,

@@ -7,6 +7,7 @@
 
 #include "base/allocating_loop.h"
 #include "base/check.h"
+#include "base/option_error.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "kernels/logits/score_edits.h"
@@ -20,6 +21,15 @@ constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
 
 }  // namespace
 
+absl::Status CheckTakesDraftModel(const ModelDescription& model) {
+  if (!model.encoder) return absl::OkStatus();
+  return OptionError(absl::StatusCode::kInvalidArgument,
+                     OptionName{"draft_model"},
+                     " must be unset for a model with an encoder: a draft ",
+                     "model would have to read the source, too; drafts by ",
+                     "\"ngram\" and \"suffix\" need none");
+}
+
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
     std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
     std::shared_ptr<DraftSampler> sampler) {
@@ -31,7 +41,9 @@ absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
         "(has_shareable_pages)");
   }
   if (model->description().encoder) {
-    return InvalidArgument("a draft model must have no encoder");
+    return OptionError(absl::StatusCode::kInvalidArgument,
+                       OptionName{"draft_model"},
+                       " must name a model without an encoder");
   }
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the draft model runs on another executor");

@@ -51,6 +51,12 @@
 
 namespace espalier {
 
+// That a draft model can draft for sequences of `model`: not behind an encoder.
+// A draft of a translation that has not seen the source is worth little, so the
+// draft model would need an encoder of its own, and read each source, too.
+// Errors: kInvalidArgument naming draft_model.
+absl::Status CheckTakesDraftModel(const ModelDescription& model);
+
 class DraftModel {
  public:
   // Errors: kInvalidArgument if the model keeps more of a sequence than pages

@@ -307,10 +307,7 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
     return InvalidArgument(
         "a draft model needs an executor that verifies drafts");
   }
-  if (model.encoder) {
-    return InvalidArgument(
-        "a draft model beside a model with an encoder is not supported");
-  }
+  RETURN_IF_ERROR(CheckTakesDraftModel(model));
   if (draft->description().vocab_size != model.vocab_size) {
     return InvalidArgument("the draft model has a vocabulary of ",
                            draft->description().vocab_size,

@@ -56,10 +56,7 @@ ModelDescription Limited(ModelDescription description,
 absl::StatusOr<std::unique_ptr<DraftModel>> MakeDraftModel(
     const Model& model, std::shared_ptr<Model> draft,
     std::shared_ptr<ThreadPool> pool) {
-  if (model.description().encoder) {
-    return InvalidArgument(
-        "a draft model beside a model with an encoder is not supported");
-  }
+  RETURN_IF_ERROR(CheckTakesDraftModel(model.description()));
   const int vocab_size = model.description().vocab_size;
   if (draft->description().vocab_size != vocab_size) {
     return InvalidArgument("the draft model has a vocabulary of ",

@@ -89,6 +89,31 @@ TEST_P(FamilyReferencesTest, HypothesesAreThoseOfTransformers) {
   }
 }
 
+// Of encoder-decoders, whose drafts come of the source, too.
+TEST_P(FamilyReferencesTest, WithDraftsTheyAreThoseOfTransformers) {
+  const auto references = ReadFamilyReferences(GetParam());
+  const auto model = LoadWithPages(GetParam(), 4, 3000);
+  if (!model->description().encoder) GTEST_SKIP() << "has no encoder";
+  for (const SpeculationMethod method :
+       {SpeculationMethod::kNgram, SpeculationMethod::kSuffix}) {
+    SCOPED_TRACE(NameOf(method));
+    std::vector<Request> requests = RequestsOf(references);
+    for (Request& request : requests) {
+      request.params.speculate = {.method = method, .always_drafts = true};
+    }
+    const FamilyRun run = RunFamily(
+        *model, requests, {.max_step_tokens = 60, .validate_steps = true});
+    int64_t num_accepted = 0;
+    for (size_t i = 0; i < references.size(); ++i) {
+      SCOPED_TRACE(i);
+      ASSERT_OK(run.results[i]);
+      ExpectFamilyHypotheses(run.results[i]->hypotheses, references[i]);
+      num_accepted += run.results[i]->usage.num_accepted_tokens;
+    }
+    EXPECT_GT(num_accepted, 0);
+  }
+}
+
 // Requests that begin alike and go on long, the references', and random ones of
 // every kind.
 std::vector<Request> MixedRequests(const std::string& name,

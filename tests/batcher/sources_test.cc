@@ -306,11 +306,19 @@ TEST(SourcesTest, DraftModelsWithOrBesideAnEncoderAreRefused) {
   const auto model = std::make_shared<ReadingModel>(4);
   EXPECT_THAT(DraftModel::Create(model, MakePool(1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "a draft model must have no encoder"));
+                       "draft_model must name a model without an encoder"));
   EXPECT_THAT(ModelExecutor::Create(model, MakePool(1), {.draft_model = model}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "a draft model beside a model with an encoder is not "
-                       "supported"));
+                       HasSubstr("draft_model must be unset for a model with "
+                                 "an encoder: ")));
+  ModelDescription description = model->description();
+  description.verifies_drafts = true;
+  Request request = Translate({7});
+  request.params.speculate = {.method = SpeculationMethod::kDraft};
+  EXPECT_THAT(ValidateRequest(description, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.method must be \"ngram\", \"suffix\" or "
+                       "\"off\" for a model with an encoder, got \"draft\""));
 }
 
 TEST(SourcesTest, DescriptionsThatNoEngineCanRunAreRefused) {

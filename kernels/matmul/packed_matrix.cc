@@ -138,8 +138,32 @@ void AlternateHalves(uint16_t* panel, int depth) {
   }
 }
 
+// Copies a block of bf16 rows that are all of a panel's, their halves by turns,
+// in one pass; false if they are not, or not that many columns.
+bool CopyAlternating(std::span<const Part> parts, int num_cols,
+                     PanelBlock block, uint16_t* panel) {
+  bool is_done = false;
+  ForRows(parts, num_cols, block.panel_idx, [&](const PanelRows& rows) {
+    if (rows.num_rows < kPanelWidth || rows.part.is_transposed ||
+        block.depth() != kBlockDepth) {
+      return;
+    }
+    const size_t begin = rows.element(0, block.begin) * sizeof(uint16_t);
+    TransposeAlternating(rows.part.data.data() + begin,
+                         rows.num_cols * sizeof(uint16_t), kPanelWidth,
+                         kBlockDepth, panel, kPanelWidth);
+    is_done = true;
+  });
+  return is_done;
+}
+
 void PackPanel(std::span<const Part> parts, int num_cols, PanelBlock block,
                DType dtype, std::byte* panel) {
+  if (dtype == DType::kBFloat16 &&
+      CopyAlternating(parts, num_cols, block,
+                      reinterpret_cast<uint16_t*>(panel))) {
+    return;
+  }
   const int width =
       ForRows(parts, num_cols, block.panel_idx, [&](const PanelRows& rows) {
         if (rows.part.dtype != dtype) {

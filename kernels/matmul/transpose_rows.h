@@ -34,16 +34,25 @@ struct TransposeLanes<uint32_t> {
   }
 };
 
+// Where the rows of a square lie, in bytes: from one to the next of a pair, and
+// from one pair to the next.
+struct RowStrides {
+  size_t in_pair;
+  size_t pair;
+};
+
 // A square of as many rows as a vector has lanes.
 template <typename T>
-void TransposeSquare(const std::byte* from, size_t from_stride, T* to,
+void TransposeSquare(const std::byte* from, RowStrides from_strides, T* to,
                      size_t to_stride) {
   using Lanes = TransposeLanes<T>;
   using Vector = typename Lanes::Vector;
   constexpr int kSize = sizeof(Vector) / sizeof(T);
   Vector rows[kSize];
   for (int i = 0; i < kSize; ++i) {
-    std::memcpy(&rows[i], from + i * from_stride, sizeof(Vector));
+    const std::byte* const row =
+        from + i / 2 * from_strides.pair + i % 2 * from_strides.in_pair;
+    std::memcpy(&rows[i], row, sizeof(Vector));
   }
   // Interleaving the upper half of the rows with the lower, as often as the
   // number of rows can be halved, is a transposition.
@@ -74,7 +83,8 @@ void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
   };
   for (int col = 0; col < square_cols; col += kSize) {
     for (int row = 0; row < square_rows; row += kSize) {
-      TransposeSquare(from + row * from_stride + col * sizeof(T), from_stride,
+      TransposeSquare(from + row * from_stride + col * sizeof(T),
+                      {from_stride, 2 * from_stride},
                       to + col * to_stride + row, to_stride);
     }
     for (int row = square_rows; row < num_rows; ++row) {
@@ -83,6 +93,22 @@ void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
   }
   for (int col = square_cols; col < num_cols; ++col) {
     for (int row = 0; row < num_rows; ++row) copy(row, col);
+  }
+}
+
+// The same of rows whose halves alternate: of 2 n rows, row i goes where row 2
+// i would, and row n + i behind it. REQUIRES: num_rows and num_cols are
+// multiples of the lanes of a vector, num_rows of twice as many.
+template <typename T>
+void TransposeAlternating(const std::byte* from, size_t from_stride,
+                          int num_rows, int num_cols, T* to, size_t to_stride) {
+  constexpr int kSize = 16 / sizeof(T);
+  const RowStrides strides = {from_stride * (num_rows / 2), from_stride};
+  for (int col = 0; col < num_cols; col += kSize) {
+    for (int lane = 0; lane < num_rows; lane += kSize) {
+      TransposeSquare(from + lane / 2 * from_stride + col * sizeof(T), strides,
+                      to + col * to_stride + lane, to_stride);
+    }
   }
 }
 

@@ -77,6 +77,7 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(const StepPlan& plan,
   may_pend_ = may_pend;
   ForgetEnded(plan.ended);
   const auto forget_all = [&] {
+    num_pending_rows_ = 0;
     for (const DraftSequence& sequence : plan.drafting) {
       sequences_.Forget(sequence.request);
     }
@@ -259,10 +260,15 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
 
 absl::Status DraftModel::TakePending() {
   if (pending_.empty()) return absl::OkStatus();
+  // All of it, also if the sampler has failed: what it drew is nobody's then.
   std::vector<Pending> pending = std::exchange(pending_, {});
+  const int num_rows = std::exchange(num_pending_rows_, 0);
+  const absl::Duration time_before = std::exchange(pending_time_, {});
   ASSIGN_OR_RETURN(const absl::Duration time, sampler_->Wait());
-  num_rows_ += std::exchange(num_pending_rows_, 0);
-  draft_time_ += std::exchange(pending_time_, {}) + time;
+  if (num_rows > 0) {
+    num_rows_ += num_rows;
+    draft_time_ += time_before + time;
+  }
   for (auto& [key, text, draft] : pending) {
     if (!sequences_.Has(key)) continue;
     const size_t size_before = text.size();

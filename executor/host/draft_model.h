@@ -212,7 +212,7 @@ class DraftModel {
   const std::shared_ptr<DraftSampler> sampler_;  // or null
   DraftSequences sequences_;
   std::vector<Pending> pending_;
-  int num_pending_rows_ = 0;     // of logits, of these
+  int num_pending_rows_ = 0;     // of logits, of these; 0: the run failed
   absl::Duration pending_time_;  // of these, once it was waited for
   bool may_pend_ = false;        // what the run drafts
   size_t num_tokens_left_ = 0;   // that the run may feed to catch up

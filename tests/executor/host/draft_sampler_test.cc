@@ -86,6 +86,10 @@ class StepwiseSampler : public DraftSampler {
     return drafts;
   }
   absl::StatusOr<absl::Duration> Wait() override {
+    if (!next_wait.ok()) {
+      started_.clear();
+      return std::exchange(next_wait, absl::OkStatus());
+    }
     for (const auto& [tokens, memory] : std::exchange(started_, {})) {
       for (size_t i = 0; i < tokens.size(); ++i) (*memory)[2 * i] = tokens[i];
     }
@@ -97,6 +101,7 @@ class StepwiseSampler : public DraftSampler {
     return CanSample(sequence) && sequence.num_tokens <= max_draft_tokens();
   }
 
+  absl::Status next_wait = absl::OkStatus();  // what the next one comes to
   int num_calls = 0;
   int num_started = 0;
   size_t num_sampled = 0;
@@ -301,6 +306,45 @@ TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
   }
   EXPECT_GT(num_without, 10);
   EXPECT_GT(num_drafted, 10);
+}
+
+// Of a sampler that fails, at the next run or in the same one.
+TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  params->sampling.temperature = 1;
+  StepPlan plan;
+  const auto ask = [&](int request, int count) {
+    plan.drafting.push_back({.request = RequestId{request},
+                             .prompt = std::make_shared<std::vector<TokenId>>(
+                                 20, TokenId{3 + request}),
+                             .generated = {1},
+                             .num_tokens = count,
+                             .params = params,
+                             .verified_by = {0, 0, 0}});
+  };
+  ask(0, 3);
+  ask(1, 3);
+  const absl::Status error = absl::DataLossError("lost");
+  SampledModel sampled(true, 400);
+  const auto run = [&plan](SampledModel& model) {
+    return model.drafts->Run(plan, /*may_pend=*/true).status();
+  };
+  ASSERT_OK(run(sampled));
+  sampled.sampler->next_wait = error;
+  EXPECT_EQ(run(sampled), error);
+  ASSERT_OK(run(sampled));
+  EXPECT_EQ(sampled.drafts->num_rows(), 0);
+  ASSERT_OK(run(sampled));
+  EXPECT_EQ(sampled.drafts->num_rows(), 3 + 3);
+  // The host draws for one more, and waits for what is pending to do so. Its
+  // first pass catches up.
+  SampledModel mixed(true, 400);
+  ask(2, 4);
+  mixed.sampler->next_wait = error;
+  EXPECT_EQ(run(mixed), error);
+  ASSERT_OK(run(mixed));
+  EXPECT_EQ(mixed.drafts->num_rows(), 3);
 }
 
 // One for each token that is drawn, whoever draws it. Of a pass that catches up

@@ -48,10 +48,11 @@ struct PlanOnItsWay {
 
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
+  bool is_result_taken = false;  // by DraftedGroups
   Drafted drafted;
   bool is_drafting = false;
 
-  bool is_answered() const { return result.has_value() && !is_drafting; }
+  bool is_answered() const { return is_result_taken && !is_drafting; }
   void Answer() {
     if (result->ok()) {
       UntilThereIsMemory([&] {
@@ -120,27 +121,57 @@ class DraftingExecutor::Drafts {
       const std::lock_guard lock(drafts->mutex_);
       drafts->plans_.push_back(started);
     });
-    ExpandPlans(drafts);
-    HandOnPlans(drafts);
+    GoOn(drafts);
   }
 
  private:
-  // In their order, as far as the answers that they go on from are there.
+  // Takes plans as far as they can go. What goes on from a result comes before
+  // its answer: the device waits.
+  static void GoOn(const std::shared_ptr<Drafts>& drafts) {
+    ExpandPlans(drafts);
+    HandOnPlans(drafts);
+    drafts->AnswerPlans();
+  }
+
+  // Expands plans and takes results, in the order of the plans, by one thread
+  // at a time, which does so for the others: where it waits for memory it holds
+  // no lock, and they go on.
   static void ExpandPlans(const std::shared_ptr<Drafts>& drafts) {
-    const std::lock_guard lock(drafts->mutex_);
-    bool are_answered = true;  // those before
-    for (const std::shared_ptr<PlanOnItsWay>& plan : drafts->plans_) {
-      if (!plan->is_expanded) {
-        if (!are_answered && DraftedGroups::HasContinuations(plan->plan)) {
-          return;
-        }
+    std::unique_lock lock(drafts->mutex_);
+    if (std::exchange(drafts->is_expanding_, true)) return;
+    while (const std::shared_ptr<PlanOnItsWay> plan = drafts->NextToExpand()) {
+      const bool is_expanded = plan->is_expanded;
+      lock.unlock();
+      if (is_expanded) {
+        UntilThereIsMemory(
+            [&] { drafts->groups_.Advance(plan->asked, *plan->result); });
+      } else {
         plan->asked = UntilThereIsMemory(
             [&] { return drafts->groups_.Expand(&plan->plan); });
         StartDrafting(drafts, plan);
-        plan->is_expanded = true;
       }
-      are_answered = are_answered && plan->result.has_value();
+      lock.lock();
+      (is_expanded ? plan->is_result_taken : plan->is_expanded) = true;
     }
+    drafts->is_expanding_ = false;
+  }
+
+  // The first plan that is to be expanded, if the results that it goes on from
+  // are taken; or that is, and whose result is to be taken. Null: there is
+  // none.
+  std::shared_ptr<PlanOnItsWay> NextToExpand() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    bool are_taken = true;  // the results of those before
+    for (const std::shared_ptr<PlanOnItsWay>& plan : plans_) {
+      if (!plan->is_expanded) {
+        const bool waits =
+            !are_taken && DraftedGroups::HasContinuations(plan->plan);
+        return waits ? nullptr : plan;
+      }
+      if (plan->result.has_value() && !plan->is_result_taken) return plan;
+      are_taken = are_taken && plan->is_result_taken;
+    }
+    return nullptr;
   }
 
   // Takes what concerns the draft model of the plan, and starts that. Where
@@ -156,12 +187,17 @@ class DraftingExecutor::Drafts {
       copy->drafting = plan.drafting;
       return copy;
     });
-    started->is_drafting = !asked->drafting.empty();
-    started->waits_for_drafts =
-        std::ranges::any_of(asked->drafting, [](const DraftSequence& sequence) {
-          return sequence.verified_by.plan_row >= 0;
-        });
-    if (started->is_drafting) {
+    const bool drafts_tokens = !asked->drafting.empty();
+    const auto is_verified_now = [](const DraftSequence& sequence) {
+      return sequence.verified_by.plan_row >= 0;
+    };
+    {
+      const std::lock_guard lock(drafts->mutex_);
+      started->is_drafting = drafts_tokens;
+      started->waits_for_drafts =
+          std::ranges::any_of(asked->drafting, is_verified_now);
+    }
+    if (drafts_tokens) {
       drafts->Post([drafts, asked, started] {
         drafts->Draft(drafts, *asked, started.get());
       });
@@ -258,17 +294,13 @@ class DraftingExecutor::Drafts {
     return *next;
   }
 
-  // What goes on from it comes first: the device waits.
   static void OnResult(const std::shared_ptr<Drafts>& drafts,
                        PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
     {
       const std::lock_guard lock(drafts->mutex_);
-      UntilThereIsMemory([&] { drafts->groups_.Advance(plan->asked, result); });
       plan->result = std::move(result);
     }
-    ExpandPlans(drafts);
-    HandOnPlans(drafts);
-    drafts->AnswerPlans();
+    GoOn(drafts);
   }
 
   // In the order of the plans, by one thread at a time.
@@ -293,7 +325,8 @@ class DraftingExecutor::Drafts {
   const int max_draft_context_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
-  DraftedGroups groups_ ABSL_GUARDED_BY(mutex_);
+  DraftedGroups groups_;  // touched by the thread that is expanding
+  bool is_expanding_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;
   std::condition_variable all_handed_on_;

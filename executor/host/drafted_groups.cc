@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
+
 namespace espalier {
 namespace {
 
@@ -115,7 +117,11 @@ void DraftedGroups::SetPages(const ContinuedDrafts& drafts, Group* group) {
   for (Sample& sample : group->samples) {
     const auto own = std::ranges::find(drafts.slots, sample.slot,
                                        &ContinuedDrafts::SlotPages::slot);
-    if (own == drafts.slots.end()) continue;
+    CHECK(own != drafts.slots.end())
+        << "no pages for slot " << sample.slot << ", where a sample lives";
+    CHECK(own->first_place >= 0 && own->first_place <= sample.pages.size())
+        << "pages from place " << own->first_place << " on, slot "
+        << sample.slot << " has " << sample.pages.size();
     sample.pages.resize(own->first_place);
     sample.pages.insert(sample.pages.end(), own->pages.begin(),
                         own->pages.end());

@@ -13,6 +13,20 @@
 //   groups.Advance(asked, result);            // first of all with the result
 //   asked.Restore(drafts, &result);           // the planner's answer
 //
+// Why the planner can write a continuation before it has read the answer that
+// this goes on from:
+//
+// - Its samples are at least those that live then: samples end, and none begin.
+//   One that has ended feeds nothing.
+// - Of each it names pages for all that both steps can feed, whatever the first
+//   one accepts, and gives none of them to others before it has read both
+//   answers. Before `first_place` it names none: there lie tokens whose answers
+//   it has read, which nothing changes.
+// - Drafts that the first step rejects lie at positions that the second one
+//   feeds anew, or behind them, which it does not read. Plans run in order, so
+//   what it does read is there.
+// - What it drafts follows the answer, and is drafted when that is there.
+//
 // For one thread at a time. What throws std::bad_alloc has done nothing that
 // matters when it is called again.
 #pragma once

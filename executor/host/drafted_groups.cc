@@ -199,43 +199,65 @@ void DraftedGroups::Advance(const Asked& asked,
     for (const RequestId request : asked.selections) groups_.erase(request);
     return;
   }
-  // All of them, then none fails.
-  std::vector<std::pair<Group*, std::vector<Sample>>> advanced;
-  std::vector<RequestId> lost;
+  // Memory for all of them, then nothing fails.
   for (size_t i = 0; i < asked.selections.size(); ++i) {
     const auto found = groups_.find(asked.selections[i]);
     if (found == groups_.end()) continue;
-    auto& [group, next] =
-        advanced.emplace_back(&found->second, std::vector<Sample>());
-    if (NextSamples(*group, result->selections[i], &next)) continue;
-    advanced.pop_back();
-    lost.push_back(found->first);
+    const SelectionResult& answer = result->selections[i];
+    if (IsAnswer(answer, found->second)) MakeRoomFor(answer, &found->second);
   }
-  for (auto& [group, next] : advanced) group->samples = std::move(next);
-  for (const RequestId request : lost) groups_.erase(request);
+  for (size_t i = 0; i < asked.selections.size(); ++i) {
+    const auto found = groups_.find(asked.selections[i]);
+    if (found == groups_.end()) continue;
+    const SelectionResult& answer = result->selections[i];
+    if (IsAnswer(answer, found->second)) {
+      TakeTokens(answer, &found->second);
+    } else {
+      groups_.erase(found);
+    }
+  }
 }
 
-bool DraftedGroups::NextSamples(const Group& group,
-                                const SelectionResult& answer,
-                                std::vector<Sample>* next) {
+bool DraftedGroups::IsAnswer(const SelectionResult& answer,
+                             const Group& group) {
   const std::vector<int>& counts = answer.num_tokens;
-  std::span<const Candidate> left = answer.candidates;
   if (!answer.error.ok() || counts.size() != group.samples.size()) return false;
-  for (size_t rank = 0; rank < counts.size(); ++rank) {
-    if (counts[rank] < 1 || counts[rank] > std::ssize(left)) return false;
-    const std::span<const Candidate> run = left.first(counts[rank]);
-    left = left.subspan(counts[rank]);
+  int64_t num_left = std::ssize(answer.candidates);
+  for (const int count : counts) {
+    if (count < 1 || count > num_left) return false;
+    num_left -= count;
+  }
+  return true;
+}
+
+void DraftedGroups::MakeRoomFor(const SelectionResult& answer, Group* group) {
+  for (size_t rank = 0; rank < group->samples.size(); ++rank) {
+    std::vector<TokenId>& generated = group->samples[rank].generated;
+    const size_t size = generated.size() + answer.num_tokens[rank];
+    if (size <= generated.capacity()) continue;
+    generated.reserve(std::max(size, 2 * generated.capacity()));
+  }
+}
+
+void DraftedGroups::TakeTokens(const SelectionResult& answer, Group* group) {
+  std::vector<Sample>& samples = group->samples;
+  std::span<const Candidate> left = answer.candidates;
+  size_t num_live = 0;  // of those so far
+  for (size_t rank = 0; rank < samples.size(); ++rank) {
+    const std::span<const Candidate> run = left.first(answer.num_tokens[rank]);
+    left = left.subspan(run.size());
     const bool ends = std::ranges::any_of(run, [&](const Candidate& drawn) {
       return drawn.token < 0 ||
-             std::ranges::binary_search(group.eos_token_ids, drawn.token);
+             std::ranges::binary_search(group->eos_token_ids, drawn.token);
     });
     if (ends) continue;
-    Sample& sample = next->emplace_back(group.samples[rank]);
-    sample.position += counts[rank];
+    if (num_live < rank) samples[num_live] = std::move(samples[rank]);
+    Sample& sample = samples[num_live++];
+    sample.position += static_cast<int>(run.size());
     sample.cum_log_prob = run.back().cum_log_prob;
     for (const Candidate& drawn : run) sample.generated.push_back(drawn.token);
   }
-  return true;
+  samples.erase(samples.begin() + num_live, samples.end());
 }
 
 std::vector<std::vector<int>> DraftedGroups::Asked::NumDrafted(

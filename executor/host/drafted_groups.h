@@ -116,9 +116,12 @@ class DraftedGroups {
                       StepPlan* plan);
   static PlanSelection SelectionOf(const GroupContinuation& continuation,
                                    const Group& group);
-  // The samples that live on; false if it is no answer to what these asked.
-  static bool NextSamples(const Group& group, const SelectionResult& answer,
-                          std::vector<Sample>* next);
+  // Whether it is an answer to what these samples asked; what it takes them on
+  // by, for which there is memory when MakeRoomFor has returned. Texts and
+  // tables stay where they are, however long they have become.
+  static bool IsAnswer(const SelectionResult& answer, const Group& group);
+  static void MakeRoomFor(const SelectionResult& answer, Group* group);
+  static void TakeTokens(const SelectionResult& answer, Group* group);
 
   std::unordered_map<RequestId, Group> groups_;
 };

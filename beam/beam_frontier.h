@@ -68,6 +68,8 @@ class BeamFrontier {
   // By rank.
   std::span<const LiveBeam> live() const { return live_; }
   void Clear() { live_.clear(); }
+  // Those that lived before the last Advance.
+  std::span<const LiveBeam> previous() const { return next_; }
   const FinishedPool& finished() const { return finished_; }
 
  private:
@@ -83,7 +85,7 @@ class BeamFrontier {
   TokenTree* const tree_;
   FinishedPool finished_;
   std::vector<LiveBeam> live_;
-  std::vector<LiveBeam> next_;  // of Advance: memory for each step
+  std::vector<LiveBeam> next_;  // of Advance; then those before it
 };
 
 // How many candidates of `beams` a step needs so that num_beams go on if so

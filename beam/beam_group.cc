@@ -59,17 +59,21 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
       needs_history_(selection_params_->processors.needs_history()),
       keeps_pages_(tree != nullptr && request_.params.prefix_cache),
       reports_logprobs_(selection_params_->num_logprobs >= 0),
-      draws_plainly_(selection_params_->kind == SelectionKind::kDraws &&
-                     prepared.allowed == nullptr && !reports_logprobs_),
-      asked_(MakeSelection(id_, request_.params, selection_params_,
-                           finishing_token_ids_)),
+      restricts_tokens_(prepared.allowed != nullptr),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
                              std::move(prepared.text))),
+      asked_(MakeSelection(id_, request_.params, selection_params_,
+                           finishing_token_ids_)),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
       prefill_(&request_, prepared.source.end, &pages_, tree),
       drafts_(request_.params, strategy_->supports_drafts(),
               std::move(prepared.drafter)) {
+  speculates_ = drafts_.can_draft();
+  if (selection_params_->kind == SelectionKind::kDraws && !restricts_tokens_ &&
+      !reports_logprobs_ && !speculates_ && trace == nullptr) {
+    plain_ = static_cast<SampleStrategy*>(strategy_.get());
+  }
   if (trace != nullptr) {
     tracer_ =
         std::make_unique<GroupTracer>(id_, request_, num_prompt_tokens_, trace);
@@ -118,11 +122,9 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  if (draws_plainly_ && drafted_.empty() && num_drafts_running_ == 0 &&
-      IsSoundDraw(result, vocab_size)) {
-    return absl::OkStatus();
-  }
-  return ValidateAsAsked(result, vocab_size);
+  return plain_ != nullptr && IsSoundDraw(result, vocab_size)
+             ? absl::OkStatus()
+             : ValidateAsAsked(result, vocab_size);
 }
 
 absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
@@ -154,21 +156,6 @@ inline bool BeamGroup::IsSoundDraw(const SelectionResult& result,
   return AreSoundDraws(result, num_live_beams(), num_samples, vocab_size);
 }
 
-inline std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
-  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return {};
-  // Before the first answer there is one sequence, however many begin there.
-  if (num_steps_ == 1) {
-    nodes_to_keep_.assign(1, TokenTree::kRoot);
-    return nodes_to_keep_;
-  }
-  const size_t count = num_live_beams();
-  if (nodes_to_keep_.size() != count) nodes_to_keep_.resize(count);
-  for (size_t rank = 0; rank < nodes_to_keep_.size(); ++rank) {
-    nodes_to_keep_[rank] = strategy_->node(static_cast<int>(rank));
-  }
-  return nodes_to_keep_;
-}
-
 inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
   if (std::ssize(beams) != num_live_beams()) return false;
   for (size_t rank = 0; rank < beams.size(); ++rank) {
@@ -177,40 +164,42 @@ inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
   return pages_.KeepOrder();
 }
 
-inline void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
-                             StepPlan* next_plan) {
-  if (replay_ == nullptr && KeepOrder(beams)) return;
-  has_asked_rows_ = false;
-  ApplyToPages(beams, is_last, next_plan);
-  if (is_last) replay_ = nullptr;
-}
-
-inline absl::Status BeamGroup::Decide(const SelectionResult& result,
-                                      bool is_last,
-                                      std::vector<Decision>* decisions,
-                                      StepPlan* next_plan) {
-  const std::span<const TokenTree::Node> nodes = NodesToKeep();
+absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
+                               std::vector<Decision>* decisions,
+                               StepPlan* next_plan) {
   is_asked_current_ = false;
   const absl::Status status = strategy_->Advance(result, decisions);
-  const std::span<const Continuation> live = strategy_->continuations();
   if (reports_logprobs_) logprobs_.Take(result, *decisions);
-  if (status.ok()) {
-    // Sequences that all go on as themselves have not ended.
-    if (live.size() < nodes.size()) KeepEnded(nodes, live);
-    if (drafts_.can_draft()) {
-      has_asked_rows_ = false;
-      ApplyDrafts(result, live, is_last);
-    } else if (!have_one_length_) {  // drafts are off since
-      has_asked_rows_ = false;
-      have_one_length_ = HaveOneLength(live.size());
-    }
-  }
-  if (live.empty()) {
+  if (!status.ok()) {
     Drop(next_plan);
     return ExplainNoToken(status, request_.params);
   }
-  Apply(live, is_last, next_plan);
+  Follow(result, is_last, next_plan);
   return absl::OkStatus();
+}
+
+void BeamGroup::Follow(const SelectionResult& result, bool is_last,
+                       StepPlan* next_plan) {
+  const std::span<const Continuation> live = strategy_->continuations();
+  KeepEnded();
+  if (speculates_) FollowLengths(result, live, is_last);
+  if (live.empty()) return Drop(next_plan);
+  if (replay_ == nullptr && KeepOrder(live)) return;
+  has_asked_rows_ = false;
+  ApplyToPages(live, is_last, next_plan);
+  if (is_last) replay_ = nullptr;
+}
+
+void BeamGroup::FollowLengths(const SelectionResult& result,
+                              std::span<const Continuation> live,
+                              bool is_last) {
+  if (drafts_.can_draft()) {
+    has_asked_rows_ = false;
+    ApplyDrafts(result, live, is_last);
+  } else if (!have_one_length_) {  // drafts are off since
+    has_asked_rows_ = false;
+    have_one_length_ = HaveOneLength(live.size());
+  }
 }
 
 inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
@@ -223,12 +212,32 @@ inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
   return Decide(result, is_last, &decisions, next_plan);
 }
 
-absl::Status BeamGroup::Advance(const SelectionResult& result,
-                                StepPlan* next_plan, SearchWatcher* watcher) {
+[[gnu::always_inline]] inline void BeamGroup::CountAnswer() {
   CHECK(!done_) << "request " << id_ << " is done";
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
+}
+
+absl::Status BeamGroup::ApplyResult(const SelectionResult& result,
+                                    int vocab_size, StepPlan* next_plan,
+                                    SearchWatcher* watcher) {
+  if (plain_ == nullptr || watcher != nullptr ||
+      !IsSoundDraw(result, vocab_size)) {
+    RETURN_IF_ERROR(ValidateResult(result, vocab_size));
+    return Advance(result, next_plan, watcher);
+  }
+  CountAnswer();
+  is_asked_current_ = false;
+  if (!plain_->AdvanceByOne(result.candidates) || !pages_.KeepOrder()) {
+    Follow(result, /*is_last=*/true, next_plan);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BeamGroup::Advance(const SelectionResult& result,
+                                StepPlan* next_plan, SearchWatcher* watcher) {
+  CountAnswer();
   if (result.further.empty() && watcher == nullptr) {
     return AdvanceStep(result, /*is_last=*/true, next_plan);
   }
@@ -298,17 +307,12 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
   return tokens;
 }
 
-// Beams are pruned at every step, and most of what they held lives on in
-// others. A sample that ends is a result.
-void BeamGroup::KeepEnded(std::span<const TokenTree::Node> nodes,
-                          std::span<const Continuation> beams) {
-  if (IsBeamSearch(request_.params) && !strategy_->done()) return;
-  std::vector<bool> goes_on(nodes.size());
-  for (const Continuation& beam : beams) goes_on[beam.parent_rank] = true;
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    if (goes_on[rank]) continue;
-    Keep(static_cast<int>(rank), nodes[rank],
-         strategy_->tree().depth(nodes[rank]));
+void BeamGroup::KeepEnded() {
+  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return;
+  for (const auto& [rank, node] : strategy_->ended()) {
+    // Before the first answer there is one sequence, however many begin there.
+    if (rank < num_live_beams())
+      Keep(rank, node, strategy_->tree().depth(node));
   }
 }
 

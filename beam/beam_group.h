@@ -55,6 +55,7 @@
 #include "beam/group_prefill.h"
 #include "beam/group_tracer.h"
 #include "beam/prepared_request.h"
+#include "beam/sample_strategy.h"
 #include "beam/search_watcher.h"
 #include "beam/selection_options.h"
 #include "beam/sequence.h"
@@ -153,7 +154,11 @@ class BeamGroup {
                         const DraftRoom& draft_room = {});
   // The same of a group that decodes and has no drafts, which is mostly so.
   // REQUIRES: can_plan(), !prefilling(), !may_draft().
-  absl::Status PlanDecode(StepPlan* plan);
+  absl::Status PlanDecode(StepPlan* plan) {
+    if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
+    prefill_.OnPlan();
+    return PlanTokens(plan);  // mostly
+  }
   // Whether PlanStep, given these, ends the prompt: the rows that it adds are
   // those of a selection.
   bool EndsPrompt(int max_tokens, int max_logits) const;
@@ -197,6 +202,12 @@ class BeamGroup {
   // ValidateResult was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan,
                        SearchWatcher* watcher = nullptr);
+
+  // ValidateResult, and Advance if that was OK.
+  // REQUIRES: as of these.
+  absl::Status ApplyResult(const SelectionResult& result, int vocab_size,
+                           StepPlan* next_plan,
+                           SearchWatcher* watcher = nullptr);
 
   // Every plan in which it has a part is answered by one call, before Advance.
   void OnAnswer() { prefill_.OnAnswer(); }
@@ -253,8 +264,9 @@ class BeamGroup {
   const GroupPages& pages() const { return pages_; }
   // REQUIRES: done().
   Result TakeResult() const;
-  // Whether steps may have drafts, and a model drafts them; and what these cost
-  // now, for the next.
+  // Whether steps may have drafts, or might at first, and a model drafts them;
+  // and what these cost now, for the next.
+  bool speculates() const { return speculates_; }
   bool can_draft() const { return drafts_.can_draft(); }
   bool drafts_by_model() const { return drafts_.is_by_model(); }
   int num_logits_per_draft_token() const {
@@ -318,10 +330,7 @@ class BeamGroup {
   DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   // The answer that it asks for next, or that is outstanding.
-  const PlanSelection& Asked() {
-    if (!is_asked_current_) UpdateAsked(&EditShared(&asked_));
-    return *asked_;
-  }
+  const PlanSelection& Asked();
   void UpdateAsked(PlanSelection* asked);
   // The same, from these rows of logits on, of a plan that asks for it.
   const PlanSelection& AskFrom(int first_logits);
@@ -330,6 +339,7 @@ class BeamGroup {
   // Of a row behind the tokens that the plan has so far.
   void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
                 StepPlan* plan) const;
+  void AddHistories(PlanSelection* selection) const;
   void AddSelection(int first_logits, StepPlan* plan);
   // Makes `*selection` that of the paths of `*replay_`.
   void DescribePaths(PlanSelection* selection) const;
@@ -354,14 +364,19 @@ class BeamGroup {
                             SearchWatcher* watcher);
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
-  // Advances the strategy, and drops the group or moves its beams. `decisions`
+  // Advances the strategy, and drops the group or follows it. `decisions`
   // may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
+  // Of the drafts of the step, and the lengths that sequences have by them.
+  void FollowLengths(const SelectionResult& result,
+                     std::span<const Continuation> live, bool is_last);
+  // The oldest outstanding answer is there.
+  void CountAnswer();
   absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
-  void Apply(std::span<const Continuation> beams, bool is_last,
-             StepPlan* next_plan);
+  // Does with the sequences and their pages what the strategy has decided.
+  void Follow(const SelectionResult& result, bool is_last, StepPlan* next_plan);
   void ApplyToPages(std::span<const Continuation> beams, bool is_last,
                     StepPlan* next_plan);
   // Takes the sequences on where each has one child, of its own rank, and no
@@ -385,19 +400,14 @@ class BeamGroup {
     return strategy_->continuations()[rank].token;
   }
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
-  // The paths of the live sequences, if their pages are to be kept; until the
-  // next call.
-  std::span<const TokenTree::Node> NodesToKeep();
   // One token for each live beam; until the next call.
   std::span<const int> OneEach() const {
     const size_t count = pages_.slots().size();
     if (one_each_.size() < count) one_each_.resize(count, 1);
     return std::span(one_each_).first(count);
   }
-  // Keeps the pages of sequences that ended with this step, which had these
-  // paths before it.
-  void KeepEnded(std::span<const TokenTree::Node> nodes,
-                 std::span<const Continuation> beams);
+  // Keeps the pages of sequences that ended with this step.
+  void KeepEnded();
   void Keep(int rank, TokenTree::Node node, int num_generated);
   // All that the live sequences have fed.
   void KeepLive();
@@ -415,8 +425,8 @@ class BeamGroup {
   const bool needs_history_;  // of each row, for its processors
   const bool keeps_pages_;
   const bool reports_logprobs_;
-  // Draws that no list of allowed tokens restricts, and that are not reported.
-  const bool draws_plainly_;
+  const bool restricts_tokens_;  // to those of a list
+  bool speculates_ = false;      // its steps may have drafts, or might at first
 
   // What each step reads lies together, as far as may be.
   bool is_saving_ = false;
@@ -429,9 +439,13 @@ class BeamGroup {
   bool have_one_length_ = true;  // the live sequences
   int num_unanswered_ = 0;       // selections, at most 2
   int64_t num_steps_ = 0;        // answered
+  std::unique_ptr<DecodeStrategy> strategy_;
+  // The same, of a group that draws a token of each sequence a step and nothing
+  // besides: no list of allowed tokens restricts it, and nobody drafts, reports
+  // or traces. Otherwise null. Most groups are such.
+  SampleStrategy* plain_ = nullptr;
   // Of Asked(). Plans share it: from step to step little of it changes.
   std::shared_ptr<PlanSelection> asked_;
-  SmallVector<TokenTree::Node> nodes_to_keep_;  // memory for each step
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
   // Of the step that runs, and of the one planned ahead of it: what each sample
   // drafts at most, if it is a continuation; else 0.
@@ -440,7 +454,6 @@ class BeamGroup {
   // Of beams, instead; null if the step that runs has no paths.
   std::unique_ptr<DraftReplay> replay_;
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
-  std::unique_ptr<DecodeStrategy> strategy_;
   GroupPages pages_;
   GroupPrefill prefill_;  // behind the pages: it releases its own first
   GroupDrafts drafts_;

@@ -11,9 +11,24 @@
 #include "beam/selection_options.h"
 
 namespace espalier {
+namespace {
 
-inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
-                                int num_logits, StepPlan* plan) const {
+// std::vector appends ids one by one, because they have a default value. So
+// many are appended faster if that is written first, and all copied at once.
+constexpr size_t kManyPages = 16;
+
+void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
+  const size_t size = all->size();
+  all->resize(size + pages.size());
+  std::ranges::copy(pages, all->data() + size);
+}
+
+}  // namespace
+
+[[gnu::always_inline]] inline void BeamGroup::AddRowOf(const Sequence& sequence,
+                                                       int num_tokens,
+                                                       int num_logits,
+                                                       StepPlan* plan) const {
   plan->rows.push_back({
       .sequence = sequence.id,
       .first_token = static_cast<int>(plan->tokens.size()),
@@ -26,40 +41,53 @@ inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
   });
   plan->num_logits += num_logits;
   const std::span<const PageId> pages = sequence.pages.page_ids();
-  plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
-                            pages.end());
+  if (pages.size() >= kManyPages) {
+    AppendManyPages(pages, &plan->page_indices);
+  } else {
+    plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
+                              pages.end());
+  }
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-void BeamGroup::UpdateAsked(PlanSelection* asked) {
+inline void BeamGroup::UpdateAsked(PlanSelection* asked) {
   is_asked_current_ = true;
-  if (std::exchange(has_asked_rows_, true)) {
-    return strategy_->UpdateSelection(asked);
+  if (has_asked_rows_) {
+    return plain_ != nullptr ? plain_->UpdateSelection(asked)
+                             : strategy_->UpdateSelection(asked);
   }
+  has_asked_rows_ = true;
   strategy_->DescribeSelection(asked);
   const std::span<const int> slots = pages_.slots();
   AssignEach(
       slots.size(), [&](size_t rank) { return slots[rank]; }, &asked->slots);
 }
 
+const PlanSelection& BeamGroup::Asked() {
+  if (!is_asked_current_) UpdateAsked(&EditShared(&asked_));
+  return *asked_;
+}
+
 inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
   PlanSelection& selection = EditShared(&asked_);
   if (!is_asked_current_) UpdateAsked(&selection);
   selection.first_logits = first_logits;
-  if (needs_history_) {
-    const size_t num_rows = num_live_beams();
-    selection.histories.resize(num_rows);
-    for (size_t rank = 0; rank < num_rows; ++rank) {
-      selection.histories[rank].clear();
-      strategy_->AppendTokens(static_cast<int>(rank),
-                              &selection.histories[rank]);
-    }
-  }
+  if (needs_history_) AddHistories(&selection);
   ++num_unanswered_;
   return selection;
 }
 
-inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+void BeamGroup::AddHistories(PlanSelection* selection) const {
+  const size_t num_rows = num_live_beams();
+  selection->histories.resize(num_rows);
+  for (size_t rank = 0; rank < num_rows; ++rank) {
+    selection->histories[rank].clear();
+    strategy_->AppendTokens(static_cast<int>(rank),
+                            &selection->histories[rank]);
+  }
+}
+
+void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   AskFrom(first_logits);
   plan->selections.push_back(asked_);
 }
@@ -67,13 +95,13 @@ inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
 absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
   was_planned_ = true;
-  const int first_logits = plan->num_logits;
+  AskFrom(plan->num_logits);
+  plan->selections.push_back(asked_);
   const int num_rows = num_live_beams();
   for (int rank = 0; rank < num_rows; ++rank) {
     AddRowOf(pages_.sequence(rank), 1, 1, plan);
     plan->tokens.push_back(LastToken(rank));
   }
-  AddSelection(first_logits, plan);
   drafts_.OnPlan(/*verifies=*/false);
   return absl::OkStatus();
 }
@@ -116,13 +144,6 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
   num_drafts_ahead_ = count;
   ++num_unanswered_;
   return absl::OkStatus();
-}
-
-absl::Status BeamGroup::PlanDecode(StepPlan* plan) {
-  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
-  if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
-  prefill_.OnPlan();
-  return PlanTokens(plan);  // mostly
 }
 
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,

@@ -74,6 +74,9 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
                                    live.front().cum_log_prob, num_generated_);
   if (done_) {
     continuations_.resize(0);
+    for (const LiveBeam& beam : frontier_.previous()) {
+      ended_.push_back({static_cast<int>(ended_.size()), beam.node});
+    }
   } else {
     AssignContinuations(live, &continuations_);
   }

@@ -81,6 +81,7 @@ absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
   CHECK(!done_) << "the request is done";
   continuations_.resize(0);
   const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();
+  EndAll(LiveBeams().size());
   ++num_generated_;
   TokenChoices choices;
   auto rows = rows_of_groups.begin();
@@ -93,6 +94,7 @@ absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
   const std::vector<LiveBeam> live = LiveBeams();
   done_ = live.empty();
   if (done_ && Hypotheses().empty()) return AllTokensMasked(num_generated_ - 1);
+  if (!done_) ended_.clear();
   AssignContinuations(live, &continuations_);
   return absl::OkStatus();
 }

@@ -106,7 +106,7 @@ class GroupPages {
                       std::vector<PageCopy>* copies);
   // The same of one token each.
   absl::Status AppendOneEach(std::vector<PageCopy>* copies) {
-    DCHECK(!has_reserved_tails_) << "a step is planned ahead";
+    CHECK(!has_reserved_tails_) << "a step is planned ahead";
     int rank = num_sequences() - 1;
     while (rank >= 0 && TableOf(rank).AppendInPlace()) --rank;
     return rank < 0 ? absl::OkStatus() : AppendOneUpTo(rank, copies);

@@ -48,15 +48,6 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
       &selection->samples);
 }
 
-void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
-  if (stopping_criteria_.restricts()) return DescribeSelection(selection);
-  selection->num_generated = NumGenerated(live_[0]);
-  float* const cum_log_probs = selection->cum_log_probs.data();
-  for (size_t rank = 0; rank < live_.size(); ++rank) {
-    cum_log_probs[rank] = samples_[live_[rank]].cum_log_prob;
-  }
-}
-
 int SampleStrategy::max_draft_tokens(int rank) const {
   return max_new_tokens_ - NumGenerated(live_[rank]) - 1;
 }
@@ -116,13 +107,23 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
 absl::Status SampleStrategy::Advance(const SelectionResult& result,
                                      std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  return result.num_tokens.empty() && decisions == nullptr
-             ? AdvanceByOne(result.candidates)
-             : AdvanceByRuns(result, decisions);
+  if (!result.num_tokens.empty() || decisions != nullptr) {
+    return AdvanceByRuns(result, decisions);
+  }
+  for (size_t rank = 0; rank < result.candidates.size(); ++rank) {
+    const TokenId token = result.candidates[rank].token;
+    if (token >= 0) continue;
+    done_ = true;
+    continuations_.resize(0);
+    return NoToken(token, live_[rank]);
+  }
+  AdvanceByOne(result.candidates);
+  return absl::OkStatus();
 }
 
 absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
                                            std::vector<Decision>* decisions) {
+  ended_.clear();
   continuations_.resize(0);
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
@@ -133,10 +134,14 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
     const std::span<const Candidate> run =
         std::span(result.candidates).subspan(first, num_tokens_of(rank));
     const int sample = live_[rank];
+    const TokenTree::Node node = samples_[sample].node;
     const size_t num_taken =
         GrowBy(run, static_cast<int>(first), sample, decisions);
     first += run.size();
-    if (samples_[sample].finish_reason.has_value()) continue;
+    if (samples_[sample].finish_reason.has_value()) {
+      OnEnd(rank, node);
+      continue;
+    }
     if (num_taken < run.size()) {
       done_ = true;
       continuations_.resize(0);
@@ -148,10 +153,21 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
     live_[num_live++] = sample;
   }
   CHECK_EQ(first, result.candidates.size()) << "tokens drawn";
+  if (num_live < live_.size()) LeaveLive(num_live);
   is_forked_ = true;
-  live_.resize(num_live);
-  done_ = live_.empty();
   return absl::OkStatus();
+}
+
+// At the first step there is one sequence, which all samples begin with.
+void SampleStrategy::OnEnd(size_t rank, TokenTree::Node node) {
+  if (is_forked_) ended_.push_back({static_cast<int>(rank), node});
+}
+
+void SampleStrategy::LeaveLive(size_t num_live) {
+  live_.resize(num_live);
+  continuations_.resize(num_live);
+  done_ = num_live == 0;
+  if (done_ && !is_forked_) ended_.push_back({0, TokenTree::kRoot});
 }
 
 absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
@@ -161,39 +177,6 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
   }
   return drawn == kNotANumber ? NotANumber(num_generated)
                               : AllTokensMasked(num_generated);
-}
-
-inline absl::Status SampleStrategy::AdvanceByOne(
-    std::span<const Candidate> candidates) {
-  CHECK_EQ(candidates.size(), live_.size()) << "tokens drawn";
-  if (continuations_.size() != live_.size()) {
-    continuations_.resize(live_.size());
-  }
-  const std::span<int> live = live_;
-  const std::span<Continuation> next = continuations_;
-  size_t num_live = 0;  // of those so far
-  for (size_t rank = 0; rank < live.size(); ++rank) {
-    const int idx = live[rank];
-    const Candidate& candidate = candidates[rank];
-    if (candidate.token < 0) {
-      done_ = true;
-      continuations_.resize(0);
-      return NoToken(candidate.token, idx);
-    }
-    Sample& sample = samples_[idx];
-    const bool is_last = sample.length + 1 >= max_new_tokens_;
-    Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
-    if (sample.finish_reason.has_value()) continue;
-    next[num_live] = {candidate.beam, candidate.token, 1};
-    live[num_live++] = idx;
-  }
-  is_forked_ = true;
-  if (num_live < live.size()) {
-    live_.resize(num_live);
-    continuations_.resize(num_live);
-  }
-  done_ = live_.empty();
-  return absl::OkStatus();
 }
 
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,

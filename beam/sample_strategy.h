@@ -21,15 +21,17 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "beam/decode_strategy.h"
 #include "beam/growing_sequence.h"
 #include "beam/stopping_criteria.h"
 
 namespace espalier {
 
-class SampleStrategy : public DecodeStrategy {
+class SampleStrategy final : public DecodeStrategy {
  public:
   // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
   // it.
@@ -54,6 +56,11 @@ class SampleStrategy : public DecodeStrategy {
                       PlanSelection* selection) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;
+  // Advance by a token of each sample, of which nobody reports. Returns whether
+  // each goes on, in a row of its own as before.
+  // REQUIRES: !done(); `drawn` is an answer to what was asked, and all of it
+  // are tokens.
+  bool AdvanceByOne(std::span<const Candidate> drawn);
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
@@ -74,14 +81,17 @@ class SampleStrategy : public DecodeStrategy {
   // Why `drawn` is no token. Of several samples it does not say after how many
   // tokens: drafts decide which of them comes to such a place first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
-  // Advance of a token each, of which nobody reports; and of any answer.
-  absl::Status AdvanceByOne(std::span<const Candidate> candidates);
+  // Advance of any answer.
   absl::Status AdvanceByRuns(const SelectionResult& result,
                              std::vector<Decision>* decisions);
   // Takes a sample on by the tokens of `run`, until one ends it; returns how
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,
              std::vector<Decision>* decisions);
+  // The sample of a rank ends, whose path this was before the step.
+  void OnEnd(size_t rank, TokenTree::Node node);
+  // So many are left of those that lived, fewer.
+  void LeaveLive(size_t num_live);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
@@ -97,5 +107,43 @@ class SampleStrategy : public DecodeStrategy {
   bool is_forked_ = false;  // the first step is answered
   bool done_ = false;
 };
+
+// These two are called for most groups at each step.
+inline void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
+  if (stopping_criteria_.restricts()) return DescribeSelection(selection);
+  selection->num_generated = NumGenerated(live_[0]);
+  float* const cum_log_probs = selection->cum_log_probs.data();
+  for (size_t rank = 0; rank < live_.size(); ++rank) {
+    cum_log_probs[rank] = samples_[live_[rank]].cum_log_prob;
+  }
+}
+
+[[gnu::always_inline]] inline bool SampleStrategy::AdvanceByOne(
+    std::span<const Candidate> drawn) {
+  CHECK_EQ(drawn.size(), live_.size()) << "tokens drawn";
+  if (!ended_.empty()) ended_.clear();
+  if (continuations_.size() != drawn.size()) {
+    continuations_.resize(drawn.size());
+  }
+  int* const live = live_.data();
+  Continuation* const next = continuations_.data();
+  size_t num_live = 0;  // of those so far
+  for (size_t rank = 0; rank < drawn.size(); ++rank) {
+    const Candidate& candidate = drawn[rank];
+    const int idx = live[rank];
+    Sample& sample = samples_[idx];
+    const TokenTree::Node node = sample.node;
+    const bool is_last = sample.length + 1 >= max_new_tokens_;
+    Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
+    if (sample.finish_reason.has_value()) {
+      OnEnd(rank, node);
+      continue;
+    }
+    next[num_live] = {candidate.beam, candidate.token, 1};
+    live[num_live++] = idx;
+  }
+  if (num_live < drawn.size()) LeaveLive(num_live);
+  return std::exchange(is_forked_, true) && num_live == drawn.size();
+}
 
 }  // namespace espalier

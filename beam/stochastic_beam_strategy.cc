@@ -49,6 +49,7 @@ absl::Status StochasticBeamStrategy::Advance(const SelectionResult& result,
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   const std::vector<Contender> contenders = Contenders(result.candidates);
   if (contenders.empty()) return AllTokensMasked(num_generated_);
+  EndAll(live_.size());
   ++num_generated_;
   std::vector<Sequence> next;
   for (const Contender& contender : contenders) {
@@ -148,6 +149,7 @@ void StochasticBeamStrategy::GoOn() {
     continuations_.push_back(beam_[i].from);
   }
   done_ = live_.empty();
+  if (!done_) ended_.clear();
 }
 
 // A sum of a prefix is the highest of the sequences that begin with it, so

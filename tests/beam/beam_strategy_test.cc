@@ -245,6 +245,24 @@ TEST(BeamStrategyTest, ReturnsAsManyHypothesesAsAskedFor) {
               ElementsAre(ElementsAre(kA), ElementsAre(kB)));
 }
 
+// Pruned ones live on in others.
+TEST(BeamStrategyTest, BeamsEndWithTheSearch) {
+  GenerationParams params = Params(2);
+  params.max_new_tokens = 3;
+  BeamStrategy strategy(params);
+  Step(strategy, {{0, kA, -1}, {0, kB, -2}});
+  EXPECT_TRUE(strategy.ended().empty());
+  Step(strategy, {{0, kA, -2}, {0, kB, -3}});
+  EXPECT_TRUE(strategy.ended().empty());
+  const TokenTree::Node nodes[] = {strategy.node(0), strategy.node(1)};
+  Step(strategy, {{1, kA, -4}, {1, kB, -5}});
+  ASSERT_EQ(strategy.ended().size(), 2u);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(strategy.ended()[rank].rank, rank);
+    EXPECT_EQ(strategy.ended()[rank].node, nodes[rank]);
+  }
+}
+
 TEST(BeamStrategyTest, DeadEndsLeaveFewerBeamsAndFewerHypotheses) {
   GenerationParams params = Params(3);
   params.max_new_tokens = 3;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/beam/search_alone.h"
@@ -15,6 +16,7 @@ using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 GenerationParams SampleParams(int64_t max_new_tokens) {
   GenerationParams params;
@@ -110,6 +112,49 @@ TEST(SampleStrategyTest, AnUpdatedSelectionIsAsOneDescribedAnew) {
     EXPECT_EQ(updated.samples, anew.samples);
     EXPECT_EQ(updated.row_num_generated, anew.row_num_generated);
   }
+}
+
+std::vector<std::pair<int, TokenTree::Node>> Ended(
+    const DecodeStrategy& strategy) {
+  std::vector<std::pair<int, TokenTree::Node>> ended;
+  for (const auto& [rank, node] : strategy.ended()) {
+    ended.emplace_back(rank, node);
+  }
+  return ended;
+}
+
+TEST(SampleStrategyTest, SamplesThatEndedAreThoseBeforeTheStep) {
+  GenerationParams params = SampleParams(9);
+  params.num_return_sequences = 3;
+  SampleStrategy strategy(params);
+  ASSERT_OK(strategy.Advance(
+      {.candidates = {{0, 5, -1}, {0, 6, -1}, {0, 7, -1}}}, nullptr));
+  EXPECT_THAT(Ended(strategy), IsEmpty());
+  const TokenTree::Node second = strategy.node(1);
+  ASSERT_OK(strategy.Advance(
+      {.candidates = {{0, 4, -2}, {1, 9, -2}, {2, 4, -2}}}, nullptr));
+  EXPECT_THAT(Ended(strategy), ElementsAre(Pair(1, second)));
+  ASSERT_OK(
+      strategy.Advance({.candidates = {{0, 4, -3}, {1, 4, -3}}}, nullptr));
+  EXPECT_THAT(Ended(strategy), IsEmpty());
+  const TokenTree::Node third = strategy.node(1);
+  ASSERT_OK(
+      strategy.Advance({.candidates = {{0, 4, -4}, {1, 4, -4}, {1, 9, -5}},
+                        .num_tokens = {1, 2}},
+                       nullptr));
+  EXPECT_THAT(Ended(strategy), ElementsAre(Pair(1, third)));
+}
+
+// There is one sequence then, in which all begin.
+TEST(SampleStrategyTest, AtTheFirstStepTheSequenceEndsWithTheLastSample) {
+  GenerationParams params = SampleParams(9);
+  params.num_return_sequences = 2;
+  SampleStrategy some(params);
+  ASSERT_OK(some.Advance({.candidates = {{0, 9, -1}, {0, 5, -1}}}, nullptr));
+  EXPECT_THAT(Ended(some), IsEmpty());
+  SampleStrategy all(params);
+  ASSERT_OK(all.Advance({.candidates = {{0, 9, -1}, {0, 0, -1}}}, nullptr));
+  EXPECT_THAT(Ended(all), ElementsAre(Pair(0, TokenTree::kRoot)));
 }
 
 TEST(SampleStrategyTest, ASampleWithoutATokenEndsThoseThatAreFinishedToo) {

@@ -30,11 +30,7 @@ class Histogram {
   explicit Histogram(std::span<const int64_t> bounds) : bounds_(bounds) {}
 
   void Add(int64_t value) {
-    if (count_ == 0 || value != last_value_) {
-      last_value_ = value;
-      last_bucket_ = std::lower_bound(bounds_.begin(), bounds_.end(), value) -
-                     bounds_.begin();
-    }
+    if (count_ == 0 || value != last_value_) FindBucket(value);
     ++counts_[last_bucket_];
     ++count_;
     sum_ += value;
@@ -49,6 +45,13 @@ class Histogram {
   int64_t sum() const { return sum_; }
 
  private:
+  // Not inlined: it is rarely called where Add is.
+  [[gnu::noinline]] void FindBucket(int64_t value) {
+    last_value_ = value;
+    last_bucket_ = std::lower_bound(bounds_.begin(), bounds_.end(), value) -
+                   bounds_.begin();
+  }
+
   std::span<const int64_t> bounds_;
   std::array<int64_t, kMaxBounds + 1> counts_ = {};
   int64_t count_ = 0;

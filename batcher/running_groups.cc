@@ -25,6 +25,7 @@ RunningGroup& RunningGroups::Add(RunningGroup group) {
 
 void RunningGroups::EraseDone() {
   std::erase_if(groups_, [](const RunningGroup& g) { return g.group->done(); });
+  found_ = std::min(found_, groups_.size());
 }
 
 RunningGroup* RunningGroups::Search(RequestId id) {

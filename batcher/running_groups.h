@@ -57,9 +57,11 @@ class RunningGroups {
 
   // Null if it is not here, or done. Fast for ids in the order of plans.
   RunningGroup* Find(RequestId id) {
-    if (found_ < groups_.size() && groups_[found_].id == id &&
-        !groups_[found_].group->done()) {
-      return &groups_[found_++];
+    RunningGroup* const next = groups_.data() + found_;
+    if (next < std::to_address(groups_.end()) && next->id == id &&
+        !next->group->done()) {
+      ++found_;
+      return next;
     }
     return Search(id);
   }

@@ -125,7 +125,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       result = out_of_memory_;
     }
   }
-  outlook_ = {};
+  demand_ = {};
   AnswerSaves(plan, result.ok());
   if (result.ok()) {
     saving_policy_.AddStep(plan, result->forward_time);
@@ -145,9 +145,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       TakeScoring(result->scorings[i], plan.scored[i].second);
     }
     TakeDrafts(plan, result->drafts);
-    for (const SelectionResult& selection : result->selections) {
-      AdvanceGroup(selection, plan.only_decodes);
-    }
+    AdvanceGroups(result->selections, plan.only_decodes);
   } else {
     for (const RequestId request : plan.requests) {
       RunningGroup* running = groups_.Find(request);
@@ -195,32 +193,33 @@ void Scheduler::TakeDrafts(const PlanInFlight& plan,
   }
 }
 
-void Scheduler::AdvanceGroup(const SelectionResult& result, bool answers_plan) {
-  // It may have been cancelled, or have ended a step before.
-  RunningGroup* running = groups_.Find(result.request);
-  if (running == nullptr) return;
-  if (answers_plan) running->group->OnAnswer();
-  try {
-    Advance(*running, result);
-  } catch (const std::bad_alloc&) {
-    Finish(*running, out_of_memory_);
+void Scheduler::AdvanceGroups(std::span<const SelectionResult> results,
+                              bool answers_plan) {
+  for (const SelectionResult& result : results) {
+    // It may have been cancelled, or have ended a step before.
+    RunningGroup* running = groups_.Find(result.request);
+    if (running == nullptr) continue;
+    if (answers_plan) running->group->OnAnswer();
+    try {
+      Advance(*running, result);
+    } catch (const std::bad_alloc&) {
+      Finish(*running, out_of_memory_);
+    }
   }
 }
 
 inline void Scheduler::Advance(RunningGroup& running,
                                const SelectionResult& result) {
-  if (!result.error.ok()) return Finish(running, result.error);
   BeamGroup& group = *running.group;
-  const absl::Status valid = group.ValidateResult(result, vocab_size_);
-  if (!valid.ok()) return Finish(running, valid);
   const absl::Status status =
-      group.can_draft()
-          ? AdvanceDrafting(running, result)
-          : group.Advance(result, &next_plan_, running.watcher.get());
+      !result.error.ok()   ? result.error
+      : group.speculates() ? AdvanceDrafting(running, result)
+                           : group.ApplyResult(result, vocab_size_, &next_plan_,
+                                               running.watcher.get());
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);
   if (group.done()) return Finish(running, group.TakeResult());
-  outlook_.Add(group, drafts_ahead_);
+  demand_.Add(group, drafts_ahead_);
 }
 
 absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
@@ -230,8 +229,8 @@ absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
   if (cost.has_value()) group.SetDraftCost(*cost);
   const int64_t num_drafted = group.num_drafted_tokens();
   const int64_t num_accepted = group.num_accepted_tokens();
-  const absl::Status status =
-      group.Advance(result, &next_plan_, running.watcher.get());
+  const absl::Status status = group.ApplyResult(
+      result, vocab_size_, &next_plan_, running.watcher.get());
   stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
   stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
   stats_.speculation.Add(group.TakeSpeculation());
@@ -251,7 +250,7 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   CountEnd(result);
   running.done(std::move(result));
   has_done_groups_ = true;
-  outlook_ = {};
+  demand_ = {};
 }
 
 void Scheduler::EraseDone() {

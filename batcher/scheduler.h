@@ -165,8 +165,8 @@ class Scheduler {
     bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
   };
 
-  // What the groups could do in the next step.
-  struct Outlook {
+  // What the groups that run demand of the next step.
+  struct Demand {
     // Whether a group goes ahead of its answer or feeds its prompt. Where none
     // does, those whose answer is there wait for the others: a step together is
     // cheaper than two.
@@ -174,24 +174,32 @@ class Scheduler {
     bool is_any_prefilling = false;
     bool may_any_draft = false;
     bool is_any_away = false;
-    int num_decoding = 0;  // groups that can go on
+    int num_groups = 0;
+    int num_idle = 0;  // groups that cannot decode now
     // Beams that feed; a group that runs ahead may have fewer.
     int num_decode_rows = 0;
-    // Pages that those which decode take, at most.
-    int64_t max_decode_pages = 0;
-    int num_groups = 0;
+    // Pages that go beyond one for each of these, at most: of groups that run
+    // ahead.
+    int64_t num_pages_ahead = 0;
 
+    // Pages that those which decode take, at most.
+    int64_t max_decode_pages() const {
+      return num_decode_rows + num_pages_ahead;
+    }
     void Add(const BeamGroup& group, bool drafts_ahead);
-    friend bool operator==(const Outlook&, const Outlook&) = default;
+    friend bool operator==(const Demand&, const Demand&) = default;
+
+   private:
+    void AddAny(const BeamGroup& group, bool drafts_ahead);
   };
   // It is put together as answers are applied, where they are those of all that
   // run: groups are at hand then. Otherwise all are looked at again.
-  Outlook TakeOutlook();
-  Outlook FindOutlook() const;
+  Demand TakeDemand();
+  Demand FindDemand() const;
   // Of Plan: throws std::bad_alloc, or an error of the plan, and then
   // AbandonPlan is called.
   void WritePlan(StepPlan* plan);
-  void FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan);
+  void FillPlan(bool decodes, const Demand& demand, StepPlan* plan);
   // `plan` will not run: all groups that run end with `why`. What ended before
   // is said next.
   void AbandonPlan(StepPlan plan, const absl::Status& why);
@@ -216,9 +224,26 @@ class Scheduler {
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Whether the budget has room for the group's next rows.
   bool HasRoomFor(const BeamGroup& group, const Budget& budget) const;
-  // Adds what one group runs next; of one that decodes without drafts.
+  // Of FillPlan: groups that can decode, some of which may have drafts; and
+  // those that feed their prompts.
+  void PlanDecodes(StepPlan* plan, Budget* budget);
+  void PlanPrefills(StepPlan* plan, Budget* budget);
+  // Whether a group that has to draft ahead of its answer has room for that.
+  bool CanDraftAhead(const BeamGroup& group, const DraftRoom& room) const;
+  // Adds what one group runs next: a chunk of its prompt; tokens that may have
+  // drafts; or tokens alone.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
+  void PlanPrefill(RunningGroup& running, StepPlan* plan, Budget* budget);
+  void PlanDrafting(RunningGroup& running, StepPlan* plan, Budget* budget);
   void PlanDecode(RunningGroup& running, StepPlan* plan, Budget* budget);
+  // BeamGroup::PlanStep, and what its rows take of the budget.
+  void PlanRows(RunningGroup& running, StepPlan* plan, Budget* budget);
+  // What the drafts of one group take that are verified in the step; and those
+  // that it asks a draft model for, to be verified later.
+  void CountDrafts(int num_drafted, int num_logits, int64_t num_pages,
+                   Budget* budget);
+  void CountAsked(const BeamGroup& group, std::span<const DraftSequence> asked,
+                  Budget* budget);
   // Groups that resume and requests that start, by turn.
   void Admit(StepPlan* plan, Budget* budget);
   bool AdmitNext(StepPlan* plan, Budget* budget);
@@ -248,10 +273,11 @@ class Scheduler {
   void RecordCosts(const PlanInFlight& plan, const StepResult& result);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
-  // `answers_plan`: it is all that the group has in the plan.
-  void AdvanceGroup(const SelectionResult& result, bool answers_plan);
+  // `answers_plan`: they are all that the groups have in the plan.
+  void AdvanceGroups(std::span<const SelectionResult> results,
+                     bool answers_plan);
   void Advance(RunningGroup& running, const SelectionResult& result);
-  // BeamGroup::Advance of one that may have drafts.
+  // BeamGroup::ApplyResult of one that may have drafts.
   absl::Status AdvanceDrafting(RunningGroup& running,
                                const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
@@ -297,7 +323,7 @@ class Scheduler {
   bool has_done_groups_ = false;
   // Of those that an answer was applied to since the last plan and the last end
   // of a group: all, if they are as many as there are.
-  Outlook outlook_;
+  Demand demand_;
   PlansInFlight in_flight_;
   StepCosts costs_;
   int num_decode_sequences_ = 1;  // of the last step that had any
@@ -306,20 +332,14 @@ class Scheduler {
   int64_t now_ = 0;
 };
 
-inline void Scheduler::Outlook::Add(const BeamGroup& group, bool drafts_ahead) {
+inline void Scheduler::Demand::Add(const BeamGroup& group, bool drafts_ahead) {
   ++num_groups;
-  may_any_draft |= group.may_draft();
-  is_any_away |= group.is_away();
-  if (group.prefilling()) {
-    is_any_prefilling = true;
-    is_any_schedulable |= !group.is_waiting_for_prefix();
-  } else if (group.can_plan()) {
-    is_any_schedulable |=
-        group.outstanding() && (drafts_ahead || !group.has_to_draft());
-    num_decode_rows += group.num_live_beams();
-    max_decode_pages += group.max_decode_rows();
-    ++num_decoding;
+  // Mostly it decodes, and all its answers are there.
+  if (group.prefilling() || group.outstanding() || group.speculates() ||
+      group.is_away()) {
+    return AddAny(group, drafts_ahead);
   }
+  num_decode_rows += group.num_live_beams();
 }
 
 }  // namespace espalier

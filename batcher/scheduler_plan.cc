@@ -86,76 +86,113 @@ StepPlan Scheduler::Plan() {
 void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
   if (!groups_.empty()) last_sizes_.Reserve(plan);
-  const Outlook outlook = TakeOutlook();
-  const bool waits = !in_flight_.empty() && !outlook.is_any_schedulable;
-  const bool decodes = !waits && !IsForPrefillAlone(outlook.num_decode_rows);
-  FillPlan(decodes, outlook, plan);
+  const Demand demand = TakeDemand();
+  const bool waits = !in_flight_.empty() && !demand.is_any_schedulable;
+  const bool decodes = !waits && !IsForPrefillAlone(demand.num_decode_rows);
+  FillPlan(decodes, demand, plan);
   // Where no prompt had room after all, the step is the beams'.
-  if (plan->empty() && !waits && !decodes) FillPlan(true, FindOutlook(), plan);
+  if (plan->empty() && !waits && !decodes) FillPlan(true, FindDemand(), plan);
 }
 
-Scheduler::Outlook Scheduler::TakeOutlook() {
-  const Outlook outlook = std::exchange(outlook_, {});
-  if (outlook.num_groups != std::ssize(groups_)) return FindOutlook();
+// Of a group that is done there is none.
+void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
+  may_any_draft |= group.may_draft();
+  is_any_away |= group.is_away();
+  if (group.prefilling()) {
+    is_any_prefilling = true;
+    is_any_schedulable |= !group.is_waiting_for_prefix();
+  }
+  if (group.prefilling() || !group.can_plan()) {
+    ++num_idle;
+    return;
+  }
+  is_any_schedulable |=
+      group.outstanding() && (drafts_ahead || !group.has_to_draft());
+  num_decode_rows += group.num_live_beams();
+  num_pages_ahead += group.max_decode_rows() - group.num_live_beams();
+}
+
+Scheduler::Demand Scheduler::TakeDemand() {
+  const Demand demand = std::exchange(demand_, {});
+  if (demand.num_groups != std::ssize(groups_)) return FindDemand();
   if (options_.validate_steps) {
-    CHECK(outlook == FindOutlook()) << "groups have changed since their answer";
+    CHECK(demand == FindDemand()) << "groups have changed since their answer";
   }
-  return outlook;
+  return demand;
 }
 
-Scheduler::Outlook Scheduler::FindOutlook() const {
-  Outlook outlook;
+Scheduler::Demand Scheduler::FindDemand() const {
+  Demand demand;
   for (const RunningGroup& running : groups_) {
-    outlook.Add(*running.group, drafts_ahead_);
+    demand.Add(*running.group, drafts_ahead_);
   }
-  return outlook;
+  return demand;
 }
 
-void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
+inline void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
+                                  Budget* budget) {
+  BeamGroup& group = *running.group;
+  changes_groups_ = changes_groups_ || !running.is_known;
+  const bool is_ahead = group.outstanding();  // of its answer
+  const int num_rows = group.max_decode_rows();
+  const absl::Status status = group.PlanDecode(plan);
+  if (!status.ok()) throw PlanError{status};
+  planned_.push_back(running.id);
+  ++planned_counts_.num_decode_groups;
+  if (!is_ahead) planned_counts_.num_decode_sequences += num_rows;
+  budget->num_tokens -= num_rows;
+  budget->num_logits -= num_rows;
+}
+
+void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
   plan->max_draft_step_tokens = admission_.max_step_tokens();
   // Where all decode, and there is a page for each, no room has to be made.
-  const bool has_room = !outlook.is_any_prefilling && !outlook.may_any_draft &&
-                        outlook.max_decode_pages <= pool_.num_available();
+  const bool has_room = !demand.is_any_prefilling && !demand.may_any_draft &&
+                        demand.max_decode_pages() <= pool_.num_available();
   const Room room = has_room ? Room() : MakeRoom(decodes, plan);
-  const bool do_all_decode =
-      has_room && outlook.num_decoding == std::ssize(groups_);
   // Where memory is short drafts would take what others need next.
-  if (decodes && !room.was_made && outlook.may_any_draft) {
+  if (decodes && !room.was_made && demand.may_any_draft) {
     budget.drafts = RoomForDrafts(room);
   }
-  if (decodes) {
-    for (RunningGroup& running : groups_) {
-      const BeamGroup& group = *running.group;
-      const bool goes_on =
-          do_all_decode || (!group.prefilling() && group.can_plan());
-      if (!goes_on) continue;
-      if (group.has_to_draft() &&
-          !(drafts_ahead_ &&
-            group.can_draft_in(RoomOf(group, budget.drafts)))) {
-        continue;  // until its answer is there
-      }
-      if (outlook.may_any_draft && group.may_draft()) {
-        PlanGroup(running, plan, &budget);
-      } else {
-        PlanDecode(running, plan, &budget);
-      }
-    }
+  if (decodes && has_room && demand.num_idle == 0) {
+    for (RunningGroup& running : groups_) PlanDecode(running, plan, &budget);
+  } else if (decodes) {
+    PlanDecodes(plan, &budget);
   }
-  for (RunningGroup& running : groups_) {
-    if (!outlook.is_any_prefilling) break;
-    const BeamGroup& group = *running.group;
-    if (group.prefilling() && !group.is_waiting_for_prefix() &&
-        HasRoomFor(group, budget)) {
-      PlanGroup(running, plan, &budget);
-    }
-  }
+  if (demand.is_any_prefilling) PlanPrefills(plan, &budget);
   // Groups that were put away resume before others start. Those that come in
   // share and load pages, which are no longer there for drafts.
   budget.drafts = {};
-  const bool may_come_in = !waiting_.empty() || outlook.is_any_away;
+  const bool may_come_in = !waiting_.empty() || demand.is_any_away;
   if (!room.was_made && may_come_in) Admit(plan, &budget);
+}
+
+void Scheduler::PlanDecodes(StepPlan* plan, Budget* budget) {
+  for (RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    if (group.prefilling() || !group.can_plan()) continue;
+    if (group.has_to_draft() && !CanDraftAhead(group, budget->drafts)) {
+      continue;  // until its answer is there
+    }
+    PlanGroup(running, plan, budget);
+  }
+}
+
+bool Scheduler::CanDraftAhead(const BeamGroup& group,
+                              const DraftRoom& room) const {
+  return drafts_ahead_ && group.can_draft_in(RoomOf(group, room));
+}
+
+void Scheduler::PlanPrefills(StepPlan* plan, Budget* budget) {
+  for (RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    if (group.prefilling() && !group.is_waiting_for_prefix() &&
+        HasRoomFor(group, *budget)) {
+      PlanPrefill(running, plan, budget);
+    }
+  }
 }
 
 bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
@@ -217,93 +254,103 @@ bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
 
 void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
                           Budget* budget) {
+  if (running.group->prefilling()) return PlanPrefill(running, plan, budget);
+  if (running.group->may_draft()) return PlanDrafting(running, plan, budget);
+  PlanDecode(running, plan, budget);
+}
+
+// Room was made for it: too few pages are a mistake of ours, which ends those
+// that run rather than the program.
+void Scheduler::PlanRows(RunningGroup& running, StepPlan* plan,
+                         Budget* budget) {
   BeamGroup& group = *running.group;
-  const bool prefills = group.prefilling();
-  if (!prefills && !group.may_draft()) return PlanDecode(running, plan, budget);
   changes_groups_ = true;
-  const size_t num_rows = plan->rows.size();
-  const size_t num_selections = plan->selections.size();
-  const size_t num_continuations = plan->continuations.size();
-  const int64_t num_fed_again = group.prefill_counts().num_fed_again;
-  const size_t first_token = plan->tokens.size();
-  const int first_logits = plan->num_logits;
-  const size_t first_drafting = plan->drafting.size();
-  const bool drafts = !prefills && group.may_draft();
-  const int64_t num_pages_left =
-      drafts ? pool_.num_available() - group.NumPagesForStep(1) : 0;
-  // Room was made for it: too few pages are a mistake of ours, which ends those
-  // that run rather than the program.
+  const size_t num_tokens = plan->tokens.size();
+  const int num_logits = plan->num_logits;
   const absl::Status status = group.PlanStep(
       std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1),
       budget->num_prefill_rows, RoomOf(group, budget->drafts));
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(running.id);
-  const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
-  const int64_t num_again =
-      group.prefill_counts().num_fed_again - num_fed_again;
-  budget->num_tokens -= num_tokens;
-  budget->num_logits -= plan->num_logits - first_logits;
-  if (prefills) {
-    planned_counts_.num_prompt_tokens += num_tokens - num_again;
-    planned_counts_.num_behind_sources +=
-        NumBehindSource(group, *plan, num_rows, num_tokens - num_again);
-    planned_counts_.num_fed_again += num_again;
-  } else if (plan->rows.size() > num_rows) {
-    planned_counts_.num_decode_sequences += group.num_live_beams();
-  }
-  const auto count_drafts = [&](int num_drafted, int num_logits) {
-    planned_counts_.num_draft_tokens_fed += num_drafted;
-    budget->drafts.num_tokens -= num_drafted;
-    budget->drafts.num_logits -= num_logits;
-    budget->num_logits -= num_logits - num_drafted;
-    const int64_t num_pages = num_pages_left - pool_.num_available();
-    planned_counts_.num_draft_pages += num_pages;
-    budget->drafts.num_pages -= num_pages;
-  };
-  if (drafts && plan->rows.size() > num_rows) {
-    const int num_drafted = num_tokens - group.num_live_beams();
-    count_drafts(num_drafted,
-                 NumDraftLogits(group, plan->selections.back(), num_drafted));
-  }
-  if (plan->continuations.size() > num_continuations) {
-    const ContinuedDrafts& ahead = plan->continuations.back().drafts;
-    const int num_fed = ahead.num_fed();
-    const int num_sequences = static_cast<int>(ahead.slots.size());
-    planned_counts_.num_sequences_ahead += num_sequences;
-    budget->num_tokens -= num_fed;
-    budget->num_logits -= num_fed;
-    const int num_drafted = num_fed - num_sequences;
-    count_drafts(num_drafted, num_drafted * group.num_logits_per_draft_token());
-  }
-  if (plan->drafting.size() > first_drafting && plan->rows.size() == num_rows) {
-    budget->drafts.num_pages -= group.num_asked_pages();
-  }
-  for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
-    // Of others the rows are counted.
-    if (plan->drafting[i].verified_by.plan_row >= 0) continue;
-    const int num_to_draft = plan->drafting[i].num_tokens;
-    budget->drafts.num_tokens -= num_to_draft;
-    budget->drafts.num_logits -=
-        num_to_draft * group.num_logits_per_draft_token();
-  }
-  if (prefills && plan->selections.size() == num_selections) {
-    budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - num_rows);
+  budget->num_tokens -= static_cast<int>(plan->tokens.size() - num_tokens);
+  budget->num_logits -= plan->num_logits - num_logits;
+}
+
+void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
+                            Budget* budget) {
+  const BeamGroup& group = *running.group;
+  const size_t first_row = plan->rows.size();
+  const size_t first_token = plan->tokens.size();
+  const size_t num_selections = plan->selections.size();
+  const int64_t num_fed_again_before = group.prefill_counts().num_fed_again;
+  PlanRows(running, plan, budget);
+  const int64_t num_fed_again =
+      group.prefill_counts().num_fed_again - num_fed_again_before;
+  const int64_t num_prompt_tokens =
+      std::ssize(plan->tokens) - first_token - num_fed_again;
+  planned_counts_.num_prompt_tokens += num_prompt_tokens;
+  planned_counts_.num_behind_sources +=
+      NumBehindSource(group, *plan, first_row, num_prompt_tokens);
+  planned_counts_.num_fed_again += num_fed_again;
+  if (plan->selections.size() == num_selections) {
+    budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - first_row);
   }
 }
 
-void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
+void Scheduler::PlanDrafting(RunningGroup& running, StepPlan* plan,
+                             Budget* budget) {
+  const BeamGroup& group = *running.group;
+  const size_t num_rows = plan->rows.size();
+  const size_t first_token = plan->tokens.size();
+  const size_t num_continuations = plan->continuations.size();
+  const size_t first_drafting = plan->drafting.size();
+  const int64_t num_pages_left =
+      pool_.num_available() - group.NumPagesForStep(1);
+  PlanRows(running, plan, budget);
+  const int64_t num_draft_pages = num_pages_left - pool_.num_available();
+  if (plan->rows.size() > num_rows) {
+    const int num_sequences = group.num_live_beams();
+    const int num_drafted =
+        static_cast<int>(plan->tokens.size() - first_token) - num_sequences;
+    planned_counts_.num_decode_sequences += num_sequences;
+    CountDrafts(num_drafted,
+                NumDraftLogits(group, plan->selections.back(), num_drafted),
+                num_draft_pages, budget);
+  } else if (plan->drafting.size() > first_drafting) {
+    CountAsked(group, std::span(plan->drafting).subspan(first_drafting),
+               budget);
+  }
+  if (plan->continuations.size() > num_continuations) {
+    const ContinuedDrafts& ahead = plan->continuations.back().drafts;
+    const int num_sequences = static_cast<int>(ahead.slots.size());
+    const int num_drafted = ahead.num_fed() - num_sequences;
+    planned_counts_.num_sequences_ahead += num_sequences;
+    budget->num_tokens -= ahead.num_fed();
+    budget->num_logits -= ahead.num_fed();
+    CountDrafts(num_drafted, num_drafted * group.num_logits_per_draft_token(),
+                num_draft_pages, budget);
+  }
+}
+
+void Scheduler::CountDrafts(int num_drafted, int num_logits, int64_t num_pages,
+                            Budget* budget) {
+  planned_counts_.num_draft_tokens_fed += num_drafted;
+  planned_counts_.num_draft_pages += num_pages;
+  budget->num_logits -= num_logits - num_drafted;
+  budget->drafts.num_tokens -= num_drafted;
+  budget->drafts.num_logits -= num_logits;
+  budget->drafts.num_pages -= num_pages;
+}
+
+void Scheduler::CountAsked(const BeamGroup& group,
+                           std::span<const DraftSequence> asked,
                            Budget* budget) {
-  BeamGroup& group = *running.group;
-  changes_groups_ = changes_groups_ || !running.is_known;
-  const bool is_ahead = group.outstanding();  // of its answer
-  const int num_rows = group.max_decode_rows();
-  const absl::Status status = group.PlanDecode(plan);
-  if (!status.ok()) throw PlanError{status};
-  planned_.push_back(running.id);
-  ++planned_counts_.num_decode_groups;
-  if (!is_ahead) planned_counts_.num_decode_sequences += num_rows;
-  budget->num_tokens -= num_rows;
-  budget->num_logits -= num_rows;
+  budget->drafts.num_pages -= group.num_asked_pages();
+  for (const DraftSequence& sequence : asked) {
+    budget->drafts.num_tokens -= sequence.num_tokens;
+    budget->drafts.num_logits -=
+        sequence.num_tokens * group.num_logits_per_draft_token();
+  }
 }
 
 void Scheduler::Remember(const StepPlan& plan) {

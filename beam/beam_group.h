@@ -267,7 +267,6 @@ class BeamGroup {
   // Whether steps may have drafts, or might at first, and a model drafts them;
   // and what these cost now, for the next.
   bool speculates() const { return speculates_; }
-  bool can_draft() const { return drafts_.can_draft(); }
   bool drafts_by_model() const { return drafts_.is_by_model(); }
   int num_logits_per_draft_token() const {
     return drafts_.num_logits_per_token();

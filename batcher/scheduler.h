@@ -167,10 +167,11 @@ class Scheduler {
 
   // What the groups that run demand of the next step.
   struct Demand {
-    // Whether a group goes ahead of its answer or feeds its prompt. Where none
-    // does, those whose answer is there wait for the others: a step together is
-    // cheaper than two.
+    // Whether a group goes ahead of its answer or feeds its prompt; and whether
+    // one goes ahead if its drafts have room. Where none does, those whose
+    // answer is there wait for the others: a step together is cheaper than two.
     bool is_any_schedulable = false;
+    bool may_any_draft_ahead = false;
     bool is_any_prefilling = false;
     bool may_any_draft = false;
     bool is_any_away = false;
@@ -228,8 +229,10 @@ class Scheduler {
   // those that feed their prompts.
   void PlanDecodes(StepPlan* plan, Budget* budget);
   void PlanPrefills(StepPlan* plan, Budget* budget);
-  // Whether a group that has to draft ahead of its answer has room for that.
+  // Whether a group that has to draft ahead of its answer has room for that; of
+  // any that could plan.
   bool CanDraftAhead(const BeamGroup& group, const DraftRoom& room) const;
+  bool CanAnyDraftAhead();
   // Adds what one group runs next: a chunk of its prompt; tokens that may have
   // drafts; or tokens alone.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);

@@ -87,7 +87,8 @@ void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
   if (!groups_.empty()) last_sizes_.Reserve(plan);
   const Demand demand = TakeDemand();
-  const bool waits = !in_flight_.empty() && !demand.is_any_schedulable;
+  const bool waits = !in_flight_.empty() && !demand.is_any_schedulable &&
+                     !(demand.may_any_draft_ahead && CanAnyDraftAhead());
   const bool decodes = !waits && !IsForPrefillAlone(demand.num_decode_rows);
   FillPlan(decodes, demand, plan);
   // Where no prompt had room after all, the step is the beams'.
@@ -106,8 +107,8 @@ void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
     ++num_idle;
     return;
   }
-  is_any_schedulable |=
-      group.outstanding() && (drafts_ahead || !group.has_to_draft());
+  is_any_schedulable |= group.outstanding() && !group.has_to_draft();
+  may_any_draft_ahead |= group.has_to_draft() && drafts_ahead;
   num_decode_rows += group.num_live_beams();
   num_pages_ahead += group.max_decode_rows() - group.num_live_beams();
 }
@@ -183,6 +184,21 @@ void Scheduler::PlanDecodes(StepPlan* plan, Budget* budget) {
 bool Scheduler::CanDraftAhead(const BeamGroup& group,
                               const DraftRoom& room) const {
   return drafts_ahead_ && group.can_draft_in(RoomOf(group, room));
+}
+
+// Before room is made for a plan: if some has to be, drafts get none.
+bool Scheduler::CanAnyDraftAhead() {
+  Room taken;
+  for (const RunningGroup& running : groups_) {
+    taken.num_pages += NumPagesNow(running, /*decodes=*/true);
+  }
+  if (taken.num_pages > pool_.num_available()) return false;
+  const DraftRoom room = RoomForDrafts(taken);
+  return std::ranges::any_of(groups_, [&](const RunningGroup& running) {
+    const BeamGroup& group = *running.group;
+    return group.can_plan() && group.has_to_draft() &&
+           CanDraftAhead(group, room);
+  });
 }
 
 void Scheduler::PlanPrefills(StepPlan* plan, Budget* budget) {

@@ -48,6 +48,9 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = continuation.request;
     answer.candidates.push_back({0, kToken, -1.0f});
+    if (continuation.drafts.empty()) continue;
+    answer.num_tokens = {1};  // one sample; its drafts are rejected
+    answer.num_drafted = {continuation.drafts.num_tokens};
   }
   for (const DraftSequence& sequence : plan.drafting) {
     DraftedTokens& drafted = result.drafts.emplace_back();
@@ -207,6 +210,40 @@ TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
     EXPECT_GT(num_asks, 1);
     scheduler_->CancelAll(absl::CancelledError());
   }
+}
+
+// Two groups draft a token a step. There are two pages more, which one takes to
+// go ahead of its answer; the other waits. When the first answer is there
+// neither has room ahead of its own, so that they have their next step together
+// rather than by turns.
+TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
+  ModelDescription model = NullModel();
+  model.has_draft_model = true;
+  model.drafts_before_steps = true;
+  model.drafts_ahead = true;
+  model.num_pages = 2 * (4 + 2) + 2;
+  Make(model, {});
+  for (int id = 0; id < 2; ++id) {
+    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    request.params.max_new_tokens = 10;
+    request.params.speculate = {SpeculationMethod::kDraft, 1,
+                                SpeculationMode::kCoupled};
+    request.params.speculate->always_drafts = true;
+    Submit(id, std::move(request));
+  }
+  Step();
+  const StepPlan both = scheduler_->Plan();
+  EXPECT_EQ(NumDrafted(both), 2);
+  const StepPlan ahead = scheduler_->Plan();
+  ASSERT_EQ(ahead.continuations.size(), 1u);
+  EXPECT_EQ(ahead.continuations[0].drafts.num_tokens, 1);
+  EXPECT_TRUE(scheduler_->Plan().empty());
+  scheduler_->Advance(AnswerTo(both, 0));
+  EXPECT_TRUE(scheduler_->Plan().empty());
+  scheduler_->Advance(AnswerTo(ahead, 0));
+  const StepPlan next = Step(0);
+  EXPECT_TRUE(Selects(next, RequestId{0}));
+  EXPECT_TRUE(Selects(next, RequestId{1}));
 }
 
 // The executor reads the rows that drafts were drawn from beside those that

@@ -1,5 +1,6 @@
 #include "kernels/panel_memory.h"
 
+#include <algorithm>
 #include <new>
 
 #if defined(__linux__)
@@ -13,25 +14,52 @@ constexpr size_t kCacheLineBytes = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 // From here on the part of a page at the end is small against the rest.
 constexpr size_t kMinHugeBytes = 2 * kHugePage;
+// What a block has beyond what is asked of it is never touched.
+constexpr size_t kMaxBlockBytes = size_t{64} << 20;
 
-}  // namespace
+size_t RoundUp(size_t num_bytes, size_t unit) {
+  return (num_bytes + unit - 1) / unit * unit;
+}
 
-PanelMemory::PanelMemory(size_t num_bytes) {
-  const size_t alignment =
-      num_bytes >= kMinHugeBytes ? kHugePage : kCacheLineBytes;
-  auto* bytes = static_cast<std::byte*>(
-      ::operator new (num_bytes, std::align_val_t{alignment}));
-  bytes_ = {bytes, Free{alignment}};
+// Whole huge pages if `is_huge`, where the system has them.
+std::shared_ptr<std::byte> AllocateBytes(size_t num_bytes, bool is_huge) {
+  const std::align_val_t alignment{is_huge ? kHugePage : kCacheLineBytes};
+  auto* bytes = static_cast<std::byte*>(::operator new(num_bytes, alignment));
+  std::shared_ptr<std::byte> owner(
+      bytes, [alignment](std::byte* p) { ::operator delete(p, alignment); });
 #if defined(__linux__)
-  if (alignment == kHugePage) {
+  if (is_huge) {
     // Where the system refuses, small pages do.
     madvise(bytes, num_bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
 #endif
+  return owner;
 }
 
-void PanelMemory::Free::operator()(std::byte* bytes) const {
-  ::operator delete (bytes, std::align_val_t{alignment});
+}  // namespace
+
+PanelMemory::PanelMemory(size_t num_bytes)
+    : bytes_(AllocateBytes(num_bytes, num_bytes >= kMinHugeBytes)) {}
+
+// Those of less than half a huge page do not get one.
+PanelArena::PanelArena(size_t num_bytes)
+    : block_bytes_(
+          num_bytes < kHugePage / 2
+              ? 0
+              : std::min(RoundUp(num_bytes, kHugePage), kMaxBlockBytes)) {}
+
+PanelMemory PanelArena::Allocate(size_t num_bytes) {
+  const size_t size = RoundUp(num_bytes, kCacheLineBytes);
+  if (size >= kMinHugeBytes || size > block_bytes_) {
+    return PanelMemory(num_bytes);
+  }
+  if (size > num_left_) {
+    block_ = AllocateBytes(block_bytes_, /*is_huge=*/true);
+    num_left_ = block_bytes_;
+  }
+  std::byte* const bytes = block_.get() + (block_bytes_ - num_left_);
+  num_left_ -= size;
+  return PanelMemory(std::shared_ptr<std::byte>(block_, bytes));
 }
 
 }  // namespace espalier

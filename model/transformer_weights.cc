@@ -1,5 +1,6 @@
 #include "model/transformer_weights.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <span>
@@ -17,14 +18,16 @@ namespace {
 
 using Tensor = TransformerTensor;
 
-// Packs matrices, and says how far it is.
+// Packs matrices, in the order in which a step reads them, and says how far it
+// is.
 class MatrixPacker {
  public:
   MatrixPacker(const WeightOptions& options, int64_t total_bytes)
       : pool_(options.pool != nullptr ? *options.pool : one_thread_),
         progress_(options.progress),
         format_(options.format),
-        total_bytes_(total_bytes) {}
+        total_bytes_(total_bytes),
+        arena_(static_cast<size_t>(total_bytes)) {}
 
   // The tensors, each [num_rows, num_cols], stacked.
   PackedMatrix Stack(std::span<const Tensor> tensors, int num_cols) {
@@ -66,7 +69,8 @@ class MatrixPacker {
     }
     PackedMatrix matrix = PackedMatrix::Pack(
         parts, num_cols, pool_,
-        format == WeightFormat::kFp8 ? WeightFormat::kAsStored : format);
+        format == WeightFormat::kFp8 ? WeightFormat::kAsStored : format,
+        &arena_);
     // Else both would be in memory, the file's and the packed ones.
     for (const Tensor& tensor : tensors) MappedFile::DropPages(tensor.data);
     if (progress_) progress_(done_bytes_, total_bytes_);
@@ -87,6 +91,7 @@ class MatrixPacker {
   const WeightFormat format_;
   const int64_t total_bytes_;
   int64_t done_bytes_ = 0;
+  PanelArena arena_;
   absl::Status status_;
 };
 

@@ -214,7 +214,8 @@ DType CommonType(std::span<const Part> parts) {
 }  // namespace
 
 PackedMatrix PackedMatrix::Pack(std::span<const Part> parts, int num_cols,
-                                ThreadPool& pool, WeightFormat format) {
+                                ThreadPool& pool, WeightFormat format,
+                                PanelArena* arena) {
   CHECK_GE(num_cols, 1);
   CHECK(format != WeightFormat::kFp8);
   PackedMatrix w;
@@ -226,7 +227,8 @@ PackedMatrix PackedMatrix::Pack(std::span<const Part> parts, int num_cols,
              size_t(part.num_rows) * num_cols * NumBytes(part.dtype));
     w.num_rows_ += part.num_rows;
   }
-  w.panels_ = PanelMemory(w.num_bytes());
+  w.panels_ = arena != nullptr ? arena->Allocate(w.num_bytes())
+                               : PanelMemory(w.num_bytes());
   pool.ParallelFor(w.num_panels(), [&](int i) {
     for (int begin = 0; begin < num_cols; begin += kBlockDepth) {
       const PanelBlock block = {i, begin,

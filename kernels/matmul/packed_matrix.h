@@ -38,13 +38,14 @@ class PackedMatrix {
     bool is_transposed = false;  // data is [num_cols, num_rows]
   };
   // Packed in the type of the parts if that is one, else as f32, which is
-  // exact, or quantised (weight_format.h); by the threads of `pool`. Throws
-  // std::bad_alloc.
+  // exact, or quantised (weight_format.h); by the threads of `pool`, in memory
+  // of `arena`, if there is one. Throws std::bad_alloc.
   // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements;
   // `format` is not kFp8.
   static PackedMatrix Pack(std::span<const Part> parts, int num_cols,
                            ThreadPool& pool,
-                           WeightFormat format = WeightFormat::kAsStored);
+                           WeightFormat format = WeightFormat::kAsStored,
+                           PanelArena* arena = nullptr);
 
   int num_rows() const { return num_rows_; }  // outputs
   int num_cols() const { return num_cols_; }  // inputs

@@ -66,7 +66,8 @@ struct GeneratorOptions {
 
   // A directory with a smaller model of the same vocabulary, which drafts
   // tokens for requests that speculate with method "draft"
-  // (docs/speculation.md), on the device of the model. Empty: none.
+  // (docs/speculation.md), on the device of the model. On the CPU its weights
+  // are int8 where `weights` is "stored". Empty: none.
   std::string draft_model = {};
   // How requests speculate that do not say (GenerationParams::speculate is
   // unset) and can. Unset: by the draft model, if there is one, else not at

@@ -140,7 +140,7 @@ absl::Status CudaDraftSampler::RunBehind(const Body& body) {
   }
 }
 
-std::shared_ptr<CudaDraftSampler::PendingRun> CudaDraftSampler::FreeRun()
+std::shared_ptr<CudaDraftSampler::PendingRun> CudaDraftSampler::UnusedRun()
     const {
   const auto free = std::ranges::find_if(
       runs_, [](const auto& run) { return run.use_count() == 1; });
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
   RETURN_IF_ERROR(Wait().status());
-  const std::shared_ptr<PendingRun> run = FreeRun();
+  const std::shared_ptr<PendingRun> run = UnusedRun();
   if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
     return Sample(plan, sequences);
   }

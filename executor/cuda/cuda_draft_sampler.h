@@ -10,6 +10,27 @@
 // how many tokens are drafted. Rows of logits that rejection will ask for stay
 // in device memory (cuda_draft_logits.h).
 //
+// Start returns before the device has drawn anything (a pending run).
+// Everything of the sampler is on its one stream, and a run is
+//
+//   copies of tails, started (event), delta, steps, ended (event)
+//
+// What orders it against others:
+//
+//   what a run was sent    Send writes a pinned buffer that the device reads,
+//   and
+//                          RunBehind writes it again only behind Wait(), which
+//                          waits for `ended` of the last run on the host.
+//   the model's activations and scratch   nobody else runs the model until
+//   Wait()
+//                          (DraftSampler::Start).
+//   tokens of a run        the executor's stream waits for `ended`
+//                          (exec_request/pending_draft.h). They are in the
+//                          run's own part of drafted_, and UnusedRun gives a
+//                          run out again only when no PendingDraft holds it.
+//   kept rows of logits    the same event: the executor copies them behind that
+//                          wait, and holds the rows until its step has ended.
+//
 // Thread safety: one thread, that of the model's other calls.
 #pragma once
 
@@ -91,7 +112,8 @@ class CudaDraftSampler : public DraftSampler {
     bool has_partials = false;
   };
 
-  // A run that nobody waits for, and its part of drafted_.
+  // A run that nobody waits for, and its part of drafted_. Each PendingDraft of
+  // it shares it.
   struct PendingRun {
     std::shared_ptr<PinnedBuffer<TokenId>> drafted;
     int first_drafted = 0;
@@ -102,11 +124,13 @@ class CudaDraftSampler : public DraftSampler {
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init(const CudaDraftSamplerOptions& options);
-  // Runs `body`, behind what was started; after an error nothing is known.
+  // Runs `body` once what was started has ended, which the host waits for.
+  // After an error it waits for the stream, and what the device has is not
+  // known.
   template <typename Body>
   absl::Status RunBehind(const Body& body);
-  // That nobody holds; null: there is none.
-  std::shared_ptr<PendingRun> FreeRun() const;
+  // One whose tokens nobody will read any more; null if there is none.
+  std::shared_ptr<PendingRun> UnusedRun() const;
 
   // Rows [first, first + sequences) of the plan.
   absl::Status SampleRows(const StepPlan& plan, size_t first,

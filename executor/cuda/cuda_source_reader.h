@@ -28,8 +28,9 @@ struct CudaSourceRead {
   std::shared_ptr<const std::vector<TokenId>> tokens;
   // Of its pages (CudaStepMemory::source_table).
   int table = 0;
-  // Positions whose keys and values are stored there. Those of others are there
-  // already, or belong to a later step.
+  // Positions [first_fed, end_fed), whose keys and values are stored in those
+  // pages. The encoder reads all tokens; keys and values in front of these are
+  // stored already, those behind them in a later step.
   int first_fed = 0;
   int end_fed = 0;
 };
@@ -48,7 +49,10 @@ struct CudaSourceCall {
   int stride = 1;
 };
 
-// Page ids of a call's tables at most, unless it has one source.
+// How many page ids the tables of a call have room for, [sources, stride]. The
+// stride is that of the longest source, so that many short sources beside a
+// long one run out of it before they run out of pages; one source alone always
+// fits.
 inline int MaxSourceTableWords(const CudaCallBounds& bounds) {
   return 4 * bounds.max_source_pages;
 }

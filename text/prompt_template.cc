@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 constexpr char kFileName[] = "prompt_template.json";
-constexpr size_t kMaxFileBytes = size_t{1} << 20;
+constexpr size_t kMaxTemplateFileBytes = size_t{1} << 20;
 
 // How a template is listed in an error: its name and direction.
 std::string DescribeOne(const PromptTemplate& prompt) {
@@ -61,7 +61,8 @@ absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
 absl::StatusOr<PromptTemplates> PromptTemplates::Load(
     const std::string& dir, const Tokenizer& tokenizer) {
   const std::string path = dir + "/" + kFileName;
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  const absl::StatusOr<std::string> text =
+      ReadFile(path, kMaxTemplateFileBytes);
   if (absl::IsNotFound(text.status())) {
     return PromptTemplates({TextAlone(tokenizer)}, 0);
   }

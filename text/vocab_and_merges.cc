@@ -18,7 +18,7 @@
 namespace espalier {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{64} << 20;
+constexpr size_t kMaxVocabFileBytes = size_t{64} << 20;
 
 // GPT-2's class, or else RoBERTa's: whether the directory is of the former.
 absl::StatusOr<bool> IsGpt2(const std::string& directory,
@@ -175,7 +175,7 @@ json::object StepsOf(bool is_gpt2, bool add_prefix_space,
 }
 
 absl::StatusOr<json::object> ReadVocab(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxVocabFileBytes));
   const absl::StatusOr<json::value> value = ParseJson(text);
   if (!value.ok()) return Annotate(value.status(), path);
   if (!value->is_object()) {
@@ -209,7 +209,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadVocabAndMerges(
   const std::string path = directory + "/vocab.json";
   ASSIGN_OR_RETURN(json::object vocab, ReadVocab(path));
   ASSIGN_OR_RETURN(const std::string merges,
-                   ReadFile(directory + "/merges.txt", kMaxFileBytes));
+                   ReadFile(directory + "/merges.txt", kMaxVocabFileBytes));
   json::object tokenizer_json =
       StepsOf(is_gpt2, prefix_space.value_or(false), config, vocab);
   ASSIGN_OR_RETURN(tokenizer_json["added_tokens"],

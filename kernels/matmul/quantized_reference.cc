@@ -2,17 +2,16 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/matmul/matmul.h"
 
 // Line by line what weight_format.h says.
 namespace espalier::reference {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kSmallest = 0x1p-100f;
 
 struct Quantized {

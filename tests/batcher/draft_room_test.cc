@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-constexpr TokenId kToken = 7;  // all that is ever generated
+constexpr TokenId kOnlyToken = 7;  // all that is ever generated
 
 ModelDescription NullModel() {
   ModelDescription model;
@@ -40,21 +40,21 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
           !selection.drafts.empty() && selection.samples[i] < num_accepting;
       const int count = accepts ? 1 + std::ssize(selection.drafts[row]) : 1;
       answer.candidates.insert(answer.candidates.end(), count,
-                               {row, kToken, -1.0f});
+                               {row, kOnlyToken, -1.0f});
       if (!selection.drafts.empty()) answer.num_tokens.push_back(count);
     }
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = continuation.request;
-    answer.candidates.push_back({0, kToken, -1.0f});
+    answer.candidates.push_back({0, kOnlyToken, -1.0f});
     if (continuation.drafts.empty()) continue;
     answer.num_tokens = {1};  // one sample; its drafts are rejected
     answer.num_drafted = {continuation.drafts.num_tokens};
   }
   for (const DraftSequence& sequence : plan.drafting) {
     DraftedTokens& drafted = result.drafts.emplace_back();
-    drafted.tokens.assign(sequence.num_tokens, kToken);
+    drafted.tokens.assign(sequence.num_tokens, kOnlyToken);
   }
   return result;
 }
@@ -86,7 +86,7 @@ class DraftRoomTest : public ::testing::Test {
 
   // Of a request whose text repeats itself, so that all it can is drafted.
   void SubmitDrafting(int id) {
-    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 90;
     request.params.speculate = {SpeculationMethod::kNgram, 16,
                                 SpeculationMode::kCoupled};
@@ -109,7 +109,7 @@ class DraftRoomTest : public ::testing::Test {
 
   // Of samples whose drafts are drawn, or not, by a model.
   void SubmitDrawing(int id, int num_samples, SpeculationMode mode) {
-    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 20;
     request.params.do_sample = true;
     request.params.num_return_sequences = num_samples;
@@ -168,7 +168,7 @@ TEST_F(DraftRoomTest, DraftsLeaveThePagesThatAWaitingRequestStartsIn) {
   ModelDescription model = NullModel();
   model.num_pages = 62;
   Make(model, {.prefill_share = 0.25});
-  Request request = {{kToken, kToken, kToken, kToken}, {}};
+  Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
   request.params.max_new_tokens = 40;
   request.params.speculate = {SpeculationMethod::kNgram, 16,
                               SpeculationMode::kCoupled};
@@ -192,7 +192,7 @@ TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
     model.num_pages = 110;
     Make(model, {});
     SubmitPlain(1, 95, 4);
-    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 22;
     request.params.speculate = {SpeculationMethod::kDraft, 20,
                                 SpeculationMode::kCoupled};
@@ -224,7 +224,7 @@ TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
   model.num_pages = 2 * (4 + 2) + 2;
   Make(model, {});
   for (int id = 0; id < 2; ++id) {
-    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 10;
     request.params.speculate = {SpeculationMethod::kDraft, 1,
                                 SpeculationMode::kCoupled};

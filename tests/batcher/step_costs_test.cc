@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 constexpr absl::Duration kStart = absl::Microseconds(80);
-constexpr absl::Duration kToken = absl::Microseconds(20);
+constexpr absl::Duration kTimePerToken = absl::Microseconds(20);
 
 void RecordSteps(int count, StepCosts* costs, double noise = 0) {
   std::mt19937 random(1);
@@ -18,7 +18,7 @@ void RecordSteps(int count, StepCosts* costs, double noise = 0) {
   for (int i = 0; i < count; ++i) {
     const int num_tokens = 1 + static_cast<int>(random() % 6);
     costs->RecordStep(num_tokens,
-                      (kStart + num_tokens * kToken) * factor(random));
+                      (kStart + num_tokens * kTimePerToken) * factor(random));
   }
 }
 
@@ -53,8 +53,8 @@ TEST(StepCostsTest, DraftsThatWereDearAreTriedAgain) {
   while (costs.At(1, true)->draft > GroupDrafts::kModelCost) {
     EXPECT_NEAR(costs.At(1, true)->draft, 10, 1e-9);
     for (const int num_tokens : {1, 3}) {
-      costs.RecordStep(num_tokens, kStart + num_tokens * kToken);
-      idle += kStart + num_tokens * kToken;
+      costs.RecordStep(num_tokens, kStart + num_tokens * kTimePerToken);
+      idle += kStart + num_tokens * kTimePerToken;
     }
     ASSERT_LE(idle, 51 * kDear);
   }
@@ -124,7 +124,7 @@ TEST(StepCostsTest, FollowTheMachine) {
   std::mt19937 random(2);
   for (int i = 0; i < 1500; ++i) {
     const int num_tokens = 1 + static_cast<int>(random() % 6);
-    costs.RecordStep(num_tokens, num_tokens * kToken);
+    costs.RecordStep(num_tokens, num_tokens * kTimePerToken);
   }
   EXPECT_NEAR(costs.At(1, false)->row, 1, 1e-3);
 }

@@ -84,14 +84,14 @@ struct Outcome {
 };
 
 // What the strategy selects next, and the logits of its rows.
-struct Asked {
+struct StepInputs {
   PlanSelection selection;
   std::vector<std::vector<float>> logits;
 };
 
-Asked Ask(const DecodeStrategy& strategy, const Request& request,
-          const LogitsModel& model) {
-  Asked asked;
+StepInputs InputsOf(const DecodeStrategy& strategy, const Request& request,
+                    const LogitsModel& model) {
+  StepInputs asked;
   PlanSelection& selection = asked.selection;
   strategy.DescribeSelection(&selection);
   selection.params = MakeSelectionParams(request.params);
@@ -104,7 +104,7 @@ Asked Ask(const DecodeStrategy& strategy, const Request& request,
 }
 
 // All candidates of a selection, by row.
-std::vector<std::vector<Candidate>> CandidatesOfRows(const Asked& asked) {
+std::vector<std::vector<Candidate>> CandidatesOfRows(const StepInputs& asked) {
   PlanSelection selection = asked.selection;
   selection.ranking = {};
   std::vector<std::vector<Candidate>> rows(selection.num_rows);
@@ -131,7 +131,7 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
   const auto strategy = MakeStrategy(request.params, nullptr, nullptr);
   Outcome outcome;
   while (!strategy->done()) {
-    Asked asked = Ask(*strategy, request, model);
+    StepInputs asked = InputsOf(*strategy, request, model);
     if (!ranks) asked.selection.ranking = {};
     const SelectionResult answer =
         AnswerAsTheEngine(asked.selection, asked.logits);
@@ -214,7 +214,7 @@ TEST(RowRankingTest, WhatIsLeftOutDoesNotDependOnTheOrderOfRows) {
     const LogitsModel model = ToyLogitsModel(search.options);
     const auto strategy = MakeStrategy(params, nullptr, nullptr);
     while (!strategy->done()) {
-      const Asked asked = Ask(*strategy, search.request, model);
+      const StepInputs asked = InputsOf(*strategy, search.request, model);
       const auto rows = CandidatesOfRows(asked);
       std::vector<int> order(rows.size());
       std::iota(order.begin(), order.end(), 0);

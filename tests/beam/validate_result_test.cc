@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/sample/sample.h"
 #include "tests/status_matchers.h"
 
@@ -21,11 +22,10 @@ using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
 constexpr int kNumAnswerTokens = 10;
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Asked of two rows.
-PlanSelection Asked(SelectionKind kind, bool gumbel_top_k = false,
-                    int num_logprobs = -1) {
+// Of two rows.
+PlanSelection SelectionOf(SelectionKind kind, bool gumbel_top_k = false,
+                          int num_logprobs = -1) {
   SelectionParams params;
   params.kind = kind;
   params.gumbel_top_k = gumbel_top_k;
@@ -60,7 +60,7 @@ void ExpectRefused(const absl::Status& status, const std::string& why) {
 TEST(ValidateResultTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {
-    const PlanSelection asked = Asked(kind);
+    const PlanSelection asked = SelectionOf(kind);
     EXPECT_OK(Check(asked, {}));
     EXPECT_OK(Check(asked, {{0, 0, -1}, {1, 9, -2}}));
     ExpectRefused(Check(asked, {{2, 5, -1}}), "token 5 after beam 2 of 2");
@@ -73,7 +73,7 @@ TEST(ValidateResultTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
 }
 
 TEST(ValidateResultTest, BeamsComeBestFirst) {
-  const PlanSelection asked = Asked(SelectionKind::kBeams);
+  const PlanSelection asked = SelectionOf(SelectionKind::kBeams);
   EXPECT_OK(Check(asked, {{1, 5, -1}, {0, 4, -1}, {0, 3, -2}}));
   ExpectRefused(Check(asked, {{0, 5, -2}, {1, 4, -1}}), "out of order, at 1");
   ExpectRefused(Check(asked, {{0, 5, -2}, {1, 4, -2}, {1, 5, -2}, {0, 1, -3}}),
@@ -81,7 +81,7 @@ TEST(ValidateResultTest, BeamsComeBestFirst) {
 }
 
 TEST(ValidateResultTest, RowsComeOneAfterTheOtherEachBestFirst) {
-  const PlanSelection asked = Asked(SelectionKind::kRows);
+  const PlanSelection asked = SelectionOf(SelectionKind::kRows);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -2}, {0, 1, -3}, {1, 5, -1}}));
   EXPECT_OK(Check(asked, {{1, 5, -1}}));
   ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
@@ -96,13 +96,13 @@ TEST(ValidateResultTest, RowsComeOneAfterTheOtherEachBestFirst) {
 // Whatever stands between the two, and whatever they sum to.
 TEST(ValidateResultTest, AContinuationComesOnce) {
   for (const bool gumbel_top_k : {false, true}) {
-    const PlanSelection asked = Asked(SelectionKind::kRows, gumbel_top_k);
+    const PlanSelection asked = SelectionOf(SelectionKind::kRows, gumbel_top_k);
     EXPECT_OK(Check(asked, {{0, 5, -1}, {0, 4, -2}, {1, 5, -1}, {1, 4, -2}}));
     ExpectRefused(
         Check(asked, {{0, 5, -1}, {1, 4, -1}, {1, 5, -2}, {1, 4, -3}}),
         "twice with token 4 after beam 1");
   }
-  const PlanSelection asked = Asked(SelectionKind::kBeams);
+  const PlanSelection asked = SelectionOf(SelectionKind::kBeams);
   EXPECT_OK(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 4, -2}}));
   ExpectRefused(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 5, -2}}),
                 "twice with token 5 after beam 0");
@@ -110,21 +110,21 @@ TEST(ValidateResultTest, AContinuationComesOnce) {
 
 // What ranks them is not in the answer.
 TEST(ValidateResultTest, GumbelTopKRowsAreInAnyOrderAndMayBeNoNumbers) {
-  const PlanSelection asked = Asked(SelectionKind::kRows, true);
+  const PlanSelection asked = SelectionOf(SelectionKind::kRows, true);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));
   ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
 }
 
 TEST(ValidateResultTest, SumsThatNoiseIsAddedToAreFinite) {
   for (const float sum : {kInf, -kInf}) {
-    EXPECT_OK(Check(Asked(SelectionKind::kRows), {{0, 5, sum}}));
-    ExpectRefused(Check(Asked(SelectionKind::kRows, true), {{0, 5, sum}}),
+    EXPECT_OK(Check(SelectionOf(SelectionKind::kRows), {{0, 5, sum}}));
+    ExpectRefused(Check(SelectionOf(SelectionKind::kRows, true), {{0, 5, sum}}),
                   "an infinite sum of token 5");
   }
 }
 
 TEST(ValidateResultTest, EverySampleDrawsFromItsRow) {
-  PlanSelection asked = Asked(SelectionKind::kDraws);
+  PlanSelection asked = SelectionOf(SelectionKind::kDraws);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {1, 5, -1}}));
   EXPECT_OK(Check(asked, {{0, kNoToken, 0}, {1, kNotANumber, 0}}));
   ExpectRefused(Check(asked, {{0, 5, -2}}), "drew 1 tokens for 2 samples");
@@ -139,7 +139,7 @@ TEST(ValidateResultTest, TokensAreAmongThoseThatMayFollow) {
   const std::vector<TokenId> second = {4};
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows, SelectionKind::kDraws}) {
-    PlanSelection asked = Asked(kind);
+    PlanSelection asked = SelectionOf(kind);
     asked.allowed = {first, second};
     EXPECT_OK(Check(asked, {{0, 5, -1}, {1, 4, -2}}));
     ExpectRefused(Check(asked, {{0, 5, -1}, {1, 5, -2}}),
@@ -148,7 +148,7 @@ TEST(ValidateResultTest, TokensAreAmongThoseThatMayFollow) {
 }
 
 TEST(ValidateResultTest, LogProbabilitiesAreThoseOfTheCandidates) {
-  const PlanSelection asked = Asked(SelectionKind::kBeams, false, 1);
+  const PlanSelection asked = SelectionOf(SelectionKind::kBeams, false, 1);
   const SmallVector<Candidate> candidates = {{0, 5, -1}, {1, 4, -2}};
   EXPECT_OK(Check(asked, candidates, {Of(5, {{9, -0.5f}}), Of(4)}));
   ExpectRefused(Check(asked, candidates), "0 log-probabilities of 2 tokens");
@@ -162,7 +162,7 @@ TEST(ValidateResultTest, LogProbabilitiesAreThoseOfTheCandidates) {
 
 // Two beams of which the first is drafted to go on with 5 and then 6 or 7.
 PlanSelection AskedWithPaths(int num_logprobs = -1) {
-  PlanSelection asked = Asked(SelectionKind::kBeams, false, num_logprobs);
+  PlanSelection asked = SelectionOf(SelectionKind::kBeams, false, num_logprobs);
   asked.num_slots = 2;
   asked.eos_token_ids = {9};
   asked.ranks = {0, 0, 1};
@@ -204,10 +204,10 @@ TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
 TEST(ValidateResultTest, OnlyPathsLeadToStepsBehindOne) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {
-    ExpectRefused(
-        ValidateResult(Asked(kind), Replayed({{{0, 5, -1}}, {{0, 6, -3}}}),
-                       kNumAnswerTokens),
-        "steps behind it without drafts");
+    ExpectRefused(ValidateResult(SelectionOf(kind),
+                                 Replayed({{{0, 5, -1}}, {{0, 6, -3}}}),
+                                 kNumAnswerTokens),
+                  "steps behind it without drafts");
   }
 }
 

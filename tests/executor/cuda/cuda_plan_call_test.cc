@@ -15,17 +15,17 @@ namespace {
 
 constexpr PageId kNullPage = {9999};
 
-struct RandomPlan {
+struct BoundedPlan {
   StepPlan plan;
   CudaCallBounds bounds;
   int page_size = 1;
 };
 
 // Rows of any lengths and positions.
-RandomPlan MakePlan(uint32_t seed) {
+BoundedPlan AnyBoundedPlan(uint32_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
-  RandomPlan made;
+  BoundedPlan made;
   made.page_size = 1 + below(5);
   made.bounds.max_tokens = 8 + below(30);
   made.bounds.max_logits = 1 + below(10);
@@ -51,13 +51,13 @@ RandomPlan MakePlan(uint32_t seed) {
   return made;
 }
 
-void ExpectWithinBounds(const CudaPlanCall& call, const RandomPlan& made) {
+void ExpectWithinBounds(const CudaPlanCall& call, const BoundedPlan& made) {
   ASSERT_LE(call.num_tokens(), made.bounds.max_tokens);
   ASSERT_LE(std::ssize(call.logits_rows), made.bounds.max_logits);
   ASSERT_GT(call.num_tokens(), 0);
 }
 
-void ExpectTokens(const CudaPlanCall& call, const RandomPlan& made, int* row,
+void ExpectTokens(const CudaPlanCall& call, const BoundedPlan& made, int* row,
                   int* num_fed, int* num_logits) {
   const StepPlan& plan = made.plan;
   const std::vector<int> tables = call.FlatTables(kNullPage);
@@ -89,7 +89,7 @@ void ExpectTokens(const CudaPlanCall& call, const RandomPlan& made, int* row,
 TEST(CudaPlanCallTest, EachTokenIsFedOnceWithItsPages) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(seed);
-    const RandomPlan made = MakePlan(seed);
+    const BoundedPlan made = AnyBoundedPlan(seed);
     CudaPlanReader reader(&made.plan, made.bounds);
     int row = 0, num_fed = 0, num_logits = 0;
     while (!reader.is_done()) {

@@ -16,16 +16,16 @@
 namespace espalier {
 namespace {
 
-struct RandomPlan {
+struct PlanWithSources {
   StepPlan plan;
   int page_size = 1;
 };
 
 // Rows of any lengths, that begin within their source, at its end or behind.
-RandomPlan MakePlan(uint32_t seed) {
+PlanWithSources AnyPlanWithSources(uint32_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
-  RandomPlan made;
+  PlanWithSources made;
   made.page_size = 1 + below(5);
   StepPlan& plan = made.plan;
   const int num_rows = 1 + below(8);
@@ -59,7 +59,7 @@ RandomPlan MakePlan(uint32_t seed) {
 }
 
 // Position by position: each is the decoder's or the source's, on its page.
-void ExpectRow(const RandomPlan& made, const StepPlan& decoder,
+void ExpectRow(const PlanWithSources& made, const StepPlan& decoder,
                const CudaPlanSources& sources, size_t r) {
   const PlanRow& row = made.plan.rows[r];
   const PlanRow& left = decoder.rows[r];
@@ -91,7 +91,7 @@ TEST(CudaPlanSourcesTest, EachPositionIsTheSourcesOrTheDecoders) {
   int num_without_tokens = 0;
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(seed);
-    const RandomPlan made = MakePlan(seed);
+    const PlanWithSources made = AnyPlanWithSources(seed);
     StepPlan decoder = made.plan;
     const CudaPlanSources sources = TakeSources(made.page_size, &decoder);
     int num_tokens = 0;
@@ -111,7 +111,7 @@ TEST(CudaPlanSourcesTest, EachPositionIsTheSourcesOrTheDecoders) {
 TEST(CudaPlanSourcesTest, SourcesAreReadForRowsThatFeedThem) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(seed);
-    const RandomPlan made = MakePlan(seed);
+    const PlanWithSources made = AnyPlanWithSources(seed);
     StepPlan decoder = made.plan;
     const CudaPlanSources sources = TakeSources(made.page_size, &decoder);
     ASSERT_EQ(sources.reads.size(), made.plan.sources.size());

@@ -104,7 +104,7 @@ readonly slow_tests=(
   'CudaExecutorFaultsTest.*'
   'CudaExecutorTest.Mixtures*'
   '*/CudaSampleTest.DrawsFollow*'
-  '*/CudaAttentionTest.*Dim256*'
+  '*/CudaAttention*Test.*Dim256*'
   '*/CudaSelectTest.EqualsTheTwinOnSmallRows*'
 )
 # So many of the others share a process.

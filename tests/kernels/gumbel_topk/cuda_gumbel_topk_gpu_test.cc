@@ -12,6 +12,7 @@
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "tests/device_arrays.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/each_dtype.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select/select_oracle.h"
 
@@ -220,12 +221,7 @@ std::vector<GumbelRow> Rows(const std::string& kind, int size, int most = 20) {
 }
 
 class CudaGumbelTopKTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaGumbelTopKTest,
-                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
-                         [](const auto& test) {
-                           return test.param == DType::kFloat32 ? "Float32"
-                                                                : "BFloat16";
-                         });
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaGumbelTopKTest, EachDType(), DTypeName);
 
 void ExpectEqualsTheTwin(const std::string& kind,
                          const std::vector<GumbelRow>& rows, DType dtype) {

@@ -9,6 +9,7 @@
 #include "base/cuda.h"
 #include "kernels/logprobs/cuda_logprobs.h"
 #include "tests/device_arrays.h"
+#include "tests/kernels/each_dtype.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select/select_oracle.h"
 #include "tests/status_matchers.h"
@@ -60,12 +61,7 @@ std::vector<CudaTokenScore> Score(
 }
 
 class CudaLogprobsTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogprobsTest,
-                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
-                         [](const auto& test) {
-                           return test.param == DType::kFloat32 ? "Float32"
-                                                                : "BFloat16";
-                         });
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogprobsTest, EachDType(), DTypeName);
 
 TEST_P(CudaLogprobsTest, EqualsTheDefinition) {
   for (const char* kind : {"normal", "ties", "near ties", "constant", "peak",

@@ -10,6 +10,7 @@
 #include "base/cuda.h"
 #include "kernels/sample/cuda_sample.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/each_dtype.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/sample/cuda_sample_oracle.h"
 #include "tests/p_value.h"
@@ -75,12 +76,7 @@ std::vector<SampledRow> Rows(const std::string& kind, int size) {
 }
 
 class CudaSampleTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaSampleTest,
-                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
-                         [](const auto& test) {
-                           return test.param == DType::kFloat32 ? "Float32"
-                                                                : "BFloat16";
-                         });
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaSampleTest, EachDType(), DTypeName);
 
 // Where cases are few, each type of logits goes through some.
 Kinds OneOf(DType dtype, Kinds of_float32, Kinds of_bfloat16) {

@@ -13,6 +13,7 @@
 #include "base/cuda.h"
 #include "kernels/select/cuda_select.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/each_dtype.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select/select_oracle.h"
 #include "tests/status_matchers.h"
@@ -136,12 +137,7 @@ std::vector<TestGroup> NarrowGroups(const std::string& kind, int size) {
 }
 
 class CudaSelectTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaSelectTest,
-                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
-                         [](const auto& test) {
-                           return test.param == DType::kFloat32 ? "Float32"
-                                                                : "BFloat16";
-                         });
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaSelectTest, EachDType(), DTypeName);
 
 TEST_P(CudaSelectTest, EqualsTheTwinOnSmallRows) {
   for (const std::string& kind :

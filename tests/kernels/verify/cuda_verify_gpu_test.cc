@@ -7,6 +7,7 @@
 
 #include "kernels/verify/cuda_verify.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/each_dtype.h"
 #include "tests/kernels/verify/cuda_verify_oracle.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"
@@ -17,12 +18,7 @@ namespace {
 using testing::Cases;
 
 class CudaVerifyTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaVerifyTest,
-                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
-                         [](const auto& test) {
-                           return test.param == DType::kFloat32 ? "Float32"
-                                                                : "BFloat16";
-                         });
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaVerifyTest, EachDType(), DTypeName);
 
 // As the device reads them, in place.
 void RoundLogits(RandomDraft& c, DType dtype) {

@@ -4,12 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
 #include <chrono>
 #include <cstdio>
-#include <future>
 #include <memory>
 #include <random>
 #include <set>
@@ -20,14 +16,14 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/generate_all.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
-using testing::MakeEngine;
+using testing::GenerateAll;
 using testing::MakeExecutor;
 using testing::MakePool;
 
@@ -71,18 +67,9 @@ class AllowedSequencesEngineTest : public ::testing::Test {
   }
 
   std::vector<Result> RunAll(const std::vector<Request>& requests) {
-    boost::asio::io_context context(1);
-    Engine engine = MakeEngine(context.get_executor(),
-                               MakeExecutor(model_.get(), threads_));
-    std::vector<std::future<absl::StatusOr<Result>>> answers;
-    for (const Request& request : requests) {
-      answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
-                                              boost::asio::use_future));
-    }
-    context.run();
     std::vector<Result> results;
-    for (auto& answer : answers) {
-      absl::StatusOr<Result> result = answer.get();
+    for (absl::StatusOr<Result>& result :
+         GenerateAll(MakeExecutor(model_.get(), threads_), requests)) {
       EXPECT_OK(result);
       results.push_back(*std::move(result));
     }

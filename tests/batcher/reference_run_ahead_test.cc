@@ -4,10 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +13,7 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/generate_all.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
 #include "tests/source_tree.h"
@@ -26,7 +22,7 @@
 namespace espalier {
 namespace {
 
-using testing::MakeEngine;
+using testing::GenerateAll;
 using testing::MakeExecutor;
 using testing::MakePool;
 using testing::SameResult;
@@ -66,20 +62,12 @@ Hypotheses SortedTokens(const Result& result) {
 std::vector<absl::StatusOr<Result>> RunAll(
     Model& model, std::shared_ptr<ThreadPool> threads,
     const std::vector<ReferenceTokens>& references, bool run_ahead) {
-  boost::asio::io_context context(1);
-  Engine engine =
-      MakeEngine(context.get_executor(),
-                 MakeExecutor(&model, threads, {.run_ahead = run_ahead}),
-                 {{.validate_steps = run_ahead}});
-  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  std::vector<Request> requests;
   for (const ReferenceTokens& reference : references) {
-    answers.push_back(boost::asio::co_spawn(
-        context, engine.Generate(reference.request), boost::asio::use_future));
+    requests.push_back(reference.request);
   }
-  context.run();
-  std::vector<absl::StatusOr<Result>> results;
-  for (auto& answer : answers) results.push_back(answer.get());
-  return results;
+  return GenerateAll(MakeExecutor(&model, threads, {.run_ahead = run_ahead}),
+                     requests, {{.validate_steps = run_ahead}});
 }
 
 TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {

@@ -3,11 +3,7 @@
 // drafts nothing. With the draft model of the embedded model steps are saved.
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
 #include <cstdio>
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,7 +14,7 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/generate_all.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
 #include "tests/source_tree.h"
@@ -27,7 +23,7 @@
 namespace espalier {
 namespace {
 
-using testing::MakeEngine;
+using testing::GenerateAll;
 using testing::MakeExecutor;
 using testing::MakePool;
 using testing::SameHypotheses;
@@ -60,23 +56,13 @@ class ReferenceSpeculationTest : public ::testing::Test {
 
   std::vector<absl::StatusOr<Result>> RunAll(
       const std::vector<Request>& requests) {
-    boost::asio::io_context context(1);
     // Owned here.
     const std::shared_ptr<Model> draft(draft_.get(), [](Model*) {});
-    Engine engine = MakeEngine(
-        context.get_executor(),
+    return GenerateAll(
         MakeExecutor(model_.get(), threads_,
                      {.run_ahead = true, .draft_model = draft}),
+        requests,
         {{.max_running = 24, .max_step_tokens = 512, .validate_steps = true}});
-    std::vector<std::future<absl::StatusOr<Result>>> answers;
-    for (const Request& request : requests) {
-      answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
-                                              boost::asio::use_future));
-    }
-    context.run();
-    std::vector<absl::StatusOr<Result>> results;
-    for (auto& answer : answers) results.push_back(answer.get());
-    return results;
   }
 
   const std::shared_ptr<ThreadPool> threads_;

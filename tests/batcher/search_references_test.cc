@@ -4,12 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
 #include <cmath>
 #include <cstdio>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +15,7 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/generate_all.h"
 #include "tests/reference_cases.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -27,7 +23,7 @@
 namespace espalier {
 namespace {
 
-using testing::MakeEngine;
+using testing::GenerateAll;
 using testing::MakeExecutor;
 using testing::MakePool;
 
@@ -65,19 +61,12 @@ std::vector<absl::StatusOr<Result>> RunAll(
       TransformerModel::Load(SourcePath("models/en-fr"),
                              {.kv_cache_bytes = int64_t{32} << 20}, threads);
   EXPECT_OK(model);
-  boost::asio::io_context context(1);
-  Engine engine =
-      MakeEngine(context.get_executor(), MakeExecutor(model->get(), threads),
-                 {{.validate_steps = true}});
-  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  std::vector<Request> requests;
   for (const Reference& reference : references) {
-    answers.push_back(boost::asio::co_spawn(
-        context, engine.Generate(reference.request), boost::asio::use_future));
+    requests.push_back(reference.request);
   }
-  context.run();
-  std::vector<absl::StatusOr<Result>> results;
-  for (auto& answer : answers) results.push_back(answer.get());
-  return results;
+  return GenerateAll(MakeExecutor(model->get(), threads), requests,
+                     {{.validate_steps = true}});
 }
 
 bool Close(double a, double b) {

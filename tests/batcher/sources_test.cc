@@ -3,10 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
-#include <future>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,7 +12,7 @@
 #include "executor/host/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/generate_all.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/family_models.h"
 #include "tests/status_matchers.h"
@@ -27,7 +23,7 @@ namespace {
 
 using ::espalier::testing::ExpectNothingHeld;
 using ::espalier::testing::FamilyPath;
-using ::espalier::testing::MakeEngine;
+using ::espalier::testing::GenerateAll;
 using ::espalier::testing::MakeExecutor;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::RunToEnd;
@@ -151,19 +147,11 @@ TEST(SourcesTest, AnEngineThatRunsAheadAnswersTheSame) {
   std::vector<Request> requests;
   for (int i = 0; i < 6; ++i) requests.push_back(Translate({7, 8, 9, 10 + i}));
   const auto expected = RunTogether(scheduler, model, requests);
-  boost::asio::io_context context(1);
-  Engine engine =
-      MakeEngine(context.get_executor(),
-                 MakeExecutor(&model, MakePool(1), {.run_ahead = true}),
-                 {{.validate_steps = true}});
-  std::vector<std::future<absl::StatusOr<Result>>> answers;
-  for (const Request& request : requests) {
-    answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
-                                            boost::asio::use_future));
-  }
-  context.run();
+  const auto results =
+      GenerateAll(MakeExecutor(&model, MakePool(1), {.run_ahead = true}),
+                  requests, {{.validate_steps = true}});
   for (size_t i = 0; i < requests.size(); ++i) {
-    const absl::StatusOr<Result> result = answers[i].get();
+    const absl::StatusOr<Result>& result = results[i];
     ASSERT_OK(result);
     EXPECT_TRUE(SameHypotheses(*result, expected[i]));
     EXPECT_EQ(result->usage.num_prompt_tokens, 4);

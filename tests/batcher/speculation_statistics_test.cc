@@ -160,18 +160,6 @@ void DraftBeforeFilters(StepPlan* plan) {
   }
 }
 
-// Each draft is judged with the logits of the one behind it.
-void ShiftDraftLogits(StepPlan* plan) {
-  for (size_t i = 0; i < plan->selections.size(); ++i) {
-    for (DraftLogits& of_row : plan->selections.Edit(i).draft_logits) {
-      if (of_row.empty()) continue;
-      std::vector<float> logits(of_row.values().begin(), of_row.values().end());
-      std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
-      of_row = DraftLogits(std::move(logits));
-    }
-  }
-}
-
 void LeaveOutEos(const StepPlan&, std::span<const float>, StepResult* result) {
   for (DraftedTokens& draft : result->drafts) {
     if (draft.tokens.empty() || draft.tokens.back() != 0) continue;

@@ -156,6 +156,17 @@ TextCounts Count(TextRun& run, const TextCase& c);
 
 }  // namespace
 
+void ShiftDraftLogits(StepPlan* plan) {
+  for (size_t i = 0; i < plan->selections.size(); ++i) {
+    for (DraftLogits& of_row : plan->selections.Edit(i).draft_logits) {
+      if (of_row.empty()) continue;
+      std::vector<float> logits(of_row.values().begin(), of_row.values().end());
+      std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
+      of_row = DraftLogits(std::move(logits));
+    }
+  }
+}
+
 std::shared_ptr<Model> MakeTextModel() {
   return std::make_shared<ToyModel>(TargetOptions(TextCase().num_pages));
 }

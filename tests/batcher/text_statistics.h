@@ -32,6 +32,9 @@ struct ExecutorFault {
       change_result = [](auto&&...) {};
 };
 
+// A fault: each draft is judged with the logits of the one behind it.
+void ShiftDraftLogits(StepPlan* plan);
+
 struct TextCase {
   // With `speculate`; max_new_tokens and seed are set here.
   GenerationParams params;

@@ -126,18 +126,6 @@ void AcceptFirst(const StepPlan& plan, std::span<const float>,
   }
 }
 
-// Each draft is verified with the logits of the one behind it.
-void ShiftLogits(StepPlan* plan) {
-  for (size_t i = 0; i < plan->selections.size(); ++i) {
-    for (DraftLogits& of_row : plan->selections.Edit(i).draft_logits) {
-      if (of_row.empty()) continue;
-      std::vector<float> logits(of_row.values().begin(), of_row.values().end());
-      std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
-      of_row = DraftLogits(std::move(logits));
-    }
-  }
-}
-
 // Drafts drawn hotter than they are judged.
 void DraftHotter(StepPlan* plan) {
   for (DraftSequence& sequence : plan->drafting) {
@@ -150,7 +138,7 @@ void DraftHotter(StepPlan* plan) {
 TEST(RejectionTest, EveryPlantedFaultIsSeen) {
   ExecutorFault none, accepts, shifts, hotter;
   accepts.change_result = AcceptFirst;
-  shifts.change_plan = ShiftLogits;
+  shifts.change_plan = ShiftDraftLogits;
   hotter.change_plan = DraftHotter;
   const struct {
     const char* name;
@@ -161,8 +149,8 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
       {"accepts all", Where::kInside, accepts},
       {"accepts all, beside", Where::kBeside, accepts},
       {"logits of another row", Where::kInside, shifts},
-      {"logits of another row, beside", Where::kBeside, none, ShiftLogits},
-      {"logits of another row, ahead", Where::kAhead, none, ShiftLogits},
+      {"logits of another row, beside", Where::kBeside, none, ShiftDraftLogits},
+      {"logits of another row, ahead", Where::kAhead, none, ShiftDraftLogits},
       {"drawn from other logits", Where::kInside, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
     // These need all texts to be seen.

@@ -72,6 +72,29 @@ class DraftingExecutorTest : public ::testing::Test {
   std::shared_ptr<DraftingExecutor> steps_;
 };
 
+// Accepted tokens of drafts, by what they are of.
+struct AcceptedTokens {
+  int64_t of_samples = 0;
+  int64_t of_beams = 0;
+  int64_t total() const { return of_samples + of_beams; }
+};
+
+// `together` are what the requests get alone and without drafts. Adds what was
+// accepted.
+inline void ExpectAsAlone(std::vector<Request> requests,
+                          const Answers& together, AcceptedTokens* accepted) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].params.speculate.reset();
+    const auto alone = RunAlone(DraftedModel(), requests[i]);
+    ASSERT_EQ(alone.status(), together[i].status());
+    if (!alone.ok()) continue;
+    EXPECT_TRUE(SameHypotheses(*alone, *together[i])) << "request " << i;
+    (IsBeamSearch(requests[i].params) ? accepted->of_beams
+                                      : accepted->of_samples) +=
+        together[i]->usage.num_accepted_tokens;
+  }
+}
+
 // Counts the plans that come to it by what they draft.
 class DraftCounter : public StepExecutor {
  public:

@@ -30,26 +30,16 @@ using ::testing::HasSubstr;
 
 TEST_F(DraftingExecutorTest, ChangesNoResult) {
   EXPECT_TRUE(steps_->description().has_draft_model);
-  int64_t num_accepted = 0;
-  int64_t num_accepted_of_beams = 0;
+  AcceptedTokens accepted;
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
+    SCOPED_TRACE(seed);
     std::vector<Request> requests = AnyRequests(40, seed);
     Speculate(SpeculationMode::kCoupled, &requests);
-    const Answers together = Drive(*steps_, requests, {.num_in_flight = 2});
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].params.speculate.reset();
-      const auto alone = RunAlone(DraftedModel(), requests[i]);
-      ASSERT_EQ(alone.status(), together[i].status());
-      if (!alone.ok()) continue;
-      EXPECT_TRUE(SameHypotheses(*alone, *together[i]))
-          << "seed " << seed << ", request " << i;
-      (IsBeamSearch(requests[i].params) ? num_accepted_of_beams
-                                        : num_accepted) +=
-          together[i]->usage.num_accepted_tokens;
-    }
+    ASSERT_NO_FATAL_FAILURE(ExpectAsAlone(
+        requests, Drive(*steps_, requests, {.num_in_flight = 2}), &accepted));
   }
-  EXPECT_GT(num_accepted, Cases(500, 100));
-  EXPECT_GT(num_accepted_of_beams, Cases(100, 20));
+  EXPECT_GT(accepted.of_samples, Cases(500, 100));
+  EXPECT_GT(accepted.of_beams, Cases(100, 20));
 }
 
 TEST_F(DraftingExecutorTest, DraftsWhereRejectionVerifies) {
@@ -268,17 +258,10 @@ TEST_F(DraftingExecutorTest, WhereDraftingFailsStepsRunWithoutDrafts) {
   ASSERT_OK(drafting.status());
   std::vector<Request> requests = AnyRequests(40, 5);
   Speculate(SpeculationMode::kCoupled, &requests);
-  const Answers together = Drive(**drafting, requests, {.num_in_flight = 2});
-  int64_t num_accepted = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    requests[i].params.speculate.reset();
-    const auto alone = RunAlone(DraftedModel(), requests[i]);
-    ASSERT_EQ(alone.status(), together[i].status());
-    if (!alone.ok()) continue;
-    EXPECT_TRUE(SameHypotheses(*alone, *together[i]));
-    num_accepted += together[i]->usage.num_accepted_tokens;
-  }
-  EXPECT_GT(num_accepted, 0);
+  AcceptedTokens accepted;
+  ASSERT_NO_FATAL_FAILURE(ExpectAsAlone(
+      requests, Drive(**drafting, requests, {.num_in_flight = 2}), &accepted));
+  EXPECT_GT(accepted.total(), 0);
 }
 
 // What goes on from a step that fails has no answer; others go on.

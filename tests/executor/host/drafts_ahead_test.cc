@@ -20,8 +20,9 @@ class DraftsAheadTest : public DraftingExecutorTest {};
 // are, too; requests get what they get alone.
 TEST_F(DraftsAheadTest, SamplesThatDraftGoOnAheadOfAnswers) {
   DraftCounter counter(steps_.get());
-  int64_t num_accepted = 0;
+  AcceptedTokens accepted;
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
+    SCOPED_TRACE(seed);
     std::vector<Request> requests = AnyRequests(120, seed);
     std::erase_if(requests, [num = 0](const Request& request) mutable {
       return IsBeamSearch(request.params) && ++num % 8 != 0;
@@ -30,19 +31,11 @@ TEST_F(DraftsAheadTest, SamplesThatDraftGoOnAheadOfAnswers) {
       if (!request.params.allowed_sequences) request.params.max_new_tokens = 60;
     }
     Speculate(SpeculationMode::kCoupled, &requests);
-    const Answers together = Drive(counter, requests, {.num_in_flight = 2});
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].params.speculate.reset();
-      const auto alone = RunAlone(DraftedModel(), requests[i]);
-      ASSERT_EQ(alone.status(), together[i].status());
-      if (!alone.ok()) continue;
-      EXPECT_TRUE(SameHypotheses(*alone, *together[i]))
-          << "seed " << seed << ", request " << i;
-      num_accepted += together[i]->usage.num_accepted_tokens;
-    }
+    ASSERT_NO_FATAL_FAILURE(ExpectAsAlone(
+        requests, Drive(counter, requests, {.num_in_flight = 2}), &accepted));
   }
   EXPECT_GT(counter.num_ahead, Cases(600, 100));
-  EXPECT_GT(num_accepted, Cases(1000, 200));
+  EXPECT_GT(accepted.total(), Cases(1000, 200));
 }
 
 // What the executor beside a draft model gets: a line for each selection with

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,13 +16,7 @@ using ::testing::Not;
 
 class GenerationConfigTest : public ::testing::Test {
  protected:
-  GenerationConfigTest() {
-    for (const auto& file :
-         std::filesystem::directory_iterator(ModelDirectory("en-fr"))) {
-      std::filesystem::create_symlink(
-          file.path(), model_.path(file.path().filename().string()));
-    }
-  }
+  GenerationConfigTest() { LinkFiles(ModelDirectory("en-fr"), model_); }
 
   void WriteConfig(const std::string& config) {
     model_.Write("generation_config.json", config);

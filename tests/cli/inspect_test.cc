@@ -18,13 +18,7 @@ using ::testing::Not;
 // The translator's files, of which a test changes some.
 class InspectTest : public ::testing::Test {
  protected:
-  InspectTest() {
-    for (const auto& file :
-         std::filesystem::directory_iterator(ModelDirectory("en-fr"))) {
-      std::filesystem::create_symlink(
-          file.path(), model_.path(file.path().filename().string()));
-    }
-  }
+  InspectTest() { LinkFiles(ModelDirectory("en-fr"), model_); }
 
   ProgramRun Inspect() const { return RunEspalier({"inspect", model_.path()}); }
 

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -44,6 +45,13 @@ int ExitCode(int status) {
 
 std::string ModelDirectory(const std::string& name) {
   return SourcePath("models/" + name);
+}
+
+void LinkFiles(const std::string& folder, const ScratchDirectory& to) {
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::filesystem::create_symlink(file.path(),
+                                    to.path(file.path().filename().string()));
+  }
 }
 
 std::string ReadText(const std::string& path) {

@@ -29,6 +29,9 @@ int ExitCode(int status);
 // models/NAME of the source tree.
 std::string ModelDirectory(const std::string& name);
 
+// A link in `to` to each file of `folder`, of which a test changes some.
+void LinkFiles(const std::string& folder, const ScratchDirectory& to);
+
 std::string ReadText(const std::string& path);
 std::vector<std::string> SplitLines(const std::string& text);
 // REQUIRES: every line is JSON.

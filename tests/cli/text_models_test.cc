@@ -20,13 +20,8 @@ using ::testing::HasSubstr;
 class TextModelsTest : public ::testing::TestWithParam<const char*> {
  protected:
   TextModelsTest() {
-    for (const std::string& folder :
-         {FamilyPath(GetParam()), TokenizerPath()}) {
-      for (const auto& file : std::filesystem::directory_iterator(folder)) {
-        std::filesystem::create_symlink(
-            file.path(), model_.path(file.path().filename().string()));
-      }
-    }
+    LinkFiles(FamilyPath(GetParam()), model_);
+    LinkFiles(TokenizerPath(), model_);
     for (json::value& line :
          ParseLines(ReadText(TokenizerPath() + "/references.jsonl"))) {
       if (line.as_object().contains("hypotheses")) {

@@ -29,9 +29,11 @@ struct SourceLayout {
   int end = 0;         // a multiple of page_size
 };
 
-// Makes of a source, the request's prompt, what its sequences begin with, and
-// names it in cache_salt. Nothing if the model has no encoder.
-// REQUIRES: `request` has passed ValidateRequest.
+// Replaces the prompt of `request`, the source, by what its sequences begin
+// with: source, padding, decoder_prompt. Adds the source's tokens to
+// cache_salt, so that only requests with the same source share its pages. Does
+// nothing if the model has no encoder. REQUIRES: `request` has passed
+// ValidateRequest.
 SourceLayout LayOutSource(const ModelDescription& model, Request* request);
 
 }  // namespace espalier

@@ -7,6 +7,20 @@
 //   sampler's stream   k steps of the draft model ─> tokens ─> event
 //   executor's stream              wait for the event ─> place tokens ─> step
 //
+// What orders what:
+//
+//   tokens written    before  tokens placed   the executor's stream waits for
+//   the
+//                             (RAW)           event (cudaStreamWaitEvent)
+//   tokens written    before  the host reads  the step's own end, which is
+//   behind
+//                             them (RAW)      that wait
+//   tokens read       before  written again   memory is used again when the
+//   last
+//                             (WAR)           copy is gone; the executor holds
+//                             one
+//                                             until its step has ended
+//
 // Thread safety: a plain value.
 #pragma once
 

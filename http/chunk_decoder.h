@@ -1,5 +1,14 @@
-// ChunkDecoder: the body of a chunked request (RFC 9112, section 7.1), as bytes
-// arrive in pieces of any size. Extensions and trailers are dropped.
+// ChunkDecoder: decodes the body of a request that is sent in chunks (RFC 9112,
+// section 7.1), as bytes arrive in pieces of any size. Extensions and trailers
+// are dropped.
+//
+//   ChunkDecoder decoder(max_line_bytes, max_body_bytes);
+//   const size_t taken = decoder.Decode(received, &body);
+//   if (decoder.refusal()) ...  // answer with it, and close
+//   if (decoder.is_done()) ...  // what is behind `taken` is the next request
+//
+// Each byte is looked at once, and those of a chunk are appended as one piece.
+// Thread safety: none.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +28,12 @@ class ChunkDecoder {
   ChunkDecoder(int64_t max_line_bytes, int64_t max_body_bytes)
       : max_line_bytes_(max_line_bytes), max_body_bytes_(max_body_bytes) {}
 
-  // Appends what `bytes` have of the body to *body, and returns how many it has
-  // taken: all while it is neither done nor has refused.
+  // Appends what `bytes` have of the body to *body, and returns how many bytes
+  // it has read: all of them, unless it is done or has refused.
   size_t Decode(std::string_view bytes, std::string* body);
 
   bool is_done() const { return state_ == State::kDone; }
+  // Set once the bytes are no chunked body, or more than the limits allow.
   const std::optional<Refusal>& refusal() const { return refusal_; }
 
  private:

@@ -1,5 +1,5 @@
-// PromptTokens: the tokens that a prompt of a client's call is, for generation
-// and for /tokenize alike.
+// Turns the prompt of a call, a text or a conversation, into tokens, in one way
+// for generation and for /tokenize.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -21,7 +21,7 @@ struct PromptTokensOptions {
   // conversation.
   std::optional<bool> add_special_tokens = {};
   std::string template_name = {};  // of texts; empty: the model's default
-  // More are refused.
+  // A prompt of more tokens is refused.
   int max_tokens = std::numeric_limits<int>::max();
 };
 

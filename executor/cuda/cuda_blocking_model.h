@@ -1,6 +1,11 @@
-// CudaBlockingModel: a CudaModel as a Model: runs each plan by itself and waits
-// for its logits, which come to the host. For models whose steps the host
-// decides on: those that draft (executor/host/draft_model.h).
+// CudaBlockingModel: a CudaModel behind the interface Model, one plan at a
+// time: a plan's arrays go to the device, the model runs, and its logits are
+// copied to the host, which waits for them. For models between whose steps the
+// host chooses tokens: those that draft (executor/host/draft_model.h). Steps of
+// requests do not take this way (cuda_executor.h).
+//
+// Cost: each call of the model is waited for, and copies 4 * vocab_size bytes
+// to the host for each row of logits.
 //
 // Thread safety: as Model.
 #pragma once
@@ -29,6 +34,7 @@ class CudaBlockingModel : public Model {
     return model_->description();
   }
   // A plan of any size, in as many calls of the model as its bounds ask for.
+  //   logits  [plan.num_logits, vocab_size]  f32  host  out
   // Errors: the model's; kCancelled if plan.stop was requested between two
   // calls; as base/cuda.h.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
@@ -47,7 +53,7 @@ class CudaBlockingModel : public Model {
   const std::shared_ptr<CudaModel> model_;
   int max_logits_rows_ = 1;  // rows of logits of a call
   CudaStream stream_;
-  PinnedBuffer<int> staged_;  // what a call has of ints, and the same there
+  PinnedBuffer<int> staged_;  // all arrays of int of a call; ints_ has a copy
   DeviceBuffer<int> ints_;
   PinnedBuffer<CudaAttentionItem> staged_items_;
   DeviceBuffer<CudaAttentionItem> items_;

@@ -16,14 +16,16 @@ namespace espalier {
 
 // How a product is divided among the multiprocessors.
 struct Fp8Division {
-  // Of 64 outputs, that a block has; 1: both of its groups of warps have the
-  // same, each half of the inputs.
-  int tiles = 2;  // 1, 2 or 4
-  int parts = 1;  // of the inputs, each with sums of its own: 1, 2 or 4
+  // Tiles of 64 outputs that a block computes: 1, 2 or 4. Of one, both of its
+  // warpgroups compute the same outputs, each of half of the inputs (sliced-K).
+  int tiles = 2;
+  // Parts of the inputs, each with sums of its own (split-K): 1, 2 or 4.
+  int parts = 1;
 };
 
-// What the device was asked once: whether it has the kernel, and where its
-// driver describes matrices. A value; one by default takes nothing.
+// The kernel on one device, with what was looked up once: the number of
+// multiprocessors, and the driver's function that makes tensor maps. A value; a
+// default one can implement no product. Needs no scratch.
 class CudaFp8Gemm {
  public:
   CudaFp8Gemm() = default;

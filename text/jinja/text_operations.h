@@ -1,5 +1,9 @@
-// What Python's str does, on texts with marks. Positions are bytes; the budget
-// is taken where a result can be larger than what it is made of.
+// The methods of Python's str that templates call, on texts that know which of
+// their bytes come from an input (text.h). Positions are bytes of UTF-8.
+//
+// Time is linear in text and result. Where a result can be larger than what it
+// is made of, its size is charged to the budget first, which throws when it is
+// spent (budget.h).
 #pragma once
 
 #include <cstdint>

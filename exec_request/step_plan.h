@@ -457,8 +457,7 @@ struct StepResult {
   absl::Duration select_time;
   // That forward passes of the draft model took, but those that caught up with
   // a sequence, which feed far more tokens than they draft: in select_time
-  // where drafting follows the step, and beside both where it runs at the same
-  // time.
+  // where the thread of the step drafts, and beside both where another does.
   absl::Duration draft_time = {};
   // Rows of logits that these passes computed: one for each token that they
   // drew, and for each beam that they searched on from. 0: not known.

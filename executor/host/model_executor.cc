@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "exec_request/fill_drafts.h"
 #include "executor/host/catch_model_errors.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/executor_thread.h"
@@ -84,6 +85,7 @@ class ModelExecutor::Worker {
     description_.verifies_drafts = description_.has_shareable_pages;
     description_.verifies_beam_drafts = description_.has_shareable_pages;
     description_.has_draft_model = draft_ != nullptr;
+    description_.drafts_before_steps = draft_ != nullptr;
     if (draft_ != nullptr) {
       description_.max_draft_context = draft_->max_tokens();
     }
@@ -160,6 +162,8 @@ class ModelExecutor::Worker {
     CHECK(options_.run_ahead || plan->continuations.empty());
     if (options_.run_ahead) groups_.ExpandContinuations(plan);
     StepResult result;
+    Draft(plan, &result);
+    const absl::Duration time_before_step = watch.Lap();
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);
     const std::span<float> logits(logits_.data(), size);
@@ -170,30 +174,34 @@ class ModelExecutor::Worker {
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
-    result.drafts = Draft(*plan, &result.draft_status);
-    if (!plan->drafting.empty() && draft_ != nullptr) {
-      result.draft_time = draft_->draft_time();
-      result.num_draft_rows = draft_->num_rows();
-    }
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }
     if (options_.run_ahead) groups_.Advance(result);
-    result.select_time = watch.Lap();
+    result.select_time = time_before_step + watch.Lap();
     return result;
   }
 
-  // Without a draft model, or where it fails, nothing is drafted.
-  std::vector<DraftedTokens> Draft(const StepPlan& plan, absl::Status* status) {
-    std::vector<DraftedTokens> drafts(plan.drafting.size());
-    if (draft_ == nullptr) return drafts;
+  // Drafts for the plan, and fills in what its rows verify. Without a draft
+  // model, or where it fails, nothing is drafted.
+  void Draft(StepPlan* plan, StepResult* result) {
+    result->drafts.resize(plan->drafting.size());
+    if (draft_ == nullptr) return;
     absl::StatusOr<std::vector<DraftedTokens>> drafted =
         CatchModelErrors<std::vector<DraftedTokens>>(
-            "draft model", [&] { return draft_->Run(plan); },
+            "draft model", [&] { return draft_->Run(*plan); },
             [] { return ResourceExhausted("not enough memory to draft"); });
-    *status = drafted.status();
-    if (drafted.ok()) drafts = *std::move(drafted);
-    return drafts;
+    result->draft_status = drafted.status();
+    if (plan->drafting.empty()) return;
+    if (drafted.ok()) result->drafts = *std::move(drafted);
+    result->draft_time = draft_->draft_time();
+    result->num_draft_rows = draft_->num_rows();
+    const bool verifies_them =
+        std::ranges::any_of(plan->drafting, [](const DraftSequence& sequence) {
+          return sequence.verified_by.plan_row >= 0;
+        });
+    if (!verifies_them) return;
+    FillDrafts(model_->description().page_size, result->drafts, plan);
   }
 
   const ModelExecutorOptions options_;

@@ -34,8 +34,9 @@ struct ModelExecutorOptions {
   // Edits of scores (StepLimits::max_score_edits), of which only one row's are
   // held by each thread: a bound on work.
   int64_t max_score_edits = 1 << 26;
-  // Drafts tokens for requests that ask for it (draft_model.h); where it fails
-  // they get none. Of the model's vocabulary. Null: none.
+  // Drafts tokens for requests that ask for it (draft_model.h), before the step
+  // of their plan, which verifies those of samples; where it fails they get
+  // none. Of the model's vocabulary. Null: none.
   std::shared_ptr<Model> draft_model = nullptr;
 };
 

@@ -22,20 +22,22 @@
 namespace espalier::testing {
 namespace {
 
-// With the draft model in itself, or beside itself; or beside itself, where
-// steps are planned ahead of answers.
-enum class Where { kInside, kBeside, kAhead };
+// With the draft model in itself; so, but asked by plans apart from those that
+// verify; or beside itself; or beside itself, where steps are planned ahead of
+// answers.
+enum class Where { kInside, kApart, kBeside, kAhead };
 
 // Changes what an executor is asked, also where another one asks it.
 class PlanChanger : public StepExecutor {
  public:
   PlanChanger(std::shared_ptr<StepExecutor> steps,
               std::function<void(StepPlan*)> change)
-      : steps_(std::move(steps)), change_(std::move(change)) {}
+      : steps_(std::move(steps)),
+        change_(std::move(change)),
+        description_(steps_->description()) {}
 
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
+  const ModelDescription& description() const override { return description_; }
+  void DraftApart() { description_.drafts_before_steps = false; }
   void Execute(StepPlan plan, Done done) override {
     change_(&plan);
     steps_->Execute(std::move(plan), std::move(done));
@@ -44,15 +46,21 @@ class PlanChanger : public StepExecutor {
  private:
   const std::shared_ptr<StepExecutor> steps_;
   const std::function<void(StepPlan*)> change_;
+  ModelDescription description_;
 };
 
-//   change  of the plans that steps run, beside a draft model
+//   change  of the plans that steps run, if these have the drafts
 std::shared_ptr<StepExecutor> MakeExecutor(
     Where where, std::function<void(StepPlan*)> change = [](StepPlan*) {}) {
   const auto pool = *ThreadPool::Create(1);
-  if (where == Where::kInside) {
-    return *ModelExecutor::Create(MakeTextModel(), pool,
-                                  {.draft_model = MakeTextDraftModel()});
+  if (where == Where::kInside || where == Where::kApart) {
+    auto inside = *ModelExecutor::Create(MakeTextModel(), pool,
+                                         {.draft_model = MakeTextDraftModel()});
+    if (where == Where::kInside) return inside;
+    auto apart =
+        std::make_shared<PlanChanger>(std::move(inside), std::move(change));
+    apart->DraftApart();
+    return apart;
   }
   std::shared_ptr<StepExecutor> steps = *ModelExecutor::Create(
       MakeTextModel(), pool, {.run_ahead = where == Where::kAhead});
@@ -136,9 +144,8 @@ void DraftHotter(StepPlan* plan) {
 }
 
 TEST(RejectionTest, EveryPlantedFaultIsSeen) {
-  ExecutorFault none, accepts, shifts, hotter;
+  ExecutorFault none, accepts, hotter;
   accepts.change_result = AcceptFirst;
-  shifts.change_plan = ShiftDraftLogits;
   hotter.change_plan = DraftHotter;
   const struct {
     const char* name;
@@ -148,13 +155,15 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
   } cases[] = {
       {"accepts all", Where::kInside, accepts},
       {"accepts all, beside", Where::kBeside, accepts},
-      {"logits of another row", Where::kInside, shifts},
+      {"logits of another row", Where::kApart, none, ShiftDraftLogits},
       {"logits of another row, beside", Where::kBeside, none, ShiftDraftLogits},
       {"logits of another row, ahead", Where::kAhead, none, ShiftDraftLogits},
       {"drawn from other logits", Where::kInside, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
     // These need all texts to be seen.
-    if (FewCases() && where != Where::kInside) continue;
+    if (FewCases() && where != Where::kInside && where != Where::kApart) {
+      continue;
+    }
     SCOPED_TRACE(name);
     TextCase c = RejectionCase(3, where);
     c.num_texts = 12000;
@@ -164,10 +173,11 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RejectionStatisticsTest,
-                         ::testing::Values(Where::kInside, Where::kBeside,
-                                           Where::kAhead),
+                         ::testing::Values(Where::kInside, Where::kApart,
+                                           Where::kBeside, Where::kAhead),
                          [](const auto& test) {
                            return test.param == Where::kInside   ? "Inside"
+                                  : test.param == Where::kApart  ? "Apart"
                                   : test.param == Where::kBeside ? "Beside"
                                                                  : "Ahead";
                          });

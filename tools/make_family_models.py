@@ -81,9 +81,7 @@ def fill(model: torch.nn.Module, shape: Shape, seed: int) -> None:
 
 
 def model_class(config: Any) -> Any:
-    return (
-        AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    )
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 def make_model(shape: Shape, seed: int, directory: Path) -> None:
@@ -321,12 +319,8 @@ def main() -> int:
             continue
         make_model(shape, seed, directory)
         reference = Reference(directory)
-        save_file(
-            make_logits(shape, reference, seed), directory / "logits.safetensors"
-        )
-        rows = make_requests(
-            shape, reference, seed, draw_request, shape.num_requests
-        )
+        save_file(make_logits(shape, reference, seed), directory / "logits.safetensors")
+        rows = make_requests(shape, reference, seed, draw_request, shape.num_requests)
         write_jsonl(directory / "requests.jsonl", rows)
         if shape.has_encoder:
             write_decoder_prompts(shape, reference, seed, directory)

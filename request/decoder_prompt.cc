@@ -105,7 +105,11 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
-  if (!params.forced_bos_token_id) return absl::OkStatus();
+  // What only repeats the start says nothing of what comes behind it.
+  if (!params.forced_bos_token_id ||
+      OwnTokens(model.encoder->decoder_prompt, params).empty()) {
+    return absl::OkStatus();
+  }
   return InvalidArgument("forced_bos_token_id must be unset with ",
                          "decoder_prompt_tokens, which say what comes first, ",
                          "got ", *params.forced_bos_token_id);

@@ -161,7 +161,11 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
 
 void Scheduler::RecordCosts(const PlanInFlight& plan,
                             const StepResult& result) {
-  costs_.RecordStep(plan.num_decode_only_tokens, result.forward_time);
+  const bool has_counted =
+      plan.num_decode_only_tokens > 0 && result.num_logits > 0;
+  costs_.RecordStep(
+      has_counted ? result.num_logits : plan.num_decode_only_tokens,
+      result.forward_time);
   costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
   if (plan.num_decode_only_tokens > 0 && plan.num_decode_sequences > 0) {
     num_decode_sequences_ = static_cast<int>(plan.num_decode_sequences);

@@ -452,6 +452,9 @@ struct StepResult {
   std::vector<SelectionResult> selections;
   std::vector<PromptLogprobsResult> scorings = {};
   std::vector<DraftedTokens> drafts = {};  // [plan.drafting]
+  // Rows of logits that the step computed where they may be fewer than those
+  // planned: what an executor drafts itself may end early. 0: as planned.
+  int num_logits = 0;
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;

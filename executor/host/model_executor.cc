@@ -163,6 +163,7 @@ class ModelExecutor::Worker {
     if (options_.run_ahead) groups_.ExpandContinuations(plan);
     StepResult result;
     Draft(plan, &result);
+    result.num_logits = plan->num_logits;
     const absl::Duration time_before_step = watch.Lap();
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -69,19 +70,31 @@ class DraftPlanCounter : public StepExecutor {
   }
   void Execute(StepPlan plan, Done done) override {
     if (!plan.drafting.empty()) ++num_draft_plans_;
-    steps_->Execute(std::move(plan), std::move(done));
+    const bool decodes = plan.tokens.size() == size_t(plan.num_logits);
+    steps_->Execute(std::move(plan),
+                    [this, decodes, done = std::move(done)](
+                        absl::StatusOr<StepResult> result) mutable {
+                      if (decodes && result.ok()) {
+                        most_rows_ = std::max(most_rows_, result->num_logits);
+                      }
+                      done(std::move(result));
+                    });
   }
   int num_draft_plans() const { return num_draft_plans_; }
+  // Of logits that a step of decoding says it computed.
+  int most_rows() const { return most_rows_; }
 
  private:
   const std::shared_ptr<StepExecutor> steps_;
   int num_draft_plans_ = 0;
+  int most_rows_ = 0;
 };
 
 struct DraftedRun {
   absl::StatusOr<Result> result;
   SchedulerStats stats;
   int num_draft_plans = 0;  // plans that ask the draft model
+  int most_rows = 0;        // of logits that a step of decoding computed
 };
 
 DraftedRun RunWith(std::shared_ptr<Model> draft, Request request) {
@@ -96,6 +109,7 @@ DraftedRun RunWith(std::shared_ptr<Model> draft, Request request) {
   };
   run.result = Drive(steps, {request}, options)[0];
   run.num_draft_plans = steps.num_draft_plans();
+  run.most_rows = steps.most_rows();
   EXPECT_OK(run.result);
   return run;
 }
@@ -165,6 +179,10 @@ TEST(DraftLimitsTest, ADraftModelWithoutAnswersIsAskedEverMoreSeldom) {
     // Behind 1, 2, 4, 7, 12, 21, 38 and 71 tokens.
     EXPECT_LE(with.num_draft_plans, 8);
     EXPECT_EQ(with.stats.num_draft_failures, with.num_draft_plans);
+    // Rows that were planned for drafts are not computed, and not counted as
+    // tokens that took a step's time.
+    EXPECT_EQ(with.most_rows, std::max(request.params.num_beams,
+                                       request.params.num_return_sequences));
     EXPECT_FALSE(with.stats.last_draft_failure.ok());
     EXPECT_EQ(with.stats.num_steps, without.stats.num_steps);
     EXPECT_TRUE(SameHypotheses(*with.result, *without.result));

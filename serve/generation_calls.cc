@@ -34,10 +34,11 @@ class CallAnswerer {
       std::vector<openai::PromptAnswer>* answers);
   absl::StatusOr<openai::PromptAnswer> Finish(int prompt,
                                               absl::StatusOr<Result> result);
-  // Of what the call left open an error says that it is the server's.
+  // Of what the call left open an error says where it is from.
   static absl::Status WithDefaults(const PromptRequest& prompt,
                                    const absl::Status& status) {
-    return NameDefaults(status, prompt.parts.defaults, "the server's defaults");
+    return NameDefaults(status, prompt.parts.defaults,
+                        "the defaults of the server or its model");
   }
   std::vector<openai::PromptParts> TakeParts();
   void SetRequestId(const std::string& id);
@@ -100,6 +101,10 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_return;
   }
   prompts_ = *std::move(prompts);
+  for (PromptRequest& prompt : prompts_) {
+    NamedValues& defaults = prompt.parts.defaults;
+    defaults.insert(defaults.begin(), resolved->begin(), resolved->end());
+  }
   MeteredCall metered(&model_->meter, NumRows(prompts_));
   absl::Status answered;
   if (call_.stream) {

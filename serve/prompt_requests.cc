@@ -124,7 +124,8 @@ absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
                           int64_t max_waiting_tokens) {
   int64_t num_tokens = 0;
   for (const PromptRequest& request : requests) {
-    num_tokens += std::ssize(request.parts.tokens);
+    num_tokens += std::ssize(request.parts.tokens) +
+                  std::ssize(request.parts.params.decoder_prompt_tokens);
   }
   if (max_waiting_tokens == 0 || requests.size() == 1 ||
       num_tokens <= max_waiting_tokens) {

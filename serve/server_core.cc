@@ -174,8 +174,9 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   // It stands in JSON.
   if (!IsUtf8(name)) {
     return InvalidArgument(
-        "model_name is not UTF-8",
-        options_.model_name.empty() ? ", that of the model's directory" : "");
+        options_.model_name.empty()
+            ? "the name of the model's directory is not UTF-8: give model_name"
+            : "model_name is not UTF-8");
   }
   const std::lock_guard<std::mutex> lock(serve_mutex_);
   if (served_ != nullptr) {

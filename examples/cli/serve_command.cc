@@ -98,6 +98,10 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
 absl::Status ServeErrorInFlags(const absl::Status& error) {
   constexpr std::string_view kName = "model_name ";
   const std::string message = Message(error);
+  if (message.starts_with("the name of the model's directory")) {
+    return MakeError(error.code(), "--model: the name of its directory is not ",
+                     "UTF-8: give --served-model-name");
+  }
   if (!message.starts_with(kName)) {
     return Annotate(error, "defaults of requests");
   }

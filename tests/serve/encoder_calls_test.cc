@@ -13,8 +13,6 @@
 namespace espalier::serve {
 namespace {
 
-using ::espalier::testing::SourcePath;
-
 class EncoderCallsTest : public ServerFixture {
  protected:
   EncoderCallsTest() {
@@ -88,7 +86,23 @@ TEST_F(EncoderCallsTest, WhatIsByDefaultIsSaidToBe) {
       Refused("/v1/completions", R"({"prompt": "No.", "num_beam_groups": 3})");
   EXPECT_EQ(error.at("message"),
             "num_beam_groups must divide num_beams, 4, got 3; num_beams is 4 "
-            "by the server's defaults");
+            "by the defaults of the server or its model");
+}
+
+TEST_F(EncoderCallsTest, ATranslationThatIsBegunGoesOn) {
+  const auto text = [&](const std::string& body) {
+    const RawResponse response = Post("/v1/completions", body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    const json::value answer = ParseJson(response.body).value();
+    return std::string(
+        answer.at("choices").at(0).at("text").as_string().c_str());
+  };
+  const std::string whole = text(R"({"prompt": "I am here."})");
+  const size_t space = whole.find(' ');
+  ASSERT_NE(space, whole.npos) << whole;
+  EXPECT_EQ(text(R"({"prompt": "I am here.", "decoder_prompt": ")" +
+                 whole.substr(0, space) + "\"}"),
+            whole.substr(space));
 }
 
 }  // namespace

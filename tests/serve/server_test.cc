@@ -440,8 +440,8 @@ TEST_F(ServerTest, AModelIsCalledByUtf8) {
   ASSERT_OK(server);
   EXPECT_THAT((*server)->Serve(MakeGenerator(), "models/caf\xE9/"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "model_name is not UTF-8, that of the model's "
-                       "directory"));
+                       "the name of the model's directory is not UTF-8: give "
+                       "model_name"));
 }
 
 }  // namespace

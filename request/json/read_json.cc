@@ -39,8 +39,9 @@ bool IsBeyondIntegers(std::string_view text) {
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {
   if (value.is_double() && !std::isfinite(value.get_double())) {
-    return InvalidArgument(field, " must be ", wanted, " within float64, got ",
-                           value.get_double());
+    return InvalidArgument(field, " must be ", wanted,
+                           wanted == kNumberWanted ? " within float64" : "",
+                           ", got a number beyond float64");
   }
   return WrongType(field, wanted, std::string_view(WriteJson(value)));
 }

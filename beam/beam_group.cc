@@ -72,7 +72,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
   speculates_ = drafts_.can_draft();
   if (selection_params_->kind == SelectionKind::kDraws && !restricts_tokens_ &&
       !reports_logprobs_ && !speculates_ && trace == nullptr) {
-    plain_ = static_cast<SampleStrategy*>(strategy_.get());
+    draws_only_ = static_cast<SampleStrategy*>(strategy_.get());
   }
   if (trace != nullptr) {
     tracer_ =
@@ -122,7 +122,7 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  return plain_ != nullptr && IsSoundDraw(result, vocab_size)
+  return draws_only_ != nullptr && IsSoundDraw(result, vocab_size)
              ? absl::OkStatus()
              : ValidateAsAsked(result, vocab_size);
 }
@@ -174,15 +174,15 @@ absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
     Drop(next_plan);
     return ExplainNoToken(status, request_.params);
   }
-  Follow(result, is_last, next_plan);
+  ApplyContinuations(result, is_last, next_plan);
   return absl::OkStatus();
 }
 
-void BeamGroup::Follow(const SelectionResult& result, bool is_last,
-                       StepPlan* next_plan) {
+void BeamGroup::ApplyContinuations(const SelectionResult& result, bool is_last,
+                                   StepPlan* next_plan) {
   const std::span<const Continuation> live = strategy_->continuations();
   KeepEnded();
-  if (speculates_) FollowLengths(result, live, is_last);
+  if (speculates_) UpdateDraftLengths(result, live, is_last);
   if (live.empty()) return Drop(next_plan);
   if (replay_ == nullptr && KeepOrder(live)) return;
   has_asked_rows_ = false;
@@ -190,9 +190,9 @@ void BeamGroup::Follow(const SelectionResult& result, bool is_last,
   if (is_last) replay_ = nullptr;
 }
 
-void BeamGroup::FollowLengths(const SelectionResult& result,
-                              std::span<const Continuation> live,
-                              bool is_last) {
+void BeamGroup::UpdateDraftLengths(const SelectionResult& result,
+                                   std::span<const Continuation> live,
+                                   bool is_last) {
   if (drafts_.can_draft()) {
     has_asked_rows_ = false;
     ApplyDrafts(result, live, is_last);
@@ -222,15 +222,15 @@ inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
 absl::Status BeamGroup::ApplyResult(const SelectionResult& result,
                                     int vocab_size, StepPlan* next_plan,
                                     SearchWatcher* watcher) {
-  if (plain_ == nullptr || watcher != nullptr ||
+  if (draws_only_ == nullptr || watcher != nullptr ||
       !IsSoundDraw(result, vocab_size)) {
     RETURN_IF_ERROR(ValidateResult(result, vocab_size));
     return Advance(result, next_plan, watcher);
   }
   CountAnswer();
   is_asked_current_ = false;
-  if (!plain_->AdvanceByOne(result.candidates) || !pages_.KeepOrder()) {
-    Follow(result, /*is_last=*/true, next_plan);
+  if (!draws_only_->AdvanceByOne(result.candidates) || !pages_.KeepOrder()) {
+    ApplyContinuations(result, /*is_last=*/true, next_plan);
   }
   return absl::OkStatus();
 }
@@ -311,8 +311,8 @@ void BeamGroup::KeepEnded() {
   if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return;
   for (const auto& [rank, node] : strategy_->ended()) {
     // Before the first answer there is one sequence, however many begin there.
-    if (rank < num_live_beams())
-      Keep(rank, node, strategy_->tree().depth(node));
+    if (rank >= num_live_beams()) continue;
+    Keep(rank, node, strategy_->tree().depth(node));
   }
 }
 

@@ -368,14 +368,15 @@ class BeamGroup {
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
   // Of the drafts of the step, and the lengths that sequences have by them.
-  void FollowLengths(const SelectionResult& result,
-                     std::span<const Continuation> live, bool is_last);
+  void UpdateDraftLengths(const SelectionResult& result,
+                          std::span<const Continuation> live, bool is_last);
   // The oldest outstanding answer is there.
   void CountAnswer();
   absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
   // Does with the sequences and their pages what the strategy has decided.
-  void Follow(const SelectionResult& result, bool is_last, StepPlan* next_plan);
+  void ApplyContinuations(const SelectionResult& result, bool is_last,
+                          StepPlan* next_plan);
   void ApplyToPages(std::span<const Continuation> beams, bool is_last,
                     StepPlan* next_plan);
   // Takes the sequences on where each has one child, of its own rank, and no
@@ -442,7 +443,7 @@ class BeamGroup {
   // The same, of a group that draws a token of each sequence a step and nothing
   // besides: no list of allowed tokens restricts it, and nobody drafts, reports
   // or traces. Otherwise null. Most groups are such.
-  SampleStrategy* plain_ = nullptr;
+  SampleStrategy* draws_only_ = nullptr;
   // Of Asked(). Plans share it: from step to step little of it changes.
   std::shared_ptr<PlanSelection> asked_;
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs

@@ -53,8 +53,8 @@ void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
 inline void BeamGroup::UpdateAsked(PlanSelection* asked) {
   is_asked_current_ = true;
   if (has_asked_rows_) {
-    return plain_ != nullptr ? plain_->UpdateSelection(asked)
-                             : strategy_->UpdateSelection(asked);
+    return draws_only_ != nullptr ? draws_only_->UpdateSelection(asked)
+                                  : strategy_->UpdateSelection(asked);
   }
   has_asked_rows_ = true;
   strategy_->DescribeSelection(asked);

@@ -110,6 +110,7 @@ absl::Status SampleStrategy::Advance(const SelectionResult& result,
   if (!result.num_tokens.empty() || decisions != nullptr) {
     return AdvanceByRuns(result, decisions);
   }
+  CHECK_EQ(result.candidates.size(), live_.size()) << "tokens drawn";
   for (size_t rank = 0; rank < result.candidates.size(); ++rank) {
     const TokenId token = result.candidates[rank].token;
     if (token >= 0) continue;
@@ -153,7 +154,7 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
     live_[num_live++] = sample;
   }
   CHECK_EQ(first, result.candidates.size()) << "tokens drawn";
-  if (num_live < live_.size()) LeaveLive(num_live);
+  if (num_live < live_.size()) ShrinkLive(num_live);
   is_forked_ = true;
   return absl::OkStatus();
 }
@@ -163,7 +164,7 @@ void SampleStrategy::OnEnd(size_t rank, TokenTree::Node node) {
   if (is_forked_) ended_.push_back({static_cast<int>(rank), node});
 }
 
-void SampleStrategy::LeaveLive(size_t num_live) {
+void SampleStrategy::ShrinkLive(size_t num_live) {
   live_.resize(num_live);
   continuations_.resize(num_live);
   done_ = num_live == 0;

@@ -91,7 +91,7 @@ class SampleStrategy final : public DecodeStrategy {
   // The sample of a rank ends, whose path this was before the step.
   void OnEnd(size_t rank, TokenTree::Node node);
   // So many are left of those that lived, fewer.
-  void LeaveLive(size_t num_live);
+  void ShrinkLive(size_t num_live);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
@@ -142,7 +142,7 @@ inline void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
     next[num_live] = {candidate.beam, candidate.token, 1};
     live[num_live++] = idx;
   }
-  if (num_live < drawn.size()) LeaveLive(num_live);
+  if (num_live < drawn.size()) ShrinkLive(num_live);
   return std::exchange(is_forked_, true) && num_live == drawn.size();
 }
 

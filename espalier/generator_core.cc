@@ -5,6 +5,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <system_error>
 
 #include "base/memory.h"
@@ -212,11 +213,12 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
   request.params = std::move(from.params);
-  ASSIGN_OR_RETURN(*taken,
-                   ResolveDecoderPrompt(
-                       tokenizer().get(), description(),
-                       from.takes_defaults ? defaults() : GenerationDefaults(),
-                       &request.params));
+  std::optional<GenerationDefaults> none;
+  ASSIGN_OR_RETURN(
+      *taken,
+      ResolveDecoderPrompt(tokenizer().get(), description(),
+                           from.takes_defaults ? defaults() : none.emplace(),
+                           &request.params));
   if (defaults().empty()) return request;
   const std::vector<std::string_view> given =
       from.takes_defaults ? DifferingParams(request.params) : DefaultParams();

@@ -9,17 +9,12 @@
 //
 // What orders what:
 //
-//   tokens written    before  tokens placed   the executor's stream waits for
-//   the
-//                             (RAW)           event (cudaStreamWaitEvent)
-//   tokens written    before  the host reads  the step's own end, which is
-//   behind
-//                             them (RAW)      that wait
-//   tokens read       before  written again   memory is used again when the
-//   last
-//                             (WAR)           copy is gone; the executor holds
-//                             one
-//                                             until its step has ended
+// - Tokens are written before they are placed: the executor's stream waits for
+//   the event (cudaStreamWaitEvent).
+// - Tokens are written before the host reads them: the step's own end is behind
+//   that wait.
+// - Tokens are read before they are written again: memory is used again when
+//   the last copy is gone, and the executor holds one until its step has ended.
 //
 // Thread safety: a plain value.
 #pragma once

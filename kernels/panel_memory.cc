@@ -50,7 +50,7 @@ PanelArena::PanelArena(size_t num_bytes)
 
 PanelMemory PanelArena::Allocate(size_t num_bytes) {
   const size_t size = RoundUp(num_bytes, kCacheLineBytes);
-  if (size >= kMinHugeBytes || size > block_bytes_) {
+  if (size == 0 || size >= kMinHugeBytes || size > block_bytes_) {
     return PanelMemory(num_bytes);
   }
   if (size > num_left_) {

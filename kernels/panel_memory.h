@@ -9,7 +9,7 @@
 // they are asked for.
 //
 //   PanelArena arena(total_bytes);
-//   PanelMemory first = arena.Allocate(200'000);  // lives as long as it likes
+//   PanelMemory first = arena.Allocate(200'000);  // outlives it
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,8 @@ class PanelMemory {
 // One thread at a time. Blocks live until the last memory of theirs is gone.
 class PanelArena {
  public:
-  // About so many bytes will be asked for in all; a block has no more.
+  // About so many bytes will be asked for in all: a block has at most so many,
+  // in whole huge pages.
   explicit PanelArena(size_t num_bytes);
 
   // Aligned to a cache line. Throws std::bad_alloc.

@@ -70,9 +70,11 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("DIR")
       ->group(kGroup);
   command
-      ->add_option("--draft-model", options->generator.draft_model,
-                   "a smaller model of the same vocabulary, which drafts "
-                   "tokens: with it --speculate draft is the default")
+      ->add_option(
+          "--draft-model", options->generator.draft_model,
+          "a smaller model of the same vocabulary, which drafts "
+          "tokens: with it --speculate draft is the default; on the CPU "
+          "its weights are int8 where --weights is stored")
       ->option_text("DIR")
       ->group(kGroup);
   command

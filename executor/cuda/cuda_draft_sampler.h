@@ -17,19 +17,16 @@
 //
 // What orders it against others:
 //
-//   what a run was sent    Send writes a pinned buffer that the device reads,
-//   and
-//                          RunBehind writes it again only behind Wait(), which
-//                          waits for `ended` of the last run on the host.
-//   the model's activations and scratch   nobody else runs the model until
-//   Wait()
-//                          (DraftSampler::Start).
-//   tokens of a run        the executor's stream waits for `ended`
-//                          (exec_request/pending_draft.h). They are in the
-//                          run's own part of drafted_, and UnusedRun gives a
-//                          run out again only when no PendingDraft holds it.
-//   kept rows of logits    the same event: the executor copies them behind that
-//                          wait, and holds the rows until its step has ended.
+// - What a run was sent: Send writes a pinned buffer that the device reads.
+//   RunBehind writes it again only behind Wait(), which waits for `ended` of
+//   the last run on the host.
+// - The model's activations and scratch: nobody else runs the model until
+//   Wait() (DraftSampler::Start).
+// - Tokens of a run: the executor's stream waits for `ended`
+//   (exec_request/pending_draft.h). They are in the run's own part of drafted_,
+//   and UnusedRun gives a run out again only when no PendingDraft holds it.
+// - Kept rows of logits: the same event. The executor copies them behind that
+//   wait, and holds the rows until its step has ended.
 //
 // Thread safety: one thread, that of the model's other calls.
 #pragma once

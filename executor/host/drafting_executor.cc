@@ -48,11 +48,11 @@ struct PlanOnItsWay {
 
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
-  bool is_result_taken = false;  // by DraftedGroups
+  bool was_result_applied = false;  // by DraftedGroups
   Drafted drafted;
   bool is_drafting = false;
 
-  bool is_answered() const { return is_result_taken && !is_drafting; }
+  bool is_answered() const { return was_result_applied && !is_drafting; }
   void Answer() {
     if (result->ok()) {
       UntilThereIsMemory([&] {
@@ -121,13 +121,13 @@ class DraftingExecutor::Drafts {
       const std::lock_guard lock(drafts->mutex_);
       drafts->plans_.push_back(started);
     });
-    GoOn(drafts);
+    MakeProgress(drafts);
   }
 
  private:
   // Takes plans as far as they can go. What goes on from a result comes before
   // its answer: the device waits.
-  static void GoOn(const std::shared_ptr<Drafts>& drafts) {
+  static void MakeProgress(const std::shared_ptr<Drafts>& drafts) {
     ExpandPlans(drafts);
     HandOnPlans(drafts);
     drafts->AnswerPlans();
@@ -151,7 +151,7 @@ class DraftingExecutor::Drafts {
         StartDrafting(drafts, plan);
       }
       lock.lock();
-      (is_expanded ? plan->is_result_taken : plan->is_expanded) = true;
+      (is_expanded ? plan->was_result_applied : plan->is_expanded) = true;
     }
     drafts->is_expanding_ = false;
   }
@@ -168,8 +168,8 @@ class DraftingExecutor::Drafts {
             !are_taken && DraftedGroups::HasContinuations(plan->plan);
         return waits ? nullptr : plan;
       }
-      if (plan->result.has_value() && !plan->is_result_taken) return plan;
-      are_taken = are_taken && plan->is_result_taken;
+      if (plan->result.has_value() && !plan->was_result_applied) return plan;
+      are_taken = are_taken && plan->was_result_applied;
     }
     return nullptr;
   }
@@ -300,7 +300,7 @@ class DraftingExecutor::Drafts {
       const std::lock_guard lock(drafts->mutex_);
       plan->result = std::move(result);
     }
-    GoOn(drafts);
+    MakeProgress(drafts);
   }
 
   // In the order of the plans, by one thread at a time.
@@ -370,7 +370,8 @@ int DraftingExecutor::max_plans_in_flight() const {
 }
 
 void DraftingExecutor::Execute(StepPlan plan, Done done) {
-  Drafts::Start(drafts_, std::move(plan), std::move(done));
+  const std::shared_ptr<Drafts> drafts = drafts_;  // a `done` may drop this
+  Drafts::Start(drafts, std::move(plan), std::move(done));
 }
 
 }  // namespace espalier

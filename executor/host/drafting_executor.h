@@ -44,7 +44,8 @@ class DraftingExecutor : public StepExecutor {
   int max_plans_in_flight() const override;
 
   // Where drafting fails nothing is drafted, and the result says why
-  // (StepResult::draft_status). Errors: the executor's.
+  // (StepResult::draft_status). Plans before this one may be answered within
+  // this call. Errors: the executor's.
   void Execute(StepPlan plan, Done done) override;
 
  private:

@@ -1,12 +1,12 @@
 #include "kernels/panel_memory.h"
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <vector>
-
-#include "gtest/gtest.h"
 
 namespace espalier {
 namespace {

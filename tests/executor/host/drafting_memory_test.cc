@@ -94,9 +94,9 @@ class EndedRequests {
   }
 
  private:
-  std::shared_ptr<DraftingExecutor> executor_;
   std::mutex mutex_;
   std::vector<int> answered_;
+  std::shared_ptr<DraftingExecutor> executor_;  // waits for those answers
 };
 
 TEST(DraftingMemoryTest, WhoWaitsForMemoryHoldsUpNobody) {

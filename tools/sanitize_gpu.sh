@@ -104,7 +104,8 @@ readonly slow_tests=(
   'CudaExecutorFaultsTest.*'
   'CudaExecutorTest.Mixtures*'
   '*/CudaSampleTest.DrawsFollow*'
-  '*/CudaAttention*Test.*Dim256*'
+  '*/CudaAttentionTest.*Dim256*'
+  '*/CudaAttentionOptionsTest.*Dim256*'
   '*/CudaSelectTest.EqualsTheTwinOnSmallRows*'
 )
 # So many of the others share a process.

@@ -198,7 +198,8 @@ TEST(CudaFp8ModelTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(error(tiny, DType::kFloat16, WeightFormat::kFp8),
               StatusIs(kInvalid, HasSubstr("fp8 need dtype bf16")));
   EXPECT_THAT(error(tiny, DType::kBFloat16, WeightFormat::kInt8),
-              StatusIs(kInvalid, HasSubstr("are the CPU's")));
+              StatusIs(kInvalid,
+                       HasSubstr("must be stored or fp8 on a GPU, got int8")));
   TinyModel bad = Fp8Model(tiny);
   bad.tensors["model.layers.1.mlp.down_proj.weight"].values[3 * 256 + 1] =
       std::nanf("");

@@ -224,7 +224,8 @@ TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
   model.num_pages = 2 * (4 + 2) + 2;
   Make(model, {});
   for (int id = 0; id < 2; ++id) {
-    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
+    // Prompts that share no page.
+    Request request = {{id + 1, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 10;
     request.params.speculate = {SpeculationMethod::kDraft, 1,
                                 SpeculationMode::kCoupled};

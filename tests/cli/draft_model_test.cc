@@ -136,18 +136,20 @@ TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
   EXPECT_EQ(plain.out, run.out);
 }
 
-// Those of the model are as many as without drafts, less what they saved.
+// Those of the model are as many as without drafts, less what they saved. In
+// int8 the draft model is the model itself, whose weights would be stored ones.
 TEST(SpeculateOptionTest, StepsAreThoseOfTheModel) {
   const auto steps = [](const ProgramRun& run) {
     const size_t end = run.err.find(" steps: ");
     const size_t begin = run.err.rfind('\n', end) + 1;
     return std::stoi(run.err.substr(begin, end - begin));
   };
-  const ProgramRun same = RunEspalier(
-      {"generate", "-m", ModelDirectory("en-fr"), "--draft-model",
-       ModelDirectory("en-fr"), "--speculate", "draft", "--figures", kText});
-  const ProgramRun plain =
-      RunEspalier(With("generate", false, {"--figures", kText}));
+  const ProgramRun same =
+      RunEspalier({"generate", "-m", ModelDirectory("en-fr"), "--draft-model",
+                   ModelDirectory("en-fr"), "--weights", "int8", "--speculate",
+                   "draft", "--figures", kText});
+  const ProgramRun plain = RunEspalier(
+      With("generate", false, {"--weights", "int8", "--figures", kText}));
   EXPECT_EQ(plain.out, same.out);
   EXPECT_LT(steps(same), steps(plain));
   EXPECT_THAT(same.err, HasSubstr("(100.0%)"));

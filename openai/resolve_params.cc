@@ -73,6 +73,8 @@ class Resolver {
         num_prompt_tokens_(num_prompt_tokens),
         resolved_{call.params, {}} {
     for (const GivenParam& param : call.given) given_.push_back(param.param);
+    // The tokens of a text that the call gives are its own.
+    if (!IsOpen("decoder_prompt")) given_.push_back("decoder_prompt_tokens");
   }
 
   // Decides between beams and draws.

@@ -25,7 +25,8 @@ int PlaceOf(std::string_view param) {
 }
 
 bool IsDefaultable(const KnownField& field) {
-  if (field.param != nullptr) return true;
+  // As text it is of one source; a token that names a language may be.
+  if (field.param != nullptr) return field.param->name != "decoder_prompt";
   const std::string_view name = field.call->name;
   return name == "use_beam_search" || name == "top_k" || name == "seed" ||
          name == "include_stop_str_in_output";

@@ -251,6 +251,28 @@ TEST(ResolveParamsTest, NoDefaultMakesAGoodCallABadOne) {
             1);
 }
 
+// Whose text has become tokens when defaults are taken.
+TEST(ResolveParamsTest, ADecoderPromptOfTheCallTakesThePlaceOfTheServers) {
+  ModelDescription model = Model();
+  model.encoder.emplace();
+  model.encoder->decoder_prompt = {3};
+  const auto server = ServerDefaults::Read(R"({"decoder_prompt_tokens": [7]})");
+  ASSERT_OK(server);
+  auto call = ReadCall(Api::kCompletions, R"({"prompt": "a"})");
+  ASSERT_OK(call);
+  EXPECT_THAT(
+      ResolveParams(*call, *server, {}, model, 1).params.decoder_prompt_tokens,
+      ElementsAre(7));
+  call =
+      ReadCall(Api::kCompletions, R"({"prompt": "a", "decoder_prompt": "b"})");
+  ASSERT_OK(call);
+  call->params.decoder_prompt.clear();
+  call->params.decoder_prompt_tokens = {9};
+  const ResolvedParams resolved = ResolveParams(*call, *server, {}, model, 1);
+  EXPECT_THAT(resolved.params.decoder_prompt_tokens, ElementsAre(9));
+  EXPECT_THAT(resolved.defaults, IsEmpty());
+}
+
 TEST(ResolveParamsTest, BadServerDefaultsAreRefused) {
   EXPECT_THAT(ServerDefaults::Read("[]"),
               StatusIs(kInvalid, "the defaults must be a JSON object, got []"));
@@ -259,6 +281,9 @@ TEST(ResolveParamsTest, BadServerDefaultsAreRefused) {
                        "unknown field \"num_beans\"; did you mean num_beams?"));
   EXPECT_THAT(ServerDefaults::Read(R"({"prompt": "a"})"),
               StatusIs(kInvalid, "prompt must not have a default, got \"a\""));
+  EXPECT_THAT(
+      ServerDefaults::Read(R"({"decoder_prompt": "a"})"),
+      StatusIs(kInvalid, "decoder_prompt must not have a default, got \"a\""));
   EXPECT_THAT(ServerDefaults::Read(R"({"num_beams": "x"})"),
               StatusIs(kInvalid, HasSubstr("num_beams must be")));
   EXPECT_THAT(ServerDefaults::Read(R"({"temperature": -1})")->Check(Model()),

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "request/decoder_prompt.h"
 #include "request/validate_params.h"
 
 namespace espalier {

@@ -133,7 +133,7 @@ TEST_F(CudaFp8GpuTest, CodesAreWhatTheyStandFor) {
   }
 }
 
-struct Size {
+struct MatrixSize {
   int num_outputs;
   int num_cols;
 };
@@ -141,17 +141,17 @@ struct Size {
 TEST_F(CudaFp8GpuTest, FewRowsAreAsNearAsSumsAllow) {
   if (!HasFp8Skinny(1, device_)) GTEST_SKIP() << "needs more shared memory";
   for (const auto& [num_outputs, num_cols] :
-       Cases(std::vector<Size>{{1, 64},
-                               {16, 64},
-                               {48, 128},
-                               {100, 192},
-                               {333, 1088},
-                               {2304, 768},
-                               {768, 3072},
-                               {4100, 3136},
-                               {6150, 320},
-                               {32003, 64}},
-             std::vector<Size>{{100, 192}, {768, 3072}})) {
+       Cases(std::vector<MatrixSize>{{1, 64},
+                                     {16, 64},
+                                     {48, 128},
+                                     {100, 192},
+                                     {333, 1088},
+                                     {2304, 768},
+                                     {768, 3072},
+                                     {4100, 3136},
+                                     {6150, 320},
+                                     {32003, 64}},
+             std::vector<MatrixSize>{{100, 192}, {768, 3072}})) {
     const Fp8Weights weights(num_outputs, num_cols);
     for (const int n : Cases(Counts{1, 2, 5, 8, 9, 16}, Counts{5, 16})) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
@@ -171,7 +171,7 @@ TEST_F(CudaFp8GpuTest, FewRowsAreAsNearAsSumsAllow) {
 // However a product is divided.
 TEST_F(CudaFp8GpuTest, TilesOfRowsAreAsNearAsSumsAllow) {
   if (!HasGemm()) GTEST_SKIP() << "needs compute capability 9.0";
-  const Size size = {1024, Cases(2048, 1024)};
+  const MatrixSize size = {1024, Cases(2048, 1024)};
   const Fp8Weights weights(size.num_outputs, size.num_cols);
   for (const int n :
        Cases(Counts{1, 8, 9, 17, 32, 33, 64, 65, 127, 128, 129, 300},
@@ -223,27 +223,28 @@ TEST_F(CudaFp8GpuTest, PartsMakeTheProduct) {
 
 // ---- CudaMatMul, which chooses among them -----------------------------------
 
-constexpr int kMaxRows = 1100;
-constexpr int kMaxOutputs = 1536;
+constexpr int kFp8MaxRows = 1100;
+constexpr int kFp8MaxOutputs = 1536;
 
 class CudaFp8MatMulGpuTest : public CudaFp8GpuTest {
  protected:
   void SetUp() override {
     CudaFp8GpuTest::SetUp();
-    ASSERT_OK_AND_ASSIGN(matmul_,
-                         CudaMatMul::Create(device_, kMaxRows, kMaxOutputs,
-                                            /*max_fp8_weights=*/1536 * 2048));
+    ASSERT_OK_AND_ASSIGN(
+        matmul_, CudaMatMul::Create(device_, kFp8MaxRows, kFp8MaxOutputs,
+                                    /*max_fp8_weights=*/1536 * 2048));
   }
   std::unique_ptr<CudaMatMul> matmul_;
 };
 
 // Of sizes that the tiles take, and of others.
-constexpr Size kSizes[] = {{1536, 1024}, {768, 2048}, {333, 192}, {208, 448}};
+constexpr MatrixSize kSizes[] = {
+    {1536, 1024}, {768, 2048}, {333, 192}, {208, 448}};
 
 TEST_F(CudaFp8MatMulGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   for (const auto& [num_outputs, num_cols] : kSizes) {
     const Fp8Weights weights(num_outputs, num_cols);
-    for (const int n : Cases(Counts{1, 8, 9, 16, 17, 64, 100, 300, kMaxRows},
+    for (const int n : Cases(Counts{1, 8, 9, 16, 17, 64, 100, 300, kFp8MaxRows},
                              Counts{5, 17, 300})) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
@@ -263,7 +264,7 @@ TEST_F(CudaFp8MatMulGpuTest, PartialsMakeTheProduct) {
   int most = 0;
   for (const auto& [num_outputs, num_cols] : kSizes) {
     const Fp8Weights weights(num_outputs, num_cols);
-    for (const int n : {8, 17, 128, 300, kMaxRows}) {
+    for (const int n : {8, 17, 128, 300, kFp8MaxRows}) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
       const size_t size = size_t(n) * num_outputs;
@@ -304,7 +305,7 @@ TEST_F(CudaFp8MatMulGpuTest, PartialsMakeTheProduct) {
 TEST_F(CudaFp8MatMulGpuTest, ActivationsAreOfTheStoredProduct) {
   const Fp8Weights weights(128, 192);
   const CudaActivation activation = {.kind = CudaActivationKind::kGeluTanh};
-  for (const int n : {1, 17, 300, kMaxRows}) {
+  for (const int n : {1, 17, 300, kFp8MaxRows}) {
     const Case c(n, weights);
     const auto activated =
         Result(std::vector<std::byte>(size_t(n) * 64 * 2), [&](void* out) {
@@ -358,7 +359,8 @@ TEST_F(CudaFp8MatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
 // into the same room again and again.
 TEST_F(CudaFp8MatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   const Fp8Weights first(1024, 1024), second(1024, 1024);
-  for (const int n : Cases(Counts{1, 16, 32, 100, kMaxRows}, Counts{8, 32})) {
+  for (const int n :
+       Cases(Counts{1, 16, 32, 100, kFp8MaxRows}, Counts{8, 32})) {
     const Case c(n, first);
     SCOPED_TRACE(n);
     int calls = 0;

@@ -62,18 +62,6 @@ std::string Line(std::string_view name, const std::string& what) {
   return absl::StrFormat("  %-15s%s\n", std::string(name), what);
 }
 
-std::string NameOfDType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "f32";
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat16:
-      return "f16";
-  }
-  return "";
-}
-
 // What the weights are, and take in the memory of each device.
 struct WeightFigures {
   int64_t num_parameters = 0;
@@ -94,7 +82,7 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
     // What e4m3 codes stand for.
     figures.cpu_bytes += count * NumBytes(part.dtype);
     figures.cuda_bytes += part.is_fp8() ? count + 2 * part.num_rows : 2 * count;
-    const std::string name = part.is_fp8() ? "fp8" : NameOfDType(part.dtype);
+    const std::string name(part.is_fp8() ? "fp8" : NameOf(part.dtype));
     if (std::ranges::count(dtypes, name) == 0) dtypes.push_back(name);
   }
   figures.dtypes = JoinWithAnd(dtypes);

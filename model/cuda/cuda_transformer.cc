@@ -6,7 +6,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/cuda_device_scope.h"
@@ -28,18 +27,6 @@ constexpr int kMaxPageSize = 4096;
 static_assert(kMaxCudaHiddenSize == kMaxCudaNormWidth &&
               kMaxCudaHeadDim == kMaxCudaFinishedHeadDim);
 
-std::string_view DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "f32";
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat16:
-      return "f16";
-  }
-  return "";
-}
-
 absl::Status CheckOptions(const CudaTransformerOptions& options) {
   if (options.page_size < 1 || options.page_size > kMaxPageSize) {
     return InvalidArgument("page_size must be in [1, ", kMaxPageSize, "], got ",
@@ -54,7 +41,7 @@ absl::Status CheckOptions(const CudaTransformerOptions& options) {
   if (options.weights == WeightFormat::kFp8 &&
       options.dtype != DType::kBFloat16) {
     return InvalidArgument("weights of fp8 need dtype bf16, got dtype ",
-                           DTypeName(options.dtype));
+                           NameOf(options.dtype));
   }
   for (const auto& [field, bound] :
        {std::pair("max_tokens", options.max_tokens),

@@ -15,7 +15,11 @@ namespace {
 TEST(SimulationTest, NoSeedBreaksALaw) {
   SimFigures total;
   const uint32_t num_seeds = Cases(200, 20);
-  for (uint32_t seed = 0; seed < num_seeds; ++seed) {
+  // What few seeds do is uneven: the first twenty hardly draft ahead. From
+  // this one on all that is counted below is reached with room.
+  const uint32_t first_seed = Cases(0, 120);
+  for (uint32_t i = 0; i < num_seeds; ++i) {
+    const uint32_t seed = first_seed + i;
     const SimReport report = Simulate(seed, {.num_events = 5000});
     ASSERT_EQ(report.fault, "") << Describe(MakeSimCase(seed))
                                 << "\nrepeat it with: bin/soak --seed=" << seed;
@@ -33,7 +37,7 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   EXPECT_GT(total.num_evicted, num_seeds * 100);
   EXPECT_GT(total.num_early_results, num_seeds * 3);
   EXPECT_GT(total.num_too_late, num_seeds * 5);
-  EXPECT_GT(total.num_accepted_tokens, num_seeds * testing::Cases(20, 2));
+  EXPECT_GT(total.num_accepted_tokens, num_seeds * 20);
   EXPECT_GT(total.num_drafted_ahead, num_seeds);
   EXPECT_GT(total.num_swapped_out, num_seeds * 20);
   EXPECT_GT(total.num_swapped_in, num_seeds * 10);

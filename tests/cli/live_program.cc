@@ -91,6 +91,13 @@ std::string LiveProgram::ReadLine() {
   return line;
 }
 
+bool LiveProgram::WaitFor(std::string_view text) {
+  while (read_.find(text) == std::string::npos) {
+    if (!ReadMore()) return false;
+  }
+  return true;
+}
+
 int LiveProgram::NumUnread() const {
   int num_bytes = 0;
   CHECK_EQ(ioctl(out_, FIONREAD, &num_bytes), 0);

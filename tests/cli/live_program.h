@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -35,6 +36,10 @@ class LiveProgram {
   // The next line of its stdout, for which it waits, without its end; at the
   // end what is left.
   std::string ReadLine();
+
+  // Waits until its stdout holds `text`, which stays unread; false where it
+  // ends without.
+  bool WaitFor(std::string_view text);
 
   // Bytes of its stdout that wait in the pipe.
   int NumUnread() const;

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "models/en-fr"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 SKIPPED = 77
+# As in tests/few_cases.h.
+FEW_CASES = os.environ.get("ESPALIER_FEW_CASES") == "1"
 
 
 def skip(why: str) -> NoReturn:

@@ -14,6 +14,7 @@
 #include "batcher/scheduler.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/few_cases.h"
 #include "tests/model/logprobs_examples.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -73,7 +74,7 @@ ToyModelOptions AnyScoredModel(std::mt19937& random) {
 
 TEST(LogProbsTest, EveryTokenOfEveryHypothesisIsReported) {
   int num_reports = 0;
-  for (uint32_t seed = 0; seed < 400; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(400, 66); ++seed) {
     std::mt19937 random(seed);
     const ToyModelOptions options = AnyScoredModel(random);
     Request request = RandomRequest(random, ToyModel(options).description());
@@ -87,7 +88,7 @@ TEST(LogProbsTest, EveryTokenOfEveryHypothesisIsReported) {
       num_reports += static_cast<int>(hypothesis.tokens.size());
     }
   }
-  EXPECT_GT(num_reports, 3000);
+  EXPECT_GT(num_reports, testing::Cases(3000, 500));
 }
 
 bool TouchesScores(const GenerationParams& params) {
@@ -99,7 +100,7 @@ bool TouchesScores(const GenerationParams& params) {
 // beams sum other numbers: divided by the temperature, or what is drawn from.
 TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
   int num_sums = 0;
-  for (uint32_t seed = 0; seed < 400; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(400, 66); ++seed) {
     std::mt19937 random(1000 + seed);
     const ToyModelOptions options = AnyScoredModel(random);
     Request request = RandomRequest(random, ToyModel(options).description());
@@ -124,7 +125,7 @@ TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
       ++num_sums;
     }
   }
-  EXPECT_GT(num_sums, 300);
+  EXPECT_GT(num_sums, testing::Cases(300, 50));
 }
 
 TEST(LogProbsTest, NothingIsReportedUnasked) {
@@ -171,7 +172,7 @@ std::vector<absl::StatusOr<Result>> RunTogether(
 }
 
 TEST(LogProbsTest, PromptsAreReportedHoweverTheyAreChunked) {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(100, 20); ++seed) {
     std::mt19937 random(2000 + seed);
     ToyModelOptions options = AnyScoredModel(random);
     options.page_size = 1 + static_cast<int>(random() % 20);

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "batcher/scheduler.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -89,7 +90,7 @@ SchedulerOptions AnyOptions(std::mt19937& random) {
 }
 
 TEST(RunAheadTest, AnyMixtureGivesWhatEachRequestGivesAlone) {
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(300, 50); ++seed) {
     std::mt19937 random(seed);
     const ToyModelOptions options = AnyModel(random);
     ToyModel model(options);
@@ -107,7 +108,7 @@ TEST(RunAheadTest, AnyMixtureGivesWhatEachRequestGivesAlone) {
 }
 
 TEST(RunAheadTest, WithoutPagesRequestsWaitAndAllComeThrough) {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(100, 20); ++seed) {
     std::mt19937 random(1000 + seed);
     ToyModelOptions options = AnyModel(random);
     ToyModel roomy(options);
@@ -132,7 +133,7 @@ TEST(RunAheadTest, WithoutPagesRequestsWaitAndAllComeThrough) {
 
 TEST(RunAheadTest, CancellingAtAnyMomentLeavesTheOthersAsTheyWere) {
   int num_cancelled = 0;
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(300, 50); ++seed) {
     std::mt19937 random(2000 + seed);
     const ToyModelOptions options = AnyModel(random);
     ToyModel model(options);
@@ -156,7 +157,7 @@ TEST(RunAheadTest, CancellingAtAnyMomentLeavesTheOthersAsTheyWere) {
     ExpectAsAlone(options, requests, answers);
     ExpectNothingHeld(scheduler);
   }
-  EXPECT_GT(num_cancelled, 300);
+  EXPECT_GT(num_cancelled, testing::Cases(300, 50));
 }
 
 // Fails in given steps.
@@ -207,15 +208,15 @@ void RunFailing(std::mt19937& random, const ToyModelOptions& options,
 TEST(RunAheadTest, FailedStepsEndTheirRequestsAlone) {
   int num_failed = 0;
   int num_answered = 0;
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(300, 50); ++seed) {
     std::mt19937 random(3000 + seed);
     const ToyModelOptions options = AnyModel(random);
     auto requests = AnyRequests(random, 10, ToyModel(options).description());
     RunFailing(random, options, std::move(requests), &num_failed,
                &num_answered);
   }
-  EXPECT_GT(num_failed, 300);
-  EXPECT_GT(num_answered, 300);
+  EXPECT_GT(num_failed, testing::Cases(300, 50));
+  EXPECT_GT(num_answered, testing::Cases(300, 50));
 }
 
 // An executor keeps every beam's history then: it is lost with the plan's
@@ -223,7 +224,7 @@ TEST(RunAheadTest, FailedStepsEndTheirRequestsAlone) {
 TEST(RunAheadTest, FailedStepsLeaveTheHistoriesOfOthersAsTheyWere) {
   int num_failed = 0;
   int num_answered = 0;
-  for (uint32_t seed = 0; seed < 150; ++seed) {
+  for (uint32_t seed = 0; seed < testing::Cases(150, 25); ++seed) {
     std::mt19937 random(4000 + seed);
     const ToyModelOptions options = AnyModel(random);
     auto requests = AnyRequests(random, 10, ToyModel(options).description());
@@ -236,8 +237,8 @@ TEST(RunAheadTest, FailedStepsLeaveTheHistoriesOfOthersAsTheyWere) {
     RunFailing(random, options, std::move(requests), &num_failed,
                &num_answered);
   }
-  EXPECT_GT(num_failed, 150);
-  EXPECT_GT(num_answered, 150);
+  EXPECT_GT(num_failed, testing::Cases(150, 25));
+  EXPECT_GT(num_answered, testing::Cases(150, 25));
 }
 
 // A request for the toy model; beams in groups wait for each answer.

@@ -11,6 +11,7 @@
 #include "beam/selection_options.h"
 #include "exec_request/model.h"
 #include "tests/beam/search_alone.h"
+#include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -97,7 +98,8 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   description.eos_token_ids = {2};
   std::mt19937 random(1);
   int num_accepted = 0, num_refused = 0, num_banned = 0;
-  for (int i = 0; i < 10'000; ++i) {
+  const int num_requests = testing::Cases(10'000, 2'000);
+  for (int i = 0; i < num_requests; ++i) {
     Request request = AnyRequest(random);
     const absl::Status valid = ValidateRequest(description, &request);
     if (!valid.ok()) {
@@ -125,9 +127,9 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
       EXPECT_TRUE(std::isfinite(hypothesis.cum_log_prob));
     }
   }
-  EXPECT_GT(num_accepted, 2'000);
-  EXPECT_GT(num_refused, 1'000);
-  EXPECT_LT(num_banned, 1'000);
+  EXPECT_GT(num_accepted, num_requests / 5);
+  EXPECT_GT(num_refused, num_requests / 10);
+  EXPECT_LT(num_banned, num_requests / 10);
 }
 
 // What people do to ban a token, or to forbid nothing, stays what it was.

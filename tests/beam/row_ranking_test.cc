@@ -17,6 +17,7 @@
 #include "beam/selection_options.h"
 #include "executor/contenders.h"
 #include "tests/beam/search_alone.h"
+#include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 
@@ -151,7 +152,7 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
 
 TEST(RowRankingTest, WhatIsLeftOutChangesNoSearch) {
   size_t num_left = 0, num_all = 0;
-  for (int seed = 0; seed < 3000; ++seed) {
+  for (int seed = 0; seed < testing::Cases(3000, 300); ++seed) {
     const AnySearch search(seed);
     const Outcome some = RunSearch(search, true),
                   all = RunSearch(search, false);
@@ -206,7 +207,7 @@ std::vector<Candidate> TakeInOrder(
 TEST(RowRankingTest, WhatIsLeftOutDoesNotDependOnTheOrderOfRows) {
   const std::shared_ptr<ThreadPool> three = MakePool(3);
   std::mt19937 random(1);
-  for (int seed = 0; seed < 600; ++seed) {
+  for (int seed = 0; seed < testing::Cases(600, 60); ++seed) {
     AnySearch search(seed);
     GenerationParams& params = search.request.params;
     params.num_beams *= 5;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "tests/cli/program.h"
+#include "tests/few_cases.h"
 
 namespace espalier::testing {
 namespace {
@@ -106,7 +107,7 @@ TEST(UsageTest, NoOptionTakesAnEmptyValue) {
   for (const char* command : {"generate", "batch", "trace"}) {
     const std::string help = RunEspalier({command, "--help"}).out;
     for (const std::string& option : OptionsWithAValue(help)) {
-      ++num_options;
+      if (++num_options % Cases(1, 3) != 0) continue;
       // The second must not take what follows for its value.
       for (const std::vector<std::string>& args :
            {std::vector<std::string>{command, option, ""},
@@ -178,8 +179,9 @@ TEST(UsageTest, AllFlagsTakeTheSameSpellings) {
       const auto error = [&](const std::string& value) {
         return RunEspalier({command, "-m", "/nowhere", flag + "=" + value}).err;
       };
-      for (const char* value :
-           {"true", "True", "yes", "on", "1", "FALSE", "no", "off", "0"}) {
+      for (const char* value : Cases<std::vector<const char*>>(
+               {"true", "True", "yes", "on", "1", "FALSE", "no", "off", "0"},
+               {"True", "off"})) {
         EXPECT_THAT(error(value), HasSubstr("no such directory")) << flag;
       }
       for (const char* value : {"banana", "2", "-1", "t"}) {

@@ -12,6 +12,7 @@
 
 #include "request/json/param_fields.h"
 #include "tests/cli/program.h"
+#include "tests/few_cases.h"
 #include "tests/scratch_directory.h"
 
 namespace espalier::testing {
@@ -185,7 +186,8 @@ TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
 
 TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
   for (const WrongValue& wrong : WrongValues()) {
-    for (const char* how : {"--stream", "--stream=false"}) {
+    for (const char* how : Cases<std::vector<const char*>>(
+             {"--stream", "--stream=false"}, {"--stream"})) {
       std::vector<std::string> args = {how};
       args.insert(args.end(), wrong.args.begin(), wrong.args.end());
       args.insert(args.end(), {"It rains.", "It rains."});

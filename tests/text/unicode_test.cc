@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/few_cases.h"
 #include "text/canonical_order.h"
 
 namespace espalier {
@@ -45,7 +46,8 @@ void ExpectFormsOfUtf8proc(const std::string& text) {
 }
 
 TEST(UnicodeTest, EveryCharactersFormsAreThoseOfUtf8proc) {
-  for (char32_t character = 1; character <= 0x10FFFF; ++character) {
+  const char32_t step = testing::Cases(1, 17);
+  for (char32_t character = 1; character <= 0x10FFFF; character += step) {
     if (character >= 0xD800 && character <= 0xDFFF) continue;
     std::string text;
     AppendCharacter(character, &text);

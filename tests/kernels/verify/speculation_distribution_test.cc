@@ -69,7 +69,7 @@ std::vector<NamedCase> SomeCases(int k) {
 }
 
 // Long drafts take longest, and their texts end in the first ones.
-int NumTexts(int k) { return Cases(k <= 3 ? 9000 : 3000, 1000); }
+int NumTexts(int k) { return Cases(k <= 3 ? 9000 : 3000, 400); }
 
 class SpeculationDistributionTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(DraftLengths, SpeculationDistributionTest,

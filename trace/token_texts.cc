@@ -3,10 +3,29 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/json.h"
 
 namespace espalier {
+
+namespace {
+
+// How the output begins, if the request says it.
+void AddDecoderPrompt(const Tokenizer& tokenizer, json::object* params) {
+  const json::value* const ids = params->if_contains("decoder_prompt_tokens");
+  if (ids == nullptr) return;
+  std::vector<TokenId> tokens;
+  for (const json::value& id : ids->as_array()) {
+    tokens.push_back(static_cast<TokenId>(id.as_int64()));
+  }
+  const absl::StatusOr<std::string> text = tokenizer.Decode(tokens);
+  if (!text.ok() || !IsUtf8(*text)) return;
+  (*params)["decoder_prompt"] = json::string(text->data(), text->size());
+}
+
+}  // namespace
 
 void AddTokenTexts(const Tokenizer& tokenizer, TraceEvent* event) {
   if (auto* candidate = std::get_if<TraceCandidate>(event)) {
@@ -14,6 +33,7 @@ void AddTokenTexts(const Tokenizer& tokenizer, TraceEvent* event) {
   } else if (auto* request = std::get_if<TraceRequest>(event)) {
     absl::StatusOr<std::string> text = tokenizer.Decode(request->prompt_tokens);
     if (text.ok()) request->prompt = *std::move(text);
+    AddDecoderPrompt(tokenizer, &request->params);
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace espalier {
 
-// Sets the text of a prompt, and of a candidate's token; other events have
-// none. A prompt that the tokenizer cannot decode stays without.
+// Sets the text of a prompt, the decoder's (a param) too, and of a candidate's
+// token. A prompt that the tokenizer cannot decode stays without.
 void AddTokenTexts(const Tokenizer& tokenizer, TraceEvent* event);
 
 }  // namespace espalier

@@ -95,6 +95,10 @@ TraceRequest DescribeRequest(RequestId id, const Request& request) {
                 usual.presence_penalty);
   out.AddUnless("no_repeat_ngram_size", params.no_repeat_ngram_size,
                 usual.no_repeat_ngram_size);
+  const std::vector<int64_t>& begun = params.decoder_prompt_tokens;
+  if (!begun.empty()) {
+    out.Add("decoder_prompt_tokens", json::array(begun.begin(), begun.end()));
+  }
   return event;
 }
 

@@ -56,10 +56,12 @@ void AppendNode(size_t index, const TraceNode& node, std::string* out) {
 }
 
 void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
+  const std::string begun = DecoderPromptLabel(tree);
   *out += Concat("  subgraph cluster_", index,
                  " {\n    label=", Quoted(Title(tree)), ";\n    ",
                  NodeName(index, kTraceRoot),
-                 " [label=\"prompt\", shape=plaintext];\n");
+                 " [label=", Quoted(begun.empty() ? "prompt" : begun),
+                 ", shape=plaintext];\n");
   for (const TraceNode& node : tree.nodes) AppendNode(index, node, out);
   for (size_t i = 0; i < tree.away.size(); ++i) {
     *out += Concat("    t", index, "_away", i,

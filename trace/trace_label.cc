@@ -169,13 +169,32 @@ std::string PathText(const TraceTree& tree, int node) {
   return Readable(text);
 }
 
+std::string DecoderPromptLabel(const TraceTree& tree) {
+  const json::object& params = tree.request.params;
+  const json::value* const text = params.if_contains("decoder_prompt");
+  if (text != nullptr && text->is_string() && !text->as_string().empty()) {
+    const json::string& shown = text->as_string();
+    return Visible(std::string_view(shown.data(), shown.size()));
+  }
+  const json::value* const ids = params.if_contains("decoder_prompt_tokens");
+  if (ids == nullptr || !ids->is_array()) return "";
+  std::string label;
+  for (const json::value& id : ids->as_array()) {
+    label += Concat(label.empty() ? "#" : " #", Shown(&id));
+  }
+  return Readable(label);
+}
+
 std::string Title(const TraceTree& tree) {
   std::string title = Concat("Request ", tree.request.request);
   if (tree.request.caller_id) {
     title += " (id " + Readable(*tree.request.caller_id) + ")";
   }
-  if (tree.request.prompt.empty()) return title;
-  return title + ": " + Readable(tree.request.prompt);
+  if (!tree.request.prompt.empty()) {
+    title += ": " + Readable(tree.request.prompt);
+  }
+  const std::string begun = DecoderPromptLabel(tree);
+  return begun.empty() ? title : title + " → " + begun;
 }
 
 std::string WhyNoResult(const TraceTree& tree) {

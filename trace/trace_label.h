@@ -43,8 +43,14 @@ std::string ScoreLabel(float score);
 // The texts of a path's tokens, one after the other, less an EOS.
 std::string PathText(const TraceTree& tree, int node);
 
-// What a request is called in pictures: "Request 3 (id a): It rains.", less
-// what is not known of it.
+// What the decoder of an encoder-decoder was given to go on from, made visible:
+// "Il·pleut", or "#31 #7" if the texts are not known; "" if it was given
+// nothing.
+std::string DecoderPromptLabel(const TraceTree& tree);
+
+// What a request is called in pictures: "Request 3 (id a): It rains.", with a
+// decoder prompt "Request 3 (id a): It rains. → Il·pleut", less what is not
+// known of it.
 std::string Title(const TraceTree& tree);
 
 // How a request came to no result: its error, or that the trace stops before

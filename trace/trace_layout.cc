@@ -68,7 +68,8 @@ std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
 
 void PlaceColumns(const TraceTree& tree, TraceLayout* layout) {
   double x = kLeft;
-  double label = 0;  // the widest of the column before
+  // The widest of the column before.
+  double label = kColumnWidth * NumColumns(RootLabel(tree));
   layout->columns = {x};
   layout->bends = {x};
   for (const std::vector<int>& step : tree.steps) {
@@ -114,6 +115,10 @@ TraceLayout Layout(const TraceTree& tree) {
     }
   }
   return layout;
+}
+
+std::string RootLabel(const TraceTree& tree) {
+  return Shortened(DecoderPromptLabel(tree), kMaxRootLabelColumns);
 }
 
 std::string NodeLabel(const TraceNode& node) {

@@ -34,12 +34,16 @@ struct TraceLayout {
   double height = 0;
 };
 
-// Columns of a label at most; longer ones are shortened.
+// Columns of a label at most, and of the root's; longer ones are shortened.
 inline constexpr int kMaxLabelColumns = 18;
+inline constexpr int kMaxRootLabelColumns = 40;
 
 TraceLayout Layout(const TraceTree& tree);
 
 // What stands at a node: its token, and if it finished its score.
 std::string NodeLabel(const TraceNode& node);
+
+// What stands at the root: what the decoder was given to go on from, or "".
+std::string RootLabel(const TraceTree& tree);
 
 }  // namespace espalier

@@ -74,6 +74,19 @@ std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
                 EscapeMarkup(NodeLabel(node)), "</text></g>\n");
 }
 
+// The end of the prompt; with the decoder's own, over the line that goes on.
+std::string Root(const TraceTree& tree, const TraceLayout::Point& at) {
+  std::string out = Concat("<g class=\"n root\" transform=\"translate(",
+                           Px(at.x), " ", Px(at.y), ")\"><circle r=\"5\"/>");
+  const std::string label = RootLabel(tree);
+  if (!label.empty()) {
+    out += Concat(
+        "<title>decoder prompt: ", EscapeMarkup(DecoderPromptLabel(tree)),
+        "</title><text x=\"6\" y=\"-7\">", EscapeMarkup(label), "</text>");
+  }
+  return out + "</g>\n";
+}
+
 std::string Guides(const TraceTree& tree, const TraceLayout& layout) {
   std::string out = AwayMarks(tree, layout, layout.height);
   for (int step = 1; step <= tree.num_steps(); ++step) {
@@ -145,8 +158,7 @@ std::string TreeDrawing(const TraceTree& tree, const TraceLayout& layout) {
     out += Concat("<path class=\"stem\" d=\"M", Px(layout.root.x), " ",
                   Px(layout.root.y), "H", Px(layout.bends[1]), "\"/>\n");
   }
-  out += Concat("<g class=\"n root\" transform=\"translate(", Px(layout.root.x),
-                " ", Px(layout.root.y), ")\"><circle r=\"5\"/></g>\n");
+  out += Root(tree, layout.root);
   for (const TraceNode& node : tree.nodes) {
     out += Node(node, layout.nodes[node.candidate.node]);
   }

@@ -36,6 +36,15 @@ TEST(DescribeRequestTest, ARequestIsKnownByItsCallersId) {
   EXPECT_EQ(DescribeRequest({7}, request).caller_id, "line 7");
 }
 
+TEST(DescribeRequestTest, WhatADecoderGoesOnFromIsOneOfItsParams) {
+  Request request{{1, 4}, {}};
+  EXPECT_FALSE(
+      DescribeRequest({7}, request).params.contains("decoder_prompt_tokens"));
+  request.params.decoder_prompt_tokens = {31, 7};
+  EXPECT_EQ(DescribeRequest({7}, request).params.at("decoder_prompt_tokens"),
+            (json::array{31, 7}));
+}
+
 // One of each kind, with everything set, and with nothing.
 std::vector<TraceEvent> AllKinds() {
   return {

@@ -130,6 +130,54 @@ TEST(TracePicturesTest, PathsReadAsText) {
   EXPECT_EQ(TokenLabel({.token = 279}), "#279");
 }
 
+// The same search, with these params.
+TraceTrees TreesOf(const json::object& params) {
+  std::vector<TraceEvent> events = MakeUpTrace(Searches()[0]);
+  TraceRequest& request = std::get<TraceRequest>(events[0]);
+  request.prompt = "It rains.";
+  request.params = params;
+  TraceTrees trees;
+  for (const TraceEvent& event : events) EXPECT_OK(trees.Add(event));
+  return trees;
+}
+
+TEST(TracePicturesTest, WhatTheDecoderWentOnFromStandsAtTheRoot) {
+  const TraceTrees plain = TreesOf({});
+  EXPECT_EQ(Title(plain.trees().front()), "Request 3: It rains.");
+  EXPECT_EQ(RootLabel(plain.trees().front()), "");
+  const TraceTrees begun = TreesOf(
+      {{"decoder_prompt_tokens", {31, 7}}, {"decoder_prompt", "Il <b>"}});
+  const TraceTree& tree = begun.trees().front();
+  EXPECT_EQ(Title(tree), "Request 3: It rains. → Il·<b>");
+  const std::string svg = TreeDrawing(tree, Layout(tree));
+  EXPECT_EQ(Count(svg, ">Il·&lt;b&gt;</text></g>"), 1);
+  EXPECT_EQ(Count(svg, "<title>decoder prompt: Il·&lt;b&gt;</title>"), 1);
+  EXPECT_THAT(RenderTraceDot(begun.trees()),
+              HasSubstr("t0_root [label=\"Il·<b>\""));
+  EXPECT_THAT(RenderTraceText(begun.trees()), HasSubstr(" → Il·<b>\n"));
+  // Its label lies before the first step's column.
+  EXPECT_GE(Layout(tree).bends[1] - Layout(tree).root.x,
+            6 + 7.2 * NumColumns(RootLabel(tree)));
+  EXPECT_GT(Layout(tree).width, Layout(plain.trees().front()).width);
+}
+
+TEST(TracePicturesTest, ADecoderPromptWithoutATextIsItsIds) {
+  const TraceTrees trees = TreesOf({{"decoder_prompt_tokens", {31, 7}}});
+  EXPECT_EQ(RootLabel(trees.trees().front()), "#31 #7");
+  EXPECT_EQ(Title(trees.trees().front()), "Request 3: It rains. → #31 #7");
+  json::array many;
+  for (int i = 0; i < 1000; ++i) many.push_back(i);
+  const TraceTrees wide = TreesOf({{"decoder_prompt_tokens", many}});
+  EXPECT_EQ(NumColumns(RootLabel(wide.trees().front())), kMaxRootLabelColumns);
+  // A file may have anything there.
+  for (const json::value& odd : {json::value(7), json::value("x"),
+                                 json::value(nullptr), json::value(false)}) {
+    const TraceTrees read = TreesOf(
+        {{"decoder_prompt_tokens", odd}, {"decoder_prompt", json::array{}}});
+    EXPECT_EQ(RootLabel(read.trees().front()), "");
+  }
+}
+
 TEST(TracePicturesTest, LabelsNeverLieOverEachOther) {
   for (const FakeSearch& search : Searches()) {
     const TraceTrees trees = Trees({search});

@@ -29,7 +29,8 @@ std::string AnswerId(Api api, const std::string& request_id);
 // A prompt of a call.
 struct PromptParts {
   std::vector<TokenId> tokens;
-  // As the call has it, or of tokens their text; for echo alone.
+  // What the texts go on from, for echo alone: the prompt, as the call has it
+  // or of tokens their text; of an encoder-decoder the decoder prompt.
   std::string text = {};
   // As ResolveParams gives them: stops, and what is to be reported.
   GenerationParams params = {};

@@ -118,6 +118,24 @@ absl::Status CheckEcho(const openai::Call& call,
                          "log-probabilities, got true");
 }
 
+// What is echoed in front of a text: what the text goes on from. Behind an
+// encoder that is the decoder prompt, as its tokens spell it; the source is no
+// beginning of what is generated. Else the prompt: as the call has it, or if it
+// was given or cut as tokens, what the engine got.
+absl::StatusOr<std::string> EchoOf(const openai::PromptInput& input,
+                                   bool is_whole,
+                                   const openai::PromptParts& parts,
+                                   const Generator& generator) {
+  const Tokenizer* const tokenizer = generator.tokenizer().get();
+  const auto* const text = std::get_if<std::string>(&input);
+  const bool has_encoder = generator.description().encoder.has_value();
+  if (text != nullptr && is_whole && !has_encoder) return *text;
+  if (tokenizer == nullptr) return std::string();
+  if (!has_encoder) return tokenizer->Decode(parts.tokens);
+  const auto& begun = parts.params.decoder_prompt_tokens;
+  return tokenizer->Decode(std::vector<TokenId>(begun.begin(), begun.end()));
+}
+
 // Refuses what 429 would have a client try again for ever: more prompt tokens
 // than the queue ever holds. A single prompt is checked by QueueLimits.
 absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
@@ -157,18 +175,17 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
   std::vector<PromptRequest> requests;
   const auto add = [&](absl::StatusOr<std::vector<TokenId>> tokens,
-                       std::string text) -> absl::Status {
+                       const openai::PromptInput* echoed) -> absl::Status {
     RETURN_IF_ERROR(tokens.status());
     const size_t num_tokens = tokens->size();
     ASSIGN_OR_RETURN(
         PromptRequest request,
         MakePromptRequest(call, *std::move(tokens), model, caller, id));
-    request.parts.text = std::move(text);
-    // What is echoed is what the engine got.
-    if (call.echo && request.parts.tokens.size() != num_tokens &&
-        model.generator.tokenizer() != nullptr) {
-      ASSIGN_OR_RETURN(request.parts.text, model.generator.tokenizer()->Decode(
-                                               request.parts.tokens));
+    if (echoed != nullptr) {
+      const bool is_whole = request.parts.tokens.size() == num_tokens;
+      ASSIGN_OR_RETURN(
+          request.parts.text,
+          EchoOf(*echoed, is_whole, request.parts, model.generator));
     }
     requests.push_back(std::move(request));
     return absl::OkStatus();
@@ -176,18 +193,12 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   const PromptTokensOptions options =
       TokensOptionsOf(call, model.generator.description());
   if (call.chat.has_value()) {
-    RETURN_IF_ERROR(add(ChatTokens(*call.chat, options, model.generator), ""));
+    RETURN_IF_ERROR(
+        add(ChatTokens(*call.chat, options, model.generator), nullptr));
   }
   for (const openai::PromptInput& input : call.prompts) {
-    absl::StatusOr<std::vector<TokenId>> tokens =
-        TokensOf(input, options, model.generator);
-    const auto* text = std::get_if<std::string>(&input);
-    std::string shown = text == nullptr ? "" : *text;
-    if (call.echo && text == nullptr &&
-        model.generator.tokenizer() != nullptr) {
-      ASSIGN_OR_RETURN(shown, model.generator.tokenizer()->Decode(*tokens));
-    }
-    RETURN_IF_ERROR(add(std::move(tokens), std::move(shown)));
+    RETURN_IF_ERROR(add(TokensOf(input, options, model.generator),
+                        call.echo ? &input : nullptr));
   }
   RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "espalier/generator.h"
 #include "tests/serve/server_fixture.h"
 #include "tests/source_tree.h"
+#include "text/tokenizer.h"
 
 namespace espalier::serve {
 namespace {
@@ -28,6 +31,17 @@ class EncoderCallsTest : public ServerFixture {
     const RawResponse response = Post(path, body);
     EXPECT_EQ(response.status, 400) << response.body;
     return ParseJson(response.body)->at("error").as_object();
+  }
+
+  // What a completion of one sentence gives, with these fields beside it.
+  std::string TextOf(const std::string& fields) {
+    json::object body = ParseJson(fields)->as_object();
+    body["prompt"] = "I am here.";
+    const RawResponse response = Post("/v1/completions", WriteJson(body));
+    EXPECT_EQ(response.status, 200) << response.body;
+    const json::value answer = ParseJson(response.body).value();
+    return std::string(
+        answer.at("choices").at(0).at("text").as_string().c_str());
   }
 };
 
@@ -90,19 +104,31 @@ TEST_F(EncoderCallsTest, WhatIsByDefaultIsSaidToBe) {
 }
 
 TEST_F(EncoderCallsTest, ATranslationThatIsBegunGoesOn) {
-  const auto text = [&](const std::string& body) {
-    const RawResponse response = Post("/v1/completions", body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    const json::value answer = ParseJson(response.body).value();
-    return std::string(
-        answer.at("choices").at(0).at("text").as_string().c_str());
-  };
-  const std::string whole = text(R"({"prompt": "I am here."})");
+  const std::string whole = TextOf("{}");
   const size_t space = whole.find(' ');
   ASSERT_NE(space, whole.npos) << whole;
-  EXPECT_EQ(text(R"({"prompt": "I am here.", "decoder_prompt": ")" +
-                 whole.substr(0, space) + "\"}"),
-            whole.substr(space));
+  EXPECT_EQ(
+      TextOf(Concat(R"({"decoder_prompt": ")", whole.substr(0, space), "\"}")),
+      whole.substr(space));
+}
+
+// The source is no beginning of a translation; the decoder prompt is.
+TEST_F(EncoderCallsTest, AnEchoIsOfTheDecoderPrompt) {
+  const std::string whole = TextOf("{}");
+  EXPECT_EQ(TextOf(R"({"echo": true})"), whole);
+  const std::string begun = whole.substr(0, whole.find(' '));
+  const std::string prompt = Concat(R"("decoder_prompt": ")", begun, "\"");
+  EXPECT_EQ(TextOf(Concat(R"({"echo": true, )", prompt, "}")), whole);
+  EXPECT_EQ(TextOf(Concat(R"({"echo": true, "max_tokens": 0, )", prompt, "}")),
+            begun);
+  const std::vector<TokenId> tokens =
+      Tokenizer::LoadDirectory(SourcePath("models/en-fr-marian"))
+          .value()
+          ->EncodeOutput(begun)
+          .value();
+  EXPECT_EQ(TextOf(Concat(R"({"echo": true, "decoder_prompt_tokens": [)",
+                          absl::StrJoin(tokens, ", "), "]}")),
+            whole);
 }
 
 }  // namespace

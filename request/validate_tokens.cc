@@ -168,12 +168,17 @@ absl::Status ValidateForced(const ModelDescription& model,
 }
 
 // That there is no room behind `num_tokens`: a prompt, or what the decoder
-// behind an encoder begins with.
+// behind an encoder begins with, for whose start alone a model has room.
 absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
   if (model.encoder) {
+    const int64_t num_start = std::ssize(model.encoder->decoder_prompt);
     return InvalidArgument(
-        "the decoder begins with ", Pluralize(num_tokens, "token"),
-        ", which leaves no room in its context of ", model.max_context);
+        "decoder_prompt_tokens must be at most ",
+        model.max_context - num_start - 1,
+        ", those of decoder_prompt included (the decoder's context of ",
+        model.max_context, " less ", Pluralize(num_start, "token"),
+        " that it begins with and one to generate), got ",
+        num_tokens - num_start);
   }
   // The tokens may have been given, or a text that they are of.
   return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),

@@ -114,8 +114,10 @@ TEST(DecoderPromptTest, ItTakesRoomInTheContext) {
   params.decoder_prompt_tokens.assign(19, 7);
   EXPECT_THAT(CheckPrompt(params),
               StatusIs(kInvalidPrompt,
-                       "the decoder begins with 20 tokens, which leaves no "
-                       "room in its context of 20"));
+                       "decoder_prompt_tokens must be at most 18, those of "
+                       "decoder_prompt included (the decoder's context of 20 "
+                       "less 1 token that it begins with and one to generate), "
+                       "got 19"));
   Request request = {{7}, {}};
   request.params.decoder_prompt_tokens.assign(15, 7);
   ASSERT_OK(ValidateRequest(Translator(), &request));

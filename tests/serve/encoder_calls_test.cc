@@ -77,6 +77,20 @@ TEST_F(EncoderCallsTest, WhatItsDecoderHasRoomForIsTold) {
   EXPECT_EQ(error.at("param"), "max_tokens");
 }
 
+TEST_F(EncoderCallsTest, ADecoderPromptThatIsTooLongIsNamed) {
+  std::string ids = "7";
+  for (int i = 1; i < 511; ++i) ids += ", 7";
+  const json::object error = Refused(
+      "/v1/completions",
+      Concat(R"({"prompt": "No.", "decoder_prompt_tokens": [)", ids, "]}"));
+  EXPECT_EQ(error.at("message"),
+            "decoder_prompt_tokens must be at most 510, those of "
+            "decoder_prompt included (the decoder's context of 512 less 1 "
+            "token that it begins with and one to generate), got 511");
+  EXPECT_EQ(error.at("param"), "decoder_prompt_tokens");
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+}
+
 TEST_F(EncoderCallsTest, AnEchoHasNoLogProbabilities) {
   json::object error = Refused(
       "/v1/completions", R"({"prompt": "No.", "echo": true, "logprobs": 2})");

@@ -286,9 +286,11 @@ TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
 TEST(RequestJsonTest, OneIdIsAListOfOne) {
   const RequestLine line = ParseRequestLine(
       WithParams(R"({"eos_token_id": 5, "stop_token_ids": 6,)"
-                 R"( "suppress_tokens": 7, "allowed_token_ids": 8})"));
+                 R"( "suppress_tokens": 7, "allowed_token_ids": 8,)"
+                 R"( "decoder_prompt_tokens": 9})"));
   ASSERT_OK(line.body);
   const GenerationParams& params = line.body->params;
+  EXPECT_THAT(params.decoder_prompt_tokens, ElementsAre(9));
   EXPECT_THAT(params.eos_token_id, Optional(ElementsAre(5)));
   EXPECT_THAT(params.stop_token_ids, ElementsAre(6));
   EXPECT_THAT(params.suppress_tokens, ElementsAre(7));

@@ -5,8 +5,9 @@
 
 Of README.md and docs/: commands in blocks of code that begin with curl, with or
 without "$ " before them, their lines joined where they end in a backslash. They
-go to a server of the embedded model instead of to port 8000. Where lines follow
-a "$ curl", they are what it prints, times and ids aside.
+go to a server of the embedded model instead of to port 8000, and to one of the
+encoder-decoder instead of to port 8001. Where lines follow a "$ curl", they are
+what it prints, times and ids aside.
 """
 
 import json
@@ -24,7 +25,7 @@ from live import environment
 from live.replica import PATIENCE, Replica
 
 DOCUMENTS = ("README.md", "docs/server.md", "docs/deploy.md")
-DEFAULT_URL = re.compile(r"(http://)?\b(127\.0\.0\.1|localhost):8000\b")
+SHOWN_URL = re.compile(r"(http://)?\b(127\.0\.0\.1|localhost):(8000|8001)\b")
 # What differs from call to call.
 VARYING = re.compile(
     r'"(id|created|request_id|cached_tokens)": ?("[^"]*"|\d+)')
@@ -74,11 +75,15 @@ def parts(text: str) -> list[str | float]:
 class DocumentedCurlTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.server = cls.enterClassContext(Replica("--trace-requests", "10"))
+        cls.servers = {
+            "8000": cls.enterClassContext(Replica("--trace-requests", "10")),
+            "8001": cls.enterClassContext(Replica(
+                model=environment.ROOT / "models/en-fr-marian"))}
 
     def run_shown(self, shown: Shown) -> str:
-        command = DEFAULT_URL.sub(self.server.url, shown.command)
-        self.assertIn(self.server.address, command)
+        command, count = SHOWN_URL.subn(
+            lambda found: self.servers[found[3]].url, shown.command)
+        self.assertEqual(count, 1, shown.command)
         run = subprocess.run(
             ["sh", "-c", command.replace("curl ", "curl -sS --fail-with-body ",
                                          1)],

@@ -50,6 +50,18 @@ class HelpFormatter : public CLI::Formatter {
     }
     return text;
   }
+
+  // An argument that is an option, too, is told what it is by its name.
+  std::string make_option(const CLI::Option* option,
+                          bool is_positional) const override {
+    if (!is_positional || !option->nonpositional()) {
+      return Formatter::make_option(option, is_positional);
+    }
+    std::stringstream out;
+    CLI::detail::format_help(out, make_option_name(option, true),
+                             make_option_desc(option), get_column_width());
+    return out.str();
+  }
 };
 
 // A field of the request format as an option.
@@ -228,7 +240,7 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
       ->add_option("-m,--model,model", options->model,
                    "a directory with config.json")
       ->required()
-      ->option_text(" ");
+      ->option_text("DIR");
   command
       ->add_option("--num-beams", options->num_beams,
                    Concat("of the widest search in the table; default ",

@@ -225,6 +225,12 @@ TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {
   EXPECT_THAT(wrong.err, HasSubstr("did you mean generate?"));
 }
 
+TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
+  const std::string help = RunEspalier({"inspect", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("\n  -m,--model DIR  "));
+  EXPECT_THAT(help, HasSubstr("\n  model  "));
+}
+
 TEST(UsageTest, HelpFitsATerminal) {
   for (const char* command : {"generate", "batch", "trace"}) {
     const ProgramRun help = RunEspalier({command, "--help"});

@@ -329,6 +329,8 @@ void AddServeCommand(CLI::App* app, std::span<char* const> args,
   AddServeOptions(command, options.get());
   AddGeneratorOptions(command, &options->runtime);
   AddParamOptions(command, &options->params);
+  // It has no default, and is refused as one; help does not offer it.
+  command->get_option("--decoder-prompt")->group("");
   command->footer(
       [options] { return kServeExamples + HelpOnDefaults(options->runtime); });
   command->callback([command, args, options, exit_code] {

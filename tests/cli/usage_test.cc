@@ -231,6 +231,14 @@ TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
   EXPECT_THAT(help, HasSubstr("\n  model  "));
 }
 
+TEST(UsageTest, AServerOffersNoDefaultThatItRefuses) {
+  const std::string help = RunEspalier({"serve", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("--decoder-prompt-tokens"));
+  EXPECT_THAT(help, Not(HasSubstr("--decoder-prompt PREFIX")));
+  EXPECT_THAT(RunEspalier({"serve", "-m", "x", "--decoder-prompt", "a"}).err,
+              HasSubstr("--decoder-prompt must not have a default, got "));
+}
+
 TEST(UsageTest, HelpFitsATerminal) {
   for (const char* command : {"generate", "batch", "trace"}) {
     const ProgramRun help = RunEspalier({command, "--help"});

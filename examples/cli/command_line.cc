@@ -300,7 +300,8 @@ void AddVerifySpeculationCommand(CLI::App* app, int* exit_code) {
       ->option_text("METHOD");
   command
       ->add_option("--samples", options->num_samples,
-                   Concat("of a request in mode rejection, each way; default ",
+                   Concat("of a request in mode rejection, each way: at least "
+                          "100; default ",
                           options->num_samples))
       ->transform(InRange(100, 10000000))
       ->option_text("N");

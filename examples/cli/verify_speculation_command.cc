@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "base/wording.h"
 #include "beam/selection_options.h"
 #include "examples/cli/beginning_tables.h"
 #include "examples/cli/cut_short.h"
@@ -204,6 +205,19 @@ class Verification {
 
   const SpeculationReport& report() const { return report_; }
 
+  // How much it is going to run, one line.
+  std::string WorkToDo() const {
+    const int64_t num_sampled = NumSampled();
+    std::string work = Concat(Pluralize(pairs_.size(), "request"), ", ",
+                              2 + 2 * options_.num_rounds, " runs each");
+    if (num_sampled > 0) {
+      work += Concat("; ", num_sampled, " of them in mode rejection, ",
+                     2 * options_.num_samples,
+                     " samples each besides (2 x --samples)");
+    }
+    return work;
+  }
+
  private:
   // How requests run.
   enum class Drafts {
@@ -224,6 +238,11 @@ class Verification {
     for (const Pair& pair : pairs_) bodies.push_back(Body(pair, drafts));
     progress_.Begin(std::move(what), static_cast<int>(bodies.size()));
     return RunAll(runtime_, std::move(bodies), room, &progress_);
+  }
+
+  int64_t NumSampled() const {
+    return std::ranges::count_if(
+        pairs_, [](const Pair& pair) { return pair.by_distribution; });
   }
 
   // So that a step of all that are compared together has room for their drafts,
@@ -288,8 +307,7 @@ class Verification {
   }
 
   asio::awaitable<absl::Status> Sample(const Pair& pair) {
-    const auto num_sampled = std::ranges::count_if(
-        pairs_, [](const Pair& p) { return p.by_distribution; });
+    const int64_t num_sampled = NumSampled();
     const auto number = report_.sampled.size() + 1;
     SampleComparison& sampled = report_.sampled.emplace_back();
     sampled.line = pair.line;
@@ -369,6 +387,7 @@ absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options) {
   Requests requests(*runtime, speculate);
   RETURN_IF_ERROR(requests.Read(options.file));
   Verification verification(runtime.get(), options, std::move(requests));
+  PrintToStderr(Concat("espalier: ", verification.WorkToDo(), "\n"));
   absl::Status status = Internal("the run was cut short");
   asio::co_spawn(runtime->context(), verification.Run(),
                  [&](std::exception_ptr error, absl::Status ran) {
@@ -420,7 +439,9 @@ speed, and are not compared: repeat the lines of FILE.
 
 It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
 2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says
-otherwise. A terminal shows on stderr how far it is.
+otherwise, at least 100, which take most of the time: of a short sentence some
+10 s of CPU time with models/en-fr. How much there is to do it says first, on
+stderr; a terminal shows how far it is.
 
 Exit code: 0 if the verdict is equal, 1 if it is different, 2 if it could not
 run, or a request of FILE is wrong, 3 if nothing was shown.)";

@@ -43,7 +43,9 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
       R"({"prompt": "No.", "params": {"num_beams": 2, "do_sample": true}})",
       WithDraftModel({"--samples", "100", "--rounds", "1"}));
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(run.err, "");
+  EXPECT_EQ(run.err,
+            "espalier: 3 requests, 4 runs each; 1 of them in mode rejection, "
+            "200 samples each besides (2 x --samples)\n");
   EXPECT_THAT(run.out, AllOf(HasSubstr("2 requests, 4 hypotheses: all equal\n"),
                              HasSubstr("as distributions, rejection: "
                                        "1 request"),
@@ -68,6 +70,7 @@ TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
   const ProgramRun run = Verify(R"({"prompt": "No, no, no, no, no."})",
                                 {"--rounds", "1", "--speculate", "suffix:3"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err, "espalier: 1 request, 4 runs each\n");
   EXPECT_THAT(run.out, HasSubstr("1 request, 1 hypothesis: all equal"));
   const ProgramRun by_default =
       Verify(R"({"prompt": "No, no, no, no, no."})", {"--rounds", "1"});
@@ -192,6 +195,8 @@ TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {
                     HasSubstr("Exit code: 0 if the verdict is"),
                     HasSubstr("3 if nothing was shown"),
                     HasSubstr("4,000 runs unless --samples says"),
+                    HasSubstr("100; default 2000"), HasSubstr("at least 100"),
+                    HasSubstr("of CPU time with models/en-fr"),
                     Not(HasSubstr("--trace"))));
 }
 

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "exec_request/model.h"
 #include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/text_statistics.h"
@@ -49,14 +51,40 @@ class PlanChanger : public StepExecutor {
   ModelDescription description_;
 };
 
-//   change  of the plans that steps run, if these have the drafts
+// Changes the plan of a step that the executor drafts for itself: behind the
+// drafts, before they are judged.
+class FilledPlanChanger : public Model {
+ public:
+  FilledPlanChanger(std::shared_ptr<Model> model,
+                    std::function<void(StepPlan*)> change)
+      : model_(std::move(model)), change_(std::move(change)) {}
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    // The executor's own, which is no constant, and which it selects by.
+    change_(const_cast<StepPlan*>(&plan));
+    return model_->Forward(plan, logits);
+  }
+
+ private:
+  const std::shared_ptr<Model> model_;
+  const std::function<void(StepPlan*)> change_;
+};
+
+//   change  of the plans that steps run, if these have the drafts; where an
+//           executor drafts for a step itself, when they have them
 std::shared_ptr<StepExecutor> MakeExecutor(
     Where where, std::function<void(StepPlan*)> change = [](StepPlan*) {}) {
   const auto pool = *ThreadPool::Create(1);
   if (where == Where::kInside || where == Where::kApart) {
-    auto inside = *ModelExecutor::Create(MakeTextModel(), pool,
+    const bool is_apart = where == Where::kApart;
+    std::shared_ptr<Model> model = MakeTextModel();
+    if (!is_apart) model = std::make_shared<FilledPlanChanger>(model, change);
+    auto inside = *ModelExecutor::Create(std::move(model), pool,
                                          {.draft_model = MakeTextDraftModel()});
-    if (where == Where::kInside) return inside;
+    if (!is_apart) return inside;
     auto apart =
         std::make_shared<PlanChanger>(std::move(inside), std::move(change));
     apart->DraftApart();
@@ -155,7 +183,8 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
   } cases[] = {
       {"accepts all", Where::kInside, accepts},
       {"accepts all, beside", Where::kBeside, accepts},
-      {"logits of another row", Where::kApart, none, ShiftDraftLogits},
+      {"logits of another row, inside", Where::kInside, none, ShiftDraftLogits},
+      {"logits of another row, apart", Where::kApart, none, ShiftDraftLogits},
       {"logits of another row, beside", Where::kBeside, none, ShiftDraftLogits},
       {"logits of another row, ahead", Where::kAhead, none, ShiftDraftLogits},
       {"drawn from other logits", Where::kInside, hotter}};

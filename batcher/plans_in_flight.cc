@@ -8,19 +8,20 @@ namespace espalier {
 
 absl::Status ValidateStepResult(const PlanInFlight& plan,
                                 const StepResult& result) {
-  if (result.selections.size() != plan.asked.size()) {
-    return Internal("a step of ", plan.asked.size(), " selections was ",
+  const std::span<const RequestId> asked = plan.asked();
+  if (result.selections.size() != asked.size()) {
+    return Internal("a step of ", asked.size(), " selections was ",
                     "answered with ", result.selections.size());
   }
-  for (size_t i = 0; i < plan.asked.size(); ++i) {
+  for (size_t i = 0; i < asked.size(); ++i) {
     const RequestId answered = result.selections[i].request;
-    if (answered == plan.asked[i]) continue;
-    return Internal("selection ", i, " of a step is of request ", plan.asked[i],
+    if (answered == asked[i]) continue;
+    return Internal("selection ", i, " of a step is of request ", asked[i],
                     ", its answer of ", answered);
   }
-  const auto agree = [](const std::pair<RequestId, size_t>& asked,
+  const auto agree = [](const std::pair<RequestId, size_t>& scored,
                         const PromptLogprobsResult& answer) {
-    return asked.first == answer.request;
+    return scored.first == answer.request;
   };
   size_t num_drafted = 0;
   for (const auto& [request, count] : plan.drafted) num_drafted += count;
@@ -37,24 +38,26 @@ absl::Status ValidateStepResult(const PlanInFlight& plan,
 }
 
 PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
-                                  std::span<const RequestId> requests,
+                                  std::vector<RequestId> requests,
                                   std::span<const RequestId> saved) {
   PlanInFlight remembered;
-  remembered.requests.assign(requests.begin(), requests.end());
+  remembered.requests = std::move(requests);
   remembered.saved.assign(saved.begin(), saved.end());
-  remembered.asked.reserve(plan.selections.size() + plan.continuations.size());
-  if (plan.selections.size() == requests.size()) {  // one of each, in order
-    remembered.asked.assign(requests.begin(), requests.end());
-  } else {
+  // One of each, in order?
+  remembered.asks_all = plan.selections.size() == remembered.requests.size() &&
+                        plan.continuations.empty();
+  if (!remembered.asks_all) {
+    remembered.asked_of.reserve(plan.selections.size() +
+                                plan.continuations.size());
     for (const PlanSelection& selection : plan.selections) {
-      remembered.asked.push_back(selection.request);
+      remembered.asked_of.push_back(selection.request);
     }
   }
   remembered.num_selections = plan.selections.size();
   bool is_known = true;  // what it feeds, but for samples that have ended
   int num_tokens_ahead = 0;
   for (const GroupContinuation& continuation : plan.continuations) {
-    remembered.asked.push_back(continuation.request);
+    remembered.asked_of.push_back(continuation.request);
     is_known = is_known && !continuation.drafts.empty();
     num_tokens_ahead += static_cast<int>(continuation.tail_pages.size()) +
                         continuation.drafts.num_fed();

@@ -26,8 +26,10 @@ namespace espalier {
 struct PlanInFlight {
   std::vector<RequestId> requests;  // that run in it
   std::vector<RequestId> saved;     // whose pages it saves on the host
-  std::vector<RequestId> asked;     // for answers, in the plan's order
-  size_t num_selections = 0;        // of `asked`; the rest are continuations
+  // For answers, in the plan's order, unless they are `requests`.
+  std::vector<RequestId> asked_of;
+  bool asks_all = false;
+  size_t num_selections = 0;  // of asked(); the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
   std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
   // Of a plan that decodes and does nothing else, otherwise 0: the tokens that
@@ -46,9 +48,13 @@ struct PlanInFlight {
   int64_t num_decode_sequences = 0;
   int64_t num_draft_pages = 0;  // that its drafts took
 
+  // For answers, in the plan's order.
+  std::span<const RequestId> asked() const {
+    return asks_all ? requests : asked_of;
+  }
   // Of groups that are planned ahead of an answer.
   std::span<const RequestId> continuations() const {
-    return std::span(asked).subspan(num_selections);
+    return asked().subspan(num_selections);
   }
 };
 
@@ -64,7 +70,7 @@ class PlansInFlight {
   // Adds `plan`, in which `requests` run, and which saves pages of `saved`.
   // Throws std::bad_alloc, and has done nothing then. What it feeds is the
   // caller's to say, of the result.
-  PlanInFlight& Push(const StepPlan& plan, std::span<const RequestId> requests,
+  PlanInFlight& Push(const StepPlan& plan, std::vector<RequestId> requests,
                      std::span<const RequestId> saved = {});
   // REQUIRES: !empty().
   const PlanInFlight& oldest() const { return plans_.front(); }

@@ -234,11 +234,12 @@ class Scheduler {
   bool CanDraftAhead(const BeamGroup& group, const DraftRoom& room) const;
   bool CanAnyDraftAhead();
   // Adds what one group runs next: a chunk of its prompt; tokens that may have
-  // drafts; or tokens alone.
+  // drafts; or, of several groups, tokens alone.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
   void PlanPrefill(RunningGroup& running, StepPlan* plan, Budget* budget);
   void PlanDrafting(RunningGroup& running, StepPlan* plan, Budget* budget);
-  void PlanDecode(RunningGroup& running, StepPlan* plan, Budget* budget);
+  void PlanDecode(std::span<RunningGroup> groups, StepPlan* plan,
+                  Budget* budget);
   // BeamGroup::PlanStep, and what its rows take of the budget.
   void PlanRows(RunningGroup& running, StepPlan* plan, Budget* budget);
   // What the drafts of one group take that are verified in the step; and those

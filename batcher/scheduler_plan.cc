@@ -86,6 +86,7 @@ StepPlan Scheduler::Plan() {
 void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
   if (!groups_.empty()) last_sizes_.Reserve(plan);
+  planned_.reserve(groups_.size());
   const Demand demand = TakeDemand();
   const bool waits = !in_flight_.empty() && !demand.is_any_schedulable &&
                      !(demand.may_any_draft_ahead && CanAnyDraftAhead());
@@ -130,17 +131,23 @@ Scheduler::Demand Scheduler::FindDemand() const {
   return demand;
 }
 
-inline void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
-                                  Budget* budget) {
-  BeamGroup& group = *running.group;
-  changes_groups_ = changes_groups_ || !running.is_known;
-  const bool is_ahead = group.outstanding();  // of its answer
-  const int num_rows = group.max_decode_rows();
-  const absl::Status status = group.PlanDecode(plan);
-  if (!status.ok()) throw PlanError{status};
-  planned_.push_back(running.id);
-  ++planned_counts_.num_decode_groups;
-  if (!is_ahead) planned_counts_.num_decode_sequences += num_rows;
+void Scheduler::PlanDecode(std::span<RunningGroup> groups, StepPlan* plan,
+                           Budget* budget) {
+  const int num_logits = plan->num_logits;
+  const size_t num_continuations = plan->continuations.size();
+  for (RunningGroup& running : groups) {
+    changes_groups_ = changes_groups_ || !running.is_known;
+    const absl::Status status = running.group->PlanDecode(plan);
+    if (!status.ok()) throw PlanError{status};
+    planned_.push_back(running.id);
+  }
+  int num_rows = plan->num_logits - num_logits;
+  planned_counts_.num_decode_groups += static_cast<int>(groups.size());
+  planned_counts_.num_decode_sequences += num_rows;
+  for (const GroupContinuation& ahead :
+       std::span(plan->continuations).subspan(num_continuations)) {
+    num_rows += static_cast<int>(ahead.tail_pages.size());
+  }
   budget->num_tokens -= num_rows;
   budget->num_logits -= num_rows;
 }
@@ -158,7 +165,7 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
     budget.drafts = RoomForDrafts(room);
   }
   if (decodes && has_room && demand.num_idle == 0) {
-    for (RunningGroup& running : groups_) PlanDecode(running, plan, &budget);
+    PlanDecode(groups_, plan, &budget);
   } else if (decodes) {
     PlanDecodes(plan, &budget);
   }
@@ -272,7 +279,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
                           Budget* budget) {
   if (running.group->prefilling()) return PlanPrefill(running, plan, budget);
   if (running.group->may_draft()) return PlanDrafting(running, plan, budget);
-  PlanDecode(running, plan, budget);
+  PlanDecode({&running, 1}, plan, budget);
 }
 
 // Room was made for it: too few pages are a mistake of ours, which ends those
@@ -377,15 +384,15 @@ void Scheduler::Remember(const StepPlan& plan) {
   next_plan_.finished.reserve(plan.finished.size());
   ++num_plans_;
   const bool runs_now = in_flight_.empty();
-  PlanInFlight& remembered = in_flight_.Push(plan, planned_, saved_);
+  PlanInFlight& remembered =
+      in_flight_.Push(plan, std::exchange(planned_, {}), saved_);
   // Nothing fails from here on.
   const size_t num_decode_groups = planned_counts_.num_decode_groups;
-  remembered.only_decodes = num_decode_groups == planned_.size();
+  remembered.only_decodes = num_decode_groups == remembered.requests.size();
   if (runs_now && num_decode_groups == groups_.size() &&
       plan.continuations.empty()) {
     remembered.num_unshared_pages = std::ssize(plan.page_indices);
   }
-  planned_.clear();
   saved_.clear();
   const PlanCounts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =

@@ -419,9 +419,9 @@ class BeamGroup {
   const RequestId id_;
   const int64_t num_prompt_tokens_;  // as they were given
   const Request request_;
-  const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
   const std::shared_ptr<const SelectionParams> selection_params_;
-  const std::vector<TokenId> finishing_token_ids_;  // ascending
+  const std::vector<TokenId> finishing_token_ids_;            // ascending
+  const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
   const bool needs_history_;  // of each row, for its processors
   const bool keeps_pages_;
   const bool reports_logprobs_;
@@ -446,6 +446,11 @@ class BeamGroup {
   SampleStrategy* draws_only_ = nullptr;
   // Of Asked(). Plans share it: from step to step little of it changes.
   std::shared_ptr<PlanSelection> asked_;
+  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
+  GroupPages pages_;
+  GroupPrefill prefill_;  // behind the pages: it releases its own first
+  GroupDrafts drafts_;
+
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
   // Of the step that runs, and of the one planned ahead of it: what each sample
   // drafts at most, if it is a continuation; else 0.
@@ -453,11 +458,6 @@ class BeamGroup {
   int num_drafts_ahead_ = 0;
   // Of beams, instead; null if the step that runs has no paths.
   std::unique_ptr<DraftReplay> replay_;
-  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
-  GroupPages pages_;
-  GroupPrefill prefill_;  // behind the pages: it releases its own first
-  GroupDrafts drafts_;
-
   std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
   int64_t num_asked_pages_ = 0;
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported

@@ -57,7 +57,7 @@ void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
 inline void BeamGroup::UpdateAsked(PlanSelection* asked) {
   is_asked_current_ = true;
   if (has_asked_rows_) {
-    return draws_only_ != nullptr ? draws_only_->UpdateSelection(asked)
+    return draws_only_ != nullptr ? draws_only_->UpdateUnrestricted(asked)
                                   : strategy_->UpdateSelection(asked);
   }
   has_asked_rows_ = true;
@@ -91,7 +91,7 @@ void BeamGroup::AddHistories(PlanSelection* selection) const {
   }
 }
 
-void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   AskFrom(first_logits);
   plan->selections.push_back(asked_);
 }
@@ -99,14 +99,13 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
 absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
   was_planned_ = true;
-  AskFrom(plan->num_logits);
-  plan->selections.push_back(asked_);
-  const int num_rows = num_live_beams();
-  for (int rank = 0; rank < num_rows; ++rank) {
-    AddRowOf(pages_.sequence(rank), 1, 1, plan);
-    plan->tokens.push_back(LastToken(rank));
+  AddSelection(plan->num_logits, plan);
+  const std::span<const Continuation> live = strategy_->continuations();
+  for (size_t rank = 0; rank < live.size(); ++rank) {
+    AddRowOf(pages_.sequence(static_cast<int>(rank)), 1, 1, plan);
+    plan->tokens.push_back(live[rank].token);
   }
-  drafts_.OnPlan(/*verifies=*/false);
+  if (speculates_) drafts_.OnPlan(/*verifies=*/false);
   return absl::OkStatus();
 }
 

@@ -24,12 +24,12 @@ int64_t GroupPages::WorstCase(const Request& request, int page_size) {
 
 GroupPages::GroupPages(int num_slots, int64_t max_pages, PagePool* pool,
                        SequenceIdSource* ids)
-    : pool_(pool),
+    : slots_(1),
+      slots_by_rank_(1),
+      pool_(pool),
       ids_(ids),
       num_slots_(num_slots),
-      max_pages_(max_pages),
-      slots_(1),
-      slots_by_rank_(1) {
+      max_pages_(max_pages) {
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
 }
 
@@ -38,12 +38,13 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
   return AppendToSlots(slots_by_rank_, num_tokens, copies);
 }
 
-absl::Status GroupPages::AppendOneUpTo(int rank,
-                                       std::vector<PageCopy>* copies) {
+absl::Status GroupPages::AppendOneToFirst(size_t count,
+                                          std::vector<PageCopy>* copies) {
   const size_t num_copies = copies->size();
-  for (; rank >= 0; --rank) {
-    if (TableOf(rank).AppendInPlace()) continue;
-    const absl::Status status = TableOf(rank).Append(1, copies);
+  while (count-- > 0) {
+    PageTable& table = slots_[slots_by_rank_[count]].sequence->pages;
+    if (table.AppendInPlace()) continue;
+    const absl::Status status = table.Append(1, copies);
     if (!status.ok()) {
       copies->resize(num_copies);
       return status;

@@ -92,7 +92,7 @@ class GroupPages {
   std::span<const int> slots() const { return slots_by_rank_; }
   // REQUIRES: 0 <= rank < num_sequences().
   const Sequence& sequence(int rank) const {
-    return *slots_[slots_by_rank_[rank]].sequence;
+    return *slots_[slots()[rank]].sequence;
   }
 
   // Grows each live sequence by writable tokens, with the copies of shared
@@ -107,9 +107,13 @@ class GroupPages {
   // The same of one token each.
   absl::Status AppendOneEach(std::vector<PageCopy>* copies) {
     CHECK(!has_reserved_tails_) << "a step is planned ahead";
-    int rank = num_sequences() - 1;
-    while (rank >= 0 && TableOf(rank).AppendInPlace()) --rank;
-    return rank < 0 ? absl::OkStatus() : AppendOneUpTo(rank, copies);
+    const std::span<const int> slots = slots_by_rank_;
+    size_t count = slots.size();  // that are to be grown
+    while (count > 0 &&
+           slots_[slots[count - 1]].sequence->pages.AppendInPlace()) {
+      --count;
+    }
+    return count == 0 ? absl::OkStatus() : AppendOneToFirst(count, copies);
   }
   // Pages that this takes from the pool.
   int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
@@ -244,11 +248,8 @@ class GroupPages {
     PageRef tail;
   };
 
-  PageTable& TableOf(int rank) {
-    return slots_[slots_by_rank_[rank]].sequence->pages;
-  }
-  // AppendOneEach, of the ranks up to this one.
-  absl::Status AppendOneUpTo(int rank, std::vector<PageCopy>* copies);
+  // AppendOneEach, of the first so many ranks.
+  absl::Status AppendOneToFirst(size_t count, std::vector<PageCopy>* copies);
   bool Holds(PageId page) const;
   void EndMoves();
   bool HasRoomInTail(const Slot& slot) const;
@@ -279,12 +280,9 @@ class GroupPages {
   void AttachTails(std::span<const int> slots, std::span<const int> parents,
                    std::span<const int> num_tail_tokens);
 
-  PagePool* pool_;
-  SequenceIdSource* ids_;
-  int num_slots_;
-  int64_t max_pages_;
-  // At most num_slots_; grown as sequences come alive, since a request may ask
-  // for more than there ever are continuations. All once tails are reserved.
+  // What each step reads comes first. Of slots there are at most num_slots_;
+  // grown as sequences come alive, since a request may ask for more than there
+  // ever are continuations. All once tails are reserved.
   std::vector<Slot> slots_;
   SmallVector<int> slots_by_rank_;
   bool may_have_tails_ = false;  // in slots
@@ -296,6 +294,10 @@ class GroupPages {
   SavedPages saved_;
   // Empty ones of sequences that were pruned: forks take their memory.
   std::vector<PageTable> spare_tables_;
+  PagePool* pool_;
+  SequenceIdSource* ids_;
+  int num_slots_;
+  int64_t max_pages_;
   std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
   int64_t num_pages_of_rows_ = 0;  // that its forks may hold, at most
 };

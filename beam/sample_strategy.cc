@@ -16,11 +16,11 @@ SampleStrategy::SampleStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text)
-    : num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+    : samples_(NumSequences(params)),
+      live_(samples_.size()),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
-      stopping_criteria_(params, std::move(allowed), std::move(text)),
-      samples_(NumSequences(params)),
-      live_(samples_.size()) {
+      num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      stopping_criteria_(params, std::move(allowed), std::move(text)) {
   for (Sample& sample : samples_) sample.progress = stopping_criteria_.Begin();
   std::iota(live_.begin(), live_.end(), 0);
 }

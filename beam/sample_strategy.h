@@ -41,7 +41,12 @@ class SampleStrategy final : public DecodeStrategy {
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  void UpdateSelection(PlanSelection* selection) const override;
+  void UpdateSelection(PlanSelection* selection) const override {
+    if (stopping_criteria_.restricts()) return DescribeSelection(selection);
+    UpdateUnrestricted(selection);
+  }
+  // UpdateSelection where all tokens may follow.
+  void UpdateUnrestricted(PlanSelection* selection) const;
   bool supports_async_scheduling() const override {
     return stopping_criteria_.is_by_token();
   }
@@ -96,26 +101,26 @@ class SampleStrategy final : public DecodeStrategy {
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
 
-  // Constant after construction.
-  const int num_return_sequences_;
-  const int max_new_tokens_;
-  const StoppingCriteria stopping_criteria_;
-
-  TokenTree tree_;
+  // What each step reads lies together.
   std::vector<Sample> samples_;
-  SmallVector<int> live_;   // samples, ascending
+  SmallVector<int> live_;     // samples, ascending
+  const int max_new_tokens_;  // constant, as is num_return_sequences_
+  const int num_return_sequences_;
   bool is_forked_ = false;  // the first step is answered
   bool done_ = false;
+  TokenTree tree_;
+  const StoppingCriteria stopping_criteria_;
 };
 
 // These two are called for most groups at each step.
-inline void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
-  if (stopping_criteria_.restricts()) return DescribeSelection(selection);
-  selection->num_generated = NumGenerated(live_[0]);
+inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
+  const std::span<const int> live = live_;
+  const Sample* const samples = samples_.data();
   float* const cum_log_probs = selection->cum_log_probs.data();
-  for (size_t rank = 0; rank < live_.size(); ++rank) {
-    cum_log_probs[rank] = samples_[live_[rank]].cum_log_prob;
+  for (size_t rank = 0; rank < live.size(); ++rank) {
+    cum_log_probs[rank] = samples[live[rank]].cum_log_prob;
   }
+  selection->num_generated = samples[live.front()].length;
 }
 
 [[gnu::always_inline]] inline bool SampleStrategy::AdvanceByOne(
@@ -127,11 +132,12 @@ inline void SampleStrategy::UpdateSelection(PlanSelection* selection) const {
   }
   int* const live = live_.data();
   Continuation* const next = continuations_.data();
+  Sample* const samples = samples_.data();
   size_t num_live = 0;  // of those so far
   for (size_t rank = 0; rank < drawn.size(); ++rank) {
     const Candidate& candidate = drawn[rank];
     const int idx = live[rank];
-    Sample& sample = samples_[idx];
+    Sample& sample = samples[idx];
     const TokenTree::Node node = sample.node;
     const bool is_last = sample.length + 1 >= max_new_tokens_;
     Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);

@@ -23,10 +23,10 @@ StoppingCriteria::StoppingCriteria(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text)
-    : eos_token_ids_(DistinctEosTokenIds(params)),
-      token_ids_(FinishingTokenIds(params)),
+    : token_ids_(FinishingTokenIds(params)),
       allowed_(std::move(allowed)),
-      text_(params.stop.empty() ? nullptr : std::move(text)) {
+      text_(params.stop.empty() ? nullptr : std::move(text)),
+      eos_token_ids_(DistinctEosTokenIds(params)) {
   CHECK(params.stop.empty() || has_stops()) << "stops need a text";
 }
 

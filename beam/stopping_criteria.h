@@ -94,10 +94,10 @@ class StoppingCriteria {
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
-  const std::vector<TokenId> eos_token_ids_;  // ascending
   const std::vector<TokenId> token_ids_;
   const std::shared_ptr<const AllowedSequenceTrie> allowed_;  // or null
   const std::shared_ptr<const RequestText> text_;  // null: no stop strings
+  const std::vector<TokenId> eos_token_ids_;       // ascending
 };
 
 // Whether there is a text to find the request's stop strings in, which

@@ -19,21 +19,21 @@ class TokenTree {
 
   // A new node for `token` after `parent`.
   Node Append(Node parent, TokenId token) {
-    const Node node = num_nodes();
-    CHECK(parent >= kRoot && parent < node) << "no node " << parent;
     // Where a path grows, its end is not read again: of many trees that grow in
     // turn it would have to come from memory.
-    const bool grows = parent == node - 1;
-    last_depth_ = (grows ? last_depth_ : depth(parent)) + 1;
-    nodes_.push_back({parent, token, last_depth_});
-    return node;
+    if (parent != num_nodes_ - 1) {
+      CHECK(parent >= kRoot && parent < num_nodes_) << "no node " << parent;
+      last_depth_ = depth(parent);
+    }
+    nodes_.push_back({parent, token, ++last_depth_});
+    return num_nodes_++;
   }
 
   TokenId token(Node node) const { return nodes_[node].token; }
   Node parent(Node node) const { return nodes_[node].parent; }
   // Tokens on the path to `node`.
   int depth(Node node) const { return node == kRoot ? 0 : nodes_[node].depth; }
-  int num_nodes() const { return static_cast<int>(nodes_.size()); }
+  int num_nodes() const { return num_nodes_; }
 
   // The tokens from the root to `node`, that one included.
   std::vector<TokenId> Path(Node node) const;
@@ -47,6 +47,7 @@ class TokenTree {
     int depth;  // tokens on its path
   };
   std::vector<Entry> nodes_;
+  int num_nodes_ = 0;
   int last_depth_ = 0;  // of the last node
 };
 

@@ -166,7 +166,7 @@ void Speculate(Dice dice, SimCase* sim_case) {
     params.speculate = {
         dice.OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix,
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
-        dice.Any(1, 8), SpeculationMode::kCoupled};
+        dice.Any(1, 8), SpeculationMode::kCoupled, dice.Chance(500)};
   }
   sim_case->drafts_before_steps = dice.Chance(600);
 }

@@ -27,6 +27,7 @@ import pathlib
 import random
 import re
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -83,6 +84,8 @@ def compare(name, before, after, requests, options, args):
             times[is_after].append(seconds)
     equal = "yes" if results[True] == results[False] else "NO"
     least = {key: min(value) for key, value in times.items()}
+    if not all(steps for steps, _ in work.values()):
+        sys.exit(f"{name}: the --figures of a program name no steps")
     cost = {key: steps + args.token_cost * tokens
             for key, (steps, tokens) in work.items()}
     print(f"| {name} | {least[False]:.2f}, {least[True]:.2f} "

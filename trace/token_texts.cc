@@ -9,7 +9,6 @@
 #include "base/json.h"
 
 namespace espalier {
-
 namespace {
 
 // How the output begins, if the request says it.

@@ -7,8 +7,9 @@
 
 namespace espalier {
 
-// Sets the text of a prompt, the decoder's (a param) too, and of a candidate's
-// token. A prompt that the tokenizer cannot decode stays without.
+// Sets the text of a prompt, of a decoder prompt (params `decoder_prompt`), and
+// of a candidate's token. What the tokenizer cannot decode stays without a
+// text.
 void AddTokenTexts(const Tokenizer& tokenizer, TraceEvent* event);
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_format.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -89,6 +90,24 @@ std::string Visible(std::string_view text, std::string_view space) {
   return visible;
 }
 
+// The text of a decoder prompt as `shown` has it, or "#31 #7" if that is not
+// known; "" if there is none.
+std::string DecoderPrompt(const TraceTree& tree,
+                          std::string (*shown)(std::string_view)) {
+  const json::object& params = tree.request.params;
+  const json::value* const text = params.if_contains("decoder_prompt");
+  if (text != nullptr && text->is_string() && !text->as_string().empty()) {
+    return shown(std::string(text->as_string()));
+  }
+  const json::value* const ids = params.if_contains("decoder_prompt_tokens");
+  if (ids == nullptr || !ids->is_array()) return "";
+  std::string label;
+  for (const json::value& id : ids->as_array()) {
+    label += Concat(label.empty() ? "#" : " #", Readable(Shown(&id)));
+  }
+  return label;
+}
+
 }  // namespace
 
 std::string Visible(std::string_view text) { return Visible(text, "·"); }
@@ -170,19 +189,7 @@ std::string PathText(const TraceTree& tree, int node) {
 }
 
 std::string DecoderPromptLabel(const TraceTree& tree) {
-  const json::object& params = tree.request.params;
-  const json::value* const text = params.if_contains("decoder_prompt");
-  if (text != nullptr && text->is_string() && !text->as_string().empty()) {
-    const json::string& shown = text->as_string();
-    return Visible(std::string_view(shown.data(), shown.size()));
-  }
-  const json::value* const ids = params.if_contains("decoder_prompt_tokens");
-  if (ids == nullptr || !ids->is_array()) return "";
-  std::string label;
-  for (const json::value& id : ids->as_array()) {
-    label += Concat(label.empty() ? "#" : " #", Shown(&id));
-  }
-  return Readable(label);
+  return DecoderPrompt(tree, Visible);
 }
 
 std::string Title(const TraceTree& tree) {
@@ -193,7 +200,7 @@ std::string Title(const TraceTree& tree) {
   if (!tree.request.prompt.empty()) {
     title += ": " + Readable(tree.request.prompt);
   }
-  const std::string begun = DecoderPromptLabel(tree);
+  const std::string begun = DecoderPrompt(tree, Readable);
   return begun.empty() ? title : title + " → " + begun;
 }
 

@@ -49,16 +49,16 @@ std::string PathText(const TraceTree& tree, int node);
 std::string DecoderPromptLabel(const TraceTree& tree);
 
 // What a request is called in pictures: "Request 3 (id a): It rains.", with a
-// decoder prompt "Request 3 (id a): It rains. → Il·pleut", less what is not
+// decoder prompt "Request 3 (id a): It rains. → Il pleut", less what is not
 // known of it.
 std::string Title(const TraceTree& tree);
 
-// How a request came to no result: its error, or that the trace stops before
-// its end; "" if it came to one.
 // "preempted before step 5, which gave 3 pages back; 12 tokens cached and 4 fed
 // again".
 std::string AwayLabel(const TraceAway& away);
 
+// How a request came to no result: its error, or that the trace stops before
+// its end; "" if it came to one.
 std::string WhyNoResult(const TraceTree& tree);
 
 // "beams, 10 prompt tokens, 8 steps, 74 candidates: 36 kept, 30 pruned, 8

@@ -74,7 +74,7 @@ std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
                 EscapeMarkup(NodeLabel(node)), "</text></g>\n");
 }
 
-// The end of the prompt; with the decoder's own, over the line that goes on.
+// The dot at the end of the prompt, with the decoder prompt as its label.
 std::string Root(const TraceTree& tree, const TraceLayout::Point& at) {
   std::string out = Concat("<g class=\"n root\" transform=\"translate(",
                            Px(at.x), " ", Px(at.y), ")\"><circle r=\"5\"/>");

@@ -148,13 +148,13 @@ TEST(TracePicturesTest, WhatTheDecoderWentOnFromStandsAtTheRoot) {
   const TraceTrees begun = TreesOf(
       {{"decoder_prompt_tokens", {31, 7}}, {"decoder_prompt", "Il <b>"}});
   const TraceTree& tree = begun.trees().front();
-  EXPECT_EQ(Title(tree), "Request 3: It rains. → Il·<b>");
+  EXPECT_EQ(Title(tree), "Request 3: It rains. → Il <b>");
   const std::string svg = TreeDrawing(tree, Layout(tree));
   EXPECT_EQ(Count(svg, ">Il·&lt;b&gt;</text></g>"), 1);
   EXPECT_EQ(Count(svg, "<title>decoder prompt: Il·&lt;b&gt;</title>"), 1);
   EXPECT_THAT(RenderTraceDot(begun.trees()),
               HasSubstr("t0_root [label=\"Il·<b>\""));
-  EXPECT_THAT(RenderTraceText(begun.trees()), HasSubstr(" → Il·<b>\n"));
+  EXPECT_THAT(RenderTraceText(begun.trees()), HasSubstr(" → Il <b>\n"));
   // Its label lies before the first step's column.
   EXPECT_GE(Layout(tree).bends[1] - Layout(tree).root.x,
             6 + 7.2 * NumColumns(RootLabel(tree)));

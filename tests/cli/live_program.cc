@@ -1,6 +1,7 @@
 #include "tests/cli/live_program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -91,11 +92,17 @@ std::string LiveProgram::ReadLine() {
   return line;
 }
 
-bool LiveProgram::WaitFor(std::string_view text) {
-  while (read_.find(text) == std::string::npos) {
-    if (!ReadMore()) return false;
+bool LiveProgram::WaitFor(std::string_view text, std::string_view then) {
+  constexpr int kMaxSilenceMs = 60'000;
+  while (true) {
+    const size_t at = read_.find(text);
+    if (at != std::string::npos &&
+        read_.find(then, at + text.size()) != std::string::npos) {
+      return true;
+    }
+    pollfd ready = {.fd = out_, .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, kMaxSilenceMs) != 1 || !ReadMore()) return false;
   }
-  return true;
 }
 
 int LiveProgram::NumUnread() const {

@@ -37,9 +37,9 @@ class LiveProgram {
   // end what is left.
   std::string ReadLine();
 
-  // Waits until its stdout holds `text`, which stays unread; false where it
-  // ends without.
-  bool WaitFor(std::string_view text);
+  // Waits until its stdout holds `text`, and later `then`, which stay unread;
+  // false where it ends without, or says nothing for a minute.
+  bool WaitFor(std::string_view text, std::string_view then = "");
 
   // Bytes of its stdout that wait in the pipe.
   int NumUnread() const;

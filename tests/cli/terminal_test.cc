@@ -129,8 +129,7 @@ TEST(TerminalTest, OneLongRequestTellsThatItRuns) {
   LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), "--num-beams",
                        "640", "--min-new-tokens", "250", "It rains."},
                       LiveProgram::Ends::kTerminal);
-  EXPECT_TRUE(program.WaitFor("\r\x1b[K0/1 request, 0/s, "));
-  EXPECT_TRUE(program.WaitFor(" s\r"));
+  EXPECT_TRUE(program.WaitFor("\r\x1b[K0/1 request, 0/s, ", " s\r"));
   program.Send(SIGINT);
   EXPECT_THAT(program.Wait().out,
               ContainsRegex("\r\x1b\\[K0/1 request, 0/s, [0-9]+ s\r"));

@@ -51,7 +51,8 @@ class HelpFormatter : public CLI::Formatter {
     return text;
   }
 
-  // An argument that is an option, too, is told what it is by its name.
+  // CLI11 prints an option's text after its positional form, too; there the
+  // name says it.
   std::string make_option(const CLI::Option* option,
                           bool is_positional) const override {
     if (!is_positional || !option->nonpositional()) {

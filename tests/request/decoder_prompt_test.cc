@@ -112,12 +112,13 @@ TEST(DecoderPromptTest, ItTakesRoomInTheContext) {
                        "context of 20 less 16 tokens that it begins with), "
                        "got 5"));
   params.decoder_prompt_tokens.assign(19, 7);
-  EXPECT_THAT(CheckPrompt(params),
-              StatusIs(kInvalidPrompt,
-                       "decoder_prompt_tokens must be at most 18, those of "
-                       "decoder_prompt included (the decoder's context of 20 "
-                       "less 1 token that it begins with and one to generate), "
-                       "got 19"));
+  EXPECT_THAT(
+      CheckPrompt(params),
+      StatusIs(kInvalidPrompt,
+               "decoder_prompt_tokens must have at most 18 tokens, those of "
+               "decoder_prompt included (the decoder's context of 20 "
+               "less 1 token that it begins with and one to generate), "
+               "got 19"));
   Request request = {{7}, {}};
   request.params.decoder_prompt_tokens.assign(15, 7);
   ASSERT_OK(ValidateRequest(Translator(), &request));

@@ -84,7 +84,7 @@ TEST_F(EncoderCallsTest, ADecoderPromptThatIsTooLongIsNamed) {
       "/v1/completions",
       Concat(R"({"prompt": "No.", "decoder_prompt_tokens": [)", ids, "]}"));
   EXPECT_EQ(error.at("message"),
-            "decoder_prompt_tokens must be at most 510, those of "
+            "decoder_prompt_tokens must have at most 510 tokens, those of "
             "decoder_prompt included (the decoder's context of 512 less 1 "
             "token that it begins with and one to generate), got 511");
   EXPECT_EQ(error.at("param"), "decoder_prompt_tokens");

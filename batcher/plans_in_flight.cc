@@ -43,7 +43,7 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   PlanInFlight remembered;
   remembered.requests = std::move(requests);
   remembered.saved.assign(saved.begin(), saved.end());
-  // One of each, in order?
+  // One selection of each, in order.
   remembered.asks_all = plan.selections.size() == remembered.requests.size() &&
                         plan.continuations.empty();
   if (!remembered.asks_all) {

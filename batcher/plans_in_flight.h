@@ -28,7 +28,7 @@ struct PlanInFlight {
   std::vector<RequestId> saved;     // whose pages it saves on the host
   // For answers, in the plan's order, unless they are `requests`.
   std::vector<RequestId> asked_of;
-  bool asks_all = false;
+  bool asks_all = false;      // asked() is `requests`
   size_t num_selections = 0;  // of asked(); the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
   std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
@@ -68,7 +68,7 @@ class PlansInFlight {
   bool empty() const { return plans_.empty(); }
 
   // Adds `plan`, in which `requests` run, and which saves pages of `saved`.
-  // Throws std::bad_alloc, and has done nothing then. What it feeds is the
+  // Throws std::bad_alloc, and has added nothing then. What it feeds is the
   // caller's to say, of the result.
   PlanInFlight& Push(const StepPlan& plan, std::vector<RequestId> requests,
                      std::span<const RequestId> saved = {});

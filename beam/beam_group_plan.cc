@@ -2,8 +2,6 @@
 // sequences, and of drafts. beam_group_drafts.cc chooses the drafts;
 // beam_group.cc applies answers, keeps pages and gives them back.
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -15,16 +13,16 @@
 namespace espalier {
 namespace {
 
-// std::vector and std::ranges::copy take ids one by one, because they have a
-// default value. So many are appended faster if that is written first, and all
-// copied at once.
+// std::vector appends ids one by one, because their default value makes them no
+// trivial type. So many are appended faster if that is written first, and all
+// copied at once; std::ranges::copy of libstdc++ 12 copies what is const one by
+// one, too.
 constexpr size_t kManyPages = 16;
 
 void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
   const size_t size = all->size();
   all->resize(size + pages.size());
-  static_assert(std::is_trivially_copyable_v<PageId>);
-  std::memcpy(all->data() + size, pages.data(), pages.size_bytes());
+  std::copy(pages.begin(), pages.end(), all->begin() + size);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class GroupPages {
   std::span<const int> slots() const { return slots_by_rank_; }
   // REQUIRES: 0 <= rank < num_sequences().
   const Sequence& sequence(int rank) const {
-    return *slots_[slots()[rank]].sequence;
+    return *slots_[slots_by_rank_[rank]].sequence;
   }
 
   // Grows each live sequence by writable tokens, with the copies of shared

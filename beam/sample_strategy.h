@@ -45,7 +45,8 @@ class SampleStrategy final : public DecodeStrategy {
     if (stopping_criteria_.restricts()) return DescribeSelection(selection);
     UpdateUnrestricted(selection);
   }
-  // UpdateSelection where all tokens may follow.
+  // UpdateSelection without a look at lists of allowed tokens.
+  // REQUIRES: none restricts the request.
   void UpdateUnrestricted(PlanSelection* selection) const;
   bool supports_async_scheduling() const override {
     return stopping_criteria_.is_by_token();
@@ -101,10 +102,10 @@ class SampleStrategy final : public DecodeStrategy {
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
 
-  // What each step reads lies together.
+  // What each step reads comes first.
   std::vector<Sample> samples_;
-  SmallVector<int> live_;     // samples, ascending
-  const int max_new_tokens_;  // constant, as is num_return_sequences_
+  SmallVector<int> live_;  // samples, ascending
+  const int max_new_tokens_;
   const int num_return_sequences_;
   bool is_forked_ = false;  // the first step is answered
   bool done_ = false;

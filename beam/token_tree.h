@@ -47,7 +47,7 @@ class TokenTree {
     int depth;  // tokens on its path
   };
   std::vector<Entry> nodes_;
-  int num_nodes_ = 0;
+  int num_nodes_ = 0;   // nodes_.size(), which takes a division
   int last_depth_ = 0;  // of the last node
 };
 

@@ -163,10 +163,13 @@ void Speculate(Dice dice, SimCase* sim_case) {
   for (Request& request : sim_case->requests) {
     GenerationParams& params = request.params;
     if (!CanSpeculate(params) || !dice.Chance(per_mille)) continue;
+    // Half draft whether it pays or not: what drafts cost lets hardly any
+    // through.
     params.speculate = {
         dice.OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix,
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
-        dice.Any(1, 8), SpeculationMode::kCoupled, dice.Chance(500)};
+        dice.Any(1, 8), SpeculationMode::kCoupled,
+        /*always_drafts=*/dice.Chance(500)};
   }
   sim_case->drafts_before_steps = dice.Chance(600);
 }

@@ -15,8 +15,8 @@ namespace {
 TEST(SimulationTest, NoSeedBreaksALaw) {
   SimFigures total;
   const uint32_t num_seeds = Cases(200, 20);
-  // What few seeds do is uneven: the first twenty hardly draft ahead. From
-  // this one on all that is counted below is reached with room.
+  // What few seeds do is uneven. From this one on all that is counted below is
+  // reached with room.
   const uint32_t first_seed = Cases(0, 120);
   for (uint32_t i = 0; i < num_seeds; ++i) {
     const uint32_t seed = first_seed + i;
@@ -38,7 +38,7 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   EXPECT_GT(total.num_early_results, num_seeds * 3);
   EXPECT_GT(total.num_too_late, num_seeds * 5);
   EXPECT_GT(total.num_accepted_tokens, num_seeds * 20);
-  EXPECT_GT(total.num_drafted_ahead, num_seeds);
+  EXPECT_GT(total.num_drafted_ahead, num_seeds * 4);
   EXPECT_GT(total.num_swapped_out, num_seeds * 20);
   EXPECT_GT(total.num_swapped_in, num_seeds * 10);
   EXPECT_LT(total.num_swapped_in, total.num_swapped_out);

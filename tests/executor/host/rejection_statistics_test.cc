@@ -73,8 +73,8 @@ class FilledPlanChanger : public Model {
   const std::function<void(StepPlan*)> change_;
 };
 
-//   change  of the plans that steps run, if these have the drafts; where an
-//           executor drafts for a step itself, when they have them
+// `change` is applied to plans on their way to the executor; where it drafts
+// for the step that it runs, to the plan between drafts and verification.
 std::shared_ptr<StepExecutor> MakeExecutor(
     Where where, std::function<void(StepPlan*)> change = [](StepPlan*) {}) {
   const auto pool = *ThreadPool::Create(1);

@@ -37,10 +37,9 @@ absl::Status QueueLimits::Check(int64_t num_tokens) const {
   if (max_waiting_tokens_ == 0) return absl::OkStatus();
   if (num_tokens > max_waiting_tokens_) {
     return MarkPermanent(ResourceExhausted(
-        "the prompt has ", num_tokens, " tokens, and max_waiting_tokens, ",
-        max_waiting_tokens_,
-        ", may wait at all; raise it, or shorten the "
-        "prompt"));
+        "the prompt has ", num_tokens,
+        " tokens, and max_waiting_tokens lets at most ", max_waiting_tokens_,
+        " wait; raise it, or shorten the prompt"));
   }
   if (num_tokens > max_waiting_tokens_ - num_waiting_tokens_) {
     return ResourceExhausted(

@@ -66,8 +66,8 @@ TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
   EXPECT_OK(limits->Take(60));
   EXPECT_THAT(limits->Take(101),
               StatusIs(kExhausted,
-                       "the prompt has 101 tokens, and max_waiting_tokens, "
-                       "100, may wait at all; raise it, or shorten the "
+                       "the prompt has 101 tokens, and max_waiting_tokens "
+                       "lets at most 100 wait; raise it, or shorten the "
                        "prompt"));
 }
 

@@ -100,8 +100,9 @@ TEST_F(GeneratorLimitsTest, WaitingPromptTokensAreLimited) {
   auto first = generator_->GenerateAsync({std::vector<TokenId>(10, 5)});
   model_->AwaitStep();
   auto second = generator_->GenerateAsync({std::vector<TokenId>(10, 5)});
-  EXPECT_THAT(generator_->Generate({std::vector<TokenId>(11, 5)}),
-              StatusIs(kExhausted, HasSubstr("max_waiting_tokens, 10")));
+  EXPECT_THAT(
+      generator_->Generate({std::vector<TokenId>(11, 5)}),
+      StatusIs(kExhausted, HasSubstr("max_waiting_tokens lets at most 10")));
   model_->Hold(false);
   EXPECT_OK(first.get());
   EXPECT_OK(second.get());

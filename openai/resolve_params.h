@@ -1,7 +1,7 @@
 // ResolveParams: which params a call runs with. In order of precedence:
 //
 //   what the call says
-//   the server's defaults: --defaults FILE, flags
+//   the server's defaults: flags, --defaults FILE
 //   the model's generation_config.json (request/generation_defaults.h)
 //   those of OpenAI's API: tokens are drawn at temperature 1; 16 new tokens in
 //     completions, and as many as there is room for elsewhere

@@ -382,8 +382,10 @@ TEST_F(CudaFp8MatMulGpuTest, WhatWasNotPlannedForIsRefused) {
   EXPECT_THAT(
       matmul_->Run(c.device_x.data(), 1, c.matrix, CudaEpilogue::kStoreFloat,
                    out.data(), stream_.get()),
-      testing::StatusIs(absl::StatusCode::kInvalidArgument,
-                        ::testing::HasSubstr("over the 3145728 planned for")));
+      testing::StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          ::testing::HasSubstr(
+              "at most 3145728 weights of e4m3, as planned for")));
   const auto without = CudaMatMul::Create(device_, 16, 16);
   ASSERT_OK(without);
   EXPECT_THAT(

@@ -48,7 +48,7 @@ endforeach()
 set(link_only PkgConfig::HIGHWAY PkgConfig::PCRE2 PkgConfig::SENTENCEPIECE
   PkgConfig::UTF8PROC)
 if(ESPALIER_CUDA)
-  list(APPEND link_only CUDA::cudart_static CUDA::cublasLt)
+  list(APPEND link_only CUDA::cudart_static ${CMAKE_DL_LIBS})
 endif()
 target_link_libraries(espalier_shared PRIVATE ${link_only})
 list(TRANSFORM link_only REPLACE "PkgConfig::" "PkgConfig::ESPALIER_")
@@ -114,7 +114,7 @@ endforeach()
 set(cuda_libs_private)
 if(ESPALIER_CUDA)
   set(cuda_libs_private
-    "-L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -ldl -lrt")
+    "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
 endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/espalier.pc.in"
   "${PROJECT_BINARY_DIR}/espalier.pc" @ONLY)

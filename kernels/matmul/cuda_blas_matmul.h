@@ -3,7 +3,6 @@
 // Thread safety: one thread, one stream at a time (the workspace is shared).
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <compare>
@@ -15,13 +14,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "kernels/matmul/cuda_blas_library.h"
 #include "kernels/matmul/cuda_matmul.h"
 
 namespace espalier {
 
 class CudaBlasMatMul {
  public:
-  // Errors: kResourceExhausted; kInternal if cuBLASLt fails.
+  // Errors: kResourceExhausted; kFailedPrecondition without cuBLASLt;
+  // kInternal if it fails.
   static absl::StatusOr<std::unique_ptr<CudaBlasMatMul>> Create();
 
   // out = x * w^T, or out += x * w^T.
@@ -44,16 +45,22 @@ class CudaBlasMatMul {
  private:
   template <auto kDestroy>
   struct Destroy {
+    const CudaBlasLibrary* blas;
     template <typename Handle>
     void operator()(Handle* handle) const {
-      kDestroy(handle);
+      (blas->*kDestroy)(handle);
     }
   };
   template <typename Handle, auto kDestroy>
   using Owned =
       std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<kDestroy>>;
+  using OwnedHandle = Owned<cublasLtHandle_t, &CudaBlasLibrary::destroy>;
   using OwnedLayout =
-      Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+      Owned<cublasLtMatrixLayout_t, &CudaBlasLibrary::layout_destroy>;
+  using OwnedProduct =
+      Owned<cublasLtMatmulDesc_t, &CudaBlasLibrary::desc_destroy>;
+  using OwnedPreference =
+      Owned<cublasLtMatmulPreference_t, &CudaBlasLibrary::preference_destroy>;
 
   // What a product is, apart from where its data are.
   struct Shape {
@@ -67,31 +74,36 @@ class CudaBlasMatMul {
     auto operator<=>(const Shape&) const = default;
   };
   struct Plan {
-    Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
+    OwnedProduct product;
     OwnedLayout w;
     OwnedLayout x;
     OwnedLayout out;
     cublasLtMatmulAlgo_t algorithm;
   };
 
-  CudaBlasMatMul() = default;
+  explicit CudaBlasMatMul(const CudaBlasLibrary& blas) : blas_(blas) {}
   absl::Status Enqueue(const Shape& shape, const void* x, const void* w,
                        void* out, cudaStream_t stream);
-  static absl::StatusOr<OwnedLayout> MakeLayout(DType dtype, int num_cols,
-                                                int num_rows);
-  static absl::StatusOr<OwnedLayout> MakeInputLayout(const Shape& shape,
-                                                     int num_rows);
-  static absl::StatusOr<OwnedLayout> MakeOutputLayout(const Shape& shape);
+  absl::Status StatusOf(cublasStatus_t status, const char* call) const;
+  // `count` of them, `stride` elements from one to the next.
+  absl::Status SetBatch(cublasLtMatrixLayout_t layout, int32_t count,
+                        int64_t stride) const;
+  absl::StatusOr<OwnedLayout> MakeLayout(DType dtype, int num_cols,
+                                         int num_rows) const;
+  absl::StatusOr<OwnedLayout> MakeInputLayout(const Shape& shape,
+                                              int num_rows) const;
+  absl::StatusOr<OwnedLayout> MakeOutputLayout(const Shape& shape) const;
   absl::StatusOr<Plan> MakePlan(const Shape& shape);
   // Product and layouts: all but the algorithm.
-  static absl::StatusOr<Plan> DescribePlan(const Shape& shape);
+  absl::StatusOr<Plan> DescribePlan(const Shape& shape) const;
   // That of the shape's bucket.
   absl::StatusOr<cublasLtMatmulAlgo_t> FindAlgorithm(Shape shape);
   absl::StatusOr<cublasLtMatmulAlgo_t> ChooseAlgorithm(const Shape& shape,
                                                        const Plan& plan) const;
   bool CanRun(const cublasLtMatmulAlgo_t& algorithm, const Plan& plan) const;
 
-  Owned<cublasLtHandle_t, cublasLtDestroy> handle_;
+  const CudaBlasLibrary& blas_;
+  OwnedHandle handle_;
   DeviceBuffer<char> workspace_;
   std::map<Shape, Plan> plans_;
   std::map<Shape, cublasLtMatmulAlgo_t> algorithms_;  // by bucket

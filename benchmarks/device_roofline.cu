@@ -86,7 +86,8 @@ absl::StatusOr<double> ProductSeconds(uint4* data, const CudaDevice& device,
   constexpr size_t kMatrix =
       size_t{kProductSize} * kProductSize * 2 / sizeof(uint4);
   ASSIGN_OR_RETURN(const auto products,
-                   CudaMatMul::Create(device, kProductSize, kProductSize));
+                   CudaMatMul::Create(device, {.max_rows = kProductSize,
+                                               .max_outputs = kProductSize}));
   const CudaMatrix weights = {.data = data + kMatrix,
                               .dtype = DType::kBFloat16,
                               .num_rows = kProductSize,

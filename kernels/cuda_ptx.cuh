@@ -63,6 +63,19 @@ __device__ __forceinline__ void CpAsyncWaitGroup() {
 
 // ---- Tensor cores -----------------------------------------------------------
 
+// Four matrices of 8 x 8 numbers of 16 bits: lane l gives the place of row
+// l % 8 of matrix l / 8, and has numbers 2 (l % 4) and the next of row l / 4 of
+// each.
+__device__ __forceinline__ void LdMatrixX4(uint32_t (&matrices)[4],
+                                           uint32_t from) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]),
+        "=r"(matrices[3])
+      : "r"(from)
+      : "memory");
+}
+
 // sums [16, 8] += a [16, 16] * b [16, 8], spread over a warp as m16n8k16 wants;
 // pairs of T, which is __nv_bfloat16 or __half.
 template <typename T>

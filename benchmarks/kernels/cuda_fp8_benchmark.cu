@@ -67,7 +67,8 @@ class Bench {
         x_(Numbers(size_t{kMaxRows} * 14336 * 2)),
         scales_(Numbers(kMaxOutputs * 2)),
         out_(Numbers(size_t{kMaxRows} * 32768 * 4)),
-        matmul_(Get(CudaMatMul::Create(device_, kMaxRows, 28672))),
+        matmul_(Get(CudaMatMul::Create(
+            device_, {.max_rows = kMaxRows, .max_outputs = 28672}))),
         gemm_(Get(CudaFp8Gemm::Create(device_))) {
     Check(PrepareFp8Skinny(device_));
     Check(cudaStreamSynchronize(stream_.get()));

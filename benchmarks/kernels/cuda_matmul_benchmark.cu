@@ -5,6 +5,7 @@
 //
 //   cuda_matmul_benchmark        # products, then steps
 //   cuda_matmul_benchmark steps
+//   cuda_matmul_benchmark small  # small weights and many rows
 //
 // Weights come from a ring of 3 GB, so they are cold; x stays in L2. Times are
 // medians of a graph's replays, divided by its calls.
@@ -13,19 +14,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <string_view>
 
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
 #include "benchmarks/cuda_replays.h"
 #include "kernels/matmul/cuda_blas_matmul.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_small_gemm.h"
 
 namespace espalier {
 namespace {
 
 constexpr int64_t kRingBytes = int64_t{3} << 30;
-constexpr int kMaxRows = 128;
-constexpr int kMaxOutputs = 128256;
+constexpr int kMaxRows = 2048;
+constexpr int kMaxOutputs = 151936;
 
 struct Model {
   const char* name;
@@ -40,6 +43,12 @@ constexpr Model kModels[] = {
     {"68m", 768, 2, 768, 768, 3072, 32000},
     {"1b", 2048, 16, 2048, 512, 8192, 128256},
     {"8b", 4096, 32, 4096, 1024, 14336, 128256},
+};
+// Whose products are SmallGemm's, or may be.
+constexpr Model kSmallModels[] = {
+    {"en-fr", 256, 6, 256, 128, 768, 6000},
+    {"68m", 768, 2, 768, 768, 3072, 32000},
+    {"0.6b", 1024, 28, 2048, 1024, 3072, 151936},
 };
 
 // Uniform numbers in [-scale, scale), a hash of their place.
@@ -109,7 +118,7 @@ __global__ void Between(const Four<From>* from, Four<__nv_bfloat16>* to,
   to[blockIdx.x * blockDim.x + threadIdx.x] = out;
 }
 
-enum class Path { kOurs, kBlas, kRead };
+enum class Path { kOurs, kSmall, kBlas, kRead };
 
 class Bench {
  public:
@@ -120,7 +129,9 @@ class Bench {
         x_(Numbers(size_t{kMaxRows} * 16384, 1.0f)),
         between_(Numbers(size_t{kMaxRows} * 16384, 1.0f)),
         out_(Numbers(size_t{kMaxRows} * kMaxOutputs * 2, 1.0f)),
-        matmul_(Get(CudaMatMul::Create(device_, kMaxRows, 2 * kModels[2].ffn))),
+        matmul_(Get(CudaMatMul::Create(
+            device_,
+            {.max_rows = kMaxRows, .max_outputs = 2 * kModels[2].ffn}))),
         blas_(Get(CudaBlasMatMul::Create())) {
     Check(cudaStreamSynchronize(stream_.get()));
     std::printf("%s, %d multiprocessors\n", device_.name.c_str(),
@@ -177,6 +188,9 @@ class Bench {
     switch (path) {
       case Path::kOurs:
         Check(matmul_->Run(x, num_rows, w, epilogue, out, stream_.get()));
+        return;
+      case Path::kSmall:
+        Check(SmallGemm(x, num_rows, w, epilogue, out, stream_.get()));
         return;
       case Path::kBlas:
         // Gates and ups are stored as they are: a product alone.
@@ -282,6 +296,29 @@ void PrintProducts(Bench& bench) {
   }
 }
 
+void PrintSmall(Bench& bench) {
+  std::printf("%-5s %-8s %5s %8s %9s %8s\n", "", "product", "rows", "small us",
+              "cublaslt", "speedup");
+  for (const Model& m : kSmallModels) {
+    const auto print = [&](const char* name, int num_outputs, int num_cols,
+                           CudaEpilogue epilogue) {
+      for (const int n : {17, 32, 64, 128, 256, 512, 1024, 2048}) {
+        const double small =
+            bench.Product(Path::kSmall, n, num_outputs, num_cols, epilogue);
+        const double blas =
+            bench.Product(Path::kBlas, n, num_outputs, num_cols, epilogue);
+        std::printf("%-5s %-8s %5d %8.2f %9.2f %8.2f\n", m.name, name, n, small,
+                    blas, blas / small);
+      }
+    };
+    print("qkv", m.q + 2 * m.kv, m.hidden, CudaEpilogue::kStore);
+    print("o", m.hidden, m.q, CudaEpilogue::kAddFloat);
+    print("gate_up", 2 * m.ffn, m.hidden, CudaEpilogue::kSiluMul);
+    print("down", m.hidden, m.ffn, CudaEpilogue::kAddFloat);
+    print("head", m.vocab, m.hidden, CudaEpilogue::kStoreFloat);
+  }
+}
+
 void PrintSteps(Bench& bench) {
   std::printf("step rows  ours us  cublaslt     read  speedup\n");
   for (const Model& m : kModels) {
@@ -298,8 +335,12 @@ void PrintSteps(Bench& bench) {
 }  // namespace
 }  // namespace espalier
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   espalier::Bench bench;
+  if (argc > 1 && argv[1] == std::string_view("small")) {
+    espalier::PrintSmall(bench);
+    return 0;
+  }
   if (argc == 1) espalier::PrintProducts(bench);
   espalier::PrintSteps(bench);
 }

@@ -171,8 +171,9 @@ class Profile {
         transformer_(transformer),
         device_(device),
         num_rows_(num_rows),
-        matmul_(Get(CudaMatMul::Create(device, num_rows,
-                                       2 * weights.widths.intermediate))) {
+        matmul_(Get(CudaMatMul::Create(
+            device, {.max_rows = num_rows,
+                     .max_outputs = 2 * weights.widths.intermediate}))) {
     int widest = weights.head.num_rows;
     for (const CudaMatrix& w :
          {weights.layers[0].gate_up, weights.layers[0].qkv}) {

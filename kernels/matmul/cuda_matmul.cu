@@ -12,6 +12,7 @@
 #include "kernels/matmul/cuda_gate_up_gemm.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/matmul/cuda_skinny_matmul.h"
+#include "kernels/matmul/cuda_small_gemm.h"
 
 namespace espalier {
 namespace {
@@ -79,20 +80,24 @@ absl::Status EnqueueSiluMul(DType dtype, const void* gate_up,
 
 class CudaMatMul::Impl {
  public:
-  absl::Status Init(const CudaDevice& device, int max_rows, int max_outputs,
-                    int64_t max_fp8_weights) {
+  absl::Status Init(const CudaDevice& device, const CudaMatMulLimits& limits) {
     device_ = device;
-    max_rows_ = max_rows;
-    silu_rows_ = std::min(max_rows, kSiluRows);
-    max_outputs_ = max_outputs;
+    max_rows_ = limits.max_rows;
+    silu_rows_ = std::min(max_rows_, kSiluRows);
+    max_outputs_ = limits.max_outputs;
     RETURN_IF_ERROR(PrepareSkinnyMatMul(device));
+    RETURN_IF_ERROR(PrepareSmallGemm(device));
     ASSIGN_OR_RETURN(tile_, CudaGateUpGemm::Create(device));
-    if (max_fp8_weights > 0) {
-      ASSIGN_OR_RETURN(fp8_, CudaFp8MatMul::Create(device, max_fp8_weights));
+    if (limits.max_fp8_weights > 0) {
+      ASSIGN_OR_RETURN(fp8_,
+                       CudaFp8MatMul::Create(device, limits.max_fp8_weights));
     }
-    ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
+    if (limits.max_weights > CudaMatMulLimits::kSmallMatrix || fp8_ ||
+        !CanRunSmallGemm(device)) {
+      ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
+    }
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
-                                                           max_outputs));
+                                                           max_outputs_));
     // As cuBLASLt's workspace, and for the same reason.
     RETURN_IF_CUDA_ERROR(cudaMemset(scratch_.data(), 0, scratch_.size_bytes()));
     // Other streams do not wait for that by themselves.
@@ -117,8 +122,10 @@ class CudaMatMul::Impl {
       if (epilogue == CudaEpilogue::kAddFloat) return SplitKPartials{};
       return SplitKPartials{out, 1};
     }
-    RETURN_IF_ERROR(
-        blas_->RunParts(x, num_rows, w, num_parts, scratch_.data(), stream));
+    RETURN_IF_ERROR(blas_ ? blas_->RunParts(x, num_rows, w, num_parts,
+                                            scratch_.data(), stream)
+                          : SmallGemmParts(x, num_rows, w, num_parts,
+                                           scratch_.data(), stream));
     return SplitKPartials{scratch_.data(), num_parts};
   }
 
@@ -164,6 +171,7 @@ class CudaMatMul::Impl {
     if (epilogue == CudaEpilogue::kSiluMul && tile_.IsProfitable(num_rows, w)) {
       return tile_.Run(x, num_rows, w, out, stream);
     }
+    if (!blas_) return SmallGemm(x, num_rows, w, epilogue, out, stream);
     return RunBlas(x, num_rows, w, epilogue, out, stream);
   }
 
@@ -195,6 +203,13 @@ class CudaMatMul::Impl {
       return InvalidArgument("gates and ups in ", w.num_rows,
                              " rows: not a multiple of 16, or over the ",
                              max_outputs_, " planned for");
+    }
+    if (!blas_ &&
+        (w.dtype == DType::kFloat32 ||
+         int64_t{w.num_rows} * w.num_cols > CudaMatMulLimits::kSmallMatrix)) {
+      return InvalidArgument("a matrix of ", w.num_rows, " rows of ",
+                             w.num_cols,
+                             ", small ones of 16 bits were planned for");
     }
     if (w.fp8_scales == nullptr) return absl::OkStatus();
     if (fp8_ == nullptr) {
@@ -253,16 +268,15 @@ class CudaMatMul::Impl {
   int silu_rows_ = 0;
   int max_outputs_ = 0;
   CudaGateUpGemm tile_;
-  std::unique_ptr<CudaBlasMatMul> blas_;
-  std::unique_ptr<CudaFp8MatMul> fp8_;  // null: no weights of e4m3
+  std::unique_ptr<CudaBlasMatMul> blas_;  // null: all matrices are small
+  std::unique_ptr<CudaFp8MatMul> fp8_;    // null: no weights of e4m3
   DeviceBuffer<float> scratch_;  // [silu_rows_, max_outputs_] of any dtype
 };
 
 absl::StatusOr<std::unique_ptr<CudaMatMul>> CudaMatMul::Create(
-    const CudaDevice& device, int max_rows, int max_outputs,
-    int64_t max_fp8_weights) {
+    const CudaDevice& device, const CudaMatMulLimits& limits) {
   auto impl = std::make_unique<Impl>();
-  RETURN_IF_ERROR(impl->Init(device, max_rows, max_outputs, max_fp8_weights));
+  RETURN_IF_ERROR(impl->Init(device, limits));
   return std::unique_ptr<CudaMatMul>(new CudaMatMul(std::move(impl)));
 }
 

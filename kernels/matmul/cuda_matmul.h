@@ -19,6 +19,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -39,15 +40,26 @@ enum class CudaEpilogue {
   kSiluMul,
 };
 
+// What products are planned for.
+struct CudaMatMulLimits {
+  int max_rows = 0;     // bounds n
+  int max_outputs = 0;  // bounds num_rows of kSiluMul products
+  // Bounds num_rows * num_cols of a matrix whose weights are e4m3 codes.
+  int64_t max_fp8_weights = 0;
+  // And of any matrix. If that is up to kSmallMatrix, and dtypes are of 16
+  // bits, cuBLASLt is neither loaded nor given memory.
+  int64_t max_weights = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kSmallMatrix = int64_t{2} << 20;
+};
+
 class CudaMatMul {
  public:
-  // `max_rows` bounds n, `max_outputs` num_rows of kSiluMul products: they size
-  // scratch (4 bytes for each output of at most 1024 rows; and 32 MB for
-  // cuBLASLt). `max_fp8_weights` bounds those of one matrix that are e4m3 codes
-  // (2 bytes each). Errors: kResourceExhausted; kInternal if cuBLASLt fails.
+  // Takes scratch: 4 bytes for each output of at most 1024 rows, 32 MB for
+  // cuBLASLt, 2 bytes for each of max_fp8_weights.
+  // Errors: kResourceExhausted; kFailedPrecondition without cuBLASLt, if it is
+  // needed; kInternal if it fails.
   static absl::StatusOr<std::unique_ptr<CudaMatMul>> Create(
-      const CudaDevice& device, int max_rows, int max_outputs,
-      int64_t max_fp8_weights = 0);
+      const CudaDevice& device, const CudaMatMulLimits& limits);
   ~CudaMatMul();
 
   // out = epilogue(x * w^T).

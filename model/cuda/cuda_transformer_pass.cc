@@ -64,11 +64,14 @@ CudaTransformerPass::Create(const TransformerConfig& config,
   ASSIGN_OR_RETURN(
       pass->scratch_,
       AllocateCudaTransformerScratch(config, options, pass->attention_shape()));
-  ASSIGN_OR_RETURN(pass->matmul_,
-                   CudaMatMul::Create(
-                       device, std::max(options.max_tokens, options.max_logits),
-                       2 * pass->weights_.widths.intermediate,
-                       MaxFp8Weights(pass->weights_)));
+  CudaMatMulLimits limits = {
+      .max_rows = std::max(options.max_tokens, options.max_logits),
+      .max_outputs = 2 * pass->weights_.widths.intermediate,
+      .max_fp8_weights = MaxFp8Weights(pass->weights_)};
+  if (options.dtype != DType::kFloat32) {
+    limits.max_weights = MaxMatrixWeights(pass->weights_);
+  }
+  ASSIGN_OR_RETURN(pass->matmul_, CudaMatMul::Create(device, limits));
   ASSIGN_OR_RETURN(pass->kv_, AllocateCudaKvCache(config, options));
   const bool is_rotated = config.positions == PositionKind::kRotary;
   ASSIGN_OR_RETURN(pass->rotary_,

@@ -383,6 +383,23 @@ class ModelUploader {
   CudaWeightUploader& uploader_;
 };
 
+int64_t SizeOf(const CudaMatrix& w) { return int64_t{w.num_rows} * w.num_cols; }
+
+// function(matrix) of all matrices of all layers; some have no data.
+template <typename Function>
+void ForEachLayerMatrix(const CudaTransformerWeights& weights,
+                        Function function) {
+  for (const auto* layers : {&weights.layers, &weights.encoder.layers}) {
+    for (const CudaTransformerLayer& layer : *layers) {
+      for (const CudaMatrix* w :
+           {&layer.qkv, &layer.output, &layer.cross_q, &layer.cross_kv,
+            &layer.cross_output, &layer.gate_up, &layer.down}) {
+        function(*w);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
@@ -396,18 +413,18 @@ CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
           .kv = config.num_kv_heads * head};
 }
 
+int64_t MaxMatrixWeights(const CudaTransformerWeights& weights) {
+  int64_t most = SizeOf(weights.head);
+  ForEachLayerMatrix(
+      weights, [&](const CudaMatrix& w) { most = std::max(most, SizeOf(w)); });
+  return most;
+}
+
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights) {
   int64_t most = 0;
-  for (const auto* layers : {&weights.layers, &weights.encoder.layers}) {
-    for (const CudaTransformerLayer& layer : *layers) {
-      for (const CudaMatrix* w :
-           {&layer.qkv, &layer.output, &layer.cross_q, &layer.cross_kv,
-            &layer.cross_output, &layer.gate_up, &layer.down}) {
-        if (w->fp8_scales == nullptr) continue;
-        most = std::max(most, int64_t{w->num_rows} * w->num_cols);
-      }
-    }
-  }
+  ForEachLayerMatrix(weights, [&](const CudaMatrix& w) {
+    if (w.fp8_scales != nullptr) most = std::max(most, SizeOf(w));
+  });
   return most;
 }
 

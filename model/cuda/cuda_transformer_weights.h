@@ -100,7 +100,9 @@ struct CudaTransformerWeights : CudaTransformerStack {
   DeviceBuffer<std::byte> memory;  // what all of these point into
 };
 
-// Of the largest matrix of e4m3 codes; 0 if there is none.
+// Of the largest matrix that a token is multiplied with, and of the largest of
+// e4m3 codes; 0 if there is none.
+int64_t MaxMatrixWeights(const CudaTransformerWeights& weights);
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights);
 
 // What numbers are, in device memory.

@@ -231,8 +231,9 @@ class CudaFp8MatMulGpuTest : public CudaFp8GpuTest {
   void SetUp() override {
     CudaFp8GpuTest::SetUp();
     ASSERT_OK_AND_ASSIGN(
-        matmul_, CudaMatMul::Create(device_, kFp8MaxRows, kFp8MaxOutputs,
-                                    /*max_fp8_weights=*/1536 * 2048));
+        matmul_, CudaMatMul::Create(device_, {.max_rows = kFp8MaxRows,
+                                              .max_outputs = kFp8MaxOutputs,
+                                              .max_fp8_weights = 1536 * 2048}));
   }
   std::unique_ptr<CudaMatMul> matmul_;
 };
@@ -386,7 +387,8 @@ TEST_F(CudaFp8MatMulGpuTest, WhatWasNotPlannedForIsRefused) {
           absl::StatusCode::kInvalidArgument,
           ::testing::HasSubstr(
               "at most 3145728 weights of e4m3, as planned for")));
-  const auto without = CudaMatMul::Create(device_, 16, 16);
+  const auto without =
+      CudaMatMul::Create(device_, {.max_rows = 16, .max_outputs = 16});
   ASSERT_OK(without);
   EXPECT_THAT(
       (*without)->Run(c.device_x.data(), 1, c.matrix, CudaEpilogue::kStoreFloat,

@@ -44,7 +44,8 @@ class CudaMatMulGpuTest : public ::testing::Test {
  protected:
   CudaMatMulGpuTest() {
     const auto device = CudaDevice::Open(0);
-    auto matmul = CudaMatMul::Create(*device, kMaxRows, kMaxOutputs);
+    auto matmul = CudaMatMul::Create(
+        *device, {.max_rows = kMaxRows, .max_outputs = kMaxOutputs});
     EXPECT_TRUE(matmul.ok()) << matmul.status();
     matmul_ = std::move(*matmul);
     stream_ = std::move(*CudaStream::Create());

@@ -1,0 +1,34 @@
+// y = x * w^T of any number of rows by a kernel that every device of compute
+// capability 8.0 or more runs. It is for models whose matrices are all small:
+// they then need no cuBLASLt, which takes longer to load, to choose products
+// and to load these than such a model takes for its first thousand requests.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "kernels/matmul/cuda_matmul.h"
+
+namespace espalier {
+
+bool CanRunSmallGemm(const CudaDevice& device);
+
+// Readies the kernels, if this device can run them; once, before the first
+// product.
+absl::Status PrepareSmallGemm(const CudaDevice& device);
+
+// out = epilogue(x * w^T), as CudaMatMul::Run. Needs no scratch. A row has the
+// same bits among any number of rows.
+// REQUIRES: CanRunSmallGemm, a 16-bit dtype, w.num_cols a multiple of 8,
+// num_rows >= 1; for kSiluMul w.num_rows a multiple of 16.
+absl::Status SmallGemm(const void* x, int num_rows, const CudaMatrix& w,
+                       CudaEpilogue epilogue, void* out, cudaStream_t stream);
+
+// out[p] = x * w^T over the p-th of `num_parts` equal runs of the inputs.
+//   out  [num_parts, num_rows, w.num_rows]  f32
+// REQUIRES: as SmallGemm; a run is a multiple of 8 inputs.
+absl::Status SmallGemmParts(const void* x, int num_rows, const CudaMatrix& w,
+                            int num_parts, float* out, cudaStream_t stream);
+
+}  // namespace espalier

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/json.h"
@@ -15,10 +16,9 @@
 namespace espalier {
 namespace {
 
-// What the request adds behind `start`, the model's own.
+// What decoder_prompt_tokens add behind `start`, the model's own.
 std::span<const int64_t> OwnTokens(const std::vector<TokenId>& start,
-                                   const GenerationParams& params) {
-  const std::span<const int64_t> tokens = params.decoder_prompt_tokens;
+                                   std::span<const int64_t> tokens) {
   const bool has_start = tokens.size() >= start.size() &&
                          std::equal(start.begin(), start.end(), tokens.begin());
   return has_start ? tokens.subspan(start.size()) : tokens;
@@ -48,23 +48,42 @@ absl::Status NoTokensOfText(const std::string& text) {
       "got ", ShownInQuotes(text));
 }
 
+// That the text has more tokens than there is room for behind `num_before`, of
+// which the decoder's start and a forced token are.
+absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
+                         std::string_view got) {
+  return InvalidArgument(
+      "decoder_prompt must have at most ",
+      Pluralize(std::max<int64_t>(0, model.max_context - num_before - 1),
+                "token"),
+      " (the decoder's context of ", model.max_context, " less ",
+      Pluralize(num_before, "token"), " that it begins with and one to ",
+      "generate), got ", got);
+}
+
+// The tokens of a text that stands behind `num_before` others.
 absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
                                             const std::string& text,
-                                            int max_tokens) {
+                                            const ModelDescription& model,
+                                            int64_t num_before) {
   if (!IsUtf8(text)) return InvalidArgument("decoder_prompt is not UTF-8");
+  const int max_tokens = model.max_context;
   // EncodeOutput takes any length; a text has at most as many tokens as bytes.
-  if (std::ssize(text) > max_tokens) {
-    const auto cut = tokenizer.Encode(text, {.max_tokens = max_tokens});
-    if (!cut.ok()) {
-      return InvalidArgument(
-          "decoder_prompt must fit into the model's context ", "of ",
-          Pluralize(max_tokens, "token"), ": ", Message(cut.status()));
-    }
+  if (std::ssize(text) > max_tokens &&
+      absl::IsOutOfRange(
+          tokenizer.Encode(text, {.max_tokens = max_tokens}).status())) {
+    return TextTooLong(model, num_before,
+                       Concat("a text of ", text.size(), " bytes"));
   }
-  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.EncodeOutput(text));
-  if (!tokens.empty()) return tokens;
-  return InvalidArgument("decoder_prompt must have a token in the model's ",
-                         "vocabulary, got ", ShownInQuotes(text));
+  absl::StatusOr<std::vector<TokenId>> tokens = tokenizer.EncodeOutput(text);
+  if (!tokens.ok()) return Annotate(tokens.status(), "decoder_prompt");
+  if (tokens->empty()) {
+    return InvalidArgument("decoder_prompt must have a token in the model's ",
+                           "vocabulary, or be left out, got ",
+                           ShownInQuotes(text));
+  }
+  if (num_before + std::ssize(*tokens) < max_tokens) return tokens;
+  return TextTooLong(model, num_before, Concat(tokens->size()));
 }
 
 }  // namespace
@@ -76,10 +95,8 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
   if (text.empty()) return NamedValues();
   RETURN_IF_ERROR(CheckOneDecoderPrompt(model, *params));
   if (tokenizer == nullptr) return NoTokensOfText(text);
-  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                   Encode(*tokenizer, text, model.max_context));
   NamedValues taken;
-  std::vector<int64_t>& all = params->decoder_prompt_tokens;
+  std::vector<int64_t> all;
   if (params->forced_bos_token_id) {
     RETURN_IF_ERROR(CheckTokens("forced_bos_token_id",
                                 std::span(&*params->forced_bos_token_id, 1),
@@ -90,7 +107,13 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     all.push_back(token);
     taken.emplace_back("forced_bos_token_id", std::to_string(token));
   }
+  const std::vector<TokenId>& start = model.encoder->decoder_prompt;
+  const int64_t num_before =
+      std::ssize(start) + std::ssize(OwnTokens(start, all));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                   Encode(*tokenizer, text, model, num_before));
   all.insert(all.end(), tokens.begin(), tokens.end());
+  params->decoder_prompt_tokens = std::move(all);
   params->forced_bos_token_id.reset();
   params->decoder_prompt.clear();
   return taken;
@@ -107,7 +130,7 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
   // What only repeats the start says nothing of what comes behind it.
   if (!params.forced_bos_token_id ||
-      OwnTokens(model.encoder->decoder_prompt, params).empty()) {
+      OwnTokens(model.encoder->decoder_prompt, tokens).empty()) {
     return absl::OkStatus();
   }
   return InvalidArgument("forced_bos_token_id must be unset with ",
@@ -119,7 +142,8 @@ std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params) {
   if (!model.encoder) return {};
   std::vector<TokenId> tokens = model.encoder->decoder_prompt;
-  for (const int64_t token : OwnTokens(model.encoder->decoder_prompt, params)) {
+  for (const int64_t token :
+       OwnTokens(model.encoder->decoder_prompt, params.decoder_prompt_tokens)) {
     tokens.push_back(static_cast<TokenId>(token));
   }
   return tokens;
@@ -130,7 +154,8 @@ int64_t NumContextTokens(const ModelDescription& model,
                          const GenerationParams& params) {
   if (!model.encoder) return num_prompt_tokens;
   const std::vector<TokenId>& start = model.encoder->decoder_prompt;
-  return std::ssize(start) + std::ssize(OwnTokens(start, params));
+  return std::ssize(start) +
+         std::ssize(OwnTokens(start, params.decoder_prompt_tokens));
 }
 
 bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params) {

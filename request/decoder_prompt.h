@@ -40,8 +40,8 @@ class Tokenizer;
 // with tokens is not looked at (ValidateParams).
 // Errors: kInvalidArgument naming the field, and saying why: the model has no
 // encoder, `tokenizer` is null, both fields are given, the text is not UTF-8,
-// has no tokens or far more than the model's context. `*params` stays as it is
-// then.
+// has no tokens, or more than the decoder's context has room for. `*params`
+// stays as it is then.
 absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const Tokenizer* tokenizer, const ModelDescription& model,
     const GenerationDefaults& defaults, GenerationParams* params);

@@ -175,8 +175,8 @@ absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
     return InvalidArgument(
         "decoder_prompt_tokens must have at most ",
         Pluralize(model.max_context - num_start - 1, "token"),
-        ", those of decoder_prompt included (the decoder's context of ",
-        model.max_context, " less ", Pluralize(num_start, "token"),
+        " (the decoder's context of ", model.max_context, " less ",
+        Pluralize(num_start, "token"),
         " that it begins with and one to generate), got ",
         num_tokens - num_start);
   }

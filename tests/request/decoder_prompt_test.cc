@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "request/request.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -115,14 +117,62 @@ TEST(DecoderPromptTest, ItTakesRoomInTheContext) {
   EXPECT_THAT(
       CheckPrompt(params),
       StatusIs(kInvalidPrompt,
-               "decoder_prompt_tokens must have at most 18 tokens, those of "
-               "decoder_prompt included (the decoder's context of 20 "
-               "less 1 token that it begins with and one to generate), "
-               "got 19"));
+               "decoder_prompt_tokens must have at most 18 tokens (the "
+               "decoder's context of 20 less 1 token that it begins with and "
+               "one to generate), got 19"));
   Request request = {{7}, {}};
   request.params.decoder_prompt_tokens.assign(15, 7);
   ASSERT_OK(ValidateRequest(Translator(), &request));
   EXPECT_EQ(request.params.max_new_tokens, 4);
+}
+
+// By its own name, whatever it becomes.
+TEST(DecoderPromptTest, ATextThatLeavesNoRoomIsNamed) {
+  const auto repeated = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "Il pleut. ";
+    return text;
+  };
+  const size_t num_tokens = SpellingOf("Il pleut. Il pleut. Il pleut. ").size();
+  ModelDescription model = Translator();
+  const auto resolve = [&](const std::string& text,
+                           std::optional<int64_t> forced = {}) {
+    GenerationParams params = BegunBy(text);
+    params.forced_bos_token_id = forced;
+    const GenerationParams before = params;
+    const absl::Status status =
+        ResolveDecoderPrompt(&EnFrTokenizer(), model, {}, &params).status();
+    if (status.ok()) {
+      EXPECT_OK(CheckPrompt(params, model));
+    } else {
+      EXPECT_EQ(params, before);
+    }
+    return status;
+  };
+  // The decoder's start, and one token to generate.
+  model.max_context = static_cast<int>(num_tokens) + 2;
+  EXPECT_OK(resolve(repeated(3)));
+  EXPECT_THAT(
+      resolve(repeated(3), 7),
+      StatusIs(kInvalidPrompt,
+               Concat("decoder_prompt must have at most ", num_tokens - 1,
+                      " tokens (the decoder's context of ", num_tokens + 2,
+                      " less 2 tokens that it begins with and one to "
+                      "generate), got ",
+                      num_tokens)));
+  --model.max_context;
+  EXPECT_THAT(
+      resolve(repeated(3)),
+      StatusIs(kInvalidPrompt,
+               Concat("decoder_prompt must have at most ", num_tokens - 1,
+                      " tokens (the decoder's context of ", num_tokens + 1,
+                      " less 1 token that it begins with and one to "
+                      "generate), got ",
+                      num_tokens)));
+  // One of far more tokens is not counted.
+  EXPECT_THAT(resolve(repeated(2000)),
+              StatusIs(kInvalidPrompt,
+                       HasSubstr("to generate), got a text of 20000 bytes")));
 }
 
 TEST(DecoderPromptTest, DefaultsOfLengthsLeaveRoomForIt) {
@@ -168,12 +218,10 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
               StatusIs(kInvalidPrompt, HasSubstr("must be empty")));
   EXPECT_THAT(unresolved(BegunBy("\xff")),
               StatusIs(kInvalidPrompt, "decoder_prompt is not UTF-8"));
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "Il pleut. ";
-  EXPECT_THAT(
-      unresolved(BegunBy(text)),
-      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must fit into the "
-                                         "model's context of 20 tokens: ")));
+  EXPECT_THAT(unresolved(BegunBy(" ")),
+              StatusIs(kInvalidPrompt,
+                       "decoder_prompt must have a token in the model's "
+                       "vocabulary, or be left out, got \" \""));
   params = BegunBy("Il");
   params.forced_bos_token_id = 1 << 20;
   EXPECT_THAT(unresolved(params),

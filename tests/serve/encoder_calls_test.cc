@@ -84,11 +84,34 @@ TEST_F(EncoderCallsTest, ADecoderPromptThatIsTooLongIsNamed) {
       "/v1/completions",
       Concat(R"({"prompt": "No.", "decoder_prompt_tokens": [)", ids, "]}"));
   EXPECT_EQ(error.at("message"),
-            "decoder_prompt_tokens must have at most 510 tokens, those of "
-            "decoder_prompt included (the decoder's context of 512 less 1 "
-            "token that it begins with and one to generate), got 511");
+            "decoder_prompt_tokens must have at most 510 tokens (the decoder's "
+            "context of 512 less 1 token that it begins with and one to "
+            "generate), got 511");
   EXPECT_EQ(error.at("param"), "decoder_prompt_tokens");
   EXPECT_EQ(error.at("code"), "context_length_exceeded");
+}
+
+// By the field that the call has.
+TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatIsTooLongIsNamed) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "Il pleut. ";
+  for (const char* const path : {"/v1/completions"}) {
+    const json::object error = Refused(
+        path, Concat(R"({"prompt": "No.", "decoder_prompt": ")", text, "\"}"));
+    EXPECT_THAT(std::string(error.at("message").as_string()),
+                ::testing::StartsWith(
+                    "decoder_prompt must have at most 510 tokens (the "
+                    "decoder's context of 512 less 1 token that it begins "
+                    "with and one to generate), got "));
+    EXPECT_EQ(error.at("param"), "decoder_prompt");
+    EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  }
+  const json::object blank =
+      Refused("/v1/completions", R"({"prompt": "No.", "decoder_prompt": " "})");
+  EXPECT_EQ(blank.at("message"),
+            "decoder_prompt must have a token in the model's vocabulary, or be "
+            "left out, got \" \"");
+  EXPECT_EQ(blank.at("param"), "decoder_prompt");
 }
 
 TEST_F(EncoderCallsTest, AnEchoHasNoLogProbabilities) {

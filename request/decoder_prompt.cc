@@ -158,11 +158,15 @@ int64_t NumContextTokens(const ModelDescription& model,
          std::ssize(OwnTokens(start, params.decoder_prompt_tokens));
 }
 
+absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
+                                              std::span<const int64_t> tokens) {
+  return tokenizer.Decode(std::vector<TokenId>(tokens.begin(), tokens.end()));
+}
+
 bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params) {
-  if (params.decoder_prompt_tokens.empty()) return true;
-  const std::vector<TokenId> tokens(params.decoder_prompt_tokens.begin(),
-                                    params.decoder_prompt_tokens.end());
-  return tokenizer.Decode(tokens).value_or("").empty();
+  return DecoderPromptText(tokenizer, params.decoder_prompt_tokens)
+      .value_or("")
+      .empty();
 }
 
 }  // namespace espalier

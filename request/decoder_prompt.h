@@ -22,6 +22,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -57,6 +59,11 @@ std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params);
+
+// The text that decoder_prompt_tokens spell; empty if there are none.
+// Errors: as Tokenizer::Decode.
+absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
+                                              std::span<const int64_t> tokens);
 
 // Whether what is generated opens a text: false where the decoder prompt spells
 // something that it goes on from, so that a space between the two is not

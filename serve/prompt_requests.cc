@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "beam/selection_options.h"
 #include "openai/resolve_params.h"
+#include "request/decoder_prompt.h"
 #include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
@@ -132,8 +133,7 @@ absl::StatusOr<std::string> EchoOf(const openai::PromptInput& input,
   if (text != nullptr && is_whole && !has_encoder) return *text;
   if (tokenizer == nullptr) return std::string();
   if (!has_encoder) return tokenizer->Decode(parts.tokens);
-  const auto& begun = parts.params.decoder_prompt_tokens;
-  return tokenizer->Decode(std::vector<TokenId>(begun.begin(), begun.end()));
+  return DecoderPromptText(*tokenizer, parts.params.decoder_prompt_tokens);
 }
 
 // Refuses what 429 would have a client try again for ever: more prompt tokens

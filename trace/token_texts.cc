@@ -1,5 +1,6 @@
 #include "trace/token_texts.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
@@ -7,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier {
 namespace {
@@ -15,11 +17,11 @@ namespace {
 void AddDecoderPrompt(const Tokenizer& tokenizer, json::object* params) {
   const json::value* const ids = params->if_contains("decoder_prompt_tokens");
   if (ids == nullptr) return;
-  std::vector<TokenId> tokens;
+  std::vector<int64_t> tokens;
   for (const json::value& id : ids->as_array()) {
-    tokens.push_back(static_cast<TokenId>(id.as_int64()));
+    tokens.push_back(id.as_int64());
   }
-  const absl::StatusOr<std::string> text = tokenizer.Decode(tokens);
+  const absl::StatusOr<std::string> text = DecoderPromptText(tokenizer, tokens);
   if (!text.ok() || !IsUtf8(*text)) return;
   (*params)["decoder_prompt"] = json::string(text->data(), text->size());
 }

@@ -253,6 +253,16 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
                        "first, got 8"));
 }
 
+TEST(DecoderPromptTest, ItsTextIsWhatItsTokensSpell) {
+  const auto text = [](std::vector<int64_t> tokens) {
+    return DecoderPromptText(EnFrTokenizer(), tokens);
+  };
+  EXPECT_EQ(text({}).value(), "");
+  EXPECT_EQ(text(SpellingOf("Il pleut")).value(), "Il pleut");
+  EXPECT_THAT(text({-1}).status(),
+              StatusIs(kInvalidPrompt, HasSubstr("token -1")));
+}
+
 TEST(DecoderPromptTest, WhatFollowsATextDoesNotOpenOne) {
   GenerationParams params;
   EXPECT_TRUE(OpensText(EnFrTokenizer(), params));

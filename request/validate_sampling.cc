@@ -32,8 +32,8 @@ absl::Status CheckSamplingRanges(const GenerationParams& params) {
   return CheckProbability("typical_p", params.typical_p);
 }
 
-// Without drawing there is nothing to filter; temperature 0 says as much.
-absl::Status CheckNothingToDraw(const GenerationParams& params) {
+// What only draws are done by; temperature 0 asks for none.
+absl::Status CheckDrawsNothing(const GenerationParams& params) {
   constexpr std::string_view kWithout = "without do_sample or stochastic";
   if (params.temperature != 0) {
     RETURN_IF_ERROR(CheckOff("temperature", params.temperature, 1.0, kWithout));
@@ -42,6 +42,13 @@ absl::Status CheckNothingToDraw(const GenerationParams& params) {
   RETURN_IF_ERROR(CheckOff("top_p", params.top_p, 1.0, kWithout));
   RETURN_IF_ERROR(CheckOff("min_p", params.min_p, 0.0, kWithout));
   return CheckOff("typical_p", params.typical_p, 1.0, kWithout);
+}
+
+// Without drawing there is nothing to filter, of beams either.
+absl::Status CheckNothingToDraw(const GenerationParams& params) {
+  const absl::Status status = CheckDrawsNothing(params);
+  if (status.ok()) return status;
+  return InvalidArgument(Message(status), "; add do_sample to draw by it");
 }
 
 // Every divisor of a score is a normal float32; 1 at the first token.

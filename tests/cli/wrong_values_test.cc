@@ -121,7 +121,7 @@ std::vector<WrongValue> WrongValues() {
       {{"--max-tokens", "0"}, "--max-tokens must be at least 1, got 0"},
       {{"--top-p", "0.5"},
        "--top-p must be 1 without --do-sample or "
-       "--stochastic, got 0.5"},
+       "--stochastic, got 0.5; add --do-sample to draw by it"},
       {{"--include-stop"}, "--include-stop must be false without --stop"},
       {{"--temperature", "1e999"}, "--temperature must be"},
       {{"--length-penalty", "1e9", "--max-tokens", "9"},

@@ -318,15 +318,20 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"do_sample": true, "typical_p": 0})",
              "typical_p must be in (0, 1], got 0"),
       params(R"({"temperature": 0.5})",
-             "temperature must be 1 without do_sample or stochastic, got 0.5"),
+             "temperature must be 1 without do_sample or stochastic, got 0.5"
+             "; add do_sample to draw by it"),
       params(R"({"top_k": 50})",
-             "top_k must be 0 without do_sample or stochastic, got 50"),
+             "top_k must be 0 without do_sample or stochastic, got 50"
+             "; add do_sample to draw by it"),
       params(R"({"num_beams": 4, "top_p": 0.9})",
-             "top_p must be 1 without do_sample or stochastic, got 0.9"),
+             "top_p must be 1 without do_sample or stochastic, got 0.9"
+             "; add do_sample to draw by it"),
       params(R"({"min_p": 0.1})",
-             "min_p must be 0 without do_sample or stochastic, got 0.1"),
+             "min_p must be 0 without do_sample or stochastic, got 0.1"
+             "; add do_sample to draw by it"),
       params(R"({"typical_p": 0.9})",
-             "typical_p must be 1 without do_sample or stochastic, got 0.9"),
+             "typical_p must be 1 without do_sample or stochastic, got 0.9"
+             "; add do_sample to draw by it"),
       params(R"({"do_sample": true, "num_beams": 4, "temperature": 0})",
              "temperature must be above 0 with beams, got 0"),
       // Beams.

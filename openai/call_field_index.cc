@@ -17,8 +17,15 @@ bool IsBesideSampling(std::string_view param) {
          param == "deadline_ms" || param == "prefix_cache";
 }
 
+// Params that say what the decoder behind an encoder begins with.
+bool IsOfDecoderPrompt(std::string_view param) {
+  return param == "decoder_prompt" || param == "decoder_prompt_tokens" ||
+         param == "forced_bos_token_id";
+}
+
 bool HasParam(Scope scope, const ParamField& field) {
-  if (scope == kInTokenize || scope == kInDetokenize) return false;
+  if (scope == kInTokenize) return IsOfDecoderPrompt(field.name);
+  if (scope == kInDetokenize) return false;
   return scope != kInTokens || IsBesideSampling(field.name);
 }
 

@@ -19,6 +19,8 @@ constexpr unsigned kInTexts = kInCompletions | kInChat;
 constexpr unsigned kInAll = kInTexts | kInTokens;
 constexpr unsigned kInParams = kInTexts | kInSampling;
 constexpr unsigned kInTexting = kInTokenize | kInDetokenize;
+// What texts and conversations become prompts by.
+constexpr unsigned kInPrompts = kInTexts | kInTokenize;
 constexpr unsigned kAnywhere = kInAll | kInSampling;
 
 using Draft = CallDraft;
@@ -252,15 +254,14 @@ constexpr CallField kFields[] = {
     {"messages", kInChat | kInTokenize, SetMessages},
     {"token_ids", kInTokens, SetTokens},
     {"tokens", kInDetokenize, SetTokens},
-    {"template", kInCompletions, SetName<&Call::template_name>},
-    {"add_special_tokens", kInTexts | kInTokenize,
-     SetCall<&Call::add_special_tokens>},
-    {"truncate_prompt_tokens", kInTexts | kInSampling, SetTruncation},
-    {"truncation_side", kInTexts, SetTruncationSide},
+    {"template", kInCompletions | kInTokenize, SetName<&Call::template_name>},
+    {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
+    {"truncate_prompt_tokens", kInPrompts | kInSampling, SetTruncation},
+    {"truncation_side", kInPrompts, SetTruncationSide},
     {"add_generation_prompt", kInChat | kInTokenize, SetAddGenerationPrompt},
     {"documents", kInChat | kInTokenize, SetDocuments},
     {"chat_template_kwargs", kInChat | kInTokenize, SetTemplateArguments},
-    {"reasoning_effort", kInChat, SetReasoningEffort},
+    {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
     // Params under other names, or with other values.
     {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
     {"max_completion_tokens", kInChat, SetMaxTokens},
@@ -305,7 +306,7 @@ constexpr CallField kFields[] = {
     {"token_offsets", kInTokens, PassAny},
     // What would change the answer, and there is nothing for.
     {"suffix", kInCompletions, nullptr, {"\"\""}},
-    {"tools", kInTexts | kInTokenize, nullptr, {"[]"}},
+    {"tools", kInPrompts, nullptr, {"[]"}},
     {"tool_choice", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
     {"functions", kInTexts, nullptr, {"[]"}},
     {"function_call", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
@@ -353,8 +354,8 @@ constexpr CallField kFields[] = {
     {"repetition_min_count", kInTexts, nullptr, {"0"}},
     {"stream_interval", kAnywhere, nullptr, {"1"}},
     {"prompt_embeds", kInTexts, nullptr},
-    {"media_io_kwargs", kInTexts | kInTokenize, nullptr, {"{}"}},
-    {"mm_processor_kwargs", kInTexts | kInTokenize, nullptr, {"{}"}},
+    {"media_io_kwargs", kInPrompts, nullptr, {"{}"}},
+    {"mm_processor_kwargs", kInPrompts, nullptr, {"{}"}},
     {"features", kInTokens, nullptr},
     {"content_parts", kInTokens, nullptr, {"[]"}},
     {"reasoning_parser_kwargs", kInTokens, nullptr, {"{}"}},

@@ -123,7 +123,7 @@ bool IsAboutContext(std::string_view message) {
          message.find("encoder reads at most ") != message.npos;
 }
 
-std::string InWordsOf(const Call& call, std::string message) {
+std::string Reworded(const Call& call, std::string message) {
   constexpr std::string_view kPrompt = "prompt ";
   constexpr std::string_view kUseBeamSearch = "use_beam_search";
   const std::string_view input = InputOf(call.api);
@@ -168,7 +168,7 @@ Error MakeHttpError(int http_status, std::string_view message) {
 
 Error ErrorOf(const absl::Status& status, const Call* call) {
   std::string message = Message(status);
-  if (call != nullptr) message = InWordsOf(*call, std::move(message));
+  if (call != nullptr) message = Reworded(*call, std::move(message));
   Error error = MakeHttpError(HttpStatusOf(status), message);
   error.is_final = absl::IsDeadlineExceeded(status);
   const auto param = status.GetPayload(kParam);
@@ -184,6 +184,14 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
     }
   }
   return error;
+}
+
+absl::Status InWordsOf(const Call& call, const absl::Status& error) {
+  absl::Status reworded = WithMessage(error, Reworded(call, Message(error)));
+  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    reworded.SetPayload(type, payload);
+  });
+  return reworded;
 }
 
 absl::Status RefuseField(std::string_view param, std::string_view message) {

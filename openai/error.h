@@ -59,6 +59,9 @@ absl::Status ModelNotFound(std::string_view message);
 // max_tokens, not max_new_tokens, and of a chat messages, not prompt.
 Error ErrorOf(const absl::Status& status, const Call* call = nullptr);
 
+// The same error, not OK, in the words of the call.
+absl::Status InWordsOf(const Call& call, const absl::Status& error);
+
 // kInvalidArgument, whose Error has this `param`, whatever `message` begins
 // with.
 absl::Status RefuseField(std::string_view param, std::string_view message);

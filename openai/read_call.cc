@@ -92,6 +92,8 @@ absl::Status CheckInputs(const Call& call) {
                          " must be there, got nothing");
 }
 
+}  // namespace
+
 absl::Status CheckTextOptions(const Call& call) {
   const bool is_text =
       std::ranges::any_of(call.prompts, [](const auto& prompt) {
@@ -107,8 +109,6 @@ absl::Status CheckTextOptions(const Call& call) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 std::string_view Call::NameOf(std::string_view param) const {
   const auto found = std::ranges::find(given, param, &GivenParam::param);

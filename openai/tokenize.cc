@@ -1,6 +1,7 @@
 #include "openai/tokenize.h"
 
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/json.h"
@@ -49,39 +50,42 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
         "prompt or messages must be there, one of the two, got ",
         has_messages ? "both" : "none");
   }
-  TokenizeCall tokenize = {.model = std::move(call.model),
-                           .add_special_tokens = call.add_special_tokens,
-                           .return_token_strs = draft.return_token_strs,
-                           .warnings = std::move(call.warnings)};
-  if (has_messages) {
-    tokenize.chat = std::move(call.chat);
-  } else {
-    tokenize.prompt = std::get<std::string>(std::move(call.prompts[0]));
-  }
-  return tokenize;
+  RETURN_IF_ERROR(CheckTextOptions(call));
+  call.api = has_messages ? Api::kChat : Api::kCompletions;
+  call.limits = limits;
+  if (!has_messages) call.chat.reset();
+  return TokenizeCall{.call = std::move(call),
+                      .return_token_strs = draft.return_token_strs};
 }
 
-std::string WriteTokenized(const TokenizeCall& call,
-                           std::span<const TokenId> tokens,
+std::string WriteTokenized(const TokenizeCall& call, const Tokenized& tokenized,
                            int64_t max_model_len, const Tokenizer& tokenizer) {
+  const TokenNames names(&tokenizer, /*as_ids=*/false);
   std::string json;
-  AppendField(R"({"count":)", static_cast<int64_t>(tokens.size()), &json);
+  const auto append_tokens = [&](const std::vector<TokenId>& tokens,
+                                 std::string_view ids,
+                                 std::string_view strings) {
+    json += ids;
+    AppendIds(tokens, &json);
+    json += strings;
+    if (!call.return_token_strs) {
+      json += "null";
+      return;
+    }
+    const auto append_name = [&](TokenId token) {
+      AppendJson(std::string_view(names.NameOf(token)), &json);
+    };
+    AppendList(std::span(tokens), append_name, &json);
+  };
+  AppendField(R"({"count":)", static_cast<int64_t>(tokenized.tokens.size()),
+              &json);
   AppendField(R"(,"max_model_len":)", max_model_len, &json);
-  json += R"(,"tokens":)";
-  AppendIds(tokens, &json);
-  json += R"(,"token_strs":)";
-  if (call.return_token_strs) {
-    const TokenNames names(&tokenizer, /*as_ids=*/false);
-    AppendList(
-        tokens,
-        [&](TokenId token) {
-          AppendJson(std::string_view(names.NameOf(token)), &json);
-        },
-        &json);
-  } else {
-    json += "null";
+  append_tokens(tokenized.tokens, R"(,"tokens":)", R"(,"token_strs":)");
+  if (tokenized.decoder_prompt) {
+    append_tokens(*tokenized.decoder_prompt, R"(,"decoder_prompt_tokens":)",
+                  R"(,"decoder_prompt_token_strs":)");
   }
-  AppendWarnings(call.warnings, &json);
+  AppendWarnings(call.call.warnings, &json);
   json += '}';
   return json;
 }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,31 +12,32 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "openai/call.h"
-#include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace espalier::openai {
 
-// {"prompt"} or {"messages"}, "add_special_tokens", "return_token_strs".
+// {"prompt"} or {"messages"}, "return_token_strs", and all that calls that
+// generate have to make a prompt of these, decoder prompts included.
 struct TokenizeCall {
-  std::string model = {};
-  // One of the two.
-  std::optional<std::string> prompt = {};
-  std::optional<ChatInputs> chat = {};
-  // Whether special tokens are added: the model's prompt template to a prompt,
-  // BOS to a chat. Unset: true for a prompt, false for a chat.
-  std::optional<bool> add_special_tokens = {};
+  // Of Api::kCompletions with one prompt, a text, or of Api::kChat.
+  Call call = {};
   bool return_token_strs = false;
-  std::vector<std::string> warnings = {};
 };
 
 // Errors: kInvalidArgument naming the byte or the field, and the value.
 absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
                                               const Limits& limits = {});
 
-// {"count", "max_model_len", "tokens"}, and "token_strs" if asked for.
-std::string WriteTokenized(const TokenizeCall& call,
-                           std::span<const TokenId> tokens,
+// What a call that generates would be fed.
+struct Tokenized {
+  std::vector<TokenId> tokens = {};
+  // All that the decoder behind an encoder begins with; unset without one.
+  std::optional<std::vector<TokenId>> decoder_prompt = {};
+};
+
+// {"count", "max_model_len", "tokens"}, of a model with an encoder
+// "decoder_prompt_tokens", and the strings of these if asked for.
+std::string WriteTokenized(const TokenizeCall& call, const Tokenized& tokenized,
                            int64_t max_model_len, const Tokenizer& tokenizer);
 
 // {"tokens"}.

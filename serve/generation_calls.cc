@@ -11,9 +11,9 @@
 #include "openai/answer.h"
 #include "openai/chunk_writer.h"
 #include "openai/error.h"
-#include "request/decoder_prompt.h"
 #include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
+#include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
 namespace {
@@ -84,10 +84,8 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_await refuse(known);
     co_return;
   }
-  const Generator& generator = model_->generator;
   const absl::StatusOr<NamedValues> resolved =
-      ResolveDecoderPrompt(generator.tokenizer().get(), generator.description(),
-                           generator.defaults(), &call_.params);
+      MakeDecoderPrompt(model_->generator, &call_);
   if (!resolved.ok()) {
     co_await refuse(resolved.status());
     co_return;

@@ -1,6 +1,5 @@
 #include "serve/prompt_requests.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -13,25 +12,10 @@
 namespace espalier::serve {
 namespace {
 
-// Drops tokens of one side until `most` are left.
-void Truncate(int64_t most, openai::TruncationSide side,
-              std::vector<TokenId>* tokens) {
-  const int64_t extra = std::ssize(*tokens) - most;
-  if (extra <= 0) return;
-  if (side == openai::TruncationSide::kLeft) {
-    tokens->erase(tokens->begin(), tokens->begin() + extra);
-  } else {
-    tokens->resize(most);
-  }
-}
-
-// How the call has texts and conversations; those that will be cut may be
-// longer than the context.
+// Those that will be cut may be longer than the context.
 PromptTokensOptions TokensOptionsOf(const openai::Call& call,
                                     const ModelDescription& model) {
-  PromptTokensOptions options;
-  options.add_special_tokens = call.add_special_tokens;
-  options.template_name = call.template_name;
+  PromptTokensOptions options = PromptTokensOptionsOf(call);
   if (!call.truncate_prompt_tokens.has_value()) {
     options.max_tokens = model.max_prompt_tokens();
   }
@@ -45,14 +29,6 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(
     return *tokens;
   }
   return TextTokens(std::get<std::string>(input), options, generator);
-}
-
-// The longest prompt that leaves room for what the call wants.
-int64_t LongestPrompt(const ModelDescription& model, const openai::Call& call) {
-  if (model.encoder) return model.max_prompt_tokens();
-  const int64_t num_new = call.params.max_new_tokens.value_or(1);
-  return std::max<int64_t>(model.max_context - std::max<int64_t>(num_new, 1),
-                           1);
 }
 
 // Puts the key in front of params that say whose a request is: so nobody has
@@ -83,11 +59,7 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
                                                 const Caller& caller,
                                                 const std::string& id) {
   const Generator& generator = model.generator;
-  if (call.truncate_prompt_tokens.has_value()) {
-    const int64_t most = *call.truncate_prompt_tokens;
-    Truncate(most >= 0 ? most : LongestPrompt(generator.description(), call),
-             call.truncation_side, &tokens);
-  }
+  TruncatePrompt(call, generator.description(), &tokens);
   openai::ResolvedParams resolved =
       openai::ResolveParams(call, model.defaults, generator.defaults(),
                             generator.description(), std::ssize(tokens));

@@ -1,9 +1,29 @@
 #include "serve/prompt_tokens.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/status.h"
 #include "openai/error.h"
+#include "request/decoder_prompt.h"
 
 namespace espalier::serve {
+namespace {
+
+// The longest prompt that leaves room for what the call wants.
+int64_t LongestPrompt(const ModelDescription& model, const openai::Call& call) {
+  if (model.encoder) return model.max_prompt_tokens();
+  const int64_t num_new = call.params.max_new_tokens.value_or(1);
+  return std::max<int64_t>(model.max_context - std::max<int64_t>(num_new, 1),
+                           1);
+}
+
+}  // namespace
+
+PromptTokensOptions PromptTokensOptionsOf(const openai::Call& call) {
+  return {.add_special_tokens = call.add_special_tokens,
+          .template_name = call.template_name};
+}
 
 absl::StatusOr<std::vector<TokenId>> TextTokens(
     const std::string& text, const PromptTokensOptions& options,
@@ -33,6 +53,47 @@ absl::StatusOr<std::vector<TokenId>> ChatTokens(
                         (tokens.empty() || tokens.front() != *bos);
   if (adds_bos) tokens.insert(tokens.begin(), *bos);
   return tokens;
+}
+
+void TruncatePrompt(const openai::Call& call, const ModelDescription& model,
+                    std::vector<TokenId>* tokens) {
+  if (!call.truncate_prompt_tokens.has_value()) return;
+  int64_t most = *call.truncate_prompt_tokens;
+  if (most < 0) most = LongestPrompt(model, call);
+  const int64_t extra = std::ssize(*tokens) - most;
+  if (extra <= 0) return;
+  if (call.truncation_side == openai::TruncationSide::kLeft) {
+    tokens->erase(tokens->begin(), tokens->begin() + extra);
+  } else {
+    tokens->resize(most);
+  }
+}
+
+absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,
+                                              openai::Call* call) {
+  return ResolveDecoderPrompt(generator.tokenizer().get(),
+                              generator.description(), generator.defaults(),
+                              &call->params);
+}
+
+absl::StatusOr<std::vector<TokenId>> DecoderTokens(
+    openai::Call call, const openai::ServerDefaults& defaults,
+    const Generator& generator) {
+  // Where there is an encoder its source takes no room from them, and without
+  // one they are refused.
+  constexpr int kShortestPrompt = 1;
+  const ModelDescription& model = generator.description();
+  RETURN_IF_ERROR(MakeDecoderPrompt(generator, &call).status());
+  GenerationParams resolved =
+      openai::ResolveParams(call, defaults, generator.defaults(), model,
+                            kShortestPrompt)
+          .params;
+  // What else is by default is no concern of the call's.
+  GenerationParams params;
+  params.decoder_prompt_tokens = std::move(resolved.decoder_prompt_tokens);
+  params.forced_bos_token_id = call.params.forced_bos_token_id;
+  RETURN_IF_ERROR(ValidateParams(model, kShortestPrompt, &params));
+  return DecoderPromptOf(model, params);
 }
 
 }  // namespace espalier::serve

@@ -1,5 +1,5 @@
-// Turns the prompt of a call, a text or a conversation, into tokens, in one way
-// for generation and for /tokenize.
+// Turns the prompt of a call, a text or a conversation, into tokens, and its
+// decoder prompt, in one way for generation and for /tokenize.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -13,6 +13,9 @@
 #include "base/ids.h"
 #include "espalier/chat.h"
 #include "espalier/generator.h"
+#include "exec_request/model_description.h"
+#include "openai/call.h"
+#include "openai/resolve_params.h"
 
 namespace espalier::serve {
 
@@ -25,6 +28,9 @@ struct PromptTokensOptions {
   int max_tokens = std::numeric_limits<int>::max();
 };
 
+// As the call says, for a prompt of any length.
+PromptTokensOptions PromptTokensOptionsOf(const openai::Call& call);
+
 // Errors: as Generator::MakePrompt; kInvalidArgument naming the template.
 absl::StatusOr<std::vector<TokenId>> TextTokens(
     const std::string& text, const PromptTokensOptions& options,
@@ -33,6 +39,23 @@ absl::StatusOr<std::vector<TokenId>> TextTokens(
 // Errors: as Generator::chat_prompts and ChatPrompts::Make.
 absl::StatusOr<std::vector<TokenId>> ChatTokens(
     const ChatInputs& chat, const PromptTokensOptions& options,
+    const Generator& generator);
+
+// Drops what is more than the call's truncate_prompt_tokens, if it has them.
+void TruncatePrompt(const openai::Call& call, const ModelDescription& model,
+                    std::vector<TokenId>* tokens);
+
+// Makes decoder_prompt_tokens of the call's decoder_prompt, if it has one.
+// Returns the model's defaults that it takes (ResolveDecoderPrompt).
+// Errors: as ResolveDecoderPrompt.
+absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,
+                                              openai::Call* call);
+
+// All that the decoder of a model with an encoder begins with for the call,
+// defaults of the server included. Nothing without an encoder.
+// Errors: as MakeDecoderPrompt, and ValidateParams of the tokens.
+absl::StatusOr<std::vector<TokenId>> DecoderTokens(
+    openai::Call call, const openai::ServerDefaults& defaults,
     const Generator& generator);
 
 }  // namespace espalier::serve

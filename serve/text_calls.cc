@@ -1,10 +1,13 @@
 #include "serve/text_calls.h"
 
 #include <memory>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
 #include "espalier/tokenizer.h"
+#include "openai/error.h"
 #include "openai/tokenize.h"
 #include "serve/prompt_tokens.h"
 
@@ -20,12 +23,26 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> TokenizerOf(
   return tokenizer;
 }
 
-absl::StatusOr<std::vector<TokenId>> TokensOf(const openai::TokenizeCall& call,
+absl::StatusOr<std::vector<TokenId>> PromptOf(const openai::Call& call,
                                               const Generator& generator) {
-  PromptTokensOptions options;
-  options.add_special_tokens = call.add_special_tokens;
+  const PromptTokensOptions options = PromptTokensOptionsOf(call);
   if (call.chat.has_value()) return ChatTokens(*call.chat, options, generator);
-  return TextTokens(*call.prompt, options, generator);
+  return TextTokens(std::get<std::string>(call.prompts[0]), options, generator);
+}
+
+// What a call of the same fields that generates would be fed.
+absl::StatusOr<openai::Tokenized> TokensOf(const openai::Call& call,
+                                           const ServedModel& model) {
+  const ModelDescription& description = model.generator.description();
+  openai::Tokenized tokenized;
+  ASSIGN_OR_RETURN(tokenized.tokens, PromptOf(call, model.generator));
+  TruncatePrompt(call, description, &tokenized.tokens);
+  ASSIGN_OR_RETURN(std::vector<TokenId> decoder_prompt,
+                   DecoderTokens(call, model.defaults, model.generator));
+  if (description.encoder) {
+    tokenized.decoder_prompt = std::move(decoder_prompt);
+  }
+  return tokenized;
 }
 
 }  // namespace
@@ -41,13 +58,16 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
   }
   ASSIGN_OR_RETURN(const openai::TokenizeCall call,
                    openai::ReadTokenizeCall(body, limits));
-  RETURN_IF_ERROR(CheckServed(model, call.model));
+  RETURN_IF_ERROR(CheckServed(model, call.call.model));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                    TokenizerOf(model));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                   TokensOf(call, model.generator));
+  const absl::StatusOr<openai::Tokenized> tokenized =
+      TokensOf(call.call, model);
+  if (!tokenized.ok()) {
+    return openai::InWordsOf(call.call, tokenized.status());
+  }
   return openai::WriteTokenized(
-      call, tokens, model.generator.description().max_context, *tokenizer);
+      call, *tokenized, model.generator.description().max_context, *tokenizer);
 }
 
 absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,

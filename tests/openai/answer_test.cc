@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "openai/call_fields.h"
 #include "openai/listing.h"
 #include "openai/tokenize.h"
 #include "tests/openai/sample_answers.h"
@@ -25,6 +27,8 @@ using ::espalier::testing::EnFrTokens;
 using ::espalier::testing::kSampleHead;
 using ::espalier::testing::MakeAnswer;
 using ::espalier::testing::MakeHypothesis;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // The answer of a call with hypotheses of these texts, each ended by EOS.
@@ -267,20 +271,78 @@ TEST(ListingTest, ModelsAreAList) {
             R"("max_n":7,"max_tokens":512}}]})");
 }
 
+// Whatever a completion or a chat makes its prompt of is taken, and means the
+// same.
+TEST(TokenizeTest, TakesWhatPromptsAreMadeOf) {
+  ASSERT_OK_AND_ASSIGN(
+      const TokenizeCall text,
+      ReadTokenizeCall(R"({"strict": true, "prompt": "a", "template": "fr-en",
+                           "truncate_prompt_tokens": 3,
+                           "truncation_side": "right",
+                           "decoder_input_ids": [7, 8],
+                           "forced_bos_token_id": 9})"));
+  EXPECT_EQ(text.call.api, Api::kCompletions);
+  EXPECT_EQ(text.call.template_name, "fr-en");
+  EXPECT_EQ(text.call.truncate_prompt_tokens, 3);
+  EXPECT_EQ(text.call.truncation_side, TruncationSide::kRight);
+  EXPECT_THAT(text.call.params.decoder_prompt_tokens, ElementsAre(7, 8));
+  EXPECT_EQ(text.call.params.forced_bos_token_id, 9);
+  EXPECT_EQ(text.call.NameOf("decoder_prompt_tokens"), "decoder_input_ids");
+  const std::string messages = R"("messages": [{"role": "user"}])";
+  ASSERT_OK_AND_ASSIGN(
+      const TokenizeCall chat,
+      ReadTokenizeCall(Concat(R"({"strict": true, "decoder_prompt": "Il",
+                                  "reasoning_effort": "low", )",
+                              messages, "}")));
+  EXPECT_EQ(chat.call.api, Api::kChat);
+  EXPECT_EQ(chat.call.params.decoder_prompt, "Il");
+  EXPECT_EQ(chat.call.chat->more.at("reasoning_effort"), "low");
+  EXPECT_THAT(
+      ReadTokenizeCall(Concat(R"({"template": "fr-en", )", messages, "}")),
+      testing::StatusIs(kInvalid,
+                        "template needs a prompt that is a text, got "
+                        "\"fr-en\""));
+  EXPECT_THAT(
+      ReadTokenizeCall(R"({"prompt": "a", "template": "fr-en",
+                           "add_special_tokens": false})"),
+      testing::StatusIs(kInvalid,
+                        "add_special_tokens must be true with template, got "
+                        "false"));
+}
+
+// So that a client's prompt can be shown with the fields that it has anyway.
+TEST(TokenizeTest, KnowsEveryFieldOfATemplate) {
+  for (const std::string_view field :
+       {"add_generation_prompt", "add_special_tokens", "chat_template",
+        "chat_template_kwargs", "continue_final_message", "documents",
+        "reasoning_effort", "tools", "truncate_prompt_tokens",
+        "truncation_side"}) {
+    EXPECT_TRUE(FindCallField(field, kInChat)) << field;
+    EXPECT_TRUE(FindCallField(field, kInTokenize)) << field;
+  }
+}
+
 TEST(TokenizeTest, IsVllms) {
   ASSERT_OK_AND_ASSIGN(
       const TokenizeCall call,
       ReadTokenizeCall(R"({"prompt": "le chat", "return_token_strs": true,
                            "add_special_tokens": false})"));
-  EXPECT_EQ(call.add_special_tokens, false);
-  EXPECT_EQ(
-      WriteTokenized(call, EnFrTokens(*call.prompt), 1024, EnFrTokenizer()),
-      Concat(R"({"count":2,"max_model_len":1024,"tokens":[)",
-             EnFrTokens("le chat")[0], ",", EnFrTokens("le chat")[1],
-             R"(],"token_strs":[" le"," chat"]})"));
+  EXPECT_EQ(call.call.add_special_tokens, false);
+  EXPECT_THAT(call.call.prompts,
+              ElementsAre(PromptInput(std::string("le chat"))));
+  Tokenized tokenized = {.tokens = EnFrTokens("le chat")};
+  EXPECT_EQ(WriteTokenized(call, tokenized, 1024, EnFrTokenizer()),
+            Concat(R"({"count":2,"max_model_len":1024,"tokens":[)",
+                   EnFrTokens("le chat")[0], ",", EnFrTokens("le chat")[1],
+                   R"(],"token_strs":[" le"," chat"]})"));
+  tokenized.decoder_prompt = EnFrTokens("le");
+  EXPECT_THAT(
+      WriteTokenized(call, tokenized, 1024, EnFrTokenizer()),
+      EndsWith(Concat(R"(],"decoder_prompt_tokens":[)", EnFrTokens("le")[0],
+                      R"(],"decoder_prompt_token_strs":[" le"]})")));
   ASSERT_OK_AND_ASSIGN(const DetokenizeCall back,
                        ReadDetokenizeCall(R"({"tokens": [7, 8], "x": 1})"));
-  EXPECT_THAT(back.tokens, ::testing::ElementsAre(7, 8));
+  EXPECT_THAT(back.tokens, ElementsAre(7, 8));
   EXPECT_EQ(WriteDetokenized(back, "a"),
             R"({"prompt":"a","warnings":["unknown field \"x\""]})");
   EXPECT_THAT(ReadTokenizeCall("{}"),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -18,8 +19,10 @@ namespace {
 
 class EncoderCallsTest : public ServerFixture {
  protected:
-  EncoderCallsTest() {
-    Listen();
+  EncoderCallsTest() { Serve({}); }
+
+  void Serve(ServerOptions options) {
+    Listen(std::move(options));
     absl::StatusOr<Generator> generator =
         Generator::Load(SourcePath("models/en-fr-marian"), {.num_threads = 1});
     EXPECT_OK(generator);
@@ -95,7 +98,7 @@ TEST_F(EncoderCallsTest, ADecoderPromptThatIsTooLongIsNamed) {
 TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatIsTooLongIsNamed) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "Il pleut. ";
-  for (const char* const path : {"/v1/completions"}) {
+  for (const char* const path : {"/v1/completions", "/tokenize"}) {
     const json::object error = Refused(
         path, Concat(R"({"prompt": "No.", "decoder_prompt": ")", text, "\"}"));
     EXPECT_THAT(std::string(error.at("message").as_string()),
@@ -112,6 +115,64 @@ TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatIsTooLongIsNamed) {
             "decoder_prompt must have a token in the model's vocabulary, or be "
             "left out, got \" \"");
   EXPECT_EQ(blank.at("param"), "decoder_prompt");
+}
+
+TEST_F(EncoderCallsTest, TokenizeTakesATemplate) {
+  const auto answer = [&](std::string_view path,
+                          std::string_view prompt_template,
+                          std::string_view more) {
+    const RawResponse response =
+        Post(path, Concat(R"({"prompt": "No.", "template": ")", prompt_template,
+                          "\"", more, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body).value();
+  };
+  const auto tokens = [&](std::string_view prompt_template) {
+    return answer("/tokenize", prompt_template, "").at("tokens");
+  };
+  EXPECT_NE(tokens("en-fr"), tokens("fr-en"));
+  EXPECT_EQ(tokens("fr-en"),
+            answer("/v1/completions", "fr-en",
+                   R"(, "max_tokens": 1, "return_token_ids": true)")
+                .at("choices")
+                .at(0)
+                .at("prompt_token_ids"));
+}
+
+// Given back as decoder_prompt_tokens it means the same.
+TEST_F(EncoderCallsTest, TokenizeShowsWhatTheDecoderBeginsWith) {
+  const auto decoder_prompt = [&](const std::string& fields) {
+    const RawResponse response =
+        Post("/tokenize", Concat(R"({"prompt": "No.")", fields, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return WriteJson(ParseJson(response.body)->at("decoder_prompt_tokens"));
+  };
+  const std::vector<TokenId> il =
+      Tokenizer::LoadDirectory(SourcePath("models/en-fr-marian"))
+          .value()
+          ->EncodeOutput("Il pleut")
+          .value();
+  const std::string start = decoder_prompt("");
+  EXPECT_EQ(start, "[3]");
+  const std::string begun = decoder_prompt(R"(, "decoder_prompt": "Il pleut")");
+  EXPECT_EQ(begun, Concat("[3, ", absl::StrJoin(il, ", "), "]"));
+  EXPECT_EQ(decoder_prompt(Concat(R"(, "decoder_prompt_tokens": )", begun)),
+            begun);
+  EXPECT_EQ(decoder_prompt(R"(, "decoder_prompt": "Il pleut",
+                              "forced_bos_token_id": 7)"),
+            Concat("[3, 7, ", absl::StrJoin(il, ", "), "]"));
+}
+
+TEST_F(EncoderCallsTest, TokenizeShowsTheDecoderPromptOfTheServer) {
+  Serve({.defaults = R"({"decoder_prompt_tokens": [7]})"});
+  const auto decoder_prompt = [&](const char* body) {
+    const json::value answer = ParseJson(Post("/tokenize", body).body).value();
+    return WriteJson(answer.at("decoder_prompt_tokens"));
+  };
+  EXPECT_EQ(decoder_prompt(R"({"prompt": "No."})"), "[3, 7]");
+  EXPECT_EQ(
+      decoder_prompt(R"({"prompt": "No.", "decoder_prompt_tokens": [8]})"),
+      "[3, 8]");
 }
 
 TEST_F(EncoderCallsTest, AnEchoHasNoLogProbabilities) {

@@ -61,7 +61,10 @@ TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
   Start();
   for (const char* const fields :
        {R"("prompt": "It rains.")",
-        R"("prompt": "It rains.", "add_special_tokens": false)"}) {
+        R"("prompt": "It rains.", "add_special_tokens": false)",
+        R"("prompt": "It rains.", "truncate_prompt_tokens": 2)",
+        R"("prompt": "It rains.", "truncate_prompt_tokens": 2,
+           "truncation_side": "right")"}) {
     const RawResponse tokenized = Post("/tokenize", Concat("{", fields, "}"));
     const RawResponse completed = Post(
         "/v1/completions",
@@ -77,6 +80,20 @@ TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
       "/tokenize", Concat(R"({"prompt": ")", std::string(1000, 'a'), "\"}"));
   EXPECT_EQ(longer.status, 200) << longer.body;
   EXPECT_EQ(Post("/tokenize", R"({"prompt": " "})").status, 400);
+}
+
+TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {
+  Start();
+  for (const char* const fields :
+       {R"("prompt": "a", "template": "none")",
+        R"("prompt": "a", "decoder_prompt": "b")",
+        R"("prompt": "a", "decoder_input_ids": [5])"}) {
+    const RawResponse tokenized = Post("/tokenize", Concat("{", fields, "}"));
+    const RawResponse completed =
+        Post("/v1/completions", Concat("{", fields, "}"));
+    EXPECT_EQ(tokenized.status, 400) << tokenized.body;
+    EXPECT_EQ(tokenized.body, completed.body);
+  }
 }
 
 TEST_F(PromptTokensTest, ALongBodyIsNotMadeTokensOfToBeCut) {

@@ -13,6 +13,8 @@
 #include "base/option_error.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
+#include "executor/host/draft_model.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 namespace {
@@ -338,11 +340,33 @@ absl::Status CheckSameVocabulary(const std::string& directory,
                      std::min(size, other_size), " is in one of them alone");
 }
 
+namespace {
+
+// As far as it is asked for an encoder. Where a config.json cannot be read,
+// loading the model says why.
+ModelDescription EncoderOf(const std::string& directory) {
+  ModelDescription description;
+  const auto config = ReadTransformerConfig(directory);
+  if (config.ok() && config->encoder) description.encoder.emplace();
+  return description;
+}
+
+// What the executor would refuse, before anything is loaded: and before the
+// vocabularies are compared, as an encoder-decoder's is another one mostly.
+absl::Status CheckEncodersOfDrafting(const std::string& directory,
+                                     const std::string& draft) {
+  RETURN_IF_ERROR(CheckTakesDraftModel(EncoderOf(directory)));
+  return CheckIsDraftModel(EncoderOf(draft));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(
     const std::string& directory, const BackendOptions& options) {
   if (!options.draft_model.empty()) {
     const absl::Status is_model = CheckModelDirectory(options.draft_model);
     if (!is_model.ok()) return AnnotateOption(is_model, "draft_model");
+    RETURN_IF_ERROR(CheckEncodersOfDrafting(directory, options.draft_model));
     RETURN_IF_ERROR(CheckSameVocabulary(directory, options.draft_model));
   }
   return options.device.is_cuda ? LoadCudaBackend(directory, options)

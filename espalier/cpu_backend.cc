@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "espalier/backend.h"
-#include "executor/host/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
 
@@ -31,7 +30,6 @@ class CpuBackend : public Backend {
     ASSIGN_OR_RETURN(auto model,
                      TransformerModel::Load(directory, transformer, threads));
     if (!options.draft_model.empty()) {
-      RETURN_IF_ERROR(CheckTakesDraftModel(model->description()));
       // A small model's keys and values are small.
       TransformerOptions draft = transformer;
       // Its steps last as long as reading its weights takes, and any draft will

@@ -32,9 +32,6 @@ class CudaBackend : public Backend {
         .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(std::shared_ptr<CudaTransformer> model,
                      CudaTransformer::Load(directory, transformer, device_));
-    if (!options.draft_model.empty()) {
-      RETURN_IF_ERROR(CheckTakesDraftModel(model->description()));
-    }
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(
                          std::move(model),

@@ -30,6 +30,13 @@ absl::Status CheckTakesDraftModel(const ModelDescription& model) {
                      "\"ngram\" and \"suffix\" need none");
 }
 
+absl::Status CheckIsDraftModel(const ModelDescription& draft) {
+  if (!draft.encoder) return absl::OkStatus();
+  return OptionError(absl::StatusCode::kInvalidArgument,
+                     OptionName{"draft_model"},
+                     " must name a model without an encoder");
+}
+
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
     std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
     std::shared_ptr<DraftSampler> sampler) {
@@ -40,11 +47,7 @@ absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
         "a draft model must keep nothing of a sequence but its pages "
         "(has_shareable_pages)");
   }
-  if (model->description().encoder) {
-    return OptionError(absl::StatusCode::kInvalidArgument,
-                       OptionName{"draft_model"},
-                       " must name a model without an encoder");
-  }
+  RETURN_IF_ERROR(CheckIsDraftModel(model->description()));
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the draft model runs on another executor");
   }

@@ -57,6 +57,10 @@ namespace espalier {
 // Errors: kInvalidArgument naming draft_model.
 absl::Status CheckTakesDraftModel(const ModelDescription& model);
 
+// That a model can be a draft model: it has no encoder.
+// Errors: kInvalidArgument naming draft_model.
+absl::Status CheckIsDraftModel(const ModelDescription& draft);
+
 class DraftModel {
  public:
   // Errors: kInvalidArgument if the model keeps more of a sequence than pages

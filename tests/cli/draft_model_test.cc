@@ -224,5 +224,25 @@ TEST(DraftModelOptionTest, WhatDoesNotFitIsRefusedNamingTheOption) {
   }
 }
 
+// Not that its vocabulary is another one, which it is, too.
+TEST(DraftModelOptionTest, AnEncoderIsTheFirstReason) {
+  const struct {
+    const char* model;
+    const char* draft;
+    const char* message;
+  } cases[] = {
+      {"en-fr-marian", "en-fr",
+       "espalier: --draft-model must be unset for a model with an encoder: a "},
+      {"en-fr", "en-fr-marian",
+       "espalier: --draft-model must name a model without an encoder\n"}};
+  for (const auto& [model, draft, message] : cases) {
+    const ProgramRun run =
+        RunEspalier({"generate", "-m", ModelDirectory(model), "--draft-model",
+                     ModelDirectory(draft), "Go."});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, StartsWith(message));
+  }
+}
+
 }  // namespace
 }  // namespace espalier::testing

@@ -2,6 +2,8 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 #include "base/spelling.h"
@@ -16,21 +18,77 @@ namespace {
 // Options of other engines' programs, and what does their work here.
 struct Elsewhere {
   std::string_view name;
+  // The option of ours that the hint is about: commands without it do not get
+  // the hint.
+  std::string_view option;
+  std::string_view hint = "";  // empty: did you mean `option`?
+};
+constexpr std::string_view kNoOptionForTexts =
+    "texts are arguments without an option";
+constexpr std::string_view kContext =
+    "the context is the model's; --kv-cache-mib is its memory";
+constexpr std::string_view kOneGpu =
+    "a model runs on one GPU, such as --device cuda:1";
+constexpr Elsewhere kElsewhere[] = {
+    {"--prompt", "--file", kNoOptionForTexts},
+    {"-p", "--file", kNoOptionForTexts},
+    {"--beam-size", "--num-beams"},
+    {"--n-predict", "--max-new-tokens"},
+    {"--predict", "--max-new-tokens"},
+    {"--num-predict", "--max-new-tokens"},
+    {"--max-length", "--max-new-tokens"},
+    {"--repeat-penalty", "--repetition-penalty"},
+    {"--n-best", "--num-return-sequences"},
+    {"--num-hypotheses", "--num-return-sequences"},
+    {"--ctx-size", "--kv-cache-mib", kContext},
+    {"-c", "--kv-cache-mib", kContext},
+    // vLLM's and SGLang's servers.
+    {"--max-model-len", "--kv-cache-mib", kContext},
+    {"--context-length", "--kv-cache-mib", kContext},
+    {"--batch-size", "--max-running"},
+    {"--max-num-seqs", "--max-running"},
+    {"--max-running-requests", "--max-running"},
+    {"--max-num-batched-tokens", "--max-step-tokens"},
+    {"--chunked-prefill-size", "--max-step-tokens"},
+    {"--block-size", "--page-size"},
+    {"--gpu-memory-utilization", "--kv-cache-mib",
+     "--kv-cache-mib is the memory of keys and values, beside the weights"},
+    {"--mem-fraction-static", "--kv-cache-mib",
+     "--kv-cache-mib is the memory of keys and values, beside the weights"},
+    {"--swap-space", "--host-cache-mib"},
+    {"--enable-prefix-caching", "--prefix-cache",
+     "prefixes are shared unless --prefix-cache off says not to"},
+    {"--no-enable-prefix-caching", "--prefix-cache",
+     "did you mean --prefix-cache off?"},
+    {"--tensor-parallel-size", "--device", kOneGpu},
+    {"-tp", "--device", kOneGpu},
+    {"--tp-size", "--device", kOneGpu},
+    {"--pipeline-parallel-size", "--device", kOneGpu},
+    {"--data-parallel-size", "--device",
+     "a program runs on one GPU: start one for each, with --device cuda:N"},
+    {"--quantization", "--weights"},
+    {"--speculative-model", "--draft-model"},
+    {"--api-key", "--api-key-file",
+     "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},
+};
+
+// What calls of a server have for options of generate.
+struct OfCalls {
+  std::string_view option;
   std::string_view hint;
 };
-constexpr Elsewhere kElsewhere[] = {
-    {"--prompt", "texts are arguments without an option"},
-    {"-p", "texts are arguments without an option"},
-    {"--beam-size", "did you mean --num-beams?"},
-    {"--n-predict", "did you mean --max-new-tokens?"},
-    {"--predict", "did you mean --max-new-tokens?"},
-    {"--num-predict", "did you mean --max-new-tokens?"},
-    {"--max-length", "did you mean --max-new-tokens?"},
-    {"--repeat-penalty", "did you mean --repetition-penalty?"},
-    {"--n-best", "did you mean --num-return-sequences?"},
-    {"--num-hypotheses", "did you mean --num-return-sequences?"},
-    {"--ctx-size", "the context is the model's; --kv-cache-mib is its memory"},
-    {"-c", "the context is the model's; --kv-cache-mib is its memory"},
+constexpr std::string_view kTemplateOfCall =
+    "each completion has its own, \"template\": \"NAME\"; espalier inspect DIR "
+    "lists the names";
+constexpr OfCalls kOfCalls[] = {
+    {"--from", kTemplateOfCall},
+    {"--to", kTemplateOfCall},
+    {"--template", kTemplateOfCall},
+    {"--chat", "a chat is a call of /v1/chat/completions"},
+    {"--system", "a chat has its own, a message of \"role\": \"system\""},
+    {"--stream", "each call has its own, \"stream\": true"},
+    {"--stats", "GET /metrics has them"},
+    {"--trace", "did you mean --trace-requests?"},
 };
 
 std::vector<const CLI::App*> Commands(const CLI::App& app) {
@@ -110,21 +168,33 @@ std::string DescribeApp(const CLI::App& app) {
   return Concat("no command \"", first, "\"", question, list);
 }
 
-// The options of other programs that generate has an answer to.
-std::span<const Elsewhere> ElsewhereOf(const CLI::App& command) {
-  if (command.get_name() == "generate") return kElsewhere;
-  return {};
+// The options of other programs that the command has an answer to.
+std::vector<Elsewhere> ElsewhereOf(const CLI::App& command) {
+  const std::vector<std::string> names = NamesOfOptions(command);
+  std::vector<Elsewhere> answered;
+  for (const Elsewhere& elsewhere : kElsewhere) {
+    if (Has(names, std::string(elsewhere.option))) {
+      answered.push_back(elsewhere);
+    }
+  }
+  return answered;
+}
+
+std::string HintOf(const Elsewhere& elsewhere) {
+  if (!elsewhere.hint.empty()) return std::string(elsewhere.hint);
+  return Concat("did you mean ", elsewhere.option, "?");
 }
 
 // What was meant by a misspelt option of this or of another program, or "".
 std::string NearestHint(const CLI::App& command, const std::string& option) {
   std::vector<std::string> names = NamesOfOptions(command);
-  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
+  const std::vector<Elsewhere> others = ElsewhereOf(command);
+  for (const Elsewhere& elsewhere : others) {
     names.emplace_back(elsewhere.name);
   }
   const std::string nearest = ClosestName(option, names);
-  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
-    if (elsewhere.name == nearest) return std::string(elsewhere.hint);
+  for (const Elsewhere& elsewhere : others) {
+    if (elsewhere.name == nearest) return HintOf(elsewhere);
   }
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
 }
@@ -149,6 +219,11 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
     }
     if (field == "prompt") return "each request has its own, \"prompt\": ...";
   }
+  if (command.get_name() == "serve") {
+    const auto* const of_calls =
+        std::ranges::find(kOfCalls, option, &OfCalls::option);
+    if (of_calls != std::end(kOfCalls)) return std::string(of_calls->hint);
+  }
   for (const CLI::App* other : Commands(app)) {
     if (other != &command && Has(NamesOfOptions(*other), option)) {
       return "it is an option of " + other->get_name();
@@ -156,7 +231,7 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
   }
   for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
     if (NormalizeName(elsewhere.name) == NormalizeName(option)) {
-      return std::string(elsewhere.hint);
+      return HintOf(elsewhere);
     }
   }
   return NearestHint(command, option);

@@ -4,6 +4,7 @@
 
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -99,6 +100,59 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_THAT(run.err, HasSubstr("--help says more."));
   }
+}
+
+// Those of vLLM's server, by all that run a model.
+TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--max-num-seqs", "; did you mean --max-running?\n"},
+      {"--max_num_seqs", "; did you mean --max-running?\n"},
+      {"--max-num-batched-tokens", "; did you mean --max-step-tokens?\n"},
+      {"--block-size", "; did you mean --page-size?\n"},
+      {"--blok-size", "; did you mean --page-size?\n"},
+      {"--batch-size", "; did you mean --max-running?\n"},
+      {"--gpu-memory-utilization",
+       "; --kv-cache-mib is the memory of keys and values, beside the "
+       "weights\n"},
+      {"--max-model-len",
+       "; the context is the model's; --kv-cache-mib is its memory\n"},
+      {"--tensor-parallel-size",
+       "; a model runs on one GPU, such as --device cuda:1\n"},
+      {"-tp", "; a model runs on one GPU, such as --device cuda:1\n"},
+      {"--swap-space", "; did you mean --host-cache-mib?\n"},
+  };
+  for (const char* const command : {"generate", "batch", "serve"}) {
+    for (const auto& [option, hint] : cases) {
+      EXPECT_THAT(RunEspalier({command, "-m", "x", option, "4"}).err,
+                  StartsWith(Concat("espalier: ", command, " has no option ",
+                                    option, hint)));
+    }
+    EXPECT_THAT(
+        RunEspalier({command, "--enable-prefix-caching"}).err,
+        HasSubstr("; prefixes are shared unless --prefix-cache off says not "
+                  "to\n"));
+  }
+  EXPECT_THAT(RunEspalier({"serve", "--api-key", "abc"}).err,
+              HasSubstr("; a key is in --api-key-file FILE, or in the variable "
+                        "ESPALIER_API_KEY\n"));
+  // Without an option that does it there is no hint.
+  EXPECT_THAT(
+      RunEspalier({"verify-speculation", "--enable-prefix-caching"}).err,
+      HasSubstr("has no option --enable-prefix-caching\n"));
+}
+
+TEST(UsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {
+  for (const char* const option : {"--from", "--to", "--template"}) {
+    EXPECT_THAT(RunEspalier({"serve", "-m", "x", option, "fr"}).err,
+                StartsWith(Concat(
+                    "espalier: serve has no option ", option,
+                    "; each completion has its own, \"template\": \"NAME\"; "
+                    "espalier inspect DIR lists the names\n")));
+  }
+  EXPECT_THAT(RunEspalier({"serve", "--stream"}).err,
+              HasSubstr("each call has its own, \"stream\": true\n"));
+  EXPECT_THAT(RunEspalier({"serve", "--chat"}).err,
+              HasSubstr("a chat is a call of /v1/chat/completions\n"));
 }
 
 // Of all commands, so that no option can be forgotten.

@@ -91,6 +91,20 @@ constexpr OfCalls kOfCalls[] = {
     {"--trace", "did you mean --trace-requests?"},
 };
 
+// Arguments that a command cannot do without.
+struct NeededArgument {
+  std::string_view command;
+  std::string_view name;  // as the library has it
+  std::string_view what;
+};
+constexpr NeededArgument kNeededArguments[] = {
+    {"inspect", "--model", "a model is needed: espalier inspect DIR"},
+    {"trace", "file",
+     "a file that --trace has written is needed: espalier trace FILE"},
+    {"verify-speculation", "file",
+     "a file of requests is needed: espalier verify-speculation -m DIR FILE"},
+};
+
 std::vector<const CLI::App*> Commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
@@ -303,6 +317,19 @@ std::string Described(const CLI::ParseError& error, const OptionNames& names) {
   return message;
 }
 
+// What the command cannot do without, if that is what the library misses; or
+// "".
+std::string_view WhatIsNeeded(const CLI::App& command,
+                              const CLI::ParseError& error) {
+  for (const NeededArgument& needed : kNeededArguments) {
+    if (command.get_name() == needed.command &&
+        error.what() == Concat(needed.name, " is required")) {
+      return needed.what;
+    }
+  }
+  return "";
+}
+
 std::string AppendHint(const CLI::App& command, const std::string& what) {
   return Concat(what, "\nespalier ", command.get_name(), " --help says more.");
 }
@@ -318,6 +345,8 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
     }
   }
   if (!rest.empty()) return DescribeArgument(command, rest.front());
+  const std::string_view needed = WhatIsNeeded(command, error);
+  if (!needed.empty()) return Concat(command.get_name(), ": ", needed);
   return Concat(command.get_name(), ": ",
                 Described(error, TypedNames(command, args)));
 }

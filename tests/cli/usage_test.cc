@@ -91,6 +91,14 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "...\n"},
       {{"batch", "--beam-size", "4"}, "batch has no option --beam-size\n"},
       {{"generate", "--n-predcit", "4"}, "did you mean --max-new-tokens?"},
+      {{"inspect"}, "inspect: a model is needed: espalier inspect DIR\n"},
+      {{"trace"},
+       "trace: a file that --trace has written is needed: espalier trace "
+       "FILE\n"},
+      {{"verify-speculation", "-m", "x"},
+       "verify-speculation: a file of requests is needed: espalier "
+       "verify-speculation -m DIR FILE\n"},
+      {{"verify-speculation", "x"}, "verify-speculation: --model is required"},
   };
   for (const auto& [args, message] : cases) {
     const ProgramRun run = RunEspalier(args);

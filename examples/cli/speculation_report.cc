@@ -136,7 +136,9 @@ std::string FormatVerdict(const SpeculationReport& report) {
     case SpeculationVerdict::kDifferent:
       return "verdict: DIFFERENT\n";
     case SpeculationVerdict::kNothingShown:
-      return "verdict: none: no draft was verified, so nothing was shown\n";
+      return "verdict: none: no draft was verified, so nothing was shown; try "
+             "longer outputs (max_new_tokens), texts that repeat themselves "
+             "for ngram and suffix, or --draft-model\n";
   }
   return "";
 }

@@ -175,8 +175,10 @@ TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {
   EXPECT_THAT(
       Format(report),
       AllOf(HasSubstr("drafts were verified in 0 of 2 requests\n"),
-            HasSubstr("verdict: none: no draft was verified, so nothing "
-                      "was shown\n")));
+            HasSubstr("verdict: none: no draft was verified, so nothing was "
+                      "shown; try longer outputs (max_new_tokens), texts that "
+                      "repeat themselves for ngram and suffix, or "
+                      "--draft-model\n")));
   report.sampled[0].has_drafts = true;
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
   report.sampled.clear();

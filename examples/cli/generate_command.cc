@@ -1,5 +1,6 @@
 #include "examples/cli/generate_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -48,6 +49,18 @@ absl::Status CheckChat(const RuntimeOptions& options) {
                          "other");
 }
 
+// Who asks for draws, and does not see the model's default, takes beams for
+// samples.
+void PrintDrawnBeams(const GenerationParams& params, const NamedValues& taken,
+                     const std::string& origin) {
+  const auto beams =
+      std::ranges::find(taken, "num_beams", &NamedValues::value_type::first);
+  if (!params.do_sample || beams == taken.end()) return;
+  PrintToStderr(Concat("espalier: note: num_beams is ", beams->second, " by ",
+                       origin, ", so beams are drawn; --num-beams 1 draws ",
+                       "samples\n"));
+}
+
 void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
   PrintToStderr("\n" + FormatFigures(runtime.Stats(), num_requests, wall_time) +
@@ -87,10 +100,12 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
                    TextSource::Open(options.texts, options.file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadWithText(options.common.runtime));
-  RETURN_IF_ERROR(options.names.InOptions(runtime->CheckParams(params, given)));
+  const absl::StatusOr<NamedValues> taken = runtime->CheckParams(params, given);
+  RETURN_IF_ERROR(options.names.InOptions(taken.status()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
+  PrintDrawnBeams(params, *taken, runtime->defaults().path);
   const Stopwatch watch;
   ASSIGN_OR_RETURN(
       const RunOutcome run,

@@ -175,14 +175,14 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                      &defaults_, FlagOf);
 }
 
-absl::Status Runtime::CheckParams(
+absl::StatusOr<NamedValues> Runtime::CheckParams(
     GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
   const ModelDescription& model = backend_->steps()->description();
   RETURN_IF_ERROR(
       ResolveDecoderPrompt(tokenizer_.get(), model, defaults_, &params)
           .status());
-  const NamedValues taken =
+  NamedValues taken =
       TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
@@ -199,7 +199,8 @@ absl::Status Runtime::CheckParams(
   RETURN_IF_ERROR(
       NameDefaults(InFlags(ValidateParams(model, kShortestPrompt, &params)),
                    taken, defaults_.path));
-  return CheckStops(params, tokenizer_.get());
+  RETURN_IF_ERROR(CheckStops(params, tokenizer_.get()));
+  return taken;
 }
 
 absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,

@@ -47,11 +47,11 @@ class Runtime {
       const RuntimeOptions& options);
 
   // Whether `params` are good for some prompt: what is wrong with all of them
-  // is found before there is one.
+  // is found before there is one. Returns the model's defaults that they take.
   // Errors: as Engine::Generate.
   // `given` are those that are not left open (RequestBody::given).
-  absl::Status CheckParams(GenerationParams params,
-                           std::span<const std::string_view> given) const;
+  absl::StatusOr<NamedValues> CheckParams(
+      GenerationParams params, std::span<const std::string_view> given) const;
 
   // The request that leaves nothing open: its prompt as tokens, its params with
   // the model's defaults.
@@ -101,6 +101,7 @@ class Runtime {
   EngineStats Stats();
 
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // or null
+  const GenerationDefaults& defaults() const { return defaults_; }
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
   const Backend& backend() const { return *backend_; }

@@ -118,7 +118,7 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   if (!says_so) pair.with.params.speculate = default_;
   const SpeculationParams& speculate = *pair.with.params.speculate;
   RETURN_IF_ERROR(
-      runtime_.CheckParams(pair.without.params, pair.without.given));
+      runtime_.CheckParams(pair.without.params, pair.without.given).status());
   if (!says_so && !CanSpeculate(pair.with.params)) {
     LeaveOut(line,
              "a beam search with do_sample, stochastic or num_beam_groups "
@@ -126,7 +126,7 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
     return absl::OkStatus();
   }
   const absl::Status checked =
-      runtime_.CheckParams(pair.with.params, pair.with.given);
+      runtime_.CheckParams(pair.with.params, pair.with.given).status();
   if (!checked.ok() && says_so) return checked;
   if (!checked.ok()) {
     LeaveOut(line, Message(checked));

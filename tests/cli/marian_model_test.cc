@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "tests/cli/program.h"
 #include "tests/source_tree.h"
 
@@ -143,6 +144,25 @@ TEST_F(MarianModelTest, ATranslationThatIsBegunGoesOn) {
   }
   // Others have been begun in other tokens than the model's.
   EXPECT_GE(num_same, std::ssize(rest) * 9 / 10);
+}
+
+// Who asks for draws is told of the model's beams, and nobody else is.
+TEST_F(MarianModelTest, BeamsThatAreDrawnByDefaultAreToldOf) {
+  const std::string directory = SourcePath("models/en-fr-marian");
+  const auto errors = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"generate", "-m", directory, "--seed", "1",
+                                     "--max-new-tokens", "2"});
+    options.emplace_back("Go.");
+    const ProgramRun run = RunEspalier(options);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  EXPECT_EQ(errors({"--do-sample"}),
+            Concat("espalier: note: num_beams is 4 by ", directory,
+                   "/generation_config.json, so beams are drawn; --num-beams 1 "
+                   "draws samples\n"));
+  EXPECT_EQ(errors({"--do-sample", "--num-beams", "1"}), "");
+  EXPECT_EQ(errors({"--do-sample", "--num-beams", "4"}), "");
 }
 
 }  // namespace

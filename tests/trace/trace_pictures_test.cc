@@ -20,7 +20,7 @@
 #include "trace/trace_svg.h"
 #include "trace/trace_text.h"
 
-namespace espalier::cli {
+namespace espalier {
 namespace {
 
 using ::espalier::testing::FakeSearch;
@@ -373,4 +373,4 @@ TEST(TracePicturesTest, APreemptionTellsWhatCameBackFromTheHost) {
 }
 
 }  // namespace
-}  // namespace espalier::cli
+}  // namespace espalier

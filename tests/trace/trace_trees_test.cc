@@ -11,7 +11,7 @@
 #include "tests/trace/fake_trace.h"
 #include "trace/trace_tree.h"
 
-namespace espalier::cli {
+namespace espalier {
 namespace {
 
 using ::espalier::testing::MakeUpTrace;
@@ -168,4 +168,4 @@ TEST(TraceTreesTest, WhatResumesWasPreempted) {
 }
 
 }  // namespace
-}  // namespace espalier::cli
+}  // namespace espalier

@@ -10,6 +10,7 @@ for each. Exit code 77, and a line that says why: no valgrind, or no record of
 this compiler.
 """
 
+import argparse
 import json
 import re
 import shutil
@@ -52,7 +53,19 @@ def skip(why: str) -> None:
     sys.exit(77)
 
 
-def main(program: str, *options: str) -> None:
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", metavar="PROGRAM", help="scheduler_steps")
+    parser.add_argument(
+        "--record", action="store_true", help="write the record, compare nothing"
+    )
+    return parser.parse_args()
+
+
+def main(program: str, records: bool) -> None:
     if shutil.which("valgrind") is None:
         skip("no valgrind; apt-get install valgrind")
     compiler = subprocess.run(
@@ -71,7 +84,7 @@ def main(program: str, *options: str) -> None:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     print(f"{compiler}: instructions a step: {counts}; recorded: "
           f"{record.get(compiler)}")
-    if options == ("--record",):
+    if records:
         record[compiler] = counts
         RECORD.write_text(json.dumps(record, indent=2) + "\n")
         return
@@ -87,4 +100,5 @@ def main(program: str, *options: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    args = parse_args()
+    main(args.program, args.record)

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "tests/cli/program.h"
+#include "tests/few_cases.h"
 #include "tests/request/json/malformed_requests.h"
 
 namespace espalier::testing {
@@ -339,23 +340,22 @@ TEST(BatchTest, HostileLinesDisturbNobody) {
     while (text.size() < size) text += "," + item;
     return text + "]";
   };
-  constexpr size_t kMiB = 1 << 20;
+  const size_t mib = Cases(1 << 20, 1 << 17);
   std::string sequence = "[5";
   for (int i = 0; i < 899; ++i) sequence += "," + std::to_string(6 + i);
   const std::string good = RunBatch(kGoodLine).out;
   for (const std::string& line :
-       {WithParams(R"({"allowed_sequences": )" +
-                   list(sequence + "]", kMiB / 2) + R"(, "stop_token_ids": )" +
-                   list("5999", kMiB / 2) + "}"),
-        WithParams(R"({"bad_words_ids": )" + list("[7]", kMiB) + "}"),
-        WithParams(R"({"suppress_tokens": )" + list("7", 15 * kMiB) + "}"),
-        WithParams(R"({"stop": )" + list(R"("")", 4 * kMiB) + "}"),
-        R"({"prompt_tokens": )" + list("7", 15 * kMiB) + "}",
-        R"({"prompt_tokens": )" + list("7", 15 * kMiB),
-        R"({"prompt": ")" + std::string(15 * kMiB, 'a') + R"("})",
-        R"({"prompt": "It )" + std::string(15 * kMiB, ' ') + R"(rains."})",
-        R"({"prompt": [")" + std::string(15 * kMiB, 'a') + R"("]})",
-        std::string(15 * kMiB, '['), std::string(30 * kMiB, '{')}) {
+       {WithParams(R"({"allowed_sequences": )" + list(sequence + "]", mib / 2) +
+                   R"(, "stop_token_ids": )" + list("5999", mib / 2) + "}"),
+        WithParams(R"({"bad_words_ids": )" + list("[7]", mib) + "}"),
+        WithParams(R"({"suppress_tokens": )" + list("7", 15 * mib) + "}"),
+        WithParams(R"({"stop": )" + list(R"("")", 4 * mib) + "}"),
+        R"({"prompt_tokens": )" + list("7", 15 * mib) + "}",
+        R"({"prompt_tokens": )" + list("7", 15 * mib),
+        R"({"prompt": ")" + std::string(15 * mib, 'a') + R"("})",
+        R"({"prompt": "It )" + std::string(15 * mib, ' ') + R"(rains."})",
+        R"({"prompt": [")" + std::string(15 * mib, 'a') + R"("]})",
+        std::string(15 * mib, '['), std::string(30 * mib, '{')}) {
     const ProgramRun run = RunBatch(line + "\n" + kGoodLine);
     const std::vector<std::string> answers = SplitLines(run.out);
     ASSERT_EQ(answers.size(), 2u) << line.substr(0, 80);

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/few_cases.h"
 
 namespace espalier::testing {
 namespace {
@@ -75,9 +76,11 @@ TEST(SchedulingTest, LinesThatWaitRunByPriority) {
            "}}\n";
   };
   const std::string tokens = "1, 7, 8, 9, 10, 11";
+  const std::string num_steps = std::to_string(Cases(500, 100));
   const ProgramRun run = RunBatchOf(
-      line("50", R"("priority": -9, "num_beams": 8, "max_tokens": 500,)"
-                 R"( "ignore_eos": true)") +
+      line("50", R"("priority": -9, "num_beams": 8, "ignore_eos": true,)"
+                 R"( "max_tokens": )" +
+                     num_steps) +
           line(tokens, R"("priority": 5, "max_tokens": 2)") +
           line(tokens, R"("priority": -5, "max_tokens": 2)"),
       {"--max-running", "1", "--page-size", "1"});

@@ -139,8 +139,9 @@ TEST(TerminalTest, AComparisonTellsItsPhases) {
   const ScratchDirectory scratch;
   const std::string input =
       scratch.Write("in",
-                    "{\"prompt\": \"No.\"}\n"
-                    "{\"prompt\": \"No.\", \"params\": {\"do_sample\": true, "
+                    "{\"prompt\": \"No.\", \"params\": {\"max_tokens\": 6}}\n"
+                    "{\"prompt\": \"No.\", \"params\": {\"max_tokens\": 6, "
+                    "\"do_sample\": true, "
                     "\"speculate\": \"ngram::rejection\"}}\n");
   const ProgramRun run =
       RunOnTerminal({"verify-speculation", "-m", ModelDirectory("en-fr"),

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "tests/cli/program.h"
 #include "tests/cli/reference.h"
 #include "tests/family_models.h"
@@ -56,6 +59,19 @@ TEST_P(DeviceDTypesGpuTest, FiguresSayWhatTheDeviceDid) {
   EXPECT_THAT(run.err, HasSubstr("keys and values "));
 }
 
+// cuBLASLt takes longer to load and to choose products than a small model to
+// answer (kernels/matmul/cuda_small_gemm.h).
+TEST_P(DeviceDTypesGpuTest, OnlyF32LoadsCublasForASmallModel) {
+  ASSERT_EQ(setenv("LD_DEBUG", "files", /*overwrite=*/1), 0);
+  const ProgramRun run =
+      RunEspalier({"generate", "-m", ModelDirectory("en-fr"), "--device",
+                   "cuda", "--dtype", GetParam(), "It rains."});
+  unsetenv("LD_DEBUG");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err.find("libcublasLt") != std::string::npos,
+            GetParam() == std::string_view("f32"));
+}
+
 // Lines of a family's reference, as requests.
 std::string RequestsOfFamily(const std::string& model) {
   std::string lines;
@@ -63,6 +79,26 @@ std::string RequestsOfFamily(const std::string& model) {
        ReadReferenceLines(FamilyPath(model) + "/requests.jsonl")) {
     line.as_object().erase("hypotheses");
     lines += WriteJson(line) + "\n";
+  }
+  return lines;
+}
+
+// Translations that go on from beginnings of all kinds.
+std::string RequestsWithDecoderPrompts() {
+  std::string lines;
+  const char* const starts[] = {R"("num_beams": 1)", R"("num_beams": 4)",
+                                R"("do_sample": true, "num_beams": 1, "n": 3,)"
+                                R"( "seed": 7, "temperature": 0.7)"};
+  const char* const beginnings[] = {"", R"(, "decoder_prompt": "Où se")",
+                                    R"(, "decoder_prompt": "La gare")",
+                                    R"(, "decoder_prompt_tokens": [7, 8, 9])"};
+  for (const char* prompt : {"Where is the station?", "It rains.", "Hug me."}) {
+    for (const char* start : starts) {
+      for (const char* beginning : beginnings) {
+        lines += Concat(R"({"prompt": ")", prompt, R"(", "params": {)", start,
+                        beginning, "}}\n");
+      }
+    }
   }
   return lines;
 }
@@ -104,6 +140,20 @@ TEST(DeviceGpuTest, NoDraftModelRunsBesideAnEncoder) {
                   RequestsOfFamily("marian"));
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, HasSubstr("must be unset for a model with an encoder"));
+}
+
+TEST(DeviceGpuTest, DecoderPromptsAreContinuedAsOnTheCpu) {
+  const auto run = [](std::vector<std::string> device) {
+    device.insert(device.begin(),
+                  {"batch", "-m", ModelDirectory("en-fr-marian"), "--dtype",
+                   "f32", "--device"});
+    return RunEspalier(device, RequestsWithDecoderPrompts());
+  };
+  const ProgramRun cpu = run({"cpu"});
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
+  const ProgramRun cuda = run({"cuda"});
+  EXPECT_EQ(cuda.exit_code, 0) << cuda.err;
+  EXPECT_EQ(TokensOf(cuda.out), TokensOf(cpu.out));
 }
 
 }  // namespace

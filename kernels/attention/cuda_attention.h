@@ -14,6 +14,11 @@
 //                      four queries
 //   private tails:     positions 128..  one item a query
 //
+// Where undivided runs are enough for the device, as those of hundreds of beams
+// are, their items take the private tails with them: then a query has one item
+// and nothing is merged. (Writing and reading the partial results of 5,000
+// beams on 512 + 8 positions moves as many bytes as their keys and values.)
+//
 // The work list names tables and positions, not pages: it stays valid while
 // tables change, and while lengths grow up to the bound it was planned for.
 #pragma once
@@ -88,6 +93,10 @@ struct CudaAttentionItem {
   // barrier, as earlier steps' are: then their keys and values may be read
   // before the previous kernel has ended.
   int kv_from_earlier_steps = 0;  // a number: lists are compared as bytes
+  // Where each query goes on alone behind kv_end, up to its own position: the
+  // first one's table, the next one's is the next. -1: no query does. Of items
+  // of a block that have more rows than kAttentionBlockRows / 2.
+  int own_tables = -1;
 };
 
 struct CudaAttentionWork {  // host side of a work list

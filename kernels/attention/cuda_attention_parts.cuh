@@ -80,12 +80,14 @@ struct WorkTile {
 
 // What a warp knows of its unit's queries, in shared memory.
 struct Queries {
-  int limits[kAttentionBlockRows];  // they attend to positions below these
+  // They attend to positions below these; of an item whose queries go on alone
+  // behind it, with what they see there.
+  int limits[kAttentionBlockRows];
   int first_partials[kAttentionBlockRows];
   bool is_partial[kAttentionBlockRows];  // several items have it
 };
 
-// All lanes of a warp. Returns the largest limit.
+// All lanes of a warp. Returns the largest limit within the item.
 __device__ inline int LoadQueries(const Params& params, const WorkTile& unit,
                                   Queries& queries) {
   int limit = 0;
@@ -94,12 +96,13 @@ __device__ inline int LoadQueries(const Params& params, const WorkTile& unit,
   for (int i = threadIdx.x % 32; i < unit.item.num_queries; i += 32) {
     const int query = unit.item.first_query + i;
     const int position = params.inputs.positions[query];
-    const int begin = params.inputs.partial_indptr[query];
-    const int end = params.inputs.partial_indptr[query + 1];
-    queries.limits[i] = min(position + 1, unit.item.kv_end);
-    queries.first_partials[i] = begin;
-    queries.is_partial[i] = end > begin;
-    limit = max(limit, queries.limits[i]);
+    const int first_partial = params.inputs.partial_indptr[query];
+    const int last_partial = params.inputs.partial_indptr[query + 1];
+    const int end = min(position + 1, unit.item.kv_end);
+    queries.limits[i] = unit.item.own_tables < 0 ? end : position + 1;
+    queries.first_partials[i] = first_partial;
+    queries.is_partial[i] = last_partial > first_partial;
+    limit = max(limit, end);
   }
   __syncwarp();
   return __reduce_max_sync(~0u, limit);

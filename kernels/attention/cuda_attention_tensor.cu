@@ -114,6 +114,31 @@ __device__ __forceinline__ char* AlignedRing(char* memory) {
   return memory + (kTileAlignment - past) % kTileAlignment;
 }
 
+// Attends to what queries go on with alone, where rows are divided among warps
+// (kRows); a warp is by itself in its places of the ring, `stage_bytes` from
+// each other. The first spans are on their way to those from `stage` on.
+template <bool kHasOptions, typename T, int kHeadDim>
+__device__ __forceinline__ void AttendAlone(const Params& params,
+                                            const Queries& queries,
+                                            uint32_t places, int stage_bytes,
+                                            int stage,
+                                            OwnSpanLoader<T, kHeadDim>& alone,
+                                            RowTile<T, kHeadDim>& tile) {
+  constexpr int kStages = Ring<kHeadDim>::kNumStages;
+#pragma unroll 1
+  for (int i = 0; i < alone.count(); ++i) {
+    const uint32_t place = places + (stage + i) % kStages * stage_bytes;
+    CpAsyncWaitGroup<kStages - 1>();
+    __syncwarp();
+    const auto [query, position] = alone.SpanOf(i);
+    tile.template AttendAlone<kHasOptions>(params, place, position, query,
+                                           queries.limits[query]);
+    __syncwarp();
+    alone.template Start</*kLooksUp=*/true>(i + kStages, place);
+    CpAsyncCommitGroup();
+  }
+}
+
 // Reads the unit's positions and attends to them. A step is a span of every
 // warp that shares the unit. In its first unit a warp waits for the previous
 // kernel when the first copies are on their way.
@@ -155,6 +180,10 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
   }
   tile.LoadRows(params, unit, first_row);
   tile.template SetLimits<kHasOptions>(params, unit, shared.queries[warp]);
+  OwnSpanLoader<T, kHeadDim> alone(params, unit, shared.queries[warp],
+                                   first_row);
+  const uint32_t alone_spans =
+      of_tile ? spans + warp * R::kSpanBytes : own_spans;
 #pragma unroll 1
   for (int step = num_started - num_ahead; step < num_steps; ++step) {
     const int stage = (step + kStages) % kStages * stage_bytes;
@@ -174,6 +203,8 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
     const int next = step + num_ahead;
     if (next < num_steps) {
       reader.Start(next, limit, own_spans + next % kStages * stage_bytes);
+    } else {
+      alone.Start(next - num_steps, alone_spans + next % kStages * stage_bytes);
     }
     CpAsyncCommitGroup();
     if (!together || step < 0) continue;
@@ -193,6 +224,13 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
           position + half * kKvTile);
     }
   }
+  if (unit.item.own_tables < 0) return;
+  __syncthreads();  // all are done with the last step's stage
+  alone.Start(num_ahead,
+              alone_spans + (num_steps + num_ahead) % kStages * stage_bytes);
+  CpAsyncCommitGroup();
+  AttendAlone<kHasOptions>(params, shared.queries[warp], alone_spans,
+                           stage_bytes, num_steps % kStages, alone, tile);
 }
 
 template <bool kHasOptions, typename T, int kHeadDim>

@@ -97,8 +97,10 @@ std::vector<std::vector<float>> AttentionBatch::Run(int max_partials) {
     shape.max_distance = options_.max_distance;
   }
   EXPECT_OK(PrepareCudaAttention(shape, *device));
+  CudaDevice planned = *device;
+  if (plans_for_small_device_) planned.num_sms = 2;
   const CudaAttentionWork work = PlanCudaAttention(
-      rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
+      rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, planned);
   EXPECT_LE(work.partial_indptr.back(), max_partials);
   FillQueries();
   const auto q = Upload(ToBytes(q_, shape_.dtype));

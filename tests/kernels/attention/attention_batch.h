@@ -38,6 +38,9 @@ class AttentionBatch {
 
   void SetOptions(const AttentionOptions& options) { options_ = options; }
 
+  // Plans for a device of so few multiprocessors that runs fill it.
+  void PlanForSmallDevice() { plans_for_small_device_ = true; }
+
   // Makes a number of a key (0) or value (1) of the last row's head 0 NaN.
   void Spoil(int position, int which, int dim);
 
@@ -73,6 +76,7 @@ class AttentionBatch {
 
   const CudaAttentionShape shape_;
   AttentionOptions options_;
+  bool plans_for_small_device_ = false;
   Cache cache_;
   std::vector<CudaAttentionRow> rows_;
   std::vector<CudaSharedPrefix> runs_;

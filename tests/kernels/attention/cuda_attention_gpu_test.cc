@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "kernels/attention/cuda_attention.h"
@@ -54,22 +55,43 @@ TEST_P(CudaAttentionTest, MatchesTheTwinWhenPartialsAreFew) {
   batch.ExpectMatchesTwin(1, 17);
 }
 
+// Items of a run and of what each of its beams has behind it alone.
+TEST_P(CudaAttentionTest, MatchesTheTwinWhereRunsFillTheDevice) {
+  const int page_size = GetParam().page_size;
+  AttentionBatch batch(GetParam(), 18000 / page_size + 900);
+  batch.PlanForSmallDevice();
+  batch.AddGroup(Cases(70, 34), Cases(300, 128) / page_size, 17, 20);
+  for (const int tail : {1, 16, 31, 100}) {
+    batch.AddGroup(33, 256 / page_size, tail);
+  }
+  batch.AddMixture();
+  batch.ExpectMatchesTwin(Cases(1, 3));
+}
+
 TEST_P(CudaAttentionTest, NanReachesWhatAttendsToItAndNothingElse) {
   const CudaAttentionShape& shape = GetParam();
   const int page_size = shape.page_size;
   const int group = shape.num_heads / shape.num_kv_heads;
-  for (const int which : {0, 1}) {
+  // A position that a group shares, and one of its last beam alone.
+  const int shared = 1000 / page_size * page_size;
+  for (const auto& [position, which, on_small_device] :
+       {std::tuple(40, 0, false), std::tuple(40, 1, false),
+        std::tuple(40, 1, true), std::tuple(shared + 5, 0, true),
+        std::tuple(shared + 5, 1, true), std::tuple(shared + 5, 1, false)}) {
+    SCOPED_TRACE(position);
     AttentionBatch batch(shape, 3000 / page_size + 60);
+    if (on_small_device) batch.PlanForSmallDevice();
+    const int num_beams = on_small_device ? 33 : 3;
     batch.AddRow(99, 1);
-    batch.AddGroup(3, 1000 / page_size, 9);
-    batch.Spoil(40, which, 3);  // of the group's pages
+    batch.AddGroup(num_beams, shared / page_size, 9);
+    batch.Spoil(position, which, 3);
     const std::vector<float> out = batch.Run()[0];
     for (size_t i = 0; i < out.size(); ++i) {
       const int dim = i % shape.head_dim;
       const int head = i / shape.head_dim % shape.num_heads;
       const int query = i / shape.head_dim / shape.num_heads;
-      const bool reached =
-          query > 0 && head < group && (which == 0 || dim == 3);
+      const bool reached = query >= (position < shared ? 1 : num_beams) &&
+                           head < group && (which == 0 || dim == 3);
       ASSERT_EQ(std::isnan(out[i]), reached)
           << "query " << query << " head " << head << " dimension " << dim;
     }

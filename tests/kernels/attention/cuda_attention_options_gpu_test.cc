@@ -51,6 +51,22 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithSoftCaps) {
   }
 }
 
+TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWhereRunsFillTheDevice) {
+  const int page_size = GetParam().page_size;
+  for (const AttentionOptions& options :
+       {AttentionOptions{.window = 3}, AttentionOptions{.window = 33},
+        AttentionOptions{.window = 300},
+        AttentionOptions{.scale = 0.3f, .soft_cap = 3, .window = 70}}) {
+    SCOPED_TRACE(options.window);
+    AttentionBatch batch(GetParam(), 10000 / page_size + 400);
+    batch.PlanForSmallDevice();
+    batch.SetOptions(options);
+    batch.AddGroup(33, 256 / page_size, 20);
+    batch.AddMixture();
+    batch.ExpectMatchesTwin(Cases(1, 5));
+  }
+}
+
 TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithAnotherScale) {
   const int page_size = GetParam().page_size;
   for (const float scale : {0.01f, 0.2f}) {

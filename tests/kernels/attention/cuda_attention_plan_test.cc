@@ -22,16 +22,15 @@ struct Asked {
   }
 };
 
-CudaDevice Hopper() {
-  CudaDevice device;
-  device.num_sms = 132;
-  return device;
-}
+constexpr int kHopperSms = 132;
 
 CudaAttentionWork Plan(const Asked& asked, const CudaAttentionShape& shape,
-                       int max_items = 1 << 20, int max_partials = 1 << 20) {
+                       int max_items = 1 << 20, int max_partials = 1 << 20,
+                       int num_sms = kHopperSms) {
+  CudaDevice device;
+  device.num_sms = num_sms;
   return PlanCudaAttention(asked.rows, asked.runs, asked.num_queries, shape,
-                           max_items, max_partials, Hopper());
+                           max_items, max_partials, device);
 }
 
 void AddRow(Asked& asked, int num_queries, int kv_begin, int max_positions) {
@@ -149,6 +148,12 @@ void ExpectCoversEverythingOnce(const Asked& asked,
                   MaySubstitute(asked, query, p, item.table))
           << "query " << query << " position " << p;
     }
+    if (item.own_tables < 0) continue;
+    const int own_table = item.own_tables + query - item.first_query;
+    for (int p = item.kv_end; p < kMaxPositions && asked_of[p] != -1; ++p) {
+      ++times[p];
+      ASSERT_EQ(asked_of[p], own_table) << "query " << query;
+    }
   }
   for (int p = 0; p < kMaxPositions; ++p) {
     if (asked_of[p] != -1) {
@@ -163,11 +168,15 @@ void ExpectCoversEverythingOnce(const Asked& asked,
             ordinals.size() == 1 ? 0 : static_cast<int>(ordinals.size()));
 }
 
+// A device that the batches do not fill, and one that they do.
+constexpr int kNumSms[] = {kHopperSms, 3};
+
 TEST(CudaAttentionPlanTest, EveryQueryMeetsEveryPositionOnce) {
-  for (int seed = 0; seed < 60; ++seed) {
+  for (int seed = 0; seed < 120; ++seed) {
     const CudaAttentionShape& shape = kShapes[seed % std::size(kShapes)];
     const Asked asked = RandomBatch(seed, shape.page_size);
-    const CudaAttentionWork work = Plan(asked, shape);
+    const CudaAttentionWork work =
+        Plan(asked, shape, 1 << 20, 1 << 20, kNumSms[seed / 60]);
     const int step = std::max(1, asked.num_queries / 25);
     for (int q = 0; q < asked.num_queries; q += step) {
       SCOPED_TRACE(seed);
@@ -178,10 +187,12 @@ TEST(CudaAttentionPlanTest, EveryQueryMeetsEveryPositionOnce) {
 }
 
 TEST(CudaAttentionPlanTest, ItemsFitTheirKernels) {
-  for (int seed = 0; seed < 200; ++seed) {
+  int num_with_own = 0;
+  for (int seed = 0; seed < 400; ++seed) {
     const CudaAttentionShape& shape = kShapes[seed % std::size(kShapes)];
     const CudaAttentionWork work =
-        Plan(RandomBatch(seed, shape.page_size), shape);
+        Plan(RandomBatch(seed, shape.page_size), shape, 1 << 20, 1 << 20,
+             kNumSms[seed / 200]);
     const int group = HeadsPerKvHead(shape);
     ASSERT_EQ(work.item_counts[0] + work.item_counts[1],
               static_cast<int>(work.items.size()));
@@ -196,8 +207,14 @@ TEST(CudaAttentionPlanTest, ItemsFitTheirKernels) {
       const bool of_block = static_cast<int>(i) < work.item_counts[0];
       ASSERT_LE(item.num_queries * group,
                 of_block ? kAttentionBlockRows : kAttentionWarpRows);
+      if (item.own_tables < 0) continue;
+      ++num_with_own;
+      ASSERT_TRUE(of_block);
+      ASSERT_GT(item.num_queries * group, kAttentionBlockRows / 2);
+      ASSERT_EQ(item.kv_end % 16, 0);
     }
   }
+  EXPECT_GT(num_with_own, 0);
 }
 
 TEST(CudaAttentionPlanTest, LimitsAreKept) {
@@ -236,6 +253,42 @@ TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
     early[item.table] = item.kv_from_earlier_steps;
   }
   EXPECT_EQ(early, (std::vector<int>{1, 0, 0, 1}));
+}
+
+// Runs that fill the device take with them what their queries have alone.
+TEST(CudaAttentionPlanTest, BeamsThatFillTheDeviceHaveOneItemEach) {
+  const CudaAttentionShape shape = {16, 8, 128, 16, DType::kBFloat16};
+  Asked asked;
+  AddRow(asked, 1, 0, 40);
+  AddGroup(asked, 5000, 512, 16);
+  const CudaAttentionWork work = Plan(asked, shape);
+  EXPECT_EQ(work.partial_indptr.back(), 0);
+  EXPECT_EQ(work.item_counts[1], 1);
+  for (int i = 0; i < work.item_counts[0]; ++i) {
+    const CudaAttentionItem& item = work.items[i];
+    EXPECT_EQ(item.kv_end, 512);
+    EXPECT_EQ(item.own_tables, item.first_query);
+  }
+}
+
+// Where tables do not follow each other, runs are few, rows are long or have
+// several runs, what is shared and what is not are items of their own.
+TEST(CudaAttentionPlanTest, OtherBeamsHaveAnItemForWhatTheyHaveAlone) {
+  const CudaAttentionShape shape = {16, 8, 128, 16, DType::kBFloat16};
+  Asked shuffled, few, lengthy, tree;
+  AddGroup(shuffled, 5000, 512, 16);
+  for (size_t i = 0; i < shuffled.rows.size(); ++i) {
+    shuffled.rows[i].table = static_cast<int>(i ^ 1);
+  }
+  AddGroup(few, 160, 512, 128);
+  AddGroup(lengthy, 600, 512, 300);
+  AddTree(tree, 1000, 512, 256, 16);
+  for (const Asked& asked : {shuffled, few, lengthy, tree}) {
+    ASSERT_GT(Plan(asked, shape).partial_indptr.back(), 0);  // runs pay
+    for (const CudaAttentionItem& item : Plan(asked, shape).items) {
+      ASSERT_EQ(item.own_tables, -1);
+    }
+  }
 }
 
 // What a query's positions are divided into does not depend on the batch.

@@ -247,6 +247,7 @@ class Runner {
     inputs_.max_queries = problem_.num_queries();
     inputs_.max_items = static_cast<int>(work.items.size());
     inputs_.max_partials = work.partial_indptr.back();
+    inputs_.has_own_tables = work.has_own_tables;
     inputs_.positions = positions_.data();
     inputs_.tables = tables_.data();
     inputs_.table_stride = problem_.table_stride;

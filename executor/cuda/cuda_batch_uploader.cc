@@ -84,6 +84,7 @@ void CudaBatchUploader::SendWork(const std::vector<CudaAttentionRow>& rows,
   sent->runs = runs;
   sent->num_tokens = num_tokens;
   sent->has_partials = work.partial_indptr.back() > 0;
+  sent->has_own_tables = work.has_own_tables;
 }
 
 // Between steps with prompts the device writes over these.

@@ -33,6 +33,8 @@ class CudaBatchUploader {
   // results are to be merged.
   bool has_partials() const { return work_.has_partials; }
   bool has_cross_partials() const { return cross_work_.has_partials; }
+  // Whether some item of it has tables of its queries' own.
+  bool has_own_tables() const { return work_.has_own_tables; }
 
   // What was sent is lost: all of it is sent with the next batch.
   void Forget();
@@ -45,6 +47,7 @@ class CudaBatchUploader {
     std::vector<CudaSharedPrefix> runs = {};
     int num_tokens = -1;  // -1: nothing
     bool has_partials = false;
+    bool has_own_tables = false;
   };
   void SendWork(const std::vector<CudaAttentionRow>& rows,
                 const std::vector<CudaSharedPrefix>& runs, int num_tokens,

@@ -180,6 +180,7 @@ class CudaBlockingModel::Stager {
             .max_queries = num_queries,
             .max_items = static_cast<int>(work.items.size()),
             .max_partials = work.partial_indptr.back(),
+            .has_own_tables = work.has_own_tables,
             .positions = positions,
             .tables = tables,
             .table_stride = table_stride};

@@ -375,6 +375,7 @@ CudaBatch CudaDraftSampler::BatchOf(const Shape& shape) const {
                     .max_items = limits().max_items,
                     .max_partials =
                         shape.has_partials ? limits().max_partials : 0,
+                    .has_own_tables = false,  // it has no runs
                     .positions = inputs.positions,
                     .tables = arrays.tables,
                     .table_stride = limits().table_stride},

@@ -247,6 +247,7 @@ CudaBatch CudaGraphRunner::BatchOf(const CudaStepShape& shape) const {
                     .max_items = limits.max_items,
                     .max_partials =
                         shape.has_partials ? limits.max_partials : 0,
+                    .has_own_tables = shape.has_own_tables,
                     .positions = arrays.state.batch_positions,
                     .tables = arrays.state.tables,
                     .table_stride = limits.row_stride()},
@@ -261,6 +262,7 @@ CudaBatch CudaGraphRunner::BatchOf(const CudaStepShape& shape) const {
       .max_queries = shape.num_tokens,
       .max_items = limits.max_items,
       .max_partials = shape.has_cross_partials ? limits.max_partials : 0,
+      .has_own_tables = false,  // it has no runs
       .positions = arrays.cross_positions,
       .tables = memory_->source_table(0),
       .table_stride = limits.row_stride()};

@@ -81,6 +81,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
   step.shape.has_partials = uploader_.has_partials();
   step.shape.has_cross_partials = uploader_.has_cross_partials();
+  step.shape.has_own_tables = uploader_.has_own_tables();
   PutCopies(plan);
   DropRefused(plan);
   was_reset_ = false;

@@ -41,10 +41,12 @@ struct CudaStepShape {
   bool has_device_edits = false;    // of histories
   bool has_partials = false;        // without any, attention is one launch
   bool has_cross_partials = false;  // the same of cross-attention
+  bool has_own_tables = false;      // CudaAttentionInputs::has_own_tables
   friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
 };
 
-// Of the batch, before attention is planned: without has_partials. `num_copies`
+// Of the batch, before attention is planned: without has_partials and
+// has_own_tables. `num_copies`
 // is of the plan, beside those that rows of beams may need.
 CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies);
 // Whether a graph can run the batch, once it is padded: each token has a row of

@@ -385,8 +385,11 @@ CudaAttentionWork Planner::Emit(int64_t scale) const {
         num_items[part_end++] += num_chunks;
       }
       part.num_queries = part_end - part.first_query;
+      CHECK(part.own_tables < 0 || part.num_queries == tile.num_queries)
+          << "its tables would be another query's";
       AppendItems(part, chunk, num_chunks, ordinal,
                   for_warp ? warp_items : work.items);
+      work.has_own_tables |= part.own_tables >= 0;
       part.first_query = part_end;
     }
   }

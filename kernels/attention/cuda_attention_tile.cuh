@@ -203,7 +203,6 @@ class OwnSpanLoader {
     }
     spans_of_query_ = max(limit - unit.item.kv_end + kKvTile - 1, 0) / kKvTile;
     count_ = spans_of_query_ * (end_query - first_query_);
-    LookUp(0);
   }
 
   __device__ int count() const { return count_; }
@@ -215,14 +214,10 @@ class OwnSpanLoader {
   }
 
   // Starts copying the i-th, for i = 0, 1, ... in this order; none behind the
-  // last. Up to the 32nd without the code that looks up more, which loops that
-  // multiply should not have.
-  template <bool kLooksUp = false>
+  // last.
   __device__ __forceinline__ void Start(int i, uint32_t to) {
     if (i >= count_) return;
-    if constexpr (kLooksUp) {
-      if (i % 32 == 0) LookUp(i);
-    }
+    if (i % 32 == 0) LookUp(i);
     const int slot = __shfl_sync(~0u, slot_, i % 32);
     const int64_t page = __shfl_sync(~0u, page_, i % 32);
     const int num_rows = __shfl_sync(~0u, num_rows_, i % 32);

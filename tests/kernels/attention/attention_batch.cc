@@ -119,6 +119,7 @@ std::vector<std::vector<float>> AttentionBatch::Run(int max_partials) {
   inputs.max_queries = num_queries();
   inputs.max_items = static_cast<int>(work.items.size());
   inputs.max_partials = work.partial_indptr.back();
+  inputs.has_own_tables = work.has_own_tables;
   inputs.positions = positions.data();
   inputs.bias_positions = bias_positions.data();
   inputs.tables = tables.data();

@@ -159,6 +159,7 @@ absl::StatusOr<CudaPlanBatch> CudaPlanBatch::Create(
   view.attention.max_queries = num_tokens;
   view.attention.max_items = num_items;
   view.attention.max_partials = work.partial_indptr.back();
+  view.attention.has_own_tables = work.has_own_tables;
   view.attention.positions = view.positions;
   view.attention.tables = ints + tables;
   view.attention.table_stride = stride;

@@ -12,12 +12,7 @@ namespace espalier {
 // Makes `*values` value_of(0), value_of(1) and so on: `count` of them.
 template <typename T, typename ValueOf>
 void AssignEach(size_t count, const ValueOf& value_of, SmallVector<T>* values) {
-  if (values->size() != count) {
-    if (!values->empty()) values->resize(0);  // clear() gives memory back
-    if (count > values->capacity()) values->reserve(count);
-    for (size_t i = 0; i < count; ++i) values->push_back(value_of(i));
-    return;
-  }
+  values->resize(count);
   T* const data = values->data();
   for (size_t i = 0; i < count; ++i) data[i] = value_of(i);
 }

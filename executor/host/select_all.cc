@@ -110,8 +110,7 @@ class GroupWork {
       result->candidates = std::move(drawn_);
     }
     for (const std::vector<Candidate>& run : runs_) {
-      result->candidates.insert(result->candidates.end(), run.begin(),
-                                run.end());
+      result->candidates.append(run);
       result->num_tokens.push_back(static_cast<int>(run.size()));
     }
   }

@@ -39,7 +39,7 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
       const bool accepts =
           !selection.drafts.empty() && selection.samples[i] < num_accepting;
       const int count = accepts ? 1 + std::ssize(selection.drafts[row]) : 1;
-      answer.candidates.insert(answer.candidates.end(), count,
+      answer.candidates.resize(answer.candidates.size() + count,
                                {row, kOnlyToken, -1.0f});
       if (!selection.drafts.empty()) answer.num_tokens.push_back(count);
     }

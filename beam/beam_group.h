@@ -422,6 +422,7 @@ class BeamGroup {
   const std::shared_ptr<const SelectionParams> selection_params_;
   const std::vector<TokenId> finishing_token_ids_;            // ascending
   const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
+  const int source_length_;   // of its tokens; 0: there is none
   const bool needs_history_;  // of each row, for its processors
   const bool keeps_pages_;
   const bool reports_logprobs_;

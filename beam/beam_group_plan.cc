@@ -38,8 +38,7 @@ void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
       .first_position = sequence.num_tokens() - num_tokens,
       .num_logits = num_logits,
       .first_logits = plan->num_logits,
-      .source_length =
-          source_ == nullptr ? 0 : static_cast<int>(source_->size()),
+      .source_length = source_length_,
   });
   plan->num_logits += num_logits;
   const std::span<const PageId> pages = sequence.pages.page_ids();
@@ -196,7 +195,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
         is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
     const int num_tokens = static_cast<int>(tokens.size());
     const int first = sequence.num_tokens() - num_tokens;
-    if (source_ != nullptr && first < std::ssize(*source_)) {
+    if (first < source_length_) {
       plan->sources.push_back({static_cast<int>(plan->rows.size()), source_});
     }
     AddRow(sequence, tokens,

@@ -11,21 +11,6 @@
 #include "beam/selection_options.h"
 
 namespace espalier {
-namespace {
-
-// std::vector appends ids one by one, because their default value makes them no
-// trivial type. So many are appended faster if that is written first, and all
-// copied at once; std::ranges::copy of libstdc++ 12 copies what is const one by
-// one, too.
-constexpr size_t kManyPages = 16;
-
-void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
-  const size_t size = all->size();
-  all->resize(size + pages.size());
-  std::copy(pages.begin(), pages.end(), all->begin() + size);
-}
-
-}  // namespace
 
 [[gnu::always_inline]] inline void BeamGroup::AddRowOf(const Sequence& sequence,
                                                        int num_tokens,
@@ -41,13 +26,7 @@ void AppendManyPages(std::span<const PageId> pages, std::vector<PageId>* all) {
       .source_length = source_length_,
   });
   plan->num_logits += num_logits;
-  const std::span<const PageId> pages = sequence.pages.page_ids();
-  if (pages.size() >= kManyPages) {
-    AppendManyPages(pages, &plan->page_indices);
-  } else {
-    plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
-                              pages.end());
-  }
+  plan->page_indices.append(sequence.pages.page_ids());
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 

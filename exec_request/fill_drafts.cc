@@ -88,7 +88,7 @@ class RowWriter {
       num_pages = (num_positions + page_size_ - 1) / page_size_;
     }
     const auto pages = plan_.row_pages(row_idx).first(num_pages);
-    page_indices_.insert(page_indices_.end(), pages.begin(), pages.end());
+    page_indices_.append(pages);
     page_indptr_.push_back(static_cast<int>(page_indices_.size()));
     first_logits_.push_back(row.first_logits);
     row.first_token = first_token;
@@ -122,7 +122,7 @@ class RowWriter {
   StepPlan& plan_;
   std::vector<TokenId> tokens_;
   std::vector<int> page_indptr_ = {0};
-  std::vector<PageId> page_indices_;
+  SmallVector<PageId> page_indices_;
   std::vector<int> first_logits_;  // as planned, by row
   std::vector<int> removed_;       // rows of logits, before each row
 };

@@ -329,7 +329,8 @@ struct StepPlan {
   // The rows' block table: row r's pages are page_indices[page_indptr[r],
   // page_indptr[r + 1]), which cover all its positions, the fed ones included.
   std::vector<int> page_indptr = {0};  // [rows + 1]
-  std::vector<PageId> page_indices;
+  // A SmallVector appends many at once; std::vector would do it one by one.
+  SmallVector<PageId> page_indices;
 
   // Of the rows that feed positions of their sources, in the order of the rows.
   std::vector<PlanSource> sources;

@@ -42,7 +42,7 @@ CudaPlanSources TakeSources(int page_size, StepPlan* plan) {
   if (!has_sources) return sources;
   sources.page_indptr = {0};
   std::vector<TokenId> tokens;
-  std::vector<PageId> pages;
+  SmallVector<PageId> pages;
   std::vector<int> page_indptr = {0};
   for (size_t r = 0; r < plan->rows.size(); ++r) {
     PlanRow& row = plan->rows[r];
@@ -51,7 +51,7 @@ CudaPlanSources TakeSources(int page_size, StepPlan* plan) {
         SourceEnd(row.source_length, page_size) / page_size, all.size());
     sources.pages.insert(sources.pages.end(), all.begin(), all.begin() + own);
     sources.page_indptr.push_back(static_cast<int>(sources.pages.size()));
-    pages.insert(pages.end(), all.begin() + own, all.end());
+    pages.append(all.subspan(own));
     page_indptr.push_back(static_cast<int>(pages.size()));
     const int count = NumOfSource(row, page_size);
     // Padding alone has no keys and values.

@@ -128,9 +128,7 @@ bool DraftSequences::AddRow(const Key& key, const DraftText& text, size_t end,
                         .first_logits = step->num_logits});
   step->num_logits += num_logits;
   text.CopyTo(first, end, &step->tokens);
-  const std::span<const PageId> pages = state.pages.page_ids();
-  step->page_indices.insert(step->page_indices.end(), pages.begin(),
-                            pages.end());
+  step->page_indices.append(state.pages.page_ids());
   step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
   return true;
 }

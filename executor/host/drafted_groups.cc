@@ -155,8 +155,7 @@ void DraftedGroups::AddRows(const GroupContinuation& continuation,
     plan->num_logits += 1 + num_drafts;
     plan->tokens.push_back(sample.generated.back());
     plan->tokens.resize(plan->tokens.size() + num_drafts);
-    plan->page_indices.insert(plan->page_indices.end(), sample.pages.begin(),
-                              sample.pages.end());
+    plan->page_indices.append(sample.pages);
     plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
   }
   plan->selections.push_back(std::move(selection));

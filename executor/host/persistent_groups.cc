@@ -134,9 +134,7 @@ void PersistentGroups::AddRow(const Group& group, const Beam& beam,
                         .source_length = group.source_length});
   plan->tokens.push_back(beam.token);
   ++plan->num_logits;
-  const std::vector<PageId>& pages = group.tables[beam.slot];
-  plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
-                            pages.end());
+  plan->page_indices.append(group.tables[beam.slot]);
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 

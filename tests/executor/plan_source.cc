@@ -14,7 +14,7 @@ void PlanSource::AddRow(std::span<const TokenId> tokens, int first_position,
                        .first_logits = plan.num_logits});
   plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
   plan.num_logits += num_logits;
-  plan.page_indices.insert(plan.page_indices.end(), pages.begin(), pages.end());
+  plan.page_indices.append(pages);
   plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
 }
 

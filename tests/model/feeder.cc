@@ -79,8 +79,7 @@ std::vector<LogitsRows> Feeder::Step(const std::vector<Row>& rows) {
     while (sequence.pages.size() * page_size < sequence.num_tokens) {
       sequence.pages.push_back(TakePage());
     }
-    plan.page_indices.insert(plan.page_indices.end(), sequence.pages.begin(),
-                             sequence.pages.end());
+    plan.page_indices.append(sequence.pages);
     plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
   }
   std::vector<float> logits(

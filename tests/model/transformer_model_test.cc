@@ -78,14 +78,14 @@ TEST(TransformerModelTest, SwappedPagesHaveTheSameBits) {
                                                MakePool(num_threads));
     EXPECT_GT(model->description().num_host_slots, 3);
     const auto feed = [&](std::span<const TokenId> fed, int first,
-                          std::vector<PageId> pages, StepPlan plan) {
+                          const std::vector<PageId>& pages, StepPlan plan) {
       plan.rows = {{.num_tokens = static_cast<int>(fed.size()),
                     .first_position = first,
                     .num_logits = 1}};
       plan.tokens.assign(fed.begin(), fed.end());
       plan.num_logits = 1;
       plan.page_indptr = {0, static_cast<int>(pages.size())};
-      plan.page_indices = std::move(pages);
+      plan.page_indices.assign(pages.begin(), pages.end());
       std::vector<float> logits(shape.vocab_size);
       EXPECT_OK(model->Forward(plan, logits));
       return logits;

@@ -117,8 +117,7 @@ class StepwiseSampler : public DraftSampler {
       const PlanRow& row = step->rows[i];
       const auto pages = plan.row_pages(i).first(
           NumPages(row.first_position + row.num_tokens, kToyPageSize));
-      step->page_indices.insert(step->page_indices.end(), pages.begin(),
-                                pages.end());
+      step->page_indices.append(pages);
       step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -195,6 +196,7 @@ SmallVector<int> GroupPages::DetachTails() {
 void GroupPages::PruneSequences(std::span<const int> slots,
                                 std::span<const int> parents,
                                 StepPlan* next_plan) {
+  const auto num_spare = std::ssize(spare_tables_);
   SmallVector<bool> survives(slots_.size());
   for (size_t rank = 0; rank < slots.size(); ++rank) {
     if (slots[rank] == parents[rank]) survives[parents[rank]] = true;
@@ -204,6 +206,8 @@ void GroupPages::PruneSequences(std::span<const int> slots,
     if (survives[slot] || !sequence.has_value()) continue;
     EndSequence(&sequence, next_plan);
   }
+  // The one pruned first is taken first.
+  std::reverse(spare_tables_.begin() + num_spare, spare_tables_.end());
 }
 
 void GroupPages::ForkChildren(std::span<const int> slots,
@@ -219,14 +223,15 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);
   }
+  for (PageTable& table : std::views::reverse(spare_tables_)) table.Clear();
 }
 
-void GroupPages::EndSequence(std::optional<Sequence>* sequence,
-                             StepPlan* next_plan) {
+PageTable& GroupPages::EndSequence(std::optional<Sequence>* sequence,
+                                   StepPlan* next_plan) {
   next_plan->finished.push_back((*sequence)->id);
-  (*sequence)->pages.Clear();
   spare_tables_.push_back(std::move((*sequence)->pages));
   sequence->reset();
+  return spare_tables_.back();
 }
 
 // Before a table is made there is room for all to come back.

@@ -269,11 +269,15 @@ class GroupPages {
                       StepPlan* next_plan);
   // Whether each sequence has one child, of its own rank.
   bool AllStay(std::span<const int> parent_ranks) const;
+  // Into tables of these: a child has most of its pages in common with whom it
+  // replaces. Those that are left become empty.
   void ForkChildren(std::span<const int> slots, std::span<const int> parents,
                     StepPlan* next_plan);
-  // Of a sequence that has no child: its table becomes a spare one.
-  void EndSequence(std::optional<Sequence>* sequence, StepPlan* next_plan);
-  // An empty one. Throws std::bad_alloc.
+  // Of a sequence that has no child: its table becomes a spare one, which is
+  // returned and still has its pages.
+  PageTable& EndSequence(std::optional<Sequence>* sequence,
+                         StepPlan* next_plan);
+  // One to fork into. Throws std::bad_alloc.
   PageTable TakeTable();
   // Of all slots.
   void DropTails();
@@ -292,7 +296,8 @@ class GroupPages {
   int num_tail_copies_ahead_ = 0;
   PageRef copy_source_;
   SavedPages saved_;
-  // Empty ones of sequences that were pruned: forks take their memory.
+  // Of sequences that were pruned: forks take their memory. Empty ones, but
+  // within Reorder.
   std::vector<PageTable> spare_tables_;
   PagePool* pool_;
   SequenceIdSource* ids_;

@@ -74,7 +74,7 @@ void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     std::optional<Sequence>& sequence = slots_[slot].sequence;
     if (lives[slot] || !sequence.has_value()) continue;
-    EndSequence(&sequence, next_plan);
+    EndSequence(&sequence, next_plan).Clear();
   }
   size_t free = 0;
   for (int& slot : slots_by_rank_) {

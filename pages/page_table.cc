@@ -38,15 +38,20 @@ PageTable PageTable::Fork(int num_tokens) const {
 }
 
 void PageTable::ForkFrom(const PageTable& parent, int num_tokens) {
-  CHECK_EQ(num_tokens_, 0) << "tokens that the fork would replace";
   CHECK(num_tokens >= 0 && num_tokens <= parent.num_tokens_)
       << "fork of " << num_tokens << " tokens, there are "
       << parent.num_tokens_;
   const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
   Reserve(num_pages);  // nothing throws behind it
-  page_ids_.assign(parent.page_ids_.begin(),
-                   parent.page_ids_.begin() + num_pages);
-  pages_.assign(parent.pages_.begin(), parent.pages_.begin() + num_pages);
+  const std::span<const PageId> all = parent.page_ids().first(num_pages);
+  const int64_t num_common =
+      std::ranges::mismatch(page_ids_, all).in2 - all.begin();
+  pages_.erase(pages_.begin() + num_common, pages_.end());
+  pages_.insert(pages_.end(), parent.pages_.begin() + num_common,
+                parent.pages_.begin() + num_pages);
+  page_ids_.resize(num_pages);
+  std::copy(all.begin() + num_common, all.end(),
+            page_ids_.begin() + num_common);
   num_tokens_ = num_tokens;
 }
 

@@ -52,8 +52,11 @@ class PageTable {
   // REQUIRES: 0 <= num_tokens <= this->num_tokens().
   PageTable Fork(int num_tokens) const;
 
-  // Fork(num_tokens) of `parent`, in the memory that this table has had.
-  // REQUIRES: num_tokens() == 0, 0 <= num_tokens <= parent.num_tokens().
+  // Becomes Fork(num_tokens) of `parent`, in the memory that it has, whatever
+  // it held. Pages that both begin with stay as they are: of a beam that is
+  // pruned for a child of another these are all but the last ones. Throws
+  // std::bad_alloc, and has done nothing then.
+  // REQUIRES: 0 <= num_tokens <= parent.num_tokens().
   void ForkFrom(const PageTable& parent, int num_tokens);
 
   // Grows the table by `num_new_tokens` writable slots: allocates pages, and

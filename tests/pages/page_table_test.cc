@@ -14,6 +14,7 @@ namespace {
 
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 
 std::vector<PageId> Ids(const PageTable& table) {
@@ -89,22 +90,25 @@ TEST(PageTableTest, FirstWriterOfASharedTailCopiesAndTheLastWritesInPlace) {
   EXPECT_EQ(copies.size(), 1);
 }
 
-TEST(PageTableTest, AClearedTableBecomesAFork) {
-  PagePool pool(10, 4);
+TEST(PageTableTest, AnyTableBecomesAForkAndReleasesWhatItHeld) {
+  PagePool pool(20, 4);
   PageTable parent(&pool);
-  PageTable child(&pool);
   std::vector<PageCopy> copies;
   ASSERT_OK(parent.Append(10, &copies));
-  ASSERT_OK(child.Append(6, &copies));
-  EXPECT_DEATH(child.ForkFrom(parent, 10), "tokens that the fork would");
-  child.Clear();
-  child.ForkFrom(parent, 9);
-  EXPECT_EQ(child.num_tokens(), 9);
-  ASSERT_EQ(child.pages().size(), 3);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(child.pages()[i].id(), parent.pages()[i].id());
+  for (int num_common = 0; num_common <= 10; ++num_common) {
+    for (int num_own = 0; num_own <= 9; ++num_own) {
+      PageTable child = parent.Fork(num_common);
+      ASSERT_OK(child.Append(num_own, &copies));
+      child.ForkFrom(parent, 9);
+      EXPECT_EQ(child.num_tokens(), 9);
+      EXPECT_EQ(Ids(child), Ids(parent));
+      EXPECT_THAT(child.page_ids(), ElementsAreArray(Ids(parent)));
+      EXPECT_EQ(pool.num_held(), 3);
+      child.ForkFrom(parent, 3);
+      EXPECT_THAT(child.page_ids(), ElementsAre(Ids(parent)[0]));
+    }
   }
-  EXPECT_EQ(pool.num_held(), 3);
+  for (const PageId page : Ids(parent)) EXPECT_EQ(pool.ref_count(page), 1);
 }
 
 TEST(PageTableTest, AShorterForkCopiesOnlyItsOwnTokensOfTheTail) {

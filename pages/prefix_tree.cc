@@ -60,7 +60,9 @@ size_t PrefixTree::LowerBound(const Node& node, const TokenId* tokens,
 }
 
 int PrefixTree::FindChild(const Node& node, const TokenId* tokens) const {
-  const size_t at = LowerBound(node, tokens, page_size_);
+  // An only child is looked at once.
+  const size_t at =
+      node.children.size() == 1 ? 0 : LowerBound(node, tokens, page_size_);
   if (at == node.children.size()) return -1;
   const int child = node.children[at];
   return Compare(TokensOf(child), tokens, page_size_) == 0 ? child : -1;
@@ -77,6 +79,7 @@ PrefixMatch PrefixTree::Find(std::string_view salt, Cursor from,
   while (first + page_size_ <= tokens.size()) {
     next = FindChild(nodes_[node], PageOf(tokens, first));
     if (next < 0 || !nodes_[next].is_ready) break;
+    if (first == 0) match.pages.reserve(tokens.size() / page_size_);
     match.pages.push_back(nodes_[next].page);
     node = next;
     next = -1;
@@ -197,7 +200,7 @@ void PrefixTree::GiveNodeBack(int node) {
 }
 
 void PrefixTree::AddChild(int parent, int child, const TokenId* tokens) {
-  std::vector<int>& siblings = nodes_[parent].children;
+  SmallVector<int>& siblings = nodes_[parent].children;
   const bool was_leaf = siblings.empty() && nodes_[parent].page;
   // What may throw comes first.
   if (siblings.size() == siblings.capacity()) {
@@ -212,7 +215,8 @@ void PrefixTree::AddChild(int parent, int child, const TokenId* tokens) {
     leaves_.emplace(0, child);
   }
   std::copy_n(tokens, page_size_, tokens_.begin() + child * page_size_);
-  siblings.insert(siblings.begin() + at, child);
+  siblings.push_back(child);
+  std::rotate(siblings.begin() + at, siblings.end() - 1, siblings.end());
 }
 
 void PrefixTree::Touch(int node) {
@@ -232,7 +236,9 @@ void PrefixTree::RemoveLeaf(int leaf) {
   Node& parent = nodes_[node.parent];
   auto entry = leaves_.extract({node.last_use, leaf});
   const size_t at = LowerBound(parent, TokensOf(leaf), page_size_);
-  parent.children.erase(parent.children.begin() + at);
+  const auto child = parent.children.begin() + at;
+  std::rotate(child, child + 1, parent.children.end());
+  parent.children.pop_back();
   parent.last_use = std::max(parent.last_use, node.last_use);
   if (parent.children.empty() && parent.page) {
     entry.value() = {parent.last_use, node.parent};

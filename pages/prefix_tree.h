@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/small_vector.h"
 #include "pages/page_pool.h"
 
 namespace espalier {
@@ -112,13 +113,14 @@ class PrefixTree final : public PageReclaimer {
 
  private:
   struct Node {
-    PageRef page;                       // none of a root
+    // What Find reads comes first; most have one child.
+    PageRef page;               // none of a root
+    SmallVector<int> children;  // by the bytes of their tokens
+    bool is_ready = false;
     int parent = -1;                    // of a root: -1
     int64_t serial = 0;                 // of this use of the entry; 0: unused
     int64_t last_use = 0;               // by clock_
-    std::vector<int> children;          // by the bytes of their tokens
     const std::string* salt = nullptr;  // of a root
-    bool is_ready = false;
   };
   // Nodes without children, in the order in which they leave.
   using Leaves = std::set<std::pair<int64_t, int>>;

@@ -31,8 +31,8 @@
 //
 // Where all groups decode, a step allocates the vectors of its plan and of what
 // is remembered of it, a dozen blocks however many groups run, and nothing for
-// a group of up to four sequences (base/small_vector.h) but what grows by
-// doubling: its token tree and its page tables.
+// a group of up to four sequences (base/small_vector.h) but blocks of its token
+// tree, and page tables, which grow by doubling.
 //
 // A scheduler belongs to one strand. Results come in the order of plans. Plan
 // and Advance alternate; or, for executors that take continuations

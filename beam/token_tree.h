@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "base/check.h"
@@ -46,7 +47,9 @@ class TokenTree {
     TokenId token;
     int depth;  // tokens on its path
   };
-  std::vector<Entry> nodes_;
+  // In blocks: a tree that grows copies nothing, and the ends of many trees
+  // that grow together lie in few pages of memory.
+  std::deque<Entry> nodes_;
   int num_nodes_ = 0;   // nodes_.size(), which takes a division
   int last_depth_ = 0;  // of the last node
 };

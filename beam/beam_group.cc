@@ -123,13 +123,6 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  return draws_only_ != nullptr && IsSoundDraw(result, vocab_size)
-             ? absl::OkStatus()
-             : ValidateAsAsked(result, vocab_size);
-}
-
-absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
-                                        int vocab_size) {
   if (drafted_.empty() && num_drafts_running_ == 0 && replay_ == nullptr) {
     return espalier::ValidateResult(Asked(), result, vocab_size);
   }
@@ -148,13 +141,6 @@ absl::Status BeamGroup::ValidateAsAsked(const SelectionResult& result,
   asked.drafts.clear();
   asked.ranks.clear();
   return status;
-}
-
-inline bool BeamGroup::IsSoundDraw(const SelectionResult& result,
-                                   int vocab_size) const {
-  const int num_samples =
-      num_steps_ == 0 ? NumSequences(request_.params) : num_live_beams();
-  return AreSoundDraws(result, num_live_beams(), num_samples, vocab_size);
 }
 
 inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
@@ -213,31 +199,17 @@ inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
   return Decide(result, is_last, &decisions, next_plan);
 }
 
-[[gnu::always_inline]] inline void BeamGroup::CountAnswer() {
-  CHECK(!done_) << "request " << id_ << " is done";
-  CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
-  --num_unanswered_;
-  ++num_steps_;
-}
-
-absl::Status BeamGroup::ApplyResult(const SelectionResult& result,
-                                    int vocab_size, StepPlan* next_plan,
-                                    SearchWatcher* watcher) {
-  if (draws_only_ == nullptr || watcher != nullptr ||
-      !IsSoundDraw(result, vocab_size)) {
-    RETURN_IF_ERROR(ValidateResult(result, vocab_size));
-    return Advance(result, next_plan, watcher);
-  }
-  CountAnswer();
-  is_asked_current_ = false;
-  if (!draws_only_->AdvanceByOne(result.candidates) || !pages_.KeepOrder()) {
-    ApplyContinuations(result, /*is_last=*/true, next_plan);
-  }
-  return absl::OkStatus();
+absl::Status BeamGroup::ApplyAnyResult(const SelectionResult& result,
+                                       int vocab_size, StepPlan* next_plan,
+                                       SearchWatcher* watcher) {
+  RETURN_IF_ERROR(ValidateResult(result, vocab_size));
+  return Advance(result, next_plan, watcher);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
                                 StepPlan* next_plan, SearchWatcher* watcher) {
+  CHECK(!done_) << "request " << id_ << " is done";
+  CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   CountAnswer();
   if (result.further.empty() && watcher == nullptr) {
     return AdvanceStep(result, /*is_last=*/true, next_plan);

@@ -207,7 +207,15 @@ class BeamGroup {
   // REQUIRES: as of these.
   absl::Status ApplyResult(const SelectionResult& result, int vocab_size,
                            StepPlan* next_plan,
-                           SearchWatcher* watcher = nullptr);
+                           SearchWatcher* watcher = nullptr) {
+    if (watcher != nullptr || !GoOn(result, vocab_size)) {
+      return ApplyAnyResult(result, vocab_size, next_plan, watcher);
+    }
+    if (!pages_.KeepOrder()) {
+      ApplyContinuations(result, /*is_last=*/true, next_plan);
+    }
+    return absl::OkStatus();
+  }
 
   // Every plan in which it has a part is answered by one call, before Advance.
   void OnAnswer() { prefill_.OnAnswer(); }
@@ -355,9 +363,19 @@ class BeamGroup {
   absl::Status CheckNumDrafted(const SelectionResult& result) const;
   std::vector<std::vector<TokenId>> DraftedAhead(
       const SelectionResult& result) const;
-  // ValidateResult of any answer; and of those to most requests that draw.
-  absl::Status ValidateAsAsked(const SelectionResult& result, int vocab_size);
-  bool IsSoundDraw(const SelectionResult& result, int vocab_size) const;
+  // Advances the strategy by an answer with which samples draw a token each and
+  // all go on, as most do. False of any other, and nothing is done.
+  bool GoOn(const SelectionResult& result, int vocab_size) {
+    if (draws_only_ == nullptr || done_ || !outstanding() ||
+        !result.num_tokens.empty() || !result.further.empty() ||
+        !draws_only_->GoOn(result.candidates, vocab_size)) {
+      return false;
+    }
+    CountAnswer();
+    return true;
+  }
+  absl::Status ApplyAnyResult(const SelectionResult& result, int vocab_size,
+                              StepPlan* next_plan, SearchWatcher* watcher);
   // Takes all steps of an answer; and one, which `is_last` or not.
   absl::Status AdvanceSteps(const SelectionResult& result, StepPlan* next_plan,
                             SearchWatcher* watcher);
@@ -371,7 +389,11 @@ class BeamGroup {
   void UpdateDraftLengths(const SelectionResult& result,
                           std::span<const Continuation> live, bool is_last);
   // The oldest outstanding answer is there.
-  void CountAnswer();
+  void CountAnswer() {
+    --num_unanswered_;
+    ++num_steps_;
+    is_asked_current_ = false;
+  }
   absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
   // Does with the sequences and their pages what the strategy has decided.

@@ -60,7 +60,7 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
   const bool is_masked =
       result.candidates.empty() && frontier_.finished().size() == 0;
   if (!numbers.ok() || is_masked) {
-    continuations_.resize(0);
+    continuations_.clear();
     return numbers.ok() ? AllTokensMasked(num_generated_) : numbers;
   }
   order_->Rank(result.candidates, num_generated_, NumCandidates(), &ranked_);
@@ -73,7 +73,7 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
           search_termination_.Ends(frontier_.finished(),
                                    live.front().cum_log_prob, num_generated_);
   if (done_) {
-    continuations_.resize(0);
+    continuations_.clear();
     for (const LiveBeam& beam : frontier_.previous()) {
       ended_.push_back({static_cast<int>(ended_.size()), beam.node});
     }

@@ -79,7 +79,7 @@ std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
 absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
                                           std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  continuations_.resize(0);
+  continuations_.clear();
   const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();
   EndAll(LiveBeams().size());
   ++num_generated_;

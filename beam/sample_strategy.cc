@@ -115,17 +115,38 @@ absl::Status SampleStrategy::Advance(const SelectionResult& result,
     const TokenId token = result.candidates[rank].token;
     if (token >= 0) continue;
     done_ = true;
-    continuations_.resize(0);
+    continuations_.clear();
     return NoToken(token, live_[rank]);
   }
   AdvanceByOne(result.candidates);
   return absl::OkStatus();
 }
 
+void SampleStrategy::AdvanceByOne(std::span<const Candidate> drawn) {
+  ended_.clear();
+  continuations_.clear();
+  size_t num_live = 0;  // of those so far
+  for (size_t rank = 0; rank < drawn.size(); ++rank) {
+    const int idx = live_[rank];
+    Sample& sample = samples_[idx];
+    const TokenTree::Node node = sample.node;
+    const bool is_last = sample.length + 1 >= max_new_tokens_;
+    Grow(drawn[rank], is_last, stopping_criteria_, &tree_, &sample);
+    if (sample.finish_reason.has_value()) {
+      OnEnd(rank, node);
+      continue;
+    }
+    continuations_.push_back({drawn[rank].beam, drawn[rank].token, 1});
+    live_[num_live++] = idx;
+  }
+  if (num_live < drawn.size()) ShrinkLive(num_live);
+  is_forked_ = true;
+}
+
 absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
                                            std::vector<Decision>* decisions) {
   ended_.clear();
-  continuations_.resize(0);
+  continuations_.clear();
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
@@ -145,7 +166,7 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
     }
     if (num_taken < run.size()) {
       done_ = true;
-      continuations_.resize(0);
+      continuations_.clear();
       if (decisions != nullptr) decisions->clear();
       return NoToken(run[num_taken].token, sample);
     }

@@ -18,13 +18,13 @@
 // the choice between the two to the model.
 #pragma once
 
+#include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "beam/decode_strategy.h"
 #include "beam/growing_sequence.h"
 #include "beam/stopping_criteria.h"
@@ -62,11 +62,11 @@ class SampleStrategy final : public DecodeStrategy {
                       PlanSelection* selection) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;
-  // Advance by a token of each sample, of which nobody reports. Returns whether
-  // each goes on, in a row of its own as before.
-  // REQUIRES: !done(); `drawn` is an answer to what was asked, and all of it
-  // are tokens.
-  bool AdvanceByOne(std::span<const Candidate> drawn);
+  // Advance behind the first step where each sample goes on by a token, which
+  // is mostly so. False where one ends, or where `drawn` is no answer to what
+  // was asked (validate_result.h), and nothing is done.
+  // REQUIRES: !done(); no drafts are verified, and none restricts the request.
+  bool GoOn(std::span<const Candidate> drawn, int vocab_size);
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
@@ -87,6 +87,16 @@ class SampleStrategy final : public DecodeStrategy {
   // Why `drawn` is no token. Of several samples it does not say after how many
   // tokens: drafts decide which of them comes to such a place first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
+  // Whether a sample takes on `drawn` from row `rank`, and nothing more.
+  bool GoesOn(const Candidate& drawn, int rank, const Sample& sample,
+              int vocab_size) const {
+    return drawn.beam == rank && drawn.token >= 0 && drawn.token < vocab_size &&
+           std::isfinite(drawn.cum_log_prob) &&
+           sample.length + 1 < max_new_tokens_ &&
+           stopping_criteria_.IsIdle(drawn.token);
+  }
+  // Advance by a token of each sample, of which nobody reports.
+  void AdvanceByOne(std::span<const Candidate> drawn);
   // Advance of any answer.
   absl::Status AdvanceByRuns(const SelectionResult& result,
                              std::vector<Decision>* decisions);
@@ -124,33 +134,26 @@ inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   selection->num_generated = samples[live.front()].length;
 }
 
-[[gnu::always_inline]] inline bool SampleStrategy::AdvanceByOne(
-    std::span<const Candidate> drawn) {
-  CHECK_EQ(drawn.size(), live_.size()) << "tokens drawn";
-  if (!ended_.empty()) ended_.clear();
-  if (continuations_.size() != drawn.size()) {
-    continuations_.resize(drawn.size());
-  }
-  int* const live = live_.data();
-  Continuation* const next = continuations_.data();
+inline bool SampleStrategy::GoOn(std::span<const Candidate> drawn,
+                                 int vocab_size) {
+  const int count = static_cast<int>(live_.size());
+  if (std::ssize(drawn) != count || !is_forked_) return false;
+  const int* const live = live_.data();
   Sample* const samples = samples_.data();
-  size_t num_live = 0;  // of those so far
-  for (size_t rank = 0; rank < drawn.size(); ++rank) {
-    const Candidate& candidate = drawn[rank];
-    const int idx = live[rank];
-    Sample& sample = samples[idx];
-    const TokenTree::Node node = sample.node;
-    const bool is_last = sample.length + 1 >= max_new_tokens_;
-    Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
-    if (sample.finish_reason.has_value()) {
-      OnEnd(rank, node);
-      continue;
-    }
-    next[num_live] = {candidate.beam, candidate.token, 1};
-    live[num_live++] = idx;
+  for (int rank = 0; rank < count; ++rank) {
+    const Sample& sample = samples[live[rank]];
+    if (!GoesOn(drawn[rank], rank, sample, vocab_size)) return false;
   }
-  if (num_live < drawn.size()) ShrinkLive(num_live);
-  return std::exchange(is_forked_, true) && num_live == drawn.size();
+  if (!ended_.empty()) ended_.clear();
+  for (int rank = 0; rank < count; ++rank) {
+    const TokenId token = drawn[rank].token;
+    Sample& sample = samples[live[rank]];
+    sample.node = tree_.Append(sample.node, token);
+    ++sample.length;
+    sample.cum_log_prob = drawn[rank].cum_log_prob;
+    continuations_[rank] = {rank, token, 1};
+  }
+  return true;
 }
 
 }  // namespace espalier

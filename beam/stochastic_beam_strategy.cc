@@ -44,7 +44,7 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
 absl::Status StochasticBeamStrategy::Advance(const SelectionResult& result,
                                              std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  continuations_.resize(0);
+  continuations_.clear();
   done_ = true;  // unless it goes on, below
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   const std::vector<Contender> contenders = Contenders(result.candidates);

@@ -3,8 +3,6 @@
 // from it only what the rest of the engine may rely on.
 #pragma once
 
-#include <cmath>
-#include <iterator>
 #include <span>
 
 #include "absl/status/status.h"
@@ -27,26 +25,6 @@ namespace espalier {
 absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size,
                             const DraftTree* paths = nullptr);
-
-// Whether nothing can be wrong with an answer to draws that have no drafts, no
-// lists of allowed tokens and no log-probabilities to report: it is a token for
-// each of `num_samples` samples, of as many rows or of one. Costs O(samples),
-// and no PlanSelection.
-inline bool AreSoundDraws(const SelectionResult& answer, int num_rows,
-                          int num_samples, int vocab_size) {
-  const std::span<const Candidate> drawn = answer.candidates;
-  if (std::ssize(drawn) != num_samples || !answer.num_tokens.empty() ||
-      !answer.further.empty()) {
-    return false;
-  }
-  for (int i = 0; i < num_samples; ++i) {
-    const auto& [row, token, cum_log_prob] = drawn[i];
-    const bool is_sound = row == (num_rows > 1 ? i : 0) && token >= 0 &&
-                          token < vocab_size && std::isfinite(cum_log_prob);
-    if (!is_sound) return false;
-  }
-  return true;
-}
 
 // Whether `logprobs` are of `tokens`, with at most `num_best` others each.
 // Errors: as above.

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
+#include "beam/validate_result.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 
@@ -14,6 +19,7 @@ namespace {
 
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
@@ -205,6 +211,75 @@ TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {
     EXPECT_EQ(log_probs[tokens[i]],
               *std::max_element(log_probs.begin(), log_probs.end()));
   }
+}
+
+// What a caller sees of it.
+void ExpectEqual(const SampleStrategy& a, const SampleStrategy& b) {
+  ASSERT_EQ(a.done(), b.done());
+  const auto continuations = b.continuations();
+  ASSERT_THAT(a.continuations(), ElementsAreArray(continuations));
+  ASSERT_EQ(a.ended().size(), b.ended().size());
+  for (size_t i = 0; i < a.ended().size(); ++i) {
+    ASSERT_EQ(a.ended()[i].rank, b.ended()[i].rank);
+    ASSERT_EQ(a.ended()[i].node, b.ended()[i].node);
+  }
+  const std::vector<SequenceState> states = b.States();
+  for (size_t i = 0; i < states.size(); ++i) {
+    ASSERT_EQ(a.States()[i].node, states[i].node);
+    ASSERT_EQ(a.States()[i].cum_log_prob, states[i].cum_log_prob);
+    ASSERT_EQ(a.States()[i].finish_reason, states[i].finish_reason);
+    ASSERT_EQ(a.tree().Path(a.States()[i].node), b.tree().Path(states[i].node));
+  }
+}
+
+// The short way does what the long way does, or nothing; and takes nothing that
+// would be refused.
+TEST(SampleStrategyTest, GoesOnAsItAdvances) {
+  constexpr int kVocabSize = 12;
+  int num_short = 0, num_long = 0, num_refused = 0;
+  std::mt19937 random(1);
+  const auto any = [&](int end) { return static_cast<int>(random() % end); };
+  for (int i = 0; i < 2000; ++i) {
+    GenerationParams params = SampleParams(8);
+    params.num_return_sequences = 1 + any(3);
+    SampleStrategy plain(params);
+    SampleStrategy strategy(params);
+    while (!plain.done()) {
+      PlanSelection asked;
+      SelectionParams draws;
+      draws.kind = SelectionKind::kDraws;
+      asked.params = std::make_shared<const SelectionParams>(draws);
+      plain.DescribeSelection(&asked);
+      SelectionResult answer;
+      const int num_samples = static_cast<int>(asked.samples.size());
+      const int count = any(20) == 0 ? any(4) : num_samples;
+      for (int s = 0; s < count; ++s) {
+        const int row =
+            any(40) == 0 ? any(5) - 1 : (asked.num_rows > 1 ? s : 0);
+        const TokenId token =
+            any(40) == 0 ? any(kVocabSize + 6) - 3 : any(kVocabSize);
+        const float sum = any(40) == 0 ? std::nanf("") : -1.0f;
+        answer.candidates.push_back({row, token, sum});
+      }
+      const bool is_valid = ValidateResult(asked, answer, kVocabSize).ok();
+      const bool goes_on = strategy.GoOn(answer.candidates, kVocabSize);
+      ASSERT_TRUE(is_valid || !goes_on) << i;
+      num_short += goes_on;
+      num_long += is_valid && !goes_on;
+      num_refused += !is_valid;
+      if (!goes_on) {
+        ASSERT_NO_FATAL_FAILURE(ExpectEqual(strategy, plain)) << i;
+      }
+      if (!is_valid || !plain.Advance(answer, nullptr).ok()) break;
+      if (!goes_on) {
+        ASSERT_OK(strategy.Advance(answer, nullptr));
+      }
+      ASSERT_NO_FATAL_FAILURE(ExpectEqual(strategy, plain)) << i;
+    }
+  }
+  EXPECT_GT(num_short, 1000);
+  EXPECT_GT(num_long, 1000);
+  EXPECT_GT(num_refused, 300);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -218,41 +217,6 @@ TEST(ValidateResultTest, StepsBehindOneReportLogProbabilitiesToo) {
                 "0 log-probabilities of 1 tokens");
   answer.further[0].logprobs = {Of(6)};
   EXPECT_OK(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens));
-}
-
-// The short check of draws passes nothing that the long one refuses.
-TEST(ValidateResultTest, SoundDrawsAreValid) {
-  int num_sound = 0, num_refused = 0;
-  std::mt19937 random(1);
-  const auto any = [&](int end) { return static_cast<int>(random() % end); };
-  for (int i = 0; i < 20000; ++i) {
-    PlanSelection asked;
-    SelectionParams params;
-    params.kind = SelectionKind::kDraws;
-    asked.params = std::make_shared<const SelectionParams>(params);
-    const int num_samples = 1 + any(3);
-    asked.num_rows = any(2) == 0 ? 1 : num_samples;
-    for (int s = 0; s < num_samples; ++s) asked.samples.push_back(s);
-    SelectionResult answer;
-    const int count = any(8) == 0 ? any(4) : num_samples;
-    for (int s = 0; s < count; ++s) {
-      const int row = any(10) == 0 ? any(5) - 1 : (asked.num_rows > 1 ? s : 0);
-      const TokenId token =
-          any(10) == 0 ? any(kNumAnswerTokens + 6) - 3 : any(kNumAnswerTokens);
-      const float sum = any(10) == 0 ? std::nanf("") : -1.0f;
-      answer.candidates.push_back({row, token, sum});
-    }
-    if (any(10) == 0) answer.num_tokens = {1};
-    if (any(10) == 0) answer.further.emplace_back();
-    const bool is_valid = ValidateResult(asked, answer, kNumAnswerTokens).ok();
-    const bool is_sound =
-        AreSoundDraws(answer, asked.num_rows, num_samples, kNumAnswerTokens);
-    ASSERT_TRUE(is_valid || !is_sound) << i;
-    num_sound += is_sound;
-    num_refused += !is_valid;
-  }
-  EXPECT_GT(num_sound, 3000);
-  EXPECT_GT(num_refused, 3000);
 }
 
 }  // namespace

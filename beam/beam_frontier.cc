@@ -75,6 +75,8 @@ void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
         << "candidate of beam " << ranked.beam << " of " << live_.size();
     const bool may_finish = rank < num_beams_;
     const bool may_live = !step.is_last && next_.size() < num_beams_;
+    // Nor may any that ranks behind it.
+    if (!may_finish && !may_live && step.decisions == nullptr) break;
     if (Take(ranked, step, may_finish, may_live, &next_)) continue;
     if (step.decisions == nullptr) continue;
     Record(step, {.candidate_idx = ranked.candidate_idx,
@@ -91,32 +93,36 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   if (!may_finish && !may_live) return false;
   const auto& [candidate, beam, candidate_idx] = ranked;
   const TokenTree::Node parent = live_[beam].node;
-  StoppingCriteria::Progress progress = live_[beam].progress;
+  // Made where it stays: moved there, it would be loaded in wider pieces than
+  // it is stored in, for which the processor waits.
+  LiveBeam& live = next->emplace_back();
+  live.progress = live_[beam].progress;
   StoppingCriteria::Outcome outcome =
-      criteria_->Feed(candidate.token, &progress);
+      criteria_->Feed(candidate.token, &live.progress);
   if (step.is_last && !outcome.hit)
-    outcome.hit = criteria_->AtFullLength(progress);
+    outcome.hit = criteria_->AtFullLength(live.progress);
   const bool finishes = may_finish && outcome.hit.has_value();
   const bool lives = may_live && outcome.goes_on;
-  if (!finishes && !lives) return false;
+  if (!finishes && !lives) {
+    next->pop_back();
+    return false;
+  }
   const TokenTree::Node node = tree_->Append(parent, candidate.token);
   if (finishes) {
     Record(step, FinishedDecision(candidate_idx, parent,
                                   Finish(node, candidate.cum_log_prob,
                                          step.length, *outcome.hit)));
   }
-  if (lives) {
-    // Made where it stays: moved there, it would be loaded in wider pieces than
-    // it is stored in, for which the processor waits.
-    LiveBeam& live = next->emplace_back();
-    live.node = node;
-    live.cum_log_prob = candidate.cum_log_prob;
-    live.progress = std::move(progress);
-    live.from = {candidate.beam, candidate.token};
-    live.candidate_idx = candidate_idx;
-    if (step.decisions != nullptr) {
-      Record(step, KeptDecision(candidate_idx, parent, node));
-    }
+  if (!lives) {
+    next->pop_back();
+    return true;
+  }
+  live.node = node;
+  live.cum_log_prob = candidate.cum_log_prob;
+  live.from = {candidate.beam, candidate.token};
+  live.candidate_idx = candidate_idx;
+  if (step.decisions != nullptr) {
+    Record(step, KeptDecision(candidate_idx, parent, node));
   }
   return true;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -40,6 +41,14 @@ struct RunningGroup {
   void PutAway(const PageSaving& saving, StepPlan* plan);
 };
 
+// For whoever goes through groups, at `idx`: the next two begin to be read.
+// They lie anywhere, and those that run are more than a cache holds.
+[[gnu::always_inline]] inline void PrefetchBehind(
+    std::span<const RunningGroup> groups, size_t idx) {
+  if (idx + 2 < groups.size()) groups[idx + 2].group->Prefetch();
+  if (idx + 1 < groups.size()) groups[idx + 1].group->PrefetchParts();
+}
+
 class RunningGroups {
  public:
   bool empty() const { return groups_.empty(); }
@@ -60,7 +69,7 @@ class RunningGroups {
     RunningGroup* const next = groups_.data() + found_;
     if (next < std::to_address(groups_.end()) && next->id == id &&
         !next->group->done()) {
-      ++found_;
+      PrefetchBehind(groups_, found_++);
       return next;
     }
     return Search(id);

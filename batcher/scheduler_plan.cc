@@ -135,7 +135,9 @@ void Scheduler::PlanDecode(std::span<RunningGroup> groups, StepPlan* plan,
                            Budget* budget) {
   const int num_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
-  for (RunningGroup& running : groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    RunningGroup& running = groups[i];
+    PrefetchBehind(groups, i);
     changes_groups_ = changes_groups_ || !running.is_known;
     const absl::Status status = running.group->PlanDecode(plan);
     if (!status.ok()) throw PlanError{status};

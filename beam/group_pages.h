@@ -224,6 +224,11 @@ class GroupPages {
   // REQUIRES: is_away().
   void Restart();
 
+  // Begins to read the first slot.
+  [[gnu::always_inline]] void PrefetchSlots() const {
+    __builtin_prefetch(slots_.data());
+  }
+
   const PagePool& pool() const { return *pool_; }
   // Pages that it may hold now.
   int64_t max_pages() const { return max_pages_ + num_pages_of_rows_; }

@@ -115,13 +115,14 @@ __device__ __forceinline__ void StartSpan(const T* keys, int64_t values_offset,
   const T* const lane_keys = keys + 8 * lane;
   const T* const lane_values = lane_keys + values_offset;
   const uint32_t lane_to = to + piece / 8 * layout.half_bytes;
+  const int lane_num_rows = num_rows - lane_row;
 #pragma unroll
   for (int row = 0; row < kKvTile; row += kRowsAtOnce) {
     const uint32_t at = lane_to + (row + lane_row) * layout.row_bytes +
                         Swizzle(row + lane_row, piece % 8);
-    const bool is_read = row + lane_row < num_rows;
-    CpAsyncZfill(at, lane_keys + row * kHeadDim, is_read);
-    CpAsyncZfill(at + layout.values, lane_values + row * kHeadDim, is_read);
+    CpAsyncZfill(at, lane_keys + row * kHeadDim, row < lane_num_rows);
+    CpAsyncZfill(at + layout.values, lane_values + row * kHeadDim,
+                 row < lane_num_rows);
   }
 }
 
@@ -157,9 +158,24 @@ class KvTileLoader {
     }
     const int page = __shfl_sync(~0u, page_, i % 32);
     const int slot = __shfl_sync(~0u, slot_, i % 32);
-    StartSpan<T, kHeadDim>(head_ + page * params_.page_stride + slot * kHeadDim,
-                           params_.values_offset, limit - position(i), layout_,
-                           to);
+    // StartSpan written out: called, it takes a tenth more integer
+    // instructions of the whole kernel.
+    const T* const keys =
+        head_ + page * params_.page_stride + slot * kHeadDim + 8 * lane;
+    const T* const values = keys + params_.values_offset;
+    constexpr int kPieces = kHeadDim / 8;  // of a row
+    constexpr int kRowsAtOnce = 32 / kPieces;
+    const int lane_row = lane / kPieces, piece = lane % kPieces;
+    const uint32_t lane_to = to + piece / 8 * layout_.half_bytes;
+    const int num_rows = limit - position(i) - lane_row;
+#pragma unroll
+    for (int row = 0; row < kKvTile; row += kRowsAtOnce) {
+      const uint32_t at = lane_to + (row + lane_row) * layout_.row_bytes +
+                          Swizzle(row + lane_row, piece % 8);
+      CpAsyncZfill(at, keys + row * kHeadDim, row < num_rows);
+      CpAsyncZfill(at + layout_.values, values + row * kHeadDim,
+                   row < num_rows);
+    }
   }
 
  private:

@@ -54,7 +54,7 @@ const ParamField& ParamNamed(std::string_view name);
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status SettleCall(CallDraft* draft);
 
-// That what is of texts stands beside one: "template" needs a prompt that is a
+// Checks what is of texts: "template" needs a prompt that is a
 // text, and special tokens.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status CheckTextOptions(const Call& call);

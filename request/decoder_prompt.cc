@@ -48,8 +48,8 @@ absl::Status NoTokensOfText(const std::string& text) {
       "got ", ShownInQuotes(text));
 }
 
-// That the text has more tokens than there is room for behind `num_before`, of
-// which the decoder's start and a forced token are.
+// That the text has more tokens than there is room for behind `num_before`,
+// which counts the decoder's start and a forced token.
 absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
                          std::string_view got) {
   return InvalidArgument(
@@ -68,7 +68,9 @@ absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
                                             int64_t num_before) {
   if (!IsUtf8(text)) return InvalidArgument("decoder_prompt is not UTF-8");
   const int max_tokens = model.max_context;
-  // EncodeOutput takes any length; a text has at most as many tokens as bytes.
+  // EncodeOutput takes any length, so this keeps far too long texts from it:
+  // what is far too many pieces of the source's vocabulary is of the target's,
+  // too.
   if (std::ssize(text) > max_tokens &&
       absl::IsOutOfRange(
           tokenizer.Encode(text, {.max_tokens = max_tokens}).status())) {

@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<TokenId>> DecoderTokens(
       openai::ResolveParams(call, defaults, generator.defaults(), model,
                             kShortestPrompt)
           .params;
-  // What else is by default is no concern of the call's.
+  // The decoder prompt alone: other defaults must not make /tokenize fail.
   GenerationParams params;
   params.decoder_prompt_tokens = std::move(resolved.decoder_prompt_tokens);
   params.forced_bos_token_id = call.params.forced_bos_token_id;

@@ -133,6 +133,7 @@ class Bench {
             device_,
             {.max_rows = kMaxRows, .max_outputs = 2 * kModels[2].ffn}))),
         blas_(Get(CudaBlasMatMul::Create())) {
+    Check(PrepareSmallGemm(device_));
     Check(cudaStreamSynchronize(stream_.get()));
     std::printf("%s, %d multiprocessors\n", device_.name.c_str(),
                 device_.num_sms);

@@ -18,8 +18,7 @@ namespace {
 // Options of other engines' programs, and what does their work here.
 struct Elsewhere {
   std::string_view name;
-  // The option of ours that the hint is about: commands without it do not get
-  // the hint.
+  // Only commands with this option of ours give the hint.
   std::string_view option;
   std::string_view hint = "";  // empty: did you mean `option`?
 };
@@ -32,6 +31,7 @@ constexpr std::string_view kOneGpu =
 constexpr Elsewhere kElsewhere[] = {
     {"--prompt", "--file", kNoOptionForTexts},
     {"-p", "--file", kNoOptionForTexts},
+    {"-p", "--port"},
     {"--beam-size", "--num-beams"},
     {"--n-predict", "--max-new-tokens"},
     {"--predict", "--max-new-tokens"},
@@ -204,7 +204,9 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
   std::vector<std::string> names = NamesOfOptions(command);
   const std::vector<Elsewhere> others = ElsewhereOf(command);
   for (const Elsewhere& elsewhere : others) {
-    names.emplace_back(elsewhere.name);
+    if (elsewhere.name == option) return HintOf(elsewhere);
+    // Every short option is near every other.
+    if (elsewhere.name.starts_with("--")) names.emplace_back(elsewhere.name);
   }
   const std::string nearest = ClosestName(option, names);
   for (const Elsewhere& elsewhere : others) {

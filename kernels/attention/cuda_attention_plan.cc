@@ -33,10 +33,10 @@ constexpr int kLongRunAny = 256;
 constexpr int kWarpPositions = 64;
 // The same of rows that are so many that warps fill the device.
 constexpr int kWarpPositionsOfMany = 512;
-// Up to so much of what a query has alone is read by the block that has the run
-// in front of it, where runs take so many eighths of the multiprocessors: on an
-// H100 that took 0.5 to 0.97 of the time that items of their own take, the less
-// the shorter.
+// A query's private tail of at most kAlonePositions joins the item of its run,
+// if such runs give at least kEighthsOfSms / 8 of the multiprocessors a block.
+// On an H100 that took 0.5 to 0.97 of the time that items of their own take,
+// the less the shorter the tails.
 constexpr int kAlonePositions = 128;
 constexpr int kEighthsOfSms = 3;
 constexpr int kBlocksPerSm = 2;

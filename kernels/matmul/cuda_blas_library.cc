@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <string>
+#include <type_traits>
 
 #include "base/status.h"
 
@@ -13,11 +14,12 @@ namespace {
 absl::StatusOr<void*> Open() {
   const std::string name = Concat("libcublasLt.so.", CUDART_VERSION / 1000);
   if (void* const library = dlopen(name.c_str(), RTLD_NOW)) return library;
-  const std::string error = dlerror();
+  const std::string first_error = dlerror();
   const std::string path = Concat(ESPALIER_CUDA_LIBRARY_DIR "/", name);
   if (void* const library = dlopen(path.c_str(), RTLD_NOW)) return library;
   return FailedPrecondition("cuBLASLt of CUDA ", CUDART_VERSION / 1000,
-                            " is needed and was not found (", error,
+                            " is needed and cannot be loaded (", first_error,
+                            "; ", dlerror(),
                             "); set LD_LIBRARY_PATH to its directory");
 }
 

@@ -30,7 +30,8 @@ struct CudaBlasLibrary {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set_attribute;
 
   // That of the CUDA that this was compiled with: where the system's loader
-  // finds it, or else where it lay then. Stays as long as the process.
+  // finds it, or else where it lay then. It stays, and so does a failure, as
+  // long as the process.
   // Errors: kFailedPrecondition if it is in neither place, or has not all of
   // them.
   static absl::StatusOr<const CudaBlasLibrary*> Get();

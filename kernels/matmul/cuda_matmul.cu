@@ -86,15 +86,16 @@ class CudaMatMul::Impl {
     silu_rows_ = std::min(max_rows_, kSiluRows);
     max_outputs_ = limits.max_outputs;
     RETURN_IF_ERROR(PrepareSkinnyMatMul(device));
-    RETURN_IF_ERROR(PrepareSmallGemm(device));
     ASSIGN_OR_RETURN(tile_, CudaGateUpGemm::Create(device));
     if (limits.max_fp8_weights > 0) {
       ASSIGN_OR_RETURN(fp8_,
                        CudaFp8MatMul::Create(device, limits.max_fp8_weights));
     }
-    if (limits.max_weights > CudaMatMulLimits::kSmallMatrix || fp8_ ||
+    if (limits.largest_matrix > CudaMatMulLimits::kSmallMatrix || fp8_ ||
         !CanRunSmallGemm(device)) {
       ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
+    } else {
+      RETURN_IF_ERROR(PrepareSmallGemm(device));
     }
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs_));
@@ -204,12 +205,14 @@ class CudaMatMul::Impl {
                              " rows: not a multiple of 16, or over the ",
                              max_outputs_, " planned for");
     }
-    if (!blas_ &&
-        (w.dtype == DType::kFloat32 ||
-         int64_t{w.num_rows} * w.num_cols > CudaMatMulLimits::kSmallMatrix)) {
-      return InvalidArgument("a matrix of ", w.num_rows, " rows of ",
-                             w.num_cols,
-                             ", small ones of 16 bits were planned for");
+    if (!blas_ && w.dtype == DType::kFloat32) {
+      return InvalidArgument("weights of f32, of 16 bits were planned for");
+    }
+    if (const int64_t size = int64_t{w.num_rows} * w.num_cols;
+        !blas_ && size > CudaMatMulLimits::kSmallMatrix) {
+      return InvalidArgument("a matrix of ", size, " weights, at most ",
+                             CudaMatMulLimits::kSmallMatrix,
+                             " were planned for");
     }
     if (w.fp8_scales == nullptr) return absl::OkStatus();
     if (fp8_ == nullptr) {

@@ -4,8 +4,11 @@
 // Few rows are bound by reading the weights, many by the multipliers: up to 16
 // rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning
 // before the previous kernel of the stream has ended; above that, and for f32,
-// cuBLASLt (cuda_blas_matmul.h). Gates and ups of 17 to 128 rows are a
-// kernel of our own too (cuda_gate_up_gemm.h).
+// cuBLASLt (cuda_blas_matmul.h). Gates and ups of 17 to 128 rows that fill the
+// device are a kernel of our own too (cuda_gate_up_gemm.h). Models whose
+// matrices all have at most CudaMatMulLimits::kSmallMatrix weights of 16 bits
+// have our own kernel for more than 16 rows, too (cuda_small_gemm.h), and never
+// load cuBLASLt.
 //
 // Weights of e4m3 codes (CudaMatrix::fp8_scales) have kernels of their own for
 // few rows (cuda_fp8_skinny.h) and for more (cuda_fp8_gemm.h); for many rows,
@@ -46,16 +49,17 @@ struct CudaMatMulLimits {
   int max_outputs = 0;  // bounds num_rows of kSiluMul products
   // Bounds num_rows * num_cols of a matrix whose weights are e4m3 codes.
   int64_t max_fp8_weights = 0;
-  // And of any matrix. If that is up to kSmallMatrix, and dtypes are of 16
-  // bits, cuBLASLt is neither loaded nor given memory.
-  int64_t max_weights = std::numeric_limits<int64_t>::max();
+  // num_rows * num_cols of the largest matrix, where all are of 16 bits. Up to
+  // kSmallMatrix, cuBLASLt is neither loaded nor given memory, and products
+  // with other matrices are refused.
+  int64_t largest_matrix = std::numeric_limits<int64_t>::max();
   static constexpr int64_t kSmallMatrix = int64_t{2} << 20;
 };
 
 class CudaMatMul {
  public:
   // Takes scratch: 4 bytes for each output of at most 1024 rows, 32 MB for
-  // cuBLASLt, 2 bytes for each of max_fp8_weights.
+  // cuBLASLt where it is needed, 2 bytes for each of max_fp8_weights.
   // Errors: kResourceExhausted; kFailedPrecondition without cuBLASLt, if it is
   // needed; kInternal if it fails.
   static absl::StatusOr<std::unique_ptr<CudaMatMul>> Create(

@@ -24,7 +24,7 @@ constexpr int kPieces = kInputs / 8;  // of 16 bytes, of a row of a tile
 constexpr int kWarpRows = 32;
 constexpr int kWarpOutputs = 16;
 constexpr int kThreads = 32 * (kTile / kWarpRows) * (kTile / kWarpOutputs);
-// Of 16 KiB: two blocks share a multiprocessor of Hopper.
+// Of 16 KiB, 96 KiB a block: two blocks share a multiprocessor of Hopper.
 constexpr int kStages = 6;
 constexpr int kTileBytes = kTile * kInputs * 2;
 constexpr int kSharedBytes = kStages * 2 * kTileBytes;
@@ -78,7 +78,7 @@ class TileCopies {
     for (int i = 0; i < kRows; ++i) {
       const bool is_there = num_left_ > 0 && is_row_[i];
       CpAsyncOrZero(to + place_ + i * (kThreads / kPieces) * kInputs * 2,
-                    is_there ? from_ + i * stride_ : from_, is_there);
+                    from_ + i * stride_, is_there);
     }
     from_ += kInputs;
     num_left_ -= kInputs;

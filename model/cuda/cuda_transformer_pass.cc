@@ -69,7 +69,7 @@ CudaTransformerPass::Create(const TransformerConfig& config,
       .max_outputs = 2 * pass->weights_.widths.intermediate,
       .max_fp8_weights = MaxFp8Weights(pass->weights_)};
   if (options.dtype != DType::kFloat32) {
-    limits.max_weights = MaxMatrixWeights(pass->weights_);
+    limits.largest_matrix = MaxMatrixWeights(pass->weights_);
   }
   ASSIGN_OR_RETURN(pass->matmul_, CudaMatMul::Create(device, limits));
   ASSIGN_OR_RETURN(pass->kv_, AllocateCudaKvCache(config, options));

@@ -100,9 +100,9 @@ struct CudaTransformerWeights : CudaTransformerStack {
   DeviceBuffer<std::byte> memory;  // what all of these point into
 };
 
-// Of the largest matrix that a token is multiplied with, and of the largest of
-// e4m3 codes; 0 if there is none.
+// The weights of the largest matrix that rows are multiplied with.
 int64_t MaxMatrixWeights(const CudaTransformerWeights& weights);
+// The same of those stored as e4m3 codes; 0 if there is none.
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights);
 
 // What numbers are, in device memory.

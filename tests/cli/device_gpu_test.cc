@@ -43,6 +43,26 @@ TEST(DeviceGpuTest, OneAtATimeTheyAreTheReferencesToo) {
   ExpectReferenceHypotheses(run.out, NumAlone());
 }
 
+// More rows than the kernels of few rows take, of matrices that are all small.
+TEST(DeviceGpuTest, InBfloat16NearlyAllBestHypothesesAreThoseOfFloat32) {
+  const auto run = [](const char* dtype) {
+    return RunEspalier({"batch", "-m", ModelDirectory("en-fr"), "--device",
+                        "cuda", "--dtype", dtype},
+                       ReferenceRequests(NumTogether()));
+  };
+  const std::vector<json::value> f32 = ParseLines(run("f32").out);
+  const std::vector<json::value> bf16 = ParseLines(run("bf16").out);
+  ASSERT_EQ(bf16.size(), f32.size());
+  size_t num_equal = 0;
+  for (size_t i = 0; i < f32.size(); ++i) {
+    const auto best = [i](const std::vector<json::value>& answers) {
+      return answers[i].at("hypotheses").at(0).at("tokens");
+    };
+    num_equal += best(bf16) == best(f32);
+  }
+  EXPECT_GE(num_equal, f32.size() * 9 / 10);
+}
+
 class DeviceDTypesGpuTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, DeviceDTypesGpuTest,
                          ::testing::Values("f32", "f16", "bf16"),

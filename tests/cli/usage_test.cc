@@ -143,6 +143,11 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   EXPECT_THAT(RunEspalier({"serve", "--api-key", "abc"}).err,
               HasSubstr("; a key is in --api-key-file FILE, or in the variable "
                         "ESPALIER_API_KEY\n"));
+  // A short option is itself alone, however near others are.
+  EXPECT_THAT(RunEspalier({"serve", "-m", "x", "-p", "8000"}).err,
+              HasSubstr("has no option -p; did you mean --port?\n"));
+  EXPECT_THAT(RunEspalier({"batch", "-m", "x", "-t", "8"}).err,
+              HasSubstr("has no option -t\n"));
   // Without an option that does it there is no hint.
   EXPECT_THAT(
       RunEspalier({"verify-speculation", "--enable-prefix-caching"}).err,

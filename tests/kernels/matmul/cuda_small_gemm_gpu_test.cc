@@ -34,14 +34,14 @@ using Counts = std::vector<int>;
 constexpr CudaMatMulLimits kSmallLimits = {
     .max_rows = 1100,
     .max_outputs = 3072,
-    .max_weights = CudaMatMulLimits::kSmallMatrix};
+    .largest_matrix = CudaMatMulLimits::kSmallMatrix};
 
 // A CudaMatMul without cuBLASLt.
 class CudaSmallGemmGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
-    if (!CanRunSmallGemm(device)) GTEST_SKIP() << "needs more shared memory";
+    if (!CanRunSmallGemm(device)) GTEST_SKIP() << "needs 96 KiB of shared memory";
     ASSERT_OK_AND_ASSIGN(matmul_, CudaMatMul::Create(device, kSmallLimits));
     stream_ = std::move(*CudaStream::Create());
   }
@@ -151,7 +151,8 @@ TEST_F(CudaSmallGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
 // Sums of parts of the inputs, each where it belongs.
 TEST_F(CudaSmallGemmGpuTest, PartsMakeTheProduct) {
   for (const auto& [num_outputs, num_cols, num_parts] :
-       {std::tuple(256, 768, 4), std::tuple(132, 272, 2)}) {
+       {std::tuple(256, 768, 4), std::tuple(132, 272, 2),
+        std::tuple(67, 320, 2)}) {
     const Weights weights(num_outputs, num_cols, DType::kBFloat16);
     for (const int n : {17, 100}) {
       const Case c(n, weights);
@@ -205,11 +206,14 @@ TEST_F(CudaSmallGemmGpuTest, APlanOfSmallMatricesRefusesOthers) {
     return matmul_->Run(out.data(), 17, w, CudaEpilogue::kStoreFloat,
                         out.data(), stream_.get());
   };
-  const auto refused =
-      testing::StatusIs(absl::StatusCode::kInvalidArgument,
-                        ::testing::HasSubstr("small ones of 16 bits"));
-  EXPECT_THAT(run({out.data(), DType::kBFloat16, 2048, 1032}), refused);
-  EXPECT_THAT(run({out.data(), DType::kFloat32, 64, 64}), refused);
+  const auto refused = [](const char* why) {
+    return testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                             ::testing::HasSubstr(why));
+  };
+  EXPECT_THAT(run({out.data(), DType::kBFloat16, 2048, 1032}),
+              refused("a matrix of 2113536 weights, at most 2097152"));
+  EXPECT_THAT(run({out.data(), DType::kFloat32, 64, 64}),
+              refused("weights of f32, of 16 bits were planned for"));
 }
 
 }  // namespace

@@ -223,7 +223,9 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);
   }
-  for (PageTable& table : std::views::reverse(spare_tables_)) table.Clear();
+  for (auto it = spare_tables_.rbegin(); it != spare_tables_.rend(); ++it) {
+    it->Clear();
+  }
 }
 
 PageTable& GroupPages::EndSequence(std::optional<Sequence>* sequence,

@@ -41,7 +41,8 @@ class CudaSmallGemmGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
-    if (!CanRunSmallGemm(device)) GTEST_SKIP() << "needs 96 KiB of shared memory";
+    if (!CanRunSmallGemm(device))
+      GTEST_SKIP() << "needs 96 KiB of shared memory";
     ASSERT_OK_AND_ASSIGN(matmul_, CudaMatMul::Create(device, kSmallLimits));
     stream_ = std::move(*CudaStream::Create());
   }

@@ -15,7 +15,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "kernels/attention/cuda_attention_launch.cuh"
-#include "kernels/attention/cuda_attention_own_spans.cuh"
+#include "kernels/attention/cuda_attention_spans.cuh"
 #include "kernels/attention/cuda_attention_tile.cuh"
 
 namespace espalier::cuda_attention {

@@ -68,7 +68,8 @@
 
 namespace espalier {
 
-class BeamGroup {
+// Aligned, so that what a step reads of it lies in few lines of cache.
+class alignas(64) BeamGroup {
  public:
   // Pool and ids outlive the group; so do `tree` and `trace`, which may be
   // null.
@@ -363,6 +364,9 @@ class BeamGroup {
   // Of a row behind the tokens that the plan has so far.
   void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
                 StepPlan* plan) const;
+  // Of a sequence whose next token this is; and of all.
+  void AddTokenRow(int rank, TokenId token, StepPlan* plan) const;
+  void AddTokenRows(std::span<const Continuation> live, StepPlan* plan) const;
   void AddHistories(PlanSelection* selection) const;
   void AddSelection(int first_logits, StepPlan* plan);
   // Makes `*selection` that of the paths of `*replay_`.

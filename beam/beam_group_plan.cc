@@ -72,14 +72,28 @@ inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   plan->selections.push_back(asked_);
 }
 
+[[gnu::always_inline]] inline void BeamGroup::AddTokenRow(
+    int rank, TokenId token, StepPlan* plan) const {
+  AddRowOf(pages_.sequence(rank), 1, 1, plan);
+  plan->tokens.push_back(token);
+}
+
+[[gnu::noinline]] void BeamGroup::AddTokenRows(
+    std::span<const Continuation> live, StepPlan* plan) const {
+  for (size_t rank = 0; rank < live.size(); ++rank) {
+    AddTokenRow(static_cast<int>(rank), live[rank].token, plan);
+  }
+}
+
 absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
   was_planned_ = true;
   AddSelection(plan->num_logits, plan);
   const std::span<const Continuation> live = strategy_->continuations();
-  for (size_t rank = 0; rank < live.size(); ++rank) {
-    AddRowOf(pages_.sequence(static_cast<int>(rank)), 1, 1, plan);
-    plan->tokens.push_back(live[rank].token);
+  if (live.size() == 1) {  // mostly
+    AddTokenRow(0, live[0].token, plan);
+  } else {
+    AddTokenRows(live, plan);
   }
   if (speculates_) drafts_.OnPlan(/*verifies=*/false);
   return absl::OkStatus();

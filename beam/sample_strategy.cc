@@ -201,6 +201,11 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
                               : AllTokensMasked(num_generated);
 }
 
+bool SampleStrategy::GoOnByEach(std::span<const Candidate> drawn,
+                                int vocab_size) {
+  return GoOnBy(drawn, static_cast<int>(live_.size()), vocab_size);
+}
+
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,
                            int sample_idx, std::vector<Decision>* decisions) {
   Sample& sample = samples_[sample_idx];

@@ -66,7 +66,11 @@ class SampleStrategy final : public DecodeStrategy {
   // is mostly so. False where one ends, or where `drawn` is no answer to what
   // was asked (validate_result.h), and nothing is done.
   // REQUIRES: !done(); no drafts are verified, and none restricts the request.
-  bool GoOn(std::span<const Candidate> drawn, int vocab_size);
+  bool GoOn(std::span<const Candidate> drawn, int vocab_size) {
+    // Mostly there is one: compiled by itself, its loops are gone.
+    return live_.size() == 1 ? GoOnBy(drawn, 1, vocab_size)
+                             : GoOnByEach(drawn, vocab_size);
+  }
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
@@ -95,6 +99,9 @@ class SampleStrategy final : public DecodeStrategy {
            sample.length + 1 < max_new_tokens_ &&
            stopping_criteria_.IsIdle(drawn.token);
   }
+  // GoOn of so many samples, which are all that live.
+  bool GoOnBy(std::span<const Candidate> drawn, int count, int vocab_size);
+  bool GoOnByEach(std::span<const Candidate> drawn, int vocab_size);
   // Advance by a token of each sample, of which nobody reports.
   void AdvanceByOne(std::span<const Candidate> drawn);
   // Advance of any answer.
@@ -128,15 +135,16 @@ inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   const std::span<const int> live = live_;
   const Sample* const samples = samples_.data();
   float* const cum_log_probs = selection->cum_log_probs.data();
-  for (size_t rank = 0; rank < live.size(); ++rank) {
+  const auto update = [&](size_t rank) {
     cum_log_probs[rank] = samples[live[rank]].cum_log_prob;
-  }
+  };
+  update(0);  // mostly all
+  for (size_t rank = 1; rank < live.size(); ++rank) update(rank);
   selection->num_generated = samples[live.front()].length;
 }
 
-inline bool SampleStrategy::GoOn(std::span<const Candidate> drawn,
-                                 int vocab_size) {
-  const int count = static_cast<int>(live_.size());
+[[gnu::always_inline]] inline bool SampleStrategy::GoOnBy(
+    std::span<const Candidate> drawn, int count, int vocab_size) {
   if (std::ssize(drawn) != count || !is_forked_) return false;
   const int* const live = live_.data();
   Sample* const samples = samples_.data();

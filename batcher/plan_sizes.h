@@ -31,7 +31,8 @@ struct PlanSizes {
     plan->rows.reserve(num_rows);
     plan->tokens.reserve(num_tokens);
     plan->page_indptr.reserve(num_rows + 1);
-    plan->page_indices.reserve(num_page_indices);
+    // Each sequence may have one more.
+    plan->page_indices.reserve(num_page_indices + num_rows);
     plan->selections.reserve(num_selections);
     plan->continuations.reserve(num_continuations);
     plan->page_copies.reserve(num_copies);

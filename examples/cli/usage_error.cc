@@ -2,108 +2,18 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
 #include "base/spelling.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "examples/cli/option_hints.h"
 #include "examples/cli/options.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {
-
-// Options of other engines' programs, and what does their work here.
-struct Elsewhere {
-  std::string_view name;
-  // Only commands with this option of ours give the hint.
-  std::string_view option;
-  std::string_view hint = "";  // empty: did you mean `option`?
-};
-constexpr std::string_view kNoOptionForTexts =
-    "texts are arguments without an option";
-constexpr std::string_view kContext =
-    "the context is the model's; --kv-cache-mib is its memory";
-constexpr std::string_view kOneGpu =
-    "a model runs on one GPU, such as --device cuda:1";
-constexpr Elsewhere kElsewhere[] = {
-    {"--prompt", "--file", kNoOptionForTexts},
-    {"-p", "--file", kNoOptionForTexts},
-    {"-p", "--port"},
-    {"--beam-size", "--num-beams"},
-    {"--n-predict", "--max-new-tokens"},
-    {"--predict", "--max-new-tokens"},
-    {"--num-predict", "--max-new-tokens"},
-    {"--max-length", "--max-new-tokens"},
-    {"--repeat-penalty", "--repetition-penalty"},
-    {"--n-best", "--num-return-sequences"},
-    {"--num-hypotheses", "--num-return-sequences"},
-    {"--ctx-size", "--kv-cache-mib", kContext},
-    {"-c", "--kv-cache-mib", kContext},
-    // vLLM's and SGLang's servers.
-    {"--max-model-len", "--kv-cache-mib", kContext},
-    {"--context-length", "--kv-cache-mib", kContext},
-    {"--batch-size", "--max-running"},
-    {"--max-num-seqs", "--max-running"},
-    {"--max-running-requests", "--max-running"},
-    {"--max-num-batched-tokens", "--max-step-tokens"},
-    {"--chunked-prefill-size", "--max-step-tokens"},
-    {"--block-size", "--page-size"},
-    {"--gpu-memory-utilization", "--kv-cache-mib",
-     "--kv-cache-mib is the memory of keys and values, beside the weights"},
-    {"--mem-fraction-static", "--kv-cache-mib",
-     "--kv-cache-mib is the memory of keys and values, beside the weights"},
-    {"--swap-space", "--host-cache-mib"},
-    {"--enable-prefix-caching", "--prefix-cache",
-     "prefixes are shared unless --prefix-cache off says not to"},
-    {"--no-enable-prefix-caching", "--prefix-cache",
-     "did you mean --prefix-cache off?"},
-    {"--tensor-parallel-size", "--device", kOneGpu},
-    {"-tp", "--device", kOneGpu},
-    {"--tp-size", "--device", kOneGpu},
-    {"--pipeline-parallel-size", "--device", kOneGpu},
-    {"--data-parallel-size", "--device",
-     "a program runs on one GPU: start one for each, with --device cuda:N"},
-    {"--quantization", "--weights"},
-    {"--speculative-model", "--draft-model"},
-    {"--api-key", "--api-key-file",
-     "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},
-};
-
-// What calls of a server have for options of generate.
-struct OfCalls {
-  std::string_view option;
-  std::string_view hint;
-};
-constexpr std::string_view kTemplateOfCall =
-    "each completion has its own, \"template\": \"NAME\"; espalier inspect DIR "
-    "lists the names";
-constexpr OfCalls kOfCalls[] = {
-    {"--from", kTemplateOfCall},
-    {"--to", kTemplateOfCall},
-    {"--template", kTemplateOfCall},
-    {"--chat", "a chat is a call of /v1/chat/completions"},
-    {"--system", "a chat has its own, a message of \"role\": \"system\""},
-    {"--stream", "each call has its own, \"stream\": true"},
-    {"--stats", "GET /metrics has them"},
-    {"--trace", "did you mean --trace-requests?"},
-};
-
-// Arguments that a command cannot do without.
-struct NeededArgument {
-  std::string_view command;
-  std::string_view name;  // as the library has it
-  std::string_view what;
-};
-constexpr NeededArgument kNeededArguments[] = {
-    {"inspect", "--model", "a model is needed: espalier inspect DIR"},
-    {"trace", "file",
-     "a file that --trace has written is needed: espalier trace FILE"},
-    {"verify-speculation", "file",
-     "a file of requests is needed: espalier verify-speculation -m DIR FILE"},
-};
 
 std::vector<const CLI::App*> Commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -183,34 +93,32 @@ std::string DescribeApp(const CLI::App& app) {
 }
 
 // The options of other programs that the command has an answer to.
-std::vector<Elsewhere> ElsewhereOf(const CLI::App& command) {
+std::vector<OtherOption> AnsweredBy(const CLI::App& command) {
   const std::vector<std::string> names = NamesOfOptions(command);
-  std::vector<Elsewhere> answered;
-  for (const Elsewhere& elsewhere : kElsewhere) {
-    if (Has(names, std::string(elsewhere.option))) {
-      answered.push_back(elsewhere);
-    }
+  std::vector<OtherOption> answered;
+  for (const OtherOption& other : OtherOptions()) {
+    if (Has(names, std::string(other.option))) answered.push_back(other);
   }
   return answered;
 }
 
-std::string HintOf(const Elsewhere& elsewhere) {
-  if (!elsewhere.hint.empty()) return std::string(elsewhere.hint);
-  return Concat("did you mean ", elsewhere.option, "?");
+std::string HintOf(const OtherOption& other) {
+  if (!other.hint.empty()) return std::string(other.hint);
+  return Concat("did you mean ", other.option, "?");
 }
 
 // What was meant by a misspelt option of this or of another program, or "".
 std::string NearestHint(const CLI::App& command, const std::string& option) {
   std::vector<std::string> names = NamesOfOptions(command);
-  const std::vector<Elsewhere> others = ElsewhereOf(command);
-  for (const Elsewhere& elsewhere : others) {
-    if (elsewhere.name == option) return HintOf(elsewhere);
+  const std::vector<OtherOption> others = AnsweredBy(command);
+  for (const OtherOption& other : others) {
+    if (other.name == option) return HintOf(other);
     // Every short option is near every other.
-    if (elsewhere.name.starts_with("--")) names.emplace_back(elsewhere.name);
+    if (other.name.starts_with("--")) names.emplace_back(other.name);
   }
   const std::string nearest = ClosestName(option, names);
-  for (const Elsewhere& elsewhere : others) {
-    if (elsewhere.name == nearest) return HintOf(elsewhere);
+  for (const OtherOption& other : others) {
+    if (other.name == nearest) return HintOf(other);
   }
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
 }
@@ -236,18 +144,17 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
     if (field == "prompt") return "each request has its own, \"prompt\": ...";
   }
   if (command.get_name() == "serve") {
-    const auto* const of_calls =
-        std::ranges::find(kOfCalls, option, &OfCalls::option);
-    if (of_calls != std::end(kOfCalls)) return std::string(of_calls->hint);
+    const std::string_view of_calls = HintOfCalls(option);
+    if (!of_calls.empty()) return std::string(of_calls);
   }
   for (const CLI::App* other : Commands(app)) {
     if (other != &command && Has(NamesOfOptions(*other), option)) {
       return "it is an option of " + other->get_name();
     }
   }
-  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
-    if (NormalizeName(elsewhere.name) == NormalizeName(option)) {
-      return HintOf(elsewhere);
+  for (const OtherOption& other : AnsweredBy(command)) {
+    if (NormalizeName(other.name) == NormalizeName(option)) {
+      return HintOf(other);
     }
   }
   return NearestHint(command, option);
@@ -323,13 +230,11 @@ std::string Described(const CLI::ParseError& error, const OptionNames& names) {
 // "".
 std::string_view WhatIsNeeded(const CLI::App& command,
                               const CLI::ParseError& error) {
-  for (const NeededArgument& needed : kNeededArguments) {
-    if (command.get_name() == needed.command &&
-        error.what() == Concat(needed.name, " is required")) {
-      return needed.what;
-    }
-  }
-  return "";
+  constexpr std::string_view kIsRequired = " is required";
+  std::string_view missed = error.what();
+  if (!missed.ends_with(kIsRequired)) return "";
+  missed.remove_suffix(kIsRequired.size());
+  return NeededArgument(command.get_name(), missed);
 }
 
 std::string AppendHint(const CLI::App& command, const std::string& what) {

@@ -1,0 +1,110 @@
+#include "examples/cli/option_hints.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace espalier::cli {
+namespace {
+
+constexpr std::string_view kNoOptionForTexts =
+    "texts are arguments without an option";
+constexpr std::string_view kContext =
+    "the context is the model's; --kv-cache-mib is its memory";
+constexpr std::string_view kOneGpu =
+    "a model runs on one GPU, such as --device cuda:1";
+constexpr OtherOption kOtherOptions[] = {
+    {"--prompt", "--file", kNoOptionForTexts},
+    {"-p", "--file", kNoOptionForTexts},
+    {"-p", "--port"},
+    {"--beam-size", "--num-beams"},
+    {"--n-predict", "--max-new-tokens"},
+    {"--predict", "--max-new-tokens"},
+    {"--num-predict", "--max-new-tokens"},
+    {"--max-length", "--max-new-tokens"},
+    {"--repeat-penalty", "--repetition-penalty"},
+    {"--n-best", "--num-return-sequences"},
+    {"--num-hypotheses", "--num-return-sequences"},
+    {"--ctx-size", "--kv-cache-mib", kContext},
+    {"-c", "--kv-cache-mib", kContext},
+    // vLLM's and SGLang's servers.
+    {"--max-model-len", "--kv-cache-mib", kContext},
+    {"--context-length", "--kv-cache-mib", kContext},
+    {"--batch-size", "--max-running"},
+    {"--max-num-seqs", "--max-running"},
+    {"--max-running-requests", "--max-running"},
+    {"--max-num-batched-tokens", "--max-step-tokens"},
+    {"--chunked-prefill-size", "--max-step-tokens"},
+    {"--block-size", "--page-size"},
+    {"--gpu-memory-utilization", "--kv-cache-mib",
+     "--kv-cache-mib is the memory of keys and values, beside the weights"},
+    {"--mem-fraction-static", "--kv-cache-mib",
+     "--kv-cache-mib is the memory of keys and values, beside the weights"},
+    {"--swap-space", "--host-cache-mib"},
+    {"--enable-prefix-caching", "--prefix-cache",
+     "prefixes are shared unless --prefix-cache off says not to"},
+    {"--no-enable-prefix-caching", "--prefix-cache",
+     "did you mean --prefix-cache off?"},
+    {"--tensor-parallel-size", "--device", kOneGpu},
+    {"-tp", "--device", kOneGpu},
+    {"--tp-size", "--device", kOneGpu},
+    {"--pipeline-parallel-size", "--device", kOneGpu},
+    {"--data-parallel-size", "--device",
+     "a program runs on one GPU: start one for each, with --device cuda:N"},
+    {"--quantization", "--weights"},
+    {"--speculative-model", "--draft-model"},
+    {"--api-key", "--api-key-file",
+     "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},
+};
+
+// What calls of a server have for options of generate.
+struct OfCalls {
+  std::string_view option;
+  std::string_view hint;
+};
+constexpr std::string_view kTemplateOfCall =
+    "each completion has its own, \"template\": \"NAME\"; espalier inspect DIR "
+    "lists the names";
+constexpr OfCalls kOfCalls[] = {
+    {"--from", kTemplateOfCall},
+    {"--to", kTemplateOfCall},
+    {"--template", kTemplateOfCall},
+    {"--chat", "a chat is a call of /v1/chat/completions"},
+    {"--system", "a chat has its own, a message of \"role\": \"system\""},
+    {"--stream", "each call has its own, \"stream\": true"},
+    {"--stats", "GET /metrics has them"},
+    {"--trace", "did you mean --trace-requests?"},
+};
+
+// Arguments that a command cannot do without.
+struct Needed {
+  std::string_view command;
+  std::string_view name;  // as the library has it
+  std::string_view what;
+};
+constexpr Needed kNeeded[] = {
+    {"inspect", "--model", "a model is needed: espalier inspect DIR"},
+    {"trace", "file",
+     "a file that --trace has written is needed: espalier trace FILE"},
+    {"verify-speculation", "file",
+     "a file of requests is needed: espalier verify-speculation -m DIR FILE"},
+};
+
+}  // namespace
+
+std::span<const OtherOption> OtherOptions() { return kOtherOptions; }
+
+std::string_view HintOfCalls(std::string_view option) {
+  const auto* const found =
+      std::ranges::find(kOfCalls, option, &OfCalls::option);
+  return found == std::end(kOfCalls) ? std::string_view() : found->hint;
+}
+
+std::string_view NeededArgument(std::string_view command,
+                                std::string_view name) {
+  for (const Needed& needed : kNeeded) {
+    if (needed.command == command && needed.name == name) return needed.what;
+  }
+  return "";
+}
+
+}  // namespace espalier::cli

@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "base/json.h"
+#include "base/rename_word.h"
 #include "base/status.h"
 #include "openai/call.h"
 #include "openai/call_fields.h"
@@ -80,22 +81,6 @@ std::string_view FieldOf(std::string_view message) {
   return IsCallField(name) ? path : std::string_view();
 }
 
-// `text` with `name` in place of the word `param`.
-std::string Rename(const std::string& text, std::string_view param,
-                   std::string_view name) {
-  std::string renamed;
-  size_t at = 0;
-  while (true) {
-    const size_t found = text.find(param, at);
-    renamed += text.substr(at, found - at);
-    if (found == text.npos) return renamed;
-    at = found + param.size();
-    const bool is_word = (found == 0 || !IsNamePart(text[found - 1])) &&
-                         (at == text.size() || !IsNamePart(text[at]));
-    renamed += is_word ? name : param;
-  }
-}
-
 // What sets an option of the engine: --max-running of max_running.
 std::string FlagOf(std::string_view option) {
   std::string flag = Concat("--", option);
@@ -123,23 +108,24 @@ bool IsAboutContext(std::string_view message) {
          message.find("encoder reads at most ") != message.npos;
 }
 
-std::string Reworded(const Call& call, std::string message) {
+// The message in the words of the call.
+std::string InWordsOf(const Call& call, std::string message) {
   constexpr std::string_view kPrompt = "prompt ";
   constexpr std::string_view kUseBeamSearch = "use_beam_search";
   const std::string_view input = InputOf(call.api);
   if (message.starts_with(kPrompt)) {
     message = Concat(input, " ", message.substr(kPrompt.size()));
   }
-  message = Rename(message, "prompt_tokens", input);
+  message = RenameWord(message, "prompt_tokens", input);
   for (const GivenParam& given : call.given) {
     // A flag is not called as the params that it decides: what is wrong with
     // them holds where it is on.
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
-    message = Rename(message, given.param, given.name);
+    message = RenameWord(message, given.param, given.name);
   }
   for (const char* const option :
        {"max_running", "max_waiting", "max_waiting_tokens"}) {
-    message = Rename(message, option, FlagOf(option));
+    message = RenameWord(message, option, FlagOf(option));
   }
   return message;
 }
@@ -167,8 +153,8 @@ Error MakeHttpError(int http_status, std::string_view message) {
 }
 
 Error ErrorOf(const absl::Status& status, const Call* call) {
-  std::string message = Message(status);
-  if (call != nullptr) message = Reworded(*call, std::move(message));
+  if (call != nullptr) return ErrorOf(InWordsOf(*call, status));
+  const std::string message = Message(status);
   Error error = MakeHttpError(HttpStatusOf(status), message);
   error.is_final = absl::IsDeadlineExceeded(status);
   const auto param = status.GetPayload(kParam);
@@ -177,20 +163,20 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
     error.code = std::string(*code);
   if (error.http_status != 400) return error;
   if (!param) error.param = std::string(FieldOf(message));
-  if (IsAboutContext(message)) {
-    error.code = "context_length_exceeded";
-    if (error.param.empty() && call != nullptr) {
-      error.param = InputOf(call->api);
-    }
-  }
+  if (IsAboutContext(message)) error.code = "context_length_exceeded";
   return error;
 }
 
 absl::Status InWordsOf(const Call& call, const absl::Status& error) {
-  absl::Status reworded = WithMessage(error, Reworded(call, Message(error)));
+  const std::string message = InWordsOf(call, Message(error));
+  absl::Status reworded = WithMessage(error, message);
   error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
     reworded.SetPayload(type, payload);
   });
+  const bool names_none = !error.GetPayload(kParam) && FieldOf(message).empty();
+  if (names_none && IsAboutContext(message)) {
+    reworded.SetPayload(kParam, absl::Cord(ToAbsl(InputOf(call.api))));
+  }
   return reworded;
 }
 

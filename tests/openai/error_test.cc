@@ -128,6 +128,27 @@ TEST(ErrorTest, WhatACallGoesOnFromIsCalledByItsField) {
   EXPECT_EQ(no_room.code, "context_length_exceeded");
 }
 
+// In two steps or in one.
+TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
+  ASSERT_OK_AND_ASSIGN(const Call call,
+                       ReadCall(Api::kChat, R"({"messages": [{"role": "user"}],
+                                                "max_tokens": 7})"));
+  for (const char* const message :
+       {"the prompt has 9 tokens, which leaves no room in the model's context "
+        "of 9",
+        "max_new_tokens must be at most 5, got 7",
+        "stop[0] must be a string, got \"max_new_tokens\""}) {
+    const Error at_once = ErrorOf(InvalidArgument(message), &call);
+    const Error later = ErrorOf(InWordsOf(call, InvalidArgument(message)));
+    EXPECT_EQ(WriteError(at_once), WriteError(later));
+    EXPECT_NE(at_once.param, "");
+  }
+  EXPECT_EQ(
+      ErrorOf(InvalidArgument("stop must be x, got \"max_new_tokens\""), &call)
+          .message,
+      "stop must be x, got \"max_new_tokens\"");
+}
+
 TEST(ErrorTest, IsWrittenAsOpenAiDoes) {
   EXPECT_EQ(WriteError(Of(kInvalid, "n must be \"1\"")),
             R"({"error": {"message": "n must be \"1\"", )"

@@ -340,22 +340,23 @@ TEST(BatchTest, HostileLinesDisturbNobody) {
     while (text.size() < size) text += "," + item;
     return text + "]";
   };
-  const size_t mib = Cases(1 << 20, 1 << 17);
+  const size_t unit = Cases(1 << 20, 1 << 17);
   std::string sequence = "[5";
   for (int i = 0; i < 899; ++i) sequence += "," + std::to_string(6 + i);
   const std::string good = RunBatch(kGoodLine).out;
   for (const std::string& line :
-       {WithParams(R"({"allowed_sequences": )" + list(sequence + "]", mib / 2) +
-                   R"(, "stop_token_ids": )" + list("5999", mib / 2) + "}"),
-        WithParams(R"({"bad_words_ids": )" + list("[7]", mib) + "}"),
-        WithParams(R"({"suppress_tokens": )" + list("7", 15 * mib) + "}"),
-        WithParams(R"({"stop": )" + list(R"("")", 4 * mib) + "}"),
-        R"({"prompt_tokens": )" + list("7", 15 * mib) + "}",
-        R"({"prompt_tokens": )" + list("7", 15 * mib),
-        R"({"prompt": ")" + std::string(15 * mib, 'a') + R"("})",
-        R"({"prompt": "It )" + std::string(15 * mib, ' ') + R"(rains."})",
-        R"({"prompt": [")" + std::string(15 * mib, 'a') + R"("]})",
-        std::string(15 * mib, '['), std::string(30 * mib, '{')}) {
+       {WithParams(R"({"allowed_sequences": )" +
+                   list(sequence + "]", unit / 2) + R"(, "stop_token_ids": )" +
+                   list("5999", unit / 2) + "}"),
+        WithParams(R"({"bad_words_ids": )" + list("[7]", unit) + "}"),
+        WithParams(R"({"suppress_tokens": )" + list("7", 15 * unit) + "}"),
+        WithParams(R"({"stop": )" + list(R"("")", 4 * unit) + "}"),
+        R"({"prompt_tokens": )" + list("7", 15 * unit) + "}",
+        R"({"prompt_tokens": )" + list("7", 15 * unit),
+        R"({"prompt": ")" + std::string(15 * unit, 'a') + R"("})",
+        R"({"prompt": "It )" + std::string(15 * unit, ' ') + R"(rains."})",
+        R"({"prompt": [")" + std::string(15 * unit, 'a') + R"("]})",
+        std::string(15 * unit, '['), std::string(30 * unit, '{')}) {
     const ProgramRun run = RunBatch(line + "\n" + kGoodLine);
     const std::vector<std::string> answers = SplitLines(run.out);
     ASSERT_EQ(answers.size(), 2u) << line.substr(0, 80);

@@ -16,6 +16,7 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "examples/cli/async_line_reader.h"
+#include "examples/cli/batch_line.h"
 #include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
@@ -29,46 +30,11 @@
 #include "examples/cli/runtime.h"
 #include "examples/cli/wakeup.h"
 #include "examples/cli/worker_thread.h"
-#include "request/json/request_json.h"
-#include "request/json/result_json.h"
 
 namespace espalier::cli {
 namespace {
 
 namespace asio = boost::asio;
-
-// What a line came to.
-struct LineAnswer {
-  std::string line;  // without its end
-  absl::StatusCode code = absl::StatusCode::kOk;
-};
-
-// Runs one line, and makes all that is made of it where it is spawned.
-asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
-                                    int64_t line_number,
-                                    const BatchOptions& options) {
-  RequestLine request = {
-      "", InvalidArgument("a line may have ", options.max_line_bytes,
-                          " bytes (--max-line-bytes), this one has more")};
-  if (std::ssize(line) <= options.max_line_bytes) {
-    request = ParseRequestLine(line, options.limits);
-  }
-  std::string().swap(line);  // its memory is the request's from now on
-  if (request.id.empty()) request.id = std::to_string(line_number);
-  absl::StatusOr<Generation> answer;
-  if (request.body.ok()) {
-    std::string& caller_id = request.body->caller_id;
-    if (caller_id.empty()) caller_id = request.id;
-    answer = co_await runtime->Run(*std::move(request.body));
-  } else {
-    answer = request.body.status();
-  }
-  const absl::Status status = answer.status();
-  if (!status.ok()) {
-    co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
-  }
-  co_return LineAnswer{WriteResultLine(request.id, *answer, answer->texts)};
-}
 
 // One run of the subcommand. Lines become requests, and results lines, on a
 // thread of its own, so that the steps of what runs never wait for that; all

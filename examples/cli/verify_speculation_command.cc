@@ -63,6 +63,7 @@ class Requests {
 
  private:
   absl::Status Add(const std::string& text, int64_t line);
+  absl::Status Complete(RequestBody body, int64_t line);
   void LeaveOut(int64_t line, std::string_view why) {
     left_out_.push_back(Concat("line ", line, ": ", why));
   }
@@ -102,6 +103,11 @@ absl::Status Requests::Read(const std::string& path) {
 
 absl::Status Requests::Add(const std::string& text, int64_t line) {
   ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(text).body);
+  const std::vector<GivenAlias> aliases = body.aliases;
+  return InWordsOfLine(aliases, Complete(std::move(body), line));
+}
+
+absl::Status Requests::Complete(RequestBody body, int64_t line) {
   ASSIGN_OR_RETURN(body, runtime_.Complete(std::move(body)));
   GenerationParams& params = body.params;
   const bool says_so = params.speculate.has_value();

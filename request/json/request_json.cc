@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json_scan.h"
+#include "base/rename_word.h"
 #include "base/spelling.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -123,6 +124,9 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
     RETURN_IF_ERROR(CheckSize(key, value, limits));
     RETURN_IF_ERROR(ReadParam(*field, key, value, &body->params));
     body->given.push_back(field->name);
+    if (key != field->name) {
+      body->aliases.push_back({field->name, field->alias});
+    }
   }
   return absl::OkStatus();
 }
@@ -256,6 +260,16 @@ absl::Status NoRequest(std::string_view line, const absl::Status& error) {
 }
 
 }  // namespace
+
+absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
+                           const absl::Status& error) {
+  if (error.ok() || aliases.empty()) return error;
+  std::string message = Message(error);
+  for (const GivenAlias& given : aliases) {
+    message = RenameWord(message, given.param, given.alias);
+  }
+  return WithMessage(error, message);
+}
 
 RequestLine ParseRequestLine(std::string_view line,
                              const RequestLineLimits& limits) {

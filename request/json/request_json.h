@@ -21,6 +21,12 @@
 
 namespace espalier {
 
+// A param that a line gives by its alias.
+struct GivenAlias {
+  std::string_view param;  // "max_new_tokens"
+  std::string_view alias;  // "max_tokens"
+};
+
 // What a line asks for: a text, tokens or a conversation, one of the three.
 struct RequestBody {
   std::optional<std::string> prompt;
@@ -37,7 +43,13 @@ struct RequestBody {
   // Which of the model's prompt templates `prompt` goes into; empty: the
   // default.
   std::string template_name = {};
+  // Those of `given` that it calls by another name.
+  std::vector<GivenAlias> aliases = {};
 };
+
+// The error of a request, which calls params what its line calls them.
+absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
+                           const absl::Status& error);
 
 struct RequestLine {
   // As JSON, to be echoed: a string, or a number as it was written. Empty if

@@ -366,6 +366,27 @@ TEST(BatchTest, HostileLinesDisturbNobody) {
   }
 }
 
+// Whoever finds the error: the reader, the engine or the model's own limits.
+TEST(BatchTest, ErrorsNameWhatTheLineNames) {
+  const auto error = [](const std::string& params) {
+    const json::value answer = ParseLines(RunBatch(WithParams(params)).out)[0];
+    return std::string(answer.at("error").at("message").as_string());
+  };
+  EXPECT_THAT(error(R"({"n": 3})"),
+              StartsWith("n must be 1 in greedy search (num_beams is 1 "));
+  EXPECT_THAT(error(R"({"num_return_sequences": 3})"),
+              StartsWith("num_return_sequences must be 1 in greedy search"));
+  EXPECT_THAT(error(R"({"max_tokens": 5000})"), StartsWith("max_tokens must "));
+  EXPECT_EQ(error(R"({"min_tokens": -1})"),
+            "min_tokens must be at least 0, got -1");
+  EXPECT_THAT(error(R"({"decoder_input_ids": [5]})"),
+              StartsWith("decoder_input_ids must be empty for a model without "
+                         "an encoder"));
+  // Values are what they are.
+  EXPECT_THAT(error(R"({"n": 1, "early_stopping": "num_return_sequences"})"),
+              EndsWith("got \"num_return_sequences\""));
+}
+
 TEST(BatchTest, TextHasNoSpecialTokens) {
   const ProgramRun run = RunBatch(
       R"({"prompt_tokens": [1, 4, 337, 5], "params": {"allowed_sequences":)"

@@ -19,6 +19,7 @@ MAY_READ = {
         "benchmarks/*",
         "examples/cli/async_line_reader.cc",
         "examples/cli/batch_command.cc",
+        "examples/cli/batch_line.cc",
         "examples/cli/generate_command.cc",
         "examples/cli/interrupt.cc",
         "examples/cli/progress_ticks.cc",

@@ -1,4 +1,4 @@
-// What an engine would say of a request line, for a model like en-fr.
+// What is said of a request line, for a model like en-fr.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ inline absl::Status Check(const std::string& line) {
   RequestLine parsed = ParseRequestLine(line);
   if (!parsed.body.ok()) return parsed.body.status();
   Request request{parsed.body->prompt_tokens, parsed.body->params};
-  return ValidateRequest(EnFr(), &request);
+  return InWordsOfLine(parsed.body->aliases, ValidateRequest(EnFr(), &request));
 }
 
 }  // namespace espalier::testing

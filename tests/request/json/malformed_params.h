@@ -201,7 +201,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"num_beams": 2, "num_return_sequences": 3})",
              "num_return_sequences must be at most 2 (num_beams), got 3"),
       params(R"({"n": 2})",
-             "num_return_sequences must be 1 in greedy search (num_beams is 1 "
+             "n must be 1 in greedy search (num_beams is 1 "
              "and do_sample false), got 2"),
       params(R"({"max_new_tokens": 0})",
              "max_new_tokens must be at least 1, got 0"),
@@ -287,14 +287,13 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "priority must be at least -4503599627370496, got "
              "-9223372036854775808"),
       // Sampling.
-      params(R"({"do_sample": true, "n": 0})",
-             "num_return_sequences must be at least 1, got 0"),
+      params(R"({"do_sample": true, "n": 0})", "n must be at least 1, got 0"),
       params(R"({"do_sample": true, "n": 1048577})",
-             "num_return_sequences must be at most 1048576, got 1048577"),
+             "n must be at most 1048576, got 1048577"),
       params(R"({"do_sample": true, "best_of": 0})",
              "best_of must be at least 1, got 0"),
       params(R"({"do_sample": true, "n": 3, "best_of": 2})",
-             "best_of must be at least 3 (num_return_sequences), got 2"),
+             "best_of must be at least 3 (n), got 2"),
       params(R"({"do_sample": true, "best_of": 1048577})",
              "best_of must be at most 1048576, got 1048577"),
       params(R"({"best_of": 1})",
@@ -360,9 +359,8 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "patience must be above 0, got 0"),
       params(R"({"num_beams": 4, "n": 3, "early_stopping": true,)"
              R"( "patience": 0.5})",
-             "patience must end the search with at least 3 "
-             "(num_return_sequences) and at most 1048576 finished hypotheses, "
-             "got 0.5"),
+             "patience must end the search with at least 3 (n) and at most "
+             "1048576 finished hypotheses, got 0.5"),
       params(R"({"num_beams": 4, "early_stopping": true, "patience": 1e9})",
              "patience must end the search with at least 1 "
              "(num_return_sequences) and at most 1048576 finished hypotheses, "
@@ -372,7 +370,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "within float32 up to 256 tokens (max_new_tokens), got 400"),
       // Stochastic beams.
       params(R"({"stochastic": true, "n": 2})",
-             "num_return_sequences must be at most 1 (num_beams), got 2"),
+             "n must be at most 1 (num_beams), got 2"),
       params(R"({"stochastic": true, "best_of": 2})",
              "best_of must be unset with beams, got 2"),
       params(R"({"stochastic": true, "num_beams": 4, "do_sample": true})",
@@ -403,8 +401,8 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "allowed_sequences[0][1] must be a token id in [0, 6000), got "
              "6000"),
       params(R"({"allowed_sequences": [[7, 8], [7, 8, 9]], "max_tokens": 2})",
-             "allowed_sequences[1] must have at most 2 tokens "
-             "(max_new_tokens), got 3"),
+             "allowed_sequences[1] must have at most 2 tokens (max_tokens), "
+             "got 3"),
       params(R"({"allowed_sequences": [[7, 2, 8]]})",
              "allowed_sequences[0][1] must not be an EOS id unless it is the "
              "last, got 2"),

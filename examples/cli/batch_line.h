@@ -1,0 +1,26 @@
+// One line of espalier batch: a request in JSON, its answer in JSON.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "examples/cli/batch_command.h"
+#include "examples/cli/runtime.h"
+
+namespace espalier::cli {
+
+// What a line came to.
+struct LineAnswer {
+  std::string line;  // without its end
+  absl::StatusCode code = absl::StatusCode::kOk;
+};
+
+// Runs one line, and makes all that is made of it where it is spawned. Lines
+// are counted from 0.
+boost::asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
+                                           int64_t line_number,
+                                           const BatchOptions& options);
+
+}  // namespace espalier::cli

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,8 @@ class Batch {
   void Take(size_t number, LineAnswer answer);
   // A line could not be answered: there is no memory.
   void CutShort();
+  // Says one note of each kind.
+  void Print(const DrawNote& note);
   void WriteReady();
 
   Runtime* const runtime_;
@@ -87,7 +90,8 @@ class Batch {
   int num_failed_ = 0;
   bool stopped_ = false;
   bool cut_short_ = false;  // a line could not be answered
-  Wakeup written_;          // a line has its answer, or has none
+  std::set<DrawNoteKind> noted_ = {DrawNoteKind::kNone};
+  Wakeup written_;  // a line has its answer, or has none
   Progress progress_{0};
   WorkerThread lines_;  // when it ends nothing runs on it
 };
@@ -188,9 +192,17 @@ void Batch::Take(size_t number, LineAnswer answer) {
       stopped_ && answer.code == absl::StatusCode::kCancelled;
   if (is_left_out) answer.line.clear();
   if (!is_left_out && answer.code != absl::StatusCode::kOk) ++num_failed_;
+  Print(answer.note);
   open_.Answer(number, std::move(answer.line));
   progress_.Step();
   WriteReady();
+}
+
+void Batch::Print(const DrawNote& note) {
+  if (!noted_.insert(note.kind).second) return;
+  progress_.Erase();
+  PrintToStderr(
+      Concat("espalier: note: ", note.text, " (said of one such request)\n"));
 }
 
 void Batch::CutShort() {

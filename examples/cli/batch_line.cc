@@ -1,5 +1,7 @@
 #include "examples/cli/batch_line.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,37 @@
 #include "request/json/result_json.h"
 
 namespace espalier::cli {
+namespace {
+
+// What a request says itself, while its body runs.
+struct OwnWords {
+  explicit OwnWords(const RequestBody& body)
+      : given(body.given), aliases(body.aliases) {
+    draws.do_sample = body.params.do_sample;
+    draws.best_of = body.params.best_of;
+    draws.num_return_sequences = body.params.num_return_sequences;
+  }
+
+  std::string_view NameOf(std::string_view param) const {
+    const auto found = std::ranges::find(aliases, param, &GivenAlias::param);
+    return found == aliases.end() ? param : found->alias;
+  }
+
+  std::vector<std::string_view> given;
+  std::vector<GivenAlias> aliases;
+  GenerationParams draws;  // what a note on draws looks at, alone
+};
+
+DrawNote NoteOn(const std::string& id, const OwnWords& words,
+                const Generation& answer, const GenerationDefaults& defaults) {
+  DrawNote note = NoteOnDraws(words.draws, words.given, answer.usage.defaults,
+                              defaults, words.NameOf("num_beams"),
+                              words.NameOf("num_return_sequences"));
+  note.text = Concat("request ", id, ": ", note.text);
+  return note;
+}
+
+}  // namespace
 
 boost::asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
                                            int64_t line_number,
@@ -26,14 +59,16 @@ boost::asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
   }
   std::string& caller_id = request.body->caller_id;
   if (caller_id.empty()) caller_id = request.id;
-  const std::vector<GivenAlias> aliases = request.body->aliases;
+  const OwnWords words(*request.body);
   const absl::StatusOr<Generation> answer =
       co_await runtime->Run(*std::move(request.body));
   if (!answer.ok()) {
-    const absl::Status status = InWordsOfLine(aliases, answer.status());
+    const absl::Status status = InWordsOfLine(words.aliases, answer.status());
     co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
   }
-  co_return LineAnswer{WriteResultLine(request.id, *answer, answer->texts)};
+  LineAnswer written = {WriteResultLine(request.id, *answer, answer->texts)};
+  written.note = NoteOn(request.id, words, *answer, runtime->defaults());
+  co_return written;
 }
 
 }  // namespace espalier::cli

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "examples/cli/batch_command.h"
+#include "examples/cli/draw_note.h"
 #include "examples/cli/runtime.h"
 
 namespace espalier::cli {
@@ -15,6 +16,7 @@ namespace espalier::cli {
 struct LineAnswer {
   std::string line;  // without its end
   absl::StatusCode code = absl::StatusCode::kOk;
+  DrawNote note = {};
 };
 
 // Runs one line, and makes all that is made of it where it is spawned. Lines

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
+#include "examples/cli/draw_note.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
 #include "examples/cli/output.h"
@@ -49,16 +52,16 @@ absl::Status CheckChat(const RuntimeOptions& options) {
                          "other");
 }
 
-// Who asks for draws, and does not see the model's default, takes beams for
-// samples.
-void PrintDrawnBeams(const GenerationParams& params, const NamedValues& taken,
-                     const std::string& origin) {
-  const auto beams =
-      std::ranges::find(taken, "num_beams", &NamedValues::value_type::first);
-  if (!params.do_sample || beams == taken.end()) return;
-  PrintToStderr(Concat("espalier: note: num_beams is ", beams->second, " by ",
-                       origin, ", so beams are drawn; --num-beams 1 draws ",
-                       "samples\n"));
+void PrintNoteOnDraws(const GenerationParams& params,
+                      std::span<const std::string_view> given,
+                      const NamedValues& taken,
+                      const GenerationDefaults& defaults,
+                      const OptionNames& names) {
+  const DrawNote note =
+      NoteOnDraws(params, given, taken, defaults, names.Of("num_beams"),
+                  names.Of("num_return_sequences"));
+  if (note.kind == DrawNoteKind::kNone) return;
+  PrintToStderr(Concat("espalier: note: ", note.text, "\n"));
 }
 
 void PrintFigures(Runtime& runtime, int64_t num_requests,
@@ -105,7 +108,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
-  PrintDrawnBeams(params, *taken, runtime->defaults().path);
+  PrintNoteOnDraws(params, given, *taken, runtime->defaults(), options.names);
   const Stopwatch watch;
   ASSIGN_OR_RETURN(
       const RunOutcome run,

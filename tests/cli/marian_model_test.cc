@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -161,8 +163,54 @@ TEST_F(MarianModelTest, BeamsThatAreDrawnByDefaultAreToldOf) {
             Concat("espalier: note: num_beams is 4 by ", directory,
                    "/generation_config.json, so beams are drawn; --num-beams 1 "
                    "draws samples\n"));
-  EXPECT_EQ(errors({"--do-sample", "--num-beams", "1"}), "");
-  EXPECT_EQ(errors({"--do-sample", "--num-beams", "4"}), "");
+  // More hypotheses than the default has beams leave it out.
+  EXPECT_EQ(errors({"--do-sample", "-n", "6"}),
+            Concat("espalier: note: num_beams is 4 by ", directory,
+                   "/generation_config.json, fewer than -n 6, so samples are "
+                   "drawn; --num-beams 6 draws beams\n"));
+  for (const std::vector<std::string>& said :
+       {std::vector<std::string>{"--do-sample", "--num-beams", "1"},
+        {"--do-sample", "--num-beams", "4"},
+        {"--do-sample", "--num-beams", "1", "-n", "6"},
+        {"--do-sample", "--best-of", "6"}}) {
+    EXPECT_EQ(errors(said), "");
+  }
+}
+
+TEST_F(MarianModelTest, ABatchIsToldOfOneSuchRequest) {
+  const std::string directory = SourcePath("models/en-fr-marian");
+  const auto errors = [&](const std::vector<std::string>& params) {
+    std::string input;
+    for (size_t i = 0; i < params.size(); ++i) {
+      input += Concat(R"({"id": "q)", i, R"(", "prompt": "Go.", "params": )",
+                      R"({"max_tokens": 2, )", params[i], "}}\n");
+    }
+    const ProgramRun run = RunEspalier({"batch", "-m", directory}, input);
+    EXPECT_EQ(run.exit_code, 0) << run.out;
+    return run.err;
+  };
+  const std::string beams = R"("do_sample": true)";
+  const std::string samples = R"("do_sample": true, "n": 6)";
+  const std::string quiet = R"("do_sample": true, "num_beams": 4)";
+  const auto note = [&](std::string_view id, std::string_view what) {
+    return Concat("espalier: note: request \"", id, "\": num_beams is 4 by ",
+                  directory, "/generation_config.json, ", what,
+                  " (said of one such request)\n");
+  };
+  const std::string_view of_beams =
+      "so beams are drawn; num_beams 1 draws samples";
+  const std::string_view of_samples =
+      "fewer than n 6, so samples are drawn; num_beams 6 draws beams";
+  EXPECT_EQ(errors({R"("num_beams": 2)", quiet}), "");
+  EXPECT_EQ(errors({quiet, beams}), note("q1", of_beams));
+  EXPECT_EQ(errors({samples, quiet}), note("q0", of_samples));
+  // In the order of the answers.
+  const std::string both = errors({samples, beams});
+  EXPECT_THAT(both,
+              ::testing::AllOf(::testing::HasSubstr(note("q0", of_samples)),
+                               ::testing::HasSubstr(note("q1", of_beams))));
+  const std::string one = errors({beams, beams, beams});
+  EXPECT_EQ(std::ranges::count(one, '\n'), 1) << one;
 }
 
 }  // namespace

@@ -378,6 +378,10 @@ absl::StatusOr<SpeculationParams> DefaultSpeculation(
                            "METHOD[:N[:MODE]], got ",
                            InQuotes(options.speculate));
   }
+  if (speculate.method == SpeculationMethod::kDraft && !has_draft) {
+    return InvalidArgument("--speculate ", options.speculate,
+                           " needs a draft model: add --draft-model DIR");
+  }
   return speculate;
 }
 

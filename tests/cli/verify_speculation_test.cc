@@ -145,8 +145,10 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "\"off\" without a draft model, got \"draft\""},
       {kGood,
        {"--speculate", "draft"},
-       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without "
-       "--draft-model, got \"draft\""},
+       "--speculate draft needs a draft model: add --draft-model DIR\n"},
+      {kGood,
+       {"--speculate", "draft:3:rejection"},
+       "--speculate draft:3:rejection needs a draft model: add "},
       {kGood,
        {"--speculate", "off"},
        "--speculate must be a way to speculate, METHOD[:N[:MODE]], got "

@@ -33,12 +33,26 @@ absl::StatusOr<GenerationDefaults> ReadModels(const std::string& directory) {
   return defaults;
 }
 
+// What is no file may be a word.
+absl::Status NoSuchFile(const absl::Status& status, const std::string& path,
+                        std::string_view option) {
+  if (path == "vllm") {
+    return InvalidArgument(option, " must be none for no defaults of the ",
+                           "model, got vLLM's word for that, \"vllm\"");
+  }
+  return MakeError(status.code(), option, ": ", Message(status),
+                   "; it must be auto, strict, none or a file");
+}
+
 absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
                                              std::string_view option) {
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   absl::StatusOr<GenerationDefaults> defaults =
       ReadDefaults(is_directory ? path + kFileName : path, EosOf::kFile);
+  if (absl::IsNotFound(defaults.status())) {
+    return NoSuchFile(defaults.status(), path, option);
+  }
   if (!defaults.ok()) return Annotate(defaults.status(), option);
   return defaults;
 }

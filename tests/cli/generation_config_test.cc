@@ -123,7 +123,18 @@ TEST_F(GenerationConfigTest, WrongValuesAreNamedBeforeAnythingRuns) {
   const ProgramRun missing =
       Run({"generate", "--generation-config", "no.json", "It rains."});
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_THAT(missing.err, HasSubstr("--generation-config: "));
+  EXPECT_THAT(missing.err,
+              HasSubstr("--generation-config: no such file: no.json; it must "
+                        "be auto, strict, none or a file\n"));
+}
+
+TEST_F(GenerationConfigTest, TheWordOfAnotherEngineIsUnderstood) {
+  const ProgramRun run =
+      Run({"generate", "--generation-config", "vllm", "It rains."});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "espalier: --generation-config must be none for no defaults of the "
+            "model, got vLLM's word for that, \"vllm\"\n");
 }
 
 TEST_F(GenerationConfigTest, InspectListsThem) {

@@ -103,7 +103,7 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
   const auto found = std::ranges::find(templates_, name, &PromptTemplate::name);
   if (found != templates_.end()) return &*found;
   return NotFound("no prompt template ", ShownInQuotes(name),
-                  "; there is: ", DescribeAll(templates_));
+                  "; the model has ", DescribeAll(templates_));
 }
 
 absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
@@ -114,7 +114,8 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
     }
   }
   return NotFound("no prompt template from ", ShownInQuotes(from), " to ",
-                  ShownInQuotes(to), "; there is: ", DescribeAll(templates_));
+                  ShownInQuotes(to), "; the model has ",
+                  DescribeAll(templates_));
 }
 
 }  // namespace espalier

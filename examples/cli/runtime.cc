@@ -48,10 +48,11 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
         options.from.empty() ? "--to needs --from" : "--from needs --to",
         " beside it: the languages of the prompt and of the output");
   }
-  ASSIGN_OR_RETURN(const PromptTemplate* chosen,
-                   by_name ? text.templates->Find(options.template_name)
-                           : text.templates->Find(options.from, options.to));
-  return *chosen;
+  const absl::StatusOr<const PromptTemplate*> chosen =
+      by_name ? text.templates->Find(options.template_name)
+              : text.templates->Find(options.from, options.to);
+  if (chosen.ok()) return **chosen;
+  return Annotate(chosen.status(), by_name ? "--template" : "--from and --to");
 }
 
 // What the fields of GeneratorOptions are called on the command line.

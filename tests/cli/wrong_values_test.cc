@@ -64,7 +64,12 @@ std::vector<WrongValue> WrongValues() {
       {{"--weights", "int2"}, "stored, fp8, int8 or int4, got \"int2\"\n"},
       {{"--threads", "\xff"}, "in [0, 1024], got \"\\xff\"\n"},
       {{"--from", "en"}, "--from needs --to beside it"},
-      {{"--template", "xx"}, "xx"},
+      {{"--template", "xx"},
+       "espalier: --template: no prompt template \"xx\"; the model has en-fr "
+       "(en to fr), fr-en (fr to en)\n"},
+      {{"--from", "xx", "--to", "fr"},
+       "espalier: --from and --to: no prompt template from \"xx\" to \"fr\"; "
+       "the model has "},
       // The request format.
       {{"--num-beams", "few"}, "--num-beams must be an integer, got \"few\""},
       {{"--num-beams", "99999999999999999999"}, "--num-beams must be an int"},

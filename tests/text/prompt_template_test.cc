@@ -81,8 +81,9 @@ TEST(PromptTemplateTest, ADirectoryWithoutTemplatesPutsBosBeforeTheText) {
   ASSERT_OK_AND_ASSIGN(const auto prompt, templates.default_template().Apply(
                                               "She made", EnFrTokenizer()));
   EXPECT_THAT(prompt, ElementsAre(1, 333, 545));
-  EXPECT_THAT(templates.Find("", ""), StatusIs(absl::StatusCode::kNotFound,
-                                               EndsWith("there is: default")));
+  EXPECT_THAT(
+      templates.Find("", ""),
+      StatusIs(absl::StatusCode::kNotFound, EndsWith("the model has default")));
 }
 
 TEST(PromptTemplateTest, TheTextMayStandFirstOrLastOrAlone) {
@@ -100,7 +101,7 @@ TEST(PromptTemplateTest, TheTextMayStandFirstOrLastOrAlone) {
 TEST(PromptTemplateTest, AnUnknownTemplateIsAnErrorThatListsWhatThereIs) {
   ASSERT_OK_AND_ASSIGN(const auto templates,
                        PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));
-  constexpr char kList[] = "there is: en-fr (en to fr), fr-en (fr to en)";
+  constexpr char kList[] = "the model has en-fr (en to fr), fr-en (fr to en)";
   EXPECT_THAT(templates.Find("de-fr"),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("\"de-fr\""), HasSubstr(kList))));
@@ -117,7 +118,7 @@ TEST(PromptTemplateTest, TemplatesKeepTheFilesOrderAndDefault) {
         {"name": "c", "prompt": [{"text": true}]}]})"));
   EXPECT_THAT(templates.Find("d"),
               StatusIs(absl::StatusCode::kNotFound,
-                       EndsWith("there is: b (x to y), a, c")));
+                       EndsWith("the model has b (x to y), a, c")));
   EXPECT_EQ(templates.default_template().name, "a");
   EXPECT_THAT(templates.default_template().before_text, ElementsAre(1));
 }
@@ -196,7 +197,7 @@ const Malformed kMalformed[] = {
     {"DefaultThatIsNone",
      R"({"default": "x", "templates": [
          {"name": "t", "prompt": [{"text": true}]}]})",
-     "default: no prompt template \"x\"; there is: t"},
+     "default: no prompt template \"x\"; the model has t"},
     {"NoPrompt", R"({"default": "t", "templates": [{"name": "t"}]})",
      "templates[0]: field \"prompt\" is missing"},
     {"PromptOfWrongType", FileWithPrompt("\"<s>\""),

@@ -24,6 +24,14 @@ std::string InQuotes(const std::string& text) {
   return Concat('"', absl::CHexEscape(text), '"');
 }
 
+// The type that other programs call so; "" if none.
+std::string_view MeantDType(std::string_view text) {
+  if (text == "half" || text == "float16" || text == "fp16") return "f16";
+  if (text == "bfloat16") return "bf16";
+  if (text == "float" || text == "float32" || text == "fp32") return "f32";
+  return "";
+}
+
 // Checks options against each other, and names them in errors.
 class Resolver {
  public:
@@ -72,8 +80,11 @@ absl::StatusOr<DType> Resolver::ParseDType() const {
   if (options_.dtype == "f32") return DType::kFloat32;
   if (options_.dtype == "f16") return DType::kFloat16;
   if (options_.dtype == "bf16") return DType::kBFloat16;
-  return InvalidArgument(name_("dtype"), " must be f32, f16 or bf16, got ",
-                         InQuotes(options_.dtype));
+  const std::string_view meant = MeantDType(options_.dtype);
+  return InvalidArgument(
+      name_("dtype"), " must be f32, f16 or bf16, got ",
+      InQuotes(options_.dtype),
+      meant.empty() ? "" : Concat("; did you mean ", meant, "?"));
 }
 
 absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {

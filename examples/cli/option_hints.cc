@@ -12,6 +12,8 @@ constexpr std::string_view kContext =
     "the context is the model's; --kv-cache-mib is its memory";
 constexpr std::string_view kOneGpu =
     "a model runs on one GPU, such as --device cuda:1";
+constexpr std::string_view kAProgramEach =
+    "a program runs on one GPU: start one for each, with --device cuda:N";
 constexpr OtherOption kOtherOptions[] = {
     {"--prompt", "--file", kNoOptionForTexts},
     {"-p", "--file", kNoOptionForTexts},
@@ -39,7 +41,9 @@ constexpr OtherOption kOtherOptions[] = {
      "--kv-cache-mib is the memory of keys and values, beside the weights"},
     {"--mem-fraction-static", "--kv-cache-mib",
      "--kv-cache-mib is the memory of keys and values, beside the weights"},
-    {"--swap-space", "--host-cache-mib"},
+    {"--swap-space", "--host-cache-mib",
+     "--host-cache-mib counts MiB, --swap-space GiB: for 4 give "
+     "--host-cache-mib 4096"},
     {"--enable-prefix-caching", "--prefix-cache",
      "prefixes are shared unless --prefix-cache off says not to"},
     {"--no-enable-prefix-caching", "--prefix-cache",
@@ -48,9 +52,23 @@ constexpr OtherOption kOtherOptions[] = {
     {"-tp", "--device", kOneGpu},
     {"--tp-size", "--device", kOneGpu},
     {"--pipeline-parallel-size", "--device", kOneGpu},
-    {"--data-parallel-size", "--device",
-     "a program runs on one GPU: start one for each, with --device cuda:N"},
+    {"-pp", "--device", kOneGpu},
+    {"--data-parallel-size", "--device", kAProgramEach},
+    {"-dp", "--device", kAProgramEach},
     {"--quantization", "--weights"},
+    {"-q", "--weights"},
+    {"--kv-cache-dtype", "--dtype",
+     "keys and values are of the type that --dtype says"},
+    {"--chat-template", "--model",
+     "a chat template is a file of the model's directory, chat_template.jinja, "
+     "or chat_template in its tokenizer_config.json"},
+    {"--enforce-eager", "--device",
+     "leave it out: steps replay CUDA graphs where they can, with the same "
+     "results"},
+    {"--trust-remote-code", "--model",
+     "leave it out: no Python of a model's directory is run"},
+    {"--disable-log-requests", "--log-requests",
+     "leave it out: requests are logged only with --log-requests"},
     {"--speculative-model", "--draft-model"},
     {"--api-key", "--api-key-file",
      "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},

@@ -128,7 +128,26 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
       {"--tensor-parallel-size",
        "; a model runs on one GPU, such as --device cuda:1\n"},
       {"-tp", "; a model runs on one GPU, such as --device cuda:1\n"},
-      {"--swap-space", "; did you mean --host-cache-mib?\n"},
+      {"-pp", "; a model runs on one GPU, such as --device cuda:1\n"},
+      {"-dp",
+       "; a program runs on one GPU: start one for each, with --device "
+       "cuda:N\n"},
+      {"-q", "; did you mean --weights?\n"},
+      // Another unit.
+      {"--swap-space",
+       "; --host-cache-mib counts MiB, --swap-space GiB: for 4 give "
+       "--host-cache-mib 4096\n"},
+      {"--kv-cache-dtype",
+       "; keys and values are of the type that --dtype says\n"},
+      {"--chat-template",
+       "; a chat template is a file of the model's directory, "
+       "chat_template.jinja, or chat_template in its "
+       "tokenizer_config.json\n"},
+      {"--enforce-eager",
+       "; leave it out: steps replay CUDA graphs where they can, with the same "
+       "results\n"},
+      {"--trust-remote-code",
+       "; leave it out: no Python of a model's directory is run\n"},
   };
   for (const char* const command : {"generate", "batch", "serve"}) {
     for (const auto& [option, hint] : cases) {
@@ -144,6 +163,9 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   EXPECT_THAT(RunEspalier({"serve", "--api-key", "abc"}).err,
               HasSubstr("; a key is in --api-key-file FILE, or in the variable "
                         "ESPALIER_API_KEY\n"));
+  EXPECT_THAT(RunEspalier({"serve", "--disable-log-requests"}).err,
+              HasSubstr("; leave it out: requests are logged only with "
+                        "--log-requests\n"));
   // A short option is itself alone, however near others are.
   EXPECT_THAT(RunEspalier({"serve", "-m", "x", "-p", "8000"}).err,
               HasSubstr("has no option -p; did you mean --port?\n"));

@@ -61,6 +61,8 @@ std::vector<WrongValue> WrongValues() {
       {{"--device", "tpu"}, "--device must be auto, cpu, cuda or cuda:N"},
       {{"--device", "\xff"}, "N from 0, got \"\\xff\"\n"},
       {{"--dtype", "\xff"}, "f32, f16 or bf16, got \"\\xff\"\n"},
+      {{"--dtype", "half"},
+       "--dtype must be f32, f16 or bf16, got \"half\"; did you mean f16?\n"},
       {{"--weights", "int2"}, "stored, fp8, int8 or int4, got \"int2\"\n"},
       {{"--threads", "\xff"}, "in [0, 1024], got \"\\xff\"\n"},
       {{"--from", "en"}, "--from needs --to beside it"},

@@ -237,10 +237,15 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
   CLI::App* command = app->add_subcommand(
       "inspect", "what a model directory is, and what it needs");
   const auto options = std::make_shared<InspectOptions>();
+  // Several values at once are not checked by RefuseEmptyValues.
+  const auto check = [](const std::string& text) -> std::string {
+    return text.empty() ? "must not be empty" : "";
+  };
   command
-      ->add_option("-m,--model,model", options->model,
-                   "a directory with config.json")
+      ->add_option("-m,--model,model", options->models,
+                   "a directory with config.json, or several")
       ->required()
+      ->check(CLI::Validator(check, ""))
       ->option_text("DIR");
   command
       ->add_option("--num-beams", options->num_beams,

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -141,7 +143,8 @@ std::string DescribeFile(const std::string& model) {
 // The report, line by line. What is wrong with a part is said in its place.
 class Inspection {
  public:
-  explicit Inspection(const InspectOptions& options) : options_(options) {}
+  Inspection(std::string model, int num_beams)
+      : model_(std::move(model)), num_beams_(num_beams) {}
 
   std::string Run();
   bool runs() const { return runs_; }
@@ -161,7 +164,8 @@ class Inspection {
     runs_ = false;
   }
 
-  const InspectOptions& options_;
+  const std::string model_;  // directory
+  const int num_beams_;      // the widest search to be shown
   std::string report_;
   bool runs_ = true;
   bool has_tokenizer_ = true;
@@ -170,9 +174,9 @@ class Inspection {
 };
 
 std::string Inspection::Run() {
-  report_ = options_.model + "\n";
+  report_ = model_ + "\n";
   const absl::StatusOr<TransformerConfig> config =
-      ReadTransformerConfig(options_.model);
+      ReadTransformerConfig(model_);
   if (!config.ok()) {
     AddFault("does not run", config.status());
     return report_;
@@ -194,8 +198,7 @@ std::string Inspection::Run() {
 }
 
 void Inspection::AddWeights() {
-  const absl::StatusOr<Checkpoint> checkpoint =
-      Checkpoint::Open(options_.model);
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(model_);
   if (!checkpoint.ok()) return AddFault("does not run", checkpoint.status());
   const absl::StatusOr<TransformerTensors> tensors =
       FindTransformerTensors(*checkpoint, config_);
@@ -207,7 +210,7 @@ void Inspection::AddWeights() {
 }
 
 void Inspection::AddText() {
-  const absl::StatusOr<ModelText> text = ModelText::Load(options_.model);
+  const absl::StatusOr<ModelText> text = ModelText::Load(model_);
   if (!text.ok()) return AddFault("tokenizer", text.status());
   has_tokenizer_ = text->tokenizer != nullptr;
   if (!has_tokenizer_) {
@@ -217,11 +220,11 @@ void Inspection::AddText() {
   const Tokenizer& tokenizer = *text->tokenizer;
   report_ +=
       Line("tokenizer",
-           Concat(DescribeFile(options_.model), ", ",
+           Concat(DescribeFile(model_), ", ",
                   Pluralize(tokenizer.vocab_size(), "entry", "entries")));
   const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
   if (!fits.ok()) AddFault("does not run", fits);
-  const bool has_templates = IsThere(options_.model + "/prompt_template.json");
+  const bool has_templates = IsThere(model_ + "/prompt_template.json");
   report_ += Line("prompts",
                   has_templates ? "prompt_template.json, default " +
                                       text->templates->default_template().name +
@@ -232,7 +235,7 @@ void Inspection::AddText() {
 // A chat template that is wrong stops chats alone.
 void Inspection::AddChat() {
   const absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
-      ChatTemplate::Load(options_.model, nullptr);
+      ChatTemplate::Load(model_, nullptr);
   if (!chat.ok()) {
     report_ +=
         Line("chat template", "cannot be used: " + Message(chat.status()));
@@ -256,7 +259,7 @@ std::string ListOf(const NamedValues& fields) {
 // Of requests that leave params open.
 void Inspection::AddDefaults() {
   absl::StatusOr<GenerationDefaults> defaults =
-      LoadModelDefaults("auto", options_.model);
+      LoadModelDefaults("auto", model_);
   if (!defaults.ok()) return AddFault("does not run", defaults.status());
   ModelDescription model;
   model.vocab_size = config_.vocab_size;
@@ -324,12 +327,12 @@ void Inspection::AddRequests(int64_t cpu, std::optional<int64_t> cuda) {
     contexts.push_back(config_.max_context);
   }
   for (const int context : contexts) {
-    for (const int num_beams : {1, options_.num_beams}) {
+    for (const int num_beams : {1, num_beams_}) {
       const int64_t tokens = num_source_tokens + int64_t{context} * num_beams;
       add_row(std::to_string(context), std::to_string(num_beams),
               FormatBytes(tokens * cpu),
               FormatBytes(tokens * cuda.value_or(0)));
-      if (options_.num_beams == 1) break;
+      if (num_beams_ == 1) break;
     }
   }
 }
@@ -368,19 +371,28 @@ void Inspection::AddDevices() {
 }  // namespace
 
 absl::StatusOr<int> Inspect(const InspectOptions& options) {
-  RETURN_IF_ERROR(CheckModelDirectory(options.model));
-  Inspection inspection(options);
-  const std::string report = inspection.Run();
+  for (const std::string& model : options.models) {
+    RETURN_IF_ERROR(CheckModelDirectory(model));
+  }
+  std::string report;
+  size_t num_run = 0;
+  for (const std::string& model : options.models) {
+    Inspection inspection(model, options.num_beams);
+    report += (report.empty() ? "" : "\n") + inspection.Run();
+    num_run += inspection.runs();
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   output->Write(report);
   RETURN_IF_ERROR(output->Close());
-  return inspection.runs() ? kAllSucceeded : kNothingRan;
+  if (num_run == options.models.size()) return kAllSucceeded;
+  return num_run > 0 ? kSomeFailed : kNothingRan;
 }
 
 const char kInspectExamples[] =
     R"(Examples:
   espalier inspect models/en-fr
   espalier inspect models/en-fr --num-beams 64
+  espalier inspect models/en-fr models/en-fr-draft
 
 Reads the directory's files as a run does, but computes nothing: what the model
 is, its tokenizer and templates, the defaults that its generation_config.json
@@ -388,6 +400,6 @@ gives to requests, what it takes of memory, and whether it runs on this machine,
 or why not. What is wrong stands in its place. Beams of a request
 share the pages of their prompt and of what they have in common, so that a
 search takes less than the table's upper bound. Exit code: 0 if it runs here, 2
-if it does not.)";
+if it does not; of several directories 1 if some run and some do not.)";
 
 }  // namespace espalier::cli

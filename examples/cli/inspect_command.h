@@ -2,19 +2,22 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace espalier::cli {
 
 struct InspectOptions {
-  std::string model;  // directory
-  int num_beams = 8;  // the widest search to be shown
+  std::vector<std::string> models;  // directories, at least one
+  int num_beams = 8;                // the widest search to be shown
 };
 
-// Prints what the directory holds, what it takes, and whether it runs here.
-// Returns the program's exit code: kNothingRan if it does not run.
-// Errors: there is no model, or the output cannot be written.
+// Prints what each directory holds, what it takes, and whether it runs here.
+// Returns the program's exit code: kNothingRan if none runs, kSomeFailed if
+// some do not.
+// Errors: one is no model, and nothing was printed; or the output cannot be
+// written.
 absl::StatusOr<int> Inspect(const InspectOptions& options);
 
 // The end of its help.

@@ -11,6 +11,7 @@
 namespace espalier::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -170,6 +171,32 @@ TEST_F(InspectTest, WhatDoesNotRunSaysWhy) {
   run = Inspect();
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.out, HasSubstr("mamba"));
+}
+
+TEST_F(InspectTest, SeveralModelsAreToldOfOneByOne) {
+  const std::string one = Inspect().out;
+  const std::string other =
+      RunEspalier({"inspect", ModelDirectory("en-fr-draft")}).out;
+  ProgramRun run =
+      RunEspalier({"inspect", model_.path(), ModelDirectory("en-fr-draft")});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, one + "\n" + other);
+  EXPECT_EQ(RunEspalier({"inspect", "-m", model_.path(), "-m",
+                         ModelDirectory("en-fr-draft")})
+                .out,
+            run.out);
+  // One of them does not run.
+  model_.Write("model.safetensors", "none");
+  run = RunEspalier({"inspect", model_.path(), ModelDirectory("en-fr-draft")});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("does not run"), HasSubstr(other)));
+  // One of them is none.
+  run = RunEspalier({"inspect", model_.path(), "/nowhere"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("no such directory: /nowhere"));
+  EXPECT_THAT(RunEspalier({"inspect", model_.path(), ""}).err,
+              HasSubstr("inspect: --model must not be empty\n"));
 }
 
 TEST_F(InspectTest, WhatIsNoModelIsAnError) {

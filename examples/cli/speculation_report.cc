@@ -145,10 +145,11 @@ std::string FormatVerdict(const SpeculationReport& report) {
 
 std::string FormatFigures(const char* runs, const SpeculationFigures& figures) {
   std::string text = absl::StrFormat(
-      "%s: drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per step "
+      "%s: drafted %s, accepted %d (%.1f%%); %.2f tokens per step "
       "of a sequence\n",
-      runs, figures.num_drafted_tokens, figures.num_accepted_tokens,
-      100 * figures.AcceptanceRate(), figures.TokensPerStep());
+      runs, Pluralize(figures.num_drafted_tokens, "token"),
+      figures.num_accepted_tokens, 100 * figures.AcceptanceRate(),
+      figures.TokensPerStep());
   std::string places = "place   ", drafted = "drafted ", accepted = "accepted";
   for (size_t i = 0; i < figures.num_drafted_at.size(); ++i) {
     const int64_t count = figures.num_drafted_at[i];

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -167,6 +168,15 @@ TEST(SpeculationReportTest, OnlyTimesThatSaySomethingAreCompared) {
   // Nothing was drafted: both ways are the same.
   EXPECT_THAT(times(3, 1.5, 0),
               HasSubstr("1.500 s with speculation (medians of"));
+}
+
+TEST(SpeculationReportTest, OneTokenIsOne) {
+  SpeculationReport report;
+  report.compared.num_drafted_tokens = 1;
+  report.compared.num_accepted_tokens = 1;
+  const std::string text = Format(report);
+  EXPECT_THAT(text, HasSubstr(": drafted 1 token, accepted 1 (100.0%); "));
+  EXPECT_THAT(text, HasSubstr(": drafted 0 tokens, accepted 0 (0.0%); "));
 }
 
 TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {

@@ -37,8 +37,10 @@ absl::Status CheckOneDecoderPrompt(const ModelDescription& model,
         text.empty() ? Pluralize(tokens.size(), "token") : ShownInQuotes(text));
   }
   if (text.empty() || tokens.empty()) return absl::OkStatus();
-  return InvalidArgument("decoder_prompt must be empty with ",
-                         "decoder_prompt_tokens, got ", ShownInQuotes(text));
+  return InvalidArgument(
+      "decoder_prompt and decoder_prompt_tokens both say how the output ",
+      "begins: give one of the two, got ", ShownInQuotes(text), " and ",
+      Pluralize(tokens.size(), "token"));
 }
 
 absl::Status NoTokensOfText(const std::string& text) {
@@ -79,6 +81,11 @@ absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
   }
   absl::StatusOr<std::vector<TokenId>> tokens = tokenizer.EncodeOutput(text);
   if (!tokens.ok()) return Annotate(tokens.status(), "decoder_prompt");
+  if (tokens->empty() && text.find_first_not_of(" \t\r\n") == text.npos) {
+    return InvalidArgument("decoder_prompt must not be blank, got ",
+                           ShownInQuotes(text), "; leave it out where nothing ",
+                           "is to begin the output");
+  }
   if (tokens->empty()) {
     return InvalidArgument("decoder_prompt must have a token in the model's ",
                            "vocabulary, or be left out, got ",

@@ -212,16 +212,17 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
   params.decoder_prompt_tokens = {7};
   EXPECT_THAT(unresolved(params),
               StatusIs(kInvalidPrompt,
-                       "decoder_prompt must be empty with "
-                       "decoder_prompt_tokens, got \"Il\""));
+                       "decoder_prompt and decoder_prompt_tokens both say how "
+                       "the output begins: give one of the two, got \"Il\" "
+                       "and 1 token"));
   EXPECT_THAT(CheckPrompt(params),
-              StatusIs(kInvalidPrompt, HasSubstr("must be empty")));
+              StatusIs(kInvalidPrompt, HasSubstr("give one of the two")));
   EXPECT_THAT(unresolved(BegunBy("\xff")),
               StatusIs(kInvalidPrompt, "decoder_prompt is not UTF-8"));
   EXPECT_THAT(unresolved(BegunBy(" ")),
               StatusIs(kInvalidPrompt,
-                       "decoder_prompt must have a token in the model's "
-                       "vocabulary, or be left out, got \" \""));
+                       "decoder_prompt must not be blank, got \" \"; leave it "
+                       "out where nothing is to begin the output"));
   params = BegunBy("Il");
   params.forced_bos_token_id = 1 << 20;
   EXPECT_THAT(unresolved(params),

@@ -112,9 +112,22 @@ TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatIsTooLongIsNamed) {
   const json::object blank =
       Refused("/v1/completions", R"({"prompt": "No.", "decoder_prompt": " "})");
   EXPECT_EQ(blank.at("message"),
-            "decoder_prompt must have a token in the model's vocabulary, or be "
-            "left out, got \" \"");
+            "decoder_prompt must not be blank, got \" \"; leave it out where "
+            "nothing is to begin the output");
   EXPECT_EQ(blank.at("param"), "decoder_prompt");
+}
+
+// By the names that the call has for them.
+TEST_F(EncoderCallsTest, TwoDecoderPromptsAreOneTooMany) {
+  for (const char* const path : {"/v1/completions", "/tokenize"}) {
+    const json::object error = Refused(
+        path,
+        R"({"prompt": "No.", "decoder_prompt": "a", "decoder_input_ids": [5]})");
+    EXPECT_EQ(error.at("message"),
+              "decoder_prompt and decoder_input_ids both say how the output "
+              "begins: give one of the two, got \"a\" and 1 token");
+    EXPECT_EQ(error.at("param"), "decoder_prompt");
+  }
 }
 
 TEST_F(EncoderCallsTest, TokenizeTakesATemplate) {

@@ -86,6 +86,14 @@ absl::Status PassAny(std::string_view name, const JsonText& json,
   return CheckElements(name, json, limits);
 }
 
+absl::Status SetTemplate(std::string_view name, const JsonText& json,
+                         const Limits& limits, Draft* draft) {
+  std::string& chosen = draft->call.template_name;
+  RETURN_IF_ERROR(ReadName(name, json, limits, &chosen));
+  if (!chosen.empty()) return absl::OkStatus();
+  return InvalidArgument(name, " must not be empty, got \"\"");
+}
+
 absl::Status SetPrompts(std::string_view name, const JsonText& json,
                         const Limits& limits, Draft* draft) {
   return ReadPrompts(name, json, limits, &draft->call.prompts);
@@ -254,7 +262,7 @@ constexpr CallField kFields[] = {
     {"messages", kInChat | kInTokenize, SetMessages},
     {"token_ids", kInTokens, SetTokens},
     {"tokens", kInDetokenize, SetTokens},
-    {"template", kInCompletions | kInTokenize, SetName<&Call::template_name>},
+    {"template", kInCompletions | kInTokenize, SetTemplate},
     {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
     {"truncate_prompt_tokens", kInPrompts | kInSampling, SetTruncation},
     {"truncation_side", kInPrompts, SetTruncationSide},

@@ -223,6 +223,16 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
                      "tool_choice": "auto", "tools": [], "suffix": ""})"));
 }
 
+// As of a line of a batch.
+TEST(RefusalsTest, AnEmptyTemplateIsNone) {
+  for (const Scope scope : {kInCompletions, kInTokenize}) {
+    EXPECT_THAT(
+        Read(scope, R"({"prompt": "a", "template": ""})"),
+        testing::StatusIs(kInvalid, "template must not be empty, got \"\""));
+    EXPECT_OK(Read(scope, R"({"prompt": "a", "template": null})"));
+  }
+}
+
 TEST(RefusalsTest, MessagesAreChecked) {
   const auto message = [](const std::string& messages) {
     return Message(

@@ -86,6 +86,9 @@ TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {
   Start();
   for (const char* const fields :
        {R"("prompt": "a", "template": "none")",
+        R"("prompt": "a", "template": "")",
+        // Without an encoder it is generated, and of no prompt.
+        R"("prompt": "a", "forced_bos_token_id": 1000000)",
         R"("prompt": "a", "decoder_prompt": "b")",
         R"("prompt": "a", "decoder_input_ids": [5])"}) {
     const RawResponse tokenized = Post("/tokenize", Concat("{", fields, "}"));

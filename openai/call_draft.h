@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,6 +65,12 @@ class ObjectFields;  // openai/object_fields.h
 // Takes the fields that are not known as warnings.
 // Errors: kInvalidArgument naming one, if the call is strict.
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
+
+// kInvalidArgument with this message, and the warning of an unknown field that
+// is nearly one of `names`, if there is one.
+absl::Status MissingField(std::string_view message,
+                          std::initializer_list<std::string_view> names,
+                          const CallDraft& draft);
 
 // Errors: kInvalidArgument naming the list, its limit and its flag.
 absl::Status CheckElements(std::string_view name, const JsonText& json,

@@ -100,4 +100,17 @@ absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft) {
   return absl::OkStatus();
 }
 
+absl::Status MissingField(std::string_view message,
+                          std::initializer_list<std::string_view> names,
+                          const CallDraft& draft) {
+  for (const std::string& warning : draft.call.warnings) {
+    for (const std::string_view name : names) {
+      if (warning.ends_with(Concat("; did you mean ", name, "?"))) {
+        return InvalidArgument(message, "; ", warning);
+      }
+    }
+  }
+  return InvalidArgument(message);
+}
+
 }  // namespace espalier::openai

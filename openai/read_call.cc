@@ -82,14 +82,17 @@ absl::Status ReadSampling(BodyFields* body, const Limits& limits,
 }
 
 // What every call of an API has.
-absl::Status CheckInputs(const Call& call) {
-  if (call.api == Api::kChat) {
-    if (call.chat && !call.chat->messages.empty()) return absl::OkStatus();
-    return InvalidArgument("messages must be there, got nothing");
-  }
-  if (!call.prompts.empty()) return absl::OkStatus();
-  return InvalidArgument(call.api == Api::kCompletions ? "prompt" : "token_ids",
-                         " must be there, got nothing");
+absl::Status CheckInputs(const CallDraft& draft) {
+  const Call& call = draft.call;
+  const bool is_there = call.api == Api::kChat
+                            ? call.chat && !call.chat->messages.empty()
+                            : !call.prompts.empty();
+  if (is_there) return absl::OkStatus();
+  const std::string_view name = call.api == Api::kChat          ? "messages"
+                                : call.api == Api::kCompletions ? "prompt"
+                                                                : "token_ids";
+  return MissingField(Concat(name, " must be there, got nothing"), {name},
+                      draft);
 }
 
 }  // namespace
@@ -138,7 +141,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(ReadFields(&fields.outer(), limits, &draft));
   RETURN_IF_ERROR(WarnOfUnknown(fields.outer(), &draft));
   RETURN_IF_ERROR(ReadSampling(&fields, limits, &draft));
-  RETURN_IF_ERROR(CheckInputs(draft.call));
+  RETURN_IF_ERROR(CheckInputs(draft));
   RETURN_IF_ERROR(CheckTextOptions(draft.call));
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);

@@ -46,9 +46,10 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
   Call& call = draft.call;
   const bool has_messages = call.chat && !call.chat->messages.empty();
   if (has_messages == !call.prompts.empty()) {
-    return InvalidArgument(
-        "prompt or messages must be there, one of the two, got ",
-        has_messages ? "both" : "none");
+    return MissingField(
+        Concat("prompt or messages must be there, one of the two, got ",
+               has_messages ? "both" : "none"),
+        {"prompt", "messages"}, draft);
   }
   RETURN_IF_ERROR(CheckTextOptions(call));
   call.api = has_messages ? Api::kChat : Api::kCompletions;
@@ -95,7 +96,7 @@ absl::StatusOr<DetokenizeCall> ReadDetokenizeCall(std::string_view body,
   ASSIGN_OR_RETURN(CallDraft draft, ReadDraft(body, kInDetokenize, limits));
   Call& call = draft.call;
   if (call.prompts.empty()) {
-    return InvalidArgument("tokens must be there, got nothing");
+    return MissingField("tokens must be there, got nothing", {"tokens"}, draft);
   }
   return DetokenizeCall{
       .model = std::move(call.model),

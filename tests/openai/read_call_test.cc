@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call.h"
+#include "openai/tokenize.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::openai {
@@ -190,6 +191,33 @@ TEST(ReadCallTest, UnknownFieldsAreWarnedOfOrRefused) {
                           "unknown field \"foo\""));
   EXPECT_THAT(Complete(R"("foo": 1, "strict": true)"),
               StatusIs(kInvalid, "unknown field \"foo\""));
+}
+
+// What is missing may be there by a name that is nearly its own.
+TEST(ReadCallTest, AMisspeltPromptIsHintedAt) {
+  const auto message = [](const absl::Status& status) {
+    EXPECT_THAT(status, StatusIs(kInvalid, ::testing::_));
+    return Message(status);
+  };
+  EXPECT_EQ(
+      message(
+          ReadCall(Api::kCompletions, R"({"x": 1, "promt": "a"})").status()),
+      "prompt must be there, got nothing; unknown field \"promt\"; did "
+      "you mean prompt?");
+  EXPECT_EQ(message(ReadCall(Api::kChat, R"({"mesages": []})").status()),
+            "messages must be there, got nothing; unknown field \"mesages\"; "
+            "did you mean messages?");
+  EXPECT_EQ(message(ReadCall(Api::kTokens, R"({"token_id": [1]})").status()),
+            "token_ids must be there, got nothing; unknown field "
+            "\"token_id\"; did you mean token_ids?");
+  EXPECT_EQ(message(ReadTokenizeCall(R"({"promt": "a"})").status()),
+            "prompt or messages must be there, one of the two, got none; "
+            "unknown field \"promt\"; did you mean prompt?");
+  EXPECT_EQ(message(ReadDetokenizeCall(R"({"tokenz": [1]})").status()),
+            "tokens must be there, got nothing; unknown field \"tokenz\"; did "
+            "you mean tokens?");
+  EXPECT_EQ(message(ReadCall(Api::kCompletions, R"({"foo": 1})").status()),
+            "prompt must be there, got nothing");
 }
 
 TEST(ReadCallTest, WarnsOfTheFirstOfManyUnknownFields) {

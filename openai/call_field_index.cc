@@ -17,14 +17,15 @@ bool IsBesideSampling(std::string_view param) {
          param == "deadline_ms" || param == "prefix_cache";
 }
 
-// Params that say what the decoder behind an encoder begins with.
-bool IsOfDecoderPrompt(std::string_view param) {
+// Params that say what the decoder behind an encoder begins with, and how much
+// room a prompt that is truncated leaves.
+bool IsOfPrompt(std::string_view param) {
   return param == "decoder_prompt" || param == "decoder_prompt_tokens" ||
-         param == "forced_bos_token_id";
+         param == "forced_bos_token_id" || param == "max_new_tokens";
 }
 
 bool HasParam(Scope scope, const ParamField& field) {
-  if (scope == kInTokenize) return IsOfDecoderPrompt(field.name);
+  if (scope == kInTokenize) return IsOfPrompt(field.name);
   if (scope == kInDetokenize) return false;
   return scope != kInTokens || IsBesideSampling(field.name);
 }
@@ -116,6 +117,14 @@ std::optional<KnownField> FindCallField(std::string_view name, Scope scope) {
 
 std::vector<std::string_view> CallFieldNames(Scope scope) {
   return Index().Names(scope);
+}
+
+bool IsPassedOver(std::string_view name, Scope scope) {
+  if (scope != kInTokenize || Index().Find(name, scope) != nullptr) {
+    return false;
+  }
+  return Index().Find(name, kInCompletions) != nullptr ||
+         Index().Find(name, kInChat) != nullptr;
 }
 
 bool IsCallField(std::string_view name) {

@@ -272,7 +272,7 @@ constexpr CallField kFields[] = {
     {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
     // Params under other names, or with other values.
     {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
-    {"max_completion_tokens", kInChat, SetMaxTokens},
+    {"max_completion_tokens", kInChat | kInTokenize, SetMaxTokens},
     {"top_k", kInParams, SetTopK},
     {"seed", kInParams, SetSeed},
     {"include_stop_str_in_output", kInParams, SetIncludeStop},

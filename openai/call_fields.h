@@ -55,6 +55,10 @@ size_t NumKnownFields();
 // Those that a `scope` has.
 std::vector<std::string_view> CallFieldNames(Scope scope);
 
+// Whether it is of a call that generates, and says nothing of what `scope` is
+// about: /tokenize takes the bodies of such calls.
+bool IsPassedOver(std::string_view name, Scope scope);
+
 // Whether any scope has it.
 bool IsCallField(std::string_view name);
 

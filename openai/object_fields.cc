@@ -38,6 +38,7 @@ void ObjectFields::Add(std::string_view quoted_key, const JsonText& value) {
   std::string storage;
   const std::string_view key = PlainKey(quoted_key, &storage);
   const std::optional<KnownField> field = FindCallField(key, scope_);
+  if (!field && IsPassedOver(key, scope_)) return;
   if (!field) return AddUnknown(std::string(key));
   if (place_of_.empty()) place_of_.assign(NumKnownFields(), -1);
   int& place = place_of_[field->number];
@@ -81,6 +82,9 @@ std::string ObjectFields::AboutUnknown(size_t i) const {
     hint = Concat("; did you mean ", other->ours, "?");
   } else if (i < kMaxHints) {
     hint = DidYouMean(name, CallFieldNames(scope_));
+    if (hint.empty() && scope_ == kInTokenize) {
+      hint = DidYouMean(name, CallFieldNames(kInCompletions));
+    }
   }
   return Concat("unknown field ", ShownInQuotes(name),
                 scope_ == kInSampling ? " in sampling_params" : "", hint);

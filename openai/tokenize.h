@@ -17,7 +17,8 @@
 namespace espalier::openai {
 
 // {"prompt"} or {"messages"}, "return_token_strs", and all that calls that
-// generate have to make a prompt of these, decoder prompts included.
+// generate have to make a prompt of these, decoder prompts included. What else
+// those have says nothing here: their bodies may be sent as they are.
 struct TokenizeCall {
   // Of Api::kCompletions with one prompt, a text, or of Api::kChat.
   Call call = {};

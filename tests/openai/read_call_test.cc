@@ -220,6 +220,29 @@ TEST(ReadCallTest, AMisspeltPromptIsHintedAt) {
             "prompt must be there, got nothing");
 }
 
+TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
+  const std::string params =
+      R"("strict": true, "num_beams": 4, "max_tokens": 7, "stream": true,
+         "stop": ["x"], "use_beam_search": true, "logprobs": 1, "user": "u",
+         "suffix": ""})";
+  ASSERT_OK_AND_ASSIGN(
+      TokenizeCall call,
+      ReadTokenizeCall(R"({"prompt": "a", "echo": true, )" + params));
+  EXPECT_THAT(call.call.warnings, IsEmpty());
+  // Truncation to -1 leaves room for them.
+  EXPECT_EQ(call.call.params.max_new_tokens, 7);
+  ASSERT_OK_AND_ASSIGN(
+      call,
+      ReadTokenizeCall(
+          R"({"messages": [{"role": "user"}], "top_logprobs": 2, )" + params));
+  EXPECT_THAT(call.call.warnings, IsEmpty());
+  EXPECT_THAT(ReadTokenizeCall(R"({"prompt": "a", "num_beam": 4,
+                                   "strict": true})"),
+              StatusIs(kInvalid,
+                       "unknown field \"num_beam\"; did you mean "
+                       "num_beams?"));
+}
+
 TEST(ReadCallTest, WarnsOfTheFirstOfManyUnknownFields) {
   std::string fields = R"("n": 1)";
   for (int i = 0; i < 100'000; ++i) fields += Concat(R"(, "x)", i, R"(": 0)");

@@ -82,6 +82,23 @@ TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
   EXPECT_EQ(Post("/tokenize", R"({"prompt": " "})").status, 400);
 }
 
+// A body that generates tells what it is fed: also what room it leaves.
+TEST_F(PromptTokensTest, TokenizeTakesTheBodyOfACompletion) {
+  Start();
+  const std::string body =
+      Concat(R"({"strict": true, "max_tokens": 6, "num_beams": 2, "n": 2, )",
+             R"("truncate_prompt_tokens": -1, "forced_bos_token_id": 7, )",
+             R"("return_token_ids": true, "prompt": ")", std::string(1000, 'a'),
+             "\"}");
+  const RawResponse tokenized = Post("/tokenize", body);
+  const RawResponse completed = Post("/v1/completions", body);
+  ASSERT_EQ(tokenized.status, 200) << tokenized.body;
+  ASSERT_EQ(completed.status, 200) << completed.body;
+  EXPECT_EQ(
+      ParseJson(tokenized.body)->at("tokens"),
+      ParseJson(completed.body)->at("choices").at(0).at("prompt_token_ids"));
+}
+
 TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {
   Start();
   for (const char* const fields :

@@ -127,6 +127,11 @@ bool IsPassedOver(std::string_view name, Scope scope) {
          Index().Find(name, kInChat) != nullptr;
 }
 
+bool IsOfMessages(const KnownField& field) {
+  constexpr unsigned kTexts = kInCompletions | kInChat;
+  return field.call != nullptr && (field.call->scopes & kTexts) == kInChat;
+}
+
 bool IsCallField(std::string_view name) {
   if (name == "sampling_params") return true;
   return std::ranges::any_of(kScopes, [&](Scope scope) {

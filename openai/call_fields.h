@@ -59,6 +59,9 @@ std::vector<std::string_view> CallFieldNames(Scope scope);
 // about: /tokenize takes the bodies of such calls.
 bool IsPassedOver(std::string_view name, Scope scope);
 
+// Whether it is of conversations, and of no prompt that is a text.
+bool IsOfMessages(const KnownField& field);
+
 // Whether any scope has it.
 bool IsCallField(std::string_view name);
 

@@ -1,8 +1,11 @@
 #include "openai/tokenize.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/json_scan.h"
@@ -17,6 +20,28 @@
 namespace espalier::openai {
 namespace {
 
+// Whether a prompt is all there is to go on from.
+bool HasPromptAlone(const std::vector<ObjectFields::Field>& fields) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(fields, name, &ObjectFields::Field::name) !=
+           fields.end();
+  };
+  return has("prompt") && !has("messages");
+}
+
+// Says of the fields that conversations alone have what a completion says.
+// Errors: kInvalidArgument naming one, if the call is strict.
+absl::Status WarnOfMessages(const std::vector<std::string_view>& names,
+                            CallDraft* draft) {
+  for (const std::string_view name : names) {
+    std::string warning = Concat("unknown field ", ShownInQuotes(name),
+                                 " beside prompt; it is of messages");
+    if (draft->strict) return RefuseField(name, warning);
+    draft->call.warnings.push_back(std::move(warning));
+  }
+  return absl::OkStatus();
+}
+
 // The fields of `scope` that the body has, as a draft of a call.
 absl::StatusOr<CallDraft> ReadDraft(std::string_view body, Scope scope,
                                     const Limits& limits) {
@@ -30,10 +55,17 @@ absl::StatusOr<CallDraft> ReadDraft(std::string_view body, Scope scope,
                            Shown(json.text));
   }
   CallDraft draft;
-  for (const ObjectFields::Field& field : fields.Take()) {
-    RETURN_IF_ERROR(
-        ReadCallField(field.field, field.name, field.value, limits, &draft));
+  CallDraft dropped;
+  std::vector<std::string_view> of_messages;
+  const std::vector<ObjectFields::Field> known = fields.Take();
+  const bool has_prompt_alone = HasPromptAlone(known);
+  for (const ObjectFields::Field& field : known) {
+    const bool is_dropped = has_prompt_alone && IsOfMessages(field.field);
+    if (is_dropped) of_messages.push_back(field.name);
+    RETURN_IF_ERROR(ReadCallField(field.field, field.name, field.value, limits,
+                                  is_dropped ? &dropped : &draft));
   }
+  RETURN_IF_ERROR(WarnOfMessages(of_messages, &draft));
   RETURN_IF_ERROR(WarnOfUnknown(fields, &draft));
   return draft;
 }

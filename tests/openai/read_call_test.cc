@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call.h"
+#include "openai/error.h"
 #include "openai/tokenize.h"
 #include "tests/status_matchers.h"
 
@@ -241,6 +242,31 @@ TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
               StatusIs(kInvalid,
                        "unknown field \"num_beam\"; did you mean "
                        "num_beams?"));
+}
+
+// As a completion does.
+TEST(ReadCallTest, TokenizeDropsNoFieldOfMessagesBesideAPrompt) {
+  for (const std::string field :
+       {R"("documents": [])", R"("reasoning_effort": "low")",
+        R"("add_generation_prompt": true)", R"("chat_template_kwargs": {})",
+        R"("max_completion_tokens": 7)"}) {
+    const std::string name = field.substr(1, field.find(':') - 2);
+    ASSERT_OK_AND_ASSIGN(
+        const TokenizeCall call,
+        ReadTokenizeCall(Concat(R"({"prompt": "a", )", field, "}")));
+    const std::string warning =
+        Concat("unknown field \"", name, "\" beside prompt; it is of messages");
+    EXPECT_THAT(call.call.warnings, ElementsAre(warning));
+    EXPECT_EQ(call.call.params.max_new_tokens, std::nullopt);
+    const absl::Status refused =
+        ReadTokenizeCall(
+            Concat(R"({"prompt": "a", "strict": true, )", field, "}"))
+            .status();
+    EXPECT_THAT(refused, StatusIs(kInvalid, warning));
+    EXPECT_EQ(ErrorOf(refused).param, name);
+    EXPECT_OK(ReadTokenizeCall(Concat(
+        R"({"messages": [{"role": "user"}], "strict": true, )", field, "}")));
+  }
 }
 
 TEST(ReadCallTest, WarnsOfTheFirstOfManyUnknownFields) {

@@ -44,9 +44,15 @@ absl::StatusOr<std::vector<TokenId>> TextTokens(
 absl::StatusOr<std::vector<TokenId>> ChatTokens(
     const ChatInputs& chat, const PromptTokensOptions& options,
     const Generator& generator) {
-  ASSIGN_OR_RETURN(const ChatPrompts* prompts, generator.chat_prompts());
+  const absl::StatusOr<const ChatPrompts*> prompts = generator.chat_prompts();
+  if (absl::IsFailedPrecondition(prompts.status())) {
+    return openai::RefuseField(
+        "messages", Concat(Message(prompts.status()),
+                           "; /v1/completions takes a prompt without one"));
+  }
+  RETURN_IF_ERROR(prompts.status());
   ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                   prompts->Make(chat, options.max_tokens));
+                   (*prompts)->Make(chat, options.max_tokens));
   const std::optional<TokenId> bos = generator.tokenizer()->bos_id();
   const bool adds_bos = options.add_special_tokens.value_or(false) &&
                         bos.has_value() &&

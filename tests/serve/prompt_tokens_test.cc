@@ -99,6 +99,19 @@ TEST_F(PromptTokensTest, TokenizeTakesTheBodyOfACompletion) {
       ParseJson(completed.body)->at("choices").at(0).at("prompt_token_ids"));
 }
 
+// A chat of a model without a template has a way out.
+TEST_F(PromptTokensTest, AChatThatCannotBeSaysWhatCan) {
+  Start();
+  for (const char* const path : {"/v1/chat/completions", "/tokenize"}) {
+    const RawResponse response =
+        Post(path, R"({"messages": [{"role": "user", "content": "a"}]})");
+    EXPECT_EQ(response.status, 400) << response.body;
+    EXPECT_THAT(response.body,
+                HasSubstr("; /v1/completions takes a prompt without one"));
+    EXPECT_THAT(response.body, HasSubstr(R"("param": "messages")"));
+  }
+}
+
 TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {
   Start();
   for (const char* const fields :

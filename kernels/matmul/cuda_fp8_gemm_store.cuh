@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/matmul/cuda_fp8_gemm_tiles.cuh"
+#include "kernels/matmul/cuda_silu_mul.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -74,10 +75,6 @@ __device__ __forceinline__ void ForEachSum(const GemmWork& work,
       store(row, output, sums.values[4 * j + k], sums.values[4 * j + 2 + k]);
     }
   }
-}
-
-__device__ __forceinline__ float SiluMul(float gate, float up) {
-  return __fdividef(gate, 1 + __expf(-gate)) * up;
 }
 
 __device__ __forceinline__ uint32_t Pair(float low, float high) {

@@ -20,6 +20,7 @@
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/cuda_ptx.cuh"
 #include "kernels/matmul/cuda_gate_up_gemm.h"
+#include "kernels/matmul/cuda_silu_mul.cuh"
 #include "kernels/matmul/cuda_tensor_map.h"
 #include "kernels/matmul/cuda_tile_instructions.cuh"
 
@@ -195,10 +196,6 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
 }
 
 // ---- What becomes of the sums -----------------------------------------------
-
-__device__ __forceinline__ float SiluMul(float gate, float up) {
-  return __fdividef(gate, 1 + __expf(-gate)) * up;
-}
 
 __device__ __forceinline__ uint32_t Pair(float low, float high, __half) {
   const __half2 pair = __floats2half2_rn(low, high);

@@ -13,6 +13,7 @@
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/cuda_ptx.cuh"
+#include "kernels/matmul/cuda_silu_mul.cuh"
 #include "kernels/matmul/cuda_small_gemm.h"
 
 namespace espalier {
@@ -152,10 +153,6 @@ struct WarpSums {
     }
   }
 };
-
-__device__ __forceinline__ float SiluMul(float gate, float up) {
-  return __fdividef(gate, 1 + __expf(-gate)) * up;
-}
 
 // Two neighbours; of rows of an odd width each by itself, if it is there.
 template <bool kPairs, typename T>

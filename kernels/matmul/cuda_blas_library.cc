@@ -57,6 +57,15 @@ absl::StatusOr<CudaBlasLibrary> Load() {
 
 }  // namespace
 
+absl::Status CudaBlasLibrary::StatusOf(cublasStatus_t status,
+                                       const char* call) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+    return ResourceExhausted("not enough memory: cuBLASLt, ", call);
+  }
+  return Internal("cuBLASLt, ", call, ": ", status_string(status));
+}
+
 absl::StatusOr<const CudaBlasLibrary*> CudaBlasLibrary::Get() {
   static const absl::StatusOr<CudaBlasLibrary> library = Load();
   RETURN_IF_ERROR(library.status());

@@ -7,6 +7,7 @@
 
 #include <cublasLt.h>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace espalier {
@@ -28,6 +29,10 @@ struct CudaBlasLibrary {
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set_attribute;
+
+  // What `call`, the name of a function above, has returned.
+  // Errors: kResourceExhausted for want of memory, kInternal for the rest.
+  absl::Status StatusOf(cublasStatus_t status, const char* call) const;
 
   // That of the CUDA that this was compiled with: where the system's loader
   // finds it, or else where it lay then. It stays, and so does a failure, as

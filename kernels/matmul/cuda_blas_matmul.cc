@@ -10,8 +10,9 @@ namespace {
 // What NVIDIA recommends for Hopper: more has not been seen to help.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-#define RETURN_IF_BLAS_ERROR(function, ...) \
-  RETURN_IF_ERROR(StatusOf(blas_.function(__VA_ARGS__), #function))
+// A function of `blas`, a CudaBlasLibrary, on these arguments.
+#define RETURN_IF_BLAS_ERROR(blas, function, ...) \
+  RETURN_IF_ERROR((blas).StatusOf((blas).function(__VA_ARGS__), #function))
 
 cudaDataType_t CudaType(DType dtype) {
   switch (dtype) {
@@ -60,7 +61,7 @@ absl::StatusOr<std::unique_ptr<CudaBlasMatMul>> CudaBlasMatMul::Create() {
   ASSIGN_OR_RETURN(const CudaBlasLibrary* const blas, CudaBlasLibrary::Get());
   std::unique_ptr<CudaBlasMatMul> result(new CudaBlasMatMul(*blas));
   cublasLtHandle_t handle = nullptr;
-  RETURN_IF_ERROR(result->StatusOf(blas->create(&handle), "create"));
+  RETURN_IF_BLAS_ERROR(*blas, create, &handle);
   result->handle_ = OwnedHandle(handle, {blas});
   ASSIGN_OR_RETURN(result->workspace_,
                    DeviceBuffer<char>::Create(kWorkspaceBytes));
@@ -95,15 +96,6 @@ absl::Status CudaBlasMatMul::RunParts(const void* x, int num_rows,
                  x, w.data, out, stream);
 }
 
-absl::Status CudaBlasMatMul::StatusOf(cublasStatus_t status,
-                                      const char* call) const {
-  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
-    return ResourceExhausted("not enough memory: cuBLASLt, ", call);
-  }
-  return Internal("cuBLASLt, ", call, ": ", blas_.status_string(status));
-}
-
 absl::Status CudaBlasMatMul::Enqueue(const Shape& shape, const void* x,
                                      const void* w, void* out,
                                      cudaStream_t stream) {
@@ -115,8 +107,8 @@ absl::Status CudaBlasMatMul::Enqueue(const Shape& shape, const void* x,
   const Plan& plan = found->second;
   const float alpha = 1;
   const float beta = shape.add ? 1 : 0;
-  RETURN_IF_BLAS_ERROR(matmul, handle_.get(), plan.product.get(), &alpha, w,
-                       plan.w.get(), x, plan.x.get(), &beta, out,
+  RETURN_IF_BLAS_ERROR(blas_, matmul, handle_.get(), plan.product.get(), &alpha,
+                       w, plan.w.get(), x, plan.x.get(), &beta, out,
                        plan.out.get(), out, plan.out.get(), &plan.algorithm,
                        workspace_.data(), workspace_.size_bytes(), stream);
   return absl::OkStatus();
@@ -127,17 +119,17 @@ absl::Status CudaBlasMatMul::Enqueue(const Shape& shape, const void* x,
 absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeLayout(
     DType dtype, int num_cols, int num_rows) const {
   cublasLtMatrixLayout_t layout = nullptr;
-  RETURN_IF_BLAS_ERROR(layout_create, &layout, CudaType(dtype), num_cols,
+  RETURN_IF_BLAS_ERROR(blas_, layout_create, &layout, CudaType(dtype), num_cols,
                        num_rows, num_cols);
   return OwnedLayout(layout, {&blas_});
 }
 
 absl::Status CudaBlasMatMul::SetBatch(cublasLtMatrixLayout_t layout,
                                       int32_t count, int64_t stride) const {
-  RETURN_IF_BLAS_ERROR(layout_set_attribute, layout,
+  RETURN_IF_BLAS_ERROR(blas_, layout_set_attribute, layout,
                        CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                        sizeof(count));
-  RETURN_IF_BLAS_ERROR(layout_set_attribute, layout,
+  RETURN_IF_BLAS_ERROR(blas_, layout_set_attribute, layout,
                        CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
                        sizeof(stride));
   return absl::OkStatus();
@@ -149,7 +141,7 @@ absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeInputLayout(
   const int part = shape.num_inputs / shape.num_parts;
   ASSIGN_OR_RETURN(OwnedLayout layout, MakeLayout(shape.dtype, part, num_rows));
   const int64_t stride = shape.num_inputs;
-  RETURN_IF_BLAS_ERROR(layout_set_attribute, layout.get(),
+  RETURN_IF_BLAS_ERROR(blas_, layout_set_attribute, layout.get(),
                        CUBLASLT_MATRIX_LAYOUT_LD, &stride, sizeof(stride));
   RETURN_IF_ERROR(SetBatch(layout.get(), shape.num_parts, part));
   return layout;
@@ -171,11 +163,13 @@ absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::DescribePlan(
   Plan plan;
   cublasLtMatmulDesc_t product = nullptr;
   // Products and sums in float32, never tf32.
-  RETURN_IF_BLAS_ERROR(desc_create, &product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  RETURN_IF_BLAS_ERROR(blas_, desc_create, &product, CUBLAS_COMPUTE_32F,
+                       CUDA_R_32F);
   plan.product = OwnedProduct(product, {&blas_});
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  RETURN_IF_BLAS_ERROR(desc_set_attribute, product, CUBLASLT_MATMUL_DESC_TRANSA,
-                       &transposed, sizeof(transposed));
+  RETURN_IF_BLAS_ERROR(blas_, desc_set_attribute, product,
+                       CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                       sizeof(transposed));
   ASSIGN_OR_RETURN(plan.w, MakeInputLayout(shape, shape.num_outputs));
   ASSIGN_OR_RETURN(plan.x, MakeInputLayout(shape, shape.num_rows));
   ASSIGN_OR_RETURN(plan.out, MakeOutputLayout(shape));
@@ -222,13 +216,13 @@ bool CudaBlasMatMul::CanRun(const cublasLtMatmulAlgo_t& algorithm,
 absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::ChooseAlgorithm(
     const Shape& shape, const Plan& plan) const {
   cublasLtMatmulPreference_t made = nullptr;
-  RETURN_IF_BLAS_ERROR(preference_create, &made);
+  RETURN_IF_BLAS_ERROR(blas_, preference_create, &made);
   const OwnedPreference preference(made, {&blas_});
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name,
                        const auto& value) {
-    return StatusOf(blas_.preference_set_attribute(preference.get(), name,
-                                                   &value, sizeof(value)),
-                    "preference_set_attribute");
+    return blas_.StatusOf(blas_.preference_set_attribute(preference.get(), name,
+                                                         &value, sizeof(value)),
+                          "preference_set_attribute");
   };
   RETURN_IF_ERROR(
       set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
@@ -240,10 +234,10 @@ absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::ChooseAlgorithm(
   }
   cublasLtMatmulHeuristicResult_t proposals[kNumProposals];
   int num_found = 0;
-  RETURN_IF_BLAS_ERROR(algo_get_heuristic, handle_.get(), plan.product.get(),
-                       plan.w.get(), plan.x.get(), plan.out.get(),
-                       plan.out.get(), preference.get(), kNumProposals,
-                       proposals, &num_found);
+  RETURN_IF_BLAS_ERROR(blas_, algo_get_heuristic, handle_.get(),
+                       plan.product.get(), plan.w.get(), plan.x.get(),
+                       plan.out.get(), plan.out.get(), preference.get(),
+                       kNumProposals, proposals, &num_found);
   if (num_found == 0) {
     return Internal("cuBLASLt has no product of ", shape.num_rows, " x ",
                     shape.num_inputs, " and ", shape.num_inputs, " x ",

@@ -84,7 +84,6 @@ class CudaBlasMatMul {
   explicit CudaBlasMatMul(const CudaBlasLibrary& blas) : blas_(blas) {}
   absl::Status Enqueue(const Shape& shape, const void* x, const void* w,
                        void* out, cudaStream_t stream);
-  absl::Status StatusOf(cublasStatus_t status, const char* call) const;
   // `count` of them, `stride` elements from one to the next.
   absl::Status SetBatch(cublasLtMatrixLayout_t layout, int32_t count,
                         int64_t stride) const;

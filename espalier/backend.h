@@ -13,94 +13,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "base/dtype.h"
-#include "batcher/engine_options.h"
-#include "espalier/generator_options.h"
+#include "espalier/backend_options.h"
 #include "exec_request/step_executor.h"
-#include "executor/host/model_executor.h"
-#include "kernels/matmul/weight_format.h"
-#include "model/load_progress.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
-
-// What a device gets where its user leaves it open.
-struct DeviceDefaults {
-  DType dtype;
-  int64_t kv_cache_bytes;
-  // A quarter of that on a GPU: what is away is a part of what runs. On the CPU
-  // key/value memory is as large as one likes. Where the host cannot pin so
-  // much there is less, or none.
-  int64_t host_cache_bytes;
-  // Fills the device's multipliers; on the CPU it also lets the activations of
-  // small models stay in the caches.
-  int max_step_tokens;
-};
-inline constexpr DeviceDefaults kCpuDefaults = {DType::kFloat32,
-                                                int64_t{1} << 30, 0, 128};
-inline constexpr DeviceDefaults kCudaDefaults = {
-    DType::kBFloat16, int64_t{4} << 30, int64_t{1} << 30, 2048};
-inline constexpr int kDefaultPageSize = 16;  // tokens
-
-// A device as options name it.
-struct DeviceChoice {
-  bool is_cuda = false;
-  int ordinal = 0;
-};
-
-// GeneratorOptions with nothing left open.
-struct BackendOptions {
-  DeviceChoice device;
-  DType dtype = DType::kFloat32;
-  WeightFormat weights = WeightFormat::kAsStored;
-  int page_size = kDefaultPageSize;  // tokens
-  int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
-  int64_t host_cache_bytes = 0;      // as well
-  // Whether it was given: a default that the machine has no room for is not an
-  // error.
-  bool requires_host_cache = false;
-  PreemptedPages preempted_pages = PreemptedPages::kAuto;
-  int max_step_tokens = 0;
-  int max_beams = 0;  // 0: by what their logits take
-  // What a step may take of the CPU.
-  int64_t max_candidates = ModelExecutorOptions().max_candidates;
-  int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
-  int num_threads = 1;  // of the CPU
-  bool prefix_cache = SchedulerOptions().prefix_cache;
-  double prefill_share = SchedulerOptions().prefill_share;
-  int max_running = 1;
-  int max_waiting = 0;
-  absl::Duration step_timeout = absl::InfiniteDuration();
-  std::string draft_model = {};  // a directory; empty: none
-  // With a draft model set.
-  std::optional<SpeculationParams> speculate = {};
-  int64_t max_waiting_tokens = 0;
-  LoadProgress load_progress = nullptr;  // of the CPU
-  std::shared_ptr<TraceSink> trace = nullptr;
-};
-
-// What an option is called in errors, by its field in GeneratorOptions.
-using OptionNamer = std::string (*)(std::string_view field);
-std::string FieldName(std::string_view field);
-
-// Errors: kInvalidArgument naming the option and its value.
-absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
-                                       OptionNamer name = FieldName);
-
-// Of a model that has no host memory for pages but what host_cache_bytes says.
-// Errors: kInvalidArgument where all preempted pages have to go there and there
-// is none, or where there is some and none is to go there.
-absl::Status CheckPreemptedPages(const BackendOptions& options,
-                                 OptionNamer name = FieldName);
-
-EngineOptions EngineOptionsOf(const BackendOptions& options,
-                              std::shared_ptr<const Tokenizer> tokenizer);
 
 // Errors: kNotFound, or kInvalidArgument, saying why there is no model.
 absl::Status CheckModelDirectory(const std::string& directory);

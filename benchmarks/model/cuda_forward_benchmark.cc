@@ -173,7 +173,8 @@ class Profile {
         num_rows_(num_rows),
         matmul_(Get(CudaMatMul::Create(
             device, {.max_rows = num_rows,
-                     .max_outputs = 2 * weights.widths.intermediate}))) {
+                     .max_outputs = 2 * weights.widths.intermediate,
+                     .largest_matrix = MaxMatrixWeights(weights)}))) {
     int widest = weights.head.num_rows;
     for (const CudaMatrix& w :
          {weights.layers[0].gate_up, weights.layers[0].qkv}) {

@@ -11,7 +11,7 @@
 #   fp8                       the same with weights of e4m3, beside bf16, and
 #                             their products
 #   histories                 edits of scores that follow from histories
-#   wide                      512 and 5,000 beams
+#   wide                      512 and 5,000 beams, and attention of so many
 #   parity                    results against the reference, and among others
 #   e2e                       500 sentences, beside transformers
 #
@@ -99,6 +99,7 @@ run_wide() {
   limited 90 "$bin/cuda_step_benchmark" --new-tokens 16 \
     --torch "$work/torch.jsonl" 0.6b:1x512/512 0.6b:1x5000/512
   printf '\nLeft out: a graph of torch of 5,000 beams\n'
+  columns 60 "$bin/cuda_attention_benchmark" --wide
 }
 
 run_parity() {

@@ -1,6 +1,11 @@
 // Attention on the device: one layer of a step, in microseconds.
 //
 //   bin/cuda_attention_benchmark [part of a case's name]
+//   bin/cuda_attention_benchmark --wide [part of a case's name]
+//
+// --wide has hundreds of beams and more of one group, planned as steps plan
+// them: for lengths up to the next multiple of 64. Others are planned for the
+// lengths that they have.
 //
 // Every call of a graph reads another layer, over 256 MB in all, so keys and
 // values come from memory and not from the cache. "MB" are those of distinct
@@ -14,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/ceil_div.h"
@@ -71,6 +77,22 @@ constexpr Case kCases[] = {
     {"0.6b 5000 on 512+16", 16, 8, 128, 16, 1, 5000, 512, 16, 1},
     {"0.6b 5000 on 512+40", 16, 8, 128, 16, 1, 5000, 512, 40, 1},
 };
+
+constexpr Case kWideCases[] = {
+    {"0.6b 256 on 512+8", 16, 8, 128, 16, 1, 256, 512, 8, 1},
+    {"0.6b 512 on 512+8", 16, 8, 128, 16, 1, 512, 512, 8, 1},
+    {"0.6b 512 on 512+60", 16, 8, 128, 16, 1, 512, 512, 60, 1},
+    {"0.6b 512 on 512+100", 16, 8, 128, 16, 1, 512, 512, 100, 1},
+    {"0.6b 512 on 2048+8", 16, 8, 128, 16, 1, 512, 2048, 8, 1},
+    {"0.6b 1100 on 512+8", 16, 8, 128, 16, 1, 1100, 512, 8, 1},
+    {"0.6b 5000 on 512+8", 16, 8, 128, 16, 1, 5000, 512, 8, 1},
+    {"0.6b 5000 on 512+16", 16, 8, 128, 16, 1, 5000, 512, 16, 1},
+    {"0.6b 5000 on 512+60", 16, 8, 128, 16, 1, 5000, 512, 60, 1},
+    {"0.6b 5000 on 512+100", 16, 8, 128, 16, 1, 5000, 512, 100, 1},
+    {"8b  300 on 512+8", 32, 8, 128, 16, 1, 300, 512, 8, 1},
+    {"1b  512 on 512+8", 32, 8, 64, 16, 1, 512, 512, 8, 1},
+};
+constexpr int kStepMultiple = 64;  // of the lengths that a step is planned for
 
 constexpr Case kFloatCases[] = {
     {"68m 5 rows of 128", 12, 12, 64, 16, 5, 1, 0, 128, 1},
@@ -161,12 +183,15 @@ struct Problem {
   int num_queries() const { return static_cast<int>(positions.size()); }
 };
 
-Problem MakeProblem(const Case& c, DType dtype) {
+// Planned for lengths up to a multiple of `multiple`. Tables have pages up to
+// there.
+Problem MakeProblem(const Case& c, DType dtype, int multiple) {
   Problem p;
   p.shape = {c.num_heads, c.num_kv_heads, c.head_dim, c.page_size, dtype};
   p.cache.dtype = dtype;
   const int shared_pages = c.prefix / c.page_size;
-  const int own_pages = CeilDiv(c.tail, c.page_size);
+  const int max_positions = CeilDiv(c.prefix + c.tail, multiple) * multiple;
+  const int own_pages = CeilDiv(max_positions - c.prefix, c.page_size);
   p.table_stride = shared_pages + own_pages;
   const int num_pages = c.num_groups * (shared_pages + c.num_beams * own_pages);
   std::vector<int> pages(num_pages);
@@ -187,7 +212,7 @@ Problem MakeProblem(const Case& c, DType dtype) {
     for (int b = 0; b < c.num_beams; ++b) {
       const int table = static_cast<int>(p.rows.size());
       p.rows.push_back(
-          {p.num_queries(), c.chunk, table, c.prefix, c.prefix + c.tail});
+          {p.num_queries(), c.chunk, table, c.prefix, max_positions});
       for (int i = 0; i < c.chunk; ++i) {
         p.positions.push_back(c.prefix + c.tail - c.chunk + i);
         p.table_of_query.push_back(table);
@@ -329,8 +354,9 @@ class Runner {
 };
 
 template <typename T>
-void Measure(const Case& c, DType dtype, const CudaDevice& device) {
-  const Problem problem = MakeProblem(c, dtype);
+void Measure(const Case& c, DType dtype, int multiple,
+             const CudaDevice& device) {
+  const Problem problem = MakeProblem(c, dtype, multiple);
   Runner<T> runner(problem, device);
   runner.Plan(true);
   const double error = runner.Error();
@@ -380,19 +406,27 @@ void MeasureCopies(int num_copies, const CudaDevice& device) {
               us, bytes / us * 1e-6);
 }
 
-int Main(const char* part) {
+template <typename T>
+void MeasureAll(std::span<const Case> cases, DType dtype, int multiple,
+                const char* part, const CudaDevice& device) {
+  for (const Case& c : cases) {
+    if (std::strstr(c.name, part) == nullptr) continue;
+    Measure<T>(c, dtype, multiple, device);
+  }
+}
+
+int Main(bool wide, const char* part) {
   const CudaDevice device = Get(CudaDevice::Open(0));
   std::printf("%s\n%-20s %6s %11s %8s %8s %6s %8s\n", device.name.c_str(),
               "bf16", "MB", "items", "us", "apart", "TB/s", "error");
-  for (const Case& c : kCases) {
-    if (std::strstr(c.name, part) == nullptr) continue;
-    Measure<__nv_bfloat16>(c, DType::kBFloat16, device);
+  if (wide) {
+    MeasureAll<__nv_bfloat16>(kWideCases, DType::kBFloat16, kStepMultiple, part,
+                              device);
+    return 0;
   }
+  MeasureAll<__nv_bfloat16>(kCases, DType::kBFloat16, 1, part, device);
   std::printf("f32\n");
-  for (const Case& c : kFloatCases) {
-    if (std::strstr(c.name, part) == nullptr) continue;
-    Measure<float>(c, DType::kFloat32, device);
-  }
+  MeasureAll<float>(kFloatCases, DType::kFloat32, 1, part, device);
   if (*part != 0) return 0;
   for (const int num_copies : {0, 1, 4, 64}) MeasureCopies(num_copies, device);
   return 0;
@@ -402,5 +436,7 @@ int Main(const char* part) {
 }  // namespace espalier
 
 int main(int argc, char** argv) {
-  return espalier::Main(argc > 1 ? argv[1] : "");
+  const bool wide = argc > 1 && std::strcmp(argv[1], "--wide") == 0;
+  const int part = wide ? 2 : 1;
+  return espalier::Main(wide, argc > part ? argv[part] : "");
 }

@@ -227,6 +227,7 @@ class FindCudaTest(ScriptTest):
 class MeasureTest(ScriptTest):
     def measure(self, *parts: str, benchmark: str = "print('figures')") -> None:
         self.write("cuda_step_benchmark", benchmark)
+        self.write("cuda_attention_benchmark", "print('of wide beams')")
         self.write("python", "")
         self.write("nvidia-smi", "")
         self.run_script(
@@ -236,7 +237,8 @@ class MeasureTest(ScriptTest):
     def test_steps_without_a_peer_are_named(self) -> None:
         self.measure("step", "wide")
         self.assertEqual(self.done.returncode, 0, self.done.stdout)
-        self.assert_says("figures", "draws samples, for 1b:64s1/128", "5,000 beams")
+        self.assert_says("figures", "draws samples, for 1b:64s1/128", "5,000 beams",
+                         "of wide beams")
 
     def test_a_part_that_fails_is_named_and_the_others_run(self) -> None:
         self.measure("forward", "step")

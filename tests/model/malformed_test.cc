@@ -407,12 +407,14 @@ TEST(MalformedWeightsTest, EveryBrokenIndexIsNamed) {
 }
 
 // Damages one file at a time of a directory, `num_rounds` times, and runs what
-// still loads.
+// still loads. Some of it has to load and some not: otherwise readers, or the
+// model, have seen no damage.
 void Fuzz(int num_rounds,
           const std::function<void(int round, std::string& bytes)>& damage) {
   const ModelFiles intact = FilesOf(SmallModel());
   const TempDirectory directory(intact);
   const auto pool = ::espalier::testing::MakePool(1);
+  int num_loaded = 0;
   for (int round = 0; round < num_rounds; ++round) {
     const auto& [name, bytes] = *std::next(intact.begin(), round % 3);
     std::string damaged = bytes;
@@ -421,8 +423,11 @@ void Fuzz(int num_rounds,
     const auto model = TransformerModel::Load(
         directory.path(), {.kv_cache_bytes = 1 << 20}, pool);
     if (model.ok()) espalier::testing::FeedAlone(model->get(), {0}, 1);
+    num_loaded += model.ok();
     directory.Write(name, bytes);
   }
+  EXPECT_GT(num_loaded, num_rounds / 100);
+  EXPECT_LT(num_loaded, num_rounds - num_rounds / 10);
 }
 
 TEST(MalformedFuzzTest, NoFlippedBitsCrash) {

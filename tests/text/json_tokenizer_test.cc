@@ -49,7 +49,9 @@ Fixture LoadFixture(const std::filesystem::path& path) {
   auto tokenizer =
       JsonTokenizer::Parse(json::serialize(file->at("tokenizer")), {});
   CHECK(tokenizer.ok()) << path << tokenizer.status().ToString();
-  return {*std::move(tokenizer), file->at("cases").as_array()};
+  json::array cases = file->at("cases").as_array();
+  CHECK(!cases.empty()) << path;
+  return {*std::move(tokenizer), std::move(cases)};
 }
 
 std::vector<Fixture> AllFixtures() {

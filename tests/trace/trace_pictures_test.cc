@@ -83,6 +83,7 @@ TEST(TracePicturesTest, EveryCandidateStandsOnceInTheTree) {
 
 TEST(TracePicturesTest, WinnersPathsAreLitAndNothingElse) {
   const TraceTrees trees = Trees(Searches());
+  ASSERT_EQ(trees.trees().size(), Searches().size());
   for (const TraceTree& tree : trees.trees()) {
     std::vector<int> path_of(tree.nodes.size(), -1);
     if (tree.end) {
@@ -100,6 +101,7 @@ TEST(TracePicturesTest, WinnersPathsAreLitAndNothingElse) {
     const int num_lit = std::count_if(path_of.begin(), path_of.end(),
                                       [](int rank) { return rank >= 0; });
     const int num_best = std::count(path_of.begin(), path_of.end(), 0);
+    EXPECT_EQ(num_best > 0, tree.end.has_value());
     const std::string drawing = TreeDrawing(tree, Layout(tree));
     EXPECT_EQ(Count(drawing, " lit"), 2 * num_lit);
     EXPECT_EQ(Count(drawing, " lit best"), 2 * num_best);

@@ -121,8 +121,10 @@ TEST_P(GumbelTopKTest, TheOrderIsThatOfValuesWithTheirNoise) {
   options.draw.params.seed = 6;
   options.draw.sample = 3;
   options.draw.position = 9;
+  const Scores best = GumbelTopK(logits, options);
+  ASSERT_EQ(best.size(), 300);
   double last = HUGE_VAL;
-  for (const TokenScore& t : GumbelTopK(logits, options)) {
+  for (const TokenScore& t : best) {
     const double score = t.log_prob + Gumbel(GumbelKey(6, 3, 9), t.token);
     EXPECT_LE(score, last);
     last = score;

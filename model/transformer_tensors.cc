@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,246 +10,14 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "model/fp8_rows.h"
+#include "model/find_layer_tensors.h"
+#include "model/find_tensor.h"
 #include "model/positions.h"
 
 namespace espalier {
 namespace {
 
 using Tensor = TransformerTensor;
-
-std::optional<DType> ParseDType(std::string_view dtype) {
-  if (dtype == "F32") return DType::kFloat32;
-  if (dtype == "BF16") return DType::kBFloat16;
-  if (dtype == "F16") return DType::kFloat16;
-  return std::nullopt;
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += Concat(i > 0 ? ", " : "", shape[i]);
-  }
-  return text + "]";
-}
-
-absl::Status CheckShape(const LocatedTensor& located, const std::string& name,
-                        const std::vector<int64_t>& shape) {
-  if (located.tensor->shape == shape) return absl::OkStatus();
-  return InvalidArgument(located.path, ": tensor ", name, " must have shape ",
-                         ShapeText(shape), " by config.json, got ",
-                         Shown(ShapeText(located.tensor->shape)));
-}
-
-absl::Status WrongDType(const LocatedTensor& located, const std::string& name,
-                        std::string_view allowed) {
-  return InvalidArgument(located.path, ": tensor ", name, " must have dtype ",
-                         allowed, ", got ", located.tensor->dtype);
-}
-
-absl::StatusOr<Tensor> Find(const Checkpoint& checkpoint,
-                            const std::string& name,
-                            const std::vector<int64_t>& shape) {
-  ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
-  RETURN_IF_ERROR(CheckShape(located, name, shape));
-  const std::optional<DType> dtype = ParseDType(located.tensor->dtype);
-  if (!dtype) return WrongDType(located, name, "BF16, F16 or F32");
-  return Tensor{.data = located.tensor->data,
-                .dtype = *dtype,
-                .num_rows = static_cast<int>(shape[0]),
-                .name = name};
-}
-
-// Of a matrix of codes, one a row or one for all.
-absl::StatusOr<Fp8Scales> FindScales(const Checkpoint& checkpoint,
-                                     const std::string& name, int num_rows) {
-  ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
-  const std::vector<int64_t>& shape = located.tensor->shape;
-  using Shape = std::vector<int64_t>;
-  if (shape != Shape{} && shape != Shape{1} && shape != Shape{num_rows} &&
-      shape != Shape{num_rows, 1}) {
-    return InvalidArgument(located.path, ": tensor ", name,
-                           " must have shape [], [1], [", num_rows, "] or [",
-                           num_rows, ", 1], got ", Shown(ShapeText(shape)));
-  }
-  const std::optional<DType> dtype = ParseDType(located.tensor->dtype);
-  if (!dtype) return WrongDType(located, name, "BF16, F16 or F32");
-  const Fp8Scales scales = {located.tensor->data, *dtype};
-  RETURN_IF_ERROR(Annotate(CheckFp8Scales(scales),
-                           Concat(located.path, ": tensor ", name)));
-  return scales;
-}
-
-// A matrix, `name` being that of its weight; of codes, if config.json says that
-// there are some.
-absl::StatusOr<Tensor> FindMatrix(const Checkpoint& checkpoint,
-                                  const TransformerConfig& config,
-                                  const std::string& name, int num_rows,
-                                  int num_cols) {
-  ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
-  if (!config.has_fp8_weights || located.tensor->dtype != "F8_E4M3") {
-    return Find(checkpoint, name, {num_rows, num_cols});
-  }
-  RETURN_IF_ERROR(CheckShape(located, name, {num_rows, num_cols}));
-  Tensor tensor = {.data = located.tensor->data,
-                   .dtype = DType::kBFloat16,
-                   .num_rows = num_rows,
-                   .name = name};
-  ASSIGN_OR_RETURN(tensor.fp8_scales,
-                   FindScales(checkpoint, name + "_scale", num_rows));
-  return tensor;
-}
-
-// The tensor's first `num_rows` rows, and the rest.
-std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
-  const size_t row_bytes = tensor.data.size() / tensor.num_rows;
-  Tensor first = tensor, second = tensor;
-  first.num_rows = num_rows;
-  first.data = tensor.data.first(num_rows * row_bytes);
-  second.num_rows = tensor.num_rows - num_rows;
-  second.data = tensor.data.subspan(num_rows * row_bytes);
-  const Fp8Scales& scales = tensor.fp8_scales;
-  const size_t scale_bytes = NumBytes(scales.dtype);
-  if (scales.data.size() > scale_bytes) {  // one a row
-    first.fp8_scales.data = scales.data.first(num_rows * scale_bytes);
-    second.fp8_scales.data = scales.data.subspan(num_rows * scale_bytes);
-  }
-  return {first, second};
-}
-
-// Finds the tensors of one layer.
-class LayerFinder {
- public:
-  LayerFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
-              const TensorNames& names, std::string prefix)
-      : checkpoint_(checkpoint),
-        config_(config),
-        names_(names),
-        prefix_(std::move(prefix)) {}
-
-  absl::StatusOr<TransformerLayerTensors> Run(int intermediate_size) {
-    RETURN_IF_ERROR(FindAttention());
-    if (!names_.cross_q.empty()) RETURN_IF_ERROR(FindCrossAttention());
-    RETURN_IF_ERROR(FindFeedForward(intermediate_size));
-    return std::move(layer_);
-  }
-
- private:
-  absl::Status FindAttention() {
-    const int q = config_.q_size(), kv = config_.kv_size();
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(Norm(names_.attention_norm, &layer_.attention_norm,
-                         &layer_.attention_norm_bias));
-    if (!names_.qkv.empty()) {
-      RETURN_IF_ERROR(Stacked(names_.qkv, q + 2 * kv, hidden,
-                              config_.has_qkv_bias, &layer_.qkv,
-                              &layer_.qkv_bias));
-    } else {
-      for (const auto& [name, rows] :
-           {std::pair(names_.q, q), std::pair(names_.k, kv),
-            std::pair(names_.v, kv)}) {
-        RETURN_IF_ERROR(Stacked(name, rows, hidden, config_.has_qkv_bias,
-                                &layer_.qkv, &layer_.qkv_bias));
-      }
-    }
-    if (config_.has_qk_norms) {
-      ASSIGN_OR_RETURN(layer_.q_norm,
-                       Vector(names_.q_norm, ".weight", config_.head_dim));
-      ASSIGN_OR_RETURN(layer_.k_norm,
-                       Vector(names_.k_norm, ".weight", config_.head_dim));
-    }
-    RETURN_IF_ERROR(Product(names_.output, hidden, q, config_.has_output_bias,
-                            &layer_.output, &layer_.output_bias));
-    if (!config_.has_post_norms) return absl::OkStatus();
-    return Norm(names_.post_attention_norm, &layer_.post_attention_norm,
-                nullptr);
-  }
-
-  absl::Status FindCrossAttention() {
-    const int q = config_.q_size(), kv = config_.kv_size();
-    const int hidden = config_.hidden_size;
-    const bool bias = config_.has_qkv_bias;
-    RETURN_IF_ERROR(
-        Norm(names_.cross_norm, &layer_.cross_norm, &layer_.cross_norm_bias));
-    RETURN_IF_ERROR(Product(names_.cross_q, q, hidden, bias, &layer_.cross_q,
-                            &layer_.cross_q_bias));
-    for (const std::string_view name : {names_.cross_k, names_.cross_v}) {
-      RETURN_IF_ERROR(Stacked(name, kv, hidden, bias, &layer_.cross_kv,
-                              &layer_.cross_kv_bias));
-    }
-    return Product(names_.cross_output, hidden, q, config_.has_output_bias,
-                   &layer_.cross_output, &layer_.cross_output_bias);
-  }
-
-  absl::Status FindFeedForward(int size) {
-    const int hidden = config_.hidden_size;
-    const bool bias = config_.has_mlp_bias;
-    RETURN_IF_ERROR(
-        Norm(names_.mlp_norm, &layer_.mlp_norm, &layer_.mlp_norm_bias));
-    if (!names_.gate_up.empty()) {
-      RETURN_IF_ERROR(Stacked(names_.gate_up, 2 * size, hidden, bias,
-                              &layer_.gate_up, &layer_.gate_up_bias));
-      const auto [gate, up] = Split(layer_.gate_up[0], size);
-      layer_.gate_up = {gate, up};
-    } else {
-      if (config_.has_gate) {
-        RETURN_IF_ERROR(Stacked(names_.gate, size, hidden, bias,
-                                &layer_.gate_up, &layer_.gate_up_bias));
-      }
-      RETURN_IF_ERROR(Stacked(names_.up, size, hidden, bias, &layer_.gate_up,
-                              &layer_.gate_up_bias));
-    }
-    RETURN_IF_ERROR(Product(names_.down, hidden, size, bias, &layer_.down,
-                            &layer_.down_bias));
-    if (!config_.has_post_norms) return absl::OkStatus();
-    return Norm(names_.post_mlp_norm, &layer_.post_mlp_norm, nullptr);
-  }
-
-  absl::StatusOr<Tensor> Vector(std::string_view name, std::string_view suffix,
-                                int size) const {
-    return Find(checkpoint_, Concat(prefix_, name, suffix), {size});
-  }
-
-  absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
-    ASSIGN_OR_RETURN(*weight, Vector(name, ".weight", config_.hidden_size));
-    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", config_.hidden_size));
-    return absl::OkStatus();
-  }
-
-  absl::Status Product(std::string_view name, int num_rows, int num_cols,
-                       bool has_bias, Tensor* weight, Tensor* bias) const {
-    const std::string whole = Concat(prefix_, name, ".weight");
-    if (names_.are_transposed) {
-      ASSIGN_OR_RETURN(*weight, Find(checkpoint_, whole, {num_cols, num_rows}));
-      weight->num_rows = num_rows;
-      weight->is_transposed = true;
-    } else {
-      ASSIGN_OR_RETURN(
-          *weight, FindMatrix(checkpoint_, config_, whole, num_rows, num_cols));
-    }
-    if (!has_bias) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", num_rows));
-    return absl::OkStatus();
-  }
-
-  absl::Status Stacked(std::string_view name, int num_rows, int num_cols,
-                       bool has_bias, std::vector<Tensor>* weights,
-                       std::vector<Tensor>* biases) const {
-    Tensor weight, bias;
-    RETURN_IF_ERROR(
-        Product(name, num_rows, num_cols, has_bias, &weight, &bias));
-    weights->push_back(weight);
-    if (has_bias) biases->push_back(bias);
-    return absl::OkStatus();
-  }
-
-  const Checkpoint& checkpoint_;
-  const TransformerConfig& config_;
-  const TensorNames& names_;
-  const std::string prefix_;
-  TransformerLayerTensors layer_;
-};
 
 // A tensor that is tied to the embedding may be there too, if it is the same.
 // transformers uses one that is not, whatever the config says.
@@ -391,10 +158,10 @@ class StackFinder {
           Norm(names.final_norm, &stack->final_norm, &stack->final_norm_bias));
     }
     for (int i = 0; i < num_layers; ++i) {
-      LayerFinder finder(checkpoint_, config_, names,
-                         Concat(base_, names.layers, i, "."));
       ASSIGN_OR_RETURN(TransformerLayerTensors layer,
-                       finder.Run(intermediate_size));
+                       FindLayerTensors(checkpoint_, config_, names,
+                                        Concat(base_, names.layers, i, "."),
+                                        intermediate_size));
       stack->layers.push_back(std::move(layer));
     }
     return absl::OkStatus();
@@ -403,7 +170,7 @@ class StackFinder {
  private:
   absl::StatusOr<Tensor> Weight(std::string_view name,
                                 const std::vector<int64_t>& shape) const {
-    return Find(checkpoint_, Concat(base_, name, ".weight"), shape);
+    return FindTensor(checkpoint_, Concat(base_, name, ".weight"), shape);
   }
 
   // Positions that are computed may be stored, too.
@@ -422,8 +189,9 @@ class StackFinder {
   absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
     ASSIGN_OR_RETURN(*weight, Weight(name, {config_.hidden_size}));
     if (config_.norm != NormKind::kLayer) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias, Find(checkpoint_, Concat(base_, name, ".bias"),
-                                 {config_.hidden_size}));
+    ASSIGN_OR_RETURN(*bias,
+                     FindTensor(checkpoint_, Concat(base_, name, ".bias"),
+                                {config_.hidden_size}));
     return absl::OkStatus();
   }
 
@@ -450,7 +218,7 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
   const std::string base(BaseOf(checkpoint, names));
   TransformerTensors tensors;
   const std::string embedding = EmbeddingName(checkpoint, names, base);
-  ASSIGN_OR_RETURN(tensors.embedding, Find(checkpoint, embedding, table));
+  ASSIGN_OR_RETURN(tensors.embedding, FindTensor(checkpoint, embedding, table));
   for (const std::string_view alias : names.embedding_aliases) {
     RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
                               tensors.embedding));
@@ -466,8 +234,8 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
   }
   if (config.has_logits_bias) {
     ASSIGN_OR_RETURN(tensors.logits_bias,
-                     Find(checkpoint, std::string(names.logits_bias),
-                          {1, config.vocab_size}));
+                     FindTensor(checkpoint, std::string(names.logits_bias),
+                                {1, config.vocab_size}));
   }
   StackFinder finder(checkpoint, config, base);
   RETURN_IF_ERROR(finder.Run(names, config.max_context, config.num_layers,

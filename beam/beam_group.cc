@@ -123,15 +123,21 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  if (drafted_.empty() && num_drafts_running_ == 0 && replay_ == nullptr) {
+  if (in_flight_.empty() && replay_ == nullptr) {
     return espalier::ValidateResult(Asked(), result, vocab_size);
   }
-  if (num_drafts_running_ > 0) RETURN_IF_ERROR(CheckNumDrafted(result));
+  const bool were_ahead = in_flight_.num_running() > 0;
+  if (were_ahead) {
+    RETURN_IF_ERROR(in_flight_.CheckNumDrafted(result, num_live_beams()));
+  }
   Asked();
   PlanSelection& asked = EditShared(&asked_);
-  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
-  if (num_drafts_running_ > 0) {
-    strategy_->DescribeDrafts(DraftedAhead(result), &asked);
+  if (!in_flight_.drafted().empty()) {
+    strategy_->DescribeDrafts(in_flight_.drafted(), &asked);
+  }
+  if (were_ahead) {
+    strategy_->DescribeDrafts(
+        DraftsInFlight::DraftedAhead(result, num_live_beams()), &asked);
   }
   if (replay_ != nullptr) DescribePaths(&asked);
   is_asked_current_ = false;  // drafts are of this answer alone

@@ -13,12 +13,12 @@
 // whichever beam will live there.
 //
 // A request that speculates has its sequences feed drafts behind their last
-// tokens (group_drafts.h). The answer verifies them: what it accepts was fed
-// already, and what it rejects is truncated. Where a draft model drafts for
-// samples, the plan that asks for drafts verifies them, and may go ahead of the
-// answer before it; for beams a plan before asks, and feeds nothing of the
-// group. Beams feed paths, in as many rows as these take, and one answer may
-// decide several steps (draft_replay.h).
+// tokens (group_drafts.h, draft_choice.h). The answer verifies them: what it
+// accepts was fed already, and what it rejects is truncated. Where a draft
+// model drafts for samples, the plan that asks for drafts verifies them, and
+// may go ahead of the answer before it; for beams a plan before asks, and feeds
+// nothing of the group. Beams feed paths, in as many rows as these take, and
+// one answer may decide several steps (draft_replay.h).
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its
@@ -48,8 +48,10 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/draft_choice.h"
 #include "beam/draft_replay.h"
 #include "beam/draft_rows.h"
+#include "beam/drafts_in_flight.h"
 #include "beam/group_drafts.h"
 #include "beam/group_pages.h"
 #include "beam/group_prefill.h"
@@ -129,7 +131,7 @@ class alignas(64) BeamGroup {
   // verifies drafts.
   bool has_to_draft() const { return outstanding() && CanDraftAhead(); }
   bool can_draft_in(const DraftRoom& room) const {
-    return NumDraftsAhead(room) > 0;
+    return ChoiceIn(room).NumAhead(in_flight_) > 0;
   }
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
@@ -312,11 +314,9 @@ class alignas(64) BeamGroup {
   bool CanPlanAhead() const;
   // The same of a step that a draft model drafts for, behind one of the kind.
   bool CanDraftAhead() const;
-  // Tokens that it drafts of each sample; 0 if there is no room, in length,
-  // tokens or pages.
-  int NumDraftsAhead(const DraftRoom& room) const;
-  // Tokens that the step that runs may accept of a sequence.
-  int MaxAccepted(int rank) const;
+  DraftChoice ChoiceIn(const DraftRoom& room) const {
+    return {request_, finishing_token_ids_, *strategy_, pages_, drafts_, room};
+  }
   absl::Status PlanDraftsAhead(const DraftRoom& room, StepPlan* plan);
   absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
                         int max_prefill_rows, const DraftRoom& draft_room);
@@ -328,31 +328,14 @@ class alignas(64) BeamGroup {
   absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                           int max_draft_tokens, StepPlan* plan);
   absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
-  // Whether a draft model drafts for the next step, which is planned then; and
-  // adds the sequences that it drafts for.
-  bool HasToAskForDrafts(const DraftRoom& room) const;
-  // Tokens that a draft model can draft for a sequence; may be below 1.
-  int MaxTokensToAsk(int rank, const DraftRoom& room) const;
-  // Whether it can never feed any of its sequences again: they only grow.
-  bool IsTooLongToDraft(const DraftRoom& room) const;
-  void AskForDrafts(const DraftRoom& room, StepPlan* plan);
-  // Whether that step is this one: it feeds and verifies what is drafted.
-  bool DraftsBeforeStep(const DraftRoom& room) const;
-  absl::Status PlanDrafted(const DraftRoom& room, StepPlan* plan);
-  // Tokens to draft for each sequence, by rank: as many as there are pages to
-  // verify.
-  std::vector<int> NumTokensToAsk(const DraftRoom& room) const;
-  // Pages that it takes to verify so many of each beside a token of each. Of
-  // beams, whose paths are cut to what there are pages for, one token.
-  int64_t NumPagesToVerify(std::span<const int> counts) const;
+  // Adds the sequences that the draft model drafts for, of the next step; and
+  // of this one, with their rows.
+  void AskForDrafts(const DraftChoice& choice, StepPlan* plan);
+  absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
   // What was drafted for the step that runs.
   void TakeDraftsOfStep();
   DraftSequence DraftOf(int rank, int num_tokens,
                         const PlanSelection& selection);
-  // By rank; none if there is no room for them.
-  std::vector<std::vector<TokenId>> Draft(const DraftRoom& room) const;
-  // Of beams.
-  DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   // The answer that it asks for next, or that is outstanding.
   const PlanSelection& Asked();
@@ -378,12 +361,6 @@ class alignas(64) BeamGroup {
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
-  // Of the step that runs, if it was planned ahead: whether its answer can have
-  // drafted so many tokens; what it drafted, of which the answer has the
-  // numbers and what was accepted.
-  absl::Status CheckNumDrafted(const SelectionResult& result) const;
-  std::vector<std::vector<TokenId>> DraftedAhead(
-      const SelectionResult& result) const;
   // Advances the strategy by an answer with which samples draw a token each and
   // all go on, as most do. False of any other, and nothing is done.
   bool GoOn(const SelectionResult& result, int vocab_size) {
@@ -430,10 +407,6 @@ class alignas(64) BeamGroup {
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(std::span<const Continuation> beams, bool is_last);
-  // How many tokens each sequence drafted in the step that was answered, by
-  // rank, and was planned to; none if it had no drafts.
-  std::vector<int> TakeNumDrafted(const SelectionResult& result,
-                                  std::vector<int>* planned);
   // Of so many sequences that live on.
   bool HaveOneLength(size_t num_sequences) const;
   // Tokens that a live sequence has generated; and the last of them, the newest
@@ -495,11 +468,7 @@ class alignas(64) BeamGroup {
   GroupPrefill prefill_;  // behind the pages: it releases its own first
   GroupDrafts drafts_;
 
-  std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
-  // Of the step that runs, and of the one planned ahead of it: what each sample
-  // drafts at most, if it is a continuation; else 0.
-  int num_drafts_running_ = 0;
-  int num_drafts_ahead_ = 0;
+  DraftsInFlight in_flight_;
   // Of beams, instead; null if the step that runs has no paths.
   std::unique_ptr<DraftReplay> replay_;
   std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model

@@ -102,8 +102,8 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
 bool BeamGroup::CanPlanAhead() const {
   if (num_unanswered_ > 1) return false;
   if (CanDraftAhead()) return true;
-  if (num_drafts_running_ > 0) return false;
-  if (drafts_.is_on() || !drafted_.empty() || replay_ != nullptr) return false;
+  if (drafts_.is_on() || !in_flight_.empty() || replay_ != nullptr)
+    return false;
   if (!have_one_length_) return false;
   // The step ahead generates the token after the one that is outstanding.
   return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
@@ -111,7 +111,7 @@ bool BeamGroup::CanPlanAhead() const {
 }
 
 absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
-  const int count = NumDraftsAhead(room);
+  const int count = ChoiceIn(room).NumAhead(in_flight_);
   CHECK_GE(count, 1) << "drafts of request " << id_;
   const std::vector<int> num_tokens(num_live_beams(), 1 + count);
   const size_t num_copies = plan->page_copies.size();
@@ -134,7 +134,7 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
          .pages = {pages.begin(), pages.end()}});
   }
   plan->continuations.push_back(std::move(continuation));
-  num_drafts_ahead_ = count;
+  in_flight_.FeedAhead(count);
   ++num_unanswered_;
   return absl::OkStatus();
 }
@@ -243,7 +243,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   }
   PlanSelection& selection =
       plan->selections.emplace_back(AskFrom(first_logits));
-  drafted_ = drafts;
+  in_flight_.Feed(drafts);
   selection.draft_logits = drafts_.Logits(drafts);
   selection.max_draft_tokens = max_draft_tokens;
   strategy_->DescribeDrafts(std::move(drafts), &selection);

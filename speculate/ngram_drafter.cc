@@ -1,15 +1,17 @@
 #include "speculate/ngram_drafter.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 namespace espalier {
 namespace {
 
+// Keyed: with a hash that callers can compute, tokens of a prompt can be chosen
+// whose n-grams all share one slot, so that each is compared with all others.
 uint64_t HashOfNgram(const CowArray<TokenId>& tokens, int begin, int end) {
   uint64_t hash = 0;
   for (int i = begin; i < end; ++i) {
-    hash = (hash ^ static_cast<uint32_t>(tokens[i])) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
+    hash = HashOf(hash ^ static_cast<uint32_t>(tokens[i]));
   }
   return hash;
 }

@@ -7,9 +7,10 @@
 //
 // A hash table for each n has the n-grams of the text by where they occurred
 // last. It holds places only and compares the tokens there, so that what is
-// drafted is exact: a hash that two n-grams share costs a look. At most 68
-// bytes a token of memory at max_ngram 4; O(max_ngram) for a token and for a
-// draft.
+// drafted is exact: a hash that two n-grams share costs a look. Nobody can
+// choose tokens whose n-grams share one, as the hash is keyed (base/hash.h). At
+// most 68 bytes a token of memory at max_ngram 4; O(max_ngram) for a token and
+// for a draft.
 //
 // Source: Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding.
 #pragma once

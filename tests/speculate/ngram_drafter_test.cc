@@ -5,6 +5,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -85,6 +87,46 @@ RC_GTEST_PROP(NgramDrafterProperty, DraftsAreThoseOfLookingEverywhere, ()) {
                    [&](const std::vector<TokenId>& text, int max_tokens) {
                      return NgramTwin(options, text, max_tokens);
                    });
+}
+
+// Tokens whose 2-grams have the low bits of 0 in a hash that has no key, which
+// multiplies each token and folds the product.
+std::vector<TokenId> TokensOfOneSlot(int count, int num_bits) {
+  constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+  const auto mix = [](uint64_t hash, TokenId token) {
+    hash = (hash ^ static_cast<uint32_t>(token)) * kMultiplier;
+    return hash ^ hash >> 32;
+  };
+  const uint64_t mask = (uint64_t{1} << num_bits) - 1;
+  std::vector<TokenId> tokens = {1};
+  for (TokenId token = 1; std::ssize(tokens) < count; ++token) {
+    const uint64_t first = mix(0, tokens.back());
+    while ((mix(first, token) & mask) != 0) ++token;
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+// The least of several runs, in seconds.
+double SecondsToAppend(const std::vector<TokenId>& tokens) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 5; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    NgramDrafter drafter({.max_ngram = 2, .min_ngram = 2});
+    drafter.Append(tokens);
+    const std::chrono::duration<double> time =
+        std::chrono::steady_clock::now() - begin;
+    least = std::min(least, time.count());
+  }
+  return least;
+}
+
+// With that hash they would take about 30 times as long as others.
+TEST(NgramDrafterTest, TokensCannotBeChosenToShareASlot) {
+  const std::vector<TokenId> chosen = TokensOfOneSlot(8'000, 14);
+  std::vector<TokenId> others(chosen.size());
+  for (size_t i = 0; i < others.size(); ++i) others[i] = 7 * i;
+  EXPECT_LT(SecondsToAppend(chosen), 10 * SecondsToAppend(others));
 }
 
 }  // namespace

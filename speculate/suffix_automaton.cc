@@ -1,13 +1,16 @@
 #include "speculate/suffix_automaton.h"
 
+#include "base/hash.h"
+
 namespace espalier {
 namespace {
 
+// Keyed: with a hash that callers can compute, tokens of a prompt can be chosen
+// whose edges all share one slot, so that each is compared with all others.
 uint64_t HashOfEdge(int32_t source, TokenId token) {
   const uint64_t key = uint64_t{static_cast<uint32_t>(source)} << 32 |
                        static_cast<uint32_t>(token);
-  const uint64_t hash = (key ^ key >> 31) * 0x9e3779b97f4a7c15;
-  return hash ^ hash >> 32;
+  return HashOf(key);
 }
 
 }  // namespace

@@ -5,12 +5,16 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "speculate/suffix_automaton.h"
 #include "tests/speculate/drafter_properties.h"
 
 namespace espalier {
@@ -177,6 +181,45 @@ RC_GTEST_PROP(SuffixDrafterProperty, DraftsAreThoseOfCountingEverySubstring,
                    [&](const Text& text, int max_tokens) {
                      return SuffixTwin(options, text, max_tokens);
                    });
+}
+
+// Tokens that are all different, so that the state behind each is that of its
+// number; the edges that lead there have the low bits of 0 in a hash that has
+// no key, which multiplies a state and a token and folds the product.
+std::vector<TokenId> TokensOfOneEdgeSlot(int count, int num_bits) {
+  const uint64_t mask = (uint64_t{1} << num_bits) - 1;
+  std::vector<TokenId> tokens;
+  for (TokenId token = 1; std::ssize(tokens) < count; ++token) {
+    const uint64_t state = tokens.size();
+    for (;; ++token) {
+      const uint64_t key = state << 32 | static_cast<uint32_t>(token);
+      const uint64_t hash = (key ^ key >> 31) * 0x9e3779b97f4a7c15;
+      if (((hash ^ hash >> 32) & mask) == 0) break;
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+// The least of several runs, in seconds.
+double SecondsToGrow(const std::vector<TokenId>& tokens) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 5; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    SuffixAutomaton automaton;
+    for (const TokenId token : tokens) automaton.Append(token);
+    const std::chrono::duration<double> time =
+        std::chrono::steady_clock::now() - begin;
+    least = std::min(least, time.count());
+  }
+  return least;
+}
+
+TEST(SuffixAutomatonTest, TokensCannotBeChosenToShareASlot) {
+  const std::vector<TokenId> chosen = TokensOfOneEdgeSlot(8'000, 15);
+  std::vector<TokenId> others(chosen.size());
+  for (size_t i = 0; i < others.size(); ++i) others[i] = 7 * i;
+  EXPECT_LT(SecondsToGrow(chosen), 10 * SecondsToGrow(others));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -62,12 +62,6 @@ int64_t HeapBytes(const TraceResumed&) { return 0; }
 // What a trace takes without its events.
 int64_t OwnBytes(const RequestTrace& trace) {
   return static_cast<int64_t>(sizeof(trace)) + TextBytes(trace.id);
-}
-
-// An id that may be any bytes.
-std::string InQuotes(std::string_view id) {
-  if (IsUtf8(id)) return ShownInQuotes(id);
-  return Concat('"', absl::CHexEscape(ToAbsl(id)), '"');
 }
 
 }  // namespace
@@ -180,7 +174,7 @@ absl::StatusOr<RequestTraces::Found> RequestTraces::Find(
     for (const auto& [request, trace] : open_) runs |= trace->id == id;
   }
   if (!found.empty()) return found;
-  const std::string name = Concat("request ", InQuotes(id));
+  const std::string name = Concat("request ", BytesInQuotes(id));
   if (is_dropped) {
     return MarkPermanent(ResourceExhausted(
         "the trace of ", name,

@@ -106,7 +106,7 @@ TEST_P(SpeculationStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
                    std::to_string(num_tokens) + " tokens");
       TextCase c =
           CaseOf(GetParam().method, GetParam().mode, num_tokens, filter);
-      c.num_texts = Cases(c.num_texts, 300);
+      c.num_texts = Cases(c.num_texts, 150);
       const TextCounts counted = CountTexts(c);
       EXPECT_GE(counted.p_value, kLeastPValue);
       EXPECT_GT(counted.num_drafted, c.num_texts / 8);

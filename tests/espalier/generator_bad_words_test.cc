@@ -12,6 +12,7 @@
 
 #include "espalier/generator.h"
 #include "request/json/result_json.h"
+#include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 #include "tests/toy_model.h"
@@ -82,8 +83,10 @@ TEST(GeneratorBadWordsTest, WordsAreBannedAsTheirTokensAreAndDoNotCome) {
   const std::vector<std::string> words = {"gare", "Où est", "où",
                                           "Il",   "pleut",  "Quel âge"};
   int num_changed = 0;
+  using Prompts = std::vector<const char*>;
   for (const char* prompt :
-       {"Where is the station?", "It rains.", "How old are you?"}) {
+       Cases(Prompts{"Where is the station?", "It rains.", "How old are you?"},
+             Prompts{"Where is the station?"})) {
     for (const GenerationParams& params : AllWaysToDecode()) {
       GenerationRequest request{prompt, params};
       ASSERT_OK_AND_ASSIGN(const Generation free, generator.Generate(request));
@@ -109,7 +112,7 @@ TEST(GeneratorBadWordsTest, WordsAreBannedAsTheirTokensAreAndDoNotCome) {
       }
     }
   }
-  EXPECT_GE(num_changed, 15);
+  EXPECT_GE(num_changed, Cases(15, 5));
 }
 
 TEST(GeneratorBadWordsTest, WrongWordsAreRefused) {

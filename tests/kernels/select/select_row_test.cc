@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/select/select.h"
+#include "tests/few_cases.h"
 #include "tests/kernels/each_target.h"
 #include "tests/kernels/row_cases.h"
 
@@ -126,7 +127,7 @@ TEST_P(SelectRowTest, EqualsTheTwinOnLargeRows) {
 
 TEST_P(SelectRowTest, EqualsTheTwinOnTheLargestRows) {
   ExpectAgreementOn(kind(), 128256, {16});
-  ExpectAgreementOn(kind(), 256000, {10000});
+  if (!testing::FewCases()) ExpectAgreementOn(kind(), 256000, {10000});
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SelectRowTest,

@@ -9,12 +9,23 @@ function(target_cuda_sources target)
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;CUDA_LIBRARIES" ${ARGN})
+  if(CMAKE_UNITY_BUILD)
+    espalier_join_cuda_sources(${target} ARG_SOURCES
+      cc ${CMAKE_UNITY_BUILD_BATCH_SIZE})
+    # Kernels take far longer to compile than the headers, so that few share a
+    # file, and as many files as there are where what is changed is to be
+    # compiled again soon. Of a small one headers are all but everything.
+    math(EXPR size "${CMAKE_UNITY_BUILD_BATCH_SIZE} / 8")
+    if(size GREATER 1)
+      espalier_join_cuda_sources(${target} ARG_SOURCES cu ${size})
+    endif()
+  endif()
   target_sources(${target} PRIVATE ${ARG_SOURCES})
   foreach(library IN LISTS ARG_CUDA_LIBRARIES ITEMS CUDA::cudart_static)
     target_link_libraries(${target} PUBLIC $<LINK_ONLY:${library}>)
   endforeach()
   target_link_libraries(${target} PUBLIC ${ARG_DEPS})
-  # From CMake 3.31 on a unity build would take them, too.
+  # CMake's own unity files would take them, too: from 3.31 on those of CUDA.
   set_source_files_properties(${ARG_SOURCES} PROPERTIES
     SKIP_UNITY_BUILD_INCLUSION ON)
   # nvcc finds them by itself.
@@ -26,6 +37,38 @@ function(target_cuda_sources target)
     set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS
       ${include_options})
   endif()
+endfunction()
+
+# espalier_join_cuda_sources(target sources extension size)
+# Unity files of so many sources with the extension, in place of them in the
+# list `sources` of a target: CMake makes none of CUDA, nor of sources with
+# options of their own, as those have that include headers of CUDA. Those with
+# CMake's property SKIP_UNITY_BUILD_INCLUSION stay apart.
+function(espalier_join_cuda_sources target sources extension size)
+  set(compiled ${${sources}})
+  set(joined ${${sources}})
+  list(FILTER joined INCLUDE REGEX "\\.${extension}$")
+  foreach(source IN LISTS joined)
+    get_source_file_property(apart ${source} SKIP_UNITY_BUILD_INCLUSION)
+    if(apart)
+      list(REMOVE_ITEM joined ${source})
+    endif()
+  endforeach()
+  list(REMOVE_ITEM compiled ${joined})
+  set(number 0)
+  while(joined)
+    list(SUBLIST joined 0 ${size} part)
+    list(REMOVE_ITEM joined ${part})
+    list(TRANSFORM part REPLACE "(.+)"
+      "#include \"${CMAKE_CURRENT_SOURCE_DIR}/\\1\"\n")
+    list(JOIN part "" content)
+    set(unity_file
+      "${CMAKE_CURRENT_BINARY_DIR}/${target}_cuda_${number}.${extension}")
+    file(CONFIGURE OUTPUT "${unity_file}" CONTENT "${content}" @ONLY)
+    list(APPEND compiled "${unity_file}")
+    math(EXPR number "${number} + 1")
+  endwhile()
+  set(${sources} ${compiled} PARENT_SCOPE)
 endfunction()
 
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]

@@ -54,9 +54,12 @@ class Scanner {
   bool Value(JsonText* value) {
     const char* const begin = at_;
     const int64_t num_before = num_values_;
+    const int64_t most_before = std::exchange(max_members_, 0);
     if (!AnyValue()) return false;
-    *value = {std::string_view(begin, at_ - begin), num_values_ - num_before};
+    *value = {std::string_view(begin, at_ - begin), num_values_ - num_before,
+              max_members_};
     ++num_values_;
+    max_members_ = std::max(max_members_, most_before);
     return true;
   }
 
@@ -175,9 +178,12 @@ class Scanner {
   bool Object() {
     if (!Enter()) return false;
     if (Is('}')) return Leave();
+    int64_t num_members = 0;
     do {
       if (!Member()) return false;
+      ++num_members;
     } while (Continues('}'));
+    max_members_ = std::max(max_members_, num_members);
     return error_.empty() && Leave();
   }
 
@@ -279,8 +285,9 @@ class Scanner {
   const int max_depth_;
   const OnJsonMember* const on_member_;
   int depth_ = 0;
-  int64_t num_values_ = 0;  // that have ended
-  std::string_view error_;  // empty: none
+  int64_t num_values_ = 0;   // that have ended
+  int64_t max_members_ = 0;  // of an object in the value that is being read
+  std::string_view error_;   // empty: none
 };
 
 }  // namespace

@@ -22,8 +22,9 @@ namespace espalier {
 
 // A value, as its text says it.
 struct JsonText {
-  std::string_view text;   // no spaces around it
-  int64_t num_values = 0;  // in it, lists in lists and what they hold included
+  std::string_view text;    // no spaces around it
+  int64_t num_values = 0;   // in it, lists in lists and what they hold included
+  int64_t max_members = 0;  // of one object in it, or of itself
 
   bool is_array() const { return text.front() == '['; }
   bool is_object() const { return text.front() == '{'; }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/call_fields.h"
+#include "request/json/read_json_text.h"
 
 namespace espalier::openai {
 namespace {
@@ -86,9 +87,10 @@ const FieldIndex& Index() {
 }
 
 bool IsNeutral(const CallField& field, const JsonText& json) {
-  const json::value value = ParseChecked(json.text);
+  const absl::StatusOr<json::value> value = ReadAny(field.name, json);
+  if (!value.ok()) return false;
   return std::ranges::any_of(field.neutral, [&](std::string_view neutral) {
-    return !neutral.empty() && value == ParseChecked(neutral);
+    return !neutral.empty() && *value == ParseChecked(neutral);
   });
 }
 

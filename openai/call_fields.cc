@@ -130,7 +130,7 @@ absl::Status SetDocuments(std::string_view name, const JsonText& json,
                           const Limits& limits, Draft* draft) {
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   if (!json.is_array()) return WrongType(name, "a list", json.text);
-  ChatOf(draft)->documents = ParseChecked(json.text);
+  ASSIGN_OR_RETURN(ChatOf(draft)->documents, ReadAny(name, json));
   return absl::OkStatus();
 }
 
@@ -157,7 +157,7 @@ absl::Status SetTemplateArguments(std::string_view name, const JsonText& json,
                                   const Limits& limits, Draft* draft) {
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   if (!json.is_object()) return WrongType(name, "an object", json.text);
-  const json::value parsed = ParseChecked(json.text);
+  ASSIGN_OR_RETURN(const json::value parsed, ReadAny(name, json));
   for (const auto& [key, value] : parsed.get_object()) {
     if (IsOfRender(key)) {
       return InvalidArgument(name, " must not have ", ShownInQuotes(key),

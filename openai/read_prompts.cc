@@ -161,7 +161,7 @@ absl::Status ReadMessages(std::string_view name, const JsonText& json,
                           std::optional<ChatInputs>* chat) {
   if (!json.is_array()) return WrongType(name, "a list", json.text);
   RETURN_IF_ERROR(CheckElements(name, json, limits));
-  json::value value = ParseChecked(json.text);
+  ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
   json::array& messages = value.get_array();
   if (messages.empty()) return RefuseEmpty(name, "[]");
   if (static_cast<int64_t>(messages.size()) > limits.max_messages) {

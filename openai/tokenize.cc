@@ -55,7 +55,7 @@ absl::StatusOr<CallDraft> ReadDraft(std::string_view body, Scope scope,
                            Shown(json.text));
   }
   CallDraft draft;
-  CallDraft dropped;
+  CallDraft dropped;  // of values that must be right nonetheless
   std::vector<std::string_view> of_messages;
   const std::vector<ObjectFields::Field> known = fields.Take();
   const bool has_prompt_alone = HasPromptAlone(known);

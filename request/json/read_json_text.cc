@@ -76,6 +76,16 @@ void KeepLast(std::vector<std::pair<int64_t, double>>* biases) {
 
 }  // namespace
 
+absl::StatusOr<json::value> ReadAny(std::string_view field,
+                                    const JsonText& json) {
+  if (json.max_members > kMaxMembers) {
+    return InvalidArgument(field, " must have no object of more than ",
+                           kMaxMembers, " members, got one of ",
+                           json.max_members);
+  }
+  return ParseChecked(json.text);
+}
+
 absl::Status Read(std::string_view field, const JsonText& json,
                   std::vector<int64_t>* out) {
   if (!json.is_array()) return WrongType(field, "a list", json.text);

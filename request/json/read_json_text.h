@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/json_scan.h"
 #include "base/status.h"
 #include "request/json/read_json.h"
@@ -54,6 +55,16 @@ absl::Status Read(std::string_view field, const JsonText& json,
                   std::optional<T>* out) {
   return Read(field, json, &out->emplace());
 }
+
+// Members that an object in a value of a caller may have. Boost.JSON finds them
+// by a hash that has no key, so that they can be chosen to share a bucket: half
+// a million of them would take minutes, so many take a millisecond.
+inline constexpr int64_t kMaxMembers = 1024;
+
+// Any value, to be made of `json` as it stands.
+// Errors: kInvalidArgument if an object in it has more than kMaxMembers.
+absl::StatusOr<json::value> ReadAny(std::string_view field,
+                                    const JsonText& json);
 
 // A token id, or a list of them.
 absl::Status ReadIds(std::string_view field, const JsonText& json,

@@ -164,7 +164,7 @@ absl::Status WrongMessage(size_t index, std::string_view what,
 
 absl::Status ReadMessages(const JsonText& json, RequestBody* body) {
   if (!json.is_array()) return WrongType("messages", "a list", json.text);
-  json::value value = ParseChecked(json.text);
+  ASSIGN_OR_RETURN(json::value value, ReadAny("messages", json));
   json::array& messages = value.get_array();
   if (messages.empty()) {
     return InvalidArgument("messages must not be empty, got []");

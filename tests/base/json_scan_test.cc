@@ -61,6 +61,20 @@ TEST(JsonScanTest, TextsAreUnquoted) {
   EXPECT_EQ(Unquoted(R"("\u00e9\n\"")"), "é\n\"");
 }
 
+TEST(JsonScanTest, TheLargestObjectInAValueIsCounted) {
+  std::vector<std::string> counted;
+  const auto count = [&](int, std::string_view key, const JsonText& value) {
+    counted.push_back(Concat(key, " ", value.max_members));
+  };
+  constexpr std::string_view kText =
+      R"({"a": [1, {"x": 1, "x": 2, "x": 3}, {"y": {}}], "b": 5, "c": {"z": 1}})";
+  const absl::StatusOr<JsonText> all = ScanJson(kText, 1, count);
+  ASSERT_OK(all);
+  EXPECT_EQ(all->max_members, 3);
+  EXPECT_THAT(counted,
+              ::testing::ElementsAre(R"("a" 3)", R"("b" 0)", R"("c" 1)"));
+}
+
 TEST(JsonScanTest, ErrorsNameTheByte) {
   const auto error = [](std::string_view text) { return Message(Scan(text)); };
   EXPECT_EQ(error(""), "not JSON at byte 0: incomplete JSON");

@@ -272,7 +272,7 @@ constexpr CallField kFields[] = {
     {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
     // Params under other names, or with other values.
     {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
-    {"max_completion_tokens", kInChat | kInTokenize, SetMaxTokens},
+    {"max_completion_tokens", kInPrompts, SetMaxTokens},
     {"top_k", kInParams, SetTopK},
     {"seed", kInParams, SetSeed},
     {"include_stop_str_in_output", kInParams, SetIncludeStop},
@@ -324,6 +324,7 @@ constexpr CallField kFields[] = {
     {"guided_regex", kInParams, nullptr},
     {"guided_choice", kInParams, nullptr},
     {"guided_grammar", kInParams, nullptr},
+    {"grammar", kInParams, nullptr},
     {"guided_decoding_backend", kInParams, nullptr},
     {"guided_whitespace_pattern", kInParams, nullptr},
     {"structural_tag", kInParams, nullptr},

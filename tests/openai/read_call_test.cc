@@ -248,8 +248,7 @@ TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
 TEST(ReadCallTest, TokenizeDropsNoFieldOfMessagesBesideAPrompt) {
   for (const std::string field :
        {R"("documents": [])", R"("reasoning_effort": "low")",
-        R"("add_generation_prompt": true)", R"("chat_template_kwargs": {})",
-        R"("max_completion_tokens": 7)"}) {
+        R"("add_generation_prompt": true)", R"("chat_template_kwargs": {})"}) {
     const std::string name = field.substr(1, field.find(':') - 2);
     ASSERT_OK_AND_ASSIGN(
         const TokenizeCall call,
@@ -257,7 +256,6 @@ TEST(ReadCallTest, TokenizeDropsNoFieldOfMessagesBesideAPrompt) {
     const std::string warning =
         Concat("unknown field \"", name, "\" beside prompt; it is of messages");
     EXPECT_THAT(call.call.warnings, ElementsAre(warning));
-    EXPECT_EQ(call.call.params.max_new_tokens, std::nullopt);
     const absl::Status refused =
         ReadTokenizeCall(
             Concat(R"({"prompt": "a", "strict": true, )", field, "}"))
@@ -277,6 +275,37 @@ TEST(ReadCallTest, WarnsOfTheFirstOfManyUnknownFields) {
   EXPECT_EQ(call.warnings.back(), "and more unknown fields");
 }
 
+// Its keys could be chosen to be slow to find.
+TEST(ReadCallTest, ObjectsOfCallersHaveAThousandMembersAtMost) {
+  const auto object = [](int size) {
+    std::string text;
+    for (int i = 0; i < size; ++i) {
+      text += Concat(i == 0 ? "{" : ", ", '"', i, R"(": 0)");
+    }
+    return text + "}";
+  };
+  for (const std::string name : {"documents", "chat_template_kwargs"}) {
+    const auto read = [&](int size) {
+      const bool is_list = name == "documents";
+      return Chat(Concat('"', name, R"(": )", is_list ? "[[" : R"({"a": )",
+                         object(size), is_list ? "]]" : "}"))
+          .status();
+    };
+    EXPECT_OK(read(1024));
+    const absl::Status status = read(1025);
+    EXPECT_THAT(status,
+                StatusIs(kInvalid, Concat(name,
+                                          " must have no object of more than "
+                                          "1024 members, got one of 1025")));
+    EXPECT_EQ(ErrorOf(status).param, name);
+  }
+  EXPECT_THAT(
+      ReadCall(Api::kChat, Concat(R"({"messages": [)", object(1025), "]}"))
+          .status(),
+      StatusIs(kInvalid, HasSubstr("messages must have no object of more")));
+  EXPECT_OK(Complete(Concat(R"("logit_bias": )", object(5000))));
+}
+
 TEST(ReadCallTest, OfAFieldGivenTwiceTheLastCounts) {
   EXPECT_EQ(Complete(R"("n": 2, "n": 3)")->params.num_return_sequences, 3);
   EXPECT_EQ(Complete(R"("n": 2, "n": null)")->params.num_return_sequences, 1);
@@ -284,9 +313,11 @@ TEST(ReadCallTest, OfAFieldGivenTwiceTheLastCounts) {
               StatusIs(kInvalid,
                        "n and num_return_sequences are the same field, got 2 "
                        "and 3"));
-  EXPECT_EQ(Chat(R"("max_tokens": 9, "max_completion_tokens": 9)")
-                ->params.max_new_tokens,
-            9);
+  for (const auto& call : {Chat, Complete}) {
+    EXPECT_EQ(call(R"("max_tokens": 9, "max_completion_tokens": 9)")
+                  ->params.max_new_tokens,
+              9);
+  }
 }
 
 TEST(ReadCallTest, WhatRoutersAddIsTakenQuietly) {

@@ -210,7 +210,8 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
         R"("response_format": {"type": "json_object"})",
         R"("skip_special_tokens": false)", R"("no_stop_trim": true)",
         R"("structured_outputs": {"regex": "a"})", R"("guided_json": {})",
-        R"("logits_processors": ["x"])", R"("tool_choice": "required")"}) {
+        R"("grammar": "root ::= a")", R"("logits_processors": ["x"])",
+        R"("tool_choice": "required")"}) {
     const absl::Status status =
         Read(kInCompletions, Concat(R"({"prompt": "a", )", field, "}"));
     EXPECT_THAT(status, testing::StatusIs(kInvalid, ::testing::HasSubstr(

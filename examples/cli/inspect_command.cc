@@ -175,6 +175,11 @@ class Inspection {
 
 std::string Inspection::Run() {
   report_ = model_ + "\n";
+  if (const absl::Status directory = CheckModelDirectory(model_);
+      !directory.ok()) {
+    AddFault("does not run", directory);
+    return report_;
+  }
   const absl::StatusOr<TransformerConfig> config =
       ReadTransformerConfig(model_);
   if (!config.ok()) {
@@ -371,8 +376,8 @@ void Inspection::AddDevices() {
 }  // namespace
 
 absl::StatusOr<int> Inspect(const InspectOptions& options) {
-  for (const std::string& model : options.models) {
-    RETURN_IF_ERROR(CheckModelDirectory(model));
+  if (options.models.size() == 1) {
+    RETURN_IF_ERROR(CheckModelDirectory(options.models.front()));
   }
   std::string report;
   size_t num_run = 0;

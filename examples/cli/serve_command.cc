@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <cstdlib>
 #include <memory>
@@ -137,6 +138,14 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// A URL, or a host with its port: 127.0.0.1:8000. IPv6 has more colons.
+absl::Status CheckHost(const std::string& host) {
+  const bool is_url = host.find("://") != host.npos;
+  if (!is_url && std::ranges::count(host, ':') != 1) return absl::OkStatus();
+  return InvalidArgument("--host must be a name or an address alone, got ",
+                         ShownInQuotes(host), "; the port is --port");
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunServe(const ServeOptions& options) {
@@ -155,6 +164,7 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
     server_options.traces = traces;
   }
   if (options.logs_requests) server_options.request_log_fd = STDERR_FILENO;
+  RETURN_IF_ERROR(CheckHost(server_options.host));
   const bool is_open =
       server_options.api_keys.empty() && !server_options.insecure;
   if (is_open && !serve::IsLoopback(server_options.host)) {

@@ -258,6 +258,16 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
                 Described(error, TypedNames(command, args)));
 }
 
+// Whether `option`, as it was typed, is a long one with one dash, or another
+// program's: -host, which the library takes for -h and more.
+bool IsLongWithOneDash(const std::vector<std::string>& options,
+                       const std::string& option) {
+  if (option.size() < 3 || option[0] != '-' || option[1] == '-') return false;
+  return Has(options, "-" + option) || option.starts_with("-h") ||
+         std::ranges::find(OtherOptions(), option, &OtherOption::name) !=
+             OtherOptions().end();
+}
+
 }  // namespace
 
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
@@ -291,6 +301,9 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
     const std::string option(arg.substr(0, arg.find('=')));
     if (option + "=" == arg && Has(options, option)) {
       what = option + " must not be empty";
+    } else if (IsLongWithOneDash(options, option)) {
+      return InvalidArgument(
+          AppendHint(*command, DescribeOption(app, *command, option)));
     } else if (takes_texts && !flag.empty() && ReadTrueOrFalse(arg)) {
       what = Concat("write ", flag, "=", NormalizeName(arg),
                     "; a text that is just ", arg, " goes behind --");

@@ -191,10 +191,11 @@ TEST_F(InspectTest, SeveralModelsAreToldOfOneByOne) {
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.out, AllOf(HasSubstr("does not run"), HasSubstr(other)));
   // One of them is none.
-  run = RunEspalier({"inspect", model_.path(), "/nowhere"});
-  EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.out, "");
-  EXPECT_THAT(run.err, HasSubstr("no such directory: /nowhere"));
+  run = RunEspalier({"inspect", "/nowhere", ModelDirectory("en-fr-draft")});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("no such directory: /nowhere"),
+                             HasSubstr(other)));
+  EXPECT_EQ(RunEspalier({"inspect", "/nowhere", "/nor/here"}).exit_code, 2);
   EXPECT_THAT(RunEspalier({"inspect", model_.path(), ""}).err,
               HasSubstr("inspect: --model must not be empty\n"));
 }

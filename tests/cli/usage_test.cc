@@ -92,6 +92,23 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "...\n"},
       {{"batch", "--beam-size", "4"}, "batch has no option --beam-size\n"},
       {{"generate", "--n-predcit", "4"}, "did you mean --max-new-tokens?"},
+      {{"generate", "--eos-token", "2"}, "did you mean --eos-token-id?"},
+      {{"generate", "--min-length", "2"}, "did you mean --min-new-tokens?"},
+      {{"generate", "-t", "4"}, "did you mean --threads?"},
+      {{"generate", "--stop-strings", "."}, "did you mean --stop?"},
+      {{"serve", "--parallel", "4"}, "did you mean --max-running?"},
+      {{"serve", "--model-path", "x"}, "did you mean --model?"},
+      // Nor is a long option with one dash a short one and its value.
+      {{"serve", "-m", "x", "-host", "127.0.0.1"},
+       "serve has no option -host; did you mean --host?\n"},
+      {{"serve", "-m", "x", "-hf", "meta/x"}, "serve has no option -hf"},
+      {{"generate", "-model", "x"},
+       "generate has no option -model; did you mean --model?\n"},
+      {{"generate", "-m", "x", "-num-beams=4"},
+       "generate has no option -num-beams; did you mean --num-beams?\n"},
+      {{"generate", "-m", "x", "-ngl", "99"},
+       "generate has no option -ngl; a GPU has the whole model: --device "
+       "cuda\n"},
       {{"inspect"}, "inspect: a model is needed: espalier inspect DIR\n"},
       {{"trace"},
        "trace: a file that --trace has written is needed: espalier trace "
@@ -175,6 +192,17 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   EXPECT_THAT(
       RunEspalier({"verify-speculation", "--enable-prefix-caching"}).err,
       HasSubstr("has no option --enable-prefix-caching\n"));
+}
+
+TEST(UsageTest, AHostHasNoPort) {
+  for (const std::string host : {"127.0.0.1:8001", "localhost:8001",
+                                 "http://127.0.0.1", "http://[::1]"}) {
+    const ProgramRun run = RunEspalier({"serve", "-m", "x", "--host", host});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, Concat("espalier: --host must be a name or an address "
+                              "alone, got \"",
+                              host, "\"; the port is --port\n"));
+  }
 }
 
 TEST(UsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {

@@ -52,6 +52,7 @@ class BenchmarkHelpTest(unittest.TestCase):
                     [sys.executable, "-B", program, "--help"],
                     capture_output=True,
                     text=True,
+                    timeout=120,
                 )
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertIn("usage: ", run.stdout)

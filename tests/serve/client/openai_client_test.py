@@ -117,7 +117,9 @@ class CompletionsTest(ClientTest):
 
     def test_logprobs(self) -> None:
         logprobs = self.complete(logprobs=3).choices[0].logprobs
+        self.assertGreater(len(logprobs.tokens), 2)
         self.assertEqual(len(logprobs.tokens), len(logprobs.token_logprobs))
+        self.assertEqual(len(logprobs.tokens), len(logprobs.top_logprobs))
         for token, value, top in zip(logprobs.tokens, logprobs.token_logprobs,
                                      logprobs.top_logprobs):
             self.assertLessEqual(value, 0)
@@ -217,6 +219,7 @@ class ChatTest(ClientTest):
 
     def test_logprobs(self) -> None:
         content = self.chat(logprobs=True, top_logprobs=2).choices[0]
+        self.assertGreater(len(content.logprobs.content), 2)
         for place in content.logprobs.content:
             self.assertLessEqual(place.logprob, 0)
             self.assertEqual(len(place.top_logprobs), 2)

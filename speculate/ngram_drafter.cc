@@ -1,5 +1,7 @@
 #include "speculate/ngram_drafter.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/hash.h"
 
@@ -54,6 +56,26 @@ void NgramDrafter::Table::Put(const CowArray<TokenId>& tokens, int end) {
   int32_t& slot = slots_.Mutable(SlotOf(tokens, end));
   if (slot == 0) ++num_used_;
   slot = end;
+}
+
+size_t NgramDrafter::Table::MaxProbes(const CowArray<TokenId>& tokens) const {
+  const size_t mask = slots_.size() - 1;
+  size_t most = 0;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    const int end = slots_[slot];
+    if (end == 0) continue;
+    const size_t first = HashOfNgram(tokens, end - n_, end) & mask;
+    most = std::max(most, ((slot - first) & mask) + 1);
+  }
+  return most;
+}
+
+size_t NgramDrafter::MaxProbes() const {
+  size_t most = 0;
+  for (const Table& table : tables_) {
+    most = std::max(most, table.MaxProbes(tokens_));
+  }
+  return most;
 }
 
 NgramDrafter::NgramDrafter(const NgramOptions& options) {

@@ -40,6 +40,10 @@ class NgramDrafter : public Drafter {
   void Draft(int max_tokens, std::vector<TokenId>* draft) const override;
   std::unique_ptr<Drafter> Fork() const override;
 
+  // The most slots of a hash table that the search for an n-gram goes through,
+  // of all that were put into it. A figure for tests: O(tokens).
+  size_t MaxProbes() const;
+
  private:
   // The n-grams of one n. An n-gram is named by its end, the place of the token
   // that follows it: it is tokens [end - n, end).
@@ -52,6 +56,7 @@ class NgramDrafter : public Drafter {
     int Find(const CowArray<TokenId>& tokens, int end) const;
     // Puts it at `end` now.
     void Put(const CowArray<TokenId>& tokens, int end);
+    size_t MaxProbes(const CowArray<TokenId>& tokens) const;
 
    private:
     // The slot that has the n-gram, or the empty one where it belongs.

@@ -1,5 +1,7 @@
 #include "speculate/suffix_automaton.h"
 
+#include <algorithm>
+
 #include "base/hash.h"
 
 namespace espalier {
@@ -28,6 +30,18 @@ size_t SuffixAutomaton::SlotOf(State source, TokenId token) const {
     if (edge.source == source && edge.token == token) break;
   }
   return slot;
+}
+
+size_t SuffixAutomaton::MaxProbes() const {
+  const size_t mask = slots_.size() - 1;
+  size_t most = 0;
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    const Edge& edge = edges_[i];
+    const size_t first = HashOfEdge(edge.source, edge.token);
+    most =
+        std::max(most, ((SlotOf(edge.source, edge.token) - first) & mask) + 1);
+  }
+  return most;
 }
 
 int32_t SuffixAutomaton::FindEdge(State source, TokenId token) const {

@@ -12,6 +12,7 @@
 // tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/ids.h"
@@ -44,6 +45,10 @@ class SuffixAutomaton {
   TokenId best_token(State state) const { return BestEdge(state).token; }
   // The class of its substrings with best_token. REQUIRES: has_next(state).
   State best_next(State state) const { return BestEdge(state).target; }
+
+  // The most slots of its hash table that the search for an edge goes through,
+  // of all that it has. A figure for tests: O(edges).
+  size_t MaxProbes() const;
 
  private:
   struct Node {

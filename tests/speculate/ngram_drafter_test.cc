@@ -5,8 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -107,26 +105,11 @@ std::vector<TokenId> TokensOfOneSlot(int count, int num_bits) {
   return tokens;
 }
 
-// The least of several runs, in seconds.
-double SecondsToAppend(const std::vector<TokenId>& tokens) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int run = 0; run < 5; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
-    NgramDrafter drafter({.max_ngram = 2, .min_ngram = 2});
-    drafter.Append(tokens);
-    const std::chrono::duration<double> time =
-        std::chrono::steady_clock::now() - begin;
-    least = std::min(least, time.count());
-  }
-  return least;
-}
-
-// With that hash they would take about 30 times as long as others.
+// With that hash the last would be compared with all others.
 TEST(NgramDrafterTest, TokensCannotBeChosenToShareASlot) {
-  const std::vector<TokenId> chosen = TokensOfOneSlot(8'000, 14);
-  std::vector<TokenId> others(chosen.size());
-  for (size_t i = 0; i < others.size(); ++i) others[i] = 7 * i;
-  EXPECT_LT(SecondsToAppend(chosen), 10 * SecondsToAppend(others));
+  NgramDrafter drafter({.max_ngram = 2, .min_ngram = 2});
+  drafter.Append(TokensOfOneSlot(2'000, 12));
+  EXPECT_LT(drafter.MaxProbes(), 500);
 }
 
 }  // namespace

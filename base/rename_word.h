@@ -1,41 +1,23 @@
-// Names of fields in the messages of errors, told in the words of who gave
-// them.
+// The messages of errors, told in the words of who gave what is wrong: the
+// engine says num_beams, and its user typed --num-beams or n.
 //
-// Thread safety: a function without state.
+// Thread safety: functions without state.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "absl/strings/ascii.h"
-
 namespace espalier {
 
-// `text` with `name` in place of the word `word`, but for what stands in
-// quotes, which is a value: "max_new_tokens must be 1" becomes "max_tokens must
-// be 1".
-inline std::string RenameWord(std::string_view text, std::string_view word,
-                              std::string_view name) {
-  const auto is_part = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  std::string renamed;
-  while (!text.empty()) {
-    size_t length = 1;
-    if (text[0] == '"') {
-      while (length < text.size() && text[length] != '"') {
-        length += text[length] == '\\' ? 2 : 1;
-      }
-      ++length;
-    } else if (is_part(text[0])) {
-      while (length < text.size() && is_part(text[length])) ++length;
-    }
-    const std::string_view part = text.substr(0, length);
-    renamed += part == word ? name : part;
-    text.remove_prefix(part.size());
-  }
-  return renamed;
-}
+// Bytes of what `message` begins with: a value in quotes, with its escapes; or
+// a word of letters, digits and underscores; or another character.
+// REQUIRES: `message` is not empty.
+size_t FirstPartLength(std::string_view message);
+
+// `message` with `name` in place of the word `word`, but in quotes, where a
+// value stands: "max_new_tokens must be 1" becomes "max_tokens must be 1".
+std::string RenameWord(std::string_view message, std::string_view word,
+                       std::string_view name);
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "base/rename_word.h"
 #include "base/status.h"
 #include "request/json/param_fields.h"
 
@@ -10,20 +11,6 @@ namespace espalier::cli {
 namespace {
 
 bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
-
-// The length of what the text begins with: a value in quotes, a word, or a
-// single character.
-size_t FirstLength(std::string_view text) {
-  if (text[0] == '"') {
-    size_t end = 1;
-    while (end < text.size() && text[end] != '"') {
-      end += text[end] == '\\' ? 2 : 1;
-    }
-    return std::min(end + 1, text.size());
-  }
-  const auto end = std::ranges::find_if_not(text, IsNameCharacter);
-  return std::max<size_t>(1, end - text.begin());
-}
 
 }  // namespace
 
@@ -46,7 +33,7 @@ absl::Status OptionNames::InOptions(const absl::Status& error) const {
 std::string OptionNames::InOptions(std::string_view message) const {
   std::string text;
   while (!message.empty()) {
-    const std::string_view word = message.substr(0, FirstLength(message));
+    const std::string_view word = message.substr(0, FirstPartLength(message));
     // Not what is a part of a formula, a path or another name.
     const bool stands_alone =
         text.empty() || text.back() == ' ' || text.back() == '(';

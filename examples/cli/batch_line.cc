@@ -36,7 +36,9 @@ DrawNote NoteOn(const std::string& id, const OwnWords& words,
   DrawNote note = NoteOnDraws(words.draws, words.given, answer.usage.defaults,
                               defaults, words.NameOf("num_beams"),
                               words.NameOf("num_return_sequences"));
-  note.text = Concat("request ", id, ": ", note.text);
+  if (note.kind != DrawNoteKind::kNone) {
+    note.text = Concat("request ", id, ": ", note.text);
+  }
   return note;
 }
 

@@ -16,8 +16,8 @@ struct InspectOptions {
 // Prints what each directory holds, what it takes, and whether it runs here.
 // Returns the program's exit code: kNothingRan if none runs, kSomeFailed if
 // some do not.
-// Errors: one is no model, and nothing was printed; or the output cannot be
-// written.
+// Errors: the only one is no directory of a model, or the output cannot be
+// written. Of several, one that is none is told of in its place.
 absl::StatusOr<int> Inspect(const InspectOptions& options);
 
 // The end of its help.

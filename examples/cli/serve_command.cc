@@ -138,10 +138,12 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A URL, or a host with its port: 127.0.0.1:8000. IPv6 has more colons.
+// A URL or a part of one, such as [::1]:8000 or 127.0.0.1:8000, has a port. An
+// address of IPv6 has several colons, and no brackets here.
 absl::Status CheckHost(const std::string& host) {
-  const bool is_url = host.find("://") != host.npos;
-  if (!is_url && std::ranges::count(host, ':') != 1) return absl::OkStatus();
+  const bool is_of_url =
+      host.find("://") != host.npos || host.find('[') != host.npos;
+  if (!is_of_url && std::ranges::count(host, ':') != 1) return absl::OkStatus();
   return InvalidArgument("--host must be a name or an address alone, got ",
                          ShownInQuotes(host), "; the port is --port");
 }

@@ -107,14 +107,23 @@ std::string HintOf(const OtherOption& other) {
   return Concat("did you mean ", other.option, "?");
 }
 
+bool IsOfOtherPrograms(std::string_view option) {
+  return std::ranges::find(OtherOptions(), option, &OtherOption::name) !=
+         OtherOptions().end();
+}
+
 // What was meant by a misspelt option of this or of another program, or "".
 std::string NearestHint(const CLI::App& command, const std::string& option) {
   std::vector<std::string> names = NamesOfOptions(command);
   const std::vector<OtherOption> others = AnsweredBy(command);
+  // What is an option of another program is no misspelling of one.
+  const bool is_misspelt = !IsOfOtherPrograms(option);
   for (const OtherOption& other : others) {
     if (other.name == option) return HintOf(other);
     // Every short option is near every other.
-    if (other.name.starts_with("--")) names.emplace_back(other.name);
+    if (is_misspelt && other.name.starts_with("--")) {
+      names.emplace_back(other.name);
+    }
   }
   const std::string nearest = ClosestName(option, names);
   for (const OtherOption& other : others) {
@@ -263,9 +272,17 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
 bool IsLongWithOneDash(const std::vector<std::string>& options,
                        const std::string& option) {
   if (option.size() < 3 || option[0] != '-' || option[1] == '-') return false;
-  return Has(options, "-" + option) || option.starts_with("-h") ||
-         std::ranges::find(OtherOptions(), option, &OtherOption::name) !=
-             OtherOptions().end();
+  std::string meant = "-" + option;
+  std::ranges::replace(meant, '_', '-');
+  return option.starts_with("-h") || Has(options, meant) ||
+         IsOfOtherPrograms(meant) || IsOfOtherPrograms(option);
+}
+
+// Whether the argument behind `arg` is its value.
+bool TakesNext(const CLI::App& command, std::string_view arg) {
+  const CLI::Option* const option = OptionOf(command, arg);
+  if (option == nullptr || option->get_items_expected_max() == 0) return false;
+  return arg.starts_with("--") ? arg.find('=') == arg.npos : arg.size() == 2;
 }
 
 }  // namespace
@@ -282,8 +299,7 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
         arg.substr(0, is_long ? arg.find('=') : size_t{2});
     const ParamField* const field = FieldOf(typed);
     if (field != nullptr) names.SetTyped(field->name, typed);
-    const bool takes_next = option->get_items_expected_max() > 0;
-    if (takes_next && typed == arg) ++i;
+    if (TakesNext(command, arg)) ++i;
   }
   return names;
 }
@@ -295,7 +311,8 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
   const std::vector<std::string> options = NamesOfOptions(*command);
   const bool takes_texts = command->get_name() == "generate";
   std::string_view flag;  // the argument before, if it is one
-  for (const std::string_view arg : args.subspan(2)) {
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
     if (arg == "--") break;
     std::string what;
     const std::string option(arg.substr(0, arg.find('=')));
@@ -313,6 +330,7 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
           AppendHint(*command, Concat(command->get_name(), ": ", what)));
     }
     flag = IsFlag(*command, arg) ? arg : "";
+    if (TakesNext(*command, arg)) ++i;
   }
   return absl::OkStatus();
 }

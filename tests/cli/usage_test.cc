@@ -101,7 +101,13 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       // Nor is a long option with one dash a short one and its value.
       {{"serve", "-m", "x", "-host", "127.0.0.1"},
        "serve has no option -host; did you mean --host?\n"},
-      {{"serve", "-m", "x", "-hf", "meta/x"}, "serve has no option -hf"},
+      {{"serve", "-m", "x", "-hf", "meta/x"},
+       "serve has no option -hf; a model is a directory, -m DIR: nothing is "
+       "downloaded\n"},
+      {{"generate", "-m", "x", "-num_beams", "4"},
+       "generate has no option -num_beams; did you mean --num-beams?\n"},
+      {{"generate", "-m", "x", "-n_predict", "4"},
+       "generate has no option -n_predict; did you mean --max-new-tokens?\n"},
       {{"generate", "-model", "x"},
        "generate has no option -model; did you mean --model?\n"},
       {{"generate", "-m", "x", "-num-beams=4"},
@@ -109,6 +115,9 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "-m", "x", "-ngl", "99"},
        "generate has no option -ngl; a GPU has the whole model: --device "
        "cuda\n"},
+      {{"trace", "f", "--input-file", "g"},
+       "trace has no option --input-file\n"},
+      {{"verify-speculation", "--num-samples", "4"}, "did you mean --samples?"},
       {{"inspect"}, "inspect: a model is needed: espalier inspect DIR\n"},
       {{"trace"},
        "trace: a file that --trace has written is needed: espalier trace "
@@ -194,9 +203,17 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
       HasSubstr("has no option --enable-prefix-caching\n"));
 }
 
+TEST(UsageTest, TheValueOfAnOptionIsNoOption) {
+  for (const char* const value : {"-hello", "-host", "-model", "-x", "-n4"}) {
+    const ProgramRun run =
+        RunEspalier({"generate", "-m", "x", "--stop", value, "It rains."});
+    EXPECT_THAT(run.err, HasSubstr("no such directory: x")) << value;
+  }
+}
+
 TEST(UsageTest, AHostHasNoPort) {
   for (const std::string host : {"127.0.0.1:8001", "localhost:8001",
-                                 "http://127.0.0.1", "http://[::1]"}) {
+                                 "http://127.0.0.1", "[::1]:8001", "[::1]"}) {
     const ProgramRun run = RunEspalier({"serve", "-m", "x", "--host", host});
     EXPECT_EQ(run.exit_code, 2);
     EXPECT_EQ(run.err, Concat("espalier: --host must be a name or an address "

@@ -224,6 +224,16 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
                      "tool_choice": "auto", "tools": [], "suffix": ""})"));
 }
 
+// Nothing is made of an object that is larger than any that is taken.
+TEST(RefusalsTest, WhatIsNotSupportedIsSoAtAnySize) {
+  std::string large = R"({"type": "text")";
+  for (int i = 0; i < 1024; ++i) large += Concat(R"(, ")", i, R"(": 0)");
+  EXPECT_THAT(Message(Read(kInCompletions,
+                           Concat(R"({"prompt": "a", "response_format": )",
+                                  large, "}}"))),
+              StartsWith("response_format is not supported"));
+}
+
 // As of a line of a batch.
 TEST(RefusalsTest, AnEmptyTemplateIsNone) {
   for (const Scope scope : {kInCompletions, kInTokenize}) {

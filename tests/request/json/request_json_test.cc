@@ -52,6 +52,22 @@ TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
   EXPECT_EQ(json::value(*line.body->messages), ParseJson(messages).value());
 }
 
+// Its keys could be chosen to be slow to find.
+TEST(RequestJsonTest, AnObjectInMessagesHasAThousandMembersAtMost) {
+  const auto status_of = [](int num_members) {
+    std::string members = R"("role": "user")";
+    for (int i = 1; i < num_members; ++i) {
+      members += Concat(R"(, ")", i, R"(": 0)");
+    }
+    return ParseRequestLine(Concat(R"({"messages": [{)", members, "}]}"))
+        .body.status();
+  };
+  EXPECT_OK(status_of(1024));
+  EXPECT_EQ(Message(status_of(1025)),
+            "messages must have no object of more than 1024 members, got one "
+            "of 1025");
+}
+
 TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   const RequestLine line = ParseRequestLine(R"({
       "id": "a-1", "prompt_tokens": [1, 4, 5],

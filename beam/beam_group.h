@@ -211,7 +211,7 @@ class alignas(64) BeamGroup {
   absl::Status ApplyResult(const SelectionResult& result, int vocab_size,
                            StepPlan* next_plan,
                            SearchWatcher* watcher = nullptr) {
-    if (watcher != nullptr || !GoOn(result, vocab_size)) {
+    if (watcher != nullptr || !ContinueAll(result, vocab_size)) {
       return ApplyAnyResult(result, vocab_size, next_plan, watcher);
     }
     if (!pages_.KeepOrder()) {
@@ -363,10 +363,10 @@ class alignas(64) BeamGroup {
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
   // Advances the strategy by an answer with which samples draw a token each and
   // all go on, as most do. False of any other, and nothing is done.
-  bool GoOn(const SelectionResult& result, int vocab_size) {
+  bool ContinueAll(const SelectionResult& result, int vocab_size) {
     if (draws_only_ == nullptr || done_ || !outstanding() ||
         !result.num_tokens.empty() || !result.further.empty() ||
-        !draws_only_->GoOn(result.candidates, vocab_size)) {
+        !draws_only_->ContinueAll(result.candidates, vocab_size)) {
       return false;
     }
     CountAnswer();

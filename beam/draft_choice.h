@@ -69,7 +69,7 @@ class DraftChoice {
   const DecodeStrategy& strategy_;
   const GroupPages& pages_;
   const GroupDrafts& drafts_;
-  const DraftRoom& room_;
+  const DraftRoom room_;
 };
 
 }  // namespace espalier

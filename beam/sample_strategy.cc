@@ -201,9 +201,9 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
                               : AllTokensMasked(num_generated);
 }
 
-bool SampleStrategy::GoOnByEach(std::span<const Candidate> drawn,
-                                int vocab_size) {
-  return GoOnBy(drawn, static_cast<int>(live_.size()), vocab_size);
+bool SampleStrategy::ContinueManySamples(std::span<const Candidate> drawn,
+                                         int vocab_size) {
+  return ContinueSamples(drawn, static_cast<int>(live_.size()), vocab_size);
 }
 
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,

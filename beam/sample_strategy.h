@@ -66,10 +66,10 @@ class SampleStrategy final : public DecodeStrategy {
   // is mostly so. False where one ends, or where `drawn` is no answer to what
   // was asked (validate_result.h), and nothing is done.
   // REQUIRES: !done(); no drafts are verified, and none restricts the request.
-  bool GoOn(std::span<const Candidate> drawn, int vocab_size) {
+  bool ContinueAll(std::span<const Candidate> drawn, int vocab_size) {
     // Mostly there is one: compiled by itself, its loops are gone.
-    return live_.size() == 1 ? GoOnBy(drawn, 1, vocab_size)
-                             : GoOnByEach(drawn, vocab_size);
+    return live_.size() == 1 ? ContinueSamples(drawn, 1, vocab_size)
+                             : ContinueManySamples(drawn, vocab_size);
   }
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
@@ -99,9 +99,11 @@ class SampleStrategy final : public DecodeStrategy {
            sample.length + 1 < max_new_tokens_ &&
            stopping_criteria_.IsIdle(drawn.token);
   }
-  // GoOn of so many samples, which are all that live.
-  bool GoOnBy(std::span<const Candidate> drawn, int count, int vocab_size);
-  bool GoOnByEach(std::span<const Candidate> drawn, int vocab_size);
+  // ContinueAll of `num_live` samples, which are all that live; and of any
+  // number, out of line.
+  bool ContinueSamples(std::span<const Candidate> drawn, int num_live,
+                       int vocab_size);
+  bool ContinueManySamples(std::span<const Candidate> drawn, int vocab_size);
   // Advance by a token of each sample, of which nobody reports.
   void AdvanceByOne(std::span<const Candidate> drawn);
   // Advance of any answer.
@@ -130,7 +132,8 @@ class SampleStrategy final : public DecodeStrategy {
   const StoppingCriteria stopping_criteria_;
 };
 
-// These two are called for most groups at each step.
+// UpdateUnrestricted and ContinueSamples are called for most groups at each
+// step.
 inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   const std::span<const int> live = live_;
   const Sample* const samples = samples_.data();
@@ -143,17 +146,17 @@ inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   selection->num_generated = samples[live.front()].length;
 }
 
-[[gnu::always_inline]] inline bool SampleStrategy::GoOnBy(
-    std::span<const Candidate> drawn, int count, int vocab_size) {
-  if (std::ssize(drawn) != count || !is_forked_) return false;
+[[gnu::always_inline]] inline bool SampleStrategy::ContinueSamples(
+    std::span<const Candidate> drawn, int num_live, int vocab_size) {
+  if (std::ssize(drawn) != num_live || !is_forked_) return false;
   const int* const live = live_.data();
   Sample* const samples = samples_.data();
-  for (int rank = 0; rank < count; ++rank) {
+  for (int rank = 0; rank < num_live; ++rank) {
     const Sample& sample = samples[live[rank]];
     if (!GoesOn(drawn[rank], rank, sample, vocab_size)) return false;
   }
   if (!ended_.empty()) ended_.clear();
-  for (int rank = 0; rank < count; ++rank) {
+  for (int rank = 0; rank < num_live; ++rank) {
     const TokenId token = drawn[rank].token;
     Sample& sample = samples[live[rank]];
     sample.node = tree_.Append(sample.node, token);

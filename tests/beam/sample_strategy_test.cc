@@ -262,7 +262,7 @@ TEST(SampleStrategyTest, GoesOnAsItAdvances) {
         answer.candidates.push_back({row, token, sum});
       }
       const bool is_valid = ValidateResult(asked, answer, kVocabSize).ok();
-      const bool goes_on = strategy.GoOn(answer.candidates, kVocabSize);
+      const bool goes_on = strategy.ContinueAll(answer.candidates, kVocabSize);
       ASSERT_TRUE(is_valid || !goes_on) << i;
       num_short += goes_on;
       num_long += is_valid && !goes_on;

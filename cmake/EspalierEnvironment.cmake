@@ -47,7 +47,8 @@ target_compile_options(espalier_environment INTERFACE
   --param=ggc-min-heapsize=1000000>
   # GCC inlines no more once the code of a file has grown by 40%: then what is
   # inlined depends on which sources share a unity file. A step of the scheduler
-  # takes up to 8% more instructions so. Of rooms on its path, and optimised.
+  # takes up to 8% more instructions so. For targets with the property
+  # ESPALIER_ON_STEP_PATH, which the rooms that plan and answer steps have.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>,$<BOOL:$<TARGET_PROPERTY:ESPALIER_ON_STEP_PATH>>>:--param=inline-unit-growth=100>
   # nvcc speaks to the host compiler through -Xcompiler, and its own generated
   # code is not free of warnings; -lineinfo lets profilers and sanitizers name

@@ -3,7 +3,8 @@
 # More sources of a target where ESPALIER_CUDA is on, else nothing. The headers
 # of CUDA are for these sources alone, and for tests and benchmarks of them,
 # which depend on CUDA::cudart_static: everything else is compiled as without
-# CUDA, by the same commands, so that ccache has its objects already.
+# CUDA, by the same commands, so that ccache has its objects already. Called once
+# a target. A source with properties of its own has SKIP_UNITY_BUILD_INCLUSION.
 function(target_cuda_sources target)
   if(NOT ESPALIER_CUDA)
     return()
@@ -14,7 +15,8 @@ function(target_cuda_sources target)
       cc ${CMAKE_UNITY_BUILD_BATCH_SIZE})
     # A kernel takes far longer to compile than its headers, so a unity file has
     # an eighth as many .cu as .cc: four of CI's 32, and of the 12 of development
-    # one, so that a change compiles that alone.
+    # one, so that a change compiles that alone. Of 0, all in one file, they stay
+    # apart, too.
     math(EXPR size "${CMAKE_UNITY_BUILD_BATCH_SIZE} / 8")
     if(size GREATER 1)
       espalier_join_cuda_sources(${target} ARG_SOURCES cu ${size})
@@ -57,7 +59,7 @@ function(espalier_join_cuda_sources target sources extension size)
   if(NOT joined)
     return()
   endif()
-  if(size LESS 1)  # CMake's word for all in one
+  if(size LESS 1)  # CMake's word for all in one file
     list(LENGTH joined size)
   endif()
   list(REMOVE_ITEM compiled ${joined})

@@ -63,6 +63,11 @@ class DraftSampler {
       const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
     return Sample(plan, sequences);
   }
+  // Whether Start takes sequences with DraftSequence::verified_before. The row
+  // of one feeds one token, any, at the position for no draft accepted, and has
+  // pages for all of them. Of such a sequence nothing is drawn, and its draft
+  // has no tokens, where it is not started without waiting.
+  virtual bool follows_verification() const { return false; }
   // Waits for what was started; returns how long it took, if it was not waited
   // for yet. Errors: as Model::Forward.
   virtual absl::StatusOr<absl::Duration> Wait() { return absl::ZeroDuration(); }

@@ -71,8 +71,9 @@ class RowWriter {
   RowWriter(int page_size, StepPlan* plan)
       : page_size_(page_size), plan_(*plan), removed_(1, 0) {}
 
-  // A row as it is, or with `draft` behind its first token.
-  void Add(size_t row_idx, const std::vector<TokenId>* draft) {
+  // A row as it is, or with `draft` behind its first token, which may be up to
+  // `num_ahead` positions further on.
+  void Add(size_t row_idx, const std::vector<TokenId>* draft, int num_ahead) {
     PlanRow& row = plan_.rows[row_idx];
     const int num_planned = row.num_tokens;
     const auto planned = plan_.row_tokens(row);
@@ -84,7 +85,7 @@ class RowWriter {
       tokens_.insert(tokens_.end(), draft->begin(), draft->end());
       row.num_tokens = 1 + static_cast<int>(draft->size());
       row.num_logits = row.num_tokens;
-      const int num_positions = row.first_position + row.num_tokens;
+      const int num_positions = row.first_position + num_ahead + row.num_tokens;
       num_pages = (num_positions + page_size_ - 1) / page_size_;
     }
     const auto pages = plan_.row_pages(row_idx).first(num_pages);
@@ -133,13 +134,16 @@ void FillDrafts(int page_size, std::span<DraftedTokens> drafts,
                 StepPlan* plan) {
   FillSelections(drafts, plan);
   std::vector<const std::vector<TokenId>*> by_row(plan->rows.size());
+  std::vector<int> num_ahead(plan->rows.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
     const int row = plan->drafting[i].verified_by.plan_row;
-    if (row >= 0) by_row[row] = &drafts[i].tokens;
+    if (row < 0) continue;
+    by_row[row] = &drafts[i].tokens;
+    num_ahead[row] = plan->drafting[i].verified_before.num_tokens();
   }
   RowWriter writer(page_size, plan);
   for (size_t row = 0; row < by_row.size(); ++row) {
-    writer.Add(row, by_row[row]);
+    writer.Add(row, by_row[row], num_ahead[row]);
   }
   writer.Finish();
 }

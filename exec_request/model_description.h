@@ -77,8 +77,11 @@ struct ModelDescription {
   bool drafts_before_steps = false;
   bool drafts_ahead = false;
   // Whether drafts may be drawn while the plan that verifies them is on its way
-  // (PlanSelection::pending_drafts).
+  // (PlanSelection::pending_drafts); and whether rows may begin where
+  // verification of such drafts ends that no one on the host has read
+  // (PlanSelection::verified_before).
   bool verifies_pending_drafts = false;
+  bool follows_pending_drafts = false;
   // With a draft model: the longest sequence that it can feed, by its context
   // and its pages. Of longer ones nothing is drafted.
   int max_draft_context = std::numeric_limits<int>::max();

@@ -16,6 +16,10 @@
 // - Tokens are read before they are written again: memory is used again when
 //   the last copy is gone, and the executor holds one until its step has ended.
 //
+// The step in turn may say what became of the draft where the device finds it
+// (draft_verification.h): then the next draft of the sequence, and the step
+// that verifies that, begin there without the host.
+//
 // Thread safety: a plain value.
 #pragma once
 
@@ -27,6 +31,8 @@
 
 #include "base/ids.h"
 #include "base/small_vector.h"
+#include "exec_request/draft_verification.h"
+#include "kernels/verify/verified_draft.h"
 
 namespace espalier {
 
@@ -39,18 +45,27 @@ class PendingDraft {
   //           follows means nothing then
   //   event   a cudaEvent_t behind the writes of all of them; `tokens` owns it,
   //           too. Null: they are there
+  //   verification, verified  whoever verifies the draft says there what became
+  //           of it (verified: in pinned memory, too), and when that is said of
+  //           all drafts of the run; null: nobody asks. `tokens` owns them
   PendingDraft(std::shared_ptr<const TokenId> tokens, int stride,
-               int num_tokens, void* event)
+               int num_tokens, void* event,
+               DraftVerification* verification = nullptr,
+               VerifiedDraft* verified = nullptr)
       : tokens_(std::move(tokens)),
         stride_(stride),
         num_tokens_(num_tokens),
-        event_(event) {}
+        event_(event),
+        verification_(verification),
+        verified_(verified) {}
 
   bool empty() const { return num_tokens_ == 0; }
   int num_tokens() const { return num_tokens_; }
   const TokenId* tokens() const { return tokens_.get(); }
   int stride() const { return stride_; }
   void* event() const { return event_; }
+  DraftVerification* verification() const { return verification_; }
+  VerifiedDraft* verified() const { return verified_; }
 
   // REQUIRES: the event has happened.
   TokenId token(int i) const { return tokens_.get()[i * stride_]; }
@@ -70,6 +85,8 @@ class PendingDraft {
   int stride_ = 1;
   int num_tokens_ = 0;
   void* event_ = nullptr;
+  DraftVerification* verification_ = nullptr;
+  VerifiedDraft* verified_ = nullptr;
   SmallVector<TokenId> end_ids_;
   bool keeps_end_ = false;
 };

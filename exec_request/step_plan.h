@@ -185,6 +185,15 @@ struct PlanSelection {
   // others `drafts` has as many zeros. For executors that wait for them on the
   // device (ModelDescription::verifies_pending_drafts).
   std::vector<PendingDraft> pending_drafts = {};
+  // Drafts that the plan before verifies and whose answer the planner has not
+  // read: [num_rows], or empty. Each row begins where verification of its own
+  // ends, by as many positions and tokens further on as that accepts, behind
+  // the token that it says is next (VerifiedDraft); what this selection and its
+  // rows say is for none accepted, with any token, and pages for all. Sums are
+  // not known: each candidate of the answer has its own log-probability alone.
+  // For executors that begin there on the device
+  // (ModelDescription::follows_pending_drafts).
+  std::vector<PendingDraft> verified_before = {};
   // Tokens that each draft could have; drawn ones end early at the end of a
   // text. Room for these is counted by this: were it by what was drawn, short
   // drafts would be verified more often, and tokens have another distribution.
@@ -315,6 +324,9 @@ struct DraftSequence {
   // Of a sample: what is drafted is fed and verified by this very step, if the
   // executor does that (ModelDescription::drafts_before_steps).
   DraftTarget verified_by = {};
+  // As PlanSelection::verified_before: `generated` is what was there before
+  // that draft, and the new one begins behind what verification of it says.
+  PendingDraft verified_before = {};
   // Of a beam: its sum, and its search; null of a sample. All live beams of a
   // search are drafted for, and to one length.
   float cum_log_prob = 0;

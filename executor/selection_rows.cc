@@ -89,6 +89,7 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
                                    std::span<const TokenLogProb> logprobs) {
   CHECK_EQ(drawn.size(), logits_rows.size()) << "draws";
   SelectionResult result = {.request = selection.request};
+  const bool has_sums = selection.verified_before.empty();
   bool goes_on = false;  // to the next row of logits of the same row
   float sum = 0;
   for (size_t i = 0; i < logits_rows.size(); ++i) {
@@ -100,7 +101,7 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
     } else if (!goes_on || drawn[i].beam < 0) {
       continue;
     }
-    sum += drawn[i].cum_log_prob;
+    sum = has_sums ? sum + drawn[i].cum_log_prob : drawn[i].cum_log_prob;
     result.candidates.push_back({row, drawn[i].token, sum});
     if (!logprobs.empty()) result.logprobs.push_back(logprobs[i]);
     if (drafts.empty()) continue;

@@ -26,8 +26,9 @@ class CudaBatchUploader {
   // REQUIRES: the batch is within the limits.
   void Send(const CudaInputBatch& batch, CudaDelta* delta);
 
-  // The device writes over verify_drafts of the batch that was sent.
+  // The device writes over these of the batch that was sent.
   void ForgetDrafts() { sent_.verify_drafts.InvalidateFrom(0); }
+  void ForgetVerifySequences() { sent_.verify_sequences.InvalidateFrom(0); }
 
   // Whether some query of the last work list is of several items, whose
   // results are to be merged.

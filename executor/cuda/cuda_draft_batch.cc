@@ -27,11 +27,15 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
                          int first_kept) {
   const SelectionParams& asked = *sequence.params;
   const int row = num_sequences++;
-  const int num_generated = static_cast<int>(sequence.generated.size());
+  // Of one that begins behind a draft that is being verified the first token
+  // that is not known comes with that.
+  const int max_accepted = sequence.verified_before.num_tokens();
+  const int num_generated =
+      static_cast<int>(sequence.generated.size()) + (max_accepted > 0 ? 1 : 0);
   num_steps = std::max(num_steps, sequence.num_tokens);
-  feeds_two |= fed.size() > 1;
+  feeds_two |= fed.size() > 1 || max_accepted > 0;
   keeps_logits |= first_kept >= 0;
-  AddTokens(fed, first_position, sequence.num_tokens);
+  AddTokens(fed, first_position, sequence.num_tokens, max_accepted);
   draws.push_back({.row = row,
                    .candidate = row,
                    .beam = row,
@@ -56,19 +60,22 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
 }
 
 void CudaDraftBatch::AddTokens(std::span<const TokenId> fed, int first_position,
-                               int num_tokens) {
+                               int num_tokens, int max_accepted) {
   const int row = num_sequences - 1;
   const int null_table = limits_.max_rows;
   const int max_positions = limits_.table_stride * page_size_;
   const int num_fed = static_cast<int>(fed.size());
+  const int num_padded = limits_.max_row_tokens - num_fed;
   const int last_position = first_position + num_fed - 1;
-  first.Pad(limits_.max_row_tokens - num_fed, null_table);
+  const int max_last = last_position + max_accepted;
+  first.Pad(num_padded, null_table);
+  // The device may put a token in place of the padding.
+  const int num_before = max_accepted > 0 ? num_padded : 0;
   first.attention_rows.push_back(
-      {.first_query = static_cast<int>(first.tokens.size()),
-       .num_queries = num_fed,
+      {.first_query = static_cast<int>(first.tokens.size()) - num_before,
+       .num_queries = num_fed + num_before,
        .table = row,
-       .max_positions =
-           std::min(PlannedBound(last_position + 1), max_positions)});
+       .max_positions = std::min(PlannedBound(max_last + 1), max_positions)});
   for (int i = 0; i < num_fed; ++i) {
     first.tokens.push_back(fed[i]);
     first.positions.push_back(first_position + i);
@@ -83,7 +90,7 @@ void CudaDraftBatch::AddTokens(std::span<const TokenId> fed, int first_position,
        .num_queries = 1,
        .table = row,
        .max_positions =
-           std::min(PlannedBound(last_position + num_tokens), max_positions)});
+           std::min(PlannedBound(max_last + num_tokens), max_positions)});
 }
 
 CudaRowEdits CudaDraftBatch::AddEdits(const ScoreProcessors& processors,

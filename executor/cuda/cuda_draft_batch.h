@@ -41,6 +41,7 @@ struct CudaDraftBatch {
 
   // A row of a plan that feeds `fed` from `first_position` on, for `sequence`.
   // Its rows of logits are kept from row `first_kept` on; -1: they are not.
+  // One with verified_before feeds one token, which the device moves on.
   void Add(const DraftSequence& sequence, std::span<const TokenId> fed,
            int first_position, int first_kept);
   // When all are there: rows of nobody up to `padded_rows`.
@@ -66,7 +67,7 @@ struct CudaDraftBatch {
 
  private:
   void AddTokens(std::span<const TokenId> fed, int first_position,
-                 int num_tokens);
+                 int num_tokens, int max_accepted);
   CudaRowEdits AddEdits(const ScoreProcessors& processors,
                         const ScoreEdits& all, int num_generated);
 

@@ -26,6 +26,10 @@ bool SameRows(const std::vector<CudaAttentionRow>& a,
       });
 }
 
+bool IsUnread(const DraftSequence* sequence) {
+  return !sequence->verified_before.empty();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDraftSampler>> CudaDraftSampler::Create(
@@ -79,6 +83,12 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
     run->first_drafted = i * num_drafted;
     ASSIGN_OR_RETURN(run->started, CudaEvent::Create());
     ASSIGN_OR_RETURN(run->ended, CudaEvent::Create());
+    ASSIGN_OR_RETURN(run->verified,
+                     PinnedBuffer<VerifiedDraft>::Create(max_rows));
+    std::ranges::fill(std::span(run->verified.data(), run->verified.size()),
+                      VerifiedDraft());
+    ASSIGN_OR_RETURN(run->unread,
+                     PinnedBuffer<CudaUnreadDraft>::Create(max_rows));
     runs_.push_back(std::move(run));
   }
   ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>(
@@ -153,16 +163,22 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
                    CudaDeviceScope::Enter(model_->device().ordinal));
   RETURN_IF_ERROR(Wait().status());
   const std::shared_ptr<PendingRun> run = UnusedRun();
+  const bool is_unread = std::ranges::any_of(sequences, IsUnread);
   if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
-    return Sample(plan, sequences);
+    if (!is_unread) return Sample(plan, sequences);
+    return ResourceExhausted("no room to draft for ", sequences.size(),
+                             " sequences behind a step that runs");
   }
   std::vector<SampledDraft> drafts(sequences.size());
   const auto enqueue = [&]() -> absl::Status {
     RETURN_IF_ERROR(CopyTails(plan.page_copies));
+    run->verification.Reset();
     const CudaDraftBatch batch =
         LayOut(plan, 0, sequences, run->first_drafted, drafts);
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
     RETURN_IF_ERROR(Send(plan, 0, batch));
+    RETURN_IF_ERROR(AwaitVerification(sequences));
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
+    RETURN_IF_ERROR(BeginDrafts(sequences, run.get()));
     RETURN_IF_ERROR(RunSteps(batch));
     return CudaStatus(cudaEventRecord(run->ended.get(), stream_.get()),
                       "cudaEventRecord");
@@ -170,11 +186,13 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   RETURN_IF_ERROR(RunBehind(enqueue));
   ++counts_.num_runs;
   ++counts_.num_pending_runs;
+  if (is_unread) ++counts_.num_unread_runs;
   last_ = run;
   for (size_t row = 0; row < sequences.size(); ++row) {
     drafts[row].pending = PendingDraft(
         {run, drafted_->data() + run->first_drafted + row}, limits().max_rows,
-        sequences[row]->num_tokens, run->ended.get());
+        sequences[row]->num_tokens, run->ended.get(), &run->verification,
+        run->verified.data() + row);
   }
   return drafts;
 }
@@ -283,6 +301,50 @@ void CudaDraftSampler::SendTokens(const CudaDraftTokens& tokens,
   sent->planned = tokens.attention_rows;
   sent->num_queries = num_queries;
   sent->has_partials = work.partial_indptr.back() > 0;
+}
+
+// All of them are of the plan before, whose drafts were one run.
+absl::Status CudaDraftSampler::AwaitVerification(
+    std::span<const DraftSequence* const> sequences) {
+  const DraftVerification* last = nullptr;
+  for (const DraftSequence* const sequence : sequences) {
+    DraftVerification* const before = sequence->verified_before.verification();
+    if (before == nullptr || before == last) continue;
+    last = before;
+    const std::optional<void*> event = before->Wait();
+    if (!event.has_value()) {
+      return MakeError(absl::StatusCode::kUnavailable,
+                       "the step before has failed");
+    }
+    if (*event == nullptr) continue;
+    RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(
+        stream_.get(), static_cast<cudaEvent_t>(*event), 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDraftSampler::BeginDrafts(
+    std::span<const DraftSequence* const> sequences, PendingRun* run) {
+  int count = 0;
+  for (size_t row = 0; row < sequences.size(); ++row) {
+    if (!IsUnread(sequences[row])) continue;
+    const PendingDraft& before = sequences[row]->verified_before;
+    run->unread.data()[count++] = {
+        .verified = reinterpret_cast<uintptr_t>(before.verified()),
+        .last_token = reinterpret_cast<uintptr_t>(
+            before.tokens() + (before.num_tokens() - 1) * before.stride()),
+        .max_accepted = before.num_tokens(),
+        .row = static_cast<int>(row)};
+  }
+  const CudaDraftArrays& arrays = memory_->arrays();
+  return CudaBeginDrafts(run->unread.data(), count,
+                         {.first_tokens = arrays.first.tokens,
+                          .first_positions = arrays.first.positions,
+                          .first_token_tables = arrays.first.token_tables,
+                          .tokens = arrays.next.tokens,
+                          .positions = arrays.next.positions,
+                          .draws = arrays.draws},
+                         stream_.get());
 }
 
 absl::Status CudaDraftSampler::CopyTails(std::span<const PageCopy> copies) {

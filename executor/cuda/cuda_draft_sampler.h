@@ -13,7 +13,7 @@
 // Start returns before the device has drawn anything (a pending run).
 // Everything of the sampler is on its one stream, and a run is
 //
-//   copies of tails, started (event), delta, steps, ended (event)
+//   copies of tails, delta, started (event), steps, ended (event)
 //
 // What orders it against others:
 //
@@ -25,6 +25,11 @@
 // - Tokens of a run: the executor's stream waits for `ended`
 //   (exec_request/pending_draft.h). They are in the run's own part of drafted_,
 //   and UnusedRun gives a run out again only when no PendingDraft holds it.
+// - What a draft begins behind, where the host does not know that yet: the
+//   sampler's stream waits for the step that verifies the draft before
+//   (exec_request/draft_verification.h), and one launch writes it into what was
+//   sent. It is read in the memory of that draft's run, which the new draft's
+//   plan holds.
 // - Kept rows of logits: the same event. The executor copies them behind that
 //   wait, and holds the rows until its step has ended.
 //
@@ -46,6 +51,8 @@
 #include "executor/cuda/cuda_draft_logits.h"
 #include "executor/cuda/cuda_draft_memory.h"
 #include "executor/cuda/cuda_graph_cache.h"
+#include "kernels/verify/cuda_verified_drafts.h"
+#include "kernels/verify/verified_draft.h"
 
 namespace espalier {
 
@@ -77,10 +84,13 @@ class CudaDraftSampler : public DraftSampler {
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
   absl::StatusOr<absl::Duration> Wait() override;
+  bool follows_verification() const override { return max_row_tokens() > 1; }
 
   struct Counts {
     int64_t num_runs = 0;
     int64_t num_pending_runs = 0;  // of these, that were started
+    // Of these, that began behind a verification that no answer had told of.
+    int64_t num_unread_runs = 0;
     int64_t num_graph_launches = 0;
     int num_graphs = 0;
   };
@@ -90,6 +100,7 @@ class CudaDraftSampler : public DraftSampler {
 
  private:
   static constexpr int kMaxDraftTokens = 64;
+  // Of the step that runs, of the one behind it, and of the next.
   static constexpr int kMaxPending = 4;
 
   // What launches of a step are sized by.
@@ -116,6 +127,9 @@ class CudaDraftSampler : public DraftSampler {
     int first_drafted = 0;
     CudaEvent started;
     CudaEvent ended;
+    PinnedBuffer<VerifiedDraft> verified;  // [max_rows]  its drafts
+    DraftVerification verification;        // of these
+    PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  what it begins behind
   };
 
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
@@ -140,6 +154,13 @@ class CudaDraftSampler : public DraftSampler {
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
                   SentWork* sent);
+  // Of drafts that begin behind a verification: waits for it on the device.
+  // Errors: kUnavailable if there will be none.
+  absl::Status AwaitVerification(
+      std::span<const DraftSequence* const> sequences);
+  // And has them begin there.
+  absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
+                           PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status RunSteps(const CudaDraftBatch& batch);
   absl::Status EnqueueStep(const Shape& shape);

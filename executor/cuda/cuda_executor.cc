@@ -135,6 +135,7 @@ class CudaExecutor::Impl {
     description_.limits = LimitsOfRequests(limits_);
     description_.verifies_drafts = description_.has_shareable_pages;
     description_.verifies_pending_drafts = description_.has_shareable_pages;
+    description_.follows_pending_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();
@@ -148,6 +149,7 @@ class CudaExecutor::Impl {
                                   const CudaPlanSources& sources);
   absl::Status ReserveFor(const StepPlan& plan);
   absl::Status WaitForDrafts(const CudaStep& step);
+  static void SayVerified(const CudaStep& step, void* event);
   absl::Status SwapPages(const StepPlan& plan);
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
@@ -322,6 +324,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
       *delta_, memory_->words(), memory_->arrays().state.clock, stream_.get()));
   RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
   RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
+  SayVerified(in_flight.step, slot.ended.get());
   ++num_launched_;
   CountLaunch();
   return in_flight;
@@ -338,6 +341,18 @@ absl::Status CudaExecutor::Impl::WaitForDrafts(const CudaStep& step) {
     last = event;
   }
   return absl::OkStatus();
+}
+
+// Their next drafts may begin. Of a step that fails nothing is said here, but
+// by whoever has its answer (DraftVerification::Fail).
+void CudaExecutor::Impl::SayVerified(const CudaStep& step, void* event) {
+  DraftVerification* last = nullptr;  // drafts of one run have one
+  for (const CudaStep::PlacedDraft& placed : step.placed_drafts) {
+    DraftVerification* const verification = placed.draft.verification();
+    if (verification == nullptr || verification == last) continue;
+    verification->Set(event);
+    last = verification;
+  }
 }
 
 absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {

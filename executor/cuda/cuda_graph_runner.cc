@@ -39,6 +39,9 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   ASSIGN_OR_RETURN(runner->placed_drafts_,
                    PinnedBuffer<CudaPlacedDraft>::Create(
                        size_t(reports.num_reports) * limits.max_rows));
+  ASSIGN_OR_RETURN(runner->unread_rows_,
+                   PinnedBuffer<CudaUnreadRow>::Create(
+                       size_t(reports.num_reports) * limits.max_rows));
   if (model->description().encoder) {
     ASSIGN_OR_RETURN(runner->source_reader_,
                      CudaSourceReader::Create(model, memory));
@@ -77,8 +80,15 @@ CudaMemoryParts CudaGraphRunner::memory() const {
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
+  ++num_enqueued_;
+  RETURN_IF_ERROR(BeginRows(step));
   RETURN_IF_ERROR(PlaceDrafts(step));
   RETURN_IF_ERROR(SendDraftLogits(step));
+  RETURN_IF_ERROR(EnqueueStep(step));
+  return ReportVerified(step);
+}
+
+absl::Status CudaGraphRunner::EnqueueStep(const CudaStep& step) {
   if (!step.is_replayable) return EnqueueAll(step.shape, step.sources);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph,
@@ -91,31 +101,65 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
 }
 
-absl::Status CudaGraphRunner::PlaceDrafts(const CudaStep& step) {
-  if (step.placed_drafts.empty()) return absl::OkStatus();
-  const int max_rows = memory_->limits().max_rows;
-  CudaPlacedDraft* const placed =
-      placed_drafts_.data() +
-      num_placements_++ % reports_.num_reports * max_rows;
-  int count = 0;
-  for (const auto& [draft, first_token, first_draft] : step.placed_drafts) {
-    placed[count++] = {.tokens = reinterpret_cast<uintptr_t>(draft.tokens()),
-                       .stride = draft.stride(),
-                       .num_tokens = draft.num_tokens(),
-                       .first_token = first_token,
-                       .first_draft = first_draft};
-  }
+// The part of an array [reports, max_rows] that is this step's.
+template <typename T>
+T* CudaGraphRunner::OfStep(PinnedBuffer<T>* all) const {
+  return all->data() + num_enqueued_ % reports_.num_reports *
+                           int64_t{memory_->limits().max_rows};
+}
+
+CudaPlacedBatch CudaGraphRunner::PlacedBatch() const {
   const CudaStepArrays& arrays = memory_->arrays();
-  return CudaPlaceDrafts(placed, count,
-                         {.tokens = arrays.state.batch_tokens,
-                          .positions = arrays.state.batch_positions,
-                          .token_tables = arrays.token_tables,
-                          .tables = arrays.state.tables,
-                          .page_tokens = arrays.state.page_tokens,
-                          .verify_drafts = arrays.verify_drafts,
-                          .table_stride = arrays.state.table_stride,
-                          .page_size = arrays.state.page_size},
-                         stream_);
+  return {.tokens = arrays.state.batch_tokens,
+          .positions = arrays.state.batch_positions,
+          .token_tables = arrays.token_tables,
+          .tables = arrays.state.tables,
+          .page_tokens = arrays.state.page_tokens,
+          .draws = arrays.state.draws,
+          .verify_drafts = arrays.verify_drafts,
+          .verify_sequences = arrays.verify_sequences,
+          .table_stride = arrays.state.table_stride,
+          .page_size = arrays.state.page_size};
+}
+
+absl::Status CudaGraphRunner::BeginRows(const CudaStep& step) {
+  CudaUnreadRow* const rows = OfStep(&unread_rows_);
+  int count = 0;
+  for (const CudaStep::UnreadRow& row : step.unread_rows) {
+    rows[count++] = {
+        .verified = reinterpret_cast<uintptr_t>(row.before.verified()),
+        .max_accepted = row.before.num_tokens(),
+        .first_token = row.first_token,
+        .num_tokens = row.num_tokens,
+        .first_draw = row.first_draw,
+        .num_draws = row.num_draws,
+        .verify_sequence = row.verify_sequence};
+  }
+  return CudaBeginRows(rows, count, PlacedBatch(), stream_);
+}
+
+absl::Status CudaGraphRunner::PlaceDrafts(const CudaStep& step) {
+  CudaPlacedDraft* const placed = OfStep(&placed_drafts_);
+  int count = 0;
+  for (const CudaStep::PlacedDraft& of_row : step.placed_drafts) {
+    const PendingDraft& draft = of_row.draft;
+    placed[count++] = {
+        .tokens = reinterpret_cast<uintptr_t>(draft.tokens()),
+        .stride = draft.stride(),
+        .num_tokens = draft.num_tokens(),
+        .first_token = of_row.first_token,
+        .first_draft = of_row.first_draft,
+        .verified = reinterpret_cast<uintptr_t>(draft.verified()),
+        .first_candidate = of_row.first_candidate,
+        .num_verified = of_row.num_verified};
+  }
+  return CudaPlaceDrafts(placed, count, PlacedBatch(), stream_);
+}
+
+absl::Status CudaGraphRunner::ReportVerified(const CudaStep& step) {
+  return CudaReportVerified(OfStep(&placed_drafts_),
+                            static_cast<int>(step.placed_drafts.size()),
+                            memory_->arrays().candidates, stream_);
 }
 
 // Behind all rows of logits that the step writes; earlier steps have

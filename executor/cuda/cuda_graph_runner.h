@@ -28,6 +28,7 @@
 #include "executor/cuda/cuda_step_shape.h"
 #include "executor/cuda/cuda_upload_ring.h"
 #include "kernels/verify/cuda_draft_steps.h"
+#include "kernels/verify/cuda_verified_drafts.h"
 
 namespace espalier {
 
@@ -86,7 +87,14 @@ class CudaGraphRunner {
   CudaVerifyInputs VerifyInputs(const CudaStepShape& shape) const;
   CudaGumbelTopKInputs GumbelTopKInputs(const CudaStepShape& shape) const;
   CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
+  template <typename T>
+  T* OfStep(PinnedBuffer<T>* all) const;
+  CudaPlacedBatch PlacedBatch() const;
+  absl::Status BeginRows(const CudaStep& step);
   absl::Status PlaceDrafts(const CudaStep& step);
+  // Behind the step, for what begins behind its drafts.
+  absl::Status ReportVerified(const CudaStep& step);
+  absl::Status EnqueueStep(const CudaStep& step);
   absl::Status SendDraftLogits(const CudaStep& step);
   absl::Status EnqueueChoice(const CudaStepShape& shape);
   absl::Status EnqueueLogprobs(const CudaStepShape& shape);
@@ -115,7 +123,9 @@ class CudaGraphRunner {
   CudaUploadRing uploads_;
   // Where drafts are drawn to, read in place: [reports, max_rows].
   PinnedBuffer<CudaPlacedDraft> placed_drafts_;
-  int64_t num_placements_ = 0;  // steps that had some
+  // What rows begin behind, read in place: [reports, max_rows].
+  PinnedBuffer<CudaUnreadRow> unread_rows_;
+  int64_t num_enqueued_ = 0;
 };
 
 }  // namespace espalier

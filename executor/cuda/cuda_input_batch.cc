@@ -341,12 +341,16 @@ void CudaInputBatch::AddCrossAttention(const CudaTokenSource& source,
 
 int CudaInputBatch::AddPrompt(std::span<const TokenId> tokens,
                               int first_position, int table,
-                              const CudaTokenSource& source) {
+                              const CudaTokenSource& source, int num_ahead) {
   const int num_new_tokens = static_cast<int>(tokens.size());
+  int max_positions = first_position + num_new_tokens;
+  if (num_ahead > 0) {
+    max_positions = std::min(max_positions + num_ahead, shape.max_positions);
+  }
   attention_rows.push_back({.first_query = num_tokens(),
                             .num_queries = num_new_tokens,
                             .table = table,
-                            .max_positions = first_position + num_new_tokens});
+                            .max_positions = max_positions});
   prompt_tokens.insert(prompt_tokens.end(), tokens.begin(), tokens.end());
   for (int i = 0; i < num_new_tokens; ++i) {
     prompt_positions.push_back(first_position + i);

@@ -90,9 +90,10 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // The group's rows, one a slot. Before all prompts. Parts are by rank.
   std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
                                        const CudaGroupRequest& request);
-  // Tokens at consecutive positions; returns the last one's index.
+  // Tokens at consecutive positions, which the device may move on by up to
+  // `num_ahead`; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table,
-                const CudaTokenSource& source = {});
+                const CudaTokenSource& source = {}, int num_ahead = 0);
   // Rows of logits of the tokens `last_tokens`, by rank; or by
   // request.logits_rows.
   std::vector<CudaAnswerPart> AddPromptLogitsRows(

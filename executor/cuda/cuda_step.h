@@ -41,8 +41,24 @@ struct CudaStep {
     PendingDraft draft = {};
     int first_token = 0;   // of the batch
     int first_draft = -1;  // of verify_drafts; -1: it has no place there
+    // What says what became of it: from this candidate of the step on, of as
+    // many tokens as have rows of logits behind them.
+    int first_candidate = 0;
+    int num_verified = 0;
   };
   std::vector<PlacedDraft> placed_drafts;
+
+  // A row that begins where verification of the draft before ends, which the
+  // device finds out before the step.
+  struct UnreadRow {
+    PendingDraft before = {};
+    int first_token = 0;  // of the batch
+    int num_tokens = 0;
+    int first_draw = 0;
+    int num_draws = 0;
+    int verify_sequence = -1;  // -1: it has no place there
+  };
+  std::vector<UnreadRow> unread_rows;
 
   // What the encoder reads before the decoder's tokens are fed.
   std::vector<CudaSourceRead> sources;

@@ -79,6 +79,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   RETURN_IF_ERROR(LayOut(plan, &batch, &step));
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
+  if (!step.unread_rows.empty()) uploader_.ForgetVerifySequences();
   step.shape.has_partials = uploader_.has_partials();
   step.shape.has_cross_partials = uploader_.has_cross_partials();
   step.shape.has_own_tables = uploader_.has_own_tables();
@@ -209,6 +210,11 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
                       memory_->padding_table());
   }
   PlaceDraftRows(memory_->limits(), batch, step);
+  // Behind draws that the device writes.
+  for (CudaStep::UnreadRow& row : step->unread_rows) {
+    row.first_draw +=
+        batch->num_draws() - static_cast<int>(batch->prompt_draws.size());
+  }
   step->shape = ShapeOf(
       *batch,
       step->is_replayable ? 0 : static_cast<int>(plan.page_copies.size()));
@@ -264,13 +270,15 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
                                             CudaStep* step) {
   ASSIGN_OR_RETURN(const std::vector<RowTables> tables, PromptTables(plan));
   std::vector<int> first_tokens(plan.rows.size(), -1);
+  const std::vector<int> num_ahead = NumAhead(plan);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     if (tables[i].own < 0 || row.num_tokens == 0) continue;
     first_tokens[i] = batch->num_tokens();
     batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i].own,
-                     {tables[i].source, row.source_length});
-    PutPageTokens(plan, i);
+                     {tables[i].source, row.source_length}, num_ahead[i]);
+    // Of others the device knows their places.
+    if (num_ahead[i] == 0) PutPageTokens(plan, i);
   }
   for (const CudaPlanSources::Read& read : sources_->reads) {
     step->sources.push_back({.tokens = read.tokens,
@@ -280,6 +288,18 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
   }
   LayOutLogitsRows(plan, first_tokens, batch, step);
   return LayOutScorings(plan, first_tokens, batch, step);
+}
+
+// By row: positions that it may begin further on than the plan says.
+std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
+  std::vector<int> num_ahead(plan.rows.size());
+  for (const Entry& entry : prompts_) {
+    const auto& before = entry.selection->verified_before;
+    for (size_t rank = 0; rank < before.size(); ++rank) {
+      num_ahead[entry.rows[rank]] = before[rank].num_tokens();
+    }
+  }
+  return num_ahead;
 }
 
 void CudaStepBuilder::LayOutLogitsRows(const StepPlan& plan,

@@ -89,6 +89,7 @@ class CudaStepBuilder {
                         const CudaInputBatch& batch) const;
   // What the row feeds becomes part of its history.
   void PutPageTokens(const StepPlan& plan, size_t row);
+  std::vector<int> NumAhead(const StepPlan& plan) const;
   absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* batch,
                              CudaStep* step);
   // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.

@@ -32,20 +32,44 @@ int TokenOf(const CudaDifferentRows& rows, int rank, int num_before) {
          num_before;
 }
 
-// Behind the first token of each row with drafts; from `first_draft` on of what
-// rejection verifies, unless negative.
-void AddPendingDrafts(const CudaDifferentRows& rows, int first_draft,
-                      CudaStep* step) {
+// Where the selection's part of some arrays begins.
+struct Places {
+  int draft = -1;            // of verify_drafts; -1: rejection does not verify
+  int verify_sequence = -1;  // as well
+  int prompt_draw = 0;
+  int candidate = 0;
+};
+
+// What the device fills in of the selection's rows: drafts behind their first
+// tokens, and where they begin.
+void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
   const PlanSelection& selection = *rows.selection;
-  for (int rank = 0; rank < std::ssize(selection.pending_drafts); ++rank) {
-    const PendingDraft& draft = selection.pending_drafts[rank];
-    if (!draft.empty()) {
-      step->placed_drafts.push_back(
-          {draft, TokenOf(rows, rank, 1), first_draft});
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    const int num_drafts =
+        selection.drafts.empty() ? 0 : std::ssize(selection.drafts[rank]);
+    const int num_verified = rows.verifies ? num_drafts : 0;
+    if (!selection.pending_drafts.empty() &&
+        !selection.pending_drafts[rank].empty()) {
+      step->placed_drafts.push_back({.draft = selection.pending_drafts[rank],
+                                     .first_token = TokenOf(rows, rank, 1),
+                                     .first_draft = next.draft,
+                                     .first_candidate = next.candidate,
+                                     .num_verified = num_verified});
     }
-    if (first_draft >= 0) {
-      first_draft += static_cast<int>(selection.drafts[rank].size());
+    if (!selection.verified_before.empty()) {
+      step->unread_rows.push_back({.before = selection.verified_before[rank],
+                                   .first_token = TokenOf(rows, rank, 0),
+                                   .num_tokens = 1 + num_drafts,
+                                   .first_draw = next.prompt_draw,
+                                   .num_draws = 1 + num_verified,
+                                   .verify_sequence = next.verify_sequence});
     }
+    if (next.draft >= 0) {
+      next.draft += num_drafts;
+      ++next.verify_sequence;
+    }
+    next.prompt_draw += 1 + num_verified;
+    next.candidate += 1 + num_verified;
   }
 }
 
@@ -63,9 +87,10 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
   CudaGroupRequest request = rows.request;
   request.logits_rows = answer->logits_rows;
   const bool rejects = rows.verifies && IsByRejection(selection);
-  AddPendingDrafts(
-      rows, rejects ? static_cast<int>(batch->verify_drafts.size()) : -1, step);
+  Places places = {.prompt_draw = static_cast<int>(batch->prompt_draws.size())};
   if (rejects) {
+    places.draft = static_cast<int>(batch->verify_drafts.size());
+    places.verify_sequence = batch->verify_count[0];
     request.drafts = selection.drafts;
     request.has_draft_rows = HasDraftRows(selection);
     if (request.has_draft_rows) {
@@ -77,6 +102,8 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
   const std::vector<float> zeros(tokens.size());
   answer->parts =
       batch->AddPromptLogitsRows(*rows.group, request, tokens, zeros);
+  places.candidate = answer->parts.front().first_candidate;
+  AddUnknown(rows, places, step);
 }
 
 int64_t NumDraftRows(const StepPlan& plan) {

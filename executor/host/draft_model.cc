@@ -107,6 +107,7 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
   Work work = WorkOf(plan);
   std::vector<Drafting*> all;
   for (Drafting& drafting : work.samples) {
+    if (drafting.is_unread()) sequences_.Keep(drafting.key);
     if (!drafting.is_done) sequences_.Begin(drafting.key, drafting.text);
     all.push_back(&drafting);
   }
@@ -151,10 +152,11 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
     CHECK(!asked[i].generated.empty() && asked[i].num_tokens >= 1)
         << "a sequence that is not generated yet";
     // The last token it drafts is not fed.
-    const int64_t num_fed = std::ssize(*asked[i].prompt) +
-                            std::ssize(asked[i].generated) +
-                            asked[i].num_tokens - 1;
-    const bool is_done = num_fed > description().max_context;
+    const int num_ahead = asked[i].verified_before.num_tokens();
+    const int64_t num_fed =
+        std::ssize(*asked[i].prompt) + std::ssize(asked[i].generated) +
+        asked[i].num_tokens - 1 + (num_ahead > 0 ? num_ahead + 1 : 0);
+    const bool is_done = num_fed > description().max_context || num_ahead > 0;
     Drafting drafting = {.asked = &asked[i],
                          .key = {asked[i].request, asked[i].sample},
                          .text = {asked[i].prompt, asked[i].generated},
@@ -209,7 +211,12 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   if (sampler_ == nullptr) return absl::OkStatus();
   std::vector<Drafting*> sampling;
   for (Drafting& drafting : work->samples) {
-    if (drafting.is_done || !CanSample(*drafting.asked)) continue;
+    if (!CanSample(*drafting.asked)) continue;
+    if (drafting.is_unread()) {
+      if (may_pend_) sampling.push_back(&drafting);
+      continue;
+    }
+    if (drafting.is_done) continue;
     // It feeds few tokens; what comes before those is fed as a prompt is.
     const size_t most = sampler_->max_row_tokens();
     if (num_lacking(drafting) > most &&
@@ -226,19 +233,22 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   }
   *step = {};
   const Stopwatch watch;
+  const bool may_pend =
+      may_pend_ && std::ranges::all_of(sampling, [](const Drafting* drafting) {
+        return drafting->asked->verified_by.plan_row >= 0;
+      });
   StepPlan rows;
   rows.stop = stop;
   std::erase_if(sampling, [&](Drafting* drafting) {
+    if (drafting->is_unread() && !may_pend) return true;
     return !AddSamplingRow(drafting, &rows);
   });
   if (sampling.empty()) return absl::OkStatus();
   std::vector<const DraftSequence*> sequences;
   int num_rows = 0;
-  bool may_pend = may_pend_;
   for (const Drafting* const drafting : sampling) {
     sequences.push_back(drafting->asked);
     num_rows += drafting->asked->num_tokens;
-    may_pend = may_pend && drafting->asked->verified_by.plan_row >= 0;
   }
   ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
                    may_pend ? sampler_->Start(rows, sequences)
@@ -272,17 +282,29 @@ absl::Status DraftModel::TakePending() {
     num_rows_ += num_rows;
     draft_time_ += time_before + time;
   }
-  for (auto& [key, text, draft] : pending) {
+  for (Pending& started : pending) {
+    const DraftSequences::Key key = started.key;
     if (!sequences_.Has(key)) continue;
-    const size_t size_before = text.size();
-    for (int i = 0; i < draft.num_tokens() && draft.token(i) >= 0; ++i) {
-      text.Append(draft.token(i));
-    }
-    // The last one was not fed.
-    const size_t num_unfed = text.size() > size_before ? 1 : 0;
-    sequences_.SetFed(key, text, text.size() - num_unfed);
+    const DraftText text = TextBehind(std::move(started));
+    sequences_.SetFed(key, text, text.size() - 1);
   }
   return absl::OkStatus();
+}
+
+DraftText DraftModel::TextBehind(Pending pending) {
+  DraftText text = std::move(pending.text);
+  if (const PendingDraft& before = pending.verified_before; !before.empty()) {
+    // Read by the run, so it is there.
+    const VerifiedDraft& verified = *before.verified();
+    for (int i = 0; i < verified.num_accepted; ++i)
+      text.Append(before.token(i));
+    text.Append(std::max(verified.next, 0));
+  }
+  const PendingDraft& draft = pending.draft;
+  for (int i = 0; i < draft.num_tokens() && draft.token(i) >= 0; ++i) {
+    text.Append(draft.token(i));
+  }
+  return text;
 }
 
 absl::Status DraftModel::Forward(const StepPlan& step,
@@ -302,6 +324,11 @@ bool DraftModel::CanSample(const DraftSequence& asked) const {
 bool DraftModel::AddSamplingRow(Drafting* drafting, StepPlan* step) {
   const int num_ahead = drafting->asked->num_tokens - 1;
   drafting->is_done = true;
+  if (drafting->is_unread()) {
+    return sequences_.AddRowBehind(
+        drafting->key, drafting->text.size(),
+        drafting->asked->verified_before.num_tokens() + 1 + num_ahead, step);
+  }
   return AddRow(*drafting, drafting->text.size(), 1, step, num_ahead);
 }
 
@@ -311,12 +338,15 @@ void DraftModel::TakeStarted(SampledDraft started, Drafting* drafting) {
   draft.logits = std::move(started.logits);
   draft.pending = started.pending;
   // The run has no more to do for it.
-  pending_.push_back(
-      {drafting->key, std::move(drafting->text), std::move(started.pending)});
+  pending_.push_back({.key = drafting->key,
+                      .text = std::move(drafting->text),
+                      .verified_before = drafting->asked->verified_before,
+                      .draft = std::move(started.pending)});
   drafting->is_done = true;
 }
 
 void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
+  if (drafting->is_unread()) return;  // nothing was
   drafting->is_done = false;
   for (const TokenId token : sampled.tokens) {
     if (!drafting->is_done) Take(token, drafting);

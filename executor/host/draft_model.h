@@ -72,6 +72,10 @@ class DraftModel {
       std::shared_ptr<DraftSampler> sampler = nullptr);
 
   const ModelDescription& description() const { return model_->description(); }
+  // Whether Run takes sequences with DraftSequence::verified_before.
+  bool follows_verification() const {
+    return sampler_ != nullptr && sampler_->follows_verification();
+  }
   // The most tokens of a sequence that it can feed, were it alone: what its
   // context has, and its pages, of which one more is for the copy of a tail.
   int max_tokens() const;
@@ -111,6 +115,8 @@ class DraftModel {
     DraftedTokens draft = {};
     std::vector<float> logits = {};  // of these, where the host draws
     bool is_done = false;
+    // Where the draft begins only the sampler knows: nothing is fed before it.
+    bool is_unread() const { return !asked->verified_before.empty(); }
   };
   // A search while it drafts.
   struct Searching {
@@ -143,7 +149,8 @@ class DraftModel {
   // What the sampler draws since the last run.
   struct Pending {
     DraftSequences::Key key;
-    DraftText text;  // behind which it draws
+    DraftText text;                // behind which it draws; or, with
+    PendingDraft verified_before;  // behind what is accepted of that
     PendingDraft draft;
   };
 
@@ -181,6 +188,8 @@ class DraftModel {
   absl::Status Forward(const StepPlan& step, std::span<float> logits);
   // Adds the row to `*step` from which the sampler drafts; false as AddRow.
   bool AddSamplingRow(Drafting* drafting, StepPlan* step);
+  // What `pending` has fed, whose last token it has not.
+  static DraftText TextBehind(Pending pending);
   void TakeSampled(SampledDraft sampled, Drafting* drafting);
   void TakeStarted(SampledDraft started, Drafting* drafting);
   // Feeds what `step` has, and what each lacks of its text, with logits of the

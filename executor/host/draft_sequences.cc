@@ -47,6 +47,11 @@ void DraftSequences::Begin(const Key& key, const DraftText& text) {
   });
 }
 
+void DraftSequences::Keep(const Key& key) {
+  const Entry entry = states_.find(key);
+  if (entry != states_.end()) SetRun(entry, num_runs_);
+}
+
 void DraftSequences::BeginBeams(RequestId request,
                                 std::span<const DraftText* const> texts) {
   const auto [begin, end] = OfRequest(request);
@@ -89,7 +94,7 @@ void DraftSequences::Share(const Key& from, const Key& to, size_t num_tokens) {
 void DraftSequences::SetFed(const Key& key, const DraftText& text,
                             size_t num_tokens) {
   Update(key, [&](State& state) {
-    state.fed.Truncate(std::min(state.fed.size(), num_tokens));
+    state.fed.Truncate(std::min(CommonLength(state.fed, text), num_tokens));
     state.fed.GrowTo(num_tokens, text);
     state.pages.Truncate(static_cast<int>(num_tokens));
   });
@@ -128,6 +133,36 @@ bool DraftSequences::AddRow(const Key& key, const DraftText& text, size_t end,
                         .first_logits = step->num_logits});
   step->num_logits += num_logits;
   text.CopyTo(first, end, &step->tokens);
+  step->page_indices.append(state.pages.page_ids());
+  step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
+  return true;
+}
+
+bool DraftSequences::AddRowBehind(const Key& key, size_t first, int num_tokens,
+                                  StepPlan* step) {
+  if (!Has(key)) return false;
+  State& state = states_.at(key);
+  const size_t end = first + num_tokens;
+  const int count = static_cast<int>(end) - state.pages.num_tokens();
+  const size_t num_copies = step->page_copies.size();
+  bool has_pages =
+      first <= state.fed.size() && MakeRoom(NumPagesForRow(key, end), *step);
+  Update(key, [&](State& of_row) {
+    has_pages =
+        has_pages &&
+        (count <= 0 || of_row.pages.Append(count, &step->page_copies).ok());
+    if (has_pages) return;
+    of_row.fed.Truncate(0);
+    ReleasePages(&of_row);
+  });
+  if (!has_pages) return false;
+  KeepCopied(std::span(step->page_copies).subspan(num_copies));
+  step->rows.push_back({.first_token = static_cast<int>(step->tokens.size()),
+                        .num_tokens = 1,
+                        .first_position = static_cast<int>(first),
+                        .num_logits = 1,
+                        .first_logits = step->num_logits++});
+  step->tokens.push_back(0);
   step->page_indices.append(state.pages.page_ids());
   step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
   return true;

@@ -36,6 +36,16 @@ void TakeNoteOf(const StepPlan& expanded, DraftedGroups::Asked* asked) {
   }
   asked->num_answers =
       expanded.selections.size() + expanded.continuations.size();
+  for (const RequestId request : asked->selections) {
+    asked->first_sample.emplace(request, -1);
+  }
+  for (const DraftSequence& sequence : expanded.drafting) {
+    const auto found = asked->first_sample.find(sequence.request);
+    if (found != asked->first_sample.end() && found->second < 0) {
+      found->second = static_cast<int>(asked->samples.size());
+    }
+    asked->samples.push_back(sequence.sample);
+  }
 }
 
 }  // namespace
@@ -46,39 +56,91 @@ bool DraftedGroups::HasContinuations(const StepPlan& plan) {
   });
 }
 
-DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan) {
+bool DraftedGroups::CanFollow(const StepPlan& plan,
+                              const Unread& before) const {
+  return std::ranges::all_of(plan.continuations, [&](const auto& continuation) {
+    if (continuation.drafts.empty()) return true;
+    const auto found = groups_.find(continuation.request);
+    if (found == groups_.end() || found->second.samples.empty()) return true;
+    const Group& group = found->second;
+    if (!before.asked->first_sample.contains(continuation.request)) return true;
+    const std::vector<PendingDraft> drafts =
+        DraftsBefore(continuation.request, group, before);
+    if (drafts.empty()) return false;
+    // Edits are the same ones wherever the rows begin and end.
+    const ScoreProcessors& processors = continuation.params->processors;
+    const int num_min = processors.min_new_tokens;
+    for (size_t rank = 0; rank < drafts.size(); ++rank) {
+      const int first =
+          static_cast<int>(group.samples[rank].generated.size()) + 1;
+      const int last =
+          first + drafts[rank].num_tokens() + continuation.drafts.num_tokens;
+      if (first < num_min && last >= num_min) return false;
+    }
+    return !group.keeps_histories && !processors.needs_history() &&
+           processors.forced_last_tokens.empty();
+  });
+}
+
+std::vector<PendingDraft> DraftedGroups::DraftsBefore(RequestId request,
+                                                      const Group& group,
+                                                      const Unread& before) {
+  const int first = before.asked->first_sample.at(request);
+  if (first < 0) return {};
+  std::vector<PendingDraft> drafts;
+  for (size_t rank = 0; rank < group.samples.size(); ++rank) {
+    const size_t i = first + rank;
+    if (i >= before.drafts.size() ||
+        before.asked->samples[i] != group.samples[rank].idx ||
+        before.drafts[i].pending.verified() == nullptr) {
+      return {};
+    }
+    drafts.push_back(before.drafts[i].pending);
+  }
+  return drafts;
+}
+
+DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
+                                           const Unread& before) {
   SetGroups(*plan);
   Asked asked;
   asked.num_planned = plan->selections.size();
   asked.num_drafting = plan->drafting.size();
-  if (HasContinuations(*plan)) {
-    StepPlan expanded = *plan;
-    expanded.continuations.clear();
-    for (const GroupContinuation& continuation : plan->continuations) {
-      asked.continuations.push_back({.request = continuation.request});
-      Asked::Continued& continued = asked.continuations.back();
-      if (continuation.drafts.empty()) {
-        expanded.continuations.push_back(continuation);
-        continue;
-      }
-      const auto found = groups_.find(continuation.request);
-      if (found == groups_.end() || found->second.samples.empty()) continue;
-      SetPages(continuation.drafts, &found->second);
-      continued.answer = static_cast<int>(expanded.selections.size());
-      continued.num_drafting = static_cast<int>(found->second.samples.size());
-      AddRows(continuation, found->second, &expanded);
-    }
-    // Those that are still continuations are answered behind all selections.
-    int answer = static_cast<int>(expanded.selections.size());
-    for (size_t i = 0; i < plan->continuations.size(); ++i) {
-      if (!plan->continuations[i].drafts.empty()) continue;
-      asked.continuations[i].answer = answer++;
-    }
-    TakeNoteOf(expanded, &asked);
-    *plan = std::move(expanded);
+  if (!HasContinuations(*plan)) {
+    TakeNoteOf(*plan, &asked);
     return asked;
   }
-  TakeNoteOf(*plan, &asked);
+  StepPlan expanded = *plan;
+  expanded.continuations.clear();
+  for (const GroupContinuation& continuation : plan->continuations) {
+    asked.continuations.push_back({.request = continuation.request});
+    Asked::Continued& continued = asked.continuations.back();
+    if (continuation.drafts.empty()) {
+      expanded.continuations.push_back(continuation);
+      continue;
+    }
+    const auto found = groups_.find(continuation.request);
+    if (found == groups_.end() || found->second.samples.empty()) continue;
+    SetPages(continuation.drafts, &found->second);
+    continued.answer = static_cast<int>(expanded.selections.size());
+    continued.num_drafting = static_cast<int>(found->second.samples.size());
+    std::vector<PendingDraft> verified_before;
+    if (before.asked != nullptr &&
+        before.asked->first_sample.contains(continuation.request)) {
+      verified_before =
+          DraftsBefore(continuation.request, found->second, before);
+    }
+    continued.is_unread = !verified_before.empty();
+    AddRows(continuation, found->second, std::move(verified_before), &expanded);
+  }
+  // Those that are still continuations are answered behind all selections.
+  int answer = static_cast<int>(expanded.selections.size());
+  for (size_t i = 0; i < plan->continuations.size(); ++i) {
+    if (!plan->continuations[i].drafts.empty()) continue;
+    asked.continuations[i].answer = answer++;
+  }
+  TakeNoteOf(expanded, &asked);
+  *plan = std::move(expanded);
   return asked;
 }
 
@@ -129,9 +191,12 @@ void DraftedGroups::SetPages(const ContinuedDrafts& drafts, Group* group) {
 }
 
 void DraftedGroups::AddRows(const GroupContinuation& continuation,
-                            const Group& group, StepPlan* plan) {
+                            const Group& group,
+                            std::vector<PendingDraft> verified_before,
+                            StepPlan* plan) {
   const int num_drafts = continuation.drafts.num_tokens;
-  PlanSelection selection = SelectionOf(continuation, group);
+  const bool is_unread = !verified_before.empty();
+  PlanSelection selection = SelectionOf(continuation, group, is_unread);
   selection.first_logits = plan->num_logits;
   for (int rank = 0; rank < selection.num_rows; ++rank) {
     const Sample& sample = group.samples[rank];
@@ -145,24 +210,27 @@ void DraftedGroups::AddRows(const GroupContinuation& continuation,
          .verified_by = {.plan_row = static_cast<int>(plan->rows.size()),
                          .selection = static_cast<int>(plan->selections.size()),
                          .rank = rank},
+         .verified_before = is_unread ? verified_before[rank] : PendingDraft(),
          .cum_log_prob = sample.cum_log_prob});
-    plan->rows.push_back({.sequence = sample.sequence,
-                          .first_token = static_cast<int>(plan->tokens.size()),
-                          .num_tokens = 1 + num_drafts,
-                          .first_position = sample.position,
-                          .num_logits = 1 + num_drafts,
-                          .first_logits = plan->num_logits});
+    plan->rows.push_back(
+        {.sequence = sample.sequence,
+         .first_token = static_cast<int>(plan->tokens.size()),
+         .num_tokens = 1 + num_drafts,
+         .first_position = sample.position + (is_unread ? 1 : 0),
+         .num_logits = 1 + num_drafts,
+         .first_logits = plan->num_logits});
     plan->num_logits += 1 + num_drafts;
     plan->tokens.push_back(sample.generated.back());
     plan->tokens.resize(plan->tokens.size() + num_drafts);
     plan->page_indices.append(sample.pages);
     plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
   }
+  selection.verified_before = std::move(verified_before);
   plan->selections.push_back(std::move(selection));
 }
 
 PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
-                                         const Group& group) {
+                                         const Group& group, bool is_unread) {
   const int num_drafts = continuation.drafts.num_tokens;
   PlanSelection selection;
   selection.request = continuation.request;
@@ -174,7 +242,7 @@ PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
   selection.max_draft_tokens = num_drafts;
   bool differ = false;
   const auto num_generated = [&](const Sample& sample) {
-    return static_cast<int>(sample.generated.size());
+    return static_cast<int>(sample.generated.size()) + (is_unread ? 1 : 0);
   };
   selection.num_generated = num_generated(group.samples[0]);
   for (const Sample& sample : group.samples) {
@@ -188,121 +256,6 @@ PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
   }
   if (!differ) selection.row_num_generated = {};
   return selection;
-}
-
-void DraftedGroups::Advance(const Asked& asked,
-                            const absl::StatusOr<StepResult>& result) {
-  const bool is_answer =
-      result.ok() && result->selections.size() >= asked.selections.size();
-  if (!is_answer) {
-    for (const RequestId request : asked.selections) groups_.erase(request);
-    return;
-  }
-  // Memory for all of them, then nothing fails.
-  for (size_t i = 0; i < asked.selections.size(); ++i) {
-    const auto found = groups_.find(asked.selections[i]);
-    if (found == groups_.end()) continue;
-    const SelectionResult& answer = result->selections[i];
-    if (IsAnswer(answer, found->second)) MakeRoomFor(answer, &found->second);
-  }
-  for (size_t i = 0; i < asked.selections.size(); ++i) {
-    const auto found = groups_.find(asked.selections[i]);
-    if (found == groups_.end()) continue;
-    const SelectionResult& answer = result->selections[i];
-    if (IsAnswer(answer, found->second)) {
-      TakeTokens(answer, &found->second);
-    } else {
-      groups_.erase(found);
-    }
-  }
-}
-
-bool DraftedGroups::IsAnswer(const SelectionResult& answer,
-                             const Group& group) {
-  const std::vector<int>& counts = answer.num_tokens;
-  if (!answer.error.ok() || counts.size() != group.samples.size()) return false;
-  int64_t num_left = std::ssize(answer.candidates);
-  for (const int count : counts) {
-    if (count < 1 || count > num_left) return false;
-    num_left -= count;
-  }
-  return true;
-}
-
-void DraftedGroups::MakeRoomFor(const SelectionResult& answer, Group* group) {
-  for (size_t rank = 0; rank < group->samples.size(); ++rank) {
-    std::vector<TokenId>& generated = group->samples[rank].generated;
-    const size_t size = generated.size() + answer.num_tokens[rank];
-    if (size <= generated.capacity()) continue;
-    generated.reserve(std::max(size, 2 * generated.capacity()));
-  }
-}
-
-void DraftedGroups::TakeTokens(const SelectionResult& answer, Group* group) {
-  std::vector<Sample>& samples = group->samples;
-  std::span<const Candidate> left = answer.candidates;
-  size_t num_live = 0;  // of those so far
-  for (size_t rank = 0; rank < samples.size(); ++rank) {
-    const std::span<const Candidate> run = left.first(answer.num_tokens[rank]);
-    left = left.subspan(run.size());
-    const bool ends = std::ranges::any_of(run, [&](const Candidate& drawn) {
-      return drawn.token < 0 ||
-             std::ranges::binary_search(group->eos_token_ids, drawn.token);
-    });
-    if (ends) continue;
-    if (num_live < rank) samples[num_live] = std::move(samples[rank]);
-    Sample& sample = samples[num_live++];
-    sample.position += static_cast<int>(run.size());
-    sample.cum_log_prob = run.back().cum_log_prob;
-    for (const Candidate& drawn : run) sample.generated.push_back(drawn.token);
-  }
-  samples.erase(samples.begin() + num_live, samples.end());
-}
-
-std::vector<std::vector<int>> DraftedGroups::Asked::NumDrafted(
-    std::span<const DraftedTokens> drafts) const {
-  std::vector<std::vector<int>> counts(continuations.size());
-  auto own = drafts.begin() + num_drafting;
-  for (size_t c = 0; c < continuations.size(); ++c) {
-    bool is_behind = false;
-    bool has_drafts = false;
-    for (int i = 0; i < continuations[c].num_drafting; ++i, ++own) {
-      counts[c].push_back(static_cast<int>(own->tokens.size()));
-      has_drafts = has_drafts || !own->tokens.empty();
-      is_behind = is_behind || own->is_behind;
-    }
-    if (is_behind && !has_drafts) counts[c].clear();
-  }
-  return counts;
-}
-
-void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
-                                   StepResult* result) const {
-  if (continuations.empty()) return;
-  if (result->selections.size() != num_answers) {  // of a wrong plan
-    result->selections.clear();
-    return drafts->resize(num_drafting);
-  }
-  std::vector<std::vector<int>> num_drafted = NumDrafted(*drafts);
-  std::vector<SelectionResult> answers;
-  answers.reserve(num_planned + continuations.size());
-  // From here on nothing takes memory: what is moved is not there a second
-  // time.
-  const auto take = [&](size_t answer) {
-    answers.push_back(std::move(result->selections[answer]));
-  };
-  for (size_t i = 0; i < num_planned; ++i) take(i);
-  for (size_t c = 0; c < continuations.size(); ++c) {
-    if (continuations[c].answer < 0) {
-      answers.push_back({.request = continuations[c].request});
-      continue;
-    }
-    take(continuations[c].answer);
-    if (continuations[c].num_drafting == 0) continue;
-    answers.back().num_drafted = std::move(num_drafted[c]);
-  }
-  drafts->resize(num_drafting);
-  result->selections = std::move(answers);
 }
 
 }  // namespace espalier

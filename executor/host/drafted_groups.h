@@ -27,6 +27,12 @@
 //   what it does read is there.
 // - What it drafts follows the answer, and is drafted when that is there.
 //
+// Where device and sampler take each other's word (PlanSelection::
+// verified_before) rows need not wait for the answer either: those of plan t+1
+// are written for what the samples were before step t, and say which of its
+// drafts they begin behind. The answer is then completed: of samples that have
+// ended in step t it has nothing, and sums begin with those of step t.
+//
 // For one thread at a time. What throws std::bad_alloc has done nothing that
 // matters when it is called again.
 #pragma once
@@ -35,6 +41,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,12 +62,20 @@ class DraftedGroups {
     size_t num_planned = 0;
     size_t num_drafting = 0;
     size_t num_answers = 0;  // of the expanded plan
+    // By sequence to draft for of the expanded plan: its sample.
+    std::vector<int> samples;
+    // Where the sequences of each of `selections` begin there; -1: it has none.
+    std::unordered_map<RequestId, int> first_sample;
     // The planner's continuations: who asked, and which answer of the expanded
     // plan is theirs; -1: none, since no sample lives.
     struct Continued {
       RequestId request;
       int answer = -1;
       int num_drafting = 0;  // sequences, behind those of the one before
+      // Whether its rows were written before the answer before was there; and
+      // then, once their own is there, which of them are of samples that live.
+      bool is_unread = false;
+      std::vector<bool> lives = {};
     };
     std::vector<Continued> continuations;
 
@@ -76,19 +91,36 @@ class DraftedGroups {
         std::span<const DraftedTokens> drafts) const;
   };
 
-  // Whether the plan goes on from an answer that has to be there before Expand.
+  // The plan before, whose answer is not there: what Expand said of it, and
+  // what was drafted for it.
+  struct Unread {
+    const Asked* asked = nullptr;
+    std::span<const DraftedTokens> drafts = {};
+  };
+
+  // Whether the plan goes on from an answer that has to be there before Expand,
+  // if not with Unread.
   static bool HasContinuations(const StepPlan& plan);
+  // Whether Expand can write its rows without the last answer: each sample of
+  // a group that goes on has a draft whose verification the device says
+  // (PendingDraft::verified), and scores that are edited alike however many of
+  // it are accepted.
+  bool CanFollow(const StepPlan& plan, const Unread& before) const;
 
   // Writes continuations with drafts out as rows, selections and sequences to
   // draft for, behind the plan's own; takes note of the groups that its rows
   // set and that ended. A group without samples, or that is not known, gets
   // nothing.
-  Asked Expand(StepPlan* plan);
+  // REQUIRES: the answers to all plans before are taken; or to all but
+  // `before`, and CanFollow.
+  Asked Expand(StepPlan* plan, const Unread& before);
+  Asked Expand(StepPlan* plan) { return Expand(plan, Unread()); }
 
-  // Takes the answer to an expanded plan, in the order of the plans. Groups of
-  // one that failed are forgotten, and those whose answer is not one to what
-  // they asked.
-  void Advance(const Asked& asked, const absl::StatusOr<StepResult>& result);
+  // Takes the answer to an expanded plan, in the order of the plans, and
+  // completes it where its rows did not wait for the one before. Groups of one
+  // that failed are forgotten, and those whose answer is not one to what they
+  // asked.
+  void Advance(Asked* asked, absl::StatusOr<StepResult>* result);
 
   int num_groups() const { return static_cast<int>(groups_.size()); }
 
@@ -112,10 +144,21 @@ class DraftedGroups {
 
   void SetGroups(const StepPlan& plan);
   static void SetPages(const ContinuedDrafts& drafts, Group* group);
+  // The drafts of the group's samples, by rank, in the plan before; none if it
+  // was not in it, or not with a pending draft for each.
+  static std::vector<PendingDraft> DraftsBefore(RequestId request,
+                                                const Group& group,
+                                                const Unread& before);
   static void AddRows(const GroupContinuation& continuation, const Group& group,
+                      std::vector<PendingDraft> verified_before,
                       StepPlan* plan);
   static PlanSelection SelectionOf(const GroupContinuation& continuation,
-                                   const Group& group);
+                                   const Group& group, bool is_unread);
+  // The answer to rows that did not wait, as if they had.
+  //   lives  [rows]  of which samples that is
+  static SelectionResult Complete(const SelectionResult& answer,
+                                  const Asked& asked, size_t first_drafting,
+                                  const Group& group, std::vector<bool>* lives);
   // Whether it is an answer to what these samples asked; what it takes them on
   // by, for which there is memory when MakeRoomFor has returned. Texts and
   // tables stay where they are, however long they have become.

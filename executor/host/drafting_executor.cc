@@ -45,6 +45,8 @@ struct PlanOnItsWay {
   bool waits_for_drafts = false;
   bool was_handed_on = false;
   DraftedGroups::Asked asked;  // once it is expanded
+  // What it is expanded from, besides answers; of the plan before it.
+  DraftedGroups::Unread unread;
 
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
@@ -87,6 +89,8 @@ class DraftingExecutor::Drafts {
       : steps_(std::move(steps)),
         page_size_(steps_->description().page_size),
         may_pend_(steps_->description().verifies_pending_drafts),
+        may_follow_(may_pend_ && steps_->description().follows_pending_drafts &&
+                    model->follows_verification()),
         model_(std::move(model)),
         max_draft_context_(model_->max_tokens()) {}
 
@@ -144,10 +148,10 @@ class DraftingExecutor::Drafts {
       lock.unlock();
       if (is_expanded) {
         UntilThereIsMemory(
-            [&] { drafts->groups_.Advance(plan->asked, *plan->result); });
+            [&] { drafts->groups_.Advance(&plan->asked, &*plan->result); });
       } else {
         plan->asked = UntilThereIsMemory(
-            [&] { return drafts->groups_.Expand(&plan->plan); });
+            [&] { return drafts->groups_.Expand(&plan->plan, plan->unread); });
         StartDrafting(drafts, plan);
       }
       lock.lock();
@@ -157,21 +161,38 @@ class DraftingExecutor::Drafts {
   }
 
   // The first plan that is to be expanded, if the results that it goes on from
-  // are taken; or that is, and whose result is to be taken. Null: there is
-  // none.
+  // are taken, or it can do without; or that is, and whose result is to be
+  // taken. Null: there is none.
   std::shared_ptr<PlanOnItsWay> NextToExpand() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    bool are_taken = true;  // the results of those before
+    const PlanOnItsWay* unread = nullptr;  // the last one not taken
+    int num_unread = 0;
     for (const std::shared_ptr<PlanOnItsWay>& plan : plans_) {
       if (!plan->is_expanded) {
-        const bool waits =
-            !are_taken && DraftedGroups::HasContinuations(plan->plan);
+        const bool waits = num_unread > 0 &&
+                           DraftedGroups::HasContinuations(plan->plan) &&
+                           !(num_unread == 1 && Follow(*unread, plan.get()));
         return waits ? nullptr : plan;
       }
       if (plan->result.has_value() && !plan->was_result_applied) return plan;
-      are_taken = are_taken && plan->was_result_applied;
+      if (plan->was_result_applied) continue;
+      unread = plan.get();
+      ++num_unread;
     }
     return nullptr;
+  }
+
+  // Whether the plan can be expanded before `before` is answered; it says then
+  // what it goes on from.
+  bool Follow(const PlanOnItsWay& before, PlanOnItsWay* plan) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!may_follow_ || before.waits_for_drafts || before.is_drafting) {
+      return false;
+    }
+    const DraftedGroups::Unread unread = {&before.asked, before.drafted.drafts};
+    if (!groups_.CanFollow(plan->plan, unread)) return false;
+    plan->unread = unread;
+    return true;
   }
 
   // Takes what concerns the draft model of the plan, and starts that. Where
@@ -246,7 +267,7 @@ class DraftingExecutor::Drafts {
       plan->waits_for_drafts = false;
     }
     HandOnPlans(drafts);
-    drafts->AnswerPlans();
+    MakeProgress(drafts);  // the plan behind it may go on from its drafts
   }
 
   // In their order, by one thread at a time, as far as they are complete.
@@ -298,6 +319,11 @@ class DraftingExecutor::Drafts {
                        PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
     {
       const std::lock_guard lock(drafts->mutex_);
+      // Nobody says any more what became of drafts that nobody verified.
+      for (const DraftedTokens& draft : plan->drafted.drafts) {
+        DraftVerification* const verification = draft.pending.verification();
+        if (verification != nullptr) verification->Fail();
+      }
       plan->result = std::move(result);
     }
     MakeProgress(drafts);
@@ -320,7 +346,8 @@ class DraftingExecutor::Drafts {
 
   std::shared_ptr<StepExecutor> steps_;
   const int page_size_;
-  const bool may_pend_;  // what is drafted for a step, when that is handed on
+  const bool may_pend_;    // what is drafted for a step, when that is handed on
+  const bool may_follow_;  // what no answer has said yet
   const std::unique_ptr<DraftModel> model_;  // touched on the thread
   const int max_draft_context_;
   std::mutex mutex_;

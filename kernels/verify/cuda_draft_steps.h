@@ -19,6 +19,7 @@
 #include "kernels/logits/candidate.h"
 #include "kernels/logits/cuda_row_edits.h"
 #include "kernels/sample/cuda_sample.h"
+#include "kernels/verify/cuda_verify.h"
 
 namespace espalier {
 
@@ -76,17 +77,25 @@ struct CudaPlacedDraft {
   int num_tokens = 0;
   int first_token = 0;   // of the batch
   int first_draft = -1;  // of what CudaVerify reads; -1: it reads nothing of it
+  // Where it is to be said what became of it (cuda_verified_drafts.h), of
+  // VerifiedDraft*; 0: nowhere. That follows from candidates of the step from
+  // the first one on, of one more than there are tokens to verify.
+  uint64_t verified = 0;
+  int first_candidate = 0;
+  int num_verified = 0;
 };
 
 // The batch, and the pages that it feeds: as CudaBeamState and CudaVerifyInputs
 // have them.
 struct CudaPlacedBatch {
   int* tokens = nullptr;
-  const int* positions = nullptr;
+  int* positions = nullptr;
   const int* token_tables = nullptr;
   const int* tables = nullptr;
   int* page_tokens = nullptr;
+  CudaDraw* draws = nullptr;
   TokenId* verify_drafts = nullptr;
+  CudaVerifySequence* verify_sequences = nullptr;
 
   // Values.
   int table_stride = 0;

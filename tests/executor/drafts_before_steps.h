@@ -36,7 +36,7 @@ class DraftsBeforeSteps {
   }
   // Makes `*result` the answer to the plan that Begin was given.
   void End(absl::StatusOr<StepResult>* result) {
-    groups_.Advance(asked_, *result);
+    groups_.Advance(&asked_, result);
     if (!result->ok()) return;
     asked_.Restore(&drafts_, &**result);
     (*result)->drafts = std::move(drafts_);

@@ -66,6 +66,30 @@ TEST(CudaDraftBatchTest, RowsFeedTheirLastTokensAndAreOfNobodyBehind) {
   EXPECT_EQ(batch.rows[2].num_tokens, 0);
 }
 
+// Where it begins the device knows, so there is room for either: the token
+// alone, or the last of the draft before it as well.
+TEST(CudaDraftBatchTest, RowsThatDoNotWaitHaveRoomForWhateverIsAccepted) {
+  CudaDraftBatch batch(kDraftLimits, 16, 100);
+  DraftSequence sequence = SequenceOf({}, 2, 3);
+  const auto token = std::make_shared<const TokenId>(7);
+  VerifiedDraft verified;
+  DraftVerification verification;
+  sequence.verified_before =
+      PendingDraft(token, 1, 4, nullptr, &verification, &verified);
+  batch.Add(sequence, std::vector<TokenId>{0}, 58, -1);
+  batch.Pad(2);
+  EXPECT_TRUE(batch.feeds_two);
+  EXPECT_THAT(batch.first.tokens, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(batch.first.positions, ElementsAre(0, 58, 0, 0));
+  EXPECT_THAT(batch.first.token_tables, ElementsAre(8, 0, 8, 8));
+  EXPECT_EQ(batch.first.attention_rows[0].first_query, 0);
+  EXPECT_EQ(batch.first.attention_rows[0].num_queries, 2);
+  EXPECT_EQ(batch.first.attention_rows[0].max_positions, 64);
+  // 58 and 4 accepted, and two more that are fed.
+  EXPECT_EQ(batch.next.attention_rows[0].max_positions, 128);
+  EXPECT_EQ(batch.draws[0].position, 3u);
+}
+
 // Work lists hold until a length passes a multiple of 64.
 TEST(CudaDraftBatchTest, AttentionIsPlannedForAllOfADraft) {
   for (const auto& [position, bound] :

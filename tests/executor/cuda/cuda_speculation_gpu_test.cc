@@ -41,6 +41,9 @@ struct CudaSpeculationCase {
   // Of a run of the draft model: where all that drafts is more, it is waited
   // for.
   int max_draft_rows = 5;
+  // Without processors that read the text, whose requests wait for answers:
+  // steps begin where the device finds the one before has ended.
+  bool is_unread = false;
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -72,6 +75,22 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .max_step_tokens = 72,
      .kv_cache_mb = 12,
      .max_draft_rows = 96},
+    {.name = "DraftUnread",
+     .method = SpeculationMethod::kDraft,
+     .max_draft_rows = 96,
+     .is_unread = true},
+    {.name = "DraftUnreadByRejection",
+     .method = SpeculationMethod::kDraft,
+     .mode = SpeculationMode::kRejection,
+     .max_step_tokens = 1024,
+     .max_draft_rows = 96,
+     .is_unread = true},
+    {.name = "DraftUnreadWithLittleRoom",
+     .method = SpeculationMethod::kDraft,
+     .max_step_tokens = 72,
+     .kv_cache_mb = 12,
+     .max_draft_rows = 96,
+     .is_unread = true},
     {.name = "DraftOnTheHost",
      .method = SpeculationMethod::kDraft,
      .drafts_on_host = true},
@@ -99,7 +118,7 @@ class CudaSpeculationTest
   }
 
   // The model drafts for itself, in calls of few tokens.
-  static std::shared_ptr<StepExecutor> WithDraftModel(
+  std::shared_ptr<StepExecutor> WithDraftModel(
       std::shared_ptr<StepExecutor> steps) {
     CudaTransformerOptions options = Options();
     options.max_tokens = std::max(48, 2 * GetParam().max_draft_rows);
@@ -114,7 +133,7 @@ class CudaSpeculationTest
     if (!GetParam().drafts_on_host) {
       auto created = CudaDraftSampler::Create(loaded);
       EXPECT_OK(created.status());
-      sampler = *std::move(created);
+      sampler = sampler_ = *std::move(created);
     }
     auto draft = DraftModel::Create(*std::move(model), *pool_, sampler);
     EXPECT_OK(draft.status());
@@ -138,12 +157,15 @@ class CudaSpeculationTest
       }
       const GenerationParams old = std::exchange(request.params, {});
       GenerationParams& params = request.params;
-      params.repetition_penalty = old.repetition_penalty;
+      const bool reads_text = !GetParam().is_unread;
+      if (reads_text) params.repetition_penalty = old.repetition_penalty;
       params.suppress_tokens = old.suppress_tokens;
       params.max_new_tokens = 10 + static_cast<int>(random() % Cases(40, 8));
       if (random() % 5 == 0) params.min_new_tokens = 7;
-      if (random() % 5 == 0) params.frequency_penalty = 0.1;
-      if (random() % 5 == 0) params.bad_words_ids = {{262}, {17, 300}};
+      if (random() % 5 == 0 && reads_text) params.frequency_penalty = 0.1;
+      if (random() % 5 == 0 && reads_text) {
+        params.bad_words_ids = {{262}, {17, 300}};
+      }
       if (random() % 3 == 0) params.logprobs = random() % 4;
       if (random() % 2 == 0) {
         params.do_sample = true;
@@ -220,6 +242,8 @@ class CudaSpeculationTest
     for (Request& request : requests) request.params.speculate.reset();
     return Run(steps, requests);
   }
+
+  std::shared_ptr<CudaDraftSampler> sampler_;  // of WithDraftModel, if any
 };
 
 TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
@@ -236,6 +260,9 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
       AnyRequestsThatRepeat(count, steps->description());
   const Answers speculated = Run(*steps, requests);
   PrintFigures(figures);
+  if (GetParam().is_unread) {
+    EXPECT_GE(sampler_->counts().num_unread_runs, Cases(20, 1));
+  }
   const Answers expected = Expected(*steps, requests);
   int64_t num_drafted = 0;
   int64_t num_accepted = 0;

@@ -270,6 +270,45 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
   }
 }
 
+// So have rows that begin where verification ends; nothing is known of their
+// places in pages, nor of where attention ends.
+TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
+  const auto tokens = std::make_shared<const std::vector<TokenId>>(99, 5);
+  VerifiedDraft verified[3];
+  DraftVerification verification;
+  auto coupled = std::make_shared<SelectionParams>();
+  coupled->kind = SelectionKind::kDraws;
+  coupled->verify_mode = VerifyMode::kCoupled;
+  for (const bool is_coupled : {false, true}) {
+    const int first = std::ssize(source_.plan.tokens);
+    AddDrafted(0, 1, {});
+    PlanSelection& selection = AddDrafted(1, 3, {});
+    if (is_coupled) selection.params = coupled;
+    for (int row = 0; row < 3; ++row) {
+      const PendingDraft draft({tokens, tokens->data()}, 10, 4, nullptr,
+                               &verification, &verified[row]);
+      selection.pending_drafts.push_back(draft);
+      selection.verified_before.push_back(draft);
+    }
+    const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+    ASSERT_OK(step.status());
+    ASSERT_EQ(step->unread_rows.size(), 3u);
+    const int first_candidate = step->answers[1].parts[0].first_candidate;
+    for (int i = 0; i < 3; ++i) {
+      const CudaStep::UnreadRow& row = step->unread_rows[i];
+      EXPECT_EQ(row.before.verified(), &verified[i]);
+      EXPECT_EQ(row.first_token, first + 5 * (1 + i));
+      EXPECT_EQ(row.num_tokens, 5);
+      EXPECT_EQ(row.num_draws, 5);
+      EXPECT_EQ(row.first_draw, 5 * (1 + i));
+      EXPECT_EQ(row.verify_sequence, is_coupled ? -1 : 1 + i);
+      EXPECT_EQ(step->placed_drafts[i].first_candidate,
+                first_candidate + 5 * i);
+      EXPECT_EQ(step->placed_drafts[i].num_verified, 4);
+    }
+  }
+}
+
 // Greedy and coupled drafts are verified by plain draws.
 TEST_F(CudaStepBuilderDraftsTest, WhatTakesNoChanceIsDrawn) {
   PlanSelection& coupled = AddDrafted(0, 2, {});

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -84,12 +85,17 @@ StepResult AnswerOf(RequestId request, std::vector<int> num_tokens,
   return result;
 }
 
+DraftedGroups::Asked Answer(DraftedGroups* groups, DraftedGroups::Asked asked,
+                            absl::StatusOr<StepResult> answer) {
+  groups->Advance(&asked, &answer);
+  return asked;
+}
+
 TEST(DraftedGroupsTest, SamplesGoOnFromWhereTheirAnswerTakesThem) {
   DraftedGroups groups;
   StepPlan plan = TwoSamples(RequestId{1});
-  groups.Advance(
-      groups.Expand(&plan),
-      AnswerOf(RequestId{1}, {2, 1}, {{0, 6, -3}, {0, 7, -4}, {1, 8, -5}}));
+  Answer(&groups, groups.Expand(&plan),
+         AnswerOf(RequestId{1}, {2, 1}, {{0, 6, -3}, {0, 7, -4}, {1, 8, -5}}));
   StepPlan next;
   next.continuations.push_back(TwoDraftsMore(RequestId{1}));
   groups.Expand(&next);
@@ -113,15 +119,15 @@ TEST(DraftedGroupsTest, SamplesGoOnFromWhereTheirAnswerTakesThem) {
 TEST(DraftedGroupsTest, SamplesThatEndFeedNothing) {
   DraftedGroups groups;
   StepPlan plan = TwoSamples(RequestId{1});
-  groups.Advance(groups.Expand(&plan),
-                 AnswerOf(RequestId{1}, {3, 1},
-                          {{0, 6, -3}, {0, kEos, -4}, {0, 7, -4}, {1, 8, -5}}));
+  Answer(&groups, groups.Expand(&plan),
+         AnswerOf(RequestId{1}, {3, 1},
+                  {{0, 6, -3}, {0, kEos, -4}, {0, 7, -4}, {1, 8, -5}}));
   StepPlan next;
   next.continuations.push_back(TwoDraftsMore(RequestId{1}));
   const DraftedGroups::Asked asked = groups.Expand(&next);
   EXPECT_THAT(next.selections[0].samples, ElementsAre(4));
   EXPECT_THAT(next.selections[0].slots, ElementsAre(0));
-  groups.Advance(asked, AnswerOf(RequestId{1}, {1}, {{0, kEos, -9}}));
+  Answer(&groups, asked, AnswerOf(RequestId{1}, {1}, {{0, kEos, -9}}));
   StepPlan last;
   last.continuations.push_back(TwoDraftsMore(RequestId{1}));
   groups.Expand(&last);
@@ -135,8 +141,8 @@ TEST(DraftedGroupsTest, SamplesThatEndFeedNothing) {
 TEST(DraftedGroupsTest, AnswersComeInTheOrderOfThePlan) {
   DraftedGroups groups;
   StepPlan plan = TwoSamples(RequestId{1});
-  groups.Advance(groups.Expand(&plan),
-                 AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
+  Answer(&groups, groups.Expand(&plan),
+         AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
   StepPlan next = TwoSamples(RequestId{2});
   next.continuations.push_back({.request = RequestId{3}});
   next.continuations.push_back(TwoDraftsMore(RequestId{4}));
@@ -167,8 +173,8 @@ TEST(DraftedGroupsTest, AnswersComeInTheOrderOfThePlan) {
 TEST(DraftedGroupsTest, WhereTheDraftModelIsBehindNobodyHasDrafted) {
   DraftedGroups groups;
   StepPlan plan = TwoSamples(RequestId{1});
-  groups.Advance(groups.Expand(&plan),
-                 AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
+  Answer(&groups, groups.Expand(&plan),
+         AnswerOf(RequestId{1}, {1, 1}, {{0, 6, -3}, {1, 8, -5}}));
   StepPlan next;
   next.continuations.push_back(TwoDraftsMore(RequestId{1}));
   const DraftedGroups::Asked asked = groups.Expand(&next);
@@ -190,8 +196,125 @@ TEST(DraftedGroupsTest, GroupsOfWrongAnswersAreForgotten) {
     StepPlan plan = TwoSamples(RequestId{1});
     const DraftedGroups::Asked asked = groups.Expand(&plan);
     EXPECT_EQ(groups.num_groups(), 1);
-    groups.Advance(asked, answer);
+    Answer(&groups, asked, answer);
     EXPECT_EQ(groups.num_groups(), 0);
+  }
+}
+
+// The drafts of TwoSamples, as a device says what becomes of them.
+struct VerifiedOnDevice {
+  VerifiedOnDevice() : drafts(2) {
+    for (int i = 0; i < 2; ++i) {
+      drafts[i].pending = PendingDraft({tokens, tokens->data()}, 1, 2, nullptr,
+                                       &verification, &verified[i]);
+    }
+  }
+
+  std::shared_ptr<std::vector<TokenId>> tokens =
+      std::make_shared<std::vector<TokenId>>(2, 7);
+  DraftVerification verification;
+  VerifiedDraft verified[2];
+  std::vector<DraftedTokens> drafts;
+};
+
+TEST(DraftedGroupsTest, RowsThatDoNotWaitBeginBehindTheDraftsOfThoseBefore) {
+  DraftedGroups groups;
+  VerifiedOnDevice device;
+  StepPlan plan = TwoSamples(RequestId{1});
+  const DraftedGroups::Asked asked = groups.Expand(&plan);
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Unread before = {&asked, device.drafts};
+  ASSERT_TRUE(groups.CanFollow(next, before));
+  groups.Expand(&next, before);
+  ASSERT_EQ(next.rows.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(next.rows[i].first_position, 5);
+    EXPECT_EQ(next.rows[i].num_tokens, 3);
+    EXPECT_EQ(next.row_pages(i).size(), 5u);
+    EXPECT_THAT(next.drafting[i].generated, ElementsAre(5));
+    EXPECT_EQ(next.drafting[i].verified_before.verified(), &device.verified[i]);
+    EXPECT_EQ(next.selections[0].verified_before[i].verified(),
+              &device.verified[i]);
+    EXPECT_EQ(next.selections[0].num_generated_of(i), 2);
+  }
+}
+
+// Of samples that the answer before has ended nothing is left; sums begin with
+// its own.
+TEST(DraftedGroupsTest, AnswersToRowsThatDidNotWaitAreCompleted) {
+  DraftedGroups groups;
+  VerifiedOnDevice device;
+  StepPlan plan = TwoSamples(RequestId{1});
+  DraftedGroups::Asked asked = groups.Expand(&plan);
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  DraftedGroups::Asked unread = groups.Expand(&next, {&asked, device.drafts});
+  Answer(&groups, asked,
+         AnswerOf(
+             RequestId{1}, {2, 3},
+             {{0, 7, -3}, {0, kEos, -4}, {1, 7, -5}, {1, 7, -6}, {1, 8, -7}}));
+  absl::StatusOr<StepResult> result = AnswerOf(
+      RequestId{1}, {1, 2}, {{0, 6, -0.5}, {1, 3, -0.25}, {1, 4, -0.5}});
+  groups.Advance(&unread, &result);
+  std::vector<DraftedTokens> drafts(2);
+  drafts[0].tokens = {1, 1};
+  drafts[1].tokens = {3};
+  unread.Restore(&drafts, &*result);
+  const SelectionResult& answer = result->selections[0];
+  EXPECT_THAT(answer.num_tokens, ElementsAre(2));
+  EXPECT_THAT(answer.candidates,
+              ElementsAre(Candidate{0, 3, -7.25}, Candidate{0, 4, -7.75}));
+  EXPECT_THAT(answer.num_drafted, ElementsAre(1));
+  // And the next rows are those of who has read both.
+  StepPlan last;
+  last.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  groups.Expand(&last);
+  ASSERT_EQ(last.rows.size(), 1u);
+  EXPECT_EQ(last.rows[0].first_position, 9);
+  EXPECT_THAT(last.drafting[0].generated, ElementsAre(5, 7, 7, 8, 3, 4));
+  EXPECT_THAT(last.selections[0].samples, ElementsAre(4));
+}
+
+TEST(DraftedGroupsTest, WhereSomethingDependsOnTheAnswerRowsWait) {
+  const auto can_follow =
+      [](const std::function<void(StepPlan*)>& change,
+         const std::function<void(VerifiedOnDevice*)>& change_drafts) {
+        DraftedGroups groups;
+        VerifiedOnDevice device;
+        StepPlan plan = TwoSamples(RequestId{1});
+        const DraftedGroups::Asked asked = groups.Expand(&plan);
+        change_drafts(&device);
+        StepPlan next;
+        next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+        change(&next);
+        return groups.CanFollow(next, {&asked, device.drafts});
+      };
+  const auto as_it_is = [](auto*) {};
+  const auto with = [&](const std::function<void(ScoreProcessors*)>& change) {
+    return can_follow(
+        [&](StepPlan* plan) {
+          auto params = std::make_shared<SelectionParams>();
+          change(&params->processors);
+          plan->continuations[0].params = params;
+        },
+        as_it_is);
+  };
+  EXPECT_TRUE(can_follow(as_it_is, as_it_is));
+  // A draft that the host has waited for, or that there is not.
+  EXPECT_FALSE(can_follow(as_it_is, [](VerifiedOnDevice* device) {
+    device->drafts[1].pending = {};
+  }));
+  EXPECT_FALSE(with([](auto* p) { p->frequency_penalty = 0.5; }));
+  EXPECT_FALSE(with([](auto* p) { p->forced_last_tokens = {kEos}; }));
+  // Two to six tokens are there before one that the step draws: 1 and 2 more,
+  // and 2 drafts.
+  for (const int min_new_tokens : {3, 4, 5, 6}) {
+    EXPECT_FALSE(with([&](auto* p) { p->min_new_tokens = min_new_tokens; }));
+  }
+  for (const int min_new_tokens : {0, 1, 2, 7, 20}) {
+    EXPECT_TRUE(with([&](auto* p) { p->min_new_tokens = min_new_tokens; }))
+        << min_new_tokens;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "executor/host/model_executor.h"
 #include "tests/batcher/text_statistics.h"
 #include "tests/executor/drive.h"
+#include "tests/executor/host/toy_device.h"
 #include "tests/few_cases.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"
@@ -26,8 +27,8 @@ namespace {
 
 // With the draft model in itself; so, but asked by plans apart from those that
 // verify; or beside itself; or beside itself, where steps are planned ahead of
-// answers.
-enum class Where { kInside, kApart, kBeside, kAhead };
+// answers; or so on a device, where they begin ahead of them as well.
+enum class Where { kInside, kApart, kBeside, kAhead, kOnDevice };
 
 // Changes what an executor is asked, also where another one asks it.
 class PlanChanger : public StepExecutor {
@@ -90,10 +91,19 @@ std::shared_ptr<StepExecutor> MakeExecutor(
     apart->DraftApart();
     return apart;
   }
+  const bool is_on_device = where == Where::kOnDevice;
   std::shared_ptr<StepExecutor> steps = *ModelExecutor::Create(
-      MakeTextModel(), pool, {.run_ahead = where == Where::kAhead});
+      MakeTextModel(), pool,
+      {.run_ahead = is_on_device || where == Where::kAhead});
   steps = std::make_shared<PlanChanger>(std::move(steps), std::move(change));
-  auto draft = *DraftModel::Create(MakeTextDraftModel(), pool);
+  const std::shared_ptr<Model> draft_model = MakeTextDraftModel();
+  std::shared_ptr<DraftSampler> sampler;
+  if (is_on_device) {
+    const auto device = std::make_shared<ToyDevice>(0);
+    steps = std::make_shared<ToyDeviceExecutor>(device, std::move(steps));
+    sampler = std::make_shared<ToyDeviceSampler>(device, draft_model);
+  }
+  auto draft = *DraftModel::Create(draft_model, pool, sampler);
   return *DraftingExecutor::Create(std::move(steps), std::move(draft));
 }
 
@@ -109,7 +119,7 @@ TextCase RejectionCase(int num_tokens, Where where = Where::kBeside) {
                         SpeculationMode::kRejection};
   c.max_new_tokens = 5 + num_tokens / 2;
   c.first_seed = 500 * num_tokens;
-  if (where == Where::kAhead) {
+  if (where == Where::kAhead || where == Where::kOnDevice) {
     c.plans_in_flight = 2;
     c.max_new_tokens += 2 * num_tokens + 2;  // no plan ahead may reach the end
   }
@@ -144,6 +154,25 @@ TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
   const TextCounts coupled = CountTextsOn(*MakeExecutor(Where::kBeside), c);
   EXPECT_GT(1.0 * rejection.num_accepted / rejection.num_drafted,
             1.02 * coupled.num_accepted / coupled.num_drafted);
+}
+
+// Where drafts begin behind a verification that no answer has told of, the
+// draft model has fed what it has when answers are read: it drafts the same
+// tokens.
+TEST(RejectionTest, DraftsThatBeginOnADeviceAreThoseBehindAnswers) {
+  for (const int num_tokens : {1, 2, 3, 5, 8}) {
+    SCOPED_TRACE(num_tokens);
+    TextCase c = RejectionCase(num_tokens, Where::kAhead);
+    c.params.repetition_penalty = 1;  // answers are read first
+    c.params.speculate->mode = SpeculationMode::kCoupled;
+    c.params.speculate->always_drafts = true;
+    c.num_texts = Cases(400, 100);
+    const TextCounts read = CountTextsOn(*MakeExecutor(Where::kAhead), c);
+    const TextCounts unread = CountTextsOn(*MakeExecutor(Where::kOnDevice), c);
+    EXPECT_EQ(unread.num_drafted, read.num_drafted);
+    EXPECT_EQ(unread.num_accepted, read.num_accepted);
+    EXPECT_LT(read.num_accepted, read.num_drafted * 9 / 10);
+  }
 }
 
 // All are accepted, at the first place.
@@ -187,6 +216,8 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
       {"logits of another row, apart", Where::kApart, none, ShiftDraftLogits},
       {"logits of another row, beside", Where::kBeside, none, ShiftDraftLogits},
       {"logits of another row, ahead", Where::kAhead, none, ShiftDraftLogits},
+      {"logits of another row, on a device", Where::kOnDevice, none,
+       ShiftDraftLogits},
       {"drawn from other logits", Where::kInside, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
     // Each needs all texts to be seen.
@@ -201,12 +232,22 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
 
 INSTANTIATE_TEST_SUITE_P(All, RejectionStatisticsTest,
                          ::testing::Values(Where::kInside, Where::kApart,
-                                           Where::kBeside, Where::kAhead),
+                                           Where::kBeside, Where::kAhead,
+                                           Where::kOnDevice),
                          [](const auto& test) {
-                           return test.param == Where::kInside   ? "Inside"
-                                  : test.param == Where::kApart  ? "Apart"
-                                  : test.param == Where::kBeside ? "Beside"
-                                                                 : "Ahead";
+                           switch (test.param) {
+                             case Where::kInside:
+                               return "Inside";
+                             case Where::kApart:
+                               return "Apart";
+                             case Where::kBeside:
+                               return "Beside";
+                             case Where::kAhead:
+                               return "Ahead";
+                             case Where::kOnDevice:
+                               return "OnDevice";
+                           }
+                           return "";
                          });
 
 }  // namespace

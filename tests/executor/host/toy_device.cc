@@ -1,0 +1,344 @@
+#include "tests/executor/host/toy_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "kernels/verify/verify.h"
+#include "pages/page_table.h"
+#include "tests/executor/drive.h"
+
+namespace espalier::testing {
+
+ToyDevice::ToyDevice(int max_pause_us)
+    : max_pause_us_(max_pause_us), thread_([this] { Loop(); }) {}
+
+ToyDevice::~ToyDevice() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ToyDevice::Enqueue(Task task) {
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+}
+
+void ToyDevice::Pause() {
+  if (max_pause_us_ == 0) return;
+  // At every second call, of whichever thread: so both are ahead at times.
+  const int n = num_pauses_++;
+  if (n % 2 == 0) return;
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(n * 7919 % max_pause_us_));
+}
+
+void ToyDevice::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return is_ending_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    Pause();
+    task();
+    lock.lock();
+  }
+}
+
+namespace {
+
+// Rewrites rows with pages for all they feed, as many as a step needs.
+void TrimPages(const StepPlan& from, int page_size, StepPlan* plan) {
+  plan->page_indices.clear();
+  plan->page_indptr = {0};
+  for (size_t i = 0; i < plan->rows.size(); ++i) {
+    const PlanRow& row = plan->rows[i];
+    const int num_pages =
+        NumPages(row.first_position + row.num_tokens, page_size);
+    CHECK_LE(num_pages, std::ssize(from.row_pages(i))) << "pages of a row";
+    plan->page_indices.append(from.row_pages(i).first(num_pages));
+    plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
+  }
+}
+
+TokenId DrawFor(const DraftSequence& sequence, int num_generated,
+                std::span<const float> logits) {
+  const SelectionParams& params = *sequence.params;
+  std::vector<TokenEdit> storage;
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
+  const ScoreEdits::View edits =
+      all->OfRow({.num_generated = num_generated,
+                  .vocab_size = static_cast<int>(logits.size())},
+                 &storage);
+  const DrawOptions options = {
+      .params = params.sampling,
+      .sample = static_cast<uint32_t>(sequence.sample),
+      .position = static_cast<uint32_t>(num_generated),
+      .repetition_penalty = params.processors.repetition_penalty,
+      .edits = edits.edits,
+      .is_allow_list = edits.is_allow_list};
+  return DrawDraft({logits, options}, params.verify_mode).token;
+}
+
+}  // namespace
+
+// What was enqueued, with a copy of all that it reads.
+struct ToyDeviceSampler::Run {
+  StepPlan plan;
+  std::vector<DraftSequence> sequences;
+  std::vector<std::vector<TokenId>> tokens;  // by sequence
+  std::vector<std::vector<float>> logits;    // as well
+  std::vector<VerifiedDraft> verified;       // as well
+  std::promise<void> drawn;
+  DraftVerification verification;
+  absl::Status status = absl::OkStatus();
+
+  void Draw(Model* model, int* num_with_two);
+};
+
+void ToyDeviceSampler::Run::Draw(Model* model, int* num_with_two) {
+  const int vocab_size = model->description().vocab_size;
+  std::vector<int> num_generated;
+  std::vector<std::vector<TokenId>> fed;
+  StepPlan step = plan;
+  int longest = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const DraftSequence& sequence = sequences[i];
+    const auto row_tokens = plan.row_tokens(plan.rows[i]);
+    fed.emplace_back(row_tokens.begin(), row_tokens.end());
+    num_generated.push_back(static_cast<int>(sequence.generated.size()));
+    longest = std::max(longest, sequence.num_tokens);
+    const PendingDraft& before = sequence.verified_before;
+    if (before.empty()) continue;
+    const auto [num_accepted, next] = *before.verified();
+    num_generated[i] += num_accepted + 1;
+    step.rows[i].first_position += num_accepted;
+    fed[i] = {std::max(next, 0)};
+    if (num_accepted < before.num_tokens()) continue;
+    --step.rows[i].first_position;
+    fed[i].insert(fed[i].begin(), std::max(before.token(num_accepted - 1), 0));
+    ++*num_with_two;
+  }
+  for (int drafted = 0; drafted < longest && status.ok(); ++drafted) {
+    step.tokens.clear();
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      step.rows[i].first_token = static_cast<int>(step.tokens.size());
+      step.rows[i].num_tokens = static_cast<int>(fed[i].size());
+      step.tokens.insert(step.tokens.end(), fed[i].begin(), fed[i].end());
+    }
+    TrimPages(plan, model->description().page_size, &step);
+    std::vector<float> all(sequences.size() * vocab_size);
+    status = model->Forward(step, all);
+    step.page_copies.clear();
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      step.rows[i].first_position += static_cast<int>(fed[i].size()) - 1;
+      fed[i] = {fed[i].back()};  // again, of one that has all of its own
+      if (drafted >= sequences[i].num_tokens) continue;
+      const auto row = std::span(all).subspan(i * vocab_size, vocab_size);
+      const TokenId token =
+          DrawFor(sequences[i], num_generated[i] + drafted, row);
+      tokens[i][drafted] = token;
+      std::ranges::copy(row, logits[i].begin() + drafted * vocab_size);
+      if (drafted + 1 == sequences[i].num_tokens) continue;
+      ++step.rows[i].first_position;
+      fed[i] = {std::max(token, 0)};
+    }
+  }
+}
+
+bool ToyDeviceSampler::CanSample(const DraftSequence& sequence) const {
+  return sequence.search == nullptr &&
+         !sequence.params->processors.needs_history() &&
+         sequence.params->processors.forced_last_tokens.empty();
+}
+
+absl::StatusOr<std::shared_ptr<ToyDeviceSampler::Run>>
+ToyDeviceSampler::Enqueue(const StepPlan& plan,
+                          std::span<const DraftSequence* const> sequences) {
+  const auto run = std::make_shared<Run>();
+  run->plan = plan;
+  const size_t vocab_size = model_->description().vocab_size;
+  for (const DraftSequence* const sequence : sequences) {
+    run->sequences.push_back(*sequence);
+    run->tokens.emplace_back(sequence->num_tokens, 1000);
+    run->logits.emplace_back(sequence->num_tokens * vocab_size);
+    DraftVerification* const before = sequence->verified_before.verification();
+    if (before == nullptr) continue;
+    ++num_unread_;
+    if (!before->Wait().has_value()) return absl::UnavailableError("failed");
+  }
+  run->verified.resize(sequences.size());
+  device_->Pause();
+  last_drawn_ = run->drawn.get_future();
+  device_->Enqueue([this, run] {
+    run->Draw(model_.get(), &num_with_two_);
+    run->drawn.set_value();
+  });
+  return run;
+}
+
+absl::StatusOr<std::vector<SampledDraft>> ToyDeviceSampler::Sample(
+    const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Run> run, Enqueue(plan, sequences));
+  RETURN_IF_ERROR(Wait().status());
+  RETURN_IF_ERROR(run->status);
+  std::vector<SampledDraft> drafts(sequences.size());
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    drafts[i].tokens = run->tokens[i];
+    if (!NeedsDraftLogits(*sequences[i]->params)) continue;
+    drafts[i].logits = DraftLogits(run->logits[i]);
+  }
+  return drafts;
+}
+
+absl::StatusOr<std::vector<SampledDraft>> ToyDeviceSampler::Start(
+    const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Run> run, Enqueue(plan, sequences));
+  std::vector<SampledDraft> drafts(sequences.size());
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    drafts[i].pending =
+        PendingDraft({run, run->tokens[i].data()}, 1, sequences[i]->num_tokens,
+                     nullptr, &run->verification, &run->verified[i]);
+    if (!NeedsDraftLogits(*sequences[i]->params)) continue;
+    drafts[i].logits = {
+        std::shared_ptr<const float>(run, run->logits[i].data()),
+        run->logits[i].size(), DraftLogits::kHost};
+  }
+  return drafts;
+}
+
+absl::StatusOr<absl::Duration> ToyDeviceSampler::Wait() {
+  if (last_drawn_.valid()) last_drawn_.get();
+  return absl::ZeroDuration();
+}
+
+namespace {
+
+// A selection of a plan that only the device knows all of.
+struct Unknown {
+  size_t selection = 0;
+  std::vector<PendingDraft> drafts;
+  bool is_unread = false;
+};
+
+// Writes what the device knows into the plan, as if the host had known it.
+std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
+  std::vector<Unknown> all;
+  const StepPlan planned = *plan;
+  for (size_t s = 0; s < plan->selections.size(); ++s) {
+    const PlanSelection& asked = planned.selections[s];
+    if (asked.pending_drafts.empty() && asked.verified_before.empty()) continue;
+    PlanSelection& selection = plan->selections.Edit(s);
+    all.push_back({s, asked.pending_drafts, !asked.verified_before.empty()});
+    all.back().drafts.resize(asked.num_rows);
+    size_t row_idx = 0;
+    while (plan->rows[row_idx].first_logits != asked.first_logits) ++row_idx;
+    std::vector<int> num_generated;
+    for (int rank = 0; rank < asked.num_rows; ++rank, ++row_idx) {
+      PlanRow& row = plan->rows[row_idx];
+      int num_accepted = 0;
+      if (all.back().is_unread) {
+        const VerifiedDraft& verified = *asked.verified_before[rank].verified();
+        num_accepted = verified.num_accepted;
+        row.first_position += num_accepted;
+        plan->tokens[row.first_token] = std::max(verified.next, 0);
+        selection.cum_log_probs[rank] = 0;
+      }
+      num_generated.push_back(asked.num_generated_of(rank) + num_accepted);
+      const PendingDraft& draft = all.back().drafts[rank];
+      for (int i = 0; i < draft.num_tokens(); ++i) {
+        selection.drafts[rank][i] = draft.token(i);
+        plan->tokens[row.first_token + 1 + i] = std::max(draft.token(i), 0);
+      }
+    }
+    selection.row_num_generated.assign(num_generated.begin(),
+                                       num_generated.end());
+    selection.pending_drafts.clear();
+    selection.verified_before.clear();
+  }
+  TrimPages(planned, page_size, plan);
+  return all;
+}
+
+// Says what became of drafts, and answers as one who was asked by `unknown`.
+void SayVerified(const std::vector<Unknown>& all, StepResult* result) {
+  for (const Unknown& unknown : all) {
+    SelectionResult& answer = result->selections[unknown.selection];
+    const SelectionResult whole = std::exchange(
+        answer, {.request = answer.request,
+                 .has_unverified_drafts = answer.has_unverified_drafts,
+                 .error = answer.error});
+    size_t first = 0;
+    for (size_t rank = 0; rank < whole.num_tokens.size(); ++rank) {
+      const PendingDraft& draft = unknown.drafts[rank];
+      const int count = whole.num_tokens[rank];
+      if (draft.verified() != nullptr) {
+        *draft.verified() = {count - 1,
+                             whole.candidates[first + count - 1].token};
+      }
+      // Behind the end of a text nothing was drafted.
+      const int num_kept =
+          draft.empty()
+              ? count
+              : std::min(count, static_cast<int>(draft.Tokens().size()) + 1);
+      answer.num_tokens.push_back(num_kept);
+      float before = 0;
+      for (int i = 0; i < num_kept; ++i) {
+        Candidate drawn = whole.candidates[first + i];
+        const float sum = drawn.cum_log_prob;
+        if (unknown.is_unread) drawn.cum_log_prob -= std::exchange(before, sum);
+        answer.candidates.push_back(drawn);
+        if (whole.logprobs.empty()) continue;
+        answer.logprobs.push_back(whole.logprobs[first + i]);
+      }
+      first += count;
+    }
+  }
+}
+
+}  // namespace
+
+ToyDeviceExecutor::ToyDeviceExecutor(std::shared_ptr<ToyDevice> device,
+                                     std::shared_ptr<StepExecutor> steps,
+                                     std::function<bool(int)> fails)
+    : device_(std::move(device)),
+      steps_(std::move(steps)),
+      fails_(std::move(fails)),
+      description_(steps_->description()) {
+  description_.verifies_pending_drafts = true;
+  description_.follows_pending_drafts = true;
+}
+
+void ToyDeviceExecutor::Execute(StepPlan plan, Done done) {
+  const bool fails = fails_(num_steps_++);
+  if (!fails) {
+    for (const PlanSelection& selection : plan.selections) {
+      for (const PendingDraft& draft : selection.pending_drafts) {
+        if (draft.verification() != nullptr) draft.verification()->Set(nullptr);
+      }
+    }
+  }
+  const auto shared = std::make_shared<StepPlan>(std::move(plan));
+  device_->Enqueue([this, shared, fails, done = std::move(done)] {
+    const std::vector<Unknown> unknown =
+        FillIn(description_.page_size, shared.get());
+    absl::StatusOr<StepResult> result =
+        fails ? absl::InternalError("the step fails")
+              : RunPlan(*steps_, std::move(*shared));
+    if (result.ok()) SayVerified(unknown, &*result);
+    *shared = {};
+    done(std::move(result));
+  });
+}
+
+}  // namespace espalier::testing

@@ -1,0 +1,104 @@
+// A toy device: a thread that does what it is told in the order in which it was
+// told, after a pause of any length, as a GPU does behind the host. With a
+// sampler and an executor on it, drafts are drawn while the plan that verifies
+// them is on its way, and steps begin where the device finds that the step
+// before has ended (PlanSelection::verified_before).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "exec_request/draft_sampler.h"
+#include "exec_request/model.h"
+#include "exec_request/step_executor.h"
+
+namespace espalier::testing {
+
+class ToyDevice {
+ public:
+  using Task = std::function<void()>;
+
+  //   max_pause_us  before a task, or on the host before it asks for one
+  explicit ToyDevice(int max_pause_us);
+  ~ToyDevice();  // all tasks have run
+
+  void Enqueue(Task task);
+  void Pause();
+
+ private:
+  void Loop();
+
+  const int max_pause_us_;
+  std::atomic<int> num_pauses_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+// Draws on the device, with the model itself.
+class ToyDeviceSampler : public DraftSampler {
+ public:
+  ToyDeviceSampler(std::shared_ptr<ToyDevice> device,
+                   std::shared_ptr<Model> model)
+      : device_(std::move(device)), model_(std::move(model)) {}
+
+  bool CanSample(const DraftSequence& sequence) const override;
+  int max_row_tokens() const override { return 2; }
+  int max_draft_tokens() const override { return 8; }
+  bool follows_verification() const override { return true; }
+  absl::StatusOr<std::vector<SampledDraft>> Sample(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override;
+  absl::StatusOr<std::vector<SampledDraft>> Start(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override;
+  absl::StatusOr<absl::Duration> Wait() override;
+
+  // Sequences whose drafts began behind a verification that only the device
+  // knew; and of these, that fed two tokens.
+  int num_unread() const { return num_unread_; }
+  int num_unread_with_two() const { return num_with_two_; }
+
+ private:
+  struct Run;
+  absl::StatusOr<std::shared_ptr<Run>> Enqueue(
+      const StepPlan& plan, std::span<const DraftSequence* const> sequences);
+
+  const std::shared_ptr<ToyDevice> device_;
+  const std::shared_ptr<Model> model_;
+  std::future<void> last_drawn_;
+  int num_unread_ = 0;
+  int num_with_two_ = 0;  // counted on the device
+};
+
+// Runs the steps of `steps` on the device.
+class ToyDeviceExecutor : public StepExecutor {
+ public:
+  //   fails  whether a step fails instead, by its number
+  ToyDeviceExecutor(
+      std::shared_ptr<ToyDevice> device, std::shared_ptr<StepExecutor> steps,
+      std::function<bool(int)> fails = [](int) { return false; });
+
+  const ModelDescription& description() const override { return description_; }
+  int max_plans_in_flight() const override { return 2; }
+  void Execute(StepPlan plan, Done done) override;
+
+ private:
+  const std::shared_ptr<ToyDevice> device_;
+  const std::shared_ptr<StepExecutor> steps_;
+  const std::function<bool(int)> fails_;
+  ModelDescription description_;
+  int num_steps_ = 0;
+};
+
+}  // namespace espalier::testing

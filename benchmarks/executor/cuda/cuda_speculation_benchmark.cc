@@ -4,7 +4,7 @@
 //
 //   cuda_speculation_benchmark [--rate A] [--target M] [--draft M]
 //       [--modes coupled,rejection] [--batches 1,8,32] [--tokens 1,2,4,8]
-//       [--forms waits,ahead,pending] [--plain P]
+//       [--forms waits,ahead,pending,unread] [--plain P]
 //   cuda_speculation_benchmark --rate 0.8
 //
 // Every request has a prompt of 512 tokens and a sample. Without speculation
@@ -30,8 +30,9 @@
 //
 // Forms, in turns: steps that are planned when the answer before is read, with
 // drafts that the host waits for (waits); that are planned ahead of it (ahead);
-// and with drafts that stay on the device besides (pending), which is how
-// engines run.
+// with drafts that stay on the device besides (pending); and that begin where
+// the device finds that the step before ends (unread), which is how engines
+// run.
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -76,7 +77,7 @@ struct Options {
   std::vector<std::string> modes = {"coupled", "rejection"};
   std::vector<int> batches = {1, 8, 32};
   std::vector<int> tokens = {1, 2, 3, 4, 6, 8};
-  std::vector<std::string> forms = {"pending"};
+  std::vector<std::string> forms = {"unread"};
   int plain = 0;
 };
 
@@ -188,7 +189,15 @@ Request RequestOf(int seed, int vocab_size, int num_new_tokens) {
   return request;
 }
 
-// A sampler that the host waits for, unless it is switched off.
+// Without what would say where the next draft begins.
+PendingDraft WithoutVerification(const PendingDraft& draft) {
+  const auto owner = std::make_shared<PendingDraft>(draft);
+  return PendingDraft({owner, owner->tokens()}, owner->stride(),
+                      owner->num_tokens(), owner->event());
+}
+
+// A sampler that the host waits for, or each of its answers, unless that is
+// switched off.
 class WaitingSampler : public DraftSampler {
  public:
   explicit WaitingSampler(std::shared_ptr<DraftSampler> sampler)
@@ -207,12 +216,22 @@ class WaitingSampler : public DraftSampler {
   absl::StatusOr<std::vector<SampledDraft>> Start(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override {
-    return waits ? sampler_->Sample(plan, sequences)
-                 : sampler_->Start(plan, sequences);
+    if (waits) return sampler_->Sample(plan, sequences);
+    ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
+                     sampler_->Start(plan, sequences));
+    for (SampledDraft& draft : drafts) {
+      if (!answers || draft.pending.empty()) continue;
+      draft.pending = WithoutVerification(draft.pending);
+    }
+    return drafts;
+  }
+  bool follows_verification() const override {
+    return sampler_->follows_verification();
   }
   absl::StatusOr<absl::Duration> Wait() override { return sampler_->Wait(); }
 
   std::atomic<bool> waits = false;
+  std::atomic<bool> answers = false;
 
  private:
   const std::shared_ptr<DraftSampler> sampler_;
@@ -337,7 +356,8 @@ void MeasureTokens(const Options& options, const std::string& mode,
   const double decode_ms = 1e3 * num_requests / decode.tokens_per_second();
   const double c = draft_ms / decode_ms;
   for (const std::string& form : options.forms) {
-    sampler.waits = form != "pending";
+    sampler.waits = form != "pending" && form != "unread";
+    sampler.answers = form != "unread";
     const Steps run = RunRequests(steps, num_requests, num_new, speculate,
                                   options.plain, form != "waits");
     const int num_plain = options.plain > 0 ? num_requests / options.plain : 0;

@@ -195,6 +195,9 @@ void Maker::AddDrafts(GenerationParams* params) {
       .method = OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix}),
       .num_tokens = 1 + Below(8),
       .mode = OneOf({SpeculationMode::kCoupled, SpeculationMode::kRejection})};
+  if (limits_.has_draft_model && OneIn(2)) {
+    params->speculate->method = SpeculationMethod::kDraft;
+  }
   if (params->num_return_sequences > 8) return;
   if (params->allowed_sequences) return;
   params->max_new_tokens =

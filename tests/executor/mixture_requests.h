@@ -20,6 +20,7 @@ struct MixtureLimits {
   int max_new_tokens = 8;
   // Whether some samples have drafts. For executors that verify them.
   bool speculates = false;
+  bool has_draft_model = false;  // which drafts for half of these
 };
 
 // A valid request for `model` and its limits. One in twelve is as wide as the

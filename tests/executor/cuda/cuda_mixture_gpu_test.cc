@@ -26,6 +26,10 @@
 #include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "beam/prepared_request.h"
+#include "executor/cuda/cuda_blocking_model.h"
+#include "executor/cuda/cuda_draft_sampler.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafting_executor.h"
 #include "tests/executor/answer_comparison.h"
 #include "tests/executor/answer_log.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
@@ -49,6 +53,7 @@ struct Mixture {
   int num_in_flight;
   int64_t kv_cache_mb;
   int max_graphs;
+  bool has_draft_model = false;
 };
 
 // Beside each limit in turn: as many requests as fit into a step; some; few
@@ -63,6 +68,8 @@ constexpr Mixture kMixtures[] = {
     {"TwoThatFit", 608, 256, 64, 2, 1536, 64},
     {"NarrowSteps", 256, 256, 16, 2, 512, 512},
     {"FewPages", 700, 40, 3, 2, 24, 512},
+    {"WithDraftModel", 2048, 64, 16, 2, 1024, 512, true},
+    {"FewWithDraftModel", 700, 4, 3, 2, 64, 512, true},
 };
 
 int FromEnvironment(const char* name, int otherwise) {
@@ -85,9 +92,11 @@ MixtureLimits LimitsOf(const Mixture& mixture) {
     return {.max_samples = 70,
             .max_beams = 36,
             .max_new_tokens = 3,
-            .speculates = true};
+            .speculates = true,
+            .has_draft_model = mixture.has_draft_model};
   }
-  MixtureLimits limits = {.speculates = true};
+  MixtureLimits limits = {.speculates = true,
+                          .has_draft_model = mixture.has_draft_model};
   // A request takes pages of all its sequences.
   if (mixture.kv_cache_mb < 100) limits.max_samples = 100;
   return limits;
@@ -154,6 +163,29 @@ class CudaMixtureTest : public CudaExecutorTest,
     options.page_size = mixture.page_size;
     options.kv_cache_bytes = mixture.kv_cache_mb << 20;
     return Load(options, *device_, {.max_graphs = mixture.max_graphs});
+  }
+
+  // Another one's, which drafts on the same device.
+  static std::shared_ptr<StepExecutor> WithDraftModel(
+      std::shared_ptr<StepExecutor> steps) {
+    CudaTransformerOptions options = Float32();
+    options.max_tokens = options.max_logits = 256;
+    options.kv_cache_bytes = 128 << 20;
+    auto loaded = CudaTransformer::Load(SourcePath("models/en-fr-draft"),
+                                        options, *device_);
+    EXPECT_OK(loaded.status());
+    const std::shared_ptr<CudaModel> model = *std::move(loaded);
+    auto blocking = CudaBlockingModel::Create(model);
+    EXPECT_OK(blocking.status());
+    auto sampler = CudaDraftSampler::Create(model);
+    EXPECT_OK(sampler.status());
+    auto draft =
+        DraftModel::Create(*std::move(blocking), *pool_, *std::move(sampler));
+    EXPECT_OK(draft.status());
+    auto drafting =
+        DraftingExecutor::Create(std::move(steps), *std::move(draft));
+    EXPECT_OK(drafting.status());
+    return *std::move(drafting);
   }
 
   static DriveOptions DriveFor(const Mixture& mixture) {
@@ -250,8 +282,11 @@ TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   constexpr int kAtOnce = 100;  // whose answers are kept
   ASSERT_GT(NumRequests(), 0);
   const Mixture& mixture = GetParam();
-  const OnDevice device = LoadFor(mixture);
+  OnDevice device = LoadFor(mixture);
   ASSERT_NE(device.steps, nullptr);
+  const CudaExecutor& figures = *device.steps;
+  std::shared_ptr<StepExecutor> steps = std::move(device.steps);
+  if (mixture.has_draft_model) steps = WithDraftModel(std::move(steps));
   const auto number =
       std::ranges::find(kMixtures, mixture.name, &Mixture::name) - kMixtures;
   const int seed = FromEnvironment("ESPALIER_MIXTURE_SEED", 1) * 100 +
@@ -262,17 +297,17 @@ TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   for (int left = NumRequests(); left > 0; left -= kAtOnce) {
     std::vector<Request> requests;
     for (int i = 0; i < std::min(left, kAtOnce); ++i) {
-      requests.push_back(AnyMixtureRequest(random, device.steps->description(),
-                                           LimitsOf(mixture)));
+      requests.push_back(
+          AnyMixtureRequest(random, steps->description(), LimitsOf(mixture)));
     }
     num_without_result +=
-        ExpectSameAsAlone(*device.steps, mixture, requests,
+        ExpectSameAsAlone(*steps, mixture, requests,
                           Concat("seed ", seed, ", ", left, " left"), &counts);
   }
   counts.Print(mixture.name);
   EXPECT_EQ(counts.AboveBounds(), "");
   EXPECT_LE(num_without_result, NumRequests() / 10) << "without";
-  PrintFigures(*device.steps);
+  PrintFigures(figures);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixtures, CudaMixtureTest,

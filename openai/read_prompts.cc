@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
+#include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
 
 namespace espalier::openai {
@@ -103,6 +104,7 @@ absl::Status CheckMessage(const std::string& name, json::value* value) {
     return InvalidArgument(name, ".role must be a string, and not empty, got ",
                            Shown(role));
   }
+  RETURN_IF_ERROR(CheckContent(name, message));
   json::value* const content = message.if_contains("content");
   if (content == nullptr || content->is_null() || content->is_string()) {
     return absl::OkStatus();

@@ -178,6 +178,8 @@ absl::Status ReadMessages(const JsonText& json, RequestBody* body) {
     if (role == nullptr || !role->is_string()) {
       return WrongMessage(i, ".role must be a string", role);
     }
+    RETURN_IF_ERROR(
+        CheckContent(Concat("messages[", i, "]"), messages[i].get_object()));
   }
   body->messages = std::move(messages);
   return absl::OkStatus();

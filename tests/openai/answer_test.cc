@@ -288,7 +288,8 @@ TEST(TokenizeTest, TakesWhatPromptsAreMadeOf) {
   EXPECT_THAT(text.call.params.decoder_prompt_tokens, ElementsAre(7, 8));
   EXPECT_EQ(text.call.params.forced_bos_token_id, 9);
   EXPECT_EQ(text.call.NameOf("decoder_prompt_tokens"), "decoder_input_ids");
-  const std::string messages = R"("messages": [{"role": "user"}])";
+  const std::string messages =
+      R"("messages": [{"role": "user", "content": "a"}])";
   ASSERT_OK_AND_ASSIGN(
       const TokenizeCall chat,
       ReadTokenizeCall(Concat(R"({"strict": true, "decoder_prompt": "Il",

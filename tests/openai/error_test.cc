@@ -108,7 +108,8 @@ TEST(ErrorTest, WhatACallGoesOnFromIsCalledByItsField) {
     EXPECT_OK(call);
     return ErrorOf(InvalidArgument(message), &*call);
   };
-  const std::string chat = R"({"messages": [{"role": "user"}]})";
+  const std::string chat =
+      R"({"messages": [{"role": "user", "content": "a"}]})";
   const std::string tokens = R"({"token_ids": [1]})";
   const Error long_chat = error(
       Api::kChat, chat, "prompt must fit into the model's context of 9 tokens");
@@ -130,8 +131,9 @@ TEST(ErrorTest, WhatACallGoesOnFromIsCalledByItsField) {
 
 // In two steps or in one.
 TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
-  ASSERT_OK_AND_ASSIGN(const Call call,
-                       ReadCall(Api::kChat, R"({"messages": [{"role": "user"}],
+  ASSERT_OK_AND_ASSIGN(
+      const Call call,
+      ReadCall(Api::kChat, R"({"messages": [{"role": "user", "content": "a"}],
                                                 "max_tokens": 7})"));
   for (const char* const message :
        {"the prompt has 9 tokens, which leaves no room in the model's context "

@@ -235,7 +235,8 @@ TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
   ASSERT_OK_AND_ASSIGN(
       call,
       ReadTokenizeCall(
-          R"({"messages": [{"role": "user"}], "top_logprobs": 2, )" + params));
+          R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2, )" +
+          params));
   EXPECT_THAT(call.call.warnings, IsEmpty());
   EXPECT_THAT(ReadTokenizeCall(R"({"prompt": "a", "num_beam": 4,
                                    "strict": true})"),
@@ -263,7 +264,8 @@ TEST(ReadCallTest, TokenizeDropsNoFieldOfMessagesBesideAPrompt) {
     EXPECT_THAT(refused, StatusIs(kInvalid, warning));
     EXPECT_EQ(ErrorOf(refused).param, name);
     EXPECT_OK(ReadTokenizeCall(Concat(
-        R"({"messages": [{"role": "user"}], "strict": true, )", field, "}")));
+        R"({"messages": [{"role": "user", "content": "a"}], "strict": true, )",
+        field, "}")));
   }
 }
 

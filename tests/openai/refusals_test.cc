@@ -29,12 +29,12 @@ using ::testing::StartsWith;
 std::string BodyOf(Scope scope, std::string_view field,
                    const std::string& value) {
   const std::string member = Concat('"', field, "\": ", value);
-  const std::string begin = scope == kInCompletions ? R"("prompt": "a", )"
-                            : scope == kInChat
-                                ? R"("messages": [{"role": "user"}], )"
-                            : scope == kInTokenize   ? R"("prompt": "a", )"
-                            : scope == kInDetokenize ? R"("tokens": [1], )"
-                                                     : R"("token_ids": [1], )";
+  const std::string begin =
+      scope == kInCompletions ? R"("prompt": "a", )"
+      : scope == kInChat ? R"("messages": [{"role": "user", "content": "a"}], )"
+      : scope == kInTokenize   ? R"("prompt": "a", )"
+      : scope == kInDetokenize ? R"("tokens": [1], )"
+                               : R"("token_ids": [1], )";
   if (scope == kInSampling) {
     return Concat("{", begin, R"("sampling_params": {)", member, "}}");
   }
@@ -258,6 +258,20 @@ TEST(RefusalsTest, MessagesAreChecked) {
             "messages[0].role must be a string, and not empty, got nothing");
   EXPECT_EQ(message(R"([{"role": "user", "content": 7}])"),
             "messages[0].content must be a string or a list of texts, got 7");
+  for (const char* const role : {"user", "system", "developer"}) {
+    const std::string wanted = Concat(
+        "messages[0].content must be there with role \"", role, "\", got ");
+    EXPECT_EQ(message(Concat(R"([{"role": ")", role, R"("}])")),
+              wanted + "nothing");
+    EXPECT_EQ(
+        message(Concat(R"([{"role": ")", role, R"(", "content": null}])")),
+        wanted + "null");
+  }
+  // An empty one is one.
+  EXPECT_EQ(message(R"([{"role": "user", "content": ""}])"), "");
+  EXPECT_EQ(message(R"([{"role": "assistant", "content": null,
+                         "tool_calls": []}, {"role": "tool"}])"),
+            "");
   EXPECT_EQ(
       message(R"([{"role": "user", "content": [{"type": "image_url"}]}])"),
       "messages[0].content[0].type must be \"text\", got \"image_url\"");

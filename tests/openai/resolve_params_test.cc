@@ -38,8 +38,9 @@ struct Sources {
 ResolvedParams Resolve(const std::string& fields, const Sources& sources = {}) {
   const std::string inputs =
       sources.api == Api::kCompletions ? R"("prompt": "a")"
-      : sources.api == Api::kChat      ? R"("messages": [{"role": "user"}])"
-                                       : R"("token_ids": [1])";
+      : sources.api == Api::kChat
+          ? R"("messages": [{"role": "user", "content": "a"}])"
+          : R"("token_ids": [1])";
   const absl::StatusOr<Call> call =
       ReadCall(sources.api,
                Concat("{", inputs, fields.empty() ? "" : ", ", fields, "}"));

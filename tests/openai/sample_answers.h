@@ -29,8 +29,9 @@ inline std::vector<TokenId> EnFrTokens(const std::string& text) {
 inline openai::Call CallOf(openai::Api api, const std::string& fields) {
   const std::string_view inputs =
       api == openai::Api::kCompletions ? R"("prompt": "Hello")"
-      : api == openai::Api::kChat      ? R"("messages": [{"role": "user"}])"
-                                       : R"("token_ids": [1, 5])";
+      : api == openai::Api::kChat
+          ? R"("messages": [{"role": "user", "content": "a"}])"
+          : R"("token_ids": [1, 5])";
   absl::StatusOr<openai::Call> call = openai::ReadCall(
       api, Concat("{", inputs, fields.empty() ? "" : ", ", fields, "}"));
   EXPECT_OK(call);

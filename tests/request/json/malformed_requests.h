@@ -87,7 +87,12 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"messages": "a"})", "messages must be a list, got \"a\""},
       {R"({"messages": []})", "messages must not be empty, got []"},
       {R"({"messages": ["a"]})", "messages[0] must be an object, got \"a\""},
-      {R"({"messages": [{"role": "user"}, {"content": "a"}]})",
+      {R"({"messages": [{"role": "user"}]})",
+       "messages[0].content must be there with role \"user\", got nothing"},
+      {R"({"messages": [{"role": "assistant"}, )"
+       R"({"role": "system", "content": null}]})",
+       "messages[1].content must be there with role \"system\", got null"},
+      {R"({"messages": [{"role": "assistant"}, {"content": "a"}]})",
        "messages[1].role must be a string, got nothing"},
       {R"({"messages": [{"role": 7}]})",
        "messages[0].role must be a string, got 7"},

@@ -55,7 +55,7 @@ TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
 // Its keys could be chosen to be slow to find.
 TEST(RequestJsonTest, AnObjectInMessagesHasAThousandMembersAtMost) {
   const auto status_of = [](int num_members) {
-    std::string members = R"("role": "user")";
+    std::string members = R"("role": "assistant")";
     for (int i = 1; i < num_members; ++i) {
       members += Concat(R"(, ")", i, R"(": 0)");
     }

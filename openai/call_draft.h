@@ -26,6 +26,9 @@ struct CallDraft {
   std::optional<bool> has_logprobs;
   std::optional<int64_t> top_logprobs;
   bool return_token_strs = false;  // of /tokenize
+  // The warning of an unknown field that another route or another program goes
+  // on from; empty if there is none.
+  std::string input_warning;
 
   // The text of a param that was given by its own; empty if it was set in
   // another way.
@@ -67,7 +70,7 @@ class ObjectFields;  // openai/object_fields.h
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
 
 // kInvalidArgument with this message, and the warning of an unknown field that
-// is nearly one of `names`, if there is one.
+// may be meant as one of `names`, if there is one.
 absl::Status MissingField(std::string_view message,
                           std::initializer_list<std::string_view> names,
                           const CallDraft& draft);

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/spelling.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/error.h"
+#include "request/json/other_names.h"
 
 namespace espalier::openai {
 namespace {
@@ -16,14 +16,105 @@ namespace {
 constexpr size_t kMaxUnknown = 16;
 constexpr size_t kMaxHints = 4;
 
-// What other systems call a field.
-struct OtherName {
-  std::string_view theirs;
-  std::string_view ours;
+// What stands in a call for those of a request that have no params: what it
+// goes on from, and its params.
+struct InputHint {
+  std::string_view field;  // of the request format
+  unsigned scopes;
+  std::string_view hint;
 };
-constexpr OtherName kOtherNames[] = {{"beam_width", "num_beams"},
-                                     {"beam_size", "num_beams"},
-                                     {"num_hypotheses", "n"}};
+constexpr InputHint kInputHints[] = {
+    {"prompt", kInCompletions | kInTokenize, "did you mean prompt?"},
+    {"prompt", kInChat, "did you mean messages?"},
+    {"prompt", kInTokens, "a text is a prompt of /v1/completions"},
+    {"prompt_tokens", kInCompletions,
+     "did you mean prompt? It takes token ids, too"},
+    {"prompt_tokens", kInChat, "token ids are a prompt of /v1/completions"},
+    {"prompt_tokens", kInTokenize, "a prompt is a text here"},
+    {"prompt_tokens", kInTokens, "did you mean token_ids?"},
+    {"prompt_tokens", kInSampling,
+     "did you mean token_ids beside sampling_params?"},
+    {"prompt_tokens", kInDetokenize, "did you mean tokens?"},
+    {"params", kInCompletions, "its fields stand beside prompt"},
+    {"params", kInChat, "its fields stand beside messages"},
+    {"params", kInTokens, "did you mean sampling_params?"},
+};
+
+// Whether it is what a call of some route, or of another program, goes on from.
+bool IsInput(std::string_view name) {
+  const OtherName* const other = FindOtherName(name);
+  const std::string_view field = other == nullptr ? name : other->ours;
+  return field == "prompt" || field == "prompt_tokens" || field == "messages";
+}
+
+std::string HintAtInput(std::string_view name, Scope scope) {
+  const OtherName* const other = FindOtherName(name);
+  const bool is_ours = name == "prompt_tokens" || name == "params";
+  if (other == nullptr && !is_ours) return "";
+  const std::string_view field = is_ours ? name : other->ours;
+  for (const InputHint& input : kInputHints) {
+    if (input.field == field && (input.scopes & scope)) {
+      return Concat("; ", input.hint);
+    }
+  }
+  return "";
+}
+
+// Of the two objects of a call of the tokens' API, the other one's.
+std::string HintAtObject(std::string_view name, Scope scope) {
+  if (scope == kInTokens && FindCallField(name, kInSampling)) {
+    return "; it belongs in sampling_params";
+  }
+  if (scope == kInSampling && FindCallField(name, kInTokens)) {
+    return "; it belongs beside sampling_params";
+  }
+  return "";
+}
+
+// Which route has a field that this one has not.
+std::string HintAtRoute(std::string_view name) {
+  constexpr std::pair<Scope, std::string_view> kRoutes[] = {
+      {kInCompletions, "/v1/completions"},   {kInChat, "/v1/chat/completions"},
+      {kInTokens, "/inference/v1/generate"}, {kInTokenize, "/tokenize"},
+      {kInDetokenize, "/detokenize"},
+  };
+  for (const auto& [other, route] : kRoutes) {
+    if (FindCallField(name, other)) {
+      return Concat("; it is a field of ", route);
+    }
+  }
+  return "";
+}
+
+// The fields that may be meant, those of `scope` and of what it is about.
+class ScopeFields {
+ public:
+  explicit ScopeFields(Scope scope) : here_(CallFieldNames(scope)) {
+    if (scope == kInTokens) {
+      SetThere(kInSampling, " in sampling_params");
+    } else if (scope == kInSampling) {
+      SetThere(kInTokens, " beside sampling_params");
+    } else if (scope == kInTokenize) {
+      // It takes the bodies of calls that generate.
+      for (const Scope other : {kInCompletions, kInChat}) {
+        const auto names = CallFieldNames(other);
+        here_.insert(here_.end(), names.begin(), names.end());
+      }
+    }
+  }
+
+  FieldPlaces places() const { return {here_, there_, where_}; }
+
+ private:
+  void SetThere(Scope scope, std::string_view where) {
+    there_ = CallFieldNames(scope);
+    where_ = where;
+  }
+
+  std::vector<std::string_view> here_;
+  std::vector<std::string_view> there_;
+  std::string_view where_;
+};
 
 // Most keys have no escapes.
 std::string_view PlainKey(std::string_view quoted, std::string* storage) {
@@ -71,20 +162,17 @@ std::vector<ObjectFields::Field> ObjectFields::Take() {
 
 std::string ObjectFields::AboutUnknown(size_t i) const {
   const std::string& name = unknown_[i];
-  std::string hint;
-  if (scope_ == kInTokens && FindCallField(name, kInSampling)) {
-    hint = "; it belongs in sampling_params";
-  } else if (scope_ == kInSampling && FindCallField(name, kInTokens)) {
-    hint = "; it belongs beside sampling_params";
-  } else if (const auto* const other =
-                 std::ranges::find(kOtherNames, name, &OtherName::theirs);
-             other != std::end(kOtherNames)) {
-    hint = Concat("; did you mean ", other->ours, "?");
-  } else if (i < kMaxHints) {
-    hint = DidYouMean(name, CallFieldNames(scope_));
-    if (hint.empty() && scope_ == kInTokenize) {
-      hint = DidYouMean(name, CallFieldNames(kInCompletions));
-    }
+  const bool is_others = FindOtherName(name) != nullptr;
+  std::string hint = HintAtObject(name, scope_);
+  if (hint.empty()) hint = HintAtInput(name, scope_);
+  if (hint.empty() && is_others) {
+    const ScopeFields fields(scope_);
+    hint = HintAtOtherName(name, fields.places()).value_or("");
+  }
+  if (hint.empty()) hint = HintAtRoute(name);
+  if (hint.empty() && !is_others && i < kMaxHints) {
+    const ScopeFields fields(scope_);
+    hint = HintAtMisspelling(name, fields.places());
   }
   return Concat("unknown field ", ShownInQuotes(name),
                 scope_ == kInSampling ? " in sampling_params" : "", hint);
@@ -93,6 +181,7 @@ std::string ObjectFields::AboutUnknown(size_t i) const {
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft) {
   for (size_t i = 0; i < fields.unknown().size(); ++i) {
     std::string warning = fields.AboutUnknown(i);
+    if (IsInput(fields.unknown()[i])) draft->input_warning = warning;
     if (draft->strict) {
       return RefuseField(Shown(fields.unknown()[i]), warning);
     }
@@ -109,10 +198,13 @@ absl::Status MissingField(std::string_view message,
                           const CallDraft& draft) {
   for (const std::string& warning : draft.call.warnings) {
     for (const std::string_view name : names) {
-      if (warning.ends_with(Concat("; did you mean ", name, "?"))) {
+      if (warning.find(Concat("; did you mean ", name, "?")) != warning.npos) {
         return InvalidArgument(message, "; ", warning);
       }
     }
+  }
+  if (!draft.input_warning.empty()) {
+    return InvalidArgument(message, "; ", draft.input_warning);
   }
   return InvalidArgument(message);
 }

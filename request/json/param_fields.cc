@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <string>
 
-#include "base/spelling.h"
 #include "base/status.h"
+#include "request/json/other_names.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
 #include "request/json/read_speculation.h"
@@ -272,12 +273,12 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
 }
 
 absl::Status UnknownParam(std::string_view name) {
-  std::string hint = DidYouMean(name, ParamNames());
-  const std::string beside = ClosestName(name, kRequestFields);
-  if (!beside.empty() && beside == name) {
-    hint = "; it belongs beside params";
-  } else if (hint.empty() && !beside.empty()) {
-    hint = Concat("; did you mean ", beside, " beside params?");
+  const std::vector<std::string_view> params = ParamNames();
+  const FieldPlaces places = {params, kRequestFields, " beside params"};
+  std::string hint = "; it belongs beside params";
+  if (std::ranges::find(kRequestFields, name) == std::end(kRequestFields)) {
+    const std::optional<std::string> other = HintAtOtherName(name, places);
+    hint = other ? *other : HintAtMisspelling(name, places);
   }
   return InvalidArgument("unknown field ", ShownInQuotes(name), " in params",
                          hint);

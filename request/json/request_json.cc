@@ -8,9 +8,9 @@
 
 #include "base/json_scan.h"
 #include "base/rename_word.h"
-#include "base/spelling.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "request/json/other_names.h"
 #include "request/json/param_fields.h"
 #include "request/json/read_json_text.h"
 
@@ -198,12 +198,12 @@ absl::Status CheckOnePrompt(const ObjectFields& request) {
 }
 
 absl::Status UnknownField(std::string_view key) {
-  std::string hint = DidYouMean(key, kRequestFields);
-  const std::string within = ClosestName(key, ParamNames());
-  if (IsParam(key)) {
-    hint = "; it belongs in params";
-  } else if (hint.empty() && !within.empty()) {
-    hint = Concat("; did you mean ", within, " in params?");
+  const std::vector<std::string_view> params = ParamNames();
+  const FieldPlaces places = {kRequestFields, params, " in params"};
+  std::string hint = "; it belongs in params";
+  if (!IsParam(key)) {
+    const std::optional<std::string> other = HintAtOtherName(key, places);
+    hint = other ? *other : HintAtMisspelling(key, places);
   }
   return InvalidArgument("unknown field ", ShownInQuotes(key), hint);
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -183,6 +185,93 @@ TEST(ReadCallTest, NamesOfOtherSystemsAreHintedAt) {
                   "unknown field \"num_beam\"; did you mean num_beams?"));
 }
 
+// What an unknown field, 1, is said to be in a call that is good without it.
+std::string HintAt(std::string_view name, Api api, bool in_sampling = false) {
+  const std::string field = Concat('"', name, R"(": 1)");
+  const std::string input =
+      api == Api::kCompletions ? R"("prompt": "a")"
+      : api == Api::kChat ? R"("messages": [{"role": "user", "content": "a"}])"
+                          : R"("token_ids": [4])";
+  const auto call = ReadCall(
+      api, in_sampling
+               ? Concat("{", input, R"(, "sampling_params": {)", field, "}}")
+               : Concat("{", input, ", ", field, "}"));
+  if (!call.ok() || call->warnings.size() != 1) return "no warning";
+  std::string start = Concat("unknown field \"", name, '"');
+  if (in_sampling) start += " in sampling_params";
+  const std::string& warning = call->warnings[0];
+  EXPECT_TRUE(warning.starts_with(start)) << warning;
+  return warning.substr(start.size());
+}
+
+TEST(ReadCallTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
+  constexpr std::pair<std::string_view, std::string_view> kCases[] = {
+      {"eos", "; did you mean eos_token_id?"},
+      {"n_samples", "; did you mean num_return_sequences?"},
+      {"max_length", "; did you mean max_new_tokens?"},
+      {"n_predict", "; did you mean max_new_tokens?"},
+      {"stop_strings", "; did you mean stop?"},
+      {"stop_sequences", "; did you mean stop?"},
+      {"target_prefix", "; did you mean decoder_prompt?"},
+      {"bos", "; leave it out: the model has its own"},
+      {"pad_token_id", "; leave it out: the model has its own"},
+      {"min_keep", "; there is nothing like it"},
+      {"encoder_prompt", "; did you mean prompt?"},
+      {"text", "; did you mean prompt?"},
+      {"input_ids", "; did you mean prompt? It takes token ids, too"},
+      {"prompt_tokens", "; did you mean prompt? It takes token ids, too"},
+      {"token_ids", "; did you mean prompt? It takes token ids, too"},
+      {"sampling_params", "; its fields stand beside prompt"},
+      {"extra_body", "; its fields stand beside prompt"},
+      {"top_logprobs", "; did you mean logprobs?"},
+      {"samplers", ""},
+  };
+  for (const auto& [name, hint] : kCases) {
+    EXPECT_EQ(HintAt(name, Api::kCompletions), hint) << name;
+  }
+  EXPECT_EQ(HintAt("extra_body", Api::kChat),
+            "; its fields stand beside messages");
+  EXPECT_EQ(HintAt("input_ids", Api::kChat),
+            "; token ids are a prompt of /v1/completions");
+  EXPECT_EQ(HintAt("beam_size", Api::kTokens),
+            "; did you mean num_beams in sampling_params?");
+  EXPECT_EQ(HintAt("parameters", Api::kTokens),
+            "; did you mean sampling_params?");
+  EXPECT_EQ(HintAt("max_completion_tokens", Api::kTokens, true),
+            "; did you mean max_new_tokens?");
+}
+
+TEST(ReadCallTest, AFieldOfAnotherRouteIsSaidToBeOfIt) {
+  EXPECT_EQ(HintAt("messages", Api::kCompletions),
+            "; it is a field of /v1/chat/completions");
+  EXPECT_EQ(HintAt("prompt", Api::kChat), "; it is a field of /v1/completions");
+  EXPECT_EQ(HintAt("echo", Api::kTokens), "; it is a field of /v1/completions");
+  EXPECT_EQ(HintAt("return_token_strs", Api::kCompletions),
+            "; it is a field of /tokenize");
+  const auto message = [](Api api, std::string_view body) {
+    return Message(ReadCall(api, body).status());
+  };
+  EXPECT_EQ(message(Api::kCompletions, R"({"messages": []})"),
+            "prompt must be there, got nothing; unknown field \"messages\"; it "
+            "is a field of /v1/chat/completions");
+  EXPECT_EQ(message(Api::kChat, R"({"prompt": "a"})"),
+            "messages must be there, got nothing; unknown field \"prompt\"; it "
+            "is a field of /v1/completions");
+  EXPECT_EQ(message(Api::kCompletions, R"({"input_ids": [1]})"),
+            "prompt must be there, got nothing; unknown field \"input_ids\"; "
+            "did you mean prompt? It takes token ids, too");
+}
+
+// They are passed over there, but a misspelling of one is none of "template".
+TEST(ReadCallTest, AMisspeltParamOfTokenizeIsHintedAt) {
+  EXPECT_THAT(
+      ReadTokenizeCall(R"({"prompt": "a", "temprature": 1})")->call.warnings,
+      ElementsAre("unknown field \"temprature\"; did you mean temperature?"));
+  EXPECT_THAT(
+      ReadTokenizeCall(R"({"prompt": "a", "tokens": [1]})")->call.warnings,
+      ElementsAre("unknown field \"tokens\"; a prompt is a text here"));
+}
+
 TEST(ReadCallTest, UnknownFieldsAreWarnedOfOrRefused) {
   ASSERT_OK_AND_ASSIGN(const Call call,
                        Complete(R"("temprature": 1, "foo": [1, 2])"));
@@ -234,9 +323,9 @@ TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
   EXPECT_EQ(call.call.params.max_new_tokens, 7);
   ASSERT_OK_AND_ASSIGN(
       call,
-      ReadTokenizeCall(
-          R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2, )" +
-          params));
+      ReadTokenizeCall(R"({"messages": [{"role": "user", "content": "a"}], )"
+                       R"("top_logprobs": 2, )" +
+                       params));
   EXPECT_THAT(call.call.warnings, IsEmpty());
   EXPECT_THAT(ReadTokenizeCall(R"({"prompt": "a", "num_beam": 4,
                                    "strict": true})"),

@@ -24,6 +24,21 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"promt": "a"})",
              "unknown field \"promt\" in params; did you mean prompt beside "
              "params?"),
+      params(R"({"beam_size": 4})",
+             "unknown field \"beam_size\" in params; did you mean num_beams?"),
+      params(R"({"max_completion_tokens": 4})",
+             "unknown field \"max_completion_tokens\" in params; did you mean "
+             "max_new_tokens?"),
+      params(R"({"eos": 4})",
+             "unknown field \"eos\" in params; did you mean eos_token_id?"),
+      params(R"({"use_beam_search": true})",
+             "unknown field \"use_beam_search\" in params; beams are num_beams "
+             "N"),
+      params(R"({"text": "a"})",
+             "unknown field \"text\" in params; did you mean prompt beside "
+             "params?"),
+      params(R"({"top_a": 1})",
+             "unknown field \"top_a\" in params; there is nothing like it"),
       params(R"({"": 2})", "unknown field \"\" in params"),
       params(R"({"watermark": null})", "unknown field \"watermark\" in params"),
       params(R"({"n": 1, "num_return_sequences": 1})",

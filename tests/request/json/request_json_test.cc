@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "exec_request/model.h"
+#include "request/json/other_names.h"
 #include "request/json/param_fields.h"
 #include "request/json/result_json.h"
 #include "request/request.h"
@@ -53,6 +54,36 @@ TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
 }
 
 // Its keys could be chosen to be slow to find.
+TEST(OtherNamesTest, AreNoFieldsButWhatTheyAreHasOne) {
+  const auto is_field = [](std::string_view name) {
+    return FindParamField(name) != nullptr ||
+           std::ranges::count(kRequestFields, name) > 0;
+  };
+  ASSERT_GE(OtherNames().size(), 50u);
+  for (const OtherName& other : OtherNames()) {
+    EXPECT_FALSE(is_field(other.theirs)) << other.theirs;
+    EXPECT_TRUE(is_field(other.ours)) << other.theirs;
+    EXPECT_EQ(FindOtherName(other.theirs), &other) << "twice";
+  }
+}
+
+TEST(OtherNamesTest, AreHintedAtWhereTheirFieldIs) {
+  constexpr std::string_view kHere[] = {"num_beams", "decoder_prompt"};
+  constexpr std::string_view kThere[] = {"stop"};
+  const FieldPlaces places = {kHere, kThere, " in params"};
+  EXPECT_EQ(HintAtOtherName("beam_size", places), "; did you mean num_beams?");
+  EXPECT_EQ(HintAtOtherName("stop_words", places),
+            "; did you mean stop in params?");
+  EXPECT_EQ(HintAtOtherName("eos", places), "");
+  EXPECT_EQ(HintAtOtherName("num_beam", places), std::nullopt);
+  EXPECT_EQ(HintAtMisspelling("num_beam", places), "; did you mean num_beams?");
+  EXPECT_EQ(HintAtMisspelling("stop_wrods", places),
+            "; did you mean stop in params?");
+  EXPECT_EQ(HintAtMisspelling("banana", places), "");
+  EXPECT_EQ(HintAtMisspelling("target_prefiks", places),
+            "; did you mean decoder_prompt?");
+}
+
 TEST(RequestJsonTest, AnObjectInMessagesHasAThousandMembersAtMost) {
   const auto status_of = [](int num_members) {
     std::string members = R"("role": "assistant")";

@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <vector>
+
+#include "base/rename_word.h"
+#include "examples/cli/option_names.h"
+#include "request/json/other_names.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {
@@ -16,24 +22,24 @@ constexpr std::string_view kAProgramEach =
     "a program runs on one GPU: start one for each, with --device cuda:N";
 constexpr std::string_view kWholeModel =
     "a GPU has the whole model: --device cuda";
-constexpr OtherOption kOtherOptions[] = {
+constexpr std::string_view kTls = "TLS is for a proxy in front of it";
+constexpr std::string_view kAllText =
+    "there is none: an answer has its text as the model writes it";
+constexpr std::string_view kTokenizer =
+    "a tokenizer is a file of the model's directory";
+
+// OtherOption, as constants.
+struct OtherProgram {
+  std::string_view name;
+  std::string_view option;
+  std::string_view hint = "";
+};
+constexpr OtherProgram kOtherOptions[] = {
     {"--prompt", "--file", kNoOptionForTexts},
     {"-p", "--file", kNoOptionForTexts},
     {"-p", "--port"},
-    {"--beam-size", "--num-beams"},
-    {"--beam-width", "--num-beams"},
-    {"--use-beam-search", "--num-beams", "beams are --num-beams N"},
-    {"--eos", "--eos-token-id"},
-    {"--eos-token", "--eos-token-id"},
-    {"--eos-tokens", "--eos-token-id"},
-    {"--min-length", "--min-new-tokens"},
-    {"--n-samples", "--num-return-sequences"},
-    {"--num-samples", "--num-return-sequences"},
     {"--n-samples", "--samples"},
     {"--num-samples", "--samples"},
-    {"--stop-strings", "--stop"},
-    {"--stop-sequence", "--stop"},
-    {"--stop-sequences", "--stop"},
     {"--system-prompt", "--system"},
     {"--torch-dtype", "--dtype"},
     {"--load-in-8bit", "--weights", "did you mean --weights int8?"},
@@ -51,13 +57,6 @@ constexpr OtherOption kOtherOptions[] = {
     {"--parallel", "--max-running"},
     {"--max-concurrent-requests", "--max-running"},
     {"--cors-allow-origins", "--allowed-origin"},
-    {"--n-predict", "--max-new-tokens"},
-    {"--predict", "--max-new-tokens"},
-    {"--num-predict", "--max-new-tokens"},
-    {"--max-length", "--max-new-tokens"},
-    {"--repeat-penalty", "--repetition-penalty"},
-    {"--n-best", "--num-return-sequences"},
-    {"--num-hypotheses", "--num-return-sequences"},
     {"--ctx-size", "--kv-cache-mib", kContext},
     {"-c", "--kv-cache-mib", kContext},
     // vLLM's and SGLang's servers.
@@ -102,6 +101,13 @@ constexpr OtherOption kOtherOptions[] = {
     {"--disable-log-requests", "--log-requests",
      "leave it out: requests are logged only with --log-requests"},
     {"--speculative-model", "--draft-model"},
+    {"--ssl-keyfile", "--port", kTls},
+    {"--ssl-certfile", "--port", kTls},
+    {"--reasoning-parser", "--port", kAllText},
+    {"--tool-call-parser", "--port", kAllText},
+    {"--enable-auto-tool-choice", "--port", kAllText},
+    {"--tokenizer", "--model", kTokenizer},
+    {"--tokenizer-path", "--model", kTokenizer},
     {"--api-key", "--api-key-file",
      "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},
 };
@@ -139,9 +145,32 @@ constexpr Needed kNeeded[] = {
      "a file of requests is needed: espalier verify-speculation -m DIR FILE"},
 };
 
+// A field of another program's requests as an option.
+OtherOption AsOption(const OtherName& other) {
+  const std::string name = Flag(other.theirs);
+  if (other.ours == "prompt") {
+    return {name, "--file", std::string(kNoOptionForTexts)};
+  }
+  if (FindParamField(other.ours) == nullptr) return {name, ""};
+  const std::string option = Flag(other.ours);
+  return {name, option, RenameWord(other.hint, other.ours, option)};
+}
+
+std::vector<OtherOption> AllOptions() {
+  std::vector<OtherOption> all;
+  for (const auto& [name, option, hint] : kOtherOptions) {
+    all.push_back({std::string(name), std::string(option), std::string(hint)});
+  }
+  for (const OtherName& other : OtherNames()) all.push_back(AsOption(other));
+  return all;
+}
+
 }  // namespace
 
-std::span<const OtherOption> OtherOptions() { return kOtherOptions; }
+std::span<const OtherOption> OtherOptions() {
+  static const auto* const all = new std::vector<OtherOption>(AllOptions());
+  return *all;
+}
 
 std::string_view HintOfCalls(std::string_view option) {
   const auto* const found =

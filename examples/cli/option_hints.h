@@ -5,16 +5,18 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace espalier::cli {
 
-// An option of another engine's program, and what does its work here.
+// An option of another engine's program, and what does its work here. Those of
+// its requests are those that request/json/other_names.h has.
 struct OtherOption {
-  std::string_view name;
-  // Only commands with this option of ours give the hint.
-  std::string_view option;
-  std::string_view hint = "";  // empty: did you mean `option`?
+  std::string name;
+  // Only commands with this option of ours give the hint; empty: none does.
+  std::string option;
+  std::string hint = "";  // empty: did you mean `option`?
 };
 std::span<const OtherOption> OtherOptions();
 

@@ -2,7 +2,9 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/spelling.h"
@@ -10,6 +12,7 @@
 #include "base/wording.h"
 #include "examples/cli/option_hints.h"
 #include "examples/cli/options.h"
+#include "request/json/other_names.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
@@ -121,15 +124,49 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
   for (const OtherOption& other : others) {
     if (other.name == option) return HintOf(other);
     // Every short option is near every other.
-    if (is_misspelt && other.name.starts_with("--")) {
-      names.emplace_back(other.name);
-    }
+    if (other.name.starts_with("--")) names.push_back(other.name);
   }
+  if (!is_misspelt) return "";
   const std::string nearest = ClosestName(option, names);
   for (const OtherOption& other : others) {
     if (other.name == nearest) return HintOf(other);
   }
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
+}
+
+// What each request of a batch has for an option that generate has, or another
+// program; or "".
+std::string HintOfRequests(const std::string& field) {
+  const OtherName* const other = FindOtherName(field);
+  std::string_view ours = other == nullptr ? field : other->ours;
+  // -n4
+  const size_t num_letters = field.find_first_of("0123456789");
+  if (num_letters == 1 && FindParamField(field) == nullptr) {
+    ours = ours.substr(0, num_letters);
+  }
+  if (other != nullptr && !other->hint.empty()) return std::string(other->hint);
+  if (FindParamField(ours) != nullptr) {
+    return Concat("each request has its own, \"params\": {\"", ours,
+                  "\": ...}");
+  }
+  if (ours == "prompt" || ours == "prompt_tokens") {
+    return Concat("each request has its own, \"", ours, "\": ...");
+  }
+  return "";
+}
+
+// `option`, as it was typed, with two dashes if that is one of any command or
+// of another program: --host of -host.
+std::string WithTwoDashes(const CLI::App& app, const std::string& option) {
+  if (option.size() < 3 || option[0] != '-' || option[1] == '-') return option;
+  std::string meant = "-" + option;
+  std::ranges::replace(meant, '_', '-');
+  const bool is_known =
+      IsOfOtherPrograms(meant) ||
+      std::ranges::any_of(Commands(app), [&](const CLI::App* command) {
+        return Has(NamesOfOptions(*command), meant);
+      });
+  return is_known ? meant : option;
 }
 
 // What to do instead of giving `option` to `command`, or "".
@@ -146,11 +183,8 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
   std::string field = NormalizeName(option);
   std::replace(field.begin(), field.end(), '-', '_');
   if (command.get_name() == "batch") {
-    if (FindParamField(field) != nullptr) {
-      return Concat("each request has its own, \"params\": {\"", field,
-                    "\": ...}");
-    }
-    if (field == "prompt") return "each request has its own, \"prompt\": ...";
+    const std::string of_requests = HintOfRequests(field);
+    if (!of_requests.empty()) return of_requests;
   }
   if (command.get_name() == "serve") {
     const std::string_view of_calls = HintOfCalls(option);
@@ -166,7 +200,9 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
       return HintOf(other);
     }
   }
-  return NearestHint(command, option);
+  const std::string nearest = NearestHint(command, option);
+  if (!nearest.empty() || command.get_name() != "batch") return nearest;
+  return HintOfRequests(espalier::ClosestName(field, ParamNames()));
 }
 
 std::string DescribeOption(const CLI::App& app, const CLI::App& command,
@@ -177,18 +213,28 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
     return Concat(command.get_name(), " takes ", option,
                   " and its value as two arguments, got \"", argument, "\"");
   }
-  std::string hint = is_sentence ? "" : HintFor(app, command, option);
-  if (hint.empty() && command.get_name() == "generate") {
+  const std::string meant = WithTwoDashes(app, option);
+  std::string hint = is_sentence ? "" : HintFor(app, command, meant);
+  if (hint.empty() && command.get_name() == "generate" &&
+      !IsOfOtherPrograms(meant)) {
     hint = "a text that begins with - goes behind --";
   }
   return Concat(command.get_name(), " has no option ", option,
                 hint.empty() ? "" : "; " + hint);
 }
 
+bool IsModelDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path + "/config.json", error);
+}
+
 std::string DescribeArgument(const CLI::App& command,
                              const std::string& argument) {
   std::string text =
       Concat(command.get_name(), " has no use for \"", argument, "\"");
+  if (IsModelDirectory(argument) && Has(NamesOfOptions(command), "-m")) {
+    return Concat(text, "; a model is -m ", argument);
+  }
   if (command.get_name() == "batch") {
     text += "; a file of requests is --input " + argument;
   }
@@ -246,6 +292,26 @@ std::string_view WhatIsNeeded(const CLI::App& command,
   return NeededArgument(command.get_name(), missed);
 }
 
+// Whether the argument behind `arg` is its value.
+bool TakesNext(const CLI::App& command, std::string_view arg) {
+  const CLI::Option* const option = OptionOf(command, arg);
+  if (option == nullptr || option->get_items_expected_max() == 0) return false;
+  return arg.starts_with("--") ? arg.find('=') == arg.npos : arg.size() == 2;
+}
+
+// The first of `args` that is a model's directory and no option's value, if
+// --model is what the library misses; or "".
+std::string ModelAmong(const CLI::App& command, std::span<char* const> args,
+                       const CLI::ParseError& error) {
+  if (error.what() != std::string_view("--model is required")) return "";
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string arg = args[i];
+    if (TakesNext(command, arg)) ++i;
+    if (!arg.starts_with('-') && IsModelDirectory(arg)) return arg;
+  }
+  return "";
+}
+
 std::string AppendHint(const CLI::App& command, const std::string& what) {
   return Concat(what, "\nespalier ", command.get_name(), " --help says more.");
 }
@@ -263,8 +329,10 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
   if (!rest.empty()) return DescribeArgument(command, rest.front());
   const std::string_view needed = WhatIsNeeded(command, error);
   if (!needed.empty()) return Concat(command.get_name(), ": ", needed);
+  const std::string model = ModelAmong(command, args, error);
   return Concat(command.get_name(), ": ",
-                Described(error, TypedNames(command, args)));
+                Described(error, TypedNames(command, args)),
+                model.empty() ? "" : ": give it as -m " + model);
 }
 
 // Whether `option`, as it was typed, is a long one with one dash, or another
@@ -276,13 +344,6 @@ bool IsLongWithOneDash(const std::vector<std::string>& options,
   std::ranges::replace(meant, '_', '-');
   return option.starts_with("-h") || Has(options, meant) ||
          IsOfOtherPrograms(meant) || IsOfOtherPrograms(option);
-}
-
-// Whether the argument behind `arg` is its value.
-bool TakesNext(const CLI::App& command, std::string_view arg) {
-  const CLI::Option* const option = OptionOf(command, arg);
-  if (option == nullptr || option->get_items_expected_max() == 0) return false;
-  return arg.starts_with("--") ? arg.find('=') == arg.npos : arg.size() == 2;
 }
 
 }  // namespace

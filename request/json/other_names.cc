@@ -25,7 +25,6 @@ constexpr OtherName kOtherNames[] = {
     {"num_samples", "num_return_sequences"},
     {"num_hypotheses", "num_return_sequences"},
     {"n_best", "num_return_sequences"},
-    {"nbest", "num_return_sequences"},
     // Sampling.
     {"temp", "temperature"},
     {"sampling_temperature", "temperature"},

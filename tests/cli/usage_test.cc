@@ -72,7 +72,7 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "\"params\": {\"num_beams\": ...}"},
       {{"batch", "-n", "4"}, "\"params\": {\"n\": ...}"},
       {{"batch", "in.jsonl"}, "a file of requests is --input in.jsonl"},
-      {{"generate", "No."}, "generate: --model is required"},
+      {{"generate", "No."}, "generate: --model is required\n"},
       {{"generate", "-m"}, "generate: --model needs a value"},
       {{"batch", "-m", "a", "-m", "b"}, "--model is given more than once"},
       {{"generate", "No.", "-n"}, "generate: -n needs a value"},
@@ -90,7 +90,14 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"batch", "--prompt", "No."},
        "batch has no option --prompt; each request has its own, \"prompt\": "
        "...\n"},
-      {{"batch", "--beam-size", "4"}, "batch has no option --beam-size\n"},
+      {{"batch", "--beam-size", "4"},
+       "batch has no option --beam-size; each request has its own, \"params\": "
+       "{\"num_beams\": ...}\n"},
+      {{"batch", "--num-beans", "4"}, "\"params\": {\"num_beams\": ...}\n"},
+      {{"batch", "-n4"},
+       "batch has no option -n4; each request has its own, \"params\": {\"n\": "
+       "...}\n"},
+      {{"batch", "--text", "a"}, "each request has its own, \"prompt\": ...\n"},
       {{"generate", "--n-predcit", "4"}, "did you mean --max-new-tokens?"},
       {{"generate", "--eos-token", "2"}, "did you mean --eos-token-id?"},
       {{"generate", "--min-length", "2"}, "did you mean --min-new-tokens?"},
@@ -101,6 +108,8 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       // Nor is a long option with one dash a short one and its value.
       {{"serve", "-m", "x", "-host", "127.0.0.1"},
        "serve has no option -host; did you mean --host?\n"},
+      {{"generate", "-m", "x", "-host", "127.0.0.1"},
+       "generate has no option -host; it is an option of serve\n"},
       {{"serve", "-m", "x", "-hf", "meta/x"},
        "serve has no option -hf; a model is a directory, -m DIR: nothing is "
        "downloaded\n"},
@@ -115,6 +124,18 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "-m", "x", "-ngl", "99"},
        "generate has no option -ngl; a GPU has the whole model: --device "
        "cuda\n"},
+      {{"generate", "--max-length", "4"}, "did you mean --max-new-tokens?\n"},
+      {{"generate", "--use-beam-search"}, "; beams are --num-beams N\n"},
+      {{"serve", "--pad-token-id", "0"},
+       "; leave it out: the model has its own\n"},
+      // It is no misspelling of --suppress-tokens, and no text either.
+      {{"generate", "--tokens", "4"}, "generate has no option --tokens\n"},
+      {{"generate", "--ssl-keyfile", "x"},
+       "generate has no option --ssl-keyfile\n"},
+      {{"serve", "--ssl-keyfile", "x"},
+       "; TLS is for a proxy in front of it\n"},
+      {{"serve", "--reasoning-parser", "x"},
+       "; there is none: an answer has its text as the model writes it\n"},
       {{"trace", "f", "--input-file", "g"},
        "trace has no option --input-file\n"},
       {{"verify-speculation", "--num-samples", "4"}, "did you mean --samples?"},
@@ -201,6 +222,23 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   EXPECT_THAT(
       RunEspalier({"verify-speculation", "--enable-prefix-caching"}).err,
       HasSubstr("has no option --enable-prefix-caching\n"));
+}
+
+TEST(UsageTest, AModelWithoutItsOptionIsGivenOne) {
+  const std::string model = ModelDirectory("en-fr");
+  for (const char* const command : {"generate", "verify-speculation"}) {
+    EXPECT_THAT(RunEspalier({command, model, "--device", "cpu"}).err,
+                StartsWith(Concat("espalier: ", command,
+                                  ": --model is required: give it as -m ",
+                                  model, "\n")));
+  }
+  for (const char* const command : {"batch", "serve", "tokenize"}) {
+    EXPECT_THAT(RunEspalier({command, model}).err,
+                StartsWith(Concat("espalier: ", command, " has no use for \"",
+                                  model, "\"; a model is -m ", model, "\n")));
+  }
+  EXPECT_THAT(RunEspalier({"generate", "--draft-model", model, "No."}).err,
+              HasSubstr("generate: --model is required\n"));
 }
 
 TEST(UsageTest, TheValueOfAnOptionIsNoOption) {

@@ -27,8 +27,8 @@ ModelDescription EncoderOf(const std::string& directory) {
 // vocabularies are compared, as an encoder-decoder's is another one mostly.
 absl::Status CheckEncodersOfDrafting(const std::string& directory,
                                      const std::string& draft) {
-  RETURN_IF_ERROR(CheckTakesDraftModel(EncoderOf(directory)));
-  return CheckIsDraftModel(EncoderOf(draft));
+  RETURN_IF_ERROR(CheckTakesDraftModel(EncoderOf(directory), draft));
+  return CheckIsDraftModel(EncoderOf(draft), draft);
 }
 
 }  // namespace

@@ -19,22 +19,28 @@ namespace {
 // Whether a sample, or a search, has not drafted all of what it can.
 constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
 
-}  // namespace
-
-absl::Status CheckTakesDraftModel(const ModelDescription& model) {
-  if (!model.encoder) return absl::OkStatus();
-  return OptionError(absl::StatusCode::kInvalidArgument,
-                     OptionName{"draft_model"},
-                     " must be unset for a model with an encoder: a draft ",
-                     "model would have to read the source, too; drafts by ",
-                     "\"ngram\" and \"suffix\" need none");
+std::string GotDirectory(std::string_view directory) {
+  return directory.empty() ? "" : Concat(", got ", directory);
 }
 
-absl::Status CheckIsDraftModel(const ModelDescription& draft) {
+}  // namespace
+
+absl::Status CheckTakesDraftModel(const ModelDescription& model,
+                                  std::string_view directory) {
+  if (!model.encoder) return absl::OkStatus();
+  return OptionError(
+      absl::StatusCode::kInvalidArgument, OptionName{"draft_model"},
+      " must be unset for a model with an encoder", GotDirectory(directory),
+      ": a draft model would have to read ",
+      "the source, too; drafts by \"ngram\" and \"suffix\" need ", "none");
+}
+
+absl::Status CheckIsDraftModel(const ModelDescription& draft,
+                               std::string_view directory) {
   if (!draft.encoder) return absl::OkStatus();
-  return OptionError(absl::StatusCode::kInvalidArgument,
-                     OptionName{"draft_model"},
-                     " must name a model without an encoder");
+  return OptionError(
+      absl::StatusCode::kInvalidArgument, OptionName{"draft_model"},
+      " must name a model without an encoder", GotDirectory(directory));
 }
 
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(

@@ -36,6 +36,7 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -54,12 +55,15 @@ namespace espalier {
 // That a draft model can draft for sequences of `model`: not behind an encoder.
 // A draft of a translation that has not seen the source is worth little, so the
 // draft model would need an encoder of its own, and read each source, too.
-// Errors: kInvalidArgument naming draft_model.
-absl::Status CheckTakesDraftModel(const ModelDescription& model);
+// Errors: kInvalidArgument naming draft_model, and `directory` if that is what
+// it was given as.
+absl::Status CheckTakesDraftModel(const ModelDescription& model,
+                                  std::string_view directory = "");
 
 // That a model can be a draft model: it has no encoder.
-// Errors: kInvalidArgument naming draft_model.
-absl::Status CheckIsDraftModel(const ModelDescription& draft);
+// Errors: as above.
+absl::Status CheckIsDraftModel(const ModelDescription& draft,
+                               std::string_view directory = "");
 
 class DraftModel {
  public:

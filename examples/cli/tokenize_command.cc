@@ -9,16 +9,26 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/status.h"
 #include "espalier/chat_prompts.h"
 #include "espalier/model_text.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/output.h"
+#include "request/json/read_json_text.h"
 #include "request/json/request_json.h"
 
 namespace espalier::cli {
 namespace {
+
+// Errors: kInvalidArgument naming the byte, or an object of too many members
+// (request/json/read_json_text.h).
+absl::StatusOr<json::value> ReadLine(const std::string& line) {
+  const auto pass = [](int, std::string_view, const JsonText&) {};
+  ASSIGN_OR_RETURN(const JsonText text, ScanJson(line, 1, pass));
+  return ReadAny("a line", text);
+}
 
 // The only field of a line, which has this name.
 absl::StatusOr<const json::value*> OnlyField(const json::value& line,
@@ -88,7 +98,7 @@ class LineConverter {
       return InvalidArgument("a line may have ", kMaxLineBytes,
                              " bytes, this one has more");
     }
-    const absl::StatusOr<json::value> value = ParseJson(line);
+    const absl::StatusOr<json::value> value = ReadLine(line);
     if (!value.ok()) {
       return MakeError(value.status().code(), Message(value.status()),
                        "; a line is ", ExampleOfALine(options_.decode),

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 ProgramRun Tokenize(std::vector<std::string> args, const std::string& input) {
   args.insert(args.begin(), {"tokenize", "-m", ModelDirectory("en-fr")});
@@ -63,6 +65,22 @@ TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   EXPECT_THAT(lines[3], HasSubstr("field \\\"text\\\" is missing"));
   EXPECT_THAT(lines[4], HasSubstr("a line must be {\\\"text\\\": ...}"));
   EXPECT_THAT(run.err, HasSubstr("espalier: stdin:1: text must be"));
+}
+
+TEST(TokenizeTest, AnObjectHasAThousandMembersAtMost) {
+  const auto error_of = [](int num_members) {
+    std::string members;
+    for (int i = 0; i < num_members; ++i) {
+      members += Concat(i > 0 ? ", " : "", "\"", i, "\": 0");
+    }
+    const ProgramRun run =
+        Tokenize({}, Concat("{\"text\": {", members, "}}\n"));
+    return std::string(ParseLines(run.out).at(0).at("error").as_string());
+  };
+  EXPECT_THAT(error_of(1024), StartsWith("text must be a string, got {"));
+  EXPECT_THAT(error_of(1025),
+              StartsWith("a line must have no object of more than 1024 "
+                         "members, got one of 1025"));
 }
 
 // A model whose chat template shows its parts.

@@ -25,6 +25,18 @@ TEST(ReadmeTest, ItsExampleIsTheQuickstartAndPrintsWhatItSays) {
   EXPECT_THAT(readme, HasSubstr("```\n" + run.out + "```"));
 }
 
+TEST(ReadmeTest, ItsTokensAreWhatTokenizePrints) {
+  const std::string line = R"({"text": "It rains."})";
+  const ProgramRun run = RunEspalier(
+      {"tokenize", "-m", ModelDirectory("en-fr"), "--pieces"}, line);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(ReadText(SourcePath("README.md")),
+              HasSubstr("$ echo '" + line +
+                        "' | build/release/bin/espalier tokenize -m "
+                        "models/en-fr --pieces\n" +
+                        run.out));
+}
+
 // What main() of `program` does from `beginning` on.
 std::string BodyOf(const std::string& program, const std::string& beginning) {
   const std::string source = ReadText(SourcePath("examples/" + program));

@@ -71,8 +71,11 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
                              int64_t num_prompt_tokens);
 
 // Whether these params of a call, resolved, keep the limits of its server.
-// ReadCall has checked those that the call gives.
-// Errors: kInvalidArgument naming the field, the value and the flag.
-absl::Status CheckLimits(const Call& call, const GenerationParams& params);
+// ReadCall has checked those that the call gives. `server` are the defaults
+// that they were resolved with; null: none were taken yet.
+// Errors: kInvalidArgument naming the field, the value, the flag, and whose
+// default it is if it is one.
+absl::Status CheckLimits(const Call& call, const GenerationParams& params,
+                         const ServerDefaults* server);
 
 }  // namespace espalier::openai

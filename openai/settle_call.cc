@@ -9,11 +9,34 @@
 namespace espalier::openai {
 namespace {
 
-absl::Status CheckLimit(std::string_view name, int64_t value, int64_t limit,
-                        std::string_view flag) {
+// A param of a call and its limit.
+struct Limited {
+  std::string_view param;
+  int64_t value;
+  int64_t limit;
+  std::string_view flag;
+};
+
+// `server` is null where no defaults have been taken.
+absl::Status CheckLimit(const Limited& limited, const Call& call,
+                        const ServerDefaults* server) {
+  const auto& [param, value, limit, flag] = limited;
   if (value >= 1 && value <= limit) return absl::OkStatus();
-  return InvalidArgument(name, " must be in [1, ", limit, "] (", flag,
-                         "), got ", value);
+  const std::string range =
+      Concat(call.NameOf(param), " must be in [1, ", limit, "] (", flag, ")");
+  if (server == nullptr || call.Gives(param)) {
+    return InvalidArgument(range, ", got ", value);
+  }
+  bool is_servers = false;
+  for (const auto& [name, json] : server->values()) {
+    if (name == param) is_servers = true;
+  }
+  std::string option(param);
+  std::ranges::replace(option, '_', '-');
+  return InvalidArgument(range, ", got ",
+                         is_servers ? "the server's" : "the model's",
+                         " default, ", value, ": give another, here or as --",
+                         option, " of the server");
 }
 
 // Whether a call names beams.
@@ -155,23 +178,30 @@ absl::Status CheckElements(std::string_view name, const JsonText& json,
                          json.num_values);
 }
 
-absl::Status CheckLimits(const Call& call, const GenerationParams& params) {
+absl::Status CheckLimits(const Call& call, const GenerationParams& params,
+                         const ServerDefaults* server) {
   const Limits& limits = call.limits;
-  RETURN_IF_ERROR(CheckLimit(call.NameOf("num_beams"), params.num_beams,
-                             limits.max_num_beams, "--max-num-beams"));
   const bool has_beams = HasBeams(params);
-  RETURN_IF_ERROR(CheckLimit(call.NameOf("num_return_sequences"),
-                             params.num_return_sequences,
-                             has_beams ? limits.max_num_beams : limits.max_n,
-                             has_beams ? "--max-num-beams" : "--max-n"));
+  const Limited beams = {"num_beams", params.num_beams, limits.max_num_beams,
+                         "--max-num-beams"};
+  const Limited returned = {"num_return_sequences", params.num_return_sequences,
+                            has_beams ? limits.max_num_beams : limits.max_n,
+                            has_beams ? "--max-num-beams" : "--max-n"};
+  // Of beams by default there are as many as the call's n, which is what is
+  // wrong then.
+  if (call.Gives("num_return_sequences") && !call.Gives("num_beams")) {
+    RETURN_IF_ERROR(CheckLimit(returned, call, server));
+  }
+  RETURN_IF_ERROR(CheckLimit(beams, call, server));
+  RETURN_IF_ERROR(CheckLimit(returned, call, server));
   if (params.best_of) {
-    RETURN_IF_ERROR(
-        CheckLimit("best_of", *params.best_of, limits.max_n, "--max-n"));
+    RETURN_IF_ERROR(CheckLimit(
+        {"best_of", *params.best_of, limits.max_n, "--max-n"}, call, server));
   }
   if (params.max_new_tokens) {
-    RETURN_IF_ERROR(CheckLimit(call.NameOf("max_new_tokens"),
-                               *params.max_new_tokens, limits.max_tokens,
-                               "--max-tokens-limit"));
+    RETURN_IF_ERROR(CheckLimit({"max_new_tokens", *params.max_new_tokens,
+                                limits.max_tokens, "--max-tokens-limit"},
+                               call, server));
   }
   const int64_t width = std::max({params.num_beams, params.num_return_sequences,
                                   params.best_of.value_or(1)});
@@ -191,7 +221,7 @@ absl::Status SettleCall(CallDraft* draft) {
   }
   RETURN_IF_ERROR(SettleEcho(draft));
   RETURN_IF_ERROR(CheckStops(draft->call));
-  RETURN_IF_ERROR(CheckLimits(draft->call, draft->call.params));
+  RETURN_IF_ERROR(CheckLimits(draft->call, draft->call.params, nullptr));
   return CheckStream(*draft);
 }
 

@@ -63,7 +63,7 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   openai::ResolvedParams resolved =
       openai::ResolveParams(call, model.defaults, generator.defaults(),
                             generator.description(), std::ssize(tokens));
-  RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params));
+  RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params, &model.defaults));
   GenerationRequest request{tokens, std::move(resolved.params)};
   request.takes_defaults = false;
   RETURN_IF_ERROR(AddKey(caller, &request.params));

@@ -213,9 +213,10 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
         ReadGenerationDefaults(ParseJson(model_defaults)->get_object(),
                                "generation_config.json", EosOf::kModel);
     EXPECT_OK(defaults);
+    const ServerDefaults server;
     const ResolvedParams resolved =
-        ResolveParams(*call, {}, *defaults, Model(), 10);
-    return std::pair(resolved, CheckLimits(*call, resolved.params));
+        ResolveParams(*call, server, *defaults, Model(), 10);
+    return std::pair(resolved, CheckLimits(*call, resolved.params, &server));
   };
   const std::string two = R"("prompt": ["a", "b"])";
   const std::string four = R"("prompt": ["a", "b", "c", "d"])";
@@ -229,7 +230,22 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
       resolve(four + R"(, "num_beams": 1)", R"({"num_beams": 5})").second);
   EXPECT_THAT(resolve(R"("prompt": "a")", R"({"num_beams": 9})").second,
               StatusIs(kInvalid,
-                       "num_beams must be in [1, 8] (--max-num-beams), got 9"));
+                       "num_beams must be in [1, 8] (--max-num-beams), got the "
+                       "model's default, 9: give another, here or as "
+                       "--num-beams of the server"));
+  const std::string samples =
+      R"({"num_return_sequences": 200, "do_sample": true})";
+  EXPECT_THAT(
+      resolve(R"("prompt": "a")", samples).second,
+      StatusIs(kInvalid,
+               "num_return_sequences must be in [1, 128] (--max-n), got the "
+               "model's default, 200: give another, here or as "
+               "--num-return-sequences of the server"));
+  EXPECT_OK(resolve(R"("prompt": "a", "n": 2)", samples).second);
+  // The call's n makes as many beams of a default.
+  EXPECT_THAT(
+      resolve(R"("prompt": "a", "n": 9)", R"({"num_beams": 4})").second,
+      StatusIs(kInvalid, "n must be in [1, 8] (--max-num-beams), got 9"));
   for (const char* long_ones :
        {R"({"max_new_tokens": 60})", R"({"max_length": 80})"}) {
     const auto [resolved, kept] = resolve(R"("prompt": "a")", long_ones);
@@ -237,6 +253,25 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
     EXPECT_EQ(resolved.params.max_new_tokens, 50) << long_ones;
     EXPECT_THAT(resolved.defaults, ElementsAre(Pair("max_new_tokens", "50")));
   }
+}
+
+TEST(ResolveParamsTest, ADefaultOfTheServerBeyondALimitIsSaidToBeOne) {
+  Limits limits;
+  limits.max_n = 4;
+  // Of beams there may be so many; of samples there may not.
+  const auto server = ServerDefaults::Read(
+      R"({"num_beams": 8, "num_return_sequences": 8})", limits);
+  ASSERT_OK(server);
+  const auto call =
+      ReadCall(Api::kCompletions, R"({"prompt": "a", "num_beams": 1})", limits);
+  ASSERT_OK(call);
+  const ResolvedParams resolved =
+      ResolveParams(*call, *server, {}, Model(), 10);
+  EXPECT_THAT(CheckLimits(*call, resolved.params, &*server),
+              StatusIs(kInvalid,
+                       "num_return_sequences must be in [1, 4] (--max-n), got "
+                       "the server's default, 8: give another, here or as "
+                       "--num-return-sequences of the server"));
 }
 
 TEST(ResolveParamsTest, NoDefaultMakesAGoodCallABadOne) {

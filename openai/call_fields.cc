@@ -238,6 +238,10 @@ absl::Status SetTopK(std::string_view name, const JsonText& json, const Limits&,
                      Draft* draft) {
   RETURN_IF_ERROR(ReadGivenParam(ParamNamed("top_k"), name, json, draft));
   int64_t& top_k = draft->call.params.top_k;
+  if (top_k < -1) {
+    return InvalidArgument(name, " must be at least 1, or 0 or -1, which are ",
+                           "off, got ", top_k);
+  }
   if (top_k == -1) top_k = 0;
   return absl::OkStatus();
 }
@@ -251,7 +255,11 @@ absl::Status SetSeed(std::string_view name, const JsonText& json, const Limits&,
     MarkGiven("seed", name, draft);
     return absl::OkStatus();
   }
-  return ReadGivenParam(ParamNamed("seed"), name, json, draft);
+  const absl::Status status =
+      ReadGivenParam(ParamNamed("seed"), name, json, draft);
+  uint64_t natural = 0;
+  if (status.ok() || Read(name, json, &natural).ok()) return status;
+  return WrongType(name, "an integer in [-2^63, 2^64)", json.text);
 }
 
 constexpr CallField kFields[] = {

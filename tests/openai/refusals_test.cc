@@ -281,6 +281,28 @@ TEST(RefusalsTest, MessagesAreChecked) {
             "messages must be there, got nothing");
 }
 
+// Which are those of calls: the request format has other ones.
+TEST(RefusalsTest, RangesAreThoseOfCalls) {
+  const auto message = [](const std::string& field) {
+    return Message(
+        ReadCall(Api::kCompletions, R"({"prompt": "a", )" + field + "}")
+            .status());
+  };
+  EXPECT_EQ(message(R"("top_k": -2)"),
+            "top_k must be at least 1, or 0 or -1, which are off, got -2");
+  EXPECT_EQ(message(R"("top_k": -1)"), "");
+  for (const char* const seed :
+       {"18446744073709551616", "-9223372036854775809", "1.5", "\"a\""}) {
+    EXPECT_EQ(message(Concat(R"("seed": )", seed)),
+              Concat("seed must be an integer in [-2^63, 2^64), got ", seed));
+  }
+  EXPECT_EQ(message(R"("seed": 18446744073709551615)"), "");
+  EXPECT_EQ(message(R"("seed": -9223372036854775808)"), "");
+  EXPECT_EQ(message(R"("max_tokens": 0)"),
+            "max_tokens must be in [1, 1073741824] (--max-tokens-limit), got "
+            "0");
+}
+
 TEST(RefusalsTest, PromptsAreChecked) {
   const auto message = [](const std::string& prompt) {
     return Message(

@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "base/status.h"
+#include "http/resolve.h"
 
 namespace espalier::http {
 
@@ -42,28 +43,6 @@ bool IsMissing(const error_code& error) {
          error == boost::system::errc::address_not_available;
 }
 
-absl::StatusOr<std::vector<asio::ip::tcp::endpoint>> Resolve(
-    asio::io_context& context, const std::string& host, int port) {
-  error_code error;
-  asio::ip::tcp::resolver resolver(context);
-  const auto results =
-      resolver.resolve(host, std::to_string(port),
-                       asio::ip::tcp::resolver::numeric_service |
-                           asio::ip::tcp::resolver::passive,
-                       error);
-  if (error) {
-    return MakeError(absl::StatusCode::kNotFound, "host \"", host,
-                     "\" has no address: ", error.message());
-  }
-  std::vector<asio::ip::tcp::endpoint> endpoints;
-  for (const auto& result : results) {
-    const auto known =
-        std::find(endpoints.begin(), endpoints.end(), result.endpoint());
-    if (known == endpoints.end()) endpoints.push_back(result.endpoint());
-  }
-  return endpoints;
-}
-
 }  // namespace
 
 ServerCore::ServerCore(const ServerOptions& options, Handler handler)
@@ -78,7 +57,7 @@ ServerCore::ServerCore(const ServerOptions& options, Handler handler)
 }
 
 absl::Status ServerCore::Listen(const std::string& host, int port) {
-  ASSIGN_OR_RETURN(auto endpoints, Resolve(accepting_context(), host, port));
+  ASSIGN_OR_RETURN(auto endpoints, Resolve(host, port));
   // Where the first address has a free port, another may not.
   constexpr int kAttempts = 16;
   absl::Status status;

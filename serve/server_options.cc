@@ -1,16 +1,26 @@
 #include "serve/server_options.h"
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 
 #include "base/status.h"
+#include "http/resolve.h"
 
 namespace espalier::serve {
 
 bool IsLoopback(const std::string& host) {
-  if (host == "localhost") return true;
+  if (http::IsLocalhost(host)) return true;
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host, error);
   return !error && address.is_loopback();
+}
+
+absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host) {
+  if (IsLoopback(host)) return true;
+  ASSIGN_OR_RETURN(const auto endpoints, http::Resolve(host, /*port=*/0));
+  return std::ranges::all_of(endpoints, [](const auto& endpoint) {
+    return endpoint.address().is_loopback();
+  });
 }
 
 absl::Status CheckServerOptions(const ServerOptions& options) {
@@ -19,7 +29,11 @@ absl::Status CheckServerOptions(const ServerOptions& options) {
                            options.num_threads);
   }
   const bool is_open = options.api_keys.empty() && !options.insecure;
-  if (is_open && !IsLoopback(options.host)) {
+  bool is_safe = !is_open;
+  if (is_open) {
+    ASSIGN_OR_RETURN(is_safe, ReachesOnlyThisMachine(options.host));
+  }
+  if (!is_safe) {
     return InvalidArgument("host ", options.host,
                            " can be reached by others, who may use the server "
                            "without an API key: set one, or say that this is "

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "http/limits.h"
 #include "openai/call.h"
@@ -48,11 +49,16 @@ struct ServerOptions {
   std::shared_ptr<const RequestTraces> traces = nullptr;
 };
 
-// Whether only this machine reaches `host`: an address of the loopback network,
-// or "localhost".
+// Whether `host` is an address of the loopback network, or "localhost".
 bool IsLoopback(const std::string& host);
 
-// Errors: kInvalidArgument naming the option and its value.
+// Whether only this machine reaches `host`: all of its addresses are of the
+// loopback network. A name is looked up, which blocks.
+// Errors: kNotFound naming a host without an address.
+absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host);
+
+// Errors: kInvalidArgument naming the option and its value; of a server that
+// anybody may use kNotFound naming a host without an address.
 absl::Status CheckServerOptions(const ServerOptions& options);
 
 }  // namespace espalier::serve

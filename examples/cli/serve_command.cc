@@ -138,6 +138,17 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// A name that has no address is nobody's.
+absl::Status CheckReachedByNobodyElse(const std::string& host) {
+  const absl::StatusOr<bool> is_local = serve::ReachesOnlyThisMachine(host);
+  if (!is_local.ok()) return ServerErrorInFlags(is_local.status());
+  if (*is_local) return absl::OkStatus();
+  return InvalidArgument("--host ", host,
+                         " lets others use the server without an API key: "
+                         "give --api-key-file or ",
+                         kApiKeyVariable, ", or --insecure if it is meant");
+}
+
 // A URL or a part of one, such as [::1]:8000 or 127.0.0.1:8000, has a port. An
 // address of IPv6 has several colons, and no brackets here.
 absl::Status CheckHost(const std::string& host) {
@@ -169,12 +180,7 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   RETURN_IF_ERROR(CheckHost(server_options.host));
   const bool is_open =
       server_options.api_keys.empty() && !server_options.insecure;
-  if (is_open && !serve::IsLoopback(server_options.host)) {
-    return InvalidArgument("--host ", server_options.host,
-                           " lets others use the server without an API key: "
-                           "give --api-key-file or ",
-                           kApiKeyVariable, ", or --insecure if it is meant");
-  }
+  if (is_open) RETURN_IF_ERROR(CheckReachedByNobodyElse(server_options.host));
   RETURN_IF_ERROR(ReadGeneratorOptions(options.runtime).status());
   RaiseDescriptorLimit();
   absl::StatusOr<std::unique_ptr<serve::Server>> server =

@@ -260,6 +260,27 @@ TEST(UsageTest, AHostHasNoPort) {
   }
 }
 
+// However it is written, it is found to be one before the model is looked for.
+TEST(UsageTest, AHostIsThisMachinesOrNeedsAKey) {
+  const auto serve = [](const std::string& host) {
+    return RunEspalier(
+               {"serve", "-m", "/nowhere", "--port", "0", "--host", host})
+        .err;
+  };
+  for (const char* const host :
+       {"localhost", "LOCALHOST", "localhost.", "127.1"}) {
+    EXPECT_THAT(serve(host), HasSubstr("no such directory")) << host;
+  }
+  EXPECT_THAT(serve("nosuch.invalid"),
+              StartsWith("espalier: --host \"nosuch.invalid\" has no address"));
+  for (const char* const host : {"0.0.0.0", "0", "192.0.2.1"}) {
+    EXPECT_THAT(serve(host),
+                StartsWith(Concat("espalier: --host ", host,
+                                  " lets others use the server without an API "
+                                  "key: give --api-key-file")));
+  }
+}
+
 TEST(UsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {
   for (const char* const option : {"--from", "--to", "--template"}) {
     EXPECT_THAT(RunEspalier({"serve", "-m", "x", option, "fr"}).err,

@@ -166,7 +166,8 @@ TEST_F(ServerTest, NoBodyIsWaitedForThatIsNotWanted) {
 }
 
 TEST_F(ServerTest, AnAddressForOthersNeedsAKey) {
-  for (const char* const host : {"0.0.0.0", "::", "192.0.2.1", "example.org"}) {
+  for (const char* const host :
+       {"0.0.0.0", "::", "192.0.2.1", "0", "192.0.513"}) {
     EXPECT_THAT(Server::Listen({.host = host, .port = 0}).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(Concat("host ", host))));
@@ -174,9 +175,14 @@ TEST_F(ServerTest, AnAddressForOthersNeedsAKey) {
   EXPECT_OK(Server::Listen({.host = "0.0.0.0", .port = 0, .insecure = true}));
   EXPECT_OK(Server::Listen(
       {.host = "0.0.0.0", .port = 0, .api_keys = ApiKeys({"the-secret"})}));
-  for (const char* const host : {"127.0.0.1", "127.3.2.1", "localhost"}) {
+  for (const char* const host : {"127.0.0.1", "127.3.2.1", "127.1", "localhost",
+                                 "LOCALHOST", "localhost."}) {
     EXPECT_OK(Server::Listen({.host = host, .port = 0})) << host;
   }
+  // Nobody reaches what is nowhere.
+  EXPECT_THAT(Server::Listen({.host = "nosuch.invalid", .port = 0}).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("host \"nosuch.invalid\" has no address")));
 }
 
 TEST_F(ServerTest, AnAddressThatIsTakenIsAnError) {

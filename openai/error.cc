@@ -168,6 +168,7 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
 }
 
 absl::Status InWordsOf(const Call& call, const absl::Status& error) {
+  if (error.ok()) return error;
   const std::string message = InWordsOf(call, Message(error));
   absl::Status reworded = WithMessage(error, message);
   error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {

@@ -59,7 +59,7 @@ absl::Status ModelNotFound(std::string_view message);
 // max_tokens, not max_new_tokens, and of a chat messages, not prompt.
 Error ErrorOf(const absl::Status& status, const Call* call = nullptr);
 
-// The same error, not OK, in the words of the call.
+// The same status, an error in the words of the call.
 absl::Status InWordsOf(const Call& call, const absl::Status& error);
 
 // kInvalidArgument, whose Error has this `param`, whatever `message` begins

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/call_fields.h"
+#include "openai/error.h"
 #include "openai/object_fields.h"
 #include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
@@ -232,7 +233,7 @@ absl::Status ServerDefaults::Check(const ModelDescription& model) const {
   for (const auto& value : values_) SetDefault(value, &params);
   params.bad_words.clear();
   if (params.stop.empty()) params.include_stop = false;
-  return ValidateParams(model, 1, &params);
+  return InWordsOf(call_, ValidateParams(model, 1, &params));
 }
 
 }  // namespace espalier::openai

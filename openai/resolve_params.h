@@ -43,7 +43,7 @@ class ServerDefaults {
                                              const Limits& limits = {});
 
   // Whether a request of `model` can have all of them.
-  // Errors: kInvalidArgument naming the field and the value.
+  // Errors: kInvalidArgument naming the field, as `json` did, and the value.
   absl::Status Check(const ModelDescription& model) const;
 
   // Params of the request format, and their values as JSON; those first that

@@ -47,6 +47,23 @@ absl::StatusOr<serve::ApiKeys> ReadApiKeys(const ServeOptions& options) {
   return keys;
 }
 
+// An error of the defaults together: of the flag that gives the field which it
+// begins with, or else of the file.
+absl::Status DefaultsErrorInFlags(const ServeOptions& options,
+                                  const absl::Status& error) {
+  if (error.ok()) return error;
+  const std::string message = Message(error);
+  const ParamField* const field =
+      FindParamField(std::string_view(message).substr(0, message.find(' ')));
+  if (field != nullptr && options.params.contains(std::string(field->name))) {
+    return options.names.InOptions(error);
+  }
+  if (options.defaults_file.empty()) {
+    return Annotate(error, "defaults of requests");
+  }
+  return Annotate(error, Concat("--defaults: ", options.defaults_file));
+}
+
 // The file's, and over them those of flags.
 absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
                                          const openai::Limits& limits) {
@@ -78,7 +95,11 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
     }
     defaults[name] = value;
   }
-  return defaults.empty() ? "" : WriteJson(defaults);
+  if (defaults.empty()) return "";
+  const std::string json = WriteJson(defaults);
+  RETURN_IF_ERROR(DefaultsErrorInFlags(
+      options, openai::ServerDefaults::Read(json, limits).status()));
+  return json;
 }
 
 // Errors of the server, which does not know the options of the program.
@@ -96,7 +117,8 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
 }
 
 // The same of what takes a model: of its name, or else of the defaults.
-absl::Status ServeErrorInFlags(const absl::Status& error) {
+absl::Status ServeErrorInFlags(const ServeOptions& options,
+                               const absl::Status& error) {
   constexpr std::string_view kName = "model_name ";
   const std::string message = Message(error);
   if (message.starts_with("the name of the model's directory")) {
@@ -104,7 +126,7 @@ absl::Status ServeErrorInFlags(const absl::Status& error) {
                      "UTF-8: give --served-model-name");
   }
   if (!message.starts_with(kName)) {
-    return Annotate(error, "defaults of requests");
+    return DefaultsErrorInFlags(options, error);
   }
   return MakeError(error.code(), "--served-model-name ",
                    message.substr(kName.size()));
@@ -194,7 +216,7 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::Listen(context, *output, [] {}));
   RETURN_IF_ERROR(ServeErrorInFlags(
-      (*server)->Serve(std::move(generator), options.runtime.model)));
+      options, (*server)->Serve(std::move(generator), options.runtime.model)));
   PrintToStderr(Concat("espalier: listening on ", (*server)->url(), "\n"));
   context.run();
   PrintToStderr("espalier: shutting down; a second signal ends it at once\n");

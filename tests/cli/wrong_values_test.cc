@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "request/json/param_fields.h"
 #include "tests/cli/program.h"
 #include "tests/few_cases.h"
@@ -189,6 +192,47 @@ TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
   EXPECT_EQ(run.err,
             "espalier: --num-beams must be in [1, 1024] (--max-num-beams), got "
             "99999\n");
+}
+
+// Also where only the model shows what is wrong.
+TEST(WrongValuesTest, DefaultsOfAServerAreOfTheirOptionOrFile) {
+  const ScratchDirectory scratch;
+  const std::string wrong = scratch.Write("wrong.json", R"({"min_p": 7})");
+  const std::string long_ones =
+      scratch.Write("long.json", R"({"max_tokens": 5000})");
+  const std::string no_beams =
+      scratch.Write("no_beams.json", R"({"use_beam_search": false})");
+  const auto of_file = [](const std::string& file, std::string_view what) {
+    return Concat("espalier: --defaults: ", file, ": ", what);
+  };
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--max-tokens", "5000"},
+       "espalier: --max-tokens must be at most 1023 (a context of 1024 less 1 "
+       "prompt token), got 5000\n"},
+      {{"--num-beams", "4", "--patience", "2"},
+       "espalier: --patience must be 1 without --early-stopping true, got 2\n"},
+      {{"--defaults", wrong},
+       of_file(wrong, "min_p must be in [0, 1], got 7\n")},
+      {{"--defaults", wrong, "--top-p", "5"},
+       "espalier: --top-p must be in (0, 1], got 5\n"},
+      {{"--defaults", long_ones},
+       of_file(long_ones,
+               "max_tokens must be at most 1023 (a context of 1024 less 1 "
+               "prompt token), got 5000\n")},
+      {{"--defaults", no_beams, "--num-beams", "4"},
+       of_file(no_beams,
+               "use_beam_search must be true with num_beams above 1, got "
+               "false\n")},
+  };
+  for (const auto& [options, message] : cases) {
+    std::vector<std::string> args = {"serve",  "-m", ModelDirectory("en-fr"),
+                                     "--port", "0",  "--device",
+                                     "cpu"};
+    args.insert(args.end(), options.begin(), options.end());
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, message);
+  }
 }
 
 TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {

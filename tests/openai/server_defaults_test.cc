@@ -78,7 +78,7 @@ TEST(ServerDefaultsTest, ManyAnswersAreSamplesWhereNothingElseIsSaid) {
   const auto greedy = ServerDefaults::Read(R"({"n": 3, "do_sample": false})");
   ASSERT_OK(greedy);
   EXPECT_THAT(greedy->Check(ModelOfDefaults()),
-              StatusIs(kInvalid, HasSubstr("num_return_sequences must be 1")));
+              StatusIs(kInvalid, HasSubstr("n must be 1 in greedy")));
 }
 
 TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {

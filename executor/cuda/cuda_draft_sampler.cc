@@ -30,6 +30,24 @@ bool IsUnread(const DraftSequence* sequence) {
   return !sequence->verified_before.empty();
 }
 
+// What to wait for on the device before drafts that begin behind a
+// verification; nothing if that has failed. All are of the plan before, mostly
+// of one run.
+std::optional<std::vector<void*>> EventsBehind(
+    std::span<const DraftSequence* const> unread) {
+  std::vector<void*> events;
+  const DraftVerification* last = nullptr;
+  for (const DraftSequence* const sequence : unread) {
+    DraftVerification* const before = sequence->verified_before.verification();
+    if (before == last) continue;
+    last = before;
+    const std::optional<void*> event = before->Wait();
+    if (!event.has_value()) return std::nullopt;
+    if (*event != nullptr) events.push_back(*event);
+  }
+  return events;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDraftSampler>> CudaDraftSampler::Create(
@@ -110,7 +128,7 @@ int CudaDraftSampler::max_row_tokens() const { return limits().max_row_tokens; }
 
 absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
     const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
-  CHECK_EQ(plan.rows.size(), sequences.size()) << "sequences that draft";
+  CHECK_LE(sequences.size(), plan.rows.size()) << "sequences that draft";
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
   std::vector<SampledDraft> drafts;
@@ -162,21 +180,32 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
   RETURN_IF_ERROR(Wait().status());
-  const std::shared_ptr<PendingRun> run = UnusedRun();
-  const bool is_unread = std::ranges::any_of(sequences, IsUnread);
-  if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
-    if (!is_unread) return Sample(plan, sequences);
-    return ResourceExhausted("no room to draft for ", sequences.size(),
-                             " sequences behind a step that runs");
-  }
   std::vector<SampledDraft> drafts(sequences.size());
+  const size_t num_read =
+      std::ranges::find_if(sequences, IsUnread) - sequences.begin();
+  const std::shared_ptr<PendingRun> run = UnusedRun();
+  if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
+    ASSIGN_OR_RETURN(drafts, Sample(plan, sequences.first(num_read)));
+    drafts.resize(sequences.size());
+    return drafts;
+  }
+  const std::optional<std::vector<void*>> verified =
+      EventsBehind(sequences.subspan(num_read));
+  if (!verified.has_value()) sequences = sequences.first(num_read);
+  if (sequences.empty()) return drafts;
   const auto enqueue = [&]() -> absl::Status {
     RETURN_IF_ERROR(CopyTails(plan.page_copies));
     run->verification.Reset();
+    std::fill_n(run->verified.data(), sequences.size(), VerifiedDraft());
     const CudaDraftBatch batch =
         LayOut(plan, 0, sequences, run->first_drafted, drafts);
     RETURN_IF_ERROR(Send(plan, 0, batch));
-    RETURN_IF_ERROR(AwaitVerification(sequences));
+    if (verified.has_value()) {
+      for (void* const event : *verified) {
+        RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(
+            stream_.get(), static_cast<cudaEvent_t>(event), 0));
+      }
+    }
     RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
     RETURN_IF_ERROR(BeginDrafts(sequences, run.get()));
     RETURN_IF_ERROR(RunSteps(batch));
@@ -186,7 +215,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   RETURN_IF_ERROR(RunBehind(enqueue));
   ++counts_.num_runs;
   ++counts_.num_pending_runs;
-  if (is_unread) ++counts_.num_unread_runs;
+  if (sequences.size() > num_read) ++counts_.num_unread_runs;
   last_ = run;
   for (size_t row = 0; row < sequences.size(); ++row) {
     drafts[row].pending = PendingDraft(
@@ -301,26 +330,6 @@ void CudaDraftSampler::SendTokens(const CudaDraftTokens& tokens,
   sent->planned = tokens.attention_rows;
   sent->num_queries = num_queries;
   sent->has_partials = work.partial_indptr.back() > 0;
-}
-
-// All of them are of the plan before, whose drafts were one run.
-absl::Status CudaDraftSampler::AwaitVerification(
-    std::span<const DraftSequence* const> sequences) {
-  const DraftVerification* last = nullptr;
-  for (const DraftSequence* const sequence : sequences) {
-    DraftVerification* const before = sequence->verified_before.verification();
-    if (before == nullptr || before == last) continue;
-    last = before;
-    const std::optional<void*> event = before->Wait();
-    if (!event.has_value()) {
-      return MakeError(absl::StatusCode::kUnavailable,
-                       "the step before has failed");
-    }
-    if (*event == nullptr) continue;
-    RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(
-        stream_.get(), static_cast<cudaEvent_t>(*event), 0));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CudaDraftSampler::BeginDrafts(

@@ -84,7 +84,7 @@ class CudaDraftSampler : public DraftSampler {
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
   absl::StatusOr<absl::Duration> Wait() override;
-  bool follows_verification() const override { return max_row_tokens() > 1; }
+  bool follows_verification() const override { return max_row_tokens() == 2; }
 
   struct Counts {
     int64_t num_runs = 0;
@@ -154,11 +154,7 @@ class CudaDraftSampler : public DraftSampler {
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
                   SentWork* sent);
-  // Of drafts that begin behind a verification: waits for it on the device.
-  // Errors: kUnavailable if there will be none.
-  absl::Status AwaitVerification(
-      std::span<const DraftSequence* const> sequences);
-  // And has them begin there.
+  // Has those of them that begin behind a verification begin there.
   absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
                            PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);

@@ -162,10 +162,12 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
     const int64_t num_fed =
         std::ssize(*asked[i].prompt) + std::ssize(asked[i].generated) +
         asked[i].num_tokens - 1 + (num_ahead > 0 ? num_ahead + 1 : 0);
-    const bool is_done = num_fed > description().max_context || num_ahead > 0;
+    const bool is_too_long = num_fed > description().max_context;
+    const bool is_done = is_too_long || num_ahead > 0;
     Drafting drafting = {.asked = &asked[i],
                          .key = {asked[i].request, asked[i].sample},
                          .text = {asked[i].prompt, asked[i].generated},
+                         .is_too_long = is_too_long,
                          .is_done = is_done};
     if (asked[i].search == nullptr) {
       work.samples.push_back(std::move(drafting));
@@ -216,10 +218,11 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
                                       std::stop_token stop) {
   if (sampler_ == nullptr) return absl::OkStatus();
   std::vector<Drafting*> sampling;
+  std::vector<Drafting*> unread;  // the last in the run
   for (Drafting& drafting : work->samples) {
     if (!CanSample(*drafting.asked)) continue;
     if (drafting.is_unread()) {
-      if (may_pend_) sampling.push_back(&drafting);
+      if (may_pend_ && !drafting.is_too_long) unread.push_back(&drafting);
       continue;
     }
     if (drafting.is_done) continue;
@@ -232,6 +235,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
     }
     sampling.push_back(&drafting);
   }
+  sampling.insert(sampling.end(), unread.begin(), unread.end());
   if (sampling.empty()) return absl::OkStatus();
   if (!step->empty()) {
     step->stop = stop;
@@ -256,6 +260,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
     sequences.push_back(drafting->asked);
     num_rows += drafting->asked->num_tokens;
   }
+  pending_.reserve(sampling.size());
   ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
                    may_pend ? sampler_->Start(rows, sequences)
                             : sampler_->Sample(rows, sequences));
@@ -301,10 +306,11 @@ DraftText DraftModel::TextBehind(Pending pending) {
   DraftText text = std::move(pending.text);
   if (const PendingDraft& before = pending.verified_before; !before.empty()) {
     // Read by the run, so it is there.
-    const VerifiedDraft& verified = *before.verified();
+    const VerifiedDraft verified =
+        Within(*before.verified(), before.num_tokens());
     for (int i = 0; i < verified.num_accepted; ++i)
       text.Append(before.token(i));
-    text.Append(std::max(verified.next, 0));
+    text.Append(verified.next);
   }
   const PendingDraft& draft = pending.draft;
   for (int i = 0; i < draft.num_tokens() && draft.token(i) >= 0; ++i) {

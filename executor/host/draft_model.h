@@ -118,6 +118,7 @@ class DraftModel {
     DraftText text = {};  // with what it has drafted
     DraftedTokens draft = {};
     std::vector<float> logits = {};  // of these, where the host draws
+    bool is_too_long = false;        // for the model's context
     bool is_done = false;
     // Where the draft begins only the sampler knows: nothing is fed before it.
     bool is_unread() const { return !asked->verified_before.empty(); }

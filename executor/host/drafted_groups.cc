@@ -37,14 +37,16 @@ void TakeNoteOf(const StepPlan& expanded, DraftedGroups::Asked* asked) {
   asked->num_answers =
       expanded.selections.size() + expanded.continuations.size();
   for (const RequestId request : asked->selections) {
-    asked->first_sample.emplace(request, -1);
+    asked->ranges.emplace(request, DraftedGroups::Asked::Range());
   }
+  // Those of a request follow each other.
   for (const DraftSequence& sequence : expanded.drafting) {
-    const auto found = asked->first_sample.find(sequence.request);
-    if (found != asked->first_sample.end() && found->second < 0) {
-      found->second = static_cast<int>(asked->samples.size());
-    }
+    const size_t i = asked->samples.size();
     asked->samples.push_back(sequence.sample);
+    const auto found = asked->ranges.find(sequence.request);
+    if (found == asked->ranges.end()) continue;
+    if (found->second.end == 0) found->second.begin = i;
+    found->second.end = i + 1;
   }
 }
 
@@ -56,48 +58,45 @@ bool DraftedGroups::HasContinuations(const StepPlan& plan) {
   });
 }
 
+// Those that live are some of those that the plan before has, in its order.
+template <typename Fn>
+bool DraftedGroups::ForEachDraftBefore(RequestId request, const Group& group,
+                                       const Unread& before, const Fn& fn) {
+  const auto& [begin, end] = before.asked->ranges.at(request);
+  size_t i = begin;
+  for (const Sample& sample : group.samples) {
+    while (i < end && before.asked->samples[i] != sample.idx) ++i;
+    if (i >= std::min(end, before.drafts.size())) return false;
+    const PendingDraft& draft = before.drafts[i].pending;
+    if (draft.verified() == nullptr || !fn(sample, draft)) return false;
+  }
+  return true;
+}
+
 bool DraftedGroups::CanFollow(const StepPlan& plan,
                               const Unread& before) const {
   return std::ranges::all_of(plan.continuations, [&](const auto& continuation) {
     if (continuation.drafts.empty()) return true;
     const auto found = groups_.find(continuation.request);
     if (found == groups_.end() || found->second.samples.empty()) return true;
-    const Group& group = found->second;
-    if (!before.asked->first_sample.contains(continuation.request)) return true;
-    const std::vector<PendingDraft> drafts =
-        DraftsBefore(continuation.request, group, before);
-    if (drafts.empty()) return false;
-    // Edits are the same ones wherever the rows begin and end.
+    if (!before.asked->ranges.contains(continuation.request)) return true;
     const ScoreProcessors& processors = continuation.params->processors;
-    const int num_min = processors.min_new_tokens;
-    for (size_t rank = 0; rank < drafts.size(); ++rank) {
-      const int first =
-          static_cast<int>(group.samples[rank].generated.size()) + 1;
+    if (processors.needs_history() || !processors.forced_last_tokens.empty()) {
+      return false;
+    }
+    // Edits are the same ones wherever the rows begin and end.
+    const auto has_same_edits = [&](const Sample& sample,
+                                    const PendingDraft& draft) {
+      const int first = static_cast<int>(sample.generated.size()) + 1;
       const int last =
-          first + drafts[rank].num_tokens() + continuation.drafts.num_tokens;
-      if (first < num_min && last >= num_min) return false;
-    }
-    return !group.keeps_histories && !processors.needs_history() &&
-           processors.forced_last_tokens.empty();
+          first + draft.num_tokens() + continuation.drafts.num_tokens;
+      const int num_min = processors.min_new_tokens;
+      return first >= num_min || last < num_min;
+    };
+    return !found->second.keeps_histories &&
+           ForEachDraftBefore(continuation.request, found->second, before,
+                              has_same_edits);
   });
-}
-
-std::vector<PendingDraft> DraftedGroups::DraftsBefore(RequestId request,
-                                                      const Group& group,
-                                                      const Unread& before) {
-  const int first = before.asked->first_sample.at(request);
-  if (first < 0) return {};
-  std::vector<PendingDraft> drafts;
-  for (size_t rank = 0; rank < group.samples.size(); ++rank) {
-    const size_t i = first + rank;
-    if (i >= before.drafts.size() ||
-        before.asked->samples[i] != group.samples[rank].idx ||
-        before.drafts[i].pending.verified() == nullptr) {
-      return {};
-    }
-    drafts.push_back(before.drafts[i].pending);
-  }
-  return drafts;
 }
 
 DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
@@ -126,9 +125,14 @@ DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
     continued.num_drafting = static_cast<int>(found->second.samples.size());
     std::vector<PendingDraft> verified_before;
     if (before.asked != nullptr &&
-        before.asked->first_sample.contains(continuation.request)) {
-      verified_before =
-          DraftsBefore(continuation.request, found->second, before);
+        before.asked->ranges.contains(continuation.request)) {
+      const auto add = [&](const Sample&, const PendingDraft& draft) {
+        verified_before.push_back(draft);
+        return true;
+      };
+      CHECK(
+          ForEachDraftBefore(continuation.request, found->second, before, add))
+          << "a sample has no draft to begin behind";
     }
     continued.is_unread = !verified_before.empty();
     AddRows(continuation, found->second, std::move(verified_before), &expanded);

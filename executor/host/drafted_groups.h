@@ -64,8 +64,12 @@ class DraftedGroups {
     size_t num_answers = 0;  // of the expanded plan
     // By sequence to draft for of the expanded plan: its sample.
     std::vector<int> samples;
-    // Where the sequences of each of `selections` begin there; -1: it has none.
-    std::unordered_map<RequestId, int> first_sample;
+    // Where those of each of `selections` are there.
+    struct Range {
+      size_t begin = 0;
+      size_t end = 0;
+    };
+    std::unordered_map<RequestId, Range> ranges;
     // The planner's continuations: who asked, and which answer of the expanded
     // plan is theirs; -1: none, since no sample lives.
     struct Continued {
@@ -104,7 +108,7 @@ class DraftedGroups {
   // Whether Expand can write its rows without the last answer: each sample of
   // a group that goes on has a draft whose verification the device says
   // (PendingDraft::verified), and scores that are edited alike however many of
-  // it are accepted.
+  // it are accepted. Takes no memory.
   bool CanFollow(const StepPlan& plan, const Unread& before) const;
 
   // Writes continuations with drafts out as rows, selections and sequences to
@@ -144,11 +148,11 @@ class DraftedGroups {
 
   void SetGroups(const StepPlan& plan);
   static void SetPages(const ContinuedDrafts& drafts, Group* group);
-  // The drafts of the group's samples, by rank, in the plan before; none if it
-  // was not in it, or not with a pending draft for each.
-  static std::vector<PendingDraft> DraftsBefore(RequestId request,
-                                                const Group& group,
-                                                const Unread& before);
+  // Calls fn(sample, its pending draft in the plan before) for the group's
+  // samples, by rank, while that returns true. Whether it was called for all.
+  template <typename Fn>
+  static bool ForEachDraftBefore(RequestId request, const Group& group,
+                                 const Unread& before, const Fn& fn);
   static void AddRows(const GroupContinuation& continuation, const Group& group,
                       std::vector<PendingDraft> verified_before,
                       StepPlan* plan);

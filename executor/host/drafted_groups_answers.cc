@@ -34,7 +34,11 @@ void DraftedGroups::Advance(Asked* asked, absl::StatusOr<StepResult>* result) {
   for (size_t c = 0; c < asked->continuations.size(); ++c) {
     const Asked::Continued& continued = asked->continuations[c];
     const auto found = groups_.find(continued.request);
-    if (continued.is_unread && found != groups_.end()) {
+    // Of another number of rows it is no answer to these.
+    const bool fits = continued.answer >= 0 &&
+                      answers[continued.answer].num_tokens.size() ==
+                          static_cast<size_t>(continued.num_drafting);
+    if (continued.is_unread && fits && found != groups_.end()) {
       Completed& of_group =
           completed.emplace_back(Completed{.continuation = c});
       of_group.answer =
@@ -81,7 +85,10 @@ SelectionResult DraftedGroups::Complete(const SelectionResult& answer,
   auto sample = group.samples.begin();
   for (size_t row = 0; row < counts.size(); ++row) {
     const size_t end = first + std::max(counts[row], 0);
-    if (end > answer.candidates.size()) return answer;  // none to what it asked
+    if (end > answer.candidates.size()) {  // none to what it asked
+      lives->clear();
+      return answer;
+    }
     const int idx = asked.samples[first_drafting + row];
     lives->push_back(sample != group.samples.end() && sample->idx == idx);
     if (lives->back()) {

@@ -35,12 +35,8 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<VerifiedDraft*>(draft.verified) = verified;
 }
 
-// After a step that failed there may be anything.
 __device__ VerifiedDraft Read(uint64_t address, int max_accepted) {
-  VerifiedDraft verified = *reinterpret_cast<const VerifiedDraft*>(address);
-  verified.num_accepted = min(max(verified.num_accepted, 0), max_accepted);
-  verified.next = max(verified.next, 0);
-  return verified;
+  return Within(*reinterpret_cast<const VerifiedDraft*>(address), max_accepted);
 }
 
 // A block a row.

@@ -276,6 +276,32 @@ TEST(DraftedGroupsTest, AnswersToRowsThatDidNotWaitAreCompleted) {
   EXPECT_THAT(last.selections[0].samples, ElementsAre(4));
 }
 
+// Also where the answer before last has ended one of them.
+TEST(DraftedGroupsTest, RowsThatDoNotWaitAreBehindThoseThatDidNotEither) {
+  DraftedGroups groups;
+  VerifiedOnDevice device;
+  VerifiedOnDevice next_device;
+  StepPlan plan = TwoSamples(RequestId{1});
+  DraftedGroups::Asked asked = groups.Expand(&plan);
+  StepPlan next;
+  next.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Asked unread =
+      groups.Expand(&next, {&asked, device.drafts});
+  Answer(
+      &groups, asked,
+      AnswerOf(RequestId{1}, {1, 2}, {{0, kEos, -3}, {1, 7, -5}, {1, 8, -6}}));
+  StepPlan last;
+  last.continuations.push_back(TwoDraftsMore(RequestId{1}));
+  const DraftedGroups::Unread before = {&unread, next_device.drafts};
+  ASSERT_TRUE(groups.CanFollow(last, before));
+  groups.Expand(&last, before);
+  ASSERT_EQ(last.rows.size(), 1u);
+  EXPECT_EQ(last.rows[0].first_position, 7);
+  EXPECT_THAT(last.drafting[0].generated, ElementsAre(5, 7, 8));
+  EXPECT_EQ(last.drafting[0].verified_before.verified(),
+            &next_device.verified[1]);
+}
+
 TEST(DraftedGroupsTest, WhereSomethingDependsOnTheAnswerRowsWait) {
   const auto can_follow =
       [](const std::function<void(StepPlan*)>& change,

@@ -120,10 +120,11 @@ void ToyDeviceSampler::Run::Draw(Model* model, int* num_with_two) {
     longest = std::max(longest, sequence.num_tokens);
     const PendingDraft& before = sequence.verified_before;
     if (before.empty()) continue;
-    const auto [num_accepted, next] = *before.verified();
+    const auto [num_accepted, next] =
+        Within(*before.verified(), before.num_tokens());
     num_generated[i] += num_accepted + 1;
     step.rows[i].first_position += num_accepted;
-    fed[i] = {std::max(next, 0)};
+    fed[i] = {next};
     if (num_accepted < before.num_tokens()) continue;
     --step.rows[i].first_position;
     fed[i].insert(fed[i].begin(), std::max(before.token(num_accepted - 1), 0));
@@ -169,14 +170,17 @@ ToyDeviceSampler::Enqueue(const StepPlan& plan,
   run->plan = plan;
   const size_t vocab_size = model_->description().vocab_size;
   for (const DraftSequence* const sequence : sequences) {
+    DraftVerification* const before = sequence->verified_before.verification();
+    if (before != nullptr) {
+      ++num_unread_;
+      if (!before->Wait().has_value()) break;  // they are the last
+    }
     run->sequences.push_back(*sequence);
     run->tokens.emplace_back(sequence->num_tokens, 1000);
     run->logits.emplace_back(sequence->num_tokens * vocab_size);
-    DraftVerification* const before = sequence->verified_before.verification();
-    if (before == nullptr) continue;
-    ++num_unread_;
-    if (!before->Wait().has_value()) return absl::UnavailableError("failed");
   }
+  run->plan.rows.resize(run->sequences.size());
+  run->plan.num_logits = static_cast<int>(run->sequences.size());
   run->verified.resize(sequences.size());
   device_->Pause();
   last_drawn_ = run->drawn.get_future();
@@ -205,7 +209,7 @@ absl::StatusOr<std::vector<SampledDraft>> ToyDeviceSampler::Start(
     const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Run> run, Enqueue(plan, sequences));
   std::vector<SampledDraft> drafts(sequences.size());
-  for (size_t i = 0; i < drafts.size(); ++i) {
+  for (size_t i = 0; i < run->sequences.size(); ++i) {
     drafts[i].pending =
         PendingDraft({run, run->tokens[i].data()}, 1, sequences[i]->num_tokens,
                      nullptr, &run->verification, &run->verified[i]);
@@ -248,10 +252,12 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
       PlanRow& row = plan->rows[row_idx];
       int num_accepted = 0;
       if (all.back().is_unread) {
-        const VerifiedDraft& verified = *asked.verified_before[rank].verified();
+        const PendingDraft& before = asked.verified_before[rank];
+        const VerifiedDraft verified =
+            Within(*before.verified(), before.num_tokens());
         num_accepted = verified.num_accepted;
         row.first_position += num_accepted;
-        plan->tokens[row.first_token] = std::max(verified.next, 0);
+        plan->tokens[row.first_token] = verified.next;
         selection.cum_log_probs[rank] = 0;
       }
       num_generated.push_back(asked.num_generated_of(rank) + num_accepted);
@@ -317,6 +323,12 @@ ToyDeviceExecutor::ToyDeviceExecutor(std::shared_ptr<ToyDevice> device,
       description_(steps_->description()) {
   description_.verifies_pending_drafts = true;
   description_.follows_pending_drafts = true;
+}
+
+ToyDeviceExecutor::~ToyDeviceExecutor() {
+  std::promise<void> ended;
+  device_->Enqueue([&] { ended.set_value(); });
+  ended.get_future().wait();
 }
 
 void ToyDeviceExecutor::Execute(StepPlan plan, Done done) {

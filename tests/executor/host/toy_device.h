@@ -51,6 +51,9 @@ class ToyDeviceSampler : public DraftSampler {
   ToyDeviceSampler(std::shared_ptr<ToyDevice> device,
                    std::shared_ptr<Model> model)
       : device_(std::move(device)), model_(std::move(model)) {}
+  ~ToyDeviceSampler() override {
+    if (last_drawn_.valid()) last_drawn_.wait();
+  }
 
   bool CanSample(const DraftSequence& sequence) const override;
   int max_row_tokens() const override { return 2; }
@@ -88,6 +91,7 @@ class ToyDeviceExecutor : public StepExecutor {
   ToyDeviceExecutor(
       std::shared_ptr<ToyDevice> device, std::shared_ptr<StepExecutor> steps,
       std::function<bool(int)> fails = [](int) { return false; });
+  ~ToyDeviceExecutor() override;  // its plans are answered
 
   const ModelDescription& description() const override { return description_; }
   int max_plans_in_flight() const override { return 2; }

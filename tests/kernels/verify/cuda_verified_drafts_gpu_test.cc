@@ -102,7 +102,7 @@ TEST_F(CudaVerifiedDraftsTest, WhatIsSaidIsWhatTheHostSays) {
 }
 
 TEST_F(CudaVerifiedDraftsTest, RowsBeginWhereVerificationEnds) {
-  constexpr int kNumRows = 40, kPageSize = 4, kTableStride = 8;
+  constexpr int kNumRows = 40, kPageSize = 4, kTableStride = 24;
   std::vector<CudaUnreadRow> rows;
   std::vector<int> tokens, positions, token_tables, tables;
   std::vector<CudaDraw> draws;
@@ -111,13 +111,13 @@ TEST_F(CudaVerifiedDraftsTest, RowsBeginWhereVerificationEnds) {
     verified[r] = {Below(4), Below(9) == 0 ? -1 : Below(100)};
     if (r == 5) verified[r] = {1'000'000, 3};  // of a step that failed
     if (r == 6) verified[r] = {-5, 3};
-    const int num_tokens = 1 + Below(40);
+    const int num_tokens = 1 + Below(80);  // more than a block's threads
     rows.push_back({.verified = AddressOf(&verified[r]),
                     .max_accepted = 3,
                     .first_token = static_cast<int>(tokens.size()),
-                    .num_tokens = num_tokens > 20 ? 1 : num_tokens,
+                    .num_tokens = num_tokens,
                     .first_draw = static_cast<int>(draws.size()),
-                    .num_draws = 1 + Below(5),
+                    .num_draws = 1 + Below(80),
                     .verify_sequence = r % 3 == 0 ? -1 : r});
     const int first = Below(8);
     for (int i = 0; i < rows.back().num_tokens; ++i) {
@@ -184,7 +184,7 @@ TEST_F(CudaVerifiedDraftsTest, DraftsBeginWhereVerificationEnds) {
   std::vector<int> first_tokens, first_positions, first_tables, tokens,
       positions;
   for (int r = 0; r < kNumRows; ++r) {
-    verified[r] = {Below(4), Below(9) == 0 ? -1 : Below(100)};
+    verified[r] = {Below(6) - 1, Below(9) == 0 ? -1 : Below(100)};
     last[r] = Below(9) == 0 ? -1 : 200 + r;
     positions.push_back(10 + r);
     tokens.push_back(0);
@@ -213,7 +213,8 @@ TEST_F(CudaVerifiedDraftsTest, DraftsBeginWhereVerificationEnds) {
   for (int r = 0; r < kNumRows; ++r) {
     SCOPED_TRACE(r);
     const bool is_unread = r % 5 != 4;
-    const int accepted = is_unread ? verified[r].num_accepted : 0;
+    const int accepted =
+        is_unread ? std::clamp(verified[r].num_accepted, 0, 3) : 0;
     const int next = is_unread ? std::max(verified[r].next, 0) : 0;
     EXPECT_EQ(t[r], next);
     EXPECT_EQ(p[r], 10 + r + accepted);

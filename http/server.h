@@ -71,6 +71,8 @@ struct ServerOptions {
   // machine has ("localhost": 127.0.0.1 and ::1). "::" takes IPv4, too.
   std::string host = "127.0.0.1";
   int port = 0;  // 0: one that is free
+  // Whether all of these addresses must be this machine's alone.
+  bool loopback_only = false;
   int num_threads = 1;
   Limits limits;
   ErrorResponse error_response = PlainErrorResponse;
@@ -97,7 +99,8 @@ class ServerCore;  // http/server_core.h
 // call WaitUntilIdle, Stop and the destructor.
 class Server {
  public:
-  // Errors: kInvalidArgument naming the option and its value; kNotFound for a
+  // Errors: kInvalidArgument naming the option and its value, or an address that
+  // loopback_only does not allow; kNotFound for a
   // host name without an address; kUnavailable, with the system's words, if an
   // address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(

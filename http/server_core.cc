@@ -56,8 +56,15 @@ ServerCore::ServerCore(const ServerOptions& options, Handler handler)
   }
 }
 
-absl::Status ServerCore::Listen(const std::string& host, int port) {
+absl::Status ServerCore::Listen(const std::string& host, int port,
+                                bool loopback_only) {
   ASSIGN_OR_RETURN(auto endpoints, Resolve(host, port));
+  for (const Endpoint& endpoint : endpoints) {
+    if (!loopback_only || endpoint.address().is_loopback()) continue;
+    return InvalidArgument("host ", host, " has the address ",
+                           endpoint.address().to_string(),
+                           ", which is not of this machine alone");
+  }
   // Where the first address has a free port, another may not.
   constexpr int kAttempts = 16;
   absl::Status status;

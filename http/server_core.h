@@ -25,7 +25,7 @@ class ServerCore {
   ~ServerCore() = default;
 
   // Errors: as Server::Listen.
-  absl::Status Listen(const std::string& host, int port);
+  absl::Status Listen(const std::string& host, int port, bool loopback_only);
   void Run();
   void Stop();
 

@@ -123,10 +123,18 @@ std::string InWordsOf(const Call& call, std::string message) {
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
     message = RenameWord(message, given.param, given.name);
   }
+  // Of what the call does not give it has the server's name, too.
+  const auto is_own_name = [](const GivenParam& given) {
+    return given.name == "max_new_tokens";
+  };
+  if (std::ranges::none_of(call.given, is_own_name)) {
+    message = RenameWord(message, "max_new_tokens", "max_tokens");
+  }
   for (const char* const option :
        {"max_running", "max_waiting", "max_waiting_tokens"}) {
     message = RenameWord(message, option, FlagOf(option));
   }
+  message = RenameWord(message, "kv_cache_bytes", "--kv-cache-mib");
   return message;
 }
 

@@ -86,10 +86,20 @@ std::string HintAtRoute(std::string_view name) {
   return "";
 }
 
+// Fields that do something: of what is not supported nobody is helped by more.
+std::vector<std::string_view> NamesToMean(Scope scope) {
+  std::vector<std::string_view> names = CallFieldNames(scope);
+  std::erase_if(names, [scope](std::string_view name) {
+    const CallField* const field = FindCallField(name, scope)->call;
+    return field != nullptr && field->read == nullptr;
+  });
+  return names;
+}
+
 // The fields that may be meant, those of `scope` and of what it is about.
 class ScopeFields {
  public:
-  explicit ScopeFields(Scope scope) : here_(CallFieldNames(scope)) {
+  explicit ScopeFields(Scope scope) : here_(NamesToMean(scope)) {
     if (scope == kInTokens) {
       SetThere(kInSampling, " in sampling_params");
     } else if (scope == kInSampling) {
@@ -97,7 +107,7 @@ class ScopeFields {
     } else if (scope == kInTokenize) {
       // It takes the bodies of calls that generate.
       for (const Scope other : {kInCompletions, kInChat}) {
-        const auto names = CallFieldNames(other);
+        const auto names = NamesToMean(other);
         here_.insert(here_.end(), names.begin(), names.end());
       }
     }
@@ -107,7 +117,7 @@ class ScopeFields {
 
  private:
   void SetThere(Scope scope, std::string_view where) {
-    there_ = CallFieldNames(scope);
+    there_ = NamesToMean(scope);
     where_ = where;
   }
 

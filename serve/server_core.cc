@@ -139,6 +139,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
+  // The name was looked up to allow this, and may have another address now.
+  http.loopback_only = options.api_keys.empty() && !options.insecure;
   http.num_threads = options.num_threads > 0
                          ? options.num_threads
                          : std::min(NumUsableCpus(), kMostThreads);

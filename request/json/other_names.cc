@@ -74,6 +74,16 @@ constexpr OtherName kOtherNames[] = {
     {"top_logprobs_num", "logprobs"},
     {"top_n_tokens", "logprobs"},
     {"decoder_input_details", "prompt_logprobs"},
+    {"output_scores", "logprobs"},
+    // How it runs.
+    {"max_time", "deadline_ms"},
+    {"timeout", "deadline_ms"},
+    {"timeout_ms", "deadline_ms"},
+    {"t_max_predict_ms", "deadline_ms"},
+    {"cache_prompt", "prefix_cache"},
+    {"num_assistant_tokens", "speculate"},
+    {"num_speculative_tokens", "speculate"},
+    {"prompt_lookup_num_tokens", "speculate"},
     // What a request goes on from, and where its params are.
     {"text", "prompt"},
     {"input", "prompt"},

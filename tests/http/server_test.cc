@@ -281,6 +281,12 @@ TEST(ServerTest, WhatCannotBeListenedOnIsRefused) {
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"none.invalid\"")));
   EXPECT_THAT(listen([](auto* options) { options->host = "192.0.2.1"; }),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("192.0.2.1")));
+  EXPECT_THAT(listen([](auto* options) {
+                options->host = "0.0.0.0";
+                options->loopback_only = true;
+              }),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("has the address 0.0.0.0")));
   EXPECT_THAT(listen([](auto* options) { options->host = ""; }),
               StatusIs(invalid, HasSubstr("host")));
   for (const int port : {-1, 65536}) {

@@ -13,6 +13,8 @@
 namespace espalier::openai {
 namespace {
 
+using ::testing::HasSubstr;
+
 Error Of(absl::StatusCode code, const std::string& message) {
   return ErrorOf(MakeError(code, message));
 }
@@ -173,6 +175,27 @@ TEST(ErrorTest, OptionsOfTheEngineAreFlagsOfTheServer) {
   EXPECT_EQ(error.message,
             "too many requests are open: 3, of which --max-waiting, 2, wait "
             "until one of --max-running, 1, ends");
+  EXPECT_EQ(ErrorOf(ResourceExhausted("lower num_beams, or raise "
+                                      "kv_cache_bytes"),
+                    &call)
+                .message,
+            "lower num_beams, or raise --kv-cache-mib");
+}
+
+// max_tokens, unless it is ours that the call has.
+TEST(ErrorTest, WhatACallDoesNotGiveHasTheServersName) {
+  constexpr char kMessage[] =
+      "length_penalty must be less over up to 16 tokens (max_new_tokens)";
+  const auto message = [&](const char* body) {
+    const auto call = ReadCall(Api::kCompletions, body);
+    EXPECT_OK(call.status());
+    return ErrorOf(InvalidArgument(kMessage), &*call).message;
+  };
+  EXPECT_THAT(message(R"({"prompt": "a"})"), HasSubstr("(max_tokens)"));
+  EXPECT_THAT(message(R"({"prompt": "a", "max_tokens": 3})"),
+              HasSubstr("(max_tokens)"));
+  EXPECT_THAT(message(R"({"prompt": "a", "max_new_tokens": 3})"),
+              HasSubstr("(max_new_tokens)"));
 }
 
 }  // namespace

@@ -224,7 +224,14 @@ TEST(ReadCallTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
       {"sampling_params", "; its fields stand beside prompt"},
       {"extra_body", "; its fields stand beside prompt"},
       {"top_logprobs", "; did you mean logprobs?"},
+      {"output_scores", "; did you mean logprobs?"},
+      {"max_time", "; did you mean deadline_ms?"},
+      {"prompt_lookup_num_tokens", "; did you mean speculate?"},
       {"samplers", ""},
+      // Near to names of what is not supported.
+      {"lora", ""},
+      {"watermark", ""},
+      {"conversation", ""},
   };
   for (const auto& [name, hint] : kCases) {
     EXPECT_EQ(HintAt(name, Api::kCompletions), hint) << name;

@@ -87,10 +87,13 @@ class ToyDeviceSampler : public DraftSampler {
 // Runs the steps of `steps` on the device.
 class ToyDeviceExecutor : public StepExecutor {
  public:
-  //   fails  whether a step fails instead, by its number
+  //   fails    whether a step fails, by its number: half of those that do are
+  //            never on the device
+  //   failing  what the model of `steps` fails by, meanwhile; null: none does
   ToyDeviceExecutor(
       std::shared_ptr<ToyDevice> device, std::shared_ptr<StepExecutor> steps,
-      std::function<bool(int)> fails = [](int) { return false; });
+      std::function<bool(int)> fails = [](int) { return false; },
+      std::shared_ptr<std::atomic<bool>> failing = nullptr);
   ~ToyDeviceExecutor() override;  // its plans are answered
 
   const ModelDescription& description() const override { return description_; }
@@ -101,6 +104,7 @@ class ToyDeviceExecutor : public StepExecutor {
   const std::shared_ptr<ToyDevice> device_;
   const std::shared_ptr<StepExecutor> steps_;
   const std::function<bool(int)> fails_;
+  const std::shared_ptr<std::atomic<bool>> failing_;
   ModelDescription description_;
   int num_steps_ = 0;
 };

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,25 @@
 namespace espalier::testing {
 namespace {
 
+class ModelThatMayFail : public Model {
+ public:
+  ModelThatMayFail(std::shared_ptr<Model> model,
+                   std::shared_ptr<std::atomic<bool>> failing)
+      : model_(std::move(model)), failing_(std::move(failing)) {}
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    if (*failing_) return absl::InternalError("the step fails");
+    return model_->Forward(plan, logits);
+  }
+
+ private:
+  const std::shared_ptr<Model> model_;
+  const std::shared_ptr<std::atomic<bool>> failing_;
+};
+
 // A model that drafts for itself, with all of it on a toy device.
 struct OnToyDevice {
   explicit OnToyDevice(
@@ -26,11 +48,14 @@ struct OnToyDevice {
     const auto pool = MakePool(1);
     const auto draft = std::make_shared<ToyModel>(DraftedModel());
     sampler = std::make_shared<ToyDeviceSampler>(device, draft);
+    const auto failing = std::make_shared<std::atomic<bool>>(false);
     auto inner = *ModelExecutor::Create(
-        std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true});
+        std::make_shared<ModelThatMayFail>(
+            std::make_shared<ToyModel>(DraftedModel()), failing),
+        pool, {.run_ahead = true});
     steps = *DraftingExecutor::Create(
         std::make_shared<ToyDeviceExecutor>(device, std::move(inner),
-                                            std::move(fails)),
+                                            std::move(fails), failing),
         *DraftModel::Create(draft, pool, sampler));
   }
 

@@ -64,10 +64,10 @@ class DraftSampler {
     return Sample(plan, sequences);
   }
   // Whether Start takes sequences with DraftSequence::verified_before, as the
-  // last ones. The row of one feeds one token, any, at the position for no draft
-  // accepted, and has pages for all of them. Where Start has to wait for what it
-  // draws, or that verification has failed, the draft of such a sequence is
-  // empty: nothing is drawn or fed for it.
+  // last ones. The row of one feeds one token, any, at the position for no
+  // draft accepted, and has pages for all of them. Where Start has to wait for
+  // what it draws, or that verification has failed, the draft of such a
+  // sequence is empty: nothing is drawn or fed for it.
   virtual bool follows_verification() const { return false; }
   // Waits for what was started; returns how long it took, if it was not waited
   // for yet. Errors: as Model::Forward.

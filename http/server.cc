@@ -46,7 +46,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(
   RETURN_IF_ERROR(CheckOptions(options));
   try {
     auto core = std::make_unique<ServerCore>(options, std::move(handler));
-    RETURN_IF_ERROR(core->Listen(options.host, options.port, options.loopback_only));
+    RETURN_IF_ERROR(
+        core->Listen(options.host, options.port, options.loopback_only));
     // From here on the destructor stops what runs.
     std::unique_ptr<Server> server(new Server(std::move(core)));
     server->core_->Run();

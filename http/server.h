@@ -99,10 +99,10 @@ class ServerCore;  // http/server_core.h
 // call WaitUntilIdle, Stop and the destructor.
 class Server {
  public:
-  // Errors: kInvalidArgument naming the option and its value, or an address that
-  // loopback_only does not allow; kNotFound for a
-  // host name without an address; kUnavailable, with the system's words, if an
-  // address cannot be listened on.
+  // Errors: kInvalidArgument naming the option and its value, or an address
+  // that loopback_only does not allow; kNotFound for a host name without an
+  // address; kUnavailable, with the system's words, if an address cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(
       const ServerOptions& options, Handler handler);
   ~Server();  // Stop()

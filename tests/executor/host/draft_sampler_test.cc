@@ -17,6 +17,7 @@
 #include "kernels/verify/verify.h"
 #include "pages/page_table.h"
 #include "tests/executor/growing_texts.h"
+#include "tests/executor/host/toy_device.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/toy_model.h"
@@ -133,8 +134,10 @@ class StepwiseSampler : public DraftSampler {
       TokenId token = step->row_tokens(row).back();
       row.first_position += row.num_tokens - 1;
       if (drafted < sequences[i]->num_tokens) {
-        token = DrawFor(*sequences[i], drafted,
-                        logits.subspan(i * vocab_size(), vocab_size()));
+        token = DrawDraftFor(
+            *sequences[i],
+            static_cast<int>(sequences[i]->generated.size()) + drafted,
+            logits.subspan(i * vocab_size(), vocab_size()));
         (*drafts)[i].tokens.push_back(token);
         if (drafted + 1 < sequences[i]->num_tokens)
           ++row.first_position;
@@ -155,25 +158,6 @@ class StepwiseSampler : public DraftSampler {
       }
     }
     step->tokens = std::move(tokens);
-  }
-
-  TokenId DrawFor(const DraftSequence& sequence, int drafted,
-                  std::span<const float> logits) const {
-    const SelectionParams& params = *sequence.params;
-    const int num_generated =
-        static_cast<int>(sequence.generated.size()) + drafted;
-    std::vector<TokenEdit> storage;
-    const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
-    const ScoreEdits::View edits = all->OfRow(
-        {.num_generated = num_generated, .vocab_size = vocab_size()}, &storage);
-    const DrawOptions options = {
-        .params = params.sampling,
-        .sample = static_cast<uint32_t>(sequence.sample),
-        .position = static_cast<uint32_t>(num_generated),
-        .repetition_penalty = params.processors.repetition_penalty,
-        .edits = edits.edits,
-        .is_allow_list = edits.is_allow_list};
-    return DrawDraft({logits, options}, params.verify_mode).token;
   }
 
   const std::shared_ptr<Model> model_;

@@ -71,8 +71,10 @@ void TrimPages(const StepPlan& from, int page_size, StepPlan* plan) {
   }
 }
 
-TokenId DrawFor(const DraftSequence& sequence, int num_generated,
-                std::span<const float> logits) {
+}  // namespace
+
+TokenId DrawDraftFor(const DraftSequence& sequence, int num_generated,
+                     std::span<const float> logits) {
   const SelectionParams& params = *sequence.params;
   std::vector<TokenEdit> storage;
   const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
@@ -89,8 +91,6 @@ TokenId DrawFor(const DraftSequence& sequence, int num_generated,
       .is_allow_list = edits.is_allow_list};
   return DrawDraft({logits, options}, params.verify_mode).token;
 }
-
-}  // namespace
 
 // What was enqueued, with a copy of all that it reads.
 struct ToyDeviceSampler::Run {
@@ -147,7 +147,7 @@ void ToyDeviceSampler::Run::Draw(Model* model, int* num_with_two) {
       if (drafted >= sequences[i].num_tokens) continue;
       const auto row = std::span(all).subspan(i * vocab_size, vocab_size);
       const TokenId token =
-          DrawFor(sequences[i], num_generated[i] + drafted, row);
+          DrawDraftFor(sequences[i], num_generated[i] + drafted, row);
       tokens[i][drafted] = token;
       std::ranges::copy(row, logits[i].begin() + drafted * vocab_size);
       if (drafted + 1 == sequences[i].num_tokens) continue;

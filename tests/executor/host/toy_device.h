@@ -22,6 +22,11 @@
 
 namespace espalier::testing {
 
+// The token that a sequence drafts behind `num_generated` tokens, drawn from
+// this row of logits. REQUIRES: its processors do not read the text.
+TokenId DrawDraftFor(const DraftSequence& sequence, int num_generated,
+                     std::span<const float> logits);
+
 class ToyDevice {
  public:
   using Task = std::function<void()>;

@@ -226,6 +226,11 @@ absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::ChooseAlgorithm(
   };
   RETURN_IF_ERROR(
       set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
+  // Parts of sums are added as float32, never rounded to 16 bits.
+  if (shape.out_dtype != DType::kFloat32) {
+    RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                        uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
+  }
   for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,

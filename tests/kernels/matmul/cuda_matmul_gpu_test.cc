@@ -97,15 +97,17 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(DType::kBFloat16, DType::kFloat16, DType::kFloat32),
         ::testing::Values(Size{1, 8}, Size{16, 8}, Size{48, 24}, Size{100, 40},
                           Size{333, 1064}, Size{2304, 768}, Size{768, 3072},
-                          Size{272, 8200}, Size{6150, 264}, Size{32003, 64})));
+                          Size{272, 8200}, Size{1500, 4104}, Size{6150, 264},
+                          Size{32003, 64})));
 
 TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   const auto [dtype, size] = GetParam();
   const Weights weights(size.num_outputs, size.num_cols, dtype);
   // Few: more than 16 rows of few weights alone, as those cost a tool most.
   const bool is_small = size.num_outputs * size.num_cols < 1'000'000;
-  for (const int n : Cases(Counts{1, 2, 5, 8, 9, 16, 31, 32, 33, 128, 300},
-                           is_small ? Counts{5, 16, 33} : Counts{5, 16})) {
+  for (const int n :
+       Cases(Counts{1, 2, 5, 8, 9, 16, 17, 24, 25, 32, 33, 40, 41, 128, 300},
+             is_small ? Counts{5, 16, 33} : Counts{5, 16})) {
     SCOPED_TRACE(Concat("n ", n));
     const Case c(n, weights);
     const Sums sums = ExactSums(c);
@@ -125,12 +127,12 @@ TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   }
 }
 
-// Few outputs of long sums, which an H200 sums in two parts: one, two and three
-// tiles of sixteen outputs a block.
+// Few outputs of long sums, which an H200 sums in two parts (more than 16 rows
+// of 300 alone): one, two and three tiles of sixteen outputs a block.
 TEST_F(CudaMatMulGpuTest, PartsOfLongSumsMeet) {
   for (const int num_outputs : {300, 4100, 6150}) {
     const Weights weights(num_outputs, 3080, DType::kBFloat16);
-    for (const int n : Cases(Counts{3, 8, 13}, Counts{8})) {
+    for (const int n : Cases(Counts{3, 8, 13, 24, 39}, Counts{8, 24})) {
       const Case c(n, weights);
       ExpectSums(ExactSums(c), num_outputs, DType::kFloat32, 0,
                  Product(c, CudaEpilogue::kStoreFloat));

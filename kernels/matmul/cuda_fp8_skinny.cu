@@ -281,8 +281,12 @@ struct TilingOf<2, 3> : Fp8Tiling<4, 3, 2, 4> {};
 template <>
 struct TilingOf<2, 4> : Fp8Tiling<4, 4, 2, 3> {};
 
+constexpr int kMaxRowTiles = 4;  // that there are tilings for
+
 struct Fp8Family {
   using Args = Fp8SkinnyArgs;
+  static constexpr int kMaxColTiles = 2;
+  static constexpr int MaxRowTiles(int) { return kMaxRowTiles; }
   template <int kColTiles, int kRowTiles>
   using TilingOf = espalier::TilingOf<kColTiles, kRowTiles>;
   template <typename Tiling>
@@ -290,7 +294,9 @@ struct Fp8Family {
     return Fp8SkinnyKernel<Tiling>;
   }
 };
-static_assert(skinny_matmul::kMaxSharedBytes<Fp8Family> <= 113 * 1024);
+// Two blocks share a multiprocessor.
+static_assert(skinny_matmul::MaxSharedBytes<Fp8Family, 1>() <= 113 * 1024 &&
+              skinny_matmul::MaxSharedBytes<Fp8Family, 2>() <= 113 * 1024);
 
 // Of so many inputs two blocks of one tile each are faster than one of two.
 constexpr int kManyInputs = 8192;
@@ -311,8 +317,7 @@ SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
     division.groups = sms;
   }
   division.groups = std::min(division.groups, tiles);
-  division.row_tiles =
-      std::min(CeilDiv(tiles, division.groups), skinny_matmul::kMaxRowTiles);
+  division.row_tiles = std::min(CeilDiv(tiles, division.groups), kMaxRowTiles);
   return division;
 }
 
@@ -333,15 +338,13 @@ Fp8SkinnyArgs ArgsOf(const void* x, int num_rows, const CudaMatrix& w,
 }  // namespace
 
 bool HasFp8Skinny(int num_rows, const CudaDevice& device) {
-  return num_rows <= skinny_matmul::kMaxRows &&
-         skinny_matmul::HasSharedBytes<Fp8Family>(device);
+  const int col_tiles = skinny_matmul::ColTiles(num_rows);
+  return col_tiles <= Fp8Family::kMaxColTiles &&
+         skinny_matmul::HasSharedBytes<Fp8Family>(col_tiles, device);
 }
 
 absl::Status PrepareFp8Skinny(const CudaDevice& device) {
-  if (!skinny_matmul::HasSharedBytes<Fp8Family>(device)) {
-    return absl::OkStatus();
-  }
-  return skinny_matmul::Prepare<Fp8Family>();
+  return skinny_matmul::Prepare<Fp8Family>(device);
 }
 
 absl::Status Fp8SkinnyDivided(const void* x, int num_rows, const CudaMatrix& w,

@@ -4,6 +4,8 @@
 //
 //   struct Family {
 //     using Args = ...;          // with num_rows; what a launch passes
+//     static constexpr int kMaxColTiles = ...;  // of eight rows of x
+//     static constexpr int MaxRowTiles(int col_tiles);  // of 16 outputs
 //     template <int kColTiles, int kRowTiles>
 //     using TilingOf = ...;      // a skinny_matmul::Tiling
 //     template <typename Tiling>
@@ -15,6 +17,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "base/ceil_div.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/matmul/cuda_skinny_matmul.cuh"
@@ -23,27 +26,31 @@
 namespace espalier {
 namespace skinny_matmul {
 
-// Rows of x that there are tilings for. At 32 every block would read as many
-// bytes of x as of w, and cuBLASLt is 1.2 times as fast.
-constexpr int kMaxRows = 16;
-constexpr int kMaxRowTiles = 4;
-
-// function(Tiling) of the tiling with so many tiles of 16 outputs.
-template <typename Family, int kColTiles, typename Function>
-absl::Status WithTiling(int row_tiles, Function function) {
-  switch (row_tiles) {
-    case 1:
-      return function(typename Family::template TilingOf<kColTiles, 1>());
-    case 2:
-      return function(typename Family::template TilingOf<kColTiles, 2>());
-    case 3:
-      return function(typename Family::template TilingOf<kColTiles, 3>());
-    default:
-      return function(typename Family::template TilingOf<kColTiles, 4>());
+// function(Tiling) of so many tiles: of eight rows of x, and of 16 outputs.
+template <typename Family, int kColTiles, int kRowTiles = 1, typename Function>
+absl::Status WithRowTiles(int row_tiles, Function function) {
+  if constexpr (kRowTiles < Family::MaxRowTiles(kColTiles)) {
+    if (row_tiles > kRowTiles) {
+      return WithRowTiles<Family, kColTiles, kRowTiles + 1>(row_tiles,
+                                                            function);
+    }
   }
+  return function(typename Family::template TilingOf<kColTiles, kRowTiles>());
+}
+template <typename Family, int kColTiles = 1, typename Function>
+absl::Status WithTiling(int col_tiles, int row_tiles, Function function) {
+  if constexpr (kColTiles < Family::kMaxColTiles) {
+    if (col_tiles > kColTiles) {
+      return WithTiling<Family, kColTiles + 1>(col_tiles, row_tiles, function);
+    }
+  }
+  return WithRowTiles<Family, kColTiles>(row_tiles, function);
 }
 
-// Enqueues the product. A block multiplies eight rows of x, or sixteen.
+// Of so many rows of x.
+inline int ColTiles(int num_rows) { return CeilDiv(num_rows, 8); }
+
+// Enqueues the product. A block multiplies all rows of x.
 template <typename Family>
 absl::Status Enqueue(const typename Family::Args& args,
                      const SkinnyDivision& division, cudaStream_t stream) {
@@ -55,15 +62,40 @@ absl::Status Enqueue(const typename Family::Args& args,
                    .cluster = division.splits},
                   stream, args);
   };
-  return args.num_rows <= 8 ? WithTiling<Family, 1>(division.row_tiles, launch)
-                            : WithTiling<Family, 2>(division.row_tiles, launch);
+  return WithTiling<Family>(ColTiles(args.num_rows), division.row_tiles,
+                            launch);
 }
 
-// Lets every instance have its shared memory; once, before the first launch.
-// The same division of L1 for all, the most shared memory there is: blocks of
-// two kernels can meet on a multiprocessor only if they agree on it.
+// What the largest tiling of so many tiles of eight rows asks for.
+template <typename Family, int kColTiles, int kRowTiles = 1>
+constexpr size_t MaxSharedBytes() {
+  constexpr size_t kBytes =
+      sizeof(Shared<typename Family::template TilingOf<kColTiles, kRowTiles>>);
+  if constexpr (kRowTiles < Family::MaxRowTiles(kColTiles)) {
+    return std::max(kBytes, MaxSharedBytes<Family, kColTiles, kRowTiles + 1>());
+  } else {
+    return kBytes;
+  }
+}
+
+// Whether the device has room for the instances of so many tiles of eight rows.
+template <typename Family, int kColTiles = 1>
+bool HasSharedBytes(int col_tiles, const CudaDevice& device) {
+  if constexpr (kColTiles < Family::kMaxColTiles) {
+    if (col_tiles > kColTiles) {
+      return HasSharedBytes<Family, kColTiles + 1>(col_tiles, device);
+    }
+  }
+  constexpr size_t kBytes = MaxSharedBytes<Family, kColTiles>();
+  return device.max_shared_bytes >= static_cast<int>(kBytes);
+}
+
+// Lets every instance that the device has room for have its shared memory;
+// once, before the first launch. The same division of L1 for all, the most
+// shared memory there is: blocks of two kernels can meet on a multiprocessor
+// only if they agree on it.
 template <typename Family>
-absl::Status Prepare() {
+absl::Status Prepare(const CudaDevice& device) {
   const auto prepare = []<typename Tiling>(Tiling) -> absl::Status {
     const auto kernel = Family::template Kernel<Tiling>();
     RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, sizeof(Shared<Tiling>)));
@@ -72,30 +104,14 @@ absl::Status Prepare() {
         cudaSharedmemCarveoutMaxShared));
     return absl::OkStatus();
   };
-  for (int row_tiles = 1; row_tiles <= kMaxRowTiles; ++row_tiles) {
-    RETURN_IF_ERROR((WithTiling<Family, 1>(row_tiles, prepare)));
-    RETURN_IF_ERROR((WithTiling<Family, 2>(row_tiles, prepare)));
+  for (int col_tiles = 1; col_tiles <= Family::kMaxColTiles; ++col_tiles) {
+    if (!HasSharedBytes<Family>(col_tiles, device)) continue;
+    for (int row_tiles = 1; row_tiles <= Family::MaxRowTiles(col_tiles);
+         ++row_tiles) {
+      RETURN_IF_ERROR(WithTiling<Family>(col_tiles, row_tiles, prepare));
+    }
   }
   return absl::OkStatus();
-}
-
-// What the largest tiling asks for.
-template <typename Family, int kColTiles>
-constexpr size_t MaxSharedBytes() {
-  return std::max(
-      {sizeof(Shared<typename Family::template TilingOf<kColTiles, 1>>),
-       sizeof(Shared<typename Family::template TilingOf<kColTiles, 2>>),
-       sizeof(Shared<typename Family::template TilingOf<kColTiles, 3>>),
-       sizeof(Shared<typename Family::template TilingOf<kColTiles, 4>>)});
-}
-template <typename Family>
-constexpr size_t kMaxSharedBytes = std::max(MaxSharedBytes<Family, 1>(),
-                                            MaxSharedBytes<Family, 2>());
-
-// Whether the device has room for every instance.
-template <typename Family>
-bool HasSharedBytes(const CudaDevice& device) {
-  return device.max_shared_bytes >= static_cast<int>(kMaxSharedBytes<Family>);
 }
 
 }  // namespace skinny_matmul

@@ -12,10 +12,12 @@ namespace {
 using skinny_matmul::SkinnyMatMulKernel;
 using skinny_matmul::Tiling;
 
-// Tilings, by columns of tiles (8 or 16 rows of x) and tiles that a block has
-// at once: as deep a ring as lets two blocks share a multiprocessor, not three.
-// With room for more, the blocks of the next kernel that begin early crowd some
-// multiprocessors and not others (8b's step: 4.7 ms in place of 3.7).
+// Tilings, by columns of tiles (eight rows of x each) and tiles that a block
+// has at once. Of up to 16 rows: as deep a ring as lets two blocks share a
+// multiprocessor, not three. With room for more, the blocks of the next kernel
+// that begin early crowd some multiprocessors and not others (8b's step: 4.7 ms
+// in place of 3.7).
+constexpr int kNarrowColTiles = 2;
 template <int kColTiles, int kRowTiles>
 struct TilingOf;
 template <>
@@ -34,10 +36,28 @@ template <>
 struct TilingOf<2, 3> : Tiling<4, 3, 2, 5> {};
 template <>
 struct TilingOf<2, 4> : Tiling<4, 4, 2, 4> {};
+// Of more rows a multiprocessor has one block, as each block reads all of x
+// from L2: at 40 rows as many bytes as of w, with two tiles, or nearly. Deeper
+// rings and more warps were no faster.
+template <int kColTiles>
+struct TilingOf<kColTiles, 1> : Tiling<8, 1, kColTiles, 5> {};
+template <int kColTiles>
+struct TilingOf<kColTiles, 2> : Tiling<8, 2, kColTiles, 4> {};
+template <int kColTiles>
+struct TilingOf<kColTiles, 3> : Tiling<8, 3, kColTiles, 3> {};
+template <>
+struct TilingOf<6, 3> : Tiling<8, 3, 6, 2> {};
+
+constexpr int kMaxNarrowRowTiles = 4;
+constexpr int kMaxWideRowTiles = 3;
 
 template <typename T>
 struct Family {
   using Args = SkinnyMatMulArgs;
+  static constexpr int kMaxColTiles = 6;
+  static constexpr int MaxRowTiles(int col_tiles) {
+    return col_tiles <= kNarrowColTiles ? kMaxNarrowRowTiles : kMaxWideRowTiles;
+  }
   template <int kColTiles, int kRowTiles>
   using TilingOf = espalier::TilingOf<kColTiles, kRowTiles>;
   template <typename Tiling>
@@ -46,12 +66,29 @@ struct Family {
   }
 };
 
-// Every multiprocessor gets two blocks and the same number of bytes, or nearly:
-// an idle one costs as much as a slow one. Chosen by trying every division in
-// the steps of three models with 4, 8 and 16 rows.
-// `clusters`: the kernel was compiled with them.
-SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
-                      const CudaDevice& device) {
+// Of more than 16 rows: a block for every multiprocessor, with few tiles fewer
+// blocks of several, because what x costs is the bytes of x that all blocks
+// read together. Chosen by trying every division of 24, 32 and 40 rows for the
+// products of eight models.
+SkinnyDivision DivideWide(const SkinnyMatMulArgs& args, bool clusters,
+                          const CudaDevice& device) {
+  const int tiles = CeilDiv(args.num_outputs, 16);
+  const int sms = device.num_sms;
+  SkinnyDivision division = {.splits = 1, .row_tiles = CeilDiv(tiles, sms)};
+  if (clusters && 2 * tiles <= sms && args.num_inputs >= 3072) {
+    division = {.splits = 2, .row_tiles = 1};
+  } else if (clusters && tiles <= sms && args.num_inputs >= 4096) {
+    division = {.splits = 2, .row_tiles = 2};
+  }
+  division.groups = CeilDiv(tiles, division.row_tiles);
+  return division;
+}
+
+// Of up to 16: every multiprocessor gets two blocks and the same number of
+// bytes, or nearly: an idle one costs as much as a slow one. Chosen by trying
+// every division in the steps of three models with 4, 8 and 16 rows.
+SkinnyDivision DivideNarrow(const SkinnyMatMulArgs& args, bool clusters,
+                            const CudaDevice& device) {
   const int tiles = CeilDiv(args.num_outputs, 16);
   const int sms = device.num_sms;
   SkinnyDivision division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
@@ -63,8 +100,16 @@ SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
   }
   division.groups = std::min(division.groups, tiles);
   division.row_tiles =
-      std::min(CeilDiv(tiles, division.groups), skinny_matmul::kMaxRowTiles);
+      std::min(CeilDiv(tiles, division.groups), kMaxNarrowRowTiles);
   return division;
+}
+
+// `clusters`: the kernel was compiled with them.
+SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
+                      const CudaDevice& device) {
+  return skinny_matmul::ColTiles(args.num_rows) <= kNarrowColTiles
+             ? DivideNarrow(args, clusters, device)
+             : DivideWide(args, clusters, device);
 }
 
 template <typename T>
@@ -79,22 +124,35 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
 }
 
 // Of all types: their tilings are the same.
-bool HasSharedBytes(const CudaDevice& device) {
-  return skinny_matmul::HasSharedBytes<Family<__nv_bfloat16>>(device);
+using AnyFamily = Family<__nv_bfloat16>;
+
+// Whether more than 16 rows are multiplied faster than by cuBLASLt: with at
+// most three tiles of outputs a multiprocessor. More than 40 rows are if there
+// are 4096 inputs or more, and more than one such tile. Of two tiles with 2048
+// inputs to 4095, 24 rows are, while 32 and 40 take up to 8 % longer (qkv of 1b
+// and 1.7b, the output projection of 3b).
+bool WideIsProfitable(int num_rows, const CudaMatrix& w,
+                      const CudaDevice& device) {
+  const int row_tiles = CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);
+  if (row_tiles > kMaxWideRowTiles) return false;
+  if (row_tiles > 1 && w.num_cols >= 4096) return true;
+  return num_rows <= (row_tiles == 2 && w.num_cols >= 2048 ? 24 : 40);
 }
 
 }  // namespace
 
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
                               const CudaDevice& device) {
-  return num_rows <= skinny_matmul::kMaxRows && w.dtype != DType::kFloat32 &&
-         HasSharedBytes(device);
+  const int col_tiles = skinny_matmul::ColTiles(num_rows);
+  return col_tiles <= AnyFamily::kMaxColTiles && w.dtype != DType::kFloat32 &&
+         skinny_matmul::HasSharedBytes<AnyFamily>(col_tiles, device) &&
+         (col_tiles <= kNarrowColTiles ||
+          WideIsProfitable(num_rows, w, device));
 }
 
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device) {
-  if (!HasSharedBytes(device)) return absl::OkStatus();
-  RETURN_IF_ERROR(skinny_matmul::Prepare<Family<__nv_bfloat16>>());
-  return skinny_matmul::Prepare<Family<__half>>();
+  RETURN_IF_ERROR(skinny_matmul::Prepare<Family<__nv_bfloat16>>(device));
+  return skinny_matmul::Prepare<Family<__half>>(device);
 }
 
 absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,

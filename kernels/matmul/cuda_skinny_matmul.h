@@ -1,6 +1,6 @@
-// y = x * w^T for few rows on the device, bound by the reading of w: our own
-// kernel (cuda_skinny_matmul.cuh), which begins to read the weights before the
-// kernel in front of it in the stream has ended.
+// y = x * w^T for few rows on the device, up to 48, bound by the reading of w:
+// our own kernel (cuda_skinny_matmul.cuh), which begins to read the weights
+// before the kernel in front of it in the stream has ended.
 #pragma once
 
 #include <cuda_runtime_api.h>

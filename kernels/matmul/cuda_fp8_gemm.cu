@@ -65,15 +65,6 @@ __device__ void MultiplyAndStore(const Ring<Shape>& ring,
   }
 }
 
-// Of the 168 registers that each of 384 threads begins with. All four warps of
-// a warpgroup call it.
-__device__ __forceinline__ void WarpgroupRegDealloc() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-}
-__device__ __forceinline__ void WarpgroupRegAlloc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-}
-
 template <typename Shape>
 __device__ void LoadAndMultiply(const CUtensorMap& w, const CUtensorMap& x,
                                 const GemmWork& work) {

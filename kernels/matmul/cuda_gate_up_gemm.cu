@@ -5,7 +5,8 @@
 // before the previous kernel has ended.
 //
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
-//   x  [rows, inputs]      its n: 32, 64 or 128; past num_rows they are zero
+//   x  [rows, inputs]      its n: 32, 64, 128 or 160; past num_rows they are
+//                          zero
 //
 // Reading 235 MB of weights in these tiles takes 57 us, reading them in one
 // piece 53.
@@ -28,7 +29,7 @@ namespace espalier {
 namespace {
 
 struct TilePolicy {
-  static constexpr int kMaxRows = 128;
+  static constexpr int kMaxRows = 160;
   // Inputs of a tile: what the copy engine swizzles, and how many it brings of
   // a row at a time. Half of that takes 10 % longer, twice as much is as fast.
   static constexpr int kSwizzled = 64;
@@ -45,8 +46,6 @@ struct TilePolicy {
     return kWarpgroups * num_tiles * kTileOutputs;
   }
   static constexpr int kConsumerThreads = kWarpgroups * kWarpgroupThreads;
-  static constexpr int kThreads =
-      kConsumerThreads + 32;  // and one warp that loads
   // Tiles in shared memory: for each kInputs both warpgroups' weights, and x.
   static constexpr int kUnits = kWarpgroups + 1;
   // Two of each: whoever awaits the phases of a slot sees all of them. More
@@ -54,18 +53,35 @@ struct TilePolicy {
   static constexpr int kSlots = 2 * kUnits;
 };
 
-// Room for a warpgroup's weights, or for x.
+// So many rows, of a warpgroup's weights or of x.
+template <int kTileRows>
 struct Tile {
-  static_assert(TilePolicy::kMaxRows ==
-                TilePolicy::kMaxTiles * TilePolicy::kTileOutputs);
-  static constexpr int kHalfBytes =
-      TilePolicy::kMaxRows * TilePolicy::kSwizzledBytes;
+  static constexpr int kHalfBytes = kTileRows * TilePolicy::kSwizzledBytes;
   alignas(1024) char halves[2][kHalfBytes];  // of the inputs
 };
 
-// Dynamic shared memory begins at a multiple of 16 bytes, the tiles at one of
-// 1024.
-constexpr int kSharedBytes = TilePolicy::kSlots * sizeof(Tile) + 1024 - 16;
+// Whether a consumer's sums need more registers than every thread can have
+// alike. A whole warpgroup loads then, one thread of it: warps that multiply
+// can take registers of a warpgroup alone (setmaxnreg).
+template <int kRows, int kTiles>
+constexpr bool kReallocatesRegisters = kRows* kTiles > 256;
+template <int kRows, int kTiles>
+constexpr int kThreads = TilePolicy::kConsumerThreads +
+                         (kReallocatesRegisters<kRows, kTiles> ? 128 : 32);
+
+// The tiles of kInputs.
+template <int kRows, int kTiles>
+struct StepTiles {
+  Tile<kTiles * TilePolicy::kTileOutputs> w[TilePolicy::kWarpgroups];
+  Tile<kRows> x;
+};
+
+// Of two steps. Dynamic shared memory begins at a multiple of 16 bytes, the
+// tiles at one of 1024.
+template <int kRows, int kTiles>
+constexpr size_t kSharedBytes = TilePolicy::kSlots / TilePolicy::kUnits *
+                                    sizeof(StepTiles<kRows, kTiles>) +
+                                1024 - 16;
 
 struct TileProduct {
   int num_rows = 0;
@@ -80,10 +96,11 @@ struct TileProduct {
 
 // Unit kUnits * step + g is warpgroup g's weights of a step, the last of a step
 // is x. Each has the slot after that of the one before.
+template <int kRows, int kTiles>
 struct Ring {
-  Tile* slots;      // [kSlots]
-  uint64_t* full;   // [kSlots]  one arrival, of the bytes
-  uint64_t* empty;  // [kSlots]  of those who read it
+  StepTiles<kRows, kTiles>* steps;  // [kSlots / kUnits]
+  uint64_t* full;                   // [kSlots]  one arrival, of the bytes
+  uint64_t* empty;                  // [kSlots]  of those who read it
 
   __device__ static bool IsX(int unit) {
     return unit % TilePolicy::kUnits == TilePolicy::kWarpgroups;
@@ -96,7 +113,13 @@ struct Ring {
   __device__ void AwaitFull(int unit) const {
     WaitParity(&full[SlotOf(unit)], PhaseOf(unit));
   }
-  __device__ const Tile& tile(int unit) const { return slots[SlotOf(unit)]; }
+  // Of its slot, half of the inputs.
+  __device__ char* Half(int unit, int half) const {
+    const int slot = SlotOf(unit);
+    StepTiles<kRows, kTiles>& step = steps[slot / TilePolicy::kUnits];
+    return IsX(slot) ? step.x.halves[half]
+                     : step.w[slot % TilePolicy::kUnits].halves[half];
+  }
 };
 
 // One thread.
@@ -104,22 +127,22 @@ template <int kRows, int kTiles>
 class Producer {
  public:
   __device__ Producer(const CUtensorMap& w, const CUtensorMap& x,
-                      const Ring& ring)
+                      const Ring<kRows, kTiles>& ring)
       : w_(w), x_(x), ring_(ring) {}
 
   __device__ void LoadAll(int num_steps) const {
     const int num_units = num_steps * TilePolicy::kUnits;
     const int num_first = min(TilePolicy::kSlots, num_units);
     for (int unit = 0; unit < num_first; ++unit) {
-      if (!Ring::IsX(unit)) Load(unit);
+      if (!ring_.IsX(unit)) Load(unit);
     }
     GridDependencyWait();  // for x
     for (int unit = 0; unit < num_first; ++unit) {
-      if (Ring::IsX(unit)) Load(unit);
+      if (ring_.IsX(unit)) Load(unit);
     }
     for (int unit = num_first; unit < num_units; ++unit) {
       const int before = unit - TilePolicy::kSlots;
-      WaitParity(&ring_.empty[Ring::SlotOf(before)], Ring::PhaseOf(before));
+      WaitParity(&ring_.empty[ring_.SlotOf(before)], ring_.PhaseOf(before));
       Load(unit);
     }
   }
@@ -127,34 +150,33 @@ class Producer {
  private:
   __device__ void Load(int unit) const {
     const int group = unit % TilePolicy::kUnits;
-    const CUtensorMap& from = Ring::IsX(unit) ? x_ : w_;
+    const bool is_x = ring_.IsX(unit);
+    const CUtensorMap& from = is_x ? x_ : w_;
     constexpr int kGroupOutputs = kTiles * TilePolicy::kTileOutputs;
     const int row =
-        Ring::IsX(unit)
-            ? 0
-            : (blockIdx.x * TilePolicy::kWarpgroups + group) * kGroupOutputs;
+        is_x ? 0
+             : (blockIdx.x * TilePolicy::kWarpgroups + group) * kGroupOutputs;
     const int input = unit / TilePolicy::kUnits * TilePolicy::kInputs;
-    uint64_t* const full = &ring_.full[Ring::SlotOf(unit)];
-    Tile& to = ring_.slots[Ring::SlotOf(unit)];
-    ArriveAndExpectTx(full, 2 * TilePolicy::kSwizzledBytes *
-                                (Ring::IsX(unit) ? kRows : kGroupOutputs));
+    uint64_t* const full = &ring_.full[ring_.SlotOf(unit)];
+    ArriveAndExpectTx(
+        full, 2 * TilePolicy::kSwizzledBytes * (is_x ? kRows : kGroupOutputs));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       TmaLoad2d(from, input + half * TilePolicy::kSwizzled, row,
-                to.halves[half], full);
+                ring_.Half(unit, half), full);
     }
   }
 
   const CUtensorMap& w_;
   const CUtensorMap& x_;
-  const Ring& ring_;
+  const Ring<kRows, kTiles>& ring_;
 };
 
 // ---- Multiplying ------------------------------------------------------------
 
 // A warpgroup: its outputs, of all inputs.
 template <typename T, int kRows, int kTiles>
-__device__ void MultiplyAll(int num_steps, const Ring& ring,
+__device__ void MultiplyAll(int num_steps, const Ring<kRows, kTiles>& ring,
                             Sums<kRows> (&sums)[kTiles]) {
   const int group = threadIdx.x / TilePolicy::kWarpgroupThreads;
 #pragma unroll
@@ -170,8 +192,8 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
     WgmmaFence();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint64_t w = TileDescriptor(ring.tile(w_unit).halves[half]);
-      const uint64_t x = TileDescriptor(ring.tile(x_unit).halves[half]);
+      const uint64_t w = TileDescriptor(ring.Half(w_unit, half));
+      const uint64_t x = TileDescriptor(ring.Half(x_unit, half));
 #pragma unroll
       for (int k = 0; k < TilePolicy::kSwizzled / kWgmmaK; ++k) {
         // In units of 16 bytes.
@@ -189,8 +211,8 @@ __device__ void MultiplyAll(int num_steps, const Ring& ring,
     // The other warpgroup multiplies meanwhile.
     WgmmaWaitGroup();
     if (threadIdx.x % TilePolicy::kWarpgroupThreads == 0) {
-      Arrive(&ring.empty[Ring::SlotOf(w_unit)]);
-      Arrive(&ring.empty[Ring::SlotOf(x_unit)]);
+      Arrive(&ring.empty[ring.SlotOf(w_unit)]);
+      Arrive(&ring.empty[ring.SlotOf(x_unit)]);
     }
   }
 }
@@ -266,22 +288,26 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   extern __shared__ char memory[];
   __shared__ uint64_t full[TilePolicy::kSlots], empty[TilePolicy::kSlots];
   char* const aligned = memory + (1024 - SharedAddress(memory) % 1024) % 1024;
-  const Ring ring = {reinterpret_cast<Tile*>(aligned), full, empty};
+  const Ring<kRows, kTiles> ring = {
+      reinterpret_cast<StepTiles<kRows, kTiles>*>(aligned), full, empty};
   LaunchDependents();
   if (threadIdx.x == 0) {
     for (int i = 0; i < TilePolicy::kSlots; ++i) {
       InitBarrier(&full[i], 1);
-      InitBarrier(&empty[i], Ring::IsX(i) ? TilePolicy::kWarpgroups : 1);
+      InitBarrier(&empty[i], ring.IsX(i) ? TilePolicy::kWarpgroups : 1);
     }
     FenceBarrierInit();
   }
   __syncthreads();
-  if (threadIdx.x == TilePolicy::kConsumerThreads) {
-    Producer<kRows, kTiles>(w, x, ring).LoadAll(product.num_steps);
+  if (threadIdx.x >= TilePolicy::kConsumerThreads) {
+    if constexpr (kReallocatesRegisters<kRows, kTiles>) WarpgroupRegDealloc();
+    if (threadIdx.x == TilePolicy::kConsumerThreads) {
+      Producer(w, x, ring).LoadAll(product.num_steps);
+    }
     return;
   }
+  if constexpr (kReallocatesRegisters<kRows, kTiles>) WarpgroupRegAlloc();
   GridDependencyWait();
-  if (threadIdx.x > TilePolicy::kConsumerThreads) return;
   Sums<kRows> sums[kTiles];
   MultiplyAll<T>(product.num_steps, ring, sums);
   StoreGated<T>(product, sums, aligned);
@@ -290,7 +316,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
 #endif
 
 template <typename T, int kRows, int kTiles>
-__global__ void __launch_bounds__(TilePolicy::kThreads, 1)
+__global__ void __launch_bounds__((kThreads<kRows, kTiles>), 1)
     MultiplyGated(const __grid_constant__ CUtensorMap w,
                   const __grid_constant__ CUtensorMap x,
                   const __grid_constant__ TileProduct product) {
@@ -314,15 +340,21 @@ TiledMatrix MatrixOf(DType dtype, const void* data, int num_rows, int num_cols,
           .tile_cols = TilePolicy::kSwizzled};
 }
 
-// The rows of the tile that takes so many.
+// The rows of a tile. Between them there is nothing to gain: up to 128 a
+// product is bound by the reading of weights.
+constexpr int kTileRows[] = {32, 64, 128, 160};
+
+// Of the tile that takes so many.
 int TileRows(int num_rows) {
-  return num_rows <= 32 ? 32 : (num_rows <= 64 ? 64 : 128);
+  return *std::ranges::lower_bound(kTileRows, num_rows);
 }
 
 // A kernel as a value.
 template <typename T, int kRows, int kTiles>
 struct Kernel {
   static constexpr auto kFunction = MultiplyGated<T, kRows, kTiles>;
+  static constexpr int kThreads = espalier::kThreads<kRows, kTiles>;
+  static constexpr size_t kSharedBytes = espalier::kSharedBytes<kRows, kTiles>;
 };
 
 // function(Kernel) of these.
@@ -335,8 +367,10 @@ absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
         return function(Kernel<T, 32, kTiles>());
       case 64:
         return function(Kernel<T, 64, kTiles>());
-      default:
+      case 128:
         return function(Kernel<T, 128, kTiles>());
+      default:
+        return function(Kernel<T, 160, kTiles>());
     }
   };
   const auto with_type = [&]<typename T>() {
@@ -375,10 +409,10 @@ absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
     return made;
   }
   const auto set_memory = [](auto kernel) {
-    return SetMaxDynamicSharedMemory(kernel.kFunction, kSharedBytes);
+    return SetMaxDynamicSharedMemory(kernel.kFunction, kernel.kSharedBytes);
   };
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    for (const int tile_rows : {32, 64, 128}) {
+    for (const int tile_rows : kTileRows) {
       for (const int num_tiles : {1, 2}) {
         RETURN_IF_ERROR(WithKernel(dtype, tile_rows, num_tiles, set_memory));
       }
@@ -422,11 +456,12 @@ absl::Status CudaGateUpGemm::Run(const void* x, int num_rows,
                                .num_outputs = w.num_rows,
                                .num_steps = w.num_cols / TilePolicy::kInputs,
                                .out = out};
-  const LaunchConfig shape = {
-      .grid = dim3(product.num_outputs / TilePolicy::Outputs(num_tiles)),
-      .block = dim3(TilePolicy::kThreads),
-      .shared_bytes = kSharedBytes};
+  const auto num_blocks = static_cast<unsigned>(product.num_outputs /
+                                                TilePolicy::Outputs(num_tiles));
   return WithKernel(w.dtype, tile_rows, num_tiles, [&](auto kernel) {
+    const LaunchConfig shape = {.grid = num_blocks,
+                                .block = kernel.kThreads,
+                                .shared_bytes = kernel.kSharedBytes};
     return Launch(kernel.kFunction, shape, stream, w_map, x_map, product);
   });
 }

@@ -73,6 +73,18 @@ __device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
       : "memory");
 }
 
+// ---- Registers -------------------------------------------------------------
+
+// Of the 168 registers that each of 384 threads begins with, so that a
+// warpgroup that loads leaves its own to two that multiply. All four warps of a
+// warpgroup call it.
+__device__ __forceinline__ void WarpgroupRegDealloc() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+__device__ __forceinline__ void WarpgroupRegAlloc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+
 // ---- Multiplying -----------------------------------------------------------
 
 __device__ __forceinline__ uint64_t TileDescriptor(const char* tile) {
@@ -99,6 +111,8 @@ struct Sums {
 #define ESPALIER_SUMS_64                                              \
   ESPALIER_SUMS_32, ESPALIER_EIGHT_SUMS(32), ESPALIER_EIGHT_SUMS(40), \
       ESPALIER_EIGHT_SUMS(48), ESPALIER_EIGHT_SUMS(56)
+#define ESPALIER_SUMS_80 \
+  ESPALIER_SUMS_64, ESPALIER_EIGHT_SUMS(64), ESPALIER_EIGHT_SUMS(72)
 #define ESPALIER_PLACES_4 "%0, %1, %2, %3"
 #define ESPALIER_PLACES_8 ESPALIER_PLACES_4 ", %4, %5, %6, %7"
 #define ESPALIER_PLACES_16 \
@@ -112,6 +126,10 @@ struct Sums {
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "    \
   "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
   "%59, %60, %61, %62, %63"
+#define ESPALIER_PLACES_80                                              \
+  ESPALIER_PLACES_64                                                    \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, " \
+  "%77, %78, %79"
 // wgmma of so many rows: the places of the sums, of w and of x, and the sums.
 #define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                   \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE \
@@ -125,16 +143,19 @@ struct Sums {
   } else if constexpr (kRows == 64) {                           \
     ESPALIER_WGMMA("64", TYPE, ESPALIER_PLACES_32, "32", "33",  \
                    ESPALIER_SUMS_32);                           \
-  } else {                                                      \
+  } else if constexpr (kRows == 128) {                          \
     ESPALIER_WGMMA("128", TYPE, ESPALIER_PLACES_64, "64", "65", \
                    ESPALIER_SUMS_64);                           \
+  } else {                                                      \
+    ESPALIER_WGMMA("160", TYPE, ESPALIER_PLACES_80, "80", "81", \
+                   ESPALIER_SUMS_80);                           \
   }
 
 // sums += w [64, 16] * x [kRows, 16]^T, asynchronously; both in shared memory.
 template <typename T, int kRows>
 __device__ __forceinline__ void WgmmaSS(uint64_t w, uint64_t x,
                                         Sums<kRows>& sums) {
-  static_assert(kRows == 32 || kRows == 64 || kRows == 128);
+  static_assert(kRows == 32 || kRows == 64 || kRows == 128 || kRows == 160);
   float(&d)[kRows / 2] = sums.values;
   if constexpr (std::is_same_v<T, __half>) {
     ESPALIER_WGMMA_ALL("f16");
@@ -181,11 +202,13 @@ __device__ __forceinline__ void WgmmaRS(const uint32_t (&w)[4], uint64_t x,
   }
 }
 #undef ESPALIER_WGMMA_RS
+#undef ESPALIER_PLACES_80
 #undef ESPALIER_PLACES_64
 #undef ESPALIER_PLACES_32
 #undef ESPALIER_PLACES_16
 #undef ESPALIER_PLACES_8
 #undef ESPALIER_PLACES_4
+#undef ESPALIER_SUMS_80
 #undef ESPALIER_SUMS_64
 #undef ESPALIER_SUMS_32
 #undef ESPALIER_SUMS_16

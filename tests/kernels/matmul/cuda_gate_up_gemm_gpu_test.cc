@@ -75,13 +75,14 @@ TEST_F(CudaGateUpGemmGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
       ExpectSiluMul(ExactSums(c), c.matrix, Widened(out, dtype));
     }
   };
-  const auto rows = Cases(std::vector{1, 17, 31, 32, 33, 63, 64, 65, 127, 128},
-                          std::vector{17, 33, 128});
+  const auto rows = Cases(
+      std::vector{1, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 144, 159, 160},
+      std::vector{17, 33, 128, 160});
   for (const DType dtype : kTypes) {
     for (const int num_cols : {128, 256, 384, 1024}) {
       check(kFewOutputs, num_cols, dtype, rows);
     }
-    check(kManyOutputs, 384, dtype, {17, 64, 127});
+    check(kManyOutputs, 384, dtype, {17, 64, 127, 129, 160});
   }
 }
 
@@ -90,14 +91,14 @@ TEST_F(CudaGateUpGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
   for (const int num_outputs : {kFewOutputs, kManyOutputs}) {
     for (const DType dtype : kTypes) {
       const Weights weights(num_outputs, 640, dtype);
-      const Case c(128, weights);
+      const Case c(160, weights);
       const auto rows = [&](int n) {
         return Result(size_t(n) * num_outputs, [&](std::byte* to) {
           return matmul_.Run(c.device_x.data(), n, c.matrix, to, stream_.get());
         });
       };
-      const std::vector<std::byte> all = rows(128);
-      for (const int n : {1, 17, 32, 33, 64, 65, 127}) {
+      const std::vector<std::byte> all = rows(160);
+      for (const int n : {1, 17, 32, 33, 64, 65, 127, 128, 129, 159}) {
         const std::vector<std::byte> some = rows(n);
         EXPECT_TRUE(std::ranges::equal(some, std::span(all).first(some.size())))
             << n << " for " << num_outputs;
@@ -106,14 +107,14 @@ TEST_F(CudaGateUpGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
   }
 }
 
-TEST_F(CudaGateUpGemmGpuTest, TakesWholeTilesOfUpTo128Rows) {
+TEST_F(CudaGateUpGemmGpuTest, TakesWholeTilesOfUpTo160Rows) {
   const auto takes = [&](int num_rows, int num_outputs, int num_cols,
                          DType dtype) {
     return matmul_.CanImplement(num_rows,
                                 {nullptr, dtype, num_outputs, num_cols});
   };
-  EXPECT_TRUE(takes(128, 512, 384, DType::kBFloat16));
-  EXPECT_FALSE(takes(129, 512, 384, DType::kBFloat16));
+  EXPECT_TRUE(takes(160, 512, 384, DType::kBFloat16));
+  EXPECT_FALSE(takes(161, 512, 384, DType::kBFloat16));
   EXPECT_FALSE(takes(128, 528, 384, DType::kBFloat16));
   EXPECT_FALSE(takes(128, 512, 392, DType::kFloat16));
   EXPECT_FALSE(takes(128, 512, 384, DType::kFloat32));

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "executor/cuda/cuda_draft_room.h"
@@ -451,13 +452,13 @@ void CudaStepBuilder::DropRefused(const StepPlan& plan) {
 }
 
 int PaddedRows(int num_rows, int max_rows) {
-  // Two sizes an octave from 16 on, where a row begins to cost something.
-  int padded = 1;
-  while (padded < num_rows) {
-    const int half = padded / 2;
-    padded =
-        padded >= 16 && num_rows <= padded + half ? padded + half : 2 * padded;
-  }
+  if (num_rows <= 1) return num_rows;
+  const int octave =
+      static_cast<int>(std::bit_floor(static_cast<unsigned>(num_rows - 1)));
+  // From 16 on a row begins to cost something.
+  const int num_sizes = octave < 16 ? 1 : (octave < 32 ? 2 : 4);
+  const int unit = octave / num_sizes;
+  const int padded = CeilDiv(num_rows, unit) * unit;
   return std::max(num_rows, std::min(padded, max_rows));
 }
 

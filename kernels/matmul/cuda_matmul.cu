@@ -27,7 +27,12 @@ constexpr int kSiluRows = 1024;
 // and their sums take longer to add. A part is whole steps of cuBLASLt's loop
 // over the inputs. Products with no more inputs than outputs gain nothing. On
 // an H200 it takes 100 us off a step of 128 rows of 8b, 46 of 1b, 84 of 0.6b.
+// Up to so many rows two parts may take all multiprocessors: cuBLASLt divides
+// such inputs too, and adds the parts in a kernel of its own. On an H100 it
+// takes 98 us off a step of 160 rows of 8b, 170 off one of 256, 206 off one of
+// 320 of 1b, but 1,024 rows of 0.6b take 2 % longer.
 constexpr int kPartTile = 128;
+constexpr int kMaxHalvedRows = 512;
 constexpr int kPartUnit = 64;
 constexpr int kMaxParts = 4;
 
@@ -238,7 +243,10 @@ class CudaMatMul::Impl {
     const int num_tiles =
         CeilDiv(num_rows, kPartTile) * CeilDiv(w.num_rows, kPartTile);
     const auto fits = [&](int num_parts) {
-      return 2 * num_parts * num_tiles <= device_.num_sms &&
+      const int num_blocks = num_parts * num_tiles;
+      const bool leaves_half = 2 * num_blocks <= device_.num_sms;
+      return (leaves_half || (num_parts == 2 && num_rows <= kMaxHalvedRows &&
+                              num_blocks <= device_.num_sms)) &&
              w.num_cols % (num_parts * kPartUnit) == 0 &&
              w.num_rows % 4 == 0 &&  // parts are 16-byte aligned
              num_parts * part_size <= int64_t{silu_rows_} * max_outputs_;

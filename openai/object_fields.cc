@@ -40,13 +40,6 @@ constexpr InputHint kInputHints[] = {
     {"params", kInTokens, "did you mean sampling_params?"},
 };
 
-// Whether it is what a call of some route, or of another program, goes on from.
-bool IsInput(std::string_view name) {
-  const OtherName* const other = FindOtherName(name);
-  const std::string_view field = other == nullptr ? name : other->ours;
-  return field == "prompt" || field == "prompt_tokens" || field == "messages";
-}
-
 std::string HintAtInput(std::string_view name, Scope scope) {
   const OtherName* const other = FindOtherName(name);
   const bool is_ours = name == "prompt_tokens" || name == "params";
@@ -134,6 +127,12 @@ std::string_view PlainKey(std::string_view quoted, std::string* storage) {
 }
 
 }  // namespace
+
+bool IsInput(std::string_view name) {
+  const OtherName* const other = FindOtherName(name);
+  const std::string_view field = other == nullptr ? name : other->ours;
+  return field == "prompt" || field == "prompt_tokens" || field == "messages";
+}
 
 void ObjectFields::Add(std::string_view quoted_key, const JsonText& value) {
   std::string storage;

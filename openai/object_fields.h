@@ -14,6 +14,9 @@
 
 namespace espalier::openai {
 
+// Whether it is what a call of some route, or of another program, goes on from.
+bool IsInput(std::string_view name);
+
 class ObjectFields {
  public:
   struct Field {

@@ -11,6 +11,7 @@
 #include "openai/call_fields.h"
 #include "openai/object_fields.h"
 #include "openai/resolve_params.h"
+#include "request/json/other_names.h"
 
 namespace espalier::openai {
 namespace {
@@ -30,6 +31,20 @@ bool IsDefaultable(const KnownField& field) {
   const std::string_view name = field.call->name;
   return name == "use_beam_search" || name == "top_k" || name == "seed" ||
          name == "include_stop_str_in_output";
+}
+
+// What is wrong with a field that completions do not have.
+std::string AboutUnknown(const ObjectFields& fields) {
+  const std::string& name = fields.unknown()[0];
+  const OtherName* const other = FindOtherName(name);
+  if ((other == nullptr ? name : other->ours) == "params") {
+    return Concat("unknown field ", ShownInQuotes(name),
+                  "; its fields stand at the top level");
+  }
+  if (IsInput(name) || IsCallField(name)) {
+    return Concat(name, " must not have a default");
+  }
+  return fields.AboutUnknown(0);
 }
 
 // The value of a param that was set in another way than by its own text.
@@ -66,7 +81,7 @@ absl::StatusOr<ServerDefaults> ServerDefaults::Read(std::string_view text,
         ReadCallField(field.field, field.name, field.value, limits, &draft));
   }
   if (!fields.unknown().empty()) {
-    return InvalidArgument(fields.AboutUnknown(0));
+    return InvalidArgument(AboutUnknown(fields));
   }
   RETURN_IF_ERROR(SettleCall(&draft));
   defaults.call_ = std::move(draft.call);

@@ -94,6 +94,34 @@ TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {
               StatusIs(kInvalid, HasSubstr("(--max-stop), got 2")));
 }
 
+// Params stand beside each other there, in no object of params.
+TEST(ServerDefaultsTest, FieldsStandAtTheTopLevel) {
+  const auto message = [](const std::string& json) {
+    return Message(ServerDefaults::Read(json).status());
+  };
+  for (const char* const name : {"params", "sampling_params", "extra_body"}) {
+    EXPECT_EQ(message(Concat(R"({")", name, R"(": {"num_beams": 2}})")),
+              Concat("unknown field \"", name,
+                     "\"; its fields stand at the top level"));
+  }
+  for (const char* const name : {"messages", "prompt_tokens", "inputs",
+                                 "token_ids", "documents", "output_mode"}) {
+    EXPECT_EQ(message(Concat(R"({")", name, R"(": []})")),
+              Concat(name, " must not have a default"));
+  }
+  EXPECT_EQ(message(R"({"prompt": "a"})"),
+            "prompt must not have a default, got \"a\"");
+  EXPECT_EQ(message(R"({"beam_size": 2})"),
+            "unknown field \"beam_size\"; did you mean num_beams?");
+}
+
+TEST(ServerDefaultsTest, NoTokensAreNoDefault) {
+  EXPECT_THAT(ServerDefaults::Read(R"({"max_tokens": 0})"),
+              StatusIs(kInvalid,
+                       "max_tokens must be in [1, 1073741824] "
+                       "(--max-tokens-limit), got 0"));
+}
+
 TEST(ServerDefaultsTest, NegativeSeeds) {
   const auto seed = [](const std::string& defaults, const std::string& fields) {
     return ResolveWith(defaults, fields).params.seed;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/byte_order_mark.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -129,8 +130,9 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
                         const JsonText& value) {
     fields.Take(depth, key, value);
   };
-  ASSIGN_OR_RETURN(const JsonText json,
-                   ScanJson(body, api == Api::kTokens ? 2 : 1, take));
+  ASSIGN_OR_RETURN(
+      const JsonText json,
+      ScanJson(WithoutByteOrderMark(body), api == Api::kTokens ? 2 : 1, take));
   if (!json.is_object()) {
     return WrongType("the body", "a JSON object", json.text);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_order_mark.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -49,7 +50,8 @@ absl::StatusOr<CallDraft> ReadDraft(std::string_view body, Scope scope,
   const auto take = [&](int, std::string_view key, const JsonText& value) {
     fields.Add(key, value);
   };
-  ASSIGN_OR_RETURN(const JsonText json, ScanJson(body, 1, take));
+  ASSIGN_OR_RETURN(const JsonText json,
+                   ScanJson(WithoutByteOrderMark(body), 1, take));
   if (!json.is_object()) {
     return InvalidArgument("the body must be a JSON object, got ",
                            Shown(json.text));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "base/byte_order_mark.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -65,13 +66,14 @@ absl::StatusOr<ApiKeys> ApiKeys::Of(std::string key, std::string_view source) {
 }
 
 absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadToEnd(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string file, ReadToEnd(path, kMaxFileBytes));
+  const std::string_view text = WithoutByteOrderMark(file);
   std::vector<std::string> keys;
   int line_number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string key(absl::StripAsciiWhitespace(
-        ToAbsl(std::string_view(text).substr(begin, end - begin))));
+    const std::string key(
+        absl::StripAsciiWhitespace(ToAbsl(text.substr(begin, end - begin))));
     begin = end + 1;
     ++line_number;
     if (key.empty() || key.front() == '#') continue;

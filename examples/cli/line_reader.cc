@@ -10,15 +10,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/byte_order_mark.h"
 #include "base/check.h"
 #include "base/status.h"
 
 namespace espalier::cli {
-namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "base/byte_order_mark.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -69,10 +71,11 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
                                          const openai::Limits& limits) {
   json::object defaults;
   if (!options.defaults_file.empty()) {
-    const absl::StatusOr<std::string> text =
+    const absl::StatusOr<std::string> file =
         ReadFile(options.defaults_file, kMaxDefaultsBytes);
-    if (!text.ok()) return Annotate(text.status(), "--defaults");
-    const absl::StatusOr<json::value> value = ParseJson(*text);
+    if (!file.ok()) return Annotate(file.status(), "--defaults");
+    const std::string_view text = WithoutByteOrderMark(*file);
+    const absl::StatusOr<json::value> value = ParseJson(text);
     if (!value.ok() || !value->is_object()) {
       return InvalidArgument("--defaults: ", options.defaults_file,
                              " must be a JSON object of fields of requests",
@@ -80,7 +83,7 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
     }
     defaults = value->get_object();
     RETURN_IF_ERROR(
-        Annotate(openai::ServerDefaults::Read(*text, limits).status(),
+        Annotate(openai::ServerDefaults::Read(text, limits).status(),
                  Concat("--defaults: ", options.defaults_file)));
   }
   ASSIGN_OR_RETURN(const json::object flags,

@@ -198,6 +198,8 @@ TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
 TEST(WrongValuesTest, DefaultsOfAServerAreOfTheirOptionOrFile) {
   const ScratchDirectory scratch;
   const std::string wrong = scratch.Write("wrong.json", R"({"min_p": 7})");
+  const std::string marked =
+      scratch.Write("marked.json", "\xEF\xBB\xBF{\"min_p\": 7}");
   const std::string long_ones =
       scratch.Write("long.json", R"({"max_tokens": 5000})");
   const std::string no_beams =
@@ -213,6 +215,8 @@ TEST(WrongValuesTest, DefaultsOfAServerAreOfTheirOptionOrFile) {
        "espalier: --patience must be 1 without --early-stopping true, got 2\n"},
       {{"--defaults", wrong},
        of_file(wrong, "min_p must be in [0, 1], got 7\n")},
+      {{"--defaults", marked},
+       of_file(marked, "min_p must be in [0, 1], got 7\n")},
       {{"--defaults", wrong, "--top-p", "5"},
        "espalier: --top-p must be in (0, 1], got 5\n"},
       {{"--defaults", long_ones},

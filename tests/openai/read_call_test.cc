@@ -62,6 +62,14 @@ TEST(ReadCallTest, APromptIsATextOrTokensOrSeveralOfThese) {
               ElementsAre(PromptInput(Tokens{7}), PromptInput(Tokens{8, 9})));
 }
 
+TEST(ReadCallTest, AByteOrderMarkIsPassedOver) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_OK(ReadCall(Api::kCompletions, mark + R"({"prompt": "a"})"));
+  EXPECT_OK(ReadTokenizeCall(mark + R"({"prompt": "a"})"));
+  EXPECT_OK(ReadDetokenizeCall(mark + R"({"tokens": [1]})"));
+  EXPECT_FALSE(ReadCall(Api::kCompletions, mark + mark + "{}").ok());
+}
+
 TEST(ReadCallTest, NothingGivenLeavesAllOpen) {
   ASSERT_OK_AND_ASSIGN(const Call call, Complete(""));
   EXPECT_EQ(call.params, GenerationParams());

@@ -49,6 +49,16 @@ TEST(ApiKeysTest, AFileHasOneALine) {
   EXPECT_EQ(keys.Find("Bearer # of Monday"), std::nullopt);
 }
 
+TEST(ApiKeysTest, AByteOrderMarkIsNoPartOfTheFirstKey) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.Write("keys",
+                                         "\xEF\xBB\xBF"
+                                         "first-key\nsecond-key\n");
+  ASSERT_OK_AND_ASSIGN(const ApiKeys keys, ApiKeys::Read(path));
+  EXPECT_EQ(keys.Find("Bearer first-key"), 0);
+  EXPECT_EQ(keys.Find("Bearer second-key"), 1);
+}
+
 TEST(ApiKeysTest, APipeIsReadToItsEnd) {
   const ScratchDirectory scratch;
   const std::string path = scratch.path("pipe");

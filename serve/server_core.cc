@@ -18,6 +18,7 @@
 #include "base/spelling.h"
 #include "base/status.h"
 #include "openai/error.h"
+#include "serve/body_headers.h"
 #include "serve/origins.h"
 
 namespace espalier::serve {
@@ -47,12 +48,6 @@ std::string RequestIdOf(const http::Request& request) {
       !given.empty() && given.size() <= kLongestId &&
       std::ranges::all_of(given, [](char c) { return c > ' ' && c <= '~'; });
   return is_good ? std::string(given) : NewRequestId();
-}
-
-bool IsJson(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  return absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(ToAbsl(type)),
-                                "application/json");
 }
 
 // What an error shows of what a client sent, whatever bytes these are.
@@ -328,10 +323,8 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
                " may not use this server, which has no API key, unless it is "
                "allowed to (--allowed-origin)"));
   }
-  if (route->method == "POST" && !IsJson(request.Find("content-type"))) {
-    return openai::MakeHttpError(
-        415, Concat("the header Content-Type must be application/json, got ",
-                    ShownText(request.Find("content-type"))));
+  if (route->method == "POST") {
+    if (auto error = CheckBodyHeaders(request, &caller->headers)) return error;
   }
   if (route->needs >= For::kModel && model_ == nullptr) {
     return openai::MakeHttpError(503, "the model is being loaded");

@@ -94,6 +94,39 @@ TEST_F(ServerTest, BodiesAreJsonBySaying) {
   EXPECT_EQ(with_type(""), 415);
 }
 
+TEST_F(ServerTest, BodiesAreInUtf8AndNotCompressed) {
+  Start();
+  const auto with = [&](std::string_view headers) {
+    return Send(Concat("POST /v1/completions HTTP/1.1\r\nHost: a\r\n", headers,
+                       "\r\nContent-Length: ", sizeof(kBody) - 1, "\r\n\r\n",
+                       kBody));
+  };
+  const std::string json = "Content-Type: application/json";
+  for (const char* const charset :
+       {"utf-8", "UTF-8", "\"utf-8\"", "us-ascii"}) {
+    EXPECT_EQ(with(Concat(json, "; a=b; Charset=", charset)).status, 200)
+        << charset;
+  }
+  for (const char* const charset : {"latin1", "utf-16", "\"utf-16\"", "\""}) {
+    const RawResponse response = with(Concat(json, ";charset=", charset));
+    EXPECT_EQ(response.status, 415) << charset;
+    EXPECT_THAT(response.body, HasSubstr("Content-Type must have the charset "
+                                         "utf-8 or none, got "));
+  }
+  EXPECT_EQ(with(json + "\r\nContent-Encoding: Identity").status, 200);
+  for (const std::string coding : {"gzip", "identity, br"}) {
+    const RawResponse response =
+        with(Concat(json, "\r\nContent-Encoding: ", coding));
+    EXPECT_EQ(response.status, 415) << coding;
+    EXPECT_EQ(response.Find("accept-encoding"), "identity");
+    EXPECT_THAT(
+        response.body,
+        HasSubstr(Concat("Content-Encoding must be identity or left "
+                         "out, as bodies are not decompressed, got \\\"",
+                         coding)));
+  }
+}
+
 TEST_F(ServerTest, ARequestIdComesBack) {
   Start();
   EXPECT_EQ(Get("/health", "X-Request-Id: mine-7\r\n").Find("x-request-id"),

@@ -16,6 +16,15 @@ namespace beast = boost::beast;
 
 namespace {
 
+// Of the length of a body.
+constexpr char kBadLength[] =
+    "Content-Length must be the number of the body's bytes, in [0, 2^64)";
+constexpr char kManyLengths[] = "Content-Length must be given once";
+constexpr char kBothLengths[] =
+    "Content-Length and Transfer-Encoding exclude each other";
+constexpr char kBadCoding[] =
+    "Transfer-Encoding must be \"chunked\", and given once";
+
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
   return absl::EqualsIgnoreCase(ToAbsl(a), ToAbsl(b));
 }
@@ -72,12 +81,18 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
   if (error == Error::bad_version) {
     return Refusal{400, "the protocol is neither HTTP/1.1 nor HTTP/1.0"};
   }
-  if (error == Error::bad_content_length ||
-      error == Error::multiple_content_length) {
-    return Refusal{400, "Content-Length is malformed"};
+  // Of both headers the second is what Beast finds wrong.
+  const auto has = [&](std::string_view name) {
+    return FindHeader(head->request.headers, name).data() != nullptr;
+  };
+  if (error == Error::bad_content_length) {
+    return Refusal{400, has("transfer-encoding") ? kBothLengths : kBadLength};
+  }
+  if (error == Error::multiple_content_length) {
+    return Refusal{400, kManyLengths};
   }
   if (error == Error::bad_transfer_encoding) {
-    return Refusal{400, "the length of the body is given twice"};
+    return Refusal{400, has("content-length") ? kBothLengths : kBadCoding};
   }
   if (error || !parser.is_header_done()) {
     return Refusal{400, "a header is malformed"};
@@ -151,11 +166,11 @@ Singles FindSingles(const std::vector<Header>& headers) {
 std::optional<Refusal> FindLength(const Singles& singles, RequestHead* head) {
   if (singles.num_codings > 0) {
     if (singles.num_lengths > 0) {
-      return Refusal{400, "the length of the body is given twice"};
+      return Refusal{400, kBothLengths};
     }
     if (head->is_http_1_0 || singles.num_codings > 1 ||
         !EqualsIgnoringCase(singles.coding, "chunked")) {
-      return Refusal{400, "Transfer-Encoding must be \"chunked\""};
+      return Refusal{400, kBadCoding};
     }
     head->is_chunked = true;
     return std::nullopt;
@@ -164,9 +179,8 @@ std::optional<Refusal> FindLength(const Singles& singles, RequestHead* head) {
   const char* const begin = singles.length.data();
   const char* const end = begin + singles.length.size();
   const auto [last, error] = std::from_chars(begin, end, head->content_length);
-  if (singles.num_lengths > 1 || last != end || error != std::errc()) {
-    return Refusal{400, "Content-Length is malformed"};
-  }
+  if (singles.num_lengths > 1) return Refusal{400, kManyLengths};
+  if (last != end || error != std::errc()) return Refusal{400, kBadLength};
   return std::nullopt;
 }
 

@@ -125,6 +125,36 @@ TEST(RequestReaderTest, ALimitThatIsPassedIsTold) {
             "more");
 }
 
+TEST(RequestReaderTest, WhatIsWrongWithALengthIsTold) {
+  const auto message = [](std::string_view headers) {
+    return Read(Concat("POST / HTTP/1.1\r\nHost: a\r\n", headers, "\r\n\r\n"))
+        .message;
+  };
+  for (const char* const value :
+       {"", "4a", "-4", "+4", "4, 4", "1.5", "0x4", "18446744073709551616"}) {
+    EXPECT_EQ(message(Concat("Content-Length: ", value)),
+              "Content-Length must be the number of the body's bytes, in "
+              "[0, 2^64)")
+        << value;
+  }
+  for (const char* const second : {"4", "5"}) {
+    EXPECT_EQ(message(Concat("Content-Length: 4\r\nContent-Length: ", second)),
+              "Content-Length must be given once");
+  }
+  for (const char* const both :
+       {"Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+        "Transfer-Encoding: identity\r\nContent-Length: 4"}) {
+    EXPECT_EQ(message(both),
+              "Content-Length and Transfer-Encoding exclude each other");
+  }
+  for (const char* const coding :
+       {"gzip", "gzip, chunked", "chunked\r\nTransfer-Encoding: chunked"}) {
+    EXPECT_EQ(message(Concat("Transfer-Encoding: ", coding)),
+              "Transfer-Encoding must be \"chunked\", and given once");
+  }
+}
+
 TEST(RequestReaderTest, TakesNoMoreThanItsRequest) {
   for (const RequestText& text : RequestTexts()) {
     if (text.status != 0) continue;

@@ -94,6 +94,12 @@ absl::Status SettleEcho(CallDraft* draft) {
   Call& call = draft->call;
   GenerationParams& params = call.params;
   call.shows_prompt_logprobs = call.Gives("prompt_logprobs");
+  // Defaults of a server, which have no prompts, have no echo either.
+  const bool can_echo = call.api == Api::kCompletions && !call.prompts.empty();
+  if (!call.echo && can_echo && params.max_new_tokens == 0) {
+    return InvalidArgument(call.NameOf("max_new_tokens"),
+                           " must be at least 1 without echo, got 0");
+  }
   if (!call.echo) return absl::OkStatus();
   if (params.logprobs && !params.prompt_logprobs) {
     params.prompt_logprobs = params.logprobs;

@@ -67,8 +67,8 @@ constexpr std::string_view kSpeculation = "Speculation";
 constexpr std::string_view kScheduling = "Scheduling";
 
 constexpr std::string_view kSequences = "an integer in [1, 1048576]";
-constexpr std::string_view kNotNegative = "an integer of at least 0";
-constexpr std::string_view kPositive = "an integer of at least 1";
+constexpr std::string_view kNotNegative = "an integer in [0, 2^63)";
+constexpr std::string_view kPositive = "an integer in [1, 2^63)";
 constexpr std::string_view kLogProbs = "an integer in [0, 64]";
 
 constexpr ParamField kFields[] = {

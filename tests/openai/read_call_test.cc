@@ -334,7 +334,7 @@ TEST(ReadCallTest, NoTokensAreForPromptsThatAreEchoed) {
   EXPECT_TRUE(call.Gives("do_sample"));
   EXPECT_TRUE(call.Gives("num_beams"));
   EXPECT_THAT(Complete(R"("max_tokens": 0)"),
-              StatusIs(kInvalid, HasSubstr("max_tokens must be in [1, ")));
+              StatusIs(kInvalid, HasSubstr("at least 1 without echo")));
   EXPECT_THAT(
       Complete(R"("max_tokens": 0, "echo": true, "n": 2)"),
       StatusIs(kInvalid, "n must be 1 with echo and max_tokens 0, got 2"));

@@ -299,8 +299,10 @@ TEST(RefusalsTest, RangesAreThoseOfCalls) {
   EXPECT_EQ(message(R"("seed": 18446744073709551615)"), "");
   EXPECT_EQ(message(R"("seed": -9223372036854775808)"), "");
   EXPECT_EQ(message(R"("max_tokens": 0)"),
-            "max_tokens must be in [1, 1073741824] (--max-tokens-limit), got "
-            "0");
+            "max_tokens must be at least 1 without echo, got 0");
+  EXPECT_EQ(message(R"("max_completion_tokens": -1)"),
+            "max_completion_tokens must be in [1, 1073741824] "
+            "(--max-tokens-limit), got -1");
 }
 
 TEST(RefusalsTest, PromptsAreChecked) {

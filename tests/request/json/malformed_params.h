@@ -112,9 +112,9 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "num_beams must be an integer in [1, 1048576], got "
              "100000000000000000000001"),
       params(R"({"min_new_tokens": -1e19})",
-             "min_new_tokens must be an integer of at least 0, got -1e19"),
+             "min_new_tokens must be an integer in [0, 2^63), got -1e19"),
       params(R"({"max_tokens": 1e300})",
-             "max_tokens must be an integer of at least 1, got 1e300"),
+             "max_tokens must be an integer in [1, 2^63), got 1e300"),
       params(R"({"priority": 9223372036854775808})",
              "priority must be an integer in [-2^52, 2^52], got "
              "9223372036854775808"),

@@ -131,7 +131,7 @@ std::string InWordsOf(const Call& call, std::string message) {
     message = RenameWord(message, "max_new_tokens", "max_tokens");
   }
   for (const char* const option :
-       {"max_running", "max_waiting", "max_waiting_tokens"}) {
+       {"max_running", "max_beams", "max_waiting", "max_waiting_tokens"}) {
     message = RenameWord(message, option, FlagOf(option));
   }
   message = RenameWord(message, "kv_cache_bytes", "--kv-cache-mib");

@@ -2,12 +2,24 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/option_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
 
 namespace espalier {
 namespace {
+
+// That there is at least one, and no more than a step has room for.
+absl::Status CheckNumSequences(std::string_view field, int64_t count,
+                               const ModelDescription& model) {
+  RETURN_IF_ERROR(CheckRange(field, count, 1, kMaxSequences));
+  if (count <= model.limits.max_beams) return absl::OkStatus();
+  return OptionError(absl::StatusCode::kInvalidArgument, field,
+                     " must be at most ", model.limits.max_beams, " (",
+                     OptionName{"max_beams"},
+                     ", what a step has room for), got ", count);
+}
 
 // What ranks and ends a search has no meaning where perturbed
 // log-probabilities do.
@@ -76,8 +88,7 @@ absl::Status ValidatePatience(const GenerationParams& params,
 
 absl::Status ValidateBeams(const ModelDescription& model,
                            const GenerationParams& params) {
-  RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1,
-                             model.limits.max_beams, kPerStep));
+  RETURN_IF_ERROR(CheckNumSequences("num_beams", params.num_beams, model));
   RETURN_IF_ERROR(CheckRange("num_return_sequences",
                              params.num_return_sequences, 1, params.num_beams,
                              " (num_beams)"));
@@ -91,9 +102,7 @@ absl::Status ValidateBeams(const ModelDescription& model,
 absl::Status ValidateBestOf(const ModelDescription& model,
                             const GenerationParams& params) {
   const int64_t count = *params.best_of;
-  RETURN_IF_ERROR(CheckRange("best_of", count, 1, kMaxSequences));
-  RETURN_IF_ERROR(
-      CheckRange("best_of", count, 1, model.limits.max_beams, kPerStep));
+  RETURN_IF_ERROR(CheckNumSequences("best_of", count, model));
   if (count >= params.num_return_sequences) return absl::OkStatus();
   return InvalidArgument("best_of must be at least ",
                          params.num_return_sequences,
@@ -103,9 +112,7 @@ absl::Status ValidateBestOf(const ModelDescription& model,
 absl::Status ValidateSamples(const ModelDescription& model,
                              const GenerationParams& params) {
   const int64_t count = params.num_return_sequences;
-  RETURN_IF_ERROR(CheckRange("num_return_sequences", count, 1, kMaxSequences));
-  RETURN_IF_ERROR(CheckRange("num_return_sequences", count, 1,
-                             model.limits.max_beams, kPerStep));
+  RETURN_IF_ERROR(CheckNumSequences("num_return_sequences", count, model));
   return params.best_of ? ValidateBestOf(model, params) : absl::OkStatus();
 }
 

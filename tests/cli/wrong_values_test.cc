@@ -120,6 +120,11 @@ std::vector<WrongValue> WrongValues() {
        "--num-beams must be an integer in [1, 1048576], got "
        "99999999999999999999\n"},
       {{"--num-beams", "1048577"}, "--num-beams must be at most "},
+      {{"--num-beams", "100000"},
+       "--num-beams must be at most 8192 (--max-beams, what a step has room "
+       "for), got 100000\n"},
+      {{"--max-tokens", "1e30"},
+       "--max-tokens must be an integer in [1, 2^63), got 1e30\n"},
       {{"-n", "3"},
        "-n must be 1 in greedy search (--num-beams is 1 and "
        "--do-sample false), got 3"},

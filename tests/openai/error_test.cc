@@ -180,6 +180,10 @@ TEST(ErrorTest, OptionsOfTheEngineAreFlagsOfTheServer) {
                     &call)
                 .message,
             "lower num_beams, or raise --kv-cache-mib");
+  EXPECT_EQ(
+      ErrorOf(InvalidArgument("num_beams must be at most 8 (max_beams)"), &call)
+          .message,
+      "num_beams must be at most 8 (--max-beams)");
 }
 
 // max_tokens, unless it is ours that the call has.

@@ -199,8 +199,8 @@ TEST_F(CudaExecutorTest, WhatARequestExceedsIsRefusedWhenItIsSubmitted) {
   request.params.num_beams = 17;
   EXPECT_THAT(ValidateRequest(model, &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "num_beams must be at most 16 (what a step has room "
-                       "for), got 17"));
+                       "num_beams must be at most 16 (max_beams, what a step "
+                       "has room for), got 17"));
   request.params.num_beams = 16;
   request.params.eos_token_id.emplace();
   for (int id = 0; id < 64; ++id) request.params.eos_token_id->push_back(id);

@@ -167,8 +167,8 @@ TEST(ValidateRequestTest, WhatAnExecutorHasNoRoomForIsNamed) {
   request.params.num_beams = 17;
   EXPECT_THAT(ValidateRequest(model, &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "num_beams must be at most 16 (what a step has room "
-                       "for), got 17"));
+                       "num_beams must be at most 16 (max_beams, what a step "
+                       "has room for), got 17"));
   request.params.num_beams = 2;
   request.params.eos_token_id = {{9, 2, 5, 7}};
   EXPECT_THAT(ValidateRequest(model, &request),
@@ -190,14 +190,14 @@ TEST(ValidateRequestTest, WhatAnExecutorHasNoRoomForIsNamed) {
   request.params.num_return_sequences = 17;
   EXPECT_THAT(ValidateRequest(model, &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "num_return_sequences must be at most 16 (what a step "
-                       "has room for), got 17"));
+                       "num_return_sequences must be at most 16 (max_beams, "
+                       "what a step has room for), got 17"));
   request.params.num_return_sequences = 1;
   request.params.best_of = 17;
   EXPECT_THAT(ValidateRequest(model, &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "best_of must be at most 16 (what a step has room "
-                       "for), got 17"));
+                       "best_of must be at most 16 (max_beams, what a step "
+                       "has room for), got 17"));
 }
 
 }  // namespace

@@ -175,13 +175,23 @@ absl::Status CheckReachedByNobodyElse(const std::string& host) {
 }
 
 // A URL or a part of one, such as [::1]:8000 or 127.0.0.1:8000, has a port. An
-// address of IPv6 has several colons, and no brackets here.
+// address of IPv6 has several colons, and no brackets here; one of IPv4 in its
+// form is listened to by what is IPv4.
 absl::Status CheckHost(const std::string& host) {
+  constexpr std::string_view kMapped = "::ffff:";
+  const bool is_in_brackets = host.starts_with('[') && host.ends_with(']');
+  const bool is_mapped = absl::AsciiStrToLower(host).starts_with(kMapped) &&
+                         host.find('.') != host.npos;
   const bool is_of_url =
       host.find("://") != host.npos || host.find('[') != host.npos;
-  if (!is_of_url && std::ranges::count(host, ':') != 1) return absl::OkStatus();
-  return InvalidArgument("--host must be a name or an address alone, got ",
-                         ShownInQuotes(host), "; the port is --port");
+  if (!is_mapped && !is_of_url && std::ranges::count(host, ':') != 1) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "--host must be a name or an address alone, got ", ShownInQuotes(host),
+      is_mapped        ? Concat("; write ", host.substr(kMapped.size()))
+      : is_in_brackets ? Concat("; write ", host.substr(1, host.size() - 2))
+                       : "; the port is --port");
 }
 
 }  // namespace

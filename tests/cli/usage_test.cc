@@ -250,13 +250,21 @@ TEST(UsageTest, TheValueOfAnOptionIsNoOption) {
 }
 
 TEST(UsageTest, AHostHasNoPort) {
-  for (const std::string host : {"127.0.0.1:8001", "localhost:8001",
-                                 "http://127.0.0.1", "[::1]:8001", "[::1]"}) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"127.0.0.1:8001", "the port is --port"},
+      {"localhost:8001", "the port is --port"},
+      {"http://127.0.0.1", "the port is --port"},
+      {"[::1]:8001", "the port is --port"},
+      {"[::1]", "write ::1"},
+      {"::ffff:127.0.0.1", "write 127.0.0.1"},
+      {"::FFFF:10.0.0.1", "write 10.0.0.1"},
+  };
+  for (const auto& [host, hint] : cases) {
     const ProgramRun run = RunEspalier({"serve", "-m", "x", "--host", host});
     EXPECT_EQ(run.exit_code, 2);
     EXPECT_EQ(run.err, Concat("espalier: --host must be a name or an address "
                               "alone, got \"",
-                              host, "\"; the port is --port\n"));
+                              host, "\"; ", hint, "\n"));
   }
 }
 

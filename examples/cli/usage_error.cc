@@ -346,6 +346,13 @@ bool IsLongWithOneDash(const std::vector<std::string>& options,
          IsOfOtherPrograms(meant) || IsOfOtherPrograms(option);
 }
 
+// `option` would swallow `value`, which is an option itself.
+std::string OptionAsValue(std::string_view option, std::string_view value) {
+  return Concat(option, " needs a value, and ", value,
+                " is an option; if it is the value, write ", option,
+                option.starts_with("--") ? "=" : "", value);
+}
+
 }  // namespace
 
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
@@ -386,12 +393,19 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
       what = Concat("write ", flag, "=", NormalizeName(arg),
                     "; a text that is just ", arg, " goes behind --");
     }
+    const bool takes_next = TakesNext(*command, arg);
+    if (takes_next && i + 1 < args.size()) {
+      const std::string_view value = args[i + 1];
+      if (Has(options, std::string(value.substr(0, value.find('='))))) {
+        what = OptionAsValue(arg, value);
+      }
+    }
     if (!what.empty()) {
       return InvalidArgument(
           AppendHint(*command, Concat(command->get_name(), ": ", what)));
     }
     flag = IsFlag(*command, arg) ? arg : "";
-    if (TakesNext(*command, arg)) ++i;
+    if (takes_next) ++i;
   }
   return absl::OkStatus();
 }

@@ -249,6 +249,34 @@ TEST(UsageTest, TheValueOfAnOptionIsNoOption) {
   }
 }
 
+// Nor is an option the value of another, unless it is written as such.
+TEST(UsageTest, AnOptionIsNoValueOfAnother) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"--stop", "--num-beams", "4"},
+       "generate: --stop needs a value, and --num-beams is an option; if it is "
+       "the value, write --stop=--num-beams\n"},
+      {{"--cache-salt", "--num-beams=4"}, "write --cache-salt=--num-beams=4\n"},
+      {{"--num-beams", "--stream"},
+       "--num-beams needs a value, and --stream is an option"},
+      {{"-f", "-n", "4"}, "write -f-n\n"},
+      {{"--trace", "--help"}, "--help is an option"},
+  };
+  for (const auto& [options, message] : cases) {
+    std::vector<std::string> args = {"generate", "-m", "x"};
+    args.insert(args.end(), options.begin(), options.end());
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_THAT(run.err, HasSubstr("--help says more."));
+  }
+  for (const char* const stop : {"--stop=--num-beams", "--stop=-n"}) {
+    EXPECT_THAT(RunEspalier({"generate", "-m", "x", stop, "No."}).err,
+                HasSubstr("no such directory: x"));
+  }
+  EXPECT_THAT(RunEspalier({"generate", "-m", "x", "--stop", "--", "No."}).err,
+              HasSubstr("no such directory: x"));
+}
+
 TEST(UsageTest, AHostHasNoPort) {
   const std::pair<std::string, std::string> cases[] = {
       {"127.0.0.1:8001", "the port is --port"},

@@ -64,6 +64,14 @@ std::string HintAtObject(std::string_view name, Scope scope) {
   return "";
 }
 
+// Of what clients of other servers give beside messages, and is for the
+// template.
+std::string HintAtTemplate(std::string_view name, Scope scope) {
+  const bool is_argument = name == "enable_thinking" || name == "thinking";
+  if (!is_argument || (scope & (kInChat | kInTokenize)) == 0) return "";
+  return "; it belongs in chat_template_kwargs, if the template has it";
+}
+
 // Which route has a field that this one has not.
 std::string HintAtRoute(std::string_view name) {
   constexpr std::pair<Scope, std::string_view> kRoutes[] = {
@@ -173,6 +181,7 @@ std::string ObjectFields::AboutUnknown(size_t i) const {
   const std::string& name = unknown_[i];
   const bool is_others = FindOtherName(name) != nullptr;
   std::string hint = HintAtObject(name, scope_);
+  if (hint.empty()) hint = HintAtTemplate(name, scope_);
   if (hint.empty()) hint = HintAtInput(name, scope_);
   if (hint.empty() && is_others) {
     const ScopeFields fields(scope_);

@@ -12,6 +12,11 @@ namespace {
 
 constexpr std::string_view kOfModel = "leave it out: the model has its own";
 constexpr std::string_view kNothing = "there is nothing like it";
+constexpr std::string_view kNoGrammars =
+    "there is none, but allowed_sequences can list what the output may be";
+constexpr std::string_view kSystem = "it is a message of \"role\": \"system\"";
+constexpr std::string_view kLanguage =
+    "languages are chosen by template, such as \"fr-en\"";
 
 // vLLM's, SGLang's, transformers', CTranslate2's, llama.cpp's, TGI's, OpenAI's
 // and Ollama's.
@@ -34,11 +39,16 @@ constexpr OtherName kOtherNames[] = {
     {"random_seed", "seed"},
     {"top_a", "top_k", kNothing},
     {"min_keep", "min_p", kNothing},
+    {"mirostat", "temperature", kNothing},
     // Penalties.
     {"repeat_penalty", "repetition_penalty"},
     {"encoder_no_repeat_ngram_size", "no_repeat_ngram_size", kNothing},
     // Constraints.
     {"target_prefix", "decoder_prompt"},
+    {"grammar", "allowed_sequences", kNoGrammars},
+    {"json_schema", "allowed_sequences", kNoGrammars},
+    {"response_format", "allowed_sequences", kNoGrammars},
+    {"structured_outputs", "allowed_sequences", kNoGrammars},
     {"begin_suppress_tokens", "suppress_tokens", kNothing},
     {"bos", "forced_bos_token_id", kOfModel},
     {"bos_token", "forced_bos_token_id", kOfModel},
@@ -94,6 +104,17 @@ constexpr OtherName kOtherNames[] = {
     {"token_ids", "prompt_tokens"},
     {"input_ids", "prompt_tokens"},
     {"prompt_token_ids", "prompt_tokens"},
+    {"conversation", "messages"},
+    {"system", "messages", kSystem},
+    {"system_prompt", "messages", kSystem},
+    {"instructions", "messages", kSystem},
+    {"custom_id", "id",
+     "did you mean id? A line is a request itself, without method, url and "
+     "body"},
+    {"src_lang", "template", kLanguage},
+    {"tgt_lang", "template", kLanguage},
+    {"source_lang", "template", kLanguage},
+    {"target_lang", "template", kLanguage},
     {"sampling_params", "params"},
     {"parameters", "params"},
     {"options", "params"},
@@ -124,8 +145,9 @@ size_t LettersBetween(std::string_view a, std::string_view b) {
   return EditDistance(NormalizeName(a), NormalizeName(b));
 }
 
-// Of a long name of another program at most two letters differ: these names
-// are many, and one is near nearly every word. Null if there is none.
+// Of a long name of another program at most two letters differ, and one of what
+// has no field here: these names are many, and one is near nearly every word.
+// Null if there is none.
 const OtherName* ClosestOtherName(std::string_view name,
                                   const FieldPlaces& places) {
   constexpr size_t kShortest = 8;  // letters
@@ -134,9 +156,9 @@ const OtherName* ClosestOtherName(std::string_view name,
   size_t fewest = 3;
   if (name.size() < kShortest || name.size() > kLongest) return nullptr;
   for (const OtherName& other : kOtherNames) {
-    if (!other.hint.empty() || !IsIn(places, other.ours)) continue;
+    if (!IsIn(places, other.ours)) continue;
     const size_t letters = LettersBetween(name, other.theirs);
-    if (letters >= fewest) continue;
+    if (letters >= fewest || (letters > 1 && !other.hint.empty())) continue;
     fewest = letters;
     closest = &other;
   }

@@ -69,6 +69,9 @@ TEST(FieldHintsTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
       {"lora", ""},
       {"watermark", ""},
       {"conversation", ""},
+      {"src_lang", "; languages are chosen by template, such as \"fr-en\""},
+      {"mirostat", "; there is nothing like it"},
+      {"enable_thinking", ""},
   };
   for (const auto& [name, hint] : kCases) {
     EXPECT_EQ(HintAt(name, Api::kCompletions), hint) << name;
@@ -77,6 +80,15 @@ TEST(FieldHintsTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
             "; its fields stand beside messages");
   EXPECT_EQ(HintAt("input_ids", Api::kChat),
             "; token ids are a prompt of /v1/completions");
+  EXPECT_EQ(HintAt("conversation", Api::kChat), "; did you mean messages?");
+  for (const char* const name : {"system", "instructions"}) {
+    EXPECT_EQ(HintAt(name, Api::kChat),
+              "; it is a message of \"role\": \"system\"");
+  }
+  for (const char* const name : {"enable_thinking", "thinking"}) {
+    EXPECT_EQ(HintAt(name, Api::kChat),
+              "; it belongs in chat_template_kwargs, if the template has it");
+  }
   EXPECT_EQ(HintAt("beam_size", Api::kTokens),
             "; did you mean num_beams in sampling_params?");
   EXPECT_EQ(HintAt("parameters", Api::kTokens),

@@ -39,6 +39,9 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "params?"),
       params(R"({"top_a": 1})",
              "unknown field \"top_a\" in params; there is nothing like it"),
+      params(R"({"grammar": "root ::= a"})",
+             "unknown field \"grammar\" in params; there is none, but "
+             "allowed_sequences can list what the output may be"),
       params(R"({"": 2})", "unknown field \"\" in params"),
       params(R"({"watermark": null})", "unknown field \"watermark\" in params"),
       params(R"({"n": 1, "num_return_sequences": 1})",

@@ -59,6 +59,18 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"prompt": "a", "pad_token_id": 0})",
        "unknown field \"pad_token_id\"; leave it out: the model has its own"},
       {R"({"prompt": "a", "stream": true})", "unknown field \"stream\""},
+      {R"({"custom_id": "a", "method": "POST"})",
+       "unknown field \"custom_id\"; did you mean id? A line is a request "
+       "itself, without method, url and body"},
+      {R"({"conversation": []})",
+       "unknown field \"conversation\"; did you mean messages?"},
+      {R"({"system": "a", "prompt": "b"})",
+       "unknown field \"system\"; it is a message of \"role\": \"system\""},
+      {R"({"prompt": "a", "tgt_lang": "fr"})",
+       "unknown field \"tgt_lang\"; languages are chosen by template, such as "
+       "\"fr-en\""},
+      {R"({"prompt": "a", "bot_token": 1})",
+       "unknown field \"bot_token\"; leave it out: the model has its own"},
       {R"({"prompt": "a", "num_beams": 2})",
        "unknown field \"num_beams\"; it belongs in params"},
       {R"({"id": [1], "prompt": "a"})",

@@ -18,6 +18,14 @@ constexpr std::string_view kSpeculateWanted =
 constexpr std::array<std::string_view, 3> kKeys = {"method", "num_tokens",
                                                    "mode"};
 
+// What vLLM's speculative_config has beside "method".
+std::string HintAtKey(std::string_view key) {
+  if (key == "num_speculative_tokens") return "; did you mean num_tokens?";
+  if (key != "model") return DidYouMean(key, kKeys);
+  return "; the draft model is loaded with the target, and \"draft\" is the "
+         "method that drafts by it";
+}
+
 // What a part of the value is called: "speculate.method", and of an option,
 // which has no fields, "--speculate: method".
 std::string NameOfPart(std::string_view field, std::string_view key) {
@@ -34,7 +42,7 @@ absl::Status SetField(std::string_view field, std::string_view key,
   const auto found = std::ranges::find(kKeys, key);
   if (found == kKeys.end()) {
     return InvalidArgument(field, " must have no field ", ShownInQuotes(key),
-                           DidYouMean(key, kKeys));
+                           HintAtKey(key));
   }
   std::optional<Json>& place = (*fields)[found - kKeys.begin()];
   place.reset();  // null is as if it were not there

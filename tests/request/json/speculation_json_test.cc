@@ -131,6 +131,26 @@ TEST(SpeculationJsonTest, PartsAreNamedByTheFieldOrTheOption) {
   }
 }
 
+// As other servers have it.
+TEST(SpeculationJsonTest, KeysOfOthersAreHintedAt) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"num_speculative_tokens", "; did you mean num_tokens?"},
+      {"num_token", "; did you mean num_tokens?"},
+      {"model",
+       "; the draft model is loaded with the target, and \"draft\" is the "
+       "method that drafts by it"},
+      {"banana", ""},
+  };
+  for (const auto& [key, hint] : cases) {
+    EXPECT_THAT(
+        ParseRequestLine(
+            WithParams(Concat(R"({"speculate": {")", key, R"(": 1}})")))
+            .body.status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 Concat("speculate must have no field \"", key, '"', hint)));
+  }
+}
+
 TEST(SpeculationJsonTest, NothingStandsBesideOff) {
   for (const auto& [json, message] :
        {std::pair(R"("off:5")",

@@ -25,6 +25,10 @@ constexpr std::string_view kWholeModel =
 constexpr std::string_view kTls = "TLS is for a proxy in front of it";
 constexpr std::string_view kAllText =
     "there is none: an answer has its text as the model writes it";
+constexpr std::string_view kDefaults =
+    "its fields are options, such as --temperature 0.7";
+constexpr std::string_view kNoAdapters =
+    "there are no adapters: merge them into the weights";
 constexpr std::string_view kTokenizer =
     "a tokenizer is a file of the model's directory";
 
@@ -41,6 +45,15 @@ constexpr OtherProgram kOtherOptions[] = {
     {"--n-samples", "--samples"},
     {"--num-samples", "--samples"},
     {"--system-prompt", "--system"},
+    {"--instructions", "--system"},
+    {"--src-lang", "--from"},
+    {"--source-lang", "--from"},
+    {"--tgt-lang", "--to"},
+    {"--target-lang", "--to"},
+    {"--interactive", "--file", "without texts each line of stdin is one"},
+    {"-cnv", "--chat", "did you mean --chat? Each text is a chat of its own"},
+    {"--verbose", "--figures"},
+    {"--verbose", "--log-requests"},
     {"--torch-dtype", "--dtype"},
     {"--load-in-8bit", "--weights", "did you mean --weights int8?"},
     {"--load-in-4bit", "--weights", "did you mean --weights int4?"},
@@ -101,6 +114,13 @@ constexpr OtherProgram kOtherOptions[] = {
     {"--disable-log-requests", "--log-requests",
      "leave it out: requests are logged only with --log-requests"},
     {"--speculative-model", "--draft-model"},
+    {"--alias", "--served-model-name"},
+    {"--lora", "--model", kNoAdapters},
+    {"--lora-modules", "--model", kNoAdapters},
+    {"--enable-lora", "--model", kNoAdapters},
+    {"--override-generation-config", "--temperature", kDefaults},
+    {"--max-logprobs", "--port",
+     "leave it out: a request may ask for 64 at most"},
     {"--ssl-keyfile", "--port", kTls},
     {"--ssl-certfile", "--port", kTls},
     {"--reasoning-parser", "--port", kAllText},

@@ -30,6 +30,16 @@ absl::StatusOr<json::value> ReadLine(const std::string& line) {
   return ReadAny("a line", text);
 }
 
+// How lines of another field are read, or which field this one is.
+std::string HintAtField(std::string_view key, std::string_view field) {
+  if (key == "tokens" && field == "text") return "; --decode takes tokens";
+  if (key == "messages") return "; --chat takes messages";
+  if (key == "text" && field == "tokens") {
+    return "; a text is taken without --decode";
+  }
+  return Concat("; the field is \"", field, "\"");
+}
+
 // The only field of a line, which has this name.
 absl::StatusOr<const json::value*> OnlyField(const json::value& line,
                                              const char* field) {
@@ -41,7 +51,7 @@ absl::StatusOr<const json::value*> OnlyField(const json::value& line,
   for (const auto& [key, value] : object) {
     if (std::string_view(key) != field) {
       return InvalidArgument("unknown field ", ShownInQuotes(key),
-                             "; the field is \"", field, "\"");
+                             HintAtField(key, field));
     }
   }
   const json::value* const value = object.if_contains(field);

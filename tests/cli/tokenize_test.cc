@@ -204,6 +204,22 @@ TEST(TokenizeTest, APlainTextIsToldWhatALineIs) {
               HasSubstr("; a line is {\"tokens\": [7, 8]}, for instance\n"));
 }
 
+TEST(TokenizeTest, AFieldOfAnotherModeNamesItsOption) {
+  const auto error = [](std::vector<std::string> options,
+                        const std::string& line) {
+    return Tokenize(std::move(options), line + "\n").err;
+  };
+  EXPECT_THAT(error({}, R"({"tokens": [7]})"),
+              HasSubstr("unknown field \"tokens\"; --decode takes tokens\n"));
+  EXPECT_THAT(error({}, R"({"messages": []})"),
+              HasSubstr("unknown field \"messages\"; --chat takes messages\n"));
+  EXPECT_THAT(error({"--decode"}, R"({"text": "a"})"),
+              HasSubstr("unknown field \"text\"; a text is taken without "
+                        "--decode\n"));
+  EXPECT_THAT(error({"--decode"}, R"({"token": [7]})"),
+              HasSubstr("unknown field \"token\"; the field is \"tokens\"\n"));
+}
+
 TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   const ScratchDirectory empty;
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,

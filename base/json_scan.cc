@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kSyntaxError = "syntax error";
 constexpr std::string_view kIncomplete = "incomplete JSON";
+constexpr std::string_view kUnpaired = "unpaired surrogate";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -261,10 +262,13 @@ class Scanner {
     int unit = 0;
     if (!FourDigits(&unit)) return false;
     if (unit < 0xD800 || unit > 0xDFFF) return true;
-    // Half of a pair.
-    if (unit > 0xDBFF || !Take('\\') || !Take('u')) return Unexpected();
+    // Half of a pair; what ends here may have the rest of it.
+    const bool ends = at_ == end_ || (*at_ == '\\' && end_ - at_ == 1);
+    if (unit > 0xDBFF || !Take('\\') || !Take('u')) {
+      return Fail(ends && unit <= 0xDBFF ? kIncomplete : kUnpaired);
+    }
     if (!FourDigits(&unit)) return false;
-    return (unit >= 0xDC00 && unit <= 0xDFFF) || Fail(kSyntaxError);
+    return (unit >= 0xDC00 && unit <= 0xDFFF) || Fail(kUnpaired);
   }
 
   bool FourDigits(int* unit) {

@@ -83,7 +83,12 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
   EXPECT_EQ(error("[1]]"), "not JSON at byte 3: extra data");
   EXPECT_EQ(error("\"a\tb\""), "not JSON at byte 2: syntax error");
   EXPECT_EQ(error("{\"a\" 1}"), "not JSON at byte 5: syntax error");
-  EXPECT_EQ(error(R"("\ud83d")"), "not JSON at byte 7: syntax error");
+  for (const char* const text : {R"("\ud83d")", R"("\ud83d\n")", R"("\ude00")",
+                                 R"("\ud83d\u0041")", R"("\ud83d\ud83d")"}) {
+    EXPECT_THAT(error(text), ::testing::EndsWith(": unpaired surrogate"))
+        << text;
+  }
+  EXPECT_EQ(error(R"("\ud83d)"), "not JSON at byte 7: incomplete JSON");
   EXPECT_EQ(error("\"ab\x80\""), "not UTF-8 at byte 3");
   EXPECT_EQ(error(std::string(40, '[')), "not JSON at byte 32: too deep");
   EXPECT_EQ(error("1e999999999"), "not JSON at byte 11: exponent overflow");

@@ -23,7 +23,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"prompt": "a"} x)", "not JSON at byte 16: extra data"},
       {"{\"prompt\": \"\xff\"}", "not UTF-8 at byte 12"},
       {"{\"prompt\": \"\xed\xa0\x80\"}", "not UTF-8 at byte 12"},
-      {R"({"prompt": "\ud800"})", "not JSON at byte 18: syntax error"},
+      {R"({"prompt": "\ud800"})", "not JSON at byte 18: unpaired surrogate"},
       {"[]", "a request must be a JSON object, got []"},
       {"7", "a request must be a JSON object, got 7"},
       {"null", "a request must be a JSON object, got null"},

@@ -252,13 +252,17 @@ absl::Status ReadId(const JsonText& json, std::string* echoed,
   return absl::OkStatus();
 }
 
-// Of a line that is no JSON: what begins like none may be meant as a prompt.
+// Of a line that is no JSON: what begins or ends like no object may be meant as
+// a prompt, or be of a request that is written over several lines.
 absl::Status NoRequest(std::string_view line, const absl::Status& error) {
   constexpr std::string_view kSpaces = " \t\r\n";
   const size_t begin = line.find_first_not_of(kSpaces);
-  if (begin == line.npos || line[begin] == '{') return error;
-  return MakeError(error.code(), Message(error),
-                   "; a request is {\"prompt\": \"It rains.\"}, for instance");
+  if (begin == line.npos) return error;
+  const char last = line[line.find_last_not_of(kSpaces)];
+  if (line[begin] == '{' && last == '}') return error;
+  return MakeError(
+      error.code(), Message(error),
+      "; a request is one line, {\"prompt\": \"It rains.\"} for instance");
 }
 
 }  // namespace

@@ -16,11 +16,16 @@ inline std::vector<MalformedRequest> MalformedRequests() {
   std::vector<MalformedRequest> requests = {
       // The line.
       {"", "not JSON at byte 0: incomplete JSON"},
-      {"{", "not JSON at byte 1: incomplete JSON"},
+      {"{",
+       "not JSON at byte 1: incomplete JSON; a request is one line, "
+       "{\"prompt\": \"It rains.\"} for instance"},
+      {R"({"prompt": "a", } )", "not JSON at byte 16: syntax error"},
       {"nonsense",
-       "not JSON at byte 0: syntax error; a request is {\"prompt\": \"It "
-       "rains.\"}, for instance"},
-      {R"({"prompt": "a"} x)", "not JSON at byte 16: extra data"},
+       "not JSON at byte 0: syntax error; a request is one line, {\"prompt\": "
+       "\"It rains.\"} for instance"},
+      {R"({"prompt": "a"} x)",
+       "not JSON at byte 16: extra data; a request is one line, {\"prompt\": "
+       "\"It rains.\"} for instance"},
       {"{\"prompt\": \"\xff\"}", "not UTF-8 at byte 12"},
       {"{\"prompt\": \"\xed\xa0\x80\"}", "not UTF-8 at byte 12"},
       {R"({"prompt": "\ud800"})", "not JSON at byte 18: unpaired surrogate"},
@@ -29,8 +34,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {"null", "a request must be a JSON object, got null"},
       {"\"text\"", "a request must be a JSON object, got \"text\""},
       {std::string(50, '[') + std::string(50, ']'),
-       "not JSON at byte 32: too deep; a request is {\"prompt\": \"It "
-       "rains.\"}, for instance"},
+       "not JSON at byte 32: too deep; a request is one line, {\"prompt\": "
+       "\"It rains.\"} for instance"},
       // Its fields.
       {"{}",
        "a request needs one of prompt, prompt_tokens and messages, got none"},

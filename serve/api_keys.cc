@@ -78,6 +78,11 @@ absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
     ++line_number;
     if (key.empty() || key.front() == '#') continue;
     RETURN_IF_ERROR(CheckKey(key, Concat(path, ":", line_number)));
+    // Who takes one of the two out would think that it is no key any more.
+    if (std::ranges::find(keys, key) != keys.end()) {
+      return InvalidArgument(path, ":", line_number,
+                             ": this API key is in an earlier line already");
+    }
     keys.push_back(key);
   }
   if (keys.empty()) return InvalidArgument(path, " has no API key");

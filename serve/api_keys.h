@@ -26,8 +26,8 @@ class ApiKeys {
 
   // One key a line; blank lines and those that begin with # are passed over.
   // Errors: as ReadFile; kInvalidArgument naming the line of a key that is
-  // shorter than 8 bytes, or has a space or a character that is not ASCII, or
-  // if there is none.
+  // shorter than 8 bytes, has a space or a character that is not ASCII, or is
+  // in an earlier line, too; or if there is none.
   static absl::StatusOr<ApiKeys> Read(const std::string& path);
   // Errors: as for a line of a file, naming `source`.
   static absl::StatusOr<ApiKeys> Of(std::string key, std::string_view source);

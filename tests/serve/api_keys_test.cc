@@ -78,6 +78,10 @@ TEST(ApiKeysTest, ABadKeyIsRefusedByItsLine) {
   EXPECT_THAT(read("long-enough\nshort\n"),
               StatusIs(kInvalid, HasSubstr("keys:2: an API key must have at "
                                            "least 8 bytes, this one has 5")));
+  EXPECT_THAT(
+      read("first-key\nsecond-key\n\nfirst-key\n"),
+      StatusIs(kInvalid,
+               HasSubstr("keys:4: this API key is in an earlier line")));
   EXPECT_THAT(read("has a space"), StatusIs(kInvalid, HasSubstr("keys:1")));
   EXPECT_THAT(read("schlüssel"), StatusIs(kInvalid, HasSubstr("ASCII")));
   EXPECT_THAT(read("# nothing\n"), StatusIs(kInvalid, HasSubstr("no API key")));

@@ -51,6 +51,7 @@ MAY_READ = {
     ],
     "CLI/": [
         "examples/cli/command_line.cc",
+        "examples/cli/command_options.cc",
         "examples/cli/common_options.cc",
         "examples/cli/serve_options.cc",
         "examples/cli/usage_error.cc",

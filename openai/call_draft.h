@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,7 +26,7 @@ struct CallDraft {
   std::optional<int64_t> top_logprobs;
   bool return_token_strs = false;  // of /tokenize
   // The warning of an unknown field that another route or another program goes
-  // on from; empty if there is none.
+  // on from, or that is nearly one; empty if there is none.
   std::string input_warning;
 
   // The text of a param that was given by its own; empty if it was set in
@@ -69,11 +68,8 @@ class ObjectFields;  // openai/object_fields.h
 // Errors: kInvalidArgument naming one, if the call is strict.
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
 
-// kInvalidArgument with this message, and the warning of an unknown field that
-// may be meant as one of `names`, if there is one.
-absl::Status MissingField(std::string_view message,
-                          std::initializer_list<std::string_view> names,
-                          const CallDraft& draft);
+// kInvalidArgument with this message, and the input_warning if there is one.
+absl::Status MissingField(std::string_view message, const CallDraft& draft);
 
 // Errors: kInvalidArgument naming the list, its limit and its flag.
 absl::Status CheckElements(std::string_view name, const JsonText& json,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/error.h"
@@ -127,6 +128,13 @@ class ScopeFields {
   std::string_view where_;
 };
 
+// Whether it is nearly what a call of some route goes on from.
+bool IsMisspeltInput(std::string_view name) {
+  constexpr std::string_view kInputs[] = {"prompt", "messages", "token_ids",
+                                          "tokens"};
+  return !ClosestName(name, kInputs).empty();
+}
+
 // Most keys have no escapes.
 std::string_view PlainKey(std::string_view quoted, std::string* storage) {
   const std::string_view inner = quoted.substr(1, quoted.size() - 2);
@@ -198,10 +206,11 @@ std::string ObjectFields::AboutUnknown(size_t i) const {
 
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft) {
   for (size_t i = 0; i < fields.unknown().size(); ++i) {
+    const std::string& name = fields.unknown()[i];
     std::string warning = fields.AboutUnknown(i);
-    if (IsInput(fields.unknown()[i])) draft->input_warning = warning;
+    if (IsInput(name) || IsMisspeltInput(name)) draft->input_warning = warning;
     if (draft->strict) {
-      return RefuseField(Shown(fields.unknown()[i]), warning);
+      return RefuseField(Shown(name), warning);
     }
     draft->call.warnings.push_back(std::move(warning));
   }
@@ -211,20 +220,9 @@ absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft) {
   return absl::OkStatus();
 }
 
-absl::Status MissingField(std::string_view message,
-                          std::initializer_list<std::string_view> names,
-                          const CallDraft& draft) {
-  for (const std::string& warning : draft.call.warnings) {
-    for (const std::string_view name : names) {
-      if (warning.find(Concat("; did you mean ", name, "?")) != warning.npos) {
-        return InvalidArgument(message, "; ", warning);
-      }
-    }
-  }
-  if (!draft.input_warning.empty()) {
-    return InvalidArgument(message, "; ", draft.input_warning);
-  }
-  return InvalidArgument(message);
+absl::Status MissingField(std::string_view message, const CallDraft& draft) {
+  if (draft.input_warning.empty()) return InvalidArgument(message);
+  return InvalidArgument(message, "; ", draft.input_warning);
 }
 
 }  // namespace espalier::openai

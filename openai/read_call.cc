@@ -92,8 +92,7 @@ absl::Status CheckInputs(const CallDraft& draft) {
   const std::string_view name = call.api == Api::kChat          ? "messages"
                                 : call.api == Api::kCompletions ? "prompt"
                                                                 : "token_ids";
-  return MissingField(Concat(name, " must be there, got nothing"), {name},
-                      draft);
+  return MissingField(Concat(name, " must be there, got nothing"), draft);
 }
 
 }  // namespace

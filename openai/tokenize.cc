@@ -83,7 +83,7 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
     return MissingField(
         Concat("prompt or messages must be there, one of the two, got ",
                has_messages ? "both" : "none"),
-        {"prompt", "messages"}, draft);
+        draft);
   }
   RETURN_IF_ERROR(CheckTextOptions(call));
   call.api = has_messages ? Api::kChat : Api::kCompletions;
@@ -130,7 +130,7 @@ absl::StatusOr<DetokenizeCall> ReadDetokenizeCall(std::string_view body,
   ASSIGN_OR_RETURN(CallDraft draft, ReadDraft(body, kInDetokenize, limits));
   Call& call = draft.call;
   if (call.prompts.empty()) {
-    return MissingField("tokens must be there, got nothing", {"tokens"}, draft);
+    return MissingField("tokens must be there, got nothing", draft);
   }
   return DetokenizeCall{
       .model = std::move(call.model),

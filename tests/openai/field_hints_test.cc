@@ -142,6 +142,11 @@ TEST(FieldHintsTest, AMisspeltPromptIsHintedAt) {
   EXPECT_EQ(message(ReadCall(Api::kChat, R"({"mesages": []})").status()),
             "messages must be there, got nothing; unknown field \"mesages\"; "
             "did you mean messages?");
+  // Of another route, too.
+  EXPECT_THAT(
+      message(ReadCall(Api::kChat, R"({"promt": "a", "x": 1})").status()),
+      HasSubstr(
+          "messages must be there, got nothing; unknown field \"promt\""));
   EXPECT_EQ(message(ReadCall(Api::kTokens, R"({"token_id": [1]})").status()),
             "token_ids must be there, got nothing; unknown field "
             "\"token_id\"; did you mean token_ids?");

@@ -1,0 +1,81 @@
+// What espalier serve says to options that it does not take, or not so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(ServeUsageTest, AHostHasNoPort) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"127.0.0.1:8001", "the port is --port"},
+      {"localhost:8001", "the port is --port"},
+      {"http://127.0.0.1", "the port is --port"},
+      {"[::1]:8001", "the port is --port"},
+      {"[::1]", "write ::1"},
+      {"::ffff:127.0.0.1", "write 127.0.0.1"},
+      {"::FFFF:10.0.0.1", "write 10.0.0.1"},
+  };
+  for (const auto& [host, hint] : cases) {
+    const ProgramRun run = RunEspalier({"serve", "-m", "x", "--host", host});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, Concat("espalier: --host must be a name or an address "
+                              "alone, got \"",
+                              host, "\"; ", hint, "\n"));
+  }
+}
+
+// However it is written, it is found to be one before the model is looked for.
+TEST(ServeUsageTest, AHostIsThisMachinesOrNeedsAKey) {
+  const auto serve = [](const std::string& host) {
+    return RunEspalier(
+               {"serve", "-m", "/nowhere", "--port", "0", "--host", host})
+        .err;
+  };
+  for (const char* const host :
+       {"localhost", "LOCALHOST", "localhost.", "127.1"}) {
+    EXPECT_THAT(serve(host), HasSubstr("no such directory")) << host;
+  }
+  EXPECT_THAT(serve("nosuch.invalid"),
+              StartsWith("espalier: --host \"nosuch.invalid\" has no address"));
+  for (const char* const host : {"0.0.0.0", "0", "192.0.2.1"}) {
+    EXPECT_THAT(serve(host),
+                StartsWith(Concat("espalier: --host ", host,
+                                  " lets others use the server without an API "
+                                  "key: give --api-key-file")));
+  }
+}
+
+TEST(ServeUsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {
+  for (const char* const option : {"--from", "--to", "--template"}) {
+    EXPECT_THAT(RunEspalier({"serve", "-m", "x", option, "fr"}).err,
+                StartsWith(Concat(
+                    "espalier: serve has no option ", option,
+                    "; each completion has its own, \"template\": \"NAME\"; "
+                    "espalier inspect DIR lists the names\n")));
+  }
+  EXPECT_THAT(RunEspalier({"serve", "--stream"}).err,
+              HasSubstr("each call has its own, \"stream\": true\n"));
+  EXPECT_THAT(RunEspalier({"serve", "--chat"}).err,
+              HasSubstr("a chat is a call of /v1/chat/completions\n"));
+}
+
+TEST(ServeUsageTest, AServerOffersNoDefaultThatItRefuses) {
+  const std::string help = RunEspalier({"serve", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("--decoder-prompt-tokens"));
+  EXPECT_THAT(help, Not(HasSubstr("--decoder-prompt PREFIX")));
+  EXPECT_THAT(RunEspalier({"serve", "-m", "x", "--decoder-prompt", "a"}).err,
+              HasSubstr("--decoder-prompt must not have a default, got "));
+}
+
+}  // namespace
+}  // namespace espalier::testing

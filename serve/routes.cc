@@ -141,9 +141,9 @@ ServerCore::Work ServerCore::Load(Call& call) {
   co_await RespondJson(call, Concat("{\"load\": ", num_rows, "}"));
 }
 
-openai::ModelCard ServerCore::Card() const {
+openai::ModelCard ServerCore::Card(const std::string& name) const {
   const ServedModel& model = *model_;
-  return {.id = model.name,
+  return {.id = name,
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,
           .max_model_len = model.generator.description().max_context,
@@ -153,13 +153,16 @@ openai::ModelCard ServerCore::Card() const {
 }
 
 ServerCore::Work ServerCore::Models(Call& call) {
-  const openai::ModelCard cards[] = {Card()};
+  std::vector<openai::ModelCard> cards = {Card(model_.load()->name)};
+  for (const std::string& alias : model_.load()->aliases) {
+    cards.push_back(Card(alias));
+  }
   co_await RespondJson(call, openai::WriteModels(cards));
 }
 
 ServerCore::Work ServerCore::Model(Call& call) {
-  if (call.id == model_.load()->name) {
-    co_await RespondJson(call, openai::WriteModel(Card()));
+  if (IsNameOf(*model_.load(), call.id)) {
+    co_await RespondJson(call, openai::WriteModel(Card(call.id)));
     co_return;
   }
   const std::string shown =

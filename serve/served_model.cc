@@ -1,5 +1,7 @@
 #include "serve/served_model.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/status.h"
 #include "batcher/engine.h"
@@ -21,8 +23,13 @@ boost::asio::awaitable<std::shared_ptr<const EngineStats>> LatestStats::Read(
   co_return stats;
 }
 
+bool IsNameOf(const ServedModel& model, std::string_view name) {
+  return name == model.name ||
+         std::ranges::find(model.aliases, name) != model.aliases.end();
+}
+
 absl::Status CheckServed(const ServedModel& model, const std::string& named) {
-  if (named.empty() || named == model.name || named == model.root) {
+  if (named.empty() || IsNameOf(model, named) || named == model.root) {
     return absl::OkStatus();
   }
   return openai::ModelNotFound(Concat(

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -35,16 +37,19 @@ class LatestStats {
 
 // Thread safety: any thread calls anything.
 struct ServedModel {
-  ServedModel(Generator loaded, std::string model_name, std::string root_name,
+  ServedModel(Generator loaded, std::string model_name,
+              std::vector<std::string> other_names, std::string root_name,
               openai::ServerDefaults server_defaults)
       : generator(std::move(loaded)),
         name(std::move(model_name)),
+        aliases(std::move(other_names)),
         root(std::move(root_name)),
         defaults(std::move(server_defaults)),
         latest(&generator.engine()) {}
 
   Generator generator;
   const std::string name;  // as clients call it
+  const std::vector<std::string> aliases;
   const std::string root;  // its directory
   const openai::ServerDefaults defaults;
   const absl::Time created = absl::Now();
@@ -52,8 +57,11 @@ struct ServedModel {
   LoadMeter meter;  // of calls that generate
 };
 
-// Whether `named`, which a call asks for, is this model: by its name, its
-// directory, or by nothing.
+// Whether it is the name of the model or another name for it.
+bool IsNameOf(const ServedModel& model, std::string_view name);
+
+// Whether `named`, which a call asks for, is this model: by one of its names,
+// its directory, or by nothing.
 // Errors: kNotFound naming both (openai::ModelNotFound).
 absl::Status CheckServed(const ServedModel& model, const std::string& named);
 

@@ -168,8 +168,8 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   const std::string name = options_.model_name.empty()
                                ? directory.filename().string()
                                : options_.model_name;
-  // It stands in JSON.
-  if (!IsUtf8(name)) {
+  // They stand in JSON.
+  if (!IsUtf8(name) || !std::ranges::all_of(options_.model_aliases, IsUtf8)) {
     return InvalidArgument(
         options_.model_name.empty()
             ? "the name of the model's directory is not UTF-8: give model_name"
@@ -181,7 +181,8 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   }
   if (is_stopped_) return FailedPrecondition("the server has stopped");
   served_ = std::make_unique<ServedModel>(
-      std::move(generator), name, IsUtf8(model) ? model : name, defaults_);
+      std::move(generator), name, options_.model_aliases,
+      IsUtf8(model) ? model : name, defaults_);
   model_ = served_.get();
   return absl::OkStatus();
 }

@@ -108,7 +108,7 @@ class ServerCore {
   Work RespondJson(Call& call, std::string body);
   Work Refuse(Call& call, const openai::Error& error);
   Work RespondOr(Call& call, absl::StatusOr<std::string> body);
-  openai::ModelCard Card() const;
+  openai::ModelCard Card(const std::string& name) const;
   // Rows that run or wait.
   boost::asio::awaitable<int64_t> NumRows();
 

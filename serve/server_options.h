@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ struct ServerOptions {
 
   // What clients call the model; the name of its directory where it is empty.
   std::string model_name = {};
+  // Other names that calls may have for it; answers have the first.
+  std::vector<std::string> model_aliases = {};
   // Fields of requests that leave them open, as a JSON object of the fields of
   // /v1/completions; empty: none. They come before the model's
   // generation_config.json.

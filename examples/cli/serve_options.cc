@@ -48,9 +48,16 @@ void AddAddressOptions(CLI::App* command, ServeOptions* options) {
       ->group(kGroup);
   AddInteger(command, "--port", "0: one that is free", 0, 65535, kGroup,
              &options->server.port);
+  const auto set_names = [options](const CLI::results_t& names) {
+    options->server.model_name = names.front();
+    options->server.model_aliases.assign(names.begin() + 1, names.end());
+    return true;
+  };
   command
-      ->add_option("--served-model-name", options->server.model_name,
-                   "what clients call the model; default the directory's name")
+      ->add_option("--served-model-name", set_names,
+                   "what clients call the model; default the directory's name. "
+                   "May be given several times: answers have the first")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->option_text("NAME")
       ->group(kGroup);
   AddInteger(command, "--io-threads",

@@ -77,5 +77,16 @@ TEST(ServeUsageTest, AServerOffersNoDefaultThatItRefuses) {
               HasSubstr("--decoder-prompt must not have a default, got "));
 }
 
+TEST(ServeUsageTest, AModelMayHaveSeveralNames) {
+  const auto serve = [](const std::string& second) {
+    return RunEspalier({"serve", "-m", "/nowhere", "--port", "0",
+                        "--served-model-name", "a", "--served-model-name",
+                        second})
+        .err;
+  };
+  EXPECT_THAT(serve("b"), HasSubstr("no such directory: /nowhere"));
+  EXPECT_THAT(serve(""), HasSubstr("--served-model-name must not be empty"));
+}
+
 }  // namespace
 }  // namespace espalier::testing

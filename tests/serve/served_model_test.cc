@@ -14,6 +14,7 @@ namespace espalier::serve {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::StatusIs;
 
 class ServedModelTest : public ServerFixture {};
 
@@ -44,6 +45,30 @@ TEST_F(ServedModelTest, AnotherModelIsNotServedByAnyRoute) {
                 HasSubstr(R"("param": "model", "code": "model_not_found")"))
         << path;
   }
+}
+
+TEST_F(ServedModelTest, AModelMayHaveSeveralNames) {
+  Start({.model_aliases = {"org/small", "other"}});
+  const json::value models = ParseJson(Get("/v1/models").body).value();
+  for (const char* const name : {"toy", "org/small", "other"}) {
+    const RawResponse card = Get(Concat("/v1/models/", name));
+    EXPECT_EQ(card.status, 200) << name;
+    EXPECT_THAT(card.body, HasSubstr(Concat(R"("id":")", name, '"')));
+    EXPECT_THAT(WriteJson(models), HasSubstr(Concat(R"("id": ")", name, '"')));
+    const RawResponse answer = Post(
+        "/v1/completions",
+        Concat(R"({"prompt": [4], "max_tokens": 1, "model": ")", name, "\"}"));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr(R"("model":"toy")"));
+  }
+  EXPECT_EQ(models.at("data").as_array().size(), 3);
+  EXPECT_EQ(Get("/v1/models/small").status, 404);
+}
+
+TEST_F(ServedModelTest, NamesAreUtf8) {
+  Listen({.model_aliases = {"\xff"}});
+  EXPECT_THAT(server_->Serve(MakeGenerator(), "models/toy"),
+              StatusIs(kInvalid, "model_name is not UTF-8"));
 }
 
 }  // namespace

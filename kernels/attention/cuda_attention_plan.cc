@@ -179,10 +179,9 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int begin = piece.num_queries * t / num_tiles;
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
-    // A row of several queries attends to what it writes in this step.
-    tile.kv_from_earlier_steps = piece.sees_all
-                                     ? piece.is_complete
-                                     : !piece.is_own || piece.num_queries == 1;
+    // What a row writes in this step is below its later tiles' queries.
+    tile.kv_from_earlier_steps =
+        piece.sees_all ? piece.is_complete : !piece.is_own || begin == 0;
     tile.first_query += begin;
     tile.num_queries = end - begin;
     if (piece.is_own) {

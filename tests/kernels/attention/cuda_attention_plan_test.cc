@@ -240,7 +240,8 @@ TEST(CudaAttentionPlanTest, NothingAskedIsNothingPlanned) {
   EXPECT_EQ(work.partial_indptr, std::vector<int>{0});
 }
 
-// A row of several queries attends to what it writes; one that sees all may.
+// Of a row what is below its first query; behind, it attends to what it writes.
+// A row that sees all may do so from the start.
 TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
   Asked asked;
   AddRow(asked, 1, 0, 40);
@@ -248,11 +249,19 @@ TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
   AddRowThatSeesAll(asked, 4, 40);
   AddRowThatSeesAll(asked, 4, 40);
   asked.rows.back().is_complete = 1;
-  std::vector<int> early(4, -1);
+  AddRow(asked, 200, 0, 300);
+  std::vector<int> early(5, -1);
+  int num_tiles = 0;
   for (const CudaAttentionItem& item : Plan(asked, kShapes[0]).items) {
-    early[item.table] = item.kv_from_earlier_steps;
+    if (item.first_query > asked.rows.back().first_query) {
+      EXPECT_FALSE(item.kv_from_earlier_steps);
+      ++num_tiles;
+    } else {
+      early[item.table] = item.kv_from_earlier_steps;
+    }
   }
-  EXPECT_EQ(early, (std::vector<int>{1, 0, 0, 1}));
+  EXPECT_EQ(early, (std::vector<int>{1, 1, 0, 1, 1}));
+  EXPECT_GT(num_tiles, 0);
 }
 
 // Runs that fill the device take with them what their queries have alone.

@@ -269,7 +269,7 @@ TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
     for (const auto& [num_outputs, num_cols] :
          {Size{768, 3072}, Size{1040, 1024}, Size{104, 40}}) {
       const Weights weights(num_outputs, num_cols, dtype);
-      for (const int n : Cases(Counts{1, 16, 17, 128, 300}, Counts{8, 32})) {
+      for (const int n : Cases(Counts{1, 16, 17, 128, 300}, Counts{8, 128})) {
         SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
         const Case c(n, weights);
         const size_t size = size_t(n) * num_outputs;

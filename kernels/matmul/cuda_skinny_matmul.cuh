@@ -74,10 +74,12 @@ namespace skinny_matmul {
 constexpr int kStep = 32;      // k's of a warp's step: 16 bytes of each q
 constexpr int kMaxSplits = 2;  // blocks of a cluster; four were slower
 
-// What a block works on and has in flight.
+// What a block works on and has in flight. `kIsSinglePass`: all its outputs are
+// one pass.
 template <int kWarpsValue, int kRowTilesValue, int kColTilesValue,
-          int kStagesValue>
+          int kStagesValue, bool kIsSinglePassValue = false>
 struct Tiling {
+  static constexpr bool kIsSinglePass = kIsSinglePassValue;
   static constexpr int kWarps = kWarpsValue;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kRowTiles = kRowTilesValue;  // of 16 outputs, a pass
@@ -96,9 +98,24 @@ struct Tiling {
 
 template <typename Tiling>
 struct Shared {
+  // [tile][row / 8][4][lane], of a warp: of a single pass in its ring, which it
+  // has read to the end by then.
+  __device__ __forceinline__ float* WarpSums(int warp) {
+    if constexpr (Tiling::kIsSinglePass) {
+      static_assert(4 * Tiling::kWarpVectors >= Tiling::kWarpSums);
+      return reinterpret_cast<float*>(rings[warp]);
+    } else {
+      return sums[warp];
+    }
+  }
+  __device__ __forceinline__ const float* WarpSums(int warp) const {
+    return const_cast<Shared*>(this)->WarpSums(warp);
+  }
+
   uint4 rings[Tiling::kWarps][Tiling::kWarpVectors];
-  float sums[Tiling::kWarps][Tiling::kWarpSums];  // [tile][row / 8][4][lane]
-  float2 inbox[Tiling::kMaxPairs];                // [num_splits][inbox_runs][8]
+  float sums[Tiling::kIsSinglePass ? 1 : Tiling::kWarps]
+            [Tiling::kIsSinglePass ? 4 : Tiling::kWarpSums];
+  float2 inbox[Tiling::kMaxPairs];  // [num_splits][inbox_runs][8]
 };
 
 // Asynchronous copies of 16 bytes, zeros where not valid. A warp takes half a
@@ -326,8 +343,8 @@ __device__ __forceinline__ float2 ReduceWarpPartials(
   float2 sums = make_float2(0, 0);
 #pragma unroll
   for (int warp = 0; warp < Tiling::kWarps; ++warp) {
-    sums.x += shared.sums[warp][at];
-    sums.y += shared.sums[warp][at + 64];
+    sums.x += shared.WarpSums(warp)[at];
+    sums.y += shared.WarpSums(warp)[at + 64];
   }
   return sums;
 }
@@ -412,7 +429,7 @@ __device__ __forceinline__ void StorePass(
   const int num_runs = args.num_rows * Tiling::kRowTiles;
   const int inbox_runs = (num_runs + gridDim.x - 1) / gridDim.x;
   __syncthreads();  // the sums of the pass before have been read
-  StoreWarpPartials<Tiling>(sums, shared.sums[threadIdx.x / 32]);
+  StoreWarpPartials<Tiling>(sums, shared.WarpSums(threadIdx.x / 32));
   __syncthreads();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (gridDim.x > 1) ClusterReduceScatter(shared, num_runs, inbox_runs);

@@ -4,10 +4,11 @@
 //
 // Under PDL a kernel starts when all blocks of the one before it have called
 // LaunchDependents(); GridDependencyWait() returns when that one has completed
-// (base/cuda_launch.cuh). Every thread of every kernel waits, so completion is
-// transitive: behind the wait, all earlier kernels have completed. Ahead of the
-// wait a kernel may touch constants (weights) and its own shared memory; and
-// two kinds of kernel make it safe to read more:
+// (base/cuda_launch.cuh). Threads of every block of every kernel wait, so none
+// completes before what is in front of it, and completion is transitive: behind
+// the wait, all earlier kernels have completed. Ahead of the wait a kernel may
+// touch constants (weights) and its own shared memory; and two kinds of kernel
+// make it safe to read more:
 //
 //   kWritesEarlyRead  writes memory that some kernel reads before its wait: a
 //                     step's work lists, tables, positions, sums, edits

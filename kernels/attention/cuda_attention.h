@@ -115,8 +115,10 @@ struct CudaAttentionWork {  // host side of a work list
 // runs alone; in bf16 and f16 which runs pay and the length of a chunk, a power
 // of two, are also chosen by how much work the batch has.
 // REQUIRES: every query is of one row at most; of its positions below
-// max_positions, each before kv_begin is in one run and none after; the limits
-// are at least what one item for every query of every run and row needs.
+// max_positions, each before kv_begin is in one run and none after; what is
+// below the first query of a row, and what runs cover, was complete at the last
+// barrier (base/grid_dependency.h); the limits are at least what one item for
+// every query of every run and row needs.
 CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
                                     std::span<const CudaSharedPrefix> runs,
                                     int num_queries,

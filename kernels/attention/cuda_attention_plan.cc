@@ -179,7 +179,8 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int begin = piece.num_queries * t / num_tiles;
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
-    // What a row writes in this step is below its later tiles' queries.
+    // A row's queries write their positions in this step. Such lie below the
+    // first query of its later tiles, none below that of its first.
     tile.kv_from_earlier_steps =
         piece.sees_all ? piece.is_complete : !piece.is_own || begin == 0;
     tile.first_query += begin;
@@ -384,6 +385,10 @@ CudaAttentionWork Planner::Emit(int64_t scale) const {
         num_items[part_end++] += num_chunks;
       }
       part.num_queries = part_end - part.first_query;
+      if (part.is_own && !part.sees_all &&
+          part.first_query != tile.first_query) {
+        part.kv_from_earlier_steps = 0;
+      }
       CHECK(part.own_tables < 0 || part.num_queries == tile.num_queries)
           << "its tables would be another query's";
       AppendItems(part, chunk, num_chunks, ordinal,

@@ -264,6 +264,29 @@ TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
   EXPECT_GT(num_tiles, 0);
 }
 
+// Some of a row's queries have one run in front of it, others two: their items
+// differ, and only the first one's first query is the row's.
+TEST(CudaAttentionPlanTest, OfARowThatIsDividedTheFirstPartIsReadEarly) {
+  Asked asked;
+  asked.num_queries = 4;
+  asked.rows = {{.first_query = 0,
+                 .num_queries = 4,
+                 .table = 0,
+                 .kv_begin = 128,
+                 .max_positions = 300}};
+  asked.runs = {
+      {.first_query = 0, .num_queries = 2, .kv_end = 128},
+      {.first_query = 2, .num_queries = 2, .kv_end = 64},
+      {.first_query = 2, .num_queries = 2, .kv_begin = 64, .kv_end = 128}};
+  int num_later = 0;
+  for (const CudaAttentionItem& item : Plan(asked, kShapes[0]).items) {
+    if (item.kv_begin < 128) continue;
+    EXPECT_EQ(item.kv_from_earlier_steps, item.first_query == 0);
+    num_later += item.first_query > 0;
+  }
+  EXPECT_GT(num_later, 0);
+}
+
 // Runs that fill the device take with them what their queries have alone.
 TEST(CudaAttentionPlanTest, BeamsThatFillTheDeviceHaveOneItemEach) {
   const CudaAttentionShape shape = {16, 8, 128, 16, DType::kBFloat16};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -15,25 +16,47 @@ bool IsWord(std::string_view text, absl::string_view word) {
   return absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(ToAbsl(text)), word);
 }
 
-// The charset that a media type names, without quotes; "" if it names none.
-std::string_view CharsetOf(std::string_view content_type) {
-  for (size_t at = content_type.find(';'); at < content_type.size();) {
-    const size_t end = content_type.find(';', at + 1);
-    std::string_view parameter = content_type.substr(at + 1, end - at - 1);
+std::string_view Strip(std::string_view text) {
+  const absl::string_view stripped = absl::StripAsciiWhitespace(ToAbsl(text));
+  return {stripped.data(), stripped.size()};
+}
+
+// Where the parameter ends that begins at `at`: before the next semicolon that
+// is not in quotes.
+size_t EndOfParameter(std::string_view text, size_t at) {
+  for (bool is_quoted = false; at < text.size(); ++at) {
+    if (text[at] == '"') is_quoted = !is_quoted;
+    if (text[at] == ';' && !is_quoted) break;
+  }
+  return at;
+}
+
+// The charsets that a media type names, without quotes.
+std::vector<std::string_view> CharsetsOf(std::string_view content_type) {
+  std::vector<std::string_view> charsets;
+  size_t at = std::min(content_type.find(';'), content_type.size());
+  while (at < content_type.size()) {
+    const size_t end = EndOfParameter(content_type, at + 1);
+    const std::string_view parameter =
+        content_type.substr(at + 1, end - at - 1);
     at = end;
     const size_t sign = std::min(parameter.find('='), parameter.size());
     if (!IsWord(parameter.substr(0, sign), "charset")) continue;
-    parameter.remove_prefix(std::min(sign + 1, parameter.size()));
-    if (parameter.size() < 2 || parameter.front() != '"') return parameter;
-    return parameter.substr(1, parameter.size() - 2);
+    std::string_view value =
+        Strip(parameter.substr(std::min(sign + 1, parameter.size())));
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
+      value = value.substr(1, value.size() - 2);
+    }
+    charsets.push_back(value);
   }
-  return "";
+  return charsets;
 }
 
 // ASCII is a part of UTF-8.
 bool IsUtf8Charset(std::string_view charset) {
   return charset.empty() || IsWord(charset, "utf-8") ||
-         IsWord(charset, "utf8") || IsWord(charset, "us-ascii");
+         IsWord(charset, "utf8") || IsWord(charset, "us-ascii") ||
+         IsWord(charset, "ascii");
 }
 
 }  // namespace
@@ -48,16 +71,21 @@ std::optional<openai::Error> CheckBodyHeaders(
   if (!IsWord(type.substr(0, type.find(';')), "application/json")) {
     return refuse("Content-Type must be application/json", type);
   }
-  if (!IsUtf8Charset(CharsetOf(type))) {
+  if (!std::ranges::all_of(CharsetsOf(type), IsUtf8Charset)) {
     return refuse("Content-Type must have the charset utf-8 or none", type);
   }
-  const std::string_view coding = request.Find("content-encoding");
-  if (coding.empty() || IsWord(coding, "identity")) return std::nullopt;
-  headers->push_back({"Accept-Encoding", "identity"});
-  return refuse(
-      "Content-Encoding must be identity or left out, as bodies are not "
-      "decompressed",
-      coding);
+  for (const http::Header& header : request.headers) {
+    if (!IsWord(header.name, "content-encoding") || header.value.empty() ||
+        IsWord(header.value, "identity")) {
+      continue;
+    }
+    headers->push_back({"Accept-Encoding", "identity"});
+    return refuse(
+        "Content-Encoding must be identity or left out, as bodies are not "
+        "decompressed",
+        header.value);
+  }
+  return std::nullopt;
 }
 
 }  // namespace espalier::serve

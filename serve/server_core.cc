@@ -169,11 +169,17 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
                                ? directory.filename().string()
                                : options_.model_name;
   // They stand in JSON.
-  if (!IsUtf8(name) || !std::ranges::all_of(options_.model_aliases, IsUtf8)) {
+  if (!IsUtf8(name)) {
     return InvalidArgument(
         options_.model_name.empty()
             ? "the name of the model's directory is not UTF-8: give model_name"
             : "model_name is not UTF-8");
+  }
+  for (const std::string& alias : options_.model_aliases) {
+    if (alias.empty() || !IsUtf8(alias)) {
+      return InvalidArgument("model_aliases must be UTF-8 and not empty, got ",
+                             BytesInQuotes(alias));
+    }
   }
   const std::lock_guard<std::mutex> lock(serve_mutex_);
   if (served_ != nullptr) {

@@ -66,9 +66,15 @@ TEST_F(ServedModelTest, AModelMayHaveSeveralNames) {
 }
 
 TEST_F(ServedModelTest, NamesAreUtf8) {
-  Listen({.model_aliases = {"\xff"}});
+  Listen({.model_name = "\xff"});
   EXPECT_THAT(server_->Serve(MakeGenerator(), "models/toy"),
               StatusIs(kInvalid, "model_name is not UTF-8"));
+}
+
+TEST_F(ServedModelTest, AliasesAreUtf8AndNotEmpty) {
+  Listen({.model_aliases = {"small", "\xff"}});
+  EXPECT_THAT(server_->Serve(MakeGenerator(), "models/toy"),
+              StatusIs(kInvalid, HasSubstr("model_aliases must be UTF-8")));
 }
 
 }  // namespace

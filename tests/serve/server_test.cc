@@ -103,17 +103,23 @@ TEST_F(ServerTest, BodiesAreInUtf8AndNotCompressed) {
   };
   const std::string json = "Content-Type: application/json";
   for (const char* const charset :
-       {"utf-8", "UTF-8", "\"utf-8\"", "us-ascii"}) {
+       {"utf-8", "UTF-8", "\"utf-8\"", "us-ascii", "ascii",
+        "\"utf-8\" ; x=\"a;charset=latin1\"", "utf-8; charset=UTF-8"}) {
     EXPECT_EQ(with(Concat(json, "; a=b; Charset=", charset)).status, 200)
         << charset;
   }
-  for (const char* const charset : {"latin1", "utf-16", "\"utf-16\"", "\""}) {
+  for (const char* const charset :
+       {"latin1", "utf-16", "\"utf-16\"", "\"", "utf-8; charset=latin1"}) {
     const RawResponse response = with(Concat(json, ";charset=", charset));
     EXPECT_EQ(response.status, 415) << charset;
     EXPECT_THAT(response.body, HasSubstr("Content-Type must have the charset "
                                          "utf-8 or none, got "));
   }
   EXPECT_EQ(with(json + "\r\nContent-Encoding: Identity").status, 200);
+  for (const std::string coding : {"identity\r\nContent-Encoding: gzip",
+                                   "gzip\r\nContent-Encoding: identity"}) {
+    EXPECT_EQ(with(Concat(json, "\r\nContent-Encoding: ", coding)).status, 415);
+  }
   for (const std::string coding : {"gzip", "identity, br"}) {
     const RawResponse response =
         with(Concat(json, "\r\nContent-Encoding: ", coding));

@@ -51,6 +51,12 @@ absl::StatusOr<CudaDevice> CudaDevice::Open(int ordinal) {
   device.l2_bytes = properties.l2CacheSize;
   device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   device.max_shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin);
+  int kilohertz = 0, bits = 0;
+  RETURN_IF_CUDA_ERROR(
+      cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, ordinal));
+  RETURN_IF_CUDA_ERROR(
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, ordinal));
+  device.memory_bytes_per_second = 2.0 * 1000 * kilohertz * bits / 8;
   if (device.compute_capability < 80) {
     return FailedPrecondition(
         "CUDA device ", ordinal, " (", device.name, ") has compute capability ",

@@ -38,7 +38,9 @@ struct CudaDevice {
   int num_sms = 0;
   int compute_capability = 0;  // 90 for 9.0
   int64_t l2_bytes = 0;
-  int64_t total_bytes = 0;   // device memory
+  int64_t total_bytes = 0;  // device memory
+  // The peak rate of it, by its clock and bus; 0: not known.
+  double memory_bytes_per_second = 0;
   int max_shared_bytes = 0;  // dynamic shared memory a block may ask for
 
   // Errors: kFailedPrecondition, saying what is missing (driver, device, a

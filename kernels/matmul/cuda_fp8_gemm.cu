@@ -84,10 +84,12 @@ __device__ void LoadAndMultiply(const CUtensorMap& w, const CUtensorMap& x,
   }
   __syncthreads();
   if (threadIdx.x < GemmPolicy::kConsumerThreads) {
-    if constexpr (Shape::kReallocatesRegisters) WarpgroupRegAlloc();
+    if constexpr (Shape::kReallocatesRegisters)
+      WarpgroupRegAlloc<Shape::kThreads>();
     return MultiplyAndStore(ring, work);
   }
-  if constexpr (Shape::kReallocatesRegisters) WarpgroupRegDealloc();
+  if constexpr (Shape::kReallocatesRegisters)
+    WarpgroupRegDealloc<Shape::kThreads>();
   if (threadIdx.x > GemmPolicy::kConsumerThreads) return;
   const Producer<Shape> producer(w, x, ring);
   producer.LoadFirstWeights(work.num_steps);

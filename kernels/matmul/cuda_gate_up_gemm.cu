@@ -1,5 +1,5 @@
 // A block has 128 or 256 outputs, gates and ups by eights, and all rows. One
-// warp brings tiles of weights and of x to shared memory, through a ring; two
+// thread brings tiles of weights and of x to shared memory, through a ring; two
 // consumer warpgroups multiply them (wgmma), each with its half of the weights,
 // and keep the sums in registers. The first weights are asked for
 // before the previous kernel has ended.
@@ -64,7 +64,7 @@ struct Tile {
 // alike. A whole warpgroup loads then, one thread of it: warps that multiply
 // can take registers of a warpgroup alone (setmaxnreg).
 template <int kRows, int kTiles>
-constexpr bool kReallocatesRegisters = kRows* kTiles > 256;
+constexpr bool kReallocatesRegisters = (kRows * kTiles) > 256;
 template <int kRows, int kTiles>
 constexpr int kThreads = TilePolicy::kConsumerThreads +
                          (kReallocatesRegisters<kRows, kTiles> ? 128 : 32);
@@ -300,13 +300,17 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   }
   __syncthreads();
   if (threadIdx.x >= TilePolicy::kConsumerThreads) {
-    if constexpr (kReallocatesRegisters<kRows, kTiles>) WarpgroupRegDealloc();
+    if constexpr (kReallocatesRegisters<kRows, kTiles>) {
+      WarpgroupRegDealloc<kThreads<kRows, kTiles>>();
+    }
     if (threadIdx.x == TilePolicy::kConsumerThreads) {
       Producer(w, x, ring).LoadAll(product.num_steps);
     }
     return;
   }
-  if constexpr (kReallocatesRegisters<kRows, kTiles>) WarpgroupRegAlloc();
+  if constexpr (kReallocatesRegisters<kRows, kTiles>) {
+    WarpgroupRegAlloc<kThreads<kRows, kTiles>>();
+  }
   GridDependencyWait();
   Sums<kRows> sums[kTiles];
   MultiplyAll<T>(product.num_steps, ring, sums);
@@ -342,11 +346,11 @@ TiledMatrix MatrixOf(DType dtype, const void* data, int num_rows, int num_cols,
 
 // The rows of a tile. Between them there is nothing to gain: up to 128 a
 // product is bound by the reading of weights.
-constexpr int kTileRows[] = {32, 64, 128, 160};
+constexpr int kRowsOfTiles[] = {32, 64, 128, 160};
 
 // Of the tile that takes so many.
 int TileRows(int num_rows) {
-  return *std::ranges::lower_bound(kTileRows, num_rows);
+  return *std::ranges::lower_bound(kRowsOfTiles, num_rows);
 }
 
 // A kernel as a value.
@@ -382,7 +386,8 @@ absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
              : with_type.template operator()<__half>();
 }
 
-// Fewer are the skinny kernel's.
+// Fewer are the streaming kernel's; of more it has none of such matrices, whose
+// outputs fill the device.
 constexpr int kMinRows = 17;
 
 // Blocks for fewer than two thirds of the multiprocessors leave much of
@@ -412,7 +417,7 @@ absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
     return SetMaxDynamicSharedMemory(kernel.kFunction, kernel.kSharedBytes);
   };
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    for (const int tile_rows : kTileRows) {
+    for (const int tile_rows : kRowsOfTiles) {
       for (const int num_tiles : {1, 2}) {
         RETURN_IF_ERROR(WithKernel(dtype, tile_rows, num_tiles, set_memory));
       }

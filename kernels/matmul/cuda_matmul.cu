@@ -27,14 +27,14 @@ constexpr int kSiluRows = 1024;
 // and their sums take longer to add. A part is whole steps of cuBLASLt's loop
 // over the inputs. Products with no more inputs than outputs gain nothing. On
 // an H200 it takes 100 us off a step of 128 rows of 8b, 46 of 1b, 84 of 0.6b.
-// Up to so many rows two parts may take all multiprocessors: cuBLASLt divides
-// such inputs too, and adds the parts in a kernel of its own. On an H100 it
-// takes 98 us off a step of 160 rows of 8b, 170 off one of 256, 206 off one of
-// 320 of 1b, but 1,024 rows of 0.6b take 2 % longer.
 constexpr int kPartTile = 128;
-constexpr int kMaxHalvedRows = 512;
 constexpr int kPartUnit = 64;
 constexpr int kMaxParts = 4;
+// But two parts may have a tile for every multiprocessor, of up to so many
+// rows: cuBLASLt divides such inputs by itself, and adds the parts in a kernel
+// more. On an H100 that takes 98 us off a step of 160 rows of 8b, 170 off one
+// of 256, 206 off one of 320 of 1b; 1,024 rows of 0.6b take 2 % longer.
+constexpr int kMaxHalvedRows = 512;
 
 // Eight numbers of a gate or an up: a load of 16 or 32 bytes.
 template <typename T>

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/ceil_div.h"
+#include "base/check.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/matmul/cuda_skinny_launch.cuh"
 #include "kernels/matmul/cuda_skinny_matmul.cuh"
@@ -39,7 +40,7 @@ struct TilingOf<2, 4> : Tiling<4, 4, 2, 4> {};
 // Of more rows a multiprocessor has one block, as each block reads all of x
 // from L2: at 40 rows as many bytes as of w, with two tiles, or nearly. A ring
 // that leaves room for a block of the next kernel is slower for large matrices
-// (8b's step with 32 rows: 6.6 ms in place of 6.0); deeper ones, and more
+// (8b's step with 32 rows: 6.6 ms in place of 6.0); deeper than these, and more
 // warps, are no faster.
 template <int kColTiles>
 struct TilingOf<kColTiles, 1> : Tiling<8, 1, kColTiles, 5, true> {};
@@ -80,6 +81,8 @@ SkinnyDivision DivideWide(const SkinnyMatMulArgs& args, bool clusters,
   } else if (clusters && tiles <= sms && args.num_inputs >= 4096) {
     division = {.splits = 2, .row_tiles = 2};
   }
+  // All outputs of a block are one pass of it (Tiling::kIsSinglePass).
+  CHECK_LE(division.row_tiles, kMaxWideRowTiles);
   division.groups = CeilDiv(tiles, division.row_tiles);
   return division;
 }
@@ -126,17 +129,45 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
 // Of all types: their tilings are the same.
 using AnyFamily = Family<__nv_bfloat16>;
 
+// What blocks read from L2 together, on an H100; an H200 has the same.
+constexpr double kL2BytesPerSecond = 5.3e12;
+// How many times as long as w takes from memory, at its peak rate, w and x may
+// take from L2: of one tile a multiprocessor, of more. cuBLASLt is faster where
+// they take longer. Of small matrices its launch alone takes longer.
+constexpr double kMostOfOneTile = 2.4;
+constexpr double kMost = 1.6;
+constexpr int64_t kSmallBytes = 8'000'000;
+
+// Whether L2 has w and as much of x as blocks of so many tiles read, which is
+// num_rows / (16 row_tiles) bytes for each of w, soon enough.
+bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
+                    const CudaDevice& device) {
+  if (int64_t{2} * w.num_rows * w.num_cols < kSmallBytes) return true;
+  const double reads =
+      1 + skinny_matmul::ColTiles(num_rows) / (2.0 * row_tiles);
+  return reads * device.memory_bytes_per_second <=
+         (row_tiles == 1 ? kMostOfOneTile : kMost) * kL2BytesPerSecond;
+}
+
 // Whether more than 16 rows are multiplied faster than by cuBLASLt: with at
-// most three tiles of outputs a multiprocessor. More than 40 rows are if there
-// are 4096 inputs or more, and more than one such tile. Of two tiles with 2048
-// inputs to 4095, 24 rows are, while 32 and 40 take up to 8 % longer (qkv of 1b
-// and 1.7b, the output projection of 3b).
+// most three tiles of outputs a multiprocessor, where kernels can begin early.
+// More than 40 rows are if there are 4096 inputs or more, and more than one
+// such tile. Of two tiles with 2048 inputs to 4095, 24 rows are, while 32 and
+// 40 take up to 8 % longer (qkv of 1b and 1.7b, the output projection of 3b).
+// As measured on an H100; where memory is faster, L2 decides sooner.
 bool WideIsProfitable(int num_rows, const CudaMatrix& w,
                       const CudaDevice& device) {
   const int row_tiles = CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);
-  if (row_tiles > kMaxWideRowTiles) return false;
-  if (row_tiles > 1 && w.num_cols >= 4096) return true;
-  return num_rows <= (row_tiles == 2 && w.num_cols >= 2048 ? 24 : 40);
+  if (row_tiles > kMaxWideRowTiles || device.compute_capability < 90) {
+    return false;
+  }
+  int max_rows = 40;
+  if (row_tiles > 1 && w.num_cols >= 4096) {
+    max_rows = 48;
+  } else if (row_tiles == 2 && w.num_cols >= 2048) {
+    max_rows = 24;
+  }
+  return num_rows <= max_rows && L2IsFastEnough(num_rows, row_tiles, w, device);
 }
 
 }  // namespace

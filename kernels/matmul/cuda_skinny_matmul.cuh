@@ -428,7 +428,9 @@ __device__ __forceinline__ void StorePass(
     const float2 (&addends)[Tiling::kThreadPairs]) {
   const int num_runs = args.num_rows * Tiling::kRowTiles;
   const int inbox_runs = (num_runs + gridDim.x - 1) / gridDim.x;
-  __syncthreads();  // the sums of the pass before have been read
+  // The sums of the pass before have been read; and, of a single pass, all
+  // lanes of a warp have read the ring that its sums go to.
+  __syncthreads();
   StoreWarpPartials<Tiling>(sums, shared.WarpSums(threadIdx.x / 32));
   __syncthreads();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -78,10 +78,14 @@ __device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
 // Of the 168 registers that each of 384 threads begins with, so that a
 // warpgroup that loads leaves its own to two that multiply. All four warps of a
 // warpgroup call it.
+template <int kThreads>
 __device__ __forceinline__ void WarpgroupRegDealloc() {
+  static_assert(kThreads == 384);
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
+template <int kThreads>
 __device__ __forceinline__ void WarpgroupRegAlloc() {
+  static_assert(kThreads == 384);
   asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 

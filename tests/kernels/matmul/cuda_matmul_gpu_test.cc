@@ -97,17 +97,17 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(DType::kBFloat16, DType::kFloat16, DType::kFloat32),
         ::testing::Values(Size{1, 8}, Size{16, 8}, Size{48, 24}, Size{100, 40},
                           Size{333, 1064}, Size{2304, 768}, Size{768, 3072},
-                          Size{272, 8200}, Size{1500, 4104}, Size{6150, 264},
-                          Size{32003, 64})));
+                          Size{272, 8200}, Size{1500, 4104}, Size{2128, 4104},
+                          Size{4240, 4104}, Size{6150, 264}, Size{32003, 64})));
 
 TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   const auto [dtype, size] = GetParam();
   const Weights weights(size.num_outputs, size.num_cols, dtype);
   // Few: more than 16 rows of few weights alone, as those cost a tool most.
   const bool is_small = size.num_outputs * size.num_cols < 1'000'000;
-  for (const int n :
-       Cases(Counts{1, 2, 5, 8, 9, 16, 17, 24, 25, 32, 33, 40, 41, 128, 300},
-             is_small ? Counts{5, 16, 33} : Counts{5, 16})) {
+  for (const int n : Cases(Counts{1, 2, 5, 8, 9, 16, 17, 24, 25, 32, 33, 40, 41,
+                                  48, 49, 128, 300},
+                           is_small ? Counts{5, 16, 33} : Counts{5, 16})) {
     SCOPED_TRACE(Concat("n ", n));
     const Case c(n, weights);
     const Sums sums = ExactSums(c);
@@ -267,7 +267,7 @@ TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
   int most = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (const auto& [num_outputs, num_cols] :
-         {Size{768, 3072}, Size{1040, 1024}, Size{104, 40}}) {
+         {Size{768, 3072}, Size{1040, 1024}, Size{104, 40}, Size{4352, 4480}}) {
       const Weights weights(num_outputs, num_cols, dtype);
       for (const int n : Cases(Counts{1, 16, 17, 128, 300}, Counts{8, 128})) {
         SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));

@@ -262,7 +262,7 @@ class Bench {
   std::unique_ptr<CudaBlasMatMul> blas_;
 };
 
-constexpr int kRows[] = {1, 4, 8, 16, 24, 32, 40, 64, 128, 160};
+constexpr int kRows[] = {1, 4, 8, 16, 24, 32, 40, 48, 64, 128, 160};
 
 void PrintProduct(Bench& bench, const char* model, const char* name,
                   int num_outputs, int num_cols, CudaEpilogue epilogue) {

@@ -239,8 +239,7 @@ int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
   // prompts that it feeds nothing of, are no more than its rows.
   if (plan.page_copies.size() > plan.rows.size()) return -1;
   const int max_rows = memory_->limits().max_rows;
-  const int num_padded =
-      batch.num_rows == 0 ? 0 : PaddedRows(batch.num_rows, max_rows);
+  const int num_padded = PaddedRows(batch.num_rows, max_rows);
   // Padding takes no room from drafts.
   int64_t num_others = std::ssize(plan.tokens) + NumDraftRows(plan);
   for (const Entry& entry : beams_) {
@@ -455,7 +454,8 @@ int PaddedRows(int num_rows, int max_rows) {
   if (num_rows <= 1) return num_rows;
   const int octave =
       static_cast<int>(std::bit_floor(static_cast<unsigned>(num_rows - 1)));
-  // From 16 on a row begins to cost something.
+  // From 16 on a row begins to cost something. From 32 on they are the buckets
+  // for which cuBLASLt is asked (NumBucketRows).
   const int num_sizes = octave < 16 ? 1 : (octave < 32 ? 2 : 4);
   const int unit = octave / num_sizes;
   const int padded = CeilDiv(num_rows, unit) * unit;

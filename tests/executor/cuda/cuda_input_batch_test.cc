@@ -431,6 +431,9 @@ TEST(PaddedRowsTest, FewShapesAndLittlePadding) {
   EXPECT_THAT(shapes, ElementsAre(1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 80,
                                   96, 112, 128, 160, 192, 224, 256, 320, 384,
                                   448, 512, 640, 768, 896, 1000));
+  EXPECT_EQ(PaddedRows(0, 1000), 0);
+  EXPECT_EQ(PaddedRows(33, 36), 36);
+  EXPECT_EQ(PaddedRows(36, 36), 36);
   EXPECT_EQ(PaddedRows(1001, 1000), 1001);  // refused later, with its figure
 }
 

@@ -22,8 +22,8 @@
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
 # decides it, also from the environment.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu demo-cuda serve test test-routers soak fuzz clean \
-  install-program install-all find-compiler find-gpu
+.PHONY: help demo demo-cpu demo-cuda serve test build-tests test-routers soak \
+  fuzz clean install-program install-all find-compiler find-gpu
 .NOTPARALLEL:  # prerequisites in the order written
 
 JOBS ?= $(shell nproc)
@@ -63,10 +63,12 @@ serve: install-program $(RELEASE)/build.ninja
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli
 	@exec tools/serve.sh $(RELEASE) $(PORT)
 
-test: install-all
+test: build-tests
+	@ctest --preset release
+
+build-tests: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --preset release
 
 # Envoy, vllm-router and nginx in front of three replicas (docs/deploy.md).
 test-routers: install-all

@@ -18,3 +18,7 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${espalier_launcher})
 endif()
 find_package(CUDAToolkit 12.4 REQUIRED)
+# Tests and benchmarks that have sources for CUDA. The others are made of the
+# objects that they have without it, and are linked in vain by who has built and
+# run them so.
+add_custom_target(cuda_programs)

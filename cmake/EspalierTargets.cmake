@@ -105,6 +105,9 @@ function(espalier_program)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} espalier_environment)
+  if(ESPALIER_CUDA AND ARG_DEPS MATCHES "CUDA::cudart_static|gpu_test_main")
+    add_dependencies(cuda_programs ${ARG_NAME})
+  endif()
 endfunction()
 
 # How a test is compiled and run, of all kinds.

@@ -79,6 +79,14 @@ if(ESPALIER_SANITIZE)
     $<$<AND:$<CXX_COMPILER_ID:Clang>,$<BOOL:$<TARGET_PROPERTY:ESPALIER_HAS_COROUTINES>>>:-fno-sanitize=function>
     # Asio uses fences, which TSan does not model; it stays correct.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  # With all checks in it, a room takes twice as long to compile with
+  # optimization as without. Where tests compute little, that is more than they
+  # lose: for targets with the property ESPALIER_COMPUTES_LITTLE. Fuzzers want
+  # many inputs a second of all of them.
+  if(NOT ESPALIER_FUZZ)
+    target_compile_options(espalier_environment INTERFACE
+      $<$<BOOL:$<TARGET_PROPERTY:ESPALIER_COMPUTES_LITTLE>>:-O0>)
+  endif()
   target_link_options(espalier_environment INTERFACE
     -fsanitize=${ESPALIER_SANITIZE})
 endif()

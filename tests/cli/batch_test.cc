@@ -340,7 +340,7 @@ TEST(BatchTest, HostileLinesDisturbNobody) {
     while (text.size() < size) text += "," + item;
     return text + "]";
   };
-  const size_t unit = Cases(1 << 20, 1 << 17);
+  const size_t unit = Cases(1 << 20, 1 << 16);
   std::string sequence = "[5";
   for (int i = 0; i < 899; ++i) sequence += "," + std::to_string(6 + i);
   const std::string good = RunBatch(kGoodLine).out;

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/few_cases.h"
 #include "tests/model/tiny_model.h"
 #include "tests/source_tree.h"
 
@@ -81,9 +82,9 @@ TEST_P(ChatModelTest, ThePromptIsThatOfTransformers) {
     if (has_system) args = {"--system", ContentOf(messages[0])};
     args.push_back(ContentOf(messages.back()));
     EXPECT_EQ(PromptOf(args), chat.at("tokens").as_array()) << WriteJson(chat);
-    ++num_prompts;
+    if (++num_prompts == Cases(-1, 2)) break;
   }
-  EXPECT_GE(num_prompts, 5);
+  EXPECT_GE(num_prompts, Cases(5, 2));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ChatModelTest,

@@ -246,7 +246,8 @@ TEST(InterruptTest, GenerateHoldsNoMoreBytesThanItHasRoomFor) {
   const std::string input =
       Concat("(echo No.; while cat '", text, "'; do :; done) 2>/dev/null");
   constexpr int kLimit = 16;  // of 64 MiB
-  for (const char* how : {"--stream=false", "--stream"}) {
+  for (const char* how : Cases<std::vector<const char*>>(
+           {"--stream=false", "--stream"}, {"--stream"})) {
     const Counts counts =
         InterruptGenerate(input, std::string("--num-beams 64 ") + how, kLimit);
     EXPECT_GE(counts.num_read, kLimit) << how;

@@ -43,11 +43,22 @@ struct TilingOf<2, 4> : Tiling<4, 4, 2, 4> {};
 // (8b's step with 32 rows: 6.6 ms in place of 6.0); deeper than these, and more
 // warps, are no faster.
 template <int kColTiles>
-struct TilingOf<kColTiles, 1> : Tiling<8, 1, kColTiles, 5, true> {};
+struct TilingOf<kColTiles, 1>
+    : Tiling<8, 1, kColTiles, kColTiles == 3 ? 6 : 5, true> {};
 template <int kColTiles>
 struct TilingOf<kColTiles, 2> : Tiling<8, 2, kColTiles, 4, true> {};
 template <int kColTiles>
-struct TilingOf<kColTiles, 3> : Tiling<8, 3, kColTiles, 3, true> {};
+struct TilingOf<kColTiles, 3>
+    : Tiling<8, 3, kColTiles, kColTiles == 3 ? 4 : 3, true> {};
+
+// Whether two blocks cannot share a multiprocessor, which has 228 KiB and keeps
+// one for each.
+template <int kColTiles>
+constexpr bool kIsAlone =
+    sizeof(skinny_matmul::Shared<TilingOf<kColTiles, 1>>) > 113 * 1024 &&
+    sizeof(skinny_matmul::Shared<TilingOf<kColTiles, 2>>) > 113 * 1024 &&
+    sizeof(skinny_matmul::Shared<TilingOf<kColTiles, 3>>) > 113 * 1024;
+static_assert(kIsAlone<3> && kIsAlone<4> && kIsAlone<5> && kIsAlone<6>);
 
 constexpr int kMaxNarrowRowTiles = 4;
 constexpr int kMaxWideRowTiles = 3;

@@ -42,12 +42,15 @@
 // 4.01 ms against 4.23.
 //
 // With more rows every block reads more of x from L2 than can be hidden: on an
-// H100 (3.2 TB/s) a product of 8B and the small kernel in front of it take, us,
+// H100 (3.2 TB/s), 8B, by the same benchmark, us,
 //
-//   w                  rows 8    24    32    40    48   cuBLASLt, 24 to 48 rows
-//  50.3 MB   6144 x  4096  19.7  20.7  20.8  21.2  21.9     24.0 to 24.7
-//  33.6 MB   4096 x  4096  14.9  15.0  15.4  16.3  17.0     16.6 to 17.2
-// 117.4 MB   4096 x 14336  43.7  45.9  47.3  48.4  51.1     51.8 to 52.9
+//   w                  rows 8    32    40    48   cuBLASLt, 32 to 48 rows
+//  50.3 MB   6144 x  4096  18.4  19.7  20.1  20.7     21.8 to 22.1
+//  33.6 MB   4096 x  4096  13.1  14.1  14.8  15.6     14.4 to 14.7
+// 117.4 MB   4096 x 14336  43.3  45.5  46.7  49.9     46.9 to 47.6
+//
+// and in a step more is gained, as cuBLASLt's kernels begin to read when the
+// one in front has ended (docs/performance.md).
 #pragma once
 
 #include <cuda_bf16.h>

@@ -69,6 +69,9 @@ class Scanner {
   }
 
   absl::Status error() const {
+    if (std::all_of(begin_, end_, IsSpace)) {
+      return InvalidArgument("empty: it must be JSON");
+    }
     return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_);
   }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <random>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/cpu_count.h"
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/spelling.h"
 #include "base/status.h"
 #include "openai/error.h"
@@ -175,10 +178,13 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
             ? "the name of the model's directory is not UTF-8: give model_name"
             : "model_name is not UTF-8");
   }
+  std::set<std::string_view> names = {name};
   for (const std::string& alias : options_.model_aliases) {
-    if (alias.empty() || !IsUtf8(alias)) {
-      return InvalidArgument("model_aliases must be UTF-8 and not empty, got ",
-                             BytesInQuotes(alias));
+    if (alias.empty() || !IsUtf8(alias) || !names.insert(alias).second) {
+      return InvalidArgument(
+          "model_aliases must be UTF-8, not empty and all "
+          "different, got ",
+          BytesInQuotes(alias));
     }
   }
   const std::lock_guard<std::mutex> lock(serve_mutex_);

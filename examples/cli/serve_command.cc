@@ -122,17 +122,18 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
 // The same of what takes a model: of its name, or else of the defaults.
 absl::Status ServeErrorInFlags(const ServeOptions& options,
                                const absl::Status& error) {
-  constexpr std::string_view kName = "model_name ";
+  constexpr std::string_view kNames[] = {"model_name ", "model_aliases "};
   const std::string message = Message(error);
   if (message.starts_with("the name of the model's directory")) {
     return MakeError(error.code(), "--model: the name of its directory is not ",
                      "UTF-8: give --served-model-name");
   }
-  if (!message.starts_with(kName)) {
-    return DefaultsErrorInFlags(options, error);
+  for (const std::string_view name : kNames) {
+    if (!message.starts_with(name)) continue;
+    return MakeError(error.code(), "--served-model-name ",
+                     message.substr(name.size()));
   }
-  return MakeError(error.code(), "--served-model-name ",
-                   message.substr(kName.size()));
+  return DefaultsErrorInFlags(options, error);
 }
 
 absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,

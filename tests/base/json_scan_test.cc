@@ -77,7 +77,8 @@ TEST(JsonScanTest, TheLargestObjectInAValueIsCounted) {
 
 TEST(JsonScanTest, ErrorsNameTheByte) {
   const auto error = [](std::string_view text) { return Message(Scan(text)); };
-  EXPECT_EQ(error(""), "not JSON at byte 0: incomplete JSON");
+  EXPECT_EQ(error(""), "empty: it must be JSON");
+  EXPECT_EQ(error(" \n"), "empty: it must be JSON");
   EXPECT_EQ(error(" [1, "), "not JSON at byte 5: incomplete JSON");
   EXPECT_EQ(error("[1 2]"), "not JSON at byte 3: syntax error");
   EXPECT_EQ(error("[1]]"), "not JSON at byte 3: extra data");

@@ -67,10 +67,11 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
   }
   context.run();
   EXPECT_OK(answers[0].get());
-  EXPECT_THAT(answers[1].get(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "num_beams must be at most 4 (what a step has room "
-                       "for), got 5"));
+  EXPECT_THAT(
+      answers[1].get(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "num_beams must be at most 4 (max_beams, what a step has room "
+               "for), got 5"));
   EXPECT_THAT(answers[2].get(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "eos_token_id must have at most 2 ids (what a step has "

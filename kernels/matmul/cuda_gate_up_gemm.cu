@@ -66,8 +66,8 @@ struct Tile {
 template <int kRows, int kTiles>
 constexpr bool kReallocatesRegisters = (kRows * kTiles) > 256;
 template <int kRows, int kTiles>
-constexpr int kThreads = TilePolicy::kConsumerThreads +
-                         (kReallocatesRegisters<kRows, kTiles> ? 128 : 32);
+constexpr int kGatedThreads = TilePolicy::kConsumerThreads +
+                              (kReallocatesRegisters<kRows, kTiles> ? 128 : 32);
 
 // The tiles of kInputs.
 template <int kRows, int kTiles>
@@ -301,7 +301,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   __syncthreads();
   if (threadIdx.x >= TilePolicy::kConsumerThreads) {
     if constexpr (kReallocatesRegisters<kRows, kTiles>) {
-      WarpgroupRegDealloc<kThreads<kRows, kTiles>>();
+      WarpgroupRegDealloc<kGatedThreads<kRows, kTiles>>();
     }
     if (threadIdx.x == TilePolicy::kConsumerThreads) {
       Producer(w, x, ring).LoadAll(product.num_steps);
@@ -309,7 +309,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
     return;
   }
   if constexpr (kReallocatesRegisters<kRows, kTiles>) {
-    WarpgroupRegAlloc<kThreads<kRows, kTiles>>();
+    WarpgroupRegAlloc<kGatedThreads<kRows, kTiles>>();
   }
   GridDependencyWait();
   Sums<kRows> sums[kTiles];
@@ -320,7 +320,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
 #endif
 
 template <typename T, int kRows, int kTiles>
-__global__ void __launch_bounds__((kThreads<kRows, kTiles>), 1)
+__global__ void __launch_bounds__((kGatedThreads<kRows, kTiles>), 1)
     MultiplyGated(const __grid_constant__ CUtensorMap w,
                   const __grid_constant__ CUtensorMap x,
                   const __grid_constant__ TileProduct product) {
@@ -357,7 +357,7 @@ int TileRows(int num_rows) {
 template <typename T, int kRows, int kTiles>
 struct Kernel {
   static constexpr auto kFunction = MultiplyGated<T, kRows, kTiles>;
-  static constexpr int kThreads = espalier::kThreads<kRows, kTiles>;
+  static constexpr int kThreads = espalier::kGatedThreads<kRows, kTiles>;
   static constexpr size_t kSharedBytes = espalier::kSharedBytes<kRows, kTiles>;
 };
 

@@ -181,8 +181,10 @@ absl::Status CheckReachedByNobodyElse(const std::string& host) {
 absl::Status CheckHost(const std::string& host) {
   constexpr std::string_view kMapped = "::ffff:";
   const bool is_in_brackets = host.starts_with('[') && host.ends_with(']');
-  const bool is_mapped = absl::AsciiStrToLower(host).starts_with(kMapped) &&
-                         host.find('.') != host.npos;
+  const std::string address =
+      is_in_brackets ? host.substr(1, host.size() - 2) : host;
+  const bool is_mapped = absl::AsciiStrToLower(address).starts_with(kMapped) &&
+                         address.find('.') != address.npos;
   const bool is_of_url =
       host.find("://") != host.npos || host.find('[') != host.npos;
   if (!is_mapped && !is_of_url && std::ranges::count(host, ':') != 1) {
@@ -190,8 +192,8 @@ absl::Status CheckHost(const std::string& host) {
   }
   return InvalidArgument(
       "--host must be a name or an address alone, got ", ShownInQuotes(host),
-      is_mapped        ? Concat("; write ", host.substr(kMapped.size()))
-      : is_in_brackets ? Concat("; write ", host.substr(1, host.size() - 2))
+      is_mapped        ? Concat("; write ", address.substr(kMapped.size()))
+      : is_in_brackets ? Concat("; write ", address)
                        : "; the port is --port");
 }
 

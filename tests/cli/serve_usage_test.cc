@@ -23,6 +23,7 @@ TEST(ServeUsageTest, AHostHasNoPort) {
       {"[::1]:8001", "the port is --port"},
       {"[::1]", "write ::1"},
       {"::ffff:127.0.0.1", "write 127.0.0.1"},
+      {"[::ffff:127.0.0.1]", "write 127.0.0.1"},
       {"::FFFF:10.0.0.1", "write 10.0.0.1"},
   };
   for (const auto& [host, hint] : cases) {

@@ -64,6 +64,7 @@ absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
 RequestNeeds& RequestNeeds::operator+=(const RequestNeeds& other) {
   num_pages += other.num_pages;
   num_sequences += other.num_sequences;
+  num_widest = std::max(num_widest, other.num_widest);
   num_edits += other.num_edits;
   num_candidates += other.num_candidates;
   num_best += other.num_best;
@@ -84,6 +85,7 @@ RequestNeeds Admission::NeedsOf(const PreparedRequest& prepared) const {
   RequestNeeds needs = {
       .num_pages = GroupPages::WorstCase(request, pool_->page_size()),
       .num_sequences = NumSequences(request.params),
+      .num_widest = NumSequences(request.params),
       .num_edits = WorstCaseEdits(prepared, vocab_size_),
       .num_candidates = MaxCandidates(prepared, vocab_size_)};
   needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
@@ -112,10 +114,10 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
   }
   if (needs.num_candidates > limits_.max_candidates) {
     return MarkPermanent(OptionError(absl::StatusCode::kResourceExhausted,
-                               "the request can never fit: it ranks ",
-                               needs.num_candidates, " candidates", sizes(),
-                               limits_.max_candidates,
-                               OptionHint{" (", "max_candidates", ")"}));
+                                     "the request can never fit: it ranks ",
+                                     needs.num_candidates, " candidates",
+                                     sizes(), limits_.max_candidates,
+                                     OptionHint{" (", "max_candidates", ")"}));
   }
   if (needs.num_best > limits_.max_best_tokens) {
     return MarkPermanent(ResourceExhausted(
@@ -138,7 +140,12 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
   if (num_running >= max_running_) return false;
   RequestNeeds total = running;
   total += next;
-  return total.num_sequences <= std::min(max_step_tokens_, limits_.max_beams) &&
+  // A quarter of a step, as prompts have where nothing else is said.
+  const int64_t num_beside_widest = std::max(max_step_tokens_ / 4, 1);
+  const int64_t max_sequences =
+      std::max<int64_t>(max_step_tokens_, total.num_widest + num_beside_widest);
+  return total.num_sequences <=
+             std::min<int64_t>(max_sequences, limits_.max_beams) &&
          total.num_edits <= limits_.max_score_edits &&
          total.num_candidates <= limits_.max_candidates &&
          total.num_best <= limits_.max_best_tokens;

@@ -39,10 +39,12 @@ namespace espalier {
 struct RequestNeeds {
   int64_t num_pages = 0;
   int64_t num_sequences = 0;   // that live: rows
+  int64_t num_widest = 0;      // sequences of the widest of several requests
   int64_t num_edits = 0;       // of scores
   int64_t num_candidates = 0;  // of its answer
   int64_t num_best = 0;        // tokens reported beside these
 
+  // Of both together.
   RequestNeeds& operator+=(const RequestNeeds& other);
 };
 
@@ -70,7 +72,10 @@ class Admission {
   int64_t NumPagesToStart(const Request& request) const;
 
   // Whether `next` may run beside `num_running` requests that need `running`
-  // together, as far as a step's limits go. Pages are not counted.
+  // together, as far as a step's limits go. Pages are not counted. Their
+  // sequences are max_step_tokens at most, or, where one of them has about as
+  // many or more, its own and a quarter of that number: wide requests do not
+  // keep all others out, and these make no step much longer than it is.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 

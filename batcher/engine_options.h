@@ -33,9 +33,10 @@ struct SchedulerOptions {
   // Requests that run together at most. >= 1.
   int max_running = 256;
   // Tokens fed in one step, where the executor has room for as many. >= 1.
-  // Requests are admitted only while their beams fit together; one with more
-  // beams than this runs alone. The default fills a CPU's multipliers and lets
-  // the activations of models of a few million parameters stay in its caches.
+  // Requests are admitted only while their beams fit together; beside one that
+  // has about as many or more, others have a quarter as many. The default fills
+  // a CPU's multipliers and lets the activations of models of a few million
+  // parameters stay in its caches.
   int max_step_tokens = 128;
   // The part of a step's tokens that prompts get while some are not fed yet.
   // Decodes get the rest. Where a group of beams is wider than that, the two

@@ -124,6 +124,32 @@ TEST_F(AdmissionTest, ARequestRunsBesideOthersWhileAllFit) {
       admission.CanAdmit({.num_candidates = 11}, {.num_candidates = 10}, 1));
 }
 
+TEST_F(AdmissionTest, BesideAWideRequestThereIsRoomForAQuarterOfAStep) {
+  model_.limits.max_beams = 29;
+  const Admission admission(model_, {.max_running = 9, .max_step_tokens = 20},
+                            &pool_);
+  const auto fit = [&](std::vector<int> widths) {
+    RequestNeeds running;
+    for (const int width : widths) {
+      running += {.num_sequences = width, .num_widest = width};
+    }
+    const int last = widths.back();
+    running.num_sequences -= last;
+    return admission.CanAdmit({.num_sequences = last, .num_widest = last},
+                              running, static_cast<int>(widths.size()) - 1);
+  };
+  EXPECT_TRUE(fit({10, 10}));
+  EXPECT_FALSE(fit({10, 10, 1}));
+  EXPECT_TRUE(fit({15, 5}));
+  EXPECT_FALSE(fit({15, 6}));
+  EXPECT_TRUE(fit({16, 5}));
+  EXPECT_TRUE(fit({20, 3, 2}));
+  EXPECT_FALSE(fit({20, 3, 3}));
+  EXPECT_TRUE(fit({3, 2, 24}));  // the wide one comes last
+  EXPECT_FALSE(fit({3, 3, 22}));
+  EXPECT_FALSE(fit({25, 5}));  // max_beams
+}
+
 TEST_F(AdmissionTest, AloneARequestRunsHoweverManyRowsItHas) {
   EXPECT_TRUE(Make().CanAdmit({.num_sequences = 100}, {}, 0));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tests/batcher/manual_executor.h"
@@ -153,32 +154,41 @@ TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
   }
 }
 
-TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
-  ToyModel model(CrampedModel());
-  std::vector<Request> requests = RandomRequests(3, 13, model.description());
-  requests[1].params = GenerationParams();
-  requests[1].params.num_beams = 9;
-  requests[1].params.max_new_tokens = 8;
-  ASSERT_OK(ValidateRequest(model.description(), &requests[1]));
-  Scheduler scheduler(model.description(),
-                      {.max_step_tokens = 5, .validate_steps = true});
+TEST(SchedulerTest, AQuarterOfAStepRunsBesideAGroupThatIsWiderThanIt) {
+  constexpr int kMaxStepTokens = 8;
+  ToyModelOptions options = CrampedModel();
+  options.eos_token_ids = {};
+  ToyModel model(options);
+  const auto request = [&](int num_prompt_tokens, int num_beams,
+                           int max_new_tokens) {
+    Request r{std::vector<TokenId>(num_prompt_tokens, 1), {}};
+    r.params.num_beams = num_beams;
+    r.params.max_new_tokens = max_new_tokens;
+    EXPECT_OK(ValidateRequest(model.description(), &r));
+    return r;
+  };
+  const std::vector<Request> requests = {request(4, 9, 60), request(30, 1, 5),
+                                         request(5, 1, 4),  request(6, 2, 3),
+                                         request(3, 3, 5),  request(2, 1, 1)};
+  Scheduler scheduler(model.description(), {.max_step_tokens = kMaxStepTokens,
+                                            .validate_steps = true});
   OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
-  bool wide_ran = false;
+  size_t widest = 0;
   while (true) {
     const StepPlan plan = scheduler.Plan();
     if (plan.empty()) break;
-    if (plan.tokens.size() > 5) {
-      wide_ran = true;
-      EXPECT_EQ(plan.selections.size(), 1u);
-      EXPECT_EQ(plan.selections[0].request, RequestId{1});
-    }
+    widest = std::max(widest, plan.tokens.size());
     scheduler.Advance(RunPlan(model, plan));
   }
-  EXPECT_TRUE(wide_ran);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_OK_AND_ASSIGN(const Result alone,
-                         RunAlone(CrampedModel(), requests[i]));
+  // Two sequences at a time; three wait until it ends, and who comes behind
+  // these with them.
+  EXPECT_EQ(widest, 9u + kMaxStepTokens / 4);
+  EXPECT_EQ(std::set(answers.order().begin(), answers.order().begin() + 3),
+            (std::set{1, 2, 3}));
+  EXPECT_EQ(answers.order()[3], 0);
+  for (int i = 0; i < std::ssize(requests); ++i) {
+    ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(options, requests[i]));
     EXPECT_TRUE(SameResult(*answers[i], alone));
   }
 }

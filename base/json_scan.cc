@@ -72,13 +72,33 @@ class Scanner {
     if (std::all_of(begin_, end_, IsSpace)) {
       return InvalidArgument("empty: it must be JSON");
     }
-    return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_);
+    return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_,
+                           error_ == kSyntaxError ? SyntaxHint() : "");
   }
 
  private:
   bool Fail(std::string_view error) {
     error_ = error;
     return false;
+  }
+  // What is written in other languages, where JSON has something else.
+  std::string_view SyntaxHint() const {
+    const std::string_view rest(at_, end_ - at_);
+    const auto begins_with_any = [&](auto... words) {
+      return (rest.starts_with(words) || ...);
+    };
+    if (begins_with_any("'")) return "; strings stand in double quotes";
+    if (begins_with_any("None", "True", "False")) {
+      return "; it is written null, true or false";
+    }
+    if (begins_with_any("//", "/*", "#")) return "; there are no comments";
+    const std::string_view before(begin_, at_ - begin_);
+    const size_t last = before.find_last_not_of(" \n\t\r");
+    const bool follows_comma = last != before.npos && before[last] == ',';
+    if (follows_comma && begins_with_any("}", "]")) {
+      return "; no comma stands before it";
+    }
+    return "";
   }
   // At what may not stand here, or at the end.
   bool Unexpected() { return Fail(at_ < end_ ? kSyntaxError : kIncomplete); }

@@ -131,6 +131,10 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
   return absl::OkStatus();
 }
 
+absl::Status WithHint(const absl::Status& error, std::string_view hint) {
+  return MakeError(error.code(), Message(error), hint);
+}
+
 absl::Status ReadPromptTokens(const JsonText& json, std::vector<TokenId>* out) {
   std::vector<int64_t> ids;
   RETURN_IF_ERROR(Read("prompt_tokens", json, &ids));
@@ -145,6 +149,10 @@ absl::Status ReadPromptTokens(const JsonText& json, std::vector<TokenId>* out) {
 }
 
 absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
+  if (json.is_array()) {
+    return WithHint(WrongType("prompt", "a string", json.text),
+                    "; ids are prompt_tokens, each text has its own line");
+  }
   RETURN_IF_ERROR(Read("prompt", json, &body->prompt));
   if (!body->prompt->empty()) return absl::OkStatus();
   return InvalidArgument("prompt must not be empty, got \"\"");
@@ -260,8 +268,8 @@ absl::Status NoRequest(std::string_view line, const absl::Status& error) {
   if (begin == line.npos) return error;
   const char last = line[line.find_last_not_of(kSpaces)];
   if (line[begin] == '{' && last == '}') return error;
-  return MakeError(
-      error.code(), Message(error),
+  return WithHint(
+      error,
       "; a request is one line, {\"prompt\": \"It rains.\"} for instance");
 }
 
@@ -287,7 +295,10 @@ RequestLine ParseRequestLine(std::string_view line,
   const absl::StatusOr<JsonText> json = ScanJson(line, 2, take);
   if (!json.ok()) return {"", NoRequest(line, json.status())};
   if (!json->is_object()) {
-    return {"", WrongType("a request", "a JSON object", json->text)};
+    return {"", WithHint(WrongType("a request", "a JSON object", json->text),
+                         json->is_array()
+                             ? "; of a list jq -c '.[]' makes a line each"
+                             : "")};
   }
   const LineFields fields = taker.Finish();
   RequestLine result{"", absl::StatusOr<RequestBody>()};

@@ -95,6 +95,24 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
   EXPECT_EQ(error("1e999999999"), "not JSON at byte 11: exponent overflow");
 }
 
+TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {
+  const auto hint = [](std::string_view text) {
+    const std::string message = Message(Scan(text));
+    const size_t end = message.find("syntax error");
+    return end == message.npos ? message : message.substr(end + 12);
+  };
+  EXPECT_EQ(hint("{'a': 1}"), "; strings stand in double quotes");
+  EXPECT_EQ(hint("[\"a\", 'b']"), "; strings stand in double quotes");
+  EXPECT_EQ(hint("{\"a\": 1, \n}"), "; no comma stands before it");
+  EXPECT_EQ(hint("[1, 2,]"), "; no comma stands before it");
+  EXPECT_EQ(hint("[,]"), "");
+  EXPECT_EQ(hint("{\"a\": None}"), "; it is written null, true or false");
+  EXPECT_EQ(hint("[True]"), "; it is written null, true or false");
+  EXPECT_EQ(hint("[1, // one\n2]"), "; there are no comments");
+  EXPECT_EQ(hint("# one\n[2]"), "; there are no comments");
+  EXPECT_EQ(hint("{a: 1}"), "");
+}
+
 // Any string of up to some pieces that matter to the grammar.
 std::string RandomText(std::mt19937& random) {
   static const std::vector<std::string> kPieces = {"[",

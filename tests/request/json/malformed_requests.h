@@ -19,7 +19,10 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {"{",
        "not JSON at byte 1: incomplete JSON; a request is one line, "
        "{\"prompt\": \"It rains.\"} for instance"},
-      {R"({"prompt": "a", } )", "not JSON at byte 16: syntax error"},
+      {R"({"prompt": "a", } )",
+       "not JSON at byte 16: syntax error; no comma stands before it"},
+      {R"({'prompt': "a"})",
+       "not JSON at byte 1: syntax error; strings stand in double quotes"},
       {"nonsense",
        "not JSON at byte 0: syntax error; a request is one line, {\"prompt\": "
        "\"It rains.\"} for instance"},
@@ -29,7 +32,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {"{\"prompt\": \"\xff\"}", "not UTF-8 at byte 12"},
       {"{\"prompt\": \"\xed\xa0\x80\"}", "not UTF-8 at byte 12"},
       {R"({"prompt": "\ud800"})", "not JSON at byte 18: unpaired surrogate"},
-      {"[]", "a request must be a JSON object, got []"},
+      {"[]",
+       "a request must be a JSON object, got []; of a list jq -c '.[]' makes "
+       "a line each"},
       {"7", "a request must be a JSON object, got 7"},
       {"null", "a request must be a JSON object, got null"},
       {"\"text\"", "a request must be a JSON object, got \"text\""},
@@ -44,6 +49,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"prompt": "a", "prompt_tokens": [1]})",
        "a request needs one of prompt, prompt_tokens and messages, got "
        "prompt and prompt_tokens"},
+      {R"({"prompt": [1, 2]})",
+       "prompt must be a string, got [1, 2]; ids are prompt_tokens, each text "
+       "has its own line"},
       {R"({"prompt": "a", "promt": "b"})",
        "unknown field \"promt\"; did you mean prompt?"},
       {R"({"Promt": "b"})", "unknown field \"Promt\"; did you mean prompt?"},
@@ -89,7 +97,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
        "prompt_tokens[1] must be an integer, got null"},
       {R"({"prompt": "a", "promt": null})",
        "unknown field \"promt\"; did you mean prompt?"},
-      {R"({"prompt": ["a"]})", "prompt must be a string, got [\"a\"]"},
+      {R"({"prompt": ["a"]})",
+       "prompt must be a string, got [\"a\"]; ids are prompt_tokens, each text "
+       "has its own line"},
       {R"({"prompt": ""})", "prompt must not be empty, got \"\""},
       {R"({"prompt_tokens": []})", "prompt_tokens must not be empty, got []"},
       {R"({"prompt_tokens": 5})", "prompt_tokens must be a list, got 5"},

@@ -281,6 +281,11 @@ void PrintFigures(Runtime& runtime, const Batch& batch,
       runtime.backend().FormatFigures());
 }
 
+void PrintEmpty(const Batch& batch, const LineReader& reader) {
+  if (batch.num_lines() > 0) return;
+  PrintToStderr(Concat("espalier: note: no requests in ", reader.name(), "\n"));
+}
+
 // Where they are not seen to fail.
 void PrintFailed(const Batch& batch, const BatchOptions& options) {
   const bool is_hidden = options.output != "-" || options.common.figures;
@@ -319,7 +324,11 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   Batch batch(runtime.get(), &async_reader, output.get(), options);
   ASSIGN_OR_RETURN(const BatchEnd end, RunToEnd(batch, *runtime, *output));
   const absl::Status written = output->Close();
-  if (end.signal != 0) PrintInterrupted(batch);
+  if (end.signal != 0) {
+    PrintInterrupted(batch);
+  } else if (end.status.ok()) {
+    PrintEmpty(batch, *reader);
+  }
   PrintFailed(batch, options);
   if (options.common.figures) {
     PrintFigures(*runtime, batch, watch.Elapsed());

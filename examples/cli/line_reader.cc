@@ -16,6 +16,38 @@
 
 namespace espalier::cli {
 
+namespace {
+
+// Files that are no text in UTF-8, by their first bytes.
+struct OtherFormat {
+  std::string_view bytes;
+  std::string_view name;
+  std::string_view command;  // which makes text of it
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"\x1F\x8B", "compressed by gzip", "gzip -dc"},
+    {"\x28\xB5\x2F\xFD", "compressed by zstd", "zstd -dc"},
+    {"\xFD"
+     "7zXZ",
+     "compressed by xz", "xz -dc"},
+    {"PK\x03\x04", "a zip archive", "unzip -p"},
+    {"\xFF\xFE", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
+    {"\xFE\xFF", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
+};
+
+absl::Status CheckBeginning(std::string_view first_line,
+                            std::string_view name) {
+  for (const OtherFormat& format : kOtherFormats) {
+    if (!first_line.starts_with(format.bytes)) continue;
+    return InvalidArgument(name, " is ", format.name,
+                           ", it must be lines in UTF-8: give what \"",
+                           format.command, "\" makes of it");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {
   const bool is_stdin = path == "-";
@@ -69,6 +101,7 @@ absl::StatusOr<std::vector<std::string>> LineReader::Read() {
     Split(std::string_view(buffer, num_bytes), &lines);
     ended_within_line_ = at_end_ && !line_.empty();
     if (ended_within_line_) EndLine(&lines);
+    RETURN_IF_ERROR(beginning_);
   }
   return lines;
 }
@@ -88,8 +121,10 @@ void LineReader::Split(std::string_view bytes,
 }
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
-  if (std::exchange(at_start_, false) && line_.starts_with(kByteOrderMark)) {
-    line_.erase(0, kByteOrderMark.size());
+  if (std::exchange(at_start_, false)) {
+    beginning_ = CheckBeginning(line_, name_);
+    line_.erase(0,
+                line_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   }
   // Where a line was cut behind a "\r" of its own, it is too long without it.
   if (!line_.empty() && line_.back() == '\r') line_.pop_back();

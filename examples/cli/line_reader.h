@@ -37,7 +37,9 @@ class LineReader {
 
   // The lines that are there, without their line ends: at least one, for which
   // it waits, or none at the end.
-  // Errors: kInternal with the system's reason if reading fails.
+  // Errors: kInternal with the system's reason if reading fails;
+  // kInvalidArgument if what is read begins like no text in UTF-8 but like a
+  // compressed file, or one in UTF-16, with what makes text of it.
   absl::StatusOr<std::vector<std::string>> Read();
 
   // Whether the input is over and its last line, which was read by itself, had
@@ -61,6 +63,7 @@ class LineReader {
   const std::string name_;
   const size_t max_line_bytes_;
   bool at_start_ = true;
+  absl::Status beginning_;  // what is wrong with the first line
   std::string line_;  // begun, and not ended yet
   bool at_end_ = false;
   bool ended_within_line_ = false;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -128,6 +129,31 @@ TEST(BatchTest, NorOfItsLength) {
                   HasSubstr(Concat("a line may have ", line.size() - num_fewer,
                                    " bytes")));
     }
+  }
+}
+
+TEST(BatchTest, WhatIsNoTextIsNamedOnce) {
+  const std::pair<std::string, std::string> kCases[] = {
+      {std::string("\x1F\x8B\x08\x00\n\x80\n\xFF", 8),
+       "compressed by gzip, it must be lines in UTF-8: give what \"gzip -dc\""},
+      {std::string("\xFF\xFE{\0\n\0}\0", 8), "UTF-16"},
+      {"\xFE\xFF", "UTF-16"},
+      {"PK\x03\x04...", "a zip archive"}};
+  for (const auto& [input, expected] : kCases) {
+    const ProgramRun run = RunBatch(input);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, StartsWith(Concat("espalier: stdin is ", expected)));
+    EXPECT_THAT(run.err, EndsWith(" makes of it\n"));
+  }
+}
+
+TEST(BatchTest, NoRequestsAreSaidToBeNone) {
+  for (const char* const input : {"", "\n \n"}) {
+    const ProgramRun run = RunBatch(input);
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_EQ(run.out, "");
+    EXPECT_EQ(run.err, "espalier: note: no requests in stdin\n");
   }
 }
 
@@ -459,12 +485,6 @@ TEST(BatchTest, WhatARequestAsksForIsReported) {
     EXPECT_EQ(tokens[i].at("token"), hypothesis.at("tokens").at(i));
     EXPECT_EQ(tokens[i].at("top").as_array().size(), 2u);
   }
-}
-
-TEST(BatchTest, NoInputIsNoOutput) {
-  const ProgramRun run = RunBatch("\n \n");
-  EXPECT_EQ(run.exit_code, 0);
-  EXPECT_EQ(run.out + run.err, "");
 }
 
 TEST(BatchTest, FiguresAreToldOfARunThatEndsInAnError) {

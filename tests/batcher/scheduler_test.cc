@@ -154,19 +154,21 @@ TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
   }
 }
 
+Request OfSizes(const ToyModel& model, int num_prompt_tokens, int num_beams,
+                int max_new_tokens) {
+  Request request{std::vector<TokenId>(num_prompt_tokens, 1), {}};
+  request.params.num_beams = num_beams;
+  request.params.max_new_tokens = max_new_tokens;
+  EXPECT_OK(ValidateRequest(model.description(), &request));
+  return request;
+}
+
 TEST(SchedulerTest, AQuarterOfAStepRunsBesideAGroupThatIsWiderThanIt) {
   constexpr int kMaxStepTokens = 8;
   ToyModelOptions options = CrampedModel();
   options.eos_token_ids = {};
   ToyModel model(options);
-  const auto request = [&](int num_prompt_tokens, int num_beams,
-                           int max_new_tokens) {
-    Request r{std::vector<TokenId>(num_prompt_tokens, 1), {}};
-    r.params.num_beams = num_beams;
-    r.params.max_new_tokens = max_new_tokens;
-    EXPECT_OK(ValidateRequest(model.description(), &r));
-    return r;
-  };
+  const auto request = [&](auto... sizes) { return OfSizes(model, sizes...); };
   const std::vector<Request> requests = {request(4, 9, 60), request(30, 1, 5),
                                          request(5, 1, 4),  request(6, 2, 3),
                                          request(3, 3, 5),  request(2, 1, 1)};
@@ -200,14 +202,7 @@ TEST(SchedulerTest, RequestsWaitForPagesFirstComeFirstServed) {
   options.page_size = 4;
   options.num_pages = 44;
   ToyModel model(options);
-  const auto request = [&](int num_prompt_tokens, int num_beams,
-                           int max_new_tokens) {
-    Request r{std::vector<TokenId>(num_prompt_tokens, 1), {}};
-    r.params.num_beams = num_beams;
-    r.params.max_new_tokens = max_new_tokens;
-    EXPECT_OK(ValidateRequest(model.description(), &r));
-    return r;
-  };
+  const auto request = [&](auto... sizes) { return OfSizes(model, sizes...); };
   // The first holds 30 pages and takes 4 more soon: there is no room for the 13
   // that the second begins with, and for the 2 of the third.
   const std::vector<Request> requests = {request(120, 4, 10),

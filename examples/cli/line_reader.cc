@@ -35,10 +35,10 @@ constexpr OtherFormat kOtherFormats[] = {
     {"\xFE\xFF", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
 };
 
-absl::Status CheckBeginning(std::string_view first_line,
+absl::Status CheckBeginning(std::string_view line,
                             std::string_view name) {
   for (const OtherFormat& format : kOtherFormats) {
-    if (!first_line.starts_with(format.bytes)) continue;
+    if (!line.starts_with(format.bytes)) continue;
     return InvalidArgument(name, " is ", format.name,
                            ", it must be lines in UTF-8: give what \"",
                            format.command, "\" makes of it");

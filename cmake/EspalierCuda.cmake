@@ -19,6 +19,6 @@ if(CCACHE_PROGRAM)
 endif()
 find_package(CUDAToolkit 12.4 REQUIRED)
 # Tests and benchmarks that have sources for CUDA. The others are made of the
-# objects that they have without it, and are linked in vain by who has built and
-# run them so.
+# objects that they have without it: where these were built and run, to link them
+# again shows nothing.
 add_custom_target(cuda_programs)

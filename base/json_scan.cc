@@ -13,6 +13,10 @@ namespace espalier {
 namespace {
 
 constexpr std::string_view kSyntaxError = "syntax error";
+// Within a string, whose bytes are no syntax of another language's.
+constexpr std::string_view kWrongEscape = "wrong escape in a string";
+constexpr std::string_view kControl =
+    "control character in a string, where it is escaped";
 constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
 
@@ -70,7 +74,7 @@ class Scanner {
 
   absl::Status error() const {
     if (std::all_of(begin_, end_, IsSpace)) {
-      return InvalidArgument("empty: it must be JSON");
+      return InvalidArgument("not JSON: there is nothing in it");
     }
     return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_,
                            error_ == kSyntaxError ? SyntaxHint() : "");
@@ -262,9 +266,9 @@ class Scanner {
     ++at_;
     while (true) {
       while (end_ - at_ >= 8 && ArePlain(at_)) at_ += 8;
-      if (at_ == end_) return Unexpected();
+      if (at_ == end_) return Fail(kIncomplete);
       const auto c = static_cast<unsigned char>(*at_);
-      if (c < 0x20) return Unexpected();
+      if (c < 0x20) return Fail(kControl);
       ++at_;
       if (c == '"') return true;
       if (c == '\\' && !Escape()) return false;
@@ -273,10 +277,10 @@ class Scanner {
 
   // Behind its backslash.
   bool Escape() {
-    if (at_ == end_) return Unexpected();
+    if (at_ == end_) return Fail(kIncomplete);
     if (*at_ != 'u') {
       if (std::string_view("\"\\/bfnrt").find(*at_) == std::string_view::npos) {
-        return Unexpected();
+        return Fail(kWrongEscape);
       }
       ++at_;
       return true;
@@ -297,10 +301,10 @@ class Scanner {
   bool FourDigits(int* unit) {
     *unit = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
-      if (at_ == end_) return Unexpected();
+      if (at_ == end_) return Fail(kIncomplete);
       const char c = static_cast<char>(*at_ | 0x20);
       const bool is_letter = c >= 'a' && c <= 'f';
-      if (!is_letter && !IsDigit(*at_)) return Unexpected();
+      if (!is_letter && !IsDigit(*at_)) return Fail(kWrongEscape);
       *unit = *unit * 16 + (is_letter ? c - 'a' + 10 : *at_ - '0');
     }
     return true;

@@ -77,12 +77,19 @@ TEST(JsonScanTest, TheLargestObjectInAValueIsCounted) {
 
 TEST(JsonScanTest, ErrorsNameTheByte) {
   const auto error = [](std::string_view text) { return Message(Scan(text)); };
-  EXPECT_EQ(error(""), "empty: it must be JSON");
-  EXPECT_EQ(error(" \n"), "empty: it must be JSON");
+  EXPECT_EQ(error(""), "not JSON: there is nothing in it");
+  EXPECT_EQ(error(" \n"), "not JSON: there is nothing in it");
   EXPECT_EQ(error(" [1, "), "not JSON at byte 5: incomplete JSON");
   EXPECT_EQ(error("[1 2]"), "not JSON at byte 3: syntax error");
   EXPECT_EQ(error("[1]]"), "not JSON at byte 3: extra data");
-  EXPECT_EQ(error("\"a\tb\""), "not JSON at byte 2: syntax error");
+  EXPECT_EQ(error("\"a\tb\""),
+            "not JSON at byte 2: control character in a string, where it is "
+            "escaped");
+  for (const char* const text :
+       {R"("a\'b")", R"("a\# b")", R"("C:\True")", R"("\u00g0")"}) {
+    EXPECT_THAT(error(text), ::testing::EndsWith(": wrong escape in a string"))
+        << text;
+  }
   EXPECT_EQ(error("{\"a\" 1}"), "not JSON at byte 5: syntax error");
   for (const char* const text : {R"("\ud83d")", R"("\ud83d\n")", R"("\ude00")",
                                  R"("\ud83d\u0041")", R"("\ud83d\ud83d")"}) {

@@ -15,7 +15,7 @@ namespace espalier::testing {
 inline std::vector<MalformedRequest> MalformedRequests() {
   std::vector<MalformedRequest> requests = {
       // The line.
-      {"", "empty: it must be JSON"},
+      {"", "not JSON: there is nothing in it"},
       {"{",
        "not JSON at byte 1: incomplete JSON; a request is one line, "
        "{\"prompt\": \"It rains.\"} for instance"},

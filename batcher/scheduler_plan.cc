@@ -230,7 +230,11 @@ bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
            (may_admit_ = NextFits());
   };
   const int max_tokens = admission_.max_step_tokens();
-  const auto share = static_cast<int64_t>(options_.prefill_share * max_tokens);
+  // A share of anything is one token at least: who was let in beside a group
+  // that is wider than a step waits for a step for prompts alone.
+  const int64_t share =
+      std::max(static_cast<int64_t>(options_.prefill_share * max_tokens),
+               int64_t{options_.prefill_share > 0});
   const int64_t left = std::max(max_tokens - num_decode_rows, 0);
   prefill_debt_ = left < share && feeds() ? prefill_debt_ + share - left : 0;
   // Beams have the other steps.

@@ -195,6 +195,28 @@ TEST(SchedulerTest, AQuarterOfAStepRunsBesideAGroupThatIsWiderThanIt) {
   }
 }
 
+// Also where the share of prompts is less than a token of a step.
+TEST(SchedulerTest, AShareOfPromptsIsATokenAtLeast) {
+  ToyModelOptions options = CrampedModel();
+  options.eos_token_ids = {};
+  ToyModel model(options);
+  const std::vector<Request> requests = {OfSizes(model, 2, 9, 60),
+                                         OfSizes(model, 7, 1, 3)};
+  for (const int max_step_tokens : {1, 2, 3, 8}) {
+    for (const double prefill_share : {0.0, 0.01, 0.25}) {
+      Scheduler scheduler(model.description(),
+                          {.max_step_tokens = max_step_tokens,
+                           .prefill_share = prefill_share,
+                           .validate_steps = true});
+      OrderedAnswers answers(requests.size());
+      answers.SubmitAll(scheduler, requests);
+      RunToEnd(scheduler, model);
+      EXPECT_EQ(answers.order().front(), prefill_share > 0 ? 1 : 0)
+          << max_step_tokens << " " << prefill_share;
+    }
+  }
+}
+
 // A narrow request that would fit waits behind a wide one that does not.
 TEST(SchedulerTest, RequestsWaitForPagesFirstComeFirstServed) {
   ToyModelOptions options = CrampedModel();

@@ -1,6 +1,7 @@
 #include "serve/api_keys.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -69,6 +70,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string file, ReadToEnd(path, kMaxFileBytes));
   const std::string_view text = WithoutByteOrderMark(file);
   std::vector<std::string> keys;
+  std::unordered_set<std::string> known;
   int line_number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -78,8 +80,8 @@ absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
     ++line_number;
     if (key.empty() || key.front() == '#') continue;
     RETURN_IF_ERROR(CheckKey(key, Concat(path, ":", line_number)));
-    // Who takes one of the two out would think that it is no key any more.
-    if (std::ranges::find(keys, key) != keys.end()) {
+    // With one of the two taken out it would still be a key.
+    if (!known.insert(key).second) {
       return InvalidArgument(path, ":", line_number,
                              ": this API key is in an earlier line already");
     }

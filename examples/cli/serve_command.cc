@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address_v4.hpp>
+#include <boost/asio/ip/address_v6.hpp>
 #include <cstdlib>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "base/byte_order_mark.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -175,26 +176,33 @@ absl::Status CheckReachedByNobodyElse(const std::string& host) {
                          kApiKeyVariable, ", or --insecure if it is meant");
 }
 
+// The address of IPv4 that one of IPv6 stands for, or "".
+std::string MappedAddress(const std::string& address) {
+  namespace ip = boost::asio::ip;
+  boost::system::error_code error;
+  const ip::address_v6 parsed = ip::make_address_v6(address, error);
+  if (error || !parsed.is_v4_mapped()) return "";
+  return ip::make_address_v4(ip::v4_mapped, parsed).to_string();
+}
+
 // A URL or a part of one, such as [::1]:8000 or 127.0.0.1:8000, has a port. An
 // address of IPv6 has several colons, and no brackets here; one of IPv4 in its
 // form is listened to by what is IPv4.
 absl::Status CheckHost(const std::string& host) {
-  constexpr std::string_view kMapped = "::ffff:";
   const bool is_in_brackets = host.starts_with('[') && host.ends_with(']');
   const std::string address =
       is_in_brackets ? host.substr(1, host.size() - 2) : host;
-  const bool is_mapped = absl::AsciiStrToLower(address).starts_with(kMapped) &&
-                         address.find('.') != address.npos;
+  const std::string mapped = MappedAddress(address);
   const bool is_of_url =
       host.find("://") != host.npos || host.find('[') != host.npos;
-  if (!is_mapped && !is_of_url && std::ranges::count(host, ':') != 1) {
+  if (mapped.empty() && !is_of_url && std::ranges::count(host, ':') != 1) {
     return absl::OkStatus();
   }
   return InvalidArgument(
       "--host must be a name or an address alone, got ", ShownInQuotes(host),
-      is_mapped        ? Concat("; write ", address.substr(kMapped.size()))
-      : is_in_brackets ? Concat("; write ", address)
-                       : "; the port is --port");
+      !mapped.empty()                      ? Concat("; write ", mapped)
+      : is_in_brackets && !address.empty() ? Concat("; write ", address)
+                                           : "; the port is --port");
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ TEST(ServeUsageTest, AHostHasNoPort) {
       {"::ffff:127.0.0.1", "write 127.0.0.1"},
       {"[::ffff:127.0.0.1]", "write 127.0.0.1"},
       {"::FFFF:10.0.0.1", "write 10.0.0.1"},
+      {"::ffff:7f00:1", "write 127.0.0.1"},
+      {"0:0:0:0:0:ffff:127.0.0.1", "write 127.0.0.1"},
+      {"[]", "the port is --port"},
   };
   for (const auto& [host, hint] : cases) {
     const ProgramRun run = RunEspalier({"serve", "-m", "x", "--host", host});

@@ -51,7 +51,7 @@ class Batch {
         written_(runtime->context()) {}
 
   // Reads, runs and writes everything, up to an error of writing.
-  // Errors: kInternal if the input cannot be read.
+  // Errors: those of LineReader::Read.
   asio::awaitable<absl::Status> Run();
 
   // Reads no more. Requests that are cancelled from now on get no answer.

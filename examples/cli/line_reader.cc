@@ -30,13 +30,14 @@ constexpr OtherFormat kOtherFormats[] = {
     {"\xFD"
      "7zXZ",
      "compressed by xz", "xz -dc"},
-    {"PK\x03\x04", "a zip archive", "unzip -p"},
+    {"PK\x03\x04", "a zip archive", "funzip"},
+    {std::string_view("\xFF\xFE\0\0", 4), "UTF-32", "iconv -f UTF-32 -t UTF-8"},
+    {std::string_view("\0\0\xFE\xFF", 4), "UTF-32", "iconv -f UTF-32 -t UTF-8"},
     {"\xFF\xFE", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
     {"\xFE\xFF", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
 };
 
-absl::Status CheckBeginning(std::string_view line,
-                            std::string_view name) {
+absl::Status CheckBeginning(std::string_view line, std::string_view name) {
   for (const OtherFormat& format : kOtherFormats) {
     if (!line.starts_with(format.bytes)) continue;
     return InvalidArgument(name, " is ", format.name,
@@ -101,7 +102,7 @@ absl::StatusOr<std::vector<std::string>> LineReader::Read() {
     Split(std::string_view(buffer, num_bytes), &lines);
     ended_within_line_ = at_end_ && !line_.empty();
     if (ended_within_line_) EndLine(&lines);
-    RETURN_IF_ERROR(beginning_);
+    RETURN_IF_ERROR(format_status_);
   }
   return lines;
 }
@@ -122,7 +123,7 @@ void LineReader::Split(std::string_view bytes,
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
   if (std::exchange(at_start_, false)) {
-    beginning_ = CheckBeginning(line_, name_);
+    format_status_ = CheckBeginning(line_, name_);
     line_.erase(0,
                 line_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   }

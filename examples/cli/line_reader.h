@@ -63,8 +63,8 @@ class LineReader {
   const std::string name_;
   const size_t max_line_bytes_;
   bool at_start_ = true;
-  absl::Status beginning_;  // what is wrong with the first line
-  std::string line_;  // begun, and not ended yet
+  absl::Status format_status_;  // of the first line
+  std::string line_;            // begun, and not ended yet
   bool at_end_ = false;
   bool ended_within_line_ = false;
 };

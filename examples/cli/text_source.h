@@ -32,7 +32,7 @@ class TextSource {
 
   // The texts that are there: at least one, for which it waits, or none at the
   // end. One caller at a time.
-  // Errors: kInternal with the system's reason if reading fails.
+  // Errors: those of LineReader::Read.
   boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> Read();
 
   // Ends the texts here, as LineReader::Stop; who has texts that are not begun

@@ -138,6 +138,7 @@ TEST(BatchTest, WhatIsNoTextIsNamedOnce) {
        "compressed by gzip, it must be lines in UTF-8: give what \"gzip -dc\""},
       {std::string("\xFF\xFE{\0\n\0}\0", 8), "UTF-16"},
       {"\xFE\xFF", "UTF-16"},
+      {std::string("\xFF\xFE\0\0{\0\0\0", 8), "UTF-32"},
       {"PK\x03\x04...", "a zip archive"}};
   for (const auto& [input, expected] : kCases) {
     const ProgramRun run = RunBatch(input);

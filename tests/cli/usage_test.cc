@@ -222,9 +222,9 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
        "; leave it out: no Python of a model's directory is run\n"},
   };
   // Few cases have each option at one command.
-  size_t which = 0;
+  int which = 0;
   for (const char* const command : {"generate", "batch", "serve"}) {
-    for (size_t i = which++; i < std::size(cases); i += Cases(1, 3)) {
+    for (size_t i = Cases(0, which++); i < std::size(cases); i += Cases(1, 3)) {
       const auto& [option, hint] = cases[i];
       EXPECT_THAT(RunEspalier({command, "-m", "x", option, "4"}).err,
                   StartsWith(Concat("espalier: ", command, " has no option ",

@@ -3,13 +3,14 @@
 //
 // Few rows are bound by reading the weights, many by the multipliers: up to 16
 // rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning
-// before the previous kernel of the stream has ended, and up to 24, 40 or 48
-// those of matrices of up to 48 outputs a multiprocessor; above that, and for
-// f32, cuBLASLt (cuda_blas_matmul.h). Gates and ups of 17 to 160 rows that fill
-// the device are a kernel of our own too (cuda_gate_up_gemm.h). Models whose
-// matrices all have at most CudaMatMulLimits::kSmallMatrix weights of 16 bits
-// have our own kernel for more than 16 rows, too (cuda_small_gemm.h), and never
-// load cuBLASLt.
+// before the previous kernel of the stream has ended, and of matrices of up to
+// 48 outputs a multiprocessor those of more, up to 48, where it can begin so
+// and L2 is fast enough for them (SkinnyMatMulIsProfitable); above that, and
+// for f32, cuBLASLt (cuda_blas_matmul.h). Gate and up projections of 17 to 160
+// rows that fill the device are a kernel of our own too (cuda_gate_up_gemm.h).
+// Models whose matrices all have at most CudaMatMulLimits::kSmallMatrix weights
+// of 16 bits have our own kernel for more than 16 rows, too
+// (cuda_small_gemm.h), and never load cuBLASLt.
 //
 // Weights of e4m3 codes (CudaMatrix::fp8_scales) have kernels of their own for
 // few rows (cuda_fp8_skinny.h) and for more (cuda_fp8_gemm.h); for many rows,

@@ -126,13 +126,18 @@ SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
              : DivideWide(args, clusters, device);
 }
 
+// Whether the kernels were compiled with clusters and the early launch, which
+// come together. All instances are compiled alike.
+template <typename T>
+bool BeginsEarly(const CudaDevice& device) {
+  return HasClusters(SkinnyMatMulKernel<T, TilingOf<1, 1>>, device);
+}
+
 template <typename T>
 absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
                           const CudaDevice& device, cudaStream_t stream) {
-  // Without them a block's sums would stay in its own memory. All instances are
-  // compiled alike.
-  const bool clusters =
-      HasClusters(SkinnyMatMulKernel<T, TilingOf<1, 1>>, device);
+  // Without clusters a block's sums would stay in its own memory.
+  const bool clusters = BeginsEarly<T>(device);
   return skinny_matmul::Enqueue<Family<T>>(args, Divide(args, clusters, device),
                                            stream);
 }
@@ -145,8 +150,8 @@ constexpr double kL2BytesPerSecond = 5.3e12;
 // How many times as long as w takes from memory, at its peak rate, w and x may
 // take from L2: of one tile a multiprocessor, of more. cuBLASLt is faster where
 // they take longer. Of small matrices its launch alone takes longer.
-constexpr double kMostOfOneTile = 2.4;
-constexpr double kMost = 1.6;
+constexpr double kMaxL2ToMemoryTimeOfOneTile = 2.4;
+constexpr double kMaxL2ToMemoryTime = 1.6;
 constexpr int64_t kSmallBytes = 8'000'000;
 
 // Whether L2 has w and as much of x as blocks of so many tiles read, which is
@@ -157,7 +162,8 @@ bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
   const double reads =
       1 + skinny_matmul::ColTiles(num_rows) / (2.0 * row_tiles);
   return reads * device.memory_bytes_per_second <=
-         (row_tiles == 1 ? kMostOfOneTile : kMost) * kL2BytesPerSecond;
+         (row_tiles == 1 ? kMaxL2ToMemoryTimeOfOneTile : kMaxL2ToMemoryTime) *
+             kL2BytesPerSecond;
 }
 
 // Whether more than 16 rows are multiplied faster than by cuBLASLt: with at
@@ -169,7 +175,7 @@ bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
 bool WideIsProfitable(int num_rows, const CudaMatrix& w,
                       const CudaDevice& device) {
   const int row_tiles = CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);
-  if (row_tiles > kMaxWideRowTiles || device.compute_capability < 90) {
+  if (row_tiles > kMaxWideRowTiles || !BeginsEarly<__nv_bfloat16>(device)) {
     return false;
   }
   int max_rows = 40;

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "tests/cuda_dry_run.h"
+
 namespace espalier {
 namespace {
 
@@ -76,6 +80,19 @@ TEST(CudaSkinnyMatMulTest, OlderDevicesHaveItForFewRows) {
   CudaDevice device = DeviceOf(kH100Memory);
   device.compute_capability = 80;
   EXPECT_EQ(MostRows(4096, 4096, device), 16);
+}
+
+// What newer devices run, too, is the code of older ones where it was compiled
+// for these alone.
+TEST(CudaSkinnyMatMulTest, AndSoHasCodeThatWasCompiledForThem) {
+  const CudaDevice device = DeviceOf(kH100Memory);
+  EXPECT_EQ(MostRows(4096, 4096, device), 48);
+  std::thread([&] {  // a thread asks once
+    testing::BeginDryRun(80);
+    EXPECT_EQ(MostRows(4096, 4096, device), 16);
+    testing::BeginDryRun(90);
+  })
+      .join();
 }
 
 }  // namespace

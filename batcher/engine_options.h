@@ -34,9 +34,9 @@ struct SchedulerOptions {
   int max_running = 256;
   // Tokens fed in one step, where the executor has room for as many. >= 1.
   // Requests are admitted only while their beams fit together; beside one that
-  // has about as many or more, others have a quarter as many. The default fills
-  // a CPU's multipliers and lets the activations of models of a few million
-  // parameters stay in its caches.
+  // has nearly as many or more, while those of the others fit a quarter of a
+  // step. The default fills a CPU's multipliers and lets the activations of
+  // models of a few million parameters stay in its caches.
   int max_step_tokens = 128;
   // The part of a step's tokens that prompts get while some are not fed yet.
   // Decodes get the rest. Where a group of beams is wider than that, the two
@@ -69,8 +69,9 @@ struct EngineOptions {
   // answer does not come within that, all requests end with kUnavailable, and
   // so do new ones until it comes; and what stops the engine does not wait for
   // it. Longer than the longest step there is: the first one may compile, load
-  // and allocate, and the widest feeds max_step_tokens. > 0; infinite: a step
-  // is waited for as long as it takes. See docs/step.md, "Faults".
+  // and allocate, and the widest feeds max_step_tokens, or a token of each
+  // sequence that runs, at most the model's max_beams. > 0; infinite: a step is
+  // waited for as long as it takes. See docs/step.md, "Faults".
   absl::Duration step_timeout = absl::InfiniteDuration();
   // How requests speculate that do not say (GenerationParams::speculate is
   // unset) and can (CanSpeculate). Unset: not at all. See docs/speculation.md.

@@ -170,7 +170,10 @@ class CompletionsTest(ClientTest):
                      "num_beams": 4, "stream_beams": True})
                  if not chunk.choices and hasattr(chunk, "espalier")]
         self.assertGreater(len(steps), 2)
-        self.assertEqual(len(steps[1]), 4)
+        # Whoever reads slowly gets fewer steps; before the last all beams live.
+        for beams in steps[:-1]:
+            living = [b for b in beams if b["finish_reason"] is None]
+            self.assertEqual(len(living), 4)
 
     def test_unknown_fields_are_told(self) -> None:
         answer = self.complete(extra_body={"num_beamz": 4})

@@ -57,15 +57,17 @@ class CallAnswerer {
 
 asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
                                            const openai::Limits& limits) {
-  const auto refuse = [&](const absl::Status& status) {
-    openai::Error error = openai::ErrorOf(status, &call_);
+  const auto respond = [&](const openai::Error& error) {
     return exchange_->Respond(ErrorResponse(error, caller_.headers));
+  };
+  const auto refuse = [&](const absl::Status& status) {
+    return respond(openai::ErrorOf(status, &call_));
   };
   absl::StatusOr<openai::Call> call =
       openai::ReadCall(api, exchange_->request().body, limits);
   const int64_t num_bytes = std::ssize(exchange_->TakeRequest().body);
   if (!call.ok()) {
-    co_await refuse(call.status());
+    co_await respond(openai::ErrorOf(call.status()));  // in its words already
     co_return;
   }
   call_ = *std::move(call);

@@ -242,6 +242,31 @@ TEST_F(GenerationCallsTest, OneBadPromptRefusesAll) {
   EXPECT_EQ(Metric(kRunning), 0);
 }
 
+TEST_F(GenerationCallsTest, WhatIsWrongIsNamedAsTheCallHasIt) {
+  Start();
+  struct Case {
+    std::string body, begin, param;
+  };
+  const Case cases[] = {
+      {R"({"prompt": [[1], [4]], "n": 0})", "n must be ", "n"},
+      {R"({"prompt": [4], "max_tokens": 5, "max_new_tokens": 6})",
+       "max_tokens and max_new_tokens are the same field, got 5 and 6",
+       "max_tokens"},
+      {R"({"prompt": [4], "max_new_tokens": "x"})", "max_new_tokens must be ",
+       "max_new_tokens"},
+      {R"({"prompt": [4], "max_new_tokens": 0})", "max_new_tokens must be ",
+       "max_new_tokens"},
+  };
+  for (const Case& wrong : cases) {
+    const RawResponse refused = Post("/v1/completions", wrong.body);
+    EXPECT_EQ(refused.status, 400) << wrong.body;
+    EXPECT_THAT(refused.body,
+                HasSubstr(Concat(R"({"message": ")", wrong.begin)));
+    EXPECT_THAT(refused.body,
+                HasSubstr(Concat(R"("param": ")", wrong.param, "\"")));
+  }
+}
+
 TEST_F(GenerationCallsTest, DrainingLetsEndWhatRunsAndTakesNoMore) {
   Start();
   model_->Hold(true);

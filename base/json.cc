@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/json_scan.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -129,6 +130,9 @@ absl::StatusOr<json::value> ParseJson(std::string_view text) {
   const size_t consumed = parser.write(text.data(), text.size(), error);
   if (!error) parser.finish(error);
   if (error) {
+    // The scanner says more of what is wrong.
+    const auto passed = [](int, std::string_view, const JsonText&) {};
+    RETURN_IF_ERROR(ScanJson(text, 0, passed).status());
     return InvalidArgument("not JSON at byte ", consumed, ": ",
                            error.message());
   }

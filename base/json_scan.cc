@@ -95,6 +95,7 @@ class Scanner {
     if (begins_with_any("None", "True", "False")) {
       return "; it is written null, true or false";
     }
+    if (begins_with_any("NaN", "Infinity")) return "; there is no such number";
     if (begins_with_any("//", "/*", "#")) return "; there are no comments";
     const std::string_view before(begin_, at_ - begin_);
     const size_t last = before.find_last_not_of(" \n\t\r");

@@ -59,7 +59,7 @@ absl::Status ParamReader::NotJson(const std::string& text,
     message +=
         Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
                option_, " ", Quoted(WriteJson(as_list)));
-  } else if (text.starts_with('{')) {
+  } else if (text.starts_with('{') && message.ends_with("syntax error")) {
     message += "; keys stand in quotes, as in '{\"7\": -2.5}'";
   }
   return InvalidArgument(message);

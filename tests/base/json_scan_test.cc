@@ -115,6 +115,8 @@ TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {
   EXPECT_EQ(hint("[,]"), "");
   EXPECT_EQ(hint("{\"a\": None}"), "; it is written null, true or false");
   EXPECT_EQ(hint("[True]"), "; it is written null, true or false");
+  EXPECT_EQ(hint("[NaN]"), "; there is no such number");
+  EXPECT_EQ(hint("[-Infinity]"), "; there is no such number");
   EXPECT_EQ(hint("[1, // one\n2]"), "; there are no comments");
   EXPECT_EQ(hint("# one\n[2]"), "; there are no comments");
   EXPECT_EQ(hint("{a: 1}"), "");

@@ -86,6 +86,8 @@ std::vector<WrongValue> WrongValues() {
       {{"--logit-bias", "{\"x\": 1}"}, "--logit-bias must have token ids as k"},
       {{"--logit-bias", "{279: -100}"},
        "syntax error; keys stand in quotes, as in '{\"7\": -2.5}'\n"},
+      {{"--logit-bias", "{\"1\": 2,}"},
+       "not JSON at byte 8: syntax error; no comma stands before it\n"},
       {{"--prefix-cache", "maybe"},
        "--prefix-cache must be on or off, got \"maybe\"\n"},
       {{"--deadline-ms", "1s"}, "--deadline-ms must be an integer, got \"1s\""},

@@ -56,8 +56,8 @@ absl::Status DefaultsErrorInFlags(const ServeOptions& options,
                                   const absl::Status& error) {
   if (error.ok()) return error;
   const std::string message = Message(error);
-  const ParamField* const field =
-      FindParamField(std::string_view(message).substr(0, message.find(' ')));
+  const ParamField* const field = FindParamField(
+      std::string_view(message).substr(0, message.find_first_of(" .[")));
   if (field != nullptr && options.params.contains(std::string(field->name))) {
     return options.names.InOptions(error);
   }
@@ -279,6 +279,7 @@ only with an API key: one a line in --api-key-file, or ESPALIER_API_KEY.
 
 SIGTERM and Ctrl-C: it takes no more requests, answers those that run for
 --drain-timeout, ends the others with an error, and exits: 0, or 1 if there were
-others. A second signal ends it at once.)";
+others. A second signal ends it at once; one that a program sends, 2 s after the
+first or later.)";
 
 }  // namespace espalier::cli

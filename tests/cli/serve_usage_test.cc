@@ -59,6 +59,15 @@ TEST(ServeUsageTest, AHostIsThisMachinesOrNeedsAKey) {
   }
 }
 
+TEST(ServeUsageTest, HowCallsSpeculateIsAnOptionThatErrorsName) {
+  for (const char* const value : {"draft", "ngram:99"}) {
+    const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),
+                                        "--port", "0", "--speculate", value});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, StartsWith("espalier: --speculate"));
+  }
+}
+
 TEST(ServeUsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {
   for (const char* const option : {"--from", "--to", "--template"}) {
     EXPECT_THAT(RunEspalier({"serve", "-m", "x", option, "fr"}).err,

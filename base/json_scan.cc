@@ -21,6 +21,7 @@ constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsLetter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // Whether eight bytes of a string are all as they stand: no quote, no
@@ -92,10 +93,16 @@ class Scanner {
       return (rest.starts_with(words) || ...);
     };
     if (begins_with_any("'")) return "; strings stand in double quotes";
-    if (begins_with_any("None", "True", "False")) {
+    // Not of a text that is no JSON at all.
+    const size_t length =
+        std::ranges::find_if_not(rest, IsLetter) - rest.begin();
+    const std::string_view word = at_ > begin_ ? rest.substr(0, length) : "";
+    if (word == "None" || word == "True" || word == "False") {
       return "; it is written null, true or false";
     }
-    if (begins_with_any("NaN", "Infinity")) return "; there is no such number";
+    if (word == "NaN" || word == "nan" || word == "Infinity" || word == "inf") {
+      return "; there is no such number";
+    }
     if (begins_with_any("//", "/*", "#")) return "; there are no comments";
     const std::string_view before(begin_, at_ - begin_);
     const size_t last = before.find_last_not_of(" \n\t\r");

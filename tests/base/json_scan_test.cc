@@ -119,7 +119,11 @@ TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {
   EXPECT_EQ(hint("[-Infinity]"), "; there is no such number");
   EXPECT_EQ(hint("[1, // one\n2]"), "; there are no comments");
   EXPECT_EQ(hint("# one\n[2]"), "; there are no comments");
-  EXPECT_EQ(hint("{a: 1}"), "");
+  EXPECT_EQ(hint("{\"a\": -inf}"), "; there is no such number");
+  for (const char* const text :
+       {"{a: 1}", "True story.", "None of these", "[Nancy]", "[Nones]"}) {
+    EXPECT_EQ(hint(text), "") << text;
+  }
 }
 
 // Any string of up to some pieces that matter to the grammar.

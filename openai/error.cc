@@ -75,7 +75,8 @@ bool IsNamePart(char c) {
 // The field that a message begins with, "messages[0].role"; empty if it begins
 // with none.
 std::string_view FieldOf(std::string_view message) {
-  const std::string_view path = message.substr(0, message.find_first_of(" :"));
+  std::string_view path = message.substr(0, message.find(' '));
+  if (path.ends_with(':')) path.remove_suffix(1);
   const auto* const end = std::ranges::find_if_not(path, IsNamePart);
   const std::string_view name = path.substr(0, end - path.begin());
   return IsCallField(name) ? path : std::string_view();

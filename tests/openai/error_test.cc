@@ -73,6 +73,8 @@ TEST(ErrorTest, TheFieldThatAMessageBeginsWithIsTheParam) {
   EXPECT_EQ(param("prompt[2][1] must be a token id"), "prompt[2][1]");
   EXPECT_EQ(param("sampling_params must be an object"), "sampling_params");
   EXPECT_EQ(param("not JSON at byte 0: syntax error"), "");
+  EXPECT_EQ(param("decoder_prompt: it has no text"), "decoder_prompt");
+  EXPECT_EQ(param("stream_options.x:y is not known"), "stream_options.x:y");
   EXPECT_EQ(param("the prompt is too long"), "");
   EXPECT_EQ(Of(absl::StatusCode::kInternal, "n fell over").param, "");
 }

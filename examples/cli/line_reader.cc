@@ -30,7 +30,7 @@ constexpr OtherFormat kOtherFormats[] = {
     {"\xFD"
      "7zXZ",
      "compressed by xz", "xz -dc"},
-    {"PK\x03\x04", "a zip archive", "funzip"},
+    {"PK\x03\x04", "a zip archive", "unzip -p FILE"},
     {std::string_view("\xFF\xFE\0\0", 4), "UTF-32", "iconv -f UTF-32 -t UTF-8"},
     {std::string_view("\0\0\xFE\xFF", 4), "UTF-32", "iconv -f UTF-32 -t UTF-8"},
     {"\xFF\xFE", "UTF-16", "iconv -f UTF-16 -t UTF-8"},

@@ -243,7 +243,9 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
       options, (*server)->Serve(std::move(generator), options.runtime.model)));
   PrintToStderr(Concat("espalier: listening on ", (*server)->url(), "\n"));
   context.run();
-  PrintToStderr("espalier: shutting down; a second signal ends it at once\n");
+  PrintToStderr(
+      "espalier: shutting down; a second signal ends it at once, one that a "
+      "program sends if it comes 2 s later\n");
   const int num_cut = (*server)->Drain(options.drain_timeout);
   if (num_cut == 0) return kAllSucceeded;
   PrintToStderr(Concat("espalier: ", Pluralize(num_cut, "call"),

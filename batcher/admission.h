@@ -74,9 +74,9 @@ class Admission {
   // Whether `next` may run beside `num_running` requests that need `running`
   // together, as far as a step's limits go. Pages are not counted. Their
   // sequences are at most max_step_tokens, or, where one of them has nearly as
-  // many or more, its own and max_step_tokens / 4: wide requests do not keep
-  // all others out, and these make no step much longer than it is. The
-  // executor's max_beams is never exceeded.
+  // many or more, its own and max_step_tokens / 4, at least one: wide requests
+  // do not keep all others out, and these make no step much longer than it is.
+  // The executor's max_beams is never exceeded.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 

@@ -38,7 +38,8 @@ struct SchedulerOptions {
   // step. The default fills a CPU's multipliers and lets the activations of
   // models of a few million parameters stay in its caches.
   int max_step_tokens = 128;
-  // The part of a step's tokens that prompts get while some are not fed yet.
+  // The part of a step's tokens, above 0 one at least, that prompts get while
+  // some are not fed yet.
   // Decodes get the rest. Where a group of beams is wider than that, the two
   // take steps in turn. In [0, 1]. See docs/scheduling.md, "The share of
   // prompts".
@@ -70,8 +71,9 @@ struct EngineOptions {
   // so do new ones until it comes; and what stops the engine does not wait for
   // it. Longer than the longest step there is: the first one may compile, load
   // and allocate, and the widest feeds max_step_tokens, or a token of each
-  // sequence that runs, at most the model's max_beams. > 0; infinite: a step is
-  // waited for as long as it takes. See docs/step.md, "Faults".
+  // sequence that runs, at most the model's max_beams, or a source. > 0;
+  // infinite: a step is waited for as long as it takes. See docs/step.md,
+  // "Faults".
   absl::Duration step_timeout = absl::InfiniteDuration();
   // How requests speculate that do not say (GenerationParams::speculate is
   // unset) and can (CanSpeculate). Unset: not at all. See docs/speculation.md.

@@ -12,7 +12,8 @@
 namespace espalier {
 
 // Whether SkinnyMatMul is made for this product and, as measured, faster than
-// cuBLASLt.
+// cuBLASLt. REQUIRES: `device` is the calling thread's current one, of whose
+// code it asks.
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
                               const CudaDevice& device);
 

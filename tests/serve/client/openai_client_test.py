@@ -169,7 +169,7 @@ class CompletionsTest(ClientTest):
                  for chunk in self.complete(stream=True, extra_body={
                      "num_beams": 4, "stream_beams": True})
                  if not chunk.choices and hasattr(chunk, "espalier")]
-        self.assertTrue(steps)
+        self.assertGreater(len(steps), 2)
         # Whoever reads slowly gets fewer steps; before the last all beams live.
         for beams in steps[:-1]:
             living = [b for b in beams if b["finish_reason"] is None]

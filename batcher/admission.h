@@ -72,11 +72,10 @@ class Admission {
   int64_t NumPagesToStart(const Request& request) const;
 
   // Whether `next` may run beside `num_running` requests that need `running`
-  // together, as far as a step's limits go. Pages are not counted. Their
-  // sequences are at most max_step_tokens, or, where one of them has nearly as
-  // many or more, its own and max_step_tokens / 4, at least one: wide requests
-  // do not keep all others out, and these make no step much longer than it is.
-  // The executor's max_beams is never exceeded.
+  // together, as far as a step's limits go. Pages are not counted. All their
+  // sequences are at most max(max_step_tokens, those of the widest of them +
+  // max(max_step_tokens / 4, 1)), so that a wide request does not keep all
+  // others out, and at most the executor's max_beams.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 

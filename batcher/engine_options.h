@@ -33,16 +33,15 @@ struct SchedulerOptions {
   // Requests that run together at most. >= 1.
   int max_running = 256;
   // Tokens fed in one step, where the executor has room for as many. >= 1.
-  // Requests are admitted only while their beams fit together; beside one that
-  // has nearly as many or more, while those of the others fit a quarter of a
-  // step. The default fills a CPU's multipliers and lets the activations of
-  // models of a few million parameters stay in its caches.
+  // Requests are admitted only while their beams fit together; beside a request
+  // of nearly as many beams or more, while all others' fit a quarter of this.
+  // The default fills a CPU's multipliers and lets the activations of models of
+  // a few million parameters stay in its caches.
   int max_step_tokens = 128;
-  // The part of a step's tokens, above 0 one at least, that prompts get while
-  // some are not fed yet.
-  // Decodes get the rest. Where a group of beams is wider than that, the two
-  // take steps in turn. In [0, 1]. See docs/scheduling.md, "The share of
-  // prompts".
+  // The part of a step's tokens that prompts get while some are not fed yet; at
+  // least one token, unless it is 0. Decodes get the rest. Where a group of
+  // beams is wider than that, the two take steps in turn. In [0, 1]. See
+  // docs/scheduling.md, "The share of prompts".
   double prefill_share = 0.25;
   // Keeps the pages of what was fed, and shares them with requests that begin
   // alike, if the model's pages can be shared

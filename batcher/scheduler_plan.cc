@@ -230,8 +230,8 @@ bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
            (may_admit_ = NextFits());
   };
   const int max_tokens = admission_.max_step_tokens();
-  // A share of anything is one token at least: who was let in beside a group
-  // that is wider than a step waits for a step for prompts alone.
+  // At least one token, unless it is 0: a request that is admitted beside a
+  // group wider than a step is fed only in steps for prompts alone.
   const int64_t share =
       std::max(static_cast<int64_t>(options_.prefill_share * max_tokens),
                int64_t{options_.prefill_share > 0});

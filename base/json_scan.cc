@@ -21,7 +21,9 @@ constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsLetter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+bool IsWordPart(char c) {
+  return IsDigit(c) || c == '_' || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // Whether eight bytes of a string are all as they stand: no quote, no
@@ -93,10 +95,16 @@ class Scanner {
       return (rest.starts_with(words) || ...);
     };
     if (begins_with_any("'")) return "; strings stand in double quotes";
-    // Not of a text that is no JSON at all.
     const size_t length =
-        std::ranges::find_if_not(rest, IsLetter) - rest.begin();
-    const std::string_view word = at_ > begin_ ? rest.substr(0, length) : "";
+        std::ranges::find_if_not(rest, IsWordPart) - rest.begin();
+    if (wants_key_ && length > 0) return "; keys stand in double quotes";
+    const std::string_view before(begin_, at_ - begin_);
+    const size_t last = before.find_last_not_of(" \n\t\r");
+    // A text that begins with a word may be no JSON at all.
+    const std::string_view word =
+        before.find_first_not_of(" \n\t\r-") == before.npos
+            ? ""
+            : rest.substr(0, length);
     if (word == "None" || word == "True" || word == "False") {
       return "; it is written null, true or false";
     }
@@ -104,8 +112,6 @@ class Scanner {
       return "; there is no such number";
     }
     if (begins_with_any("//", "/*", "#")) return "; there are no comments";
-    const std::string_view before(begin_, at_ - begin_);
-    const size_t last = before.find_last_not_of(" \n\t\r");
     const bool follows_comma = last != before.npos && before[last] == ',';
     if (follows_comma && begins_with_any("}", "]")) {
       return "; no comma stands before it";
@@ -225,7 +231,8 @@ class Scanner {
 
   bool Member() {
     const char* const begin = at_;
-    if (!Is('"')) return Unexpected();
+    wants_key_ = !Is('"');
+    if (wants_key_) return Unexpected();
     if (!String()) return false;
     const std::string_view key(begin, at_ - begin);
     SkipSpaces();
@@ -324,6 +331,7 @@ class Scanner {
   const int max_depth_;
   const OnJsonMember* const on_member_;
   int depth_ = 0;
+  bool wants_key_ = false;   // the error is where a key should begin
   int64_t num_values_ = 0;   // that have ended
   int64_t max_members_ = 0;  // of an object in the value that is being read
   std::string_view error_;   // empty: none

@@ -59,10 +59,8 @@ absl::Status ParamReader::NotJson(const std::string& text,
     message +=
         Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
                option_, " ", Quoted(WriteJson(as_list)));
-  } else if (text.starts_with('{') && message.ends_with("syntax error") &&
-             text[std::min(text.find_first_not_of(" \t", 1),
-                           text.size() - 1)] != '"') {
-    message += "; keys stand in quotes, as in '{\"7\": -2.5}'";
+  } else if (message.ends_with("keys stand in double quotes")) {
+    message += ", as in '{\"7\": -2.5}'";
   }
   return InvalidArgument(message);
 }

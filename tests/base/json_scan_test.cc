@@ -121,7 +121,12 @@ TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {
   EXPECT_EQ(hint("# one\n[2]"), "; there are no comments");
   EXPECT_EQ(hint("{\"a\": -inf}"), "; there is no such number");
   for (const char* const text :
-       {"{a: 1}", "True story.", "None of these", "[Nancy]", "[Nones]"}) {
+       {"{a: 1}", "{\"a\": 1, 8: 2}", "{None: 1}", "{_: 1}"}) {
+    EXPECT_EQ(hint(text), "; keys stand in double quotes") << text;
+  }
+  for (const char* const text :
+       {"{\n\"7\" 1}", "True story.", " None of these", "-inf", "[Nancy]",
+        "[True_x]", "{]", "[1,-]"}) {
     EXPECT_EQ(hint(text), "") << text;
   }
 }

@@ -11,6 +11,16 @@
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
+namespace {
+
+// Of rounding to nearest, relative to the number.
+double UnitRoundoff(DType dtype) {
+  return dtype == DType::kFloat32    ? 0
+         : dtype == DType::kBFloat16 ? 0x1p-8
+                                     : 0x1p-11;
+}
+
+}  // namespace
 
 void AttentionBatch::AddRow(int first_position, int num_tokens, int ahead) {
   std::vector<int> table;
@@ -185,10 +195,12 @@ void AttentionBatch::ExpectQueryMatchesTwin(const std::vector<float>& out,
         reference::Attention(q, keys, values, options,
                              options.window > 0 ? -1 : bias_positions_[query]);
     const double tolerance = Tolerance(q, keys, values, count);
+    const double result_rounding = UnitRoundoff(shape_.dtype);
     for (int i = 0; i < shape_.head_dim; ++i) {
       const size_t at =
           (size_t(query) * shape_.num_heads + h) * shape_.head_dim + i;
-      ASSERT_NEAR(out[at], expected[i], tolerance)
+      ASSERT_NEAR(out[at], expected[i],
+                  tolerance + result_rounding * std::abs(expected[i]))
           << "query " << query << " at " << positions_[query] << " head " << h
           << " dimension " << i;
     }
@@ -242,7 +254,8 @@ double AttentionBatch::Scale() const {
 
 // float32: a score of head_dim products is off by that many roundings of its
 // size, which is a relative error of its weight; sums over positions add one
-// rounding a position. 16 bits: weights and the result are rounded once.
+// rounding a position. 16 bits: weights are rounded once; the result is as
+// well, which is not in this.
 double AttentionBatch::Tolerance(std::span<const float> q,
                                  const std::vector<float>& keys,
                                  const std::vector<float>& values,
@@ -262,12 +275,10 @@ double AttentionBatch::Tolerance(std::span<const float> q,
       (q.size() + 2) * score_size + 8 * options_.soft_cap;
   const double float_error = 0x1p-24 * (2 * score_error + 2 * count + 32);
   // Small f16 weights have fewer bits.
-  const double rounding = shape_.dtype == DType::kFloat32    ? 0
-                          : shape_.dtype == DType::kBFloat16 ? 0x1p-8
-                                                             : 0x1p-11;
   const double subnormal =
       shape_.dtype == DType::kFloat16 ? count * 0x1p-25 : 0;
-  return value_size * (float_error + rounding + subnormal) * 1.01;
+  return value_size * (float_error + UnitRoundoff(shape_.dtype) + subnormal) *
+         1.01;
 }
 
 }  // namespace espalier::testing

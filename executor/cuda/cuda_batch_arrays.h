@@ -117,8 +117,11 @@ struct CudaBatchArrays {
   Array<int, 1> verify_count{};
   Array<CudaVerifySequence> verify_sequences{};
   Array<TokenId> verify_drafts{};
-  Array<int> verify_row_sequences{};       // by row
-  Array<int> verify_row_params{};          // by row
+  Array<int> verify_row_sequences{};  // by row
+  Array<int> verify_row_params{};     // by row
+  // By row: where its logits are, if not among the step's; 0: they are. A
+  // number, so that it is sent as words.
+  Array<uint64_t> verify_row_addresses{};
   Array<CudaRowEdits> verify_row_edits{};  // by row
 
   // By token: the last position of its source. -1: padding.
@@ -182,6 +185,8 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
      all.verify_row_sequences...);
   fn(Info{"parameters of rows to verify", kRows, 0, kWithVerified},
      all.verify_row_params...);
+  fn(Info{"addresses of rows to verify", kRows, 0, kWithVerified},
+     all.verify_row_addresses...);
   fn(Info{"edits of rows to verify", kRows, 0, kWithVerified},
      all.verify_row_edits...);
 

@@ -33,9 +33,6 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
                    TakeDeviceMemory<float>("logits", num_logits));
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
                                          "selection", scratch.choice_bytes));
-  ASSIGN_OR_RETURN(runner->row_copies_,
-                   PinnedBuffer<CudaRowsCopy>::Create(
-                       size_t(reports.num_reports) * limits.max_rows));
   ASSIGN_OR_RETURN(runner->placed_drafts_,
                    PinnedBuffer<CudaPlacedDraft>::Create(
                        size_t(reports.num_reports) * limits.max_rows));
@@ -163,31 +160,19 @@ absl::Status CudaGraphRunner::ReportVerified(const CudaStep& step) {
 }
 
 // Behind all rows of logits that the step writes; earlier steps have
-// read them.
+// read them. Verification reads those on this device where they are.
 absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
-  if (step.draft_rows.empty()) return absl::OkStatus();
-  const int max_rows = memory_->limits().max_rows;
-  const std::span copies =
-      std::span(row_copies_.data(), row_copies_.size())
-          .subspan(num_row_copies_++ % reports_.num_reports * max_rows,
-                   max_rows);
-  int num_copies = 0;
   for (const auto& [logits, first_row] : step.draft_rows) {
     float* const to = logits_.data() + size_t(first_row) * vocab_size();
     if (logits.device() == DraftLogits::kHost) {
       RETURN_IF_ERROR(uploads_.Send(logits.values(), to, stream_));
-    } else if (logits.device() == model_->device().ordinal) {
-      copies[num_copies++] = {
-          .from = reinterpret_cast<uintptr_t>(logits.data()),
-          .to = reinterpret_cast<uintptr_t>(to),
-          .num_floats = static_cast<int64_t>(logits.size())};
-    } else {
+    } else if (logits.device() != model_->device().ordinal) {
       RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, logits.data(),
                                            logits.size() * sizeof(float),
                                            cudaMemcpyDefault, stream_));
     }
   }
-  return CudaCopyRows(copies.data(), num_copies, stream_);
+  return absl::OkStatus();
 }
 
 // With all the memory it needs on the device, so that no launch fails for it.
@@ -382,6 +367,8 @@ CudaVerifyInputs CudaGraphRunner::VerifyInputs(
           .has_filters = shape.verifies_filtered,
           .has_draft_rows = shape.verifies_draft_rows,
           .logits = logits_.data(),
+          .row_addresses =
+              shape.verifies_draft_rows ? arrays.verify_row_addresses : nullptr,
           .num_sequences = arrays.verify_count,
           .sequences = arrays.verify_sequences,
           .row_sequences = arrays.verify_row_sequences,

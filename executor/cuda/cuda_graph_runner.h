@@ -116,9 +116,6 @@ class CudaGraphRunner {
   int64_t num_graph_launches_ = 0;
   int64_t num_without_graph_ = 0;
 
-  // Where rows of drafts come from, read in place: [reports, max_rows].
-  PinnedBuffer<CudaRowsCopy> row_copies_;
-  int64_t num_row_copies_ = 0;  // steps that had some
   // Of rows that the host has.
   CudaUploadRing uploads_;
   // Where drafts are drawn to, read in place: [reports, max_rows].

@@ -27,8 +27,9 @@ struct CudaStep {
 
   std::vector<CudaGroupMove> moves;  // before the delta
 
-  // What a draft was drawn from; goes to rows of logits from `first_row` on,
-  // before the step.
+  // What a draft was drawn from, held until the step has ended: rows to verify
+  // from `first_row` on. Verification reads it where it is, on the executor's
+  // device; from elsewhere it goes to these rows of logits before the step.
   struct DraftRows {
     DraftLogits logits = {};
     int first_row = 0;

@@ -59,6 +59,7 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
              .max_positions = memory->limits().table_stride * model.page_size,
              .max_edits = memory->limits().max_edits},
       memory_(memory),
+      device_ordinal_(device.ordinal),
       groups_(memory->limits().num_slots),
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
@@ -210,7 +211,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     batch->PadPrompts(PaddedRows(batch->num_tokens(), most),
                       memory_->padding_table());
   }
-  PlaceDraftRows(memory_->limits(), batch, step);
+  PlaceDraftRows(memory_->limits(), device_ordinal_, batch, step);
   // Behind draws that the device writes.
   for (CudaStep::UnreadRow& row : step->unread_rows) {
     row.first_draw +=

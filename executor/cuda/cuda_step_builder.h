@@ -116,6 +116,7 @@ class CudaStepBuilder {
   // Constant after construction.
   const CudaInputBatch::Shape shape_;
   const CudaStepMemory* const memory_;
+  const int device_ordinal_;
 
   CudaGroups groups_;
   CudaBatchUploader uploader_;

@@ -115,17 +115,23 @@ int64_t NumDraftRows(const StepPlan& plan) {
   return count;
 }
 
-void PlaceDraftRows(const CudaStepLimits& limits, CudaInputBatch* batch,
-                    CudaStep* step) {
+void PlaceDraftRows(const CudaStepLimits& limits, int ordinal,
+                    CudaInputBatch* batch, CudaStep* step) {
   const int first_row = batch->num_logits_rows();
-  for (CudaStep::DraftRows& rows : step->draft_rows) {
-    rows.first_row += first_row;
-  }
   const int num_rows = batch->verified.num_draft_rows();
   batch->PlaceDraftRows(
       step->is_replayable
           ? PaddedDraftRows(num_rows, limits.max_rows - first_row)
           : num_rows);
+  const size_t vocab_size = batch->shape.vocab_size;
+  for (CudaStep::DraftRows& rows : step->draft_rows) {
+    rows.first_row += first_row;
+    if (rows.logits.device() != ordinal) continue;
+    for (size_t i = 0; i * vocab_size < rows.logits.size(); ++i) {
+      batch->verify_row_addresses[rows.first_row + i] =
+          reinterpret_cast<uintptr_t>(rows.logits.data() + i * vocab_size);
+    }
+  }
 }
 
 }  // namespace espalier

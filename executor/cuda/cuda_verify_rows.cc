@@ -32,6 +32,7 @@ void CudaVerifyRows::PlaceRows(int num_logits_rows, int num_draft_rows,
   const size_t num_rows = static_cast<size_t>(num_logits_rows) + num_draft_rows;
   batch->verify_row_sequences.assign(num_rows, -1);
   batch->verify_row_params.assign(num_rows, -1);
+  batch->verify_row_addresses.assign(num_rows, 0);
   batch->verify_row_edits = batch->row_edits;  // none if none has any
   batch->verify_row_edits.resize(num_rows);
   for (int s = 0; s < batch->verify_count[0]; ++s) {

@@ -78,11 +78,15 @@ __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
 template <typename T>
 class RowPieces {
  public:
-  // Of row `row` of `logits`, [rows, vocab_size].
-  __device__ RowPieces(const void* logits, int row, int vocab_size)
-      : logits_(static_cast<const T*>(logits) + size_t(row) * vocab_size),
+  // `logits`: of the row, [vocab_size].
+  __device__ RowPieces(const T* logits, int vocab_size)
+      : logits_(logits),
         vocab_size_(vocab_size),
         aligned_(reinterpret_cast<uintptr_t>(logits_) % 16 == 0) {}
+  // Of row `row` of `logits`, [rows, vocab_size].
+  __device__ RowPieces(const void* logits, int row, int vocab_size)
+      : RowPieces(static_cast<const T*>(logits) + size_t(row) * vocab_size,
+                  vocab_size) {}
 
   __device__ LanePiece<T> Load(int piece) const {
     return LoadPiece(logits_, piece, vocab_size_, aligned_);

@@ -24,12 +24,12 @@ __global__ __launch_bounds__(
   // Where drafts are verified there is none, and all rows are alive.
   const float cum =
       p.in.cum_log_probs != nullptr ? p.in.cum_log_probs[row] : 0.0f;
+  const int size = p.in.vocab_size;
+  const RowPieces<T> logits(p.LogitsOf<T>(row), size);
   const WarpTiles tiles(p.num_tiles, tiles_per_warp);
   const bool wanted = (params >= 0) & (cum > MinusInf());
   GridDependencyWait();  // for logits
   if (!wanted || !tiles.any()) return;
-  const int size = p.in.vocab_size;
-  const RowPieces<T> logits(p.in.logits, row, size);
   const LanePiece<T> first_piece = logits.Load(2 * tiles.begin);
   // While that is on its way.
   __shared__ WarpLogits<1> edited_pieces[kEdits ? ReadPolicy::kMaxWarps : 1];

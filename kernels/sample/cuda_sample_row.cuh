@@ -44,6 +44,15 @@ struct Params {
   float4* sums;
   int* first_edits;  // of tiles; of rows with edits alone
   int num_tiles;     // of a row
+  // [num_rows]  as CudaVerifyInputs has them; null: all rows are in in.logits.
+  const uint64_t* row_addresses;
+
+  template <typename T>
+  __device__ const T* LogitsOf(int row) const {
+    const uint64_t own = row_addresses == nullptr ? 0 : row_addresses[row];
+    if (own != 0) return reinterpret_cast<const T*>(own);
+    return static_cast<const T*>(in.logits) + size_t(row) * in.vocab_size;
+  }
 };
 
 // log2(e) / temperature, the factor of exponents. Finite, so that a distance of

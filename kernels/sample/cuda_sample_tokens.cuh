@@ -54,9 +54,7 @@ class RowTokens {
                        const TileTable& tiles)
       : vocab_size_(p.in.vocab_size),
         num_tiles_(p.num_tiles),
-        logits_(static_cast<const T*>(p.in.logits) +
-                    size_t(draw.row) * p.in.vocab_size,
-                p.in.vocab_size),
+        logits_(p.LogitsOf<T>(draw.row), p.in.vocab_size),
         edits_(p.in, draw.row),
         maxima_(&tiles.maxima->x),
         sums_(tiles.sums),

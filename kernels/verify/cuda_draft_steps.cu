@@ -95,15 +95,6 @@ __global__ void __launch_bounds__(kCopyThreads)
              vocab_size);
 }
 
-__global__ void __launch_bounds__(kCopyThreads)
-    CopyRows(const CudaRowsCopy* copies) {
-  LaunchDependents();
-  GridDependencyWait();
-  const CudaRowsCopy copy = copies[blockIdx.y];
-  CopyFloats(reinterpret_cast<const float*>(copy.from),
-             reinterpret_cast<float*>(copy.to), copy.num_floats);
-}
-
 LaunchConfig BlocksEach(int count) {
   return {.grid = {kCopyBlocks, static_cast<unsigned>(count)},
           .block = {kCopyThreads}};
@@ -137,12 +128,6 @@ absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
                                  float* kept, cudaStream_t stream) {
   return Launch(KeepDraftLogits, BlocksEach(num_rows), stream, rows, vocab_size,
                 logits, kept);
-}
-
-absl::Status CudaCopyRows(const CudaRowsCopy* copies, int num_copies,
-                          cudaStream_t stream) {
-  if (num_copies == 0) return absl::OkStatus();
-  return Launch(CopyRows, BlocksEach(num_copies), stream, copies);
 }
 
 }  // namespace espalier

@@ -109,17 +109,4 @@ struct CudaPlacedBatch {
 absl::Status CudaPlaceDrafts(const CudaPlacedDraft* drafts, int num_drafts,
                              const CudaPlacedBatch& batch, cudaStream_t stream);
 
-// Some rows that follow each other, in device memory. An address is a number,
-// so that copies are sent as words.
-struct CudaRowsCopy {
-  uint64_t from = 0;
-  uint64_t to = 0;
-  int64_t num_floats = 0;
-};
-
-// Copies rows of logits from where they were kept, in one launch.
-//   copies  [num_copies]
-absl::Status CudaCopyRows(const CudaRowsCopy* copies, int num_copies,
-                          cudaStream_t stream);
-
 }  // namespace espalier

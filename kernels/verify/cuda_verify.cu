@@ -46,6 +46,7 @@ VerifyParams VerifyParamsAt(const CudaVerifyInputs& in,
   p.arrivals = layout.arrivals.At<unsigned>(base);
   p.sample =
       ParamsAt(rows, layout.of_sample, layout.sample.template At<char>(base));
+  p.sample.row_addresses = in.row_addresses;
   return p;
 }
 

@@ -63,7 +63,10 @@ struct CudaVerifyInputs {
 
   // Device memory.
   // Target rows and rows of drafts, in any order but that of a sequence.
-  const void* logits = nullptr;                   // [num_rows, vocab_size]
+  const void* logits = nullptr;  // [num_rows, vocab_size]
+  // [num_rows]  where a row's logits are, `vocab_size` of them, if not there;
+  // 0: they are. Null: all are.
+  const uint64_t* row_addresses = nullptr;
   const int* num_sequences = nullptr;             // [1]
   const CudaVerifySequence* sequences = nullptr;  // [max_sequences]
   const int* row_sequences = nullptr;  // [num_rows] whose it is; -1: nobody's

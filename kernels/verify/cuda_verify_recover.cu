@@ -25,9 +25,7 @@ struct RowDensity {
 
   RowDensity() : logits(nullptr, 1) {}
   __device__ RowDensity(const VerifyParams& p, int row)
-      : logits(
-            static_cast<const T*>(p.in.logits) + size_t(row) * p.in.vocab_size,
-            p.in.vocab_size),
+      : logits(p.sample.LogitsOf<T>(row), p.in.vocab_size),
         edits(p.sample.in, row),
         cut(p.verdicts[row].cut),
         of_weight(static_cast<float>(1 / p.verdicts[row].total)) {}

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,9 +49,28 @@ class CudaStepBuilderTest : public StepBuilderFixture {
   }
 
   absl::StatusOr<CudaStep> Build(const absl::Status& gumbel_status) {
-    CudaDelta delta(memory_->words());
-    return builder_->Build(source_.Take(), {}, gumbel_status, &delta);
+    delta_.emplace(memory_->words());
+    return builder_->Build(source_.Take(), {}, gumbel_status, &*delta_);
   }
+
+  // What the delta writes to `target` on; 0 where it writes nothing.
+  std::vector<uint64_t> Sent(const uint64_t* target, int count) {
+    std::vector<uint64_t> values(count);
+    auto* const words = reinterpret_cast<int*>(values.data());
+    const int first = static_cast<int>(reinterpret_cast<const int*>(target) -
+                                       memory_->words());
+    for (const CudaStagedWrite& write : delta_->segments()) {
+      for (int i = 0; i < write.count; ++i) {
+        const int at = write.target + i - first;
+        if (at < 0 || at >= 2 * count) continue;
+        words[at] = delta_->payload()[write.source + i];
+      }
+    }
+    return values;
+  }
+
+ private:
+  std::optional<CudaDelta> delta_;
 };
 
 std::shared_ptr<const SelectionParams> DrawnBeams() {
@@ -239,6 +260,33 @@ TEST_F(CudaStepBuilderDraftsTest,
   EXPECT_TRUE(step->shape.verifies_draft_rows);
   EXPECT_FALSE(step->shape.verifies_filtered);
   EXPECT_EQ(step->shape.max_draws, 0);  // none is plain
+}
+
+// Those on the step's device are read where they are; of another, as of the
+// host, the rows behind all others have copies.
+TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
+  const std::vector<float> memory(2 * 4 * kVocabSize);
+  const auto on_device = [&](size_t first, int ordinal) {
+    return DraftLogits({std::make_shared<int>(), memory.data() + first},
+                       4 * kVocabSize, ordinal);
+  };
+  PlanSelection& selection = AddDrafted(0, 4, {});
+  AddDraftLogits(&selection);
+  selection.draft_logits[1] = on_device(0, 0);
+  selection.draft_logits[2] = on_device(0, 1);
+  selection.draft_logits[3] = on_device(4 * kVocabSize, 0);
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  ASSERT_EQ(step->draft_rows.size(), 4u);  // held, all of them
+  const int first = step->draft_rows[0].first_row;
+  std::vector<uint64_t> expected(first + 16);
+  for (const int row : {1, 3}) {
+    for (int i = 0; i < 4; ++i) {
+      expected[first + 4 * row + i] = reinterpret_cast<uintptr_t>(
+          step->draft_rows[row].logits.data() + i * kVocabSize);
+    }
+  }
+  EXPECT_EQ(Sent(memory_->arrays().verify_row_addresses, first + 16), expected);
 }
 
 // Where rejection verifies, the tokens go to what it reads as well.

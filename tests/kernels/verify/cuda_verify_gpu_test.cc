@@ -93,6 +93,17 @@ TEST_P(CudaVerifyTest, ASequenceDoesNotDependOnItsBatch) {
   }
 }
 
+TEST_P(CudaVerifyTest, RowsMayLieElsewhere) {
+  for (const int vocab_size : {1, 700, 3001, 4096}) {
+    const std::vector<RandomDraft> batch =
+        RandomBatch(Cases(60, 10), vocab_size, GetParam(), 12);
+    const std::vector<VerifyInputs> inputs = InputsOf(batch);
+    EXPECT_EQ(VerifyOnDevice(inputs, GetParam()),
+              VerifyOnDevice(inputs, GetParam(), 0, true,
+                             /*is_scattered=*/true));
+  }
+}
+
 // What nothing filters and has no rows of drafts is answered in two launches;
 // or in three, to the bit. The tokens are the twin's.
 TEST_P(CudaVerifyTest, FewerLaunchesGiveTheSameTokens) {

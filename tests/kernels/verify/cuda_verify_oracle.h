@@ -129,6 +129,29 @@ class DeviceVerifyBatch {
                       scratch_->data(), device, stream);
   }
 
+  // Moves every other row away, and one element further, so that none begins
+  // at a multiple of 16 bytes; where it was there is NaN.
+  void ScatterRows(DType dtype) {
+    const auto num_rows = static_cast<size_t>(in_.num_rows);
+    const size_t element = dtype == DType::kFloat32 ? 4 : 2;
+    const size_t row_bytes = in_.vocab_size * element;
+    std::vector<char> bytes = testing::Download(*logits_);
+    std::vector<char> away(element);
+    away.insert(away.end(), bytes.begin(), bytes.end());
+    scattered_.emplace(testing::Upload(away));
+    std::vector<uint64_t> addresses(num_rows);
+    for (size_t row = 0; row < num_rows; row += 2) {
+      const auto from = bytes.begin() + row * row_bytes;
+      std::fill(from, from + row_bytes, '\xFF');  // NaN in both types
+      addresses[row] = reinterpret_cast<uintptr_t>(scattered_->data()) +
+                       element + row * row_bytes;
+    }
+    logits_.emplace(testing::Upload(bytes));
+    addresses_.emplace(testing::Upload(addresses));
+    in_.logits = logits_->data();
+    in_.row_addresses = addresses_->data();
+  }
+
   // The answers as candidates, which say the same.
   absl::Status EnqueueCandidates(const CudaDevice& device,
                                  cudaStream_t stream) {
@@ -220,7 +243,8 @@ class DeviceVerifyBatch {
   const int num_sequences_;
   const int max_sequences_;
   CudaVerifyInputs in_;
-  std::optional<DeviceBuffer<char>> logits_, scratch_;
+  std::optional<DeviceBuffer<char>> logits_, scratch_, scattered_;
+  std::optional<DeviceBuffer<uint64_t>> addresses_;
   std::optional<DeviceBuffer<int>> count_, row_sequences_, row_params_,
       accepted_;
   std::optional<DeviceBuffer<CudaVerifySequence>> sequences_;
@@ -235,12 +259,13 @@ class DeviceVerifyBatch {
 
 inline std::vector<VerifiedTokens> VerifyOnDevice(
     const std::vector<VerifyInputs>& inputs, DType dtype, int max_more = 0,
-    bool has_hints = true) {
+    bool has_hints = true, bool is_scattered = false) {
   const auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());
   const auto stream = CudaStream::Create();
   EXPECT_TRUE(stream.ok());
   DeviceVerifyBatch batch(VerifyBatch(inputs), dtype, max_more, has_hints);
+  if (is_scattered) batch.ScatterRows(dtype);
   EXPECT_TRUE(batch.Enqueue(*device, stream->get()).ok());
   EXPECT_TRUE(batch.EnqueueCandidates(*device, stream->get()).ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);

@@ -1,6 +1,7 @@
 #include "executor/cuda/cuda_draft_sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -377,38 +378,54 @@ absl::Status CudaDraftSampler::CopyTails(std::span<const PageCopy> copies) {
 }
 
 absl::Status CudaDraftSampler::RunSteps(const CudaDraftBatch& batch) {
-  Shape shape = {.num_rows = batch.num_rows(),
-                 .has_edits = batch.has_edits(),
-                 .keeps_logits = batch.keeps_logits};
-  for (int step = 0; step < batch.num_steps; ++step) {
-    shape.is_first = step == 0 && batch.feeds_two;
-    shape.has_partials =
-        (shape.is_first ? sent_first_ : sent_next_).has_partials;
-    RETURN_IF_ERROR(EnqueueStep(shape));
+  Shape shape = {
+      .num_rows = batch.num_rows(),
+      .feeds_two = batch.feeds_two,
+      .has_edits = batch.has_edits(),
+      .keeps_logits = batch.keeps_logits,
+      .first_has_partials = batch.feeds_two && sent_first_.has_partials,
+      .has_partials = sent_next_.has_partials};
+  int num_left = batch.num_steps;
+  while (num_left > 0) {
+    shape.num_steps = std::min<int>(
+        std::bit_floor(static_cast<unsigned>(num_left)), kMaxGraphSteps);
+    RETURN_IF_ERROR(EnqueueSteps(shape));
+    num_left -= shape.num_steps;
+    shape.feeds_two = shape.first_has_partials = false;
   }
   return absl::OkStatus();
 }
 
-absl::Status CudaDraftSampler::EnqueueStep(const Shape& shape) {
+absl::Status CudaDraftSampler::EnqueueSteps(const Shape& shape) {
   const auto capture = [&]() -> absl::StatusOr<CudaGraph> {
     ASSIGN_OR_RETURN(CudaGraph graph, CaptureGraph(stream_.get(), [&] {
-                       return EnqueueAll(shape);
+                       return EnqueueEach(shape);
                      }));
     RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_.get()));
     return graph;
   };
   ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_->Get(shape, capture));
   counts_.num_graphs = graphs_->size();
-  if (graph == nullptr) return EnqueueAll(shape);
+  if (graph == nullptr) return EnqueueEach(shape);
   ++counts_.num_graph_launches;
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_.get()),
                     "cudaGraphLaunch");
 }
 
-absl::Status CudaDraftSampler::EnqueueAll(const Shape& shape) {
+absl::Status CudaDraftSampler::EnqueueEach(const Shape& shape) {
+  for (int step = 0; step < shape.num_steps; ++step) {
+    RETURN_IF_ERROR(EnqueueStep(shape, step == 0 && shape.feeds_two));
+  }
+  return absl::OkStatus();
+}
+
+// The forward pass of the step behind begins with a barrier, so that it reads
+// what this one advances to.
+absl::Status CudaDraftSampler::EnqueueStep(const Shape& shape, bool feeds_two) {
   const CudaDraftArrays& arrays = memory_->arrays();
   const cudaStream_t stream = stream_.get();
-  RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream));
+  RETURN_IF_ERROR(
+      model_->Enqueue(BatchOf(shape, feeds_two), logits_.data(), stream));
   RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
                              scratch_.data(), model_->device(), stream));
   if (shape.keeps_logits) {
@@ -429,11 +446,13 @@ absl::Status CudaDraftSampler::EnqueueAll(const Shape& shape) {
                            shape.num_rows, stream);
 }
 
-CudaBatch CudaDraftSampler::BatchOf(const Shape& shape) const {
+CudaBatch CudaDraftSampler::BatchOf(const Shape& shape, bool feeds_two) const {
   const CudaDraftArrays& arrays = memory_->arrays();
-  const CudaDraftInputs& inputs = shape.is_first ? arrays.first : arrays.next;
+  const CudaDraftInputs& inputs = feeds_two ? arrays.first : arrays.next;
   const int num_tokens =
-      shape.num_rows * (shape.is_first ? limits().max_row_tokens : 1);
+      shape.num_rows * (feeds_two ? limits().max_row_tokens : 1);
+  const bool has_partials =
+      feeds_two ? shape.first_has_partials : shape.has_partials;
   return {
       .num_tokens = num_tokens,
       .tokens = inputs.tokens,
@@ -444,14 +463,13 @@ CudaBatch CudaDraftSampler::BatchOf(const Shape& shape) const {
                     .partial_indptr = inputs.partial_indptr,
                     .max_queries = num_tokens,
                     .max_items = limits().max_items,
-                    .max_partials =
-                        shape.has_partials ? limits().max_partials : 0,
+                    .max_partials = has_partials ? limits().max_partials : 0,
                     .has_own_tables = false,  // it has no runs
                     .positions = inputs.positions,
                     .tables = arrays.tables,
                     .table_stride = limits().table_stride},
       .num_logits = shape.num_rows,
-      .logits_tokens = shape.is_first ? arrays.first_logits_tokens : nullptr};
+      .logits_tokens = feeds_two ? arrays.first_logits_tokens : nullptr};
 }
 
 CudaSampleInputs CudaDraftSampler::SampleInputs(const Shape& shape) const {

@@ -1,14 +1,17 @@
 // CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h): the
-// host sends what some sequences feed and how they draw; then each step of the
-// draft model, its draws and the inputs of the step behind it are a replay of
-// one graph, and the host gets the tokens of all steps in pinned memory.
+// host sends what some sequences feed and how they draw; then the steps of the
+// draft model, each with its draws and the inputs of the step behind it, are
+// replays of graphs, and the host gets the tokens of all steps in pinned
+// memory.
 //
 //   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
 //                           [ forward pass, draw, keep logits, advance ]
 //
-// Graphs are kept by shape: rows, padded, and what the step does beside; not by
-// how many tokens are drafted. Rows of logits that rejection will ask for stay
-// in device memory (cuda_draft_logits.h).
+// A graph has 1, 2, 4 or 8 steps: so four of them take one launch and seven
+// take three, and graphs of all numbers are few. They are kept by that, by
+// rows, padded, and by what steps do beside. Rows of logits that rejection will
+// ask for stay in device memory (cuda_draft_logits.h), where verification reads
+// them.
 //
 // Start returns before the device has drawn anything (a pending run).
 // Everything of the sampler is on its one stream, and a run is
@@ -30,8 +33,8 @@
 //   (exec_request/draft_verification.h), and one launch writes it into what was
 //   sent. It is read in the memory of that draft's run, which the new draft's
 //   plan holds.
-// - Kept rows of logits: the same event. The executor copies them behind that
-//   wait, and holds the rows until its step has ended.
+// - Kept rows of logits: the same event. The executor's step reads them behind
+//   that wait, and holds the rows until it has ended.
 //
 // Thread safety: one thread, that of the model's other calls.
 #pragma once
@@ -58,7 +61,7 @@ namespace espalier {
 
 struct CudaDraftSamplerOptions {
   // Graphs of steps to keep; 0: none.
-  int max_graphs = 64;
+  int max_graphs = 128;
   // For rows of logits that wait for verification, at most.
   int64_t kept_logits_bytes = int64_t{256} << 20;
 };
@@ -100,15 +103,18 @@ class CudaDraftSampler : public DraftSampler {
 
  private:
   static constexpr int kMaxDraftTokens = 64;
+  static constexpr int kMaxGraphSteps = 8;
   // Of the step that runs, of the one behind it, and of the next.
   static constexpr int kMaxPending = 4;
 
-  // What launches of a step are sized by.
+  // What launches of some steps are sized by.
   struct Shape {
     int num_rows = 1;
-    bool is_first = false;  // of rows that feed two tokens
+    int num_steps = 1;
+    bool feeds_two = false;  // tokens a row, in the first of them
     bool has_edits = false;
     bool keeps_logits = false;
+    bool first_has_partials = false;  // where that feeds two
     bool has_partials = false;
     friend auto operator<=>(const Shape&, const Shape&) = default;
   };
@@ -159,9 +165,11 @@ class CudaDraftSampler : public DraftSampler {
                            PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status RunSteps(const CudaDraftBatch& batch);
-  absl::Status EnqueueStep(const Shape& shape);
-  absl::Status EnqueueAll(const Shape& shape);
-  CudaBatch BatchOf(const Shape& shape) const;
+  // By a graph, if there is one.
+  absl::Status EnqueueSteps(const Shape& shape);
+  absl::Status EnqueueEach(const Shape& shape);
+  absl::Status EnqueueStep(const Shape& shape, bool feeds_two);
+  CudaBatch BatchOf(const Shape& shape, bool feeds_two) const;
   CudaSampleInputs SampleInputs(const Shape& shape) const;
   // What the device has is not known.
   void Forget();

@@ -19,8 +19,10 @@ namespace espalier::testing {
 
 class GrowingTexts {
  public:
-  GrowingTexts(uint32_t seed, int vocab_size, int num_requests = 4)
-      : random_(seed), vocab_size_(vocab_size) {
+  // Drafts of up to `max_draft` tokens.
+  GrowingTexts(uint32_t seed, int vocab_size, int num_requests = 4,
+               int max_draft = 4)
+      : random_(seed), vocab_size_(vocab_size), max_draft_(max_draft) {
     for (int request = 0; request < num_requests; ++request) {
       const auto params = AnyParams();
       const auto prompt = std::make_shared<const std::vector<TokenId>>(
@@ -31,7 +33,7 @@ class GrowingTexts {
                         .sample = sample,
                         .prompt = prompt,
                         .generated = AnyTokens(1),
-                        .num_tokens = 1 + Below(4),
+                        .num_tokens = 1 + Below(max_draft_),
                         .params = params});
       }
     }
@@ -44,7 +46,7 @@ class GrowingTexts {
     asked_.clear();
     for (size_t i = 0; i < all_.size(); ++i) {
       if (Below(4) == 0) continue;
-      all_[i].num_tokens = 1 + Below(4);
+      all_[i].num_tokens = 1 + Below(max_draft_);
       plan.drafting.push_back(all_[i]);
       asked_.push_back(i);
     }
@@ -84,6 +86,7 @@ class GrowingTexts {
 
   std::mt19937 random_;
   const int vocab_size_;
+  const int max_draft_;
   std::vector<DraftSequence> all_;
   std::vector<size_t> asked_;  // of all_
 };

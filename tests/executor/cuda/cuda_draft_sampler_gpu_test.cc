@@ -30,7 +30,7 @@ class CudaDraftSamplerGpuTest : public CudaExecutorTest {
   };
 
   // In calls of up to `max_rows` sequences.
-  static Drafting Load(int max_rows, bool has_sampler, int max_graphs = 64) {
+  static Drafting Load(int max_rows, bool has_sampler, int max_graphs = 128) {
     CudaTransformerOptions options = Float32();
     options.max_tokens = 2 * max_rows + 1;
     options.max_logits = max_rows;
@@ -115,7 +115,7 @@ TEST_F(CudaDraftSamplerGpuTest, DraftsAreThoseThatTheHostDraws) {
                 sampling.sampler->counts().num_graph_launches,
                 sampling.sampler->counts().num_graphs);
     EXPECT_GT(sampling.sampler->counts().num_graph_launches, 50);
-    EXPECT_LT(sampling.sampler->counts().num_graphs, 64);
+    EXPECT_LT(sampling.sampler->counts().num_graphs, 128);
     EXPECT_EQ(sampling.sampler->num_free_rows(), num_free);
   }
   std::printf("%d of %d drafts different, %d of %ld logits far\n",
@@ -127,11 +127,11 @@ TEST_F(CudaDraftSamplerGpuTest, DraftsAreThoseThatTheHostDraws) {
 }
 
 // Replayed or not, alone or beside others: to the bit, for a graph enqueues the
-// same.
+// same. Drafts are of more tokens than a graph has steps.
 TEST_F(CudaDraftSamplerGpuTest, GraphsDraftWhatStepsWithoutThemDo) {
   const Drafting replaying = Load(16, true);
   const Drafting eager = Load(16, true, 0);
-  GrowingTexts texts(7, host_->description().vocab_size, 10);
+  GrowingTexts texts(7, host_->description().vocab_size, 10, 21);
   for (int step = 0; step < Cases(20, 8); ++step) {
     const StepPlan plan = texts.Plan();
     auto expected = eager.model->Run(plan);
@@ -146,6 +146,29 @@ TEST_F(CudaDraftSamplerGpuTest, GraphsDraftWhatStepsWithoutThemDo) {
     texts.Grow(*expected);
   }
   EXPECT_EQ(eager.sampler->counts().num_graph_launches, 0);
+}
+
+TEST_F(CudaDraftSamplerGpuTest, ALaunchTakesAPowerOfTwoOfSteps) {
+  const Drafting drafting = Load(40, true);
+  GrowingTexts texts(9, host_->description().vocab_size, 10);
+  for (const auto& [num_tokens, num_launches] :
+       {std::pair(1, 1), std::pair(4, 1), std::pair(7, 3), std::pair(8, 1),
+        std::pair(13, 3), std::pair(16, 2)}) {
+    StepPlan plan = texts.Plan();
+    for (DraftSequence& sequence : plan.drafting) {
+      sequence.num_tokens = num_tokens;
+    }
+    const CudaDraftSampler::Counts before = drafting.sampler->counts();
+    const auto drafts = drafting.model->Run(plan);
+    ASSERT_OK(drafts.status());
+    const CudaDraftSampler::Counts& after = drafting.sampler->counts();
+    const int64_t num_runs = after.num_runs - before.num_runs;
+    EXPECT_GT(num_runs, 0);
+    EXPECT_EQ(after.num_graph_launches - before.num_graph_launches,
+              num_runs * num_launches)
+        << num_tokens;
+    texts.Grow(*drafts);
+  }
 }
 
 // Waited for or not: to the bit.

@@ -34,10 +34,11 @@ class CallAnswerer {
       std::vector<openai::PromptAnswer>* answers);
   absl::StatusOr<openai::PromptAnswer> Finish(int prompt,
                                               absl::StatusOr<Result> result);
-  // Of what the call left open an error says where it is from.
-  static absl::Status WithDefaults(const PromptRequest& prompt,
-                                   const absl::Status& status) {
-    return NameDefaults(status, prompt.parts.defaults,
+  // Says which of several prompts it is of, and of what the call left open
+  // where that is from.
+  absl::Status ErrorOfPrompt(size_t prompt, const absl::Status& status) const {
+    return NameDefaults(OfPrompt(status, prompt, prompts_.size()),
+                        prompts_[prompt].parts.defaults,
                         "the defaults of the server or its model");
   }
   std::vector<openai::PromptParts> TakeParts();
@@ -136,7 +137,7 @@ absl::StatusOr<openai::PromptAnswer> CallAnswerer::Finish(
   absl::StatusOr<Generation> generation =
       prompts_[prompt].engine.finish(std::move(result));
   if (!generation.ok()) {
-    return WithDefaults(prompts_[prompt], generation.status());
+    return ErrorOfPrompt(prompt, generation.status());
   }
   std::vector<std::string> texts = std::move(generation->texts);
   return openai::PromptAnswer{*std::move(generation), std::move(texts)};
@@ -188,13 +189,12 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
 asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   Engine& engine = model_->generator.engine();
   std::vector<ResultStream> streams;
-  for (PromptRequest& prompt : prompts_) {
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    EngineRequest& prompt = prompts_[i].engine;
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
-        std::move(prompt.engine.request), {.beams = call_.stream_beams});
+        std::move(prompt.request), {.beams = call_.stream_beams});
     if (!stream.ok()) {
-      const absl::Status status =
-          prompt.engine.finish(stream.status()).status();
-      co_return WithDefaults(prompt, status);
+      co_return ErrorOfPrompt(i, prompt.finish(stream.status()).status());
     }
     streams.push_back(*std::move(stream));
   }

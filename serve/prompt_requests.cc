@@ -134,6 +134,25 @@ std::string TraceId(const Caller& caller, std::string_view id) {
   return Concat("key ", caller.key, " ", id);
 }
 
+absl::Status OfPrompt(const absl::Status& status, size_t prompt,
+                      size_t num_prompts) {
+  if (num_prompts == 1) return status;
+  const std::string name = Concat("prompt[", prompt, "]");
+  const std::string message = Message(status);
+  for (const std::string_view field :
+       {"prompt", "prompt_tokens", "the prompt"}) {
+    if (!message.starts_with(field)) continue;
+    const std::string_view rest =
+        std::string_view(message).substr(field.size());
+    if (rest.starts_with(' ') || rest.starts_with('[')) {
+      return WithMessage(status, Concat(name, rest));
+    }
+  }
+  return message.starts_with("the request can never fit")
+             ? Annotate(status, name)
+             : status;
+}
+
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, const ServedModel& model, const Caller& caller,
     const std::string& id) {
@@ -146,8 +165,8 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   }
   RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
   std::vector<PromptRequest> requests;
-  const auto add = [&](absl::StatusOr<std::vector<TokenId>> tokens,
-                       const openai::PromptInput* echoed) -> absl::Status {
+  const auto add_one = [&](absl::StatusOr<std::vector<TokenId>> tokens,
+                           const openai::PromptInput* echoed) -> absl::Status {
     RETURN_IF_ERROR(tokens.status());
     const size_t num_tokens = tokens->size();
     ASSIGN_OR_RETURN(
@@ -166,11 +185,14 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
       TokensOptionsOf(call, model.generator.description());
   if (call.chat.has_value()) {
     RETURN_IF_ERROR(
-        add(ChatTokens(*call.chat, options, model.generator), nullptr));
+        add_one(ChatTokens(*call.chat, options, model.generator), nullptr));
   }
   for (const openai::PromptInput& input : call.prompts) {
-    RETURN_IF_ERROR(add(TokensOf(input, options, model.generator),
-                        call.echo ? &input : nullptr));
+    const absl::Status added =
+        add_one(TokensOf(input, options, model.generator),
+                call.echo ? &input : nullptr);
+    if (!added.ok())
+      return OfPrompt(added, requests.size(), call.prompts.size());
   }
   RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;

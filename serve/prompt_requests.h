@@ -38,6 +38,11 @@ struct PromptRequest {
   openai::PromptParts parts;
 };
 
+// An error of one of so many prompts. Of several it says which, "prompt[1] has
+// ...", where that is what it is about; what is wrong with all stays as it is.
+absl::Status OfPrompt(const absl::Status& status, size_t prompt,
+                      size_t num_prompts);
+
 // One for each prompt of the call, in order; `id` is the answer's.
 // Errors: kInvalidArgument naming the field; as Generator::MakePrompt,
 // chat_prompts and Prepare.

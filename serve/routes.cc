@@ -143,13 +143,18 @@ ServerCore::Work ServerCore::Load(Call& call) {
 
 openai::ModelCard ServerCore::Card(const std::string& name) const {
   const ServedModel& model = *model_;
+  // One request has no more sequences than the engine has room for.
+  openai::Limits limits = options_.requests;
+  const int64_t max_beams = model.generator.description().limits.max_beams;
+  limits.max_num_beams = std::min(limits.max_num_beams, max_beams);
+  limits.max_n = std::min(limits.max_n, max_beams);
   return {.id = name,
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,
           .max_model_len = model.generator.description().max_context,
           .has_chat_template = model.generator.chat_prompts().ok(),
           .has_traces = options_.traces != nullptr,
-          .limits = options_.requests};
+          .limits = limits};
 }
 
 ServerCore::Work ServerCore::Models(Call& call) {

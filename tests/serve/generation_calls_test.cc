@@ -225,6 +225,42 @@ TEST_F(GenerationCallsTest, MorePromptsThanMayEverBeOpenAreNoMatterOfWaiting) {
   EXPECT_THAT(refused.body, HasSubstr(R"("param": "prompt")"));
 }
 
+// What is wrong with one of several prompts says which; what is wrong with all
+// of them does not. Said when they are made, and when they are submitted.
+TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
+  Start();
+  const json::value models = *ParseJson(Get("/v1/models").body);
+  const auto max_length =
+      models.at("data").at(0).at("max_model_len").to_number<int64_t>();
+  std::string too_long = "[4";
+  for (int64_t i = 0; i < max_length; ++i) too_long += ",4";
+  too_long += "]";
+  const auto error = [&](const std::string& more) {
+    const RawResponse refused =
+        Post("/v1/completions", Concat(R"({"max_tokens": 2, )", more, "}"));
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    return refused.body;
+  };
+  for (const char* const stream : {"", R"("stream": true, )"}) {
+    EXPECT_THAT(error(Concat(stream, R"("prompt": [[4], )", too_long, "]")),
+                HasSubstr(R"("param": "prompt[1]")"));
+    EXPECT_THAT(error(Concat(stream, R"("prompt": [[4], [5, 100000]])")),
+                HasSubstr(R"("message": "prompt[1][1] must be )"));
+    EXPECT_THAT(error(Concat(stream, R"("prompt": )", too_long)),
+                HasSubstr(R"("param": "prompt")"));
+    EXPECT_THAT(
+        error(Concat(stream, R"("temperature": -1, "prompt": [[4], [5]])")),
+        HasSubstr(R"("param": "temperature")"));
+  }
+}
+
+TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanTheEngineHas) {
+  Start({.requests = {.max_n = 3}}, {.num_threads = 1, .max_beams = 4});
+  const RawResponse models = Get("/v1/models");
+  EXPECT_THAT(models.body, HasSubstr(R"("max_num_beams":4)"));
+  EXPECT_THAT(models.body, HasSubstr(R"("max_n":3)"));
+}
+
 TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {
   Start({}, {.num_threads = 1, .max_beams = 4});
   const RawResponse refused =

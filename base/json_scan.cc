@@ -149,7 +149,10 @@ class Scanner {
   }
 
   bool Enter() {
-    if (depth_ == kMaxJsonDepth) return Fail("too deep");
+    if (depth_ == kMaxJsonDepth) {
+      static_assert(kMaxJsonDepth == 32);
+      return Fail("too deep: lists and objects nest 32 deep at most");
+    }
     ++depth_;
     ++at_;
     SkipSpaces();

@@ -48,8 +48,9 @@ __device__ __forceinline__ float Activated(float x, CudaActivationKind kind) {
     case CudaActivationKind::kGelu:
       return 0.5f * x * (1 + erff(x * kRootOfHalf));
     case CudaActivationKind::kRelu:
-      return x < 0 ? 0 : x;  // a NaN stays one
+      break;
   }
+  return x < 0 ? 0 : x;  // a NaN stays one
 }
 
 // Of a row the i-th eight outputs.

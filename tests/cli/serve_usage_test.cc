@@ -59,6 +59,14 @@ TEST(ServeUsageTest, AHostIsThisMachinesOrNeedsAKey) {
   }
 }
 
+TEST(ServeUsageTest, AnOptionsListIsNamedWithThePlaceInIt) {
+  const ProgramRun run =
+      RunEspalier({"serve", "-m", ModelDirectory("en-fr"), "--port", "0",
+                   "--bad-words-ids", "[[5], [5, 99999]]"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, StartsWith("espalier: --bad-words-ids[1][1] must be "));
+}
+
 TEST(ServeUsageTest, HowCallsSpeculateIsAnOptionThatErrorsName) {
   for (const char* const value : {"draft", "ngram:99"}) {
     const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),

@@ -1,7 +1,6 @@
 #include "executor/cuda/cuda_draft_sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <new>
 #include <utility>
 
@@ -64,9 +63,7 @@ absl::StatusOr<std::unique_ptr<CudaDraftSampler>> CudaDraftSampler::Create(
 CudaDraftSampler::~CudaDraftSampler() {
   const auto scope = CudaDeviceScope::EnterIfPossible(model_->device().ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
-  graphs_.reset();
-  scratch_ = {};
-  logits_ = {};
+  runner_ = nullptr;
   last_ = nullptr;
   runs_.clear();
   drafted_ = nullptr;
@@ -77,7 +74,6 @@ CudaDraftSampler::~CudaDraftSampler() {
 }
 
 absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
-  graphs_.emplace(options.max_graphs);
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(memory_,
                    CudaDraftMemory::Create(CudaDraftLimits::Of(*model_),
@@ -110,12 +106,12 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
                      PinnedBuffer<CudaUnreadDraft>::Create(max_rows));
     runs_.push_back(std::move(run));
   }
-  ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>(
-                                "drafting", size_t(max_rows) * vocab_size()));
-  const Shape largest = {.num_rows = max_rows, .has_edits = true};
-  ASSIGN_OR_RETURN(
-      scratch_, TakeDeviceMemory<std::byte>(
-                    "drafting", CudaSampleScratchBytes(SampleInputs(largest))));
+  ASSIGN_OR_RETURN(runner_,
+                   CudaDraftRunner::Create({.model = model_.get(),
+                                            .inputs = &*memory_,
+                                            .kept = &*kept_,
+                                            .drafted = drafted_->data()},
+                                           options.max_graphs, stream_.get()));
   delta_.emplace(memory_->words());
   sent_tables_.resize(max_rows);
   return absl::OkStatus();
@@ -214,9 +210,9 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
                       "cudaEventRecord");
   };
   RETURN_IF_ERROR(RunBehind(enqueue));
-  ++counts_.num_runs;
-  ++counts_.num_pending_runs;
-  if (sequences.size() > num_read) ++counts_.num_unread_runs;
+  ++num_runs_;
+  ++num_pending_runs_;
+  if (sequences.size() > num_read) ++num_unread_runs_;
   last_ = run;
   for (size_t row = 0; row < sequences.size(); ++row) {
     drafts[row].pending = PendingDraft(
@@ -251,7 +247,7 @@ absl::Status CudaDraftSampler::SampleRows(
   const CudaDraftBatch batch = LayOut(plan, first, sequences, 0, own);
   RETURN_IF_ERROR(Send(plan, first, batch));
   RETURN_IF_ERROR(RunSteps(batch));
-  ++counts_.num_runs;
+  ++num_runs_;
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
   for (size_t row = 0; row < sequences.size(); ++row) {
     for (int i = 0; i < sequences[row]->num_tokens; ++i) {
@@ -378,113 +374,14 @@ absl::Status CudaDraftSampler::CopyTails(std::span<const PageCopy> copies) {
 }
 
 absl::Status CudaDraftSampler::RunSteps(const CudaDraftBatch& batch) {
-  Shape shape = {
-      .num_rows = batch.num_rows(),
-      .feeds_two = batch.feeds_two,
-      .has_edits = batch.has_edits(),
-      .keeps_logits = batch.keeps_logits,
-      .first_has_partials = batch.feeds_two && sent_first_.has_partials,
-      .has_partials = sent_next_.has_partials};
-  int num_left = batch.num_steps;
-  while (num_left > 0) {
-    shape.num_steps = std::min<int>(
-        std::bit_floor(static_cast<unsigned>(num_left)), kMaxGraphSteps);
-    RETURN_IF_ERROR(EnqueueSteps(shape));
-    num_left -= shape.num_steps;
-    shape.feeds_two = shape.first_has_partials = false;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CudaDraftSampler::EnqueueSteps(const Shape& shape) {
-  const auto capture = [&]() -> absl::StatusOr<CudaGraph> {
-    ASSIGN_OR_RETURN(CudaGraph graph, CaptureGraph(stream_.get(), [&] {
-                       return EnqueueEach(shape);
-                     }));
-    RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_.get()));
-    return graph;
-  };
-  ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_->Get(shape, capture));
-  counts_.num_graphs = graphs_->size();
-  if (graph == nullptr) return EnqueueEach(shape);
-  ++counts_.num_graph_launches;
-  return CudaStatus(cudaGraphLaunch(graph->get(), stream_.get()),
-                    "cudaGraphLaunch");
-}
-
-absl::Status CudaDraftSampler::EnqueueEach(const Shape& shape) {
-  for (int step = 0; step < shape.num_steps; ++step) {
-    RETURN_IF_ERROR(EnqueueStep(shape, step == 0 && shape.feeds_two));
-  }
-  return absl::OkStatus();
-}
-
-// The forward pass of the step behind begins with a barrier, so that it reads
-// what this one advances to.
-absl::Status CudaDraftSampler::EnqueueStep(const Shape& shape, bool feeds_two) {
-  const CudaDraftArrays& arrays = memory_->arrays();
-  const cudaStream_t stream = stream_.get();
-  RETURN_IF_ERROR(
-      model_->Enqueue(BatchOf(shape, feeds_two), logits_.data(), stream));
-  RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
-                             scratch_.data(), model_->device(), stream));
-  if (shape.keeps_logits) {
-    RETURN_IF_ERROR(CudaKeepDraftLogits(arrays.rows, shape.num_rows,
-                                        vocab_size(), logits_.data(),
-                                        kept_->data(), stream));
-  }
-  return CudaAdvanceDrafts({.rows = arrays.rows,
-                            .tokens = arrays.next.tokens,
-                            .positions = arrays.next.positions,
-                            .token_tables = arrays.next.token_tables,
-                            .draws = arrays.draws,
-                            .row_edits = arrays.row_edits,
-                            .candidates = arrays.candidates,
-                            .drafted = drafted_->data(),
-                            .max_rows = limits().max_rows,
-                            .null_table = memory_->null_table()},
-                           shape.num_rows, stream);
-}
-
-CudaBatch CudaDraftSampler::BatchOf(const Shape& shape, bool feeds_two) const {
-  const CudaDraftArrays& arrays = memory_->arrays();
-  const CudaDraftInputs& inputs = feeds_two ? arrays.first : arrays.next;
-  const int num_tokens =
-      shape.num_rows * (feeds_two ? limits().max_row_tokens : 1);
-  const bool has_partials =
-      feeds_two ? shape.first_has_partials : shape.has_partials;
-  return {
-      .num_tokens = num_tokens,
-      .tokens = inputs.tokens,
-      .positions = inputs.positions,
-      .token_tables = inputs.token_tables,
-      .attention = {.items = inputs.items,
-                    .item_counts = inputs.item_counts,
-                    .partial_indptr = inputs.partial_indptr,
-                    .max_queries = num_tokens,
-                    .max_items = limits().max_items,
-                    .max_partials = has_partials ? limits().max_partials : 0,
-                    .has_own_tables = false,  // it has no runs
-                    .positions = inputs.positions,
-                    .tables = arrays.tables,
-                    .table_stride = limits().table_stride},
-      .num_logits = shape.num_rows,
-      .logits_tokens = feeds_two ? arrays.first_logits_tokens : nullptr};
-}
-
-CudaSampleInputs CudaDraftSampler::SampleInputs(const Shape& shape) const {
-  const CudaDraftArrays& arrays = memory_->arrays();
-  return {.num_rows = shape.num_rows,
-          .vocab_size = vocab_size(),
-          .max_draws = shape.num_rows,
-          .logits = logits_.data(),
-          .num_draws = arrays.num_draws,
-          .draws = arrays.draws,
-          .row_params = arrays.row_params,
-          .params = arrays.params,
-          .cum_log_probs = arrays.cum_log_probs,
-          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
-          .edits = arrays.edits};
+  return runner_->Enqueue(
+      {.num_rows = batch.num_rows(),
+       .num_steps = batch.num_steps,
+       .feeds_two = batch.feeds_two,
+       .has_edits = batch.has_edits(),
+       .keeps_logits = batch.keeps_logits,
+       .first_has_partials = batch.feeds_two && sent_first_.has_partials,
+       .has_partials = sent_next_.has_partials});
 }
 
 void CudaDraftSampler::Forget() {

@@ -7,11 +7,8 @@
 //   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
 //                           [ forward pass, draw, keep logits, advance ]
 //
-// A graph has 1, 2, 4 or 8 steps: so four of them take one launch and seven
-// take three, and graphs of all numbers are few. They are kept by that, by
-// rows, padded, and by what steps do beside. Rows of logits that rejection will
-// ask for stay in device memory (cuda_draft_logits.h), where verification reads
-// them.
+// CudaDraftRunner runs the steps. Rows of logits that rejection will ask for
+// stay in device memory (cuda_draft_logits.h), where verification reads them.
 //
 // Start returns before the device has drawn anything (a pending run).
 // Everything of the sampler is on its one stream, and a run is
@@ -53,7 +50,7 @@
 #include "executor/cuda/cuda_draft_batch.h"
 #include "executor/cuda/cuda_draft_logits.h"
 #include "executor/cuda/cuda_draft_memory.h"
-#include "executor/cuda/cuda_graph_cache.h"
+#include "executor/cuda/cuda_draft_runner.h"
 #include "kernels/verify/cuda_verified_drafts.h"
 #include "kernels/verify/verified_draft.h"
 
@@ -97,27 +94,18 @@ class CudaDraftSampler : public DraftSampler {
     int64_t num_graph_launches = 0;
     int num_graphs = 0;
   };
-  const Counts& counts() const { return counts_; }
+  Counts counts() const {
+    return {num_runs_, num_pending_runs_, num_unread_runs_,
+            runner_->num_graph_launches(), runner_->num_graphs()};
+  }
   // Of the rows of logits that can be kept.
   int num_free_rows() const { return kept_->num_free(); }
 
  private:
   static constexpr int kMaxDraftTokens = 64;
-  static constexpr int kMaxGraphSteps = 8;
   // Of the step that runs, of the one behind it, and of the next.
   static constexpr int kMaxPending = 4;
 
-  // What launches of some steps are sized by.
-  struct Shape {
-    int num_rows = 1;
-    int num_steps = 1;
-    bool feeds_two = false;  // tokens a row, in the first of them
-    bool has_edits = false;
-    bool keeps_logits = false;
-    bool first_has_partials = false;  // where that feeds two
-    bool has_partials = false;
-    friend auto operator<=>(const Shape&, const Shape&) = default;
-  };
   // What the device has of a step's work list.
   struct SentWork {
     CudaAttentionArrays<SentArray> arrays;
@@ -165,12 +153,6 @@ class CudaDraftSampler : public DraftSampler {
                            PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status RunSteps(const CudaDraftBatch& batch);
-  // By a graph, if there is one.
-  absl::Status EnqueueSteps(const Shape& shape);
-  absl::Status EnqueueEach(const Shape& shape);
-  absl::Status EnqueueStep(const Shape& shape, bool feeds_two);
-  CudaBatch BatchOf(const Shape& shape, bool feeds_two) const;
-  CudaSampleInputs SampleInputs(const Shape& shape) const;
   // What the device has is not known.
   void Forget();
 
@@ -187,15 +169,15 @@ class CudaDraftSampler : public DraftSampler {
   std::shared_ptr<PinnedBuffer<TokenId>> drafted_;
   std::vector<std::shared_ptr<PendingRun>> runs_;  // [kMaxPending]
   std::shared_ptr<PendingRun> last_;               // until it was waited for
-  DeviceBuffer<float> logits_;                     // [max_rows, vocab_size]
-  DeviceBuffer<std::byte> scratch_;
-  std::optional<CudaGraphCache<Shape, CudaGraph>> graphs_;
+  std::unique_ptr<CudaDraftRunner> runner_;
   std::optional<CudaDelta> delta_;
   std::vector<ShadowedArray<int>> sent_tables_;  // by row
   ShadowedArray<TokenEdit> sent_edits_;
   SentWork sent_first_;
   SentWork sent_next_;
-  Counts counts_;
+  int64_t num_runs_ = 0;
+  int64_t num_pending_runs_ = 0;
+  int64_t num_unread_runs_ = 0;
 };
 
 }  // namespace espalier

@@ -161,7 +161,7 @@ TEST_F(CudaDraftSamplerGpuTest, ALaunchTakesAPowerOfTwoOfSteps) {
     const CudaDraftSampler::Counts before = drafting.sampler->counts();
     const auto drafts = drafting.model->Run(plan);
     ASSERT_OK(drafts.status());
-    const CudaDraftSampler::Counts& after = drafting.sampler->counts();
+    const CudaDraftSampler::Counts after = drafting.sampler->counts();
     const int64_t num_runs = after.num_runs - before.num_runs;
     EXPECT_GT(num_runs, 0);
     EXPECT_EQ(after.num_graph_launches - before.num_graph_launches,

@@ -53,7 +53,7 @@ target_compile_options(espalier_environment INTERFACE
   # nvcc speaks to the host compiler through -Xcompiler, and its own generated
   # code is not free of warnings.
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda>
-  # The same machine code, and a fifth of the time to compile it.
+  # It is the same machine code, and takes a quarter longer to compile.
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ESPALIER_CUDA_LINEINFO}>>:-lineinfo>)
 # Clang before 17 has coroutines and does not say so.
 target_compile_definitions(espalier_environment INTERFACE

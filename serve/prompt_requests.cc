@@ -148,9 +148,9 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
       return WithMessage(status, Concat(name, rest));
     }
   }
-  return message.starts_with("the request can never fit")
-             ? Annotate(status, name)
-             : status;
+  const bool is_about_length = message.find("prompt token") != message.npos;
+  return is_about_length ? WithMessage(status, Concat(message, "; of ", name))
+                         : status;
 }
 
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
@@ -191,8 +191,9 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const absl::Status added =
         add_one(TokensOf(input, options, model.generator),
                 call.echo ? &input : nullptr);
-    if (!added.ok())
+    if (!added.ok()) {
       return OfPrompt(added, requests.size(), call.prompts.size());
+    }
   }
   RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;

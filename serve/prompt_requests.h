@@ -38,8 +38,10 @@ struct PromptRequest {
   openai::PromptParts parts;
 };
 
-// An error of one of so many prompts. Of several it says which, "prompt[1] has
-// ...", where that is what it is about; what is wrong with all stays as it is.
+// An error of one of so many prompts. Of several it says which where it speaks
+// of the prompt: "prompt[1] has ..." where that is the field, and behind the
+// message where its length makes another field wrong. Others, of fields that
+// all prompts share, stay as they are.
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       size_t num_prompts);
 

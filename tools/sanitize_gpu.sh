@@ -10,7 +10,8 @@
 #   synccheck  barriers that not all of their threads reach
 #
 # All four if none is named. It needs a GPU, compute-sanitizer (part of CUDA) and
-# the programs that `cmake --preset cuda` builds. Of the environment:
+# the programs that `cmake --preset cuda` builds; where they are built with
+# -DESPALIER_CUDA_LINEINFO=ON, reports name source lines. Of the environment:
 #
 #   BIN=build/cuda/bin  where the programs are
 #   PROGRAMS=           those to run, instead of all

@@ -32,6 +32,9 @@ absl::Status CudaDraftRunner::Enqueue(const Shape& steps) {
   while (num_left > 0) {
     shape.num_steps = std::min<int>(
         std::bit_floor(static_cast<unsigned>(num_left)), kMaxGraphSteps);
+    // Where only the first step is run, what others do makes no other graph.
+    const bool has_next = shape.num_steps > 1 || !shape.feeds_two;
+    shape.has_partials = has_next && steps.has_partials;
     RETURN_IF_ERROR(Replay(shape));
     num_left -= shape.num_steps;
     shape.feeds_two = shape.first_has_partials = false;

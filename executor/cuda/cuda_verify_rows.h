@@ -7,8 +7,9 @@
 //   rows of logits  [ plain draws | sequence 0: 3 | sequence 1: 5 | padding ]
 //   rows of drafts  [ of sequence 0: 2 | of sequence 1: 4 | padding ]
 //
-// Rows of drafts lie behind all rows of logits that the step computes, where
-// the host puts them before it.
+// Rows of drafts are numbered behind all rows of logits that the step computes.
+// There the host puts those that it has, before the step; those on the device
+// stay where they are (verify_row_addresses).
 //
 // Thread safety: a plain value.
 #pragma once

@@ -61,7 +61,7 @@ class HeldTile {
 
   __device__ void Load(const Params& p, int row) {
     if (!exists_) return;
-    const RowPieces<T> logits(p.LogitsOf<T>(row), p.in.vocab_size);
+    const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
 #pragma unroll
     for (int i = 0; i < 2; ++i) raw_[i] = logits.Load(2 * tile_ + i);
   }

@@ -1,5 +1,5 @@
-// CudaAdvanceDrafts is bound by latency: one thread a sequence. The copies are
-// bound by bytes: each row is read and written once.
+// CudaAdvanceDrafts is bound by latency: one thread a sequence.
+// CudaKeepDraftLogits is bound by bytes: each row is read and written once.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
@@ -13,7 +13,7 @@ constexpr int kAdvanceThreads = 128;
 constexpr int kPlaceThreads = 32;  // drafts are of few tokens
 // Of a row of 128,256 logits each thread has eight pieces of 16 bytes.
 constexpr int kCopyThreads = 256;
-constexpr int kCopyBlocks = 16;  // a row, or some rows
+constexpr int kCopyBlocks = 16;  // a row
 
 __global__ void AdvanceDrafts(CudaDraftState state, int num_rows) {
   LaunchDependents();
@@ -66,21 +66,21 @@ __global__ void __launch_bounds__(kPlaceThreads)
 }
 
 // Block x of kCopyBlocks copies its part.
-__device__ void CopyFloats(const float* from, float* to, int64_t count) {
-  const int64_t first = blockIdx.x * kCopyThreads + threadIdx.x;
-  constexpr int64_t kStride = int64_t{kCopyBlocks} * kCopyThreads;
+__device__ void CopyRow(const float* from, float* to, int count) {
+  const int first = blockIdx.x * kCopyThreads + threadIdx.x;
+  constexpr int kStride = kCopyBlocks * kCopyThreads;
   const auto addresses =
       reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
-  int64_t num_copied = 0;
+  int num_copied = 0;
   if (addresses % sizeof(float4) == 0) {
-    const int64_t num_pieces = count / 4;
-    for (int64_t i = first; i < num_pieces; i += kStride) {
+    const int num_pieces = count / 4;
+    for (int i = first; i < num_pieces; i += kStride) {
       reinterpret_cast<float4*>(to)[i] =
           reinterpret_cast<const float4*>(from)[i];
     }
     num_copied = 4 * num_pieces;
   }
-  for (int64_t i = num_copied + first; i < count; i += kStride) to[i] = from[i];
+  for (int i = num_copied + first; i < count; i += kStride) to[i] = from[i];
 }
 
 __global__ void __launch_bounds__(kCopyThreads)
@@ -90,14 +90,9 @@ __global__ void __launch_bounds__(kCopyThreads)
   GridDependencyWait();
   const CudaDraftRow row = rows[blockIdx.y];
   if (row.first_kept < 0 || row.num_drafted >= row.num_tokens) return;
-  CopyFloats(logits + int64_t{blockIdx.y} * vocab_size,
-             kept + int64_t{row.first_kept + row.num_drafted} * vocab_size,
-             vocab_size);
-}
-
-LaunchConfig BlocksEach(int count) {
-  return {.grid = {kCopyBlocks, static_cast<unsigned>(count)},
-          .block = {kCopyThreads}};
+  CopyRow(logits + int64_t{blockIdx.y} * vocab_size,
+          kept + int64_t{row.first_kept + row.num_drafted} * vocab_size,
+          vocab_size);
 }
 
 }  // namespace
@@ -126,8 +121,10 @@ absl::Status CudaPlaceDrafts(const CudaPlacedDraft* drafts, int num_drafts,
 absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
                                  int vocab_size, const float* logits,
                                  float* kept, cudaStream_t stream) {
-  return Launch(KeepDraftLogits, BlocksEach(num_rows), stream, rows, vocab_size,
-                logits, kept);
+  return Launch(KeepDraftLogits,
+                {.grid = {kCopyBlocks, static_cast<unsigned>(num_rows)},
+                 .block = {kCopyThreads}},
+                stream, rows, vocab_size, logits, kept);
 }
 
 }  // namespace espalier

@@ -64,8 +64,9 @@ struct CudaVerifyInputs {
   // Device memory.
   // Target rows and rows of drafts, in any order but that of a sequence.
   const void* logits = nullptr;  // [num_rows, vocab_size]
-  // [num_rows]  where a row's logits are, `vocab_size` of them, if not there;
-  // 0: they are. Null: all are.
+  // [num_rows]  addresses of rows elsewhere in device memory; 0: the row is in
+  // `logits`. Null: all are. A row is [vocab_size] of `dtype`, at any element's
+  // alignment; it is complete before the call, and stays until that has ended.
   const uint64_t* row_addresses = nullptr;
   const int* num_sequences = nullptr;             // [1]
   const CudaVerifySequence* sequences = nullptr;  // [max_sequences]

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -87,7 +88,8 @@ TEST_P(DeviceDTypesGpuTest, OnlyF32LoadsCublasForASmallModel) {
       RunEspalier({"generate", "-m", ModelDirectory("en-fr"), "--device",
                    "cuda", "--dtype", GetParam(), "It rains."});
   unsetenv("LD_DEBUG");
-  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.exit_code, 0)
+      << run.err.substr(run.err.size() - std::min<size_t>(run.err.size(), 500));
   EXPECT_EQ(run.err.find("libcublasLt") != std::string::npos,
             GetParam() == std::string_view("f32"));
 }

@@ -232,9 +232,12 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
   const json::value models = *ParseJson(Get("/v1/models").body);
   const auto max_length =
       models.at("data").at(0).at("max_model_len").to_number<int64_t>();
-  std::string too_long = "[4";
-  for (int64_t i = 0; i < max_length; ++i) too_long += ",4";
-  too_long += "]";
+  const auto tokens = [](int64_t count) {
+    std::string list = "[4";
+    for (int64_t i = 1; i < count; ++i) list += ",4";
+    return list + "]";
+  };
+  const std::string too_long = tokens(max_length + 1);
   const auto error = [&](const std::string& more) {
     const RawResponse refused =
         Post("/v1/completions", Concat(R"({"max_tokens": 2, )", more, "}"));
@@ -248,6 +251,15 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
                 HasSubstr(R"("message": "prompt[1][1] must be )"));
     EXPECT_THAT(error(Concat(stream, R"("prompt": )", too_long)),
                 HasSubstr(R"("param": "prompt")"));
+    // A text is read before any is submitted.
+    EXPECT_THAT(error(Concat(stream, R"("prompt": ["a", ")",
+                             std::string(300 * max_length, 'a'), R"("])")),
+                HasSubstr(R"("message": "prompt[1] must fit )"));
+    // The prompt leaves too little room.
+    const std::string full = error(
+        Concat(stream, R"("prompt": [[4], )", tokens(max_length - 1), "]"));
+    EXPECT_THAT(full, HasSubstr(R"("param": "max_tokens")"));
+    EXPECT_THAT(full, HasSubstr("; of prompt[1]\""));
     EXPECT_THAT(
         error(Concat(stream, R"("temperature": -1, "prompt": [[4], [5]])")),
         HasSubstr(R"("param": "temperature")"));
@@ -255,10 +267,10 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
 }
 
 TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanTheEngineHas) {
-  Start({.requests = {.max_n = 3}}, {.num_threads = 1, .max_beams = 4});
+  Start({.requests = {.max_num_beams = 3}}, {.num_threads = 1, .max_beams = 4});
   const RawResponse models = Get("/v1/models");
-  EXPECT_THAT(models.body, HasSubstr(R"("max_num_beams":4)"));
-  EXPECT_THAT(models.body, HasSubstr(R"("max_n":3)"));
+  EXPECT_THAT(models.body, HasSubstr(R"("max_num_beams":3)"));
+  EXPECT_THAT(models.body, HasSubstr(R"("max_n":4)"));
 }
 
 TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,28 +49,31 @@ class CudaStepBuilderTest : public StepBuilderFixture {
   }
 
   absl::StatusOr<CudaStep> Build(const absl::Status& gumbel_status) {
-    delta_.emplace(memory_->words());
-    return builder_->Build(source_.Take(), {}, gumbel_status, &*delta_);
+    CudaDelta delta(memory_->words());
+    auto step = builder_->Build(source_.Take(), {}, gumbel_status, &delta);
+    for (const CudaStagedWrite& write : delta.segments()) {
+      for (int i = 0; i < write.count; ++i) {
+        sent_[write.target + i] = delta.payload()[write.source + i];
+      }
+    }
+    return step;
   }
 
-  // What the delta writes to `target` on; 0 where it writes nothing.
+  // What steps so far have left at `target`; 0 where nothing was written.
   std::vector<uint64_t> Sent(const uint64_t* target, int count) {
     std::vector<uint64_t> values(count);
     auto* const words = reinterpret_cast<int*>(values.data());
     const int first = static_cast<int>(reinterpret_cast<const int*>(target) -
                                        memory_->words());
-    for (const CudaStagedWrite& write : delta_->segments()) {
-      for (int i = 0; i < write.count; ++i) {
-        const int at = write.target + i - first;
-        if (at < 0 || at >= 2 * count) continue;
-        words[at] = delta_->payload()[write.source + i];
-      }
+    for (int i = 0; i < 2 * count; ++i) {
+      const auto word = sent_.find(first + i);
+      if (word != sent_.end()) words[i] = word->second;
     }
     return values;
   }
 
  private:
-  std::optional<CudaDelta> delta_;
+  std::map<int, int> sent_;  // by word
 };
 
 std::shared_ptr<const SelectionParams> DrawnBeams() {
@@ -286,7 +289,12 @@ TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
           step->draft_rows[row].logits.data() + i * kVocabSize);
     }
   }
-  EXPECT_EQ(Sent(memory_->arrays().verify_row_addresses, first + 16), expected);
+  const uint64_t* const addresses = memory_->arrays().verify_row_addresses;
+  EXPECT_EQ(Sent(addresses, first + 16), expected);
+  // A later step has other rows there.
+  AddDraftLogits(&AddDrafted(1, 4, {}));
+  ASSERT_OK(Build(absl::OkStatus()).status());
+  EXPECT_EQ(Sent(addresses, first + 16), std::vector<uint64_t>(first + 16));
 }
 
 // Where rejection verifies, the tokens go to what it reads as well.

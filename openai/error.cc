@@ -184,7 +184,8 @@ absl::Status InWordsOf(const Call& call, const absl::Status& error) {
     reworded.SetPayload(type, payload);
   });
   const bool names_none = !error.GetPayload(kParam) && FieldOf(message).empty();
-  if (names_none && IsAboutContext(message)) {
+  if (names_none &&
+      (IsAboutContext(message) || message.starts_with("the prompt "))) {
     reworded.SetPayload(kParam, absl::Cord(ToAbsl(InputOf(call.api))));
   }
   return reworded;

@@ -148,9 +148,14 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
       return WithMessage(status, Concat(name, rest));
     }
   }
-  const bool is_about_length = message.find("prompt token") != message.npos;
-  return is_about_length ? WithMessage(status, Concat(message, "; of ", name))
-                         : status;
+  // What can never fit may do so for any prompt.
+  const bool is_about_length =
+      message.find("prompt token") != message.npos &&
+      (!message.starts_with("the request can never fit") ||
+       message.find("shorten the prompt") != message.npos);
+  return is_about_length || message.starts_with("no token is possible")
+             ? WithMessage(status, Concat(message, "; of ", name))
+             : status;
 }
 
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(

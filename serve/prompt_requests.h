@@ -40,8 +40,8 @@ struct PromptRequest {
 
 // An error of one of so many prompts. Of several it says which where it speaks
 // of the prompt: "prompt[1] has ..." where that is the field, and behind the
-// message where its length makes another field wrong. Others, of fields that
-// all prompts share, stay as they are.
+// message where its length or its tokens make others wrong. Others, of fields
+// that all prompts share, stay as they are.
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       size_t num_prompts);
 

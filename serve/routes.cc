@@ -143,11 +143,13 @@ ServerCore::Work ServerCore::Load(Call& call) {
 
 openai::ModelCard ServerCore::Card(const std::string& name) const {
   const ServedModel& model = *model_;
-  // One request has no more sequences than the engine has room for.
+  // One request has no more sequences than a body, nor than the engine has room
+  // for.
   openai::Limits limits = options_.requests;
-  const int64_t max_beams = model.generator.description().limits.max_beams;
-  limits.max_num_beams = std::min(limits.max_num_beams, max_beams);
-  limits.max_n = std::min(limits.max_n, max_beams);
+  const int64_t most = std::min<int64_t>(
+      model.generator.description().limits.max_beams, limits.max_choices);
+  limits.max_num_beams = std::min(limits.max_num_beams, most);
+  limits.max_n = std::min(limits.max_n, most);
   return {.id = name,
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,

@@ -264,13 +264,20 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
         error(Concat(stream, R"("temperature": -1, "prompt": [[4], [5]])")),
         HasSubstr(R"("param": "temperature")"));
   }
+  EXPECT_THAT(error(R"("prompt": [[4], [5]], "allowed_token_ids": [6], )"
+                    R"("suppress_tokens": [6])"),
+              HasSubstr("; of prompt["));
 }
 
 TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanTheEngineHas) {
-  Start({.requests = {.max_num_beams = 3}}, {.num_threads = 1, .max_beams = 4});
-  const RawResponse models = Get("/v1/models");
-  EXPECT_THAT(models.body, HasSubstr(R"("max_num_beams":3)"));
-  EXPECT_THAT(models.body, HasSubstr(R"("max_n":4)"));
+  const auto models = [this](openai::Limits limits) {
+    Start({.requests = limits}, {.num_threads = 1, .max_beams = 4});
+    return Get("/v1/models").body;
+  };
+  EXPECT_THAT(models({.max_num_beams = 3}),
+              HasSubstr(R"("max_num_beams":3,"max_n":4)"));
+  EXPECT_THAT(models({.max_choices = 2}),
+              HasSubstr(R"("max_num_beams":2,"max_n":2)"));
 }
 
 TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {

@@ -148,12 +148,13 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
       return WithMessage(status, Concat(name, rest));
     }
   }
-  // What can never fit may do so for any prompt.
-  const bool is_about_length =
-      message.find("prompt token") != message.npos &&
-      (!message.starts_with("the request can never fit") ||
-       message.find("shorten the prompt") != message.npos);
-  return is_about_length || message.starts_with("no token is possible")
+  // The queue's errors, which pass, count the tokens of all that wait.
+  const bool is_of_request =
+      status.code() != absl::StatusCode::kResourceExhausted ||
+      IsPermanent(status);
+  const bool speaks_of_it = message.find("prompt token") != message.npos ||
+                            message.starts_with("no token is possible");
+  return is_of_request && speaks_of_it
              ? WithMessage(status, Concat(message, "; of ", name))
              : status;
 }

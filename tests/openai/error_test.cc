@@ -142,6 +142,8 @@ TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
   for (const char* const message :
        {"the prompt has 9 tokens, which leaves no room in the model's context "
         "of 9",
+        "the prompt has 9 tokens, and max_waiting_tokens lets at most 5 wait; "
+        "raise it, or shorten the prompt",
         "max_new_tokens must be at most 5, got 7",
         "stop[0] must be a string, got \"max_new_tokens\""}) {
     const Error at_once = ErrorOf(InvalidArgument(message), &call);

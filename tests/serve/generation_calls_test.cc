@@ -269,13 +269,44 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
               HasSubstr("; of prompt["));
 }
 
-TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanTheEngineHas) {
+// What can never fit is of a prompt; what the queue has no room for is of none.
+TEST_F(GenerationCallsTest, OnlyErrorsOfARequestNameItsPrompt) {
+  Start({}, {.num_threads = 1, .max_candidates = 4});
+  const RawResponse never =
+      Post("/v1/completions", R"({"prompt": [[4], [5]], "num_beams": 4})");
+  EXPECT_EQ(never.status, 400) << never.body;
+  EXPECT_THAT(never.body, HasSubstr("the request can never fit"));
+  EXPECT_THAT(never.body, HasSubstr("; of prompt[0]\", "));
+  EXPECT_THAT(never.body, HasSubstr(R"("param": null)"));
+  Start({}, {.num_threads = 1, .max_running = 1, .max_waiting_tokens = 6});
+  model_->Hold(true);
+  RawClient running = Connect();
+  running.Send(
+      PostText("/v1/completions", R"({"prompt": [4], "max_tokens": 2})"));
+  EXPECT_TRUE(AwaitMetric(kRunning, 1));
+  RawClient waiting = Connect();
+  waiting.Send(PostText("/v1/completions",
+                        R"({"prompt": [4, 5, 6, 7], "max_tokens": 2})"));
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_waiting", 1));
+  const RawResponse full = Post(
+      "/v1/completions", R"({"prompt": [[4, 5], [6, 7]], "max_tokens": 2})");
+  EXPECT_EQ(full.status, 429) << full.body;
+  EXPECT_THAT(full.body, HasSubstr("too many prompt tokens wait"));
+  EXPECT_THAT(full.body, Not(HasSubstr("; of prompt")));
+  model_->Hold(false);
+  EXPECT_EQ(running.Receive().status, 200);
+  EXPECT_EQ(waiting.Receive().status, 200);
+}
+
+TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanARequestMayHave) {
   const auto models = [this](openai::Limits limits) {
     Start({.requests = limits}, {.num_threads = 1, .max_beams = 4});
     return Get("/v1/models").body;
   };
   EXPECT_THAT(models({.max_num_beams = 3}),
               HasSubstr(R"("max_num_beams":3,"max_n":4)"));
+  EXPECT_THAT(models({.max_n = 3}),
+              HasSubstr(R"("max_num_beams":4,"max_n":3)"));
   EXPECT_THAT(models({.max_choices = 2}),
               HasSubstr(R"("max_num_beams":2,"max_n":2)"));
 }

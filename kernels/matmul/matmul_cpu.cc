@@ -14,10 +14,10 @@ namespace {
 // A task with fewer multiply-adds is not worth waking a thread for: it takes
 // about a microsecond.
 constexpr int64_t kMinTaskWork = 1 << 15;
-// Tasks a thread gets: enough to even out, few enough to keep panels reused. Of
-// 16 threads that read 3 billion weights, with 4 tasks each one step of a row
-// took 58 ms, with 8 54 and with 16 56.
-constexpr int kTasksPerThread = 8;
+// Tasks a thread gets: enough to even out, few enough to keep panels reused. On
+// 16 threads eight gave a model of 3 billion weights 7 % and cost one of 8
+// billion 9 to 15 % (docs/performance.md).
+constexpr int kTasksPerThread = 4;
 // A task's panels of one block of k: a quarter of the second-level cache. Fewer
 // would have the same rows of x copied or quantised again by more tasks.
 constexpr int64_t kMaxTaskBytes = 256 << 10;

@@ -26,15 +26,15 @@ absl::StatusOr<std::unique_ptr<CudaDraftRunner>> CudaDraftRunner::Create(
   return runner;
 }
 
-absl::Status CudaDraftRunner::Enqueue(const Shape& steps) {
-  Shape shape = steps;
-  int num_left = steps.num_steps;
+absl::Status CudaDraftRunner::Enqueue(const Shape& run) {
+  Shape shape = run;
+  int num_left = run.num_steps;
   while (num_left > 0) {
     shape.num_steps = std::min<int>(
         std::bit_floor(static_cast<unsigned>(num_left)), kMaxGraphSteps);
-    // Where only the first step is run, what others do makes no other graph.
+    // What other steps do makes no other graph of the first one alone.
     const bool has_next = shape.num_steps > 1 || !shape.feeds_two;
-    shape.has_partials = has_next && steps.has_partials;
+    shape.has_partials = has_next && run.has_partials;
     RETURN_IF_ERROR(Replay(shape));
     num_left -= shape.num_steps;
     shape.feeds_two = shape.first_has_partials = false;

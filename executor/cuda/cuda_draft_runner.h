@@ -5,11 +5,13 @@
 //   first step ─> next step ─> ... ─> tokens, in pinned memory
 //   [ forward pass, draw, keep logits, advance ]
 //
-// They are replays of graphs of 1, 2, 4 or 8 steps: so four of them take one
-// launch and seven take three, and graphs of all numbers are few. Graphs are
-// kept by that, by rows, padded, and by what steps do beside.
+// Steps are replayed from graphs of 1, 2, 4 or 8 steps: four steps take one
+// launch, seven take three, and few graphs serve all numbers of steps. Graphs
+// are kept by shape: their steps, their rows, padded, and what steps do
+// besides.
 //
-// Thread safety: one thread, one stream.
+// Thread safety: one thread, one stream. It is destroyed with the device
+// current and nothing left to run on the stream.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +30,8 @@ namespace espalier {
 
 class CudaDraftRunner {
  public:
-  // What steps read and write; all of it outlives the runner.
+  // What steps read and write; all of it outlives the runner, as the stream
+  // does.
   struct Memory {
     CudaModel* model = nullptr;
     const CudaDraftMemory* inputs = nullptr;
@@ -40,7 +43,7 @@ class CudaDraftRunner {
   static absl::StatusOr<std::unique_ptr<CudaDraftRunner>> Create(
       const Memory& memory, int max_graphs, cudaStream_t stream);
 
-  // What launches are sized by.
+  // What launches are sized by, of a run or of one of its graphs.
   struct Shape {
     int num_rows = 1;
     int num_steps = 1;
@@ -51,9 +54,9 @@ class CudaDraftRunner {
     bool has_partials = false;
     friend auto operator<=>(const Shape&, const Shape&) = default;
   };
-  // Enqueues so many steps. Captures graphs that are not there.
-  // Errors: as base/cuda.h. Some may have been enqueued then.
-  absl::Status Enqueue(const Shape& steps);
+  // Enqueues the run's steps. Captures graphs that are not there.
+  // Errors: as base/cuda.h. Some steps may have been enqueued then.
+  absl::Status Enqueue(const Shape& run);
 
   int64_t num_graph_launches() const { return num_graph_launches_; }
   int num_graphs() const { return graphs_.size(); }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -31,6 +32,17 @@ class GenerationCallsTest : public ServerFixture {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return false;
+  }
+
+  // On an engine that runs one request at a time, and is held: one that runs,
+  // and `call` that waits behind it.
+  void RunAndWait(RawClient& running, RawClient& waiting,
+                  std::string_view call) {
+    running.Send(
+        PostText("/v1/completions", R"({"prompt": [4], "max_tokens": 2})"));
+    EXPECT_TRUE(AwaitMetric(kRunning, 1));
+    waiting.Send(PostText("/v1/completions", call));
+    EXPECT_TRUE(AwaitMetric(kWaiting, 1));
   }
 
   // Texts of the choices of an answer, by index.
@@ -192,13 +204,9 @@ TEST_F(GenerationCallsTest, AClientThatGoesEndsItsRequests) {
 TEST_F(GenerationCallsTest, OneTooManyIsToldToComeBack) {
   Start({}, {.num_threads = 1, .max_running = 1, .max_waiting = 1});
   model_->Hold(true);
-  const std::string call = R"({"prompt": [4], "max_tokens": 2})";
   RawClient running = Connect();
-  running.Send(PostText("/v1/completions", call));
-  EXPECT_TRUE(AwaitMetric(kRunning, 1));
   RawClient waiting = Connect();
-  waiting.Send(PostText("/v1/completions", call));
-  EXPECT_TRUE(AwaitMetric("vllm:num_requests_waiting", 1));
+  RunAndWait(running, waiting, R"({"prompt": [4], "max_tokens": 2})");
   for (const char* const stream : {"", R"(, "stream": true)"}) {
     const RawResponse refused =
         Post("/v1/completions",
@@ -281,13 +289,8 @@ TEST_F(GenerationCallsTest, OnlyErrorsOfARequestNameItsPrompt) {
   Start({}, {.num_threads = 1, .max_running = 1, .max_waiting_tokens = 6});
   model_->Hold(true);
   RawClient running = Connect();
-  running.Send(
-      PostText("/v1/completions", R"({"prompt": [4], "max_tokens": 2})"));
-  EXPECT_TRUE(AwaitMetric(kRunning, 1));
   RawClient waiting = Connect();
-  waiting.Send(PostText("/v1/completions",
-                        R"({"prompt": [4, 5, 6, 7], "max_tokens": 2})"));
-  EXPECT_TRUE(AwaitMetric("vllm:num_requests_waiting", 1));
+  RunAndWait(running, waiting, R"({"prompt": [4, 5, 6, 7], "max_tokens": 2})");
   const RawResponse full = Post(
       "/v1/completions", R"({"prompt": [[4, 5], [6, 7]], "max_tokens": 2})");
   EXPECT_EQ(full.status, 429) << full.body;

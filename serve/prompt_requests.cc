@@ -139,6 +139,8 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
   if (num_prompts == 1) return status;
   const std::string name = Concat("prompt[", prompt, "]");
   const std::string message = Message(status);
+  // Of their number (CheckLimits), which is no one's.
+  if (message.find(" of all prompts") != message.npos) return status;
   for (const std::string_view field :
        {"prompt", "prompt_tokens", "the prompt"}) {
     if (!message.starts_with(field)) continue;

@@ -38,10 +38,10 @@ struct PromptRequest {
   openai::PromptParts parts;
 };
 
-// An error of one of so many prompts. Of several it says which where it speaks
-// of the prompt: "prompt[1] has ..." where that is the field, and behind the
-// message where its length or its tokens make others wrong. Others, of fields
-// that all prompts share, stay as they are.
+// An error of one of so many prompts. Of several it says which: "prompt[1] has
+// ..." where the prompt is the field, "; of prompt[1]" behind a message that
+// has its number of tokens, or that no token is possible, whether or not others
+// would fail, too. Other errors stay as they are.
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       size_t num_prompts);
 

@@ -15,8 +15,8 @@ namespace {
 // about a microsecond.
 constexpr int64_t kMinTaskWork = 1 << 15;
 // Tasks a thread gets: enough to even out, few enough to keep panels reused. On
-// 16 threads eight gave a model of 3 billion weights 7 % and cost one of 8
-// billion 9 to 15 % (docs/performance.md).
+// 16 threads eight took 1 to 7 % off a step of 3 billion weights on one machine
+// and added 9 to 18 % to one of 8 billion on another (docs/performance.md).
 constexpr int kTasksPerThread = 4;
 // A task's panels of one block of k: a quarter of the second-level cache. Fewer
 // would have the same rows of x copied or quantised again by more tasks.

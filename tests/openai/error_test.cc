@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "openai/call.h"
@@ -139,17 +140,24 @@ TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
       const Call call,
       ReadCall(Api::kChat, R"({"messages": [{"role": "user", "content": "a"}],
                                                 "max_tokens": 7})"));
-  for (const char* const message :
-       {"the prompt has 9 tokens, which leaves no room in the model's context "
-        "of 9",
-        "the prompt has 9 tokens, and max_waiting_tokens lets at most 5 wait; "
-        "raise it, or shorten the prompt",
-        "max_new_tokens must be at most 5, got 7",
-        "stop[0] must be a string, got \"max_new_tokens\""}) {
-    const Error at_once = ErrorOf(InvalidArgument(message), &call);
-    const Error later = ErrorOf(InWordsOf(call, InvalidArgument(message)));
+  const std::pair<absl::Status, std::string> cases[] = {
+      {InvalidArgument("the prompt has 9 tokens, which leaves no room in the "
+                       "model's context of 9"),
+       "messages"},
+      {MarkPermanent(ResourceExhausted(
+           "the prompt has 9 tokens, and max_waiting_tokens lets at most 5 "
+           "wait; raise it, or shorten the prompt")),
+       "messages"},
+      {InvalidArgument("max_new_tokens must be at most 5, got 7"),
+       "max_tokens"},
+      {InvalidArgument("stop[0] must be a string, got \"max_new_tokens\""),
+       "stop[0]"}};
+  for (const auto& [status, param] : cases) {
+    const Error at_once = ErrorOf(status, &call);
+    const Error later = ErrorOf(InWordsOf(call, status));
     EXPECT_EQ(WriteError(at_once), WriteError(later));
-    EXPECT_NE(at_once.param, "");
+    EXPECT_EQ(at_once.http_status, 400);
+    EXPECT_EQ(at_once.param, param);
   }
   EXPECT_EQ(
       ErrorOf(InvalidArgument("stop must be x, got \"max_new_tokens\""), &call)

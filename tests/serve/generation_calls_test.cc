@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "serve/prompt_requests.h"
 #include "tests/serve/server_fixture.h"
 
 namespace espalier::serve {
@@ -299,6 +300,17 @@ TEST_F(GenerationCallsTest, OnlyErrorsOfARequestNameItsPrompt) {
   model_->Hold(false);
   EXPECT_EQ(running.Receive().status, 200);
   EXPECT_EQ(waiting.Receive().status, 200);
+}
+
+// As where defaults of the server make beams of each.
+TEST(OfPromptTest, WhatAllPromptsMakeTogetherIsOfNone) {
+  const absl::Status status = InvalidArgument(
+      "prompt must make at most 2 sequences of all prompts (--max-choices), "
+      "got "
+      "2 times 4");
+  EXPECT_EQ(OfPrompt(status, 0, 2), status);
+  EXPECT_EQ(OfPrompt(InvalidArgument("prompt must be x"), 1, 2),
+            InvalidArgument("prompt[1] must be x"));
 }
 
 TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanARequestMayHave) {

@@ -11,8 +11,8 @@
 #include "base/option_error.h"
 #include "base/status.h"
 #include "base/wording.h"
-#include "beam/group_pages.h"
-#include "beam/selection_options.h"
+#include "beam/pages/group_pages.h"
+#include "beam/strategy/selection_options.h"
 #include "pages/page_table.h"
 
 namespace espalier {

@@ -28,7 +28,7 @@
 #include "batcher/too_few_pages.h"
 #include "batcher/turn.h"
 #include "beam/prepared_request.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "exec_request/model_description.h"
 #include "pages/page_pool.h"
 #include "request/request.h"

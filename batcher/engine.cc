@@ -20,11 +20,11 @@
 #include "batcher/queue_limits.h"
 #include "batcher/stream_writer.h"
 #include "beam/prepared_request.h"
-#include "beam/stopping_criteria.h"
+#include "beam/strategy/stopping_criteria.h"
 #include "exec_request/step_executor.h"
 #include "request/bad_words.h"
 #include "request/decoder_prompt.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -31,9 +31,9 @@
 #include "batcher/step_watchdog.h"
 #include "batcher/wake_timer.h"
 #include "beam/prepared_request.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "exec_request/step_executor.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-class Tokenizer;          // text/tokenizer.h
+class Tokenizer;          // text/tokenizer/tokenizer.h
 class TraceSink;          // trace/trace.h
 struct ModelDescription;  // exec_request/model_description.h
 

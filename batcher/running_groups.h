@@ -17,7 +17,7 @@
 #include "batcher/deadlines.h"
 #include "batcher/request_times.h"
 #include "beam/beam_group.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 

@@ -20,9 +20,9 @@
 // Before a plan is written, room is made for it: while its pages are not
 // available, the group whose turn comes last is put away, as a whole. It
 // resumes at its turn, before others that wait, and loads from host memory or
-// feeds again what is not in the prefix tree any more (beam/group_prefill.h).
-// Which of its pages go to host memory the plan that puts it away decides
-// (saving_policy.h).
+// feeds again what is not in the prefix tree any more
+// (beam/pages/group_prefill.h). Which of its pages go to host memory the plan
+// that puts it away decides (saving_policy.h).
 //
 // Where memory runs out the requests that it was for end with
 // kResourceExhausted, and the others go on: one whose answer cannot be applied,
@@ -63,9 +63,9 @@
 #include "batcher/saving_policy.h"
 #include "batcher/step_costs.h"
 #include "beam/beam_group.h"
+#include "beam/pages/sequence.h"
 #include "beam/prepared_request.h"
-#include "beam/search_watcher.h"
-#include "beam/sequence.h"
+#include "beam/strategy/search_watcher.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "pages/host_pool.h"

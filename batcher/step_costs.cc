@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "beam/group_drafts.h"
+#include "beam/drafts/group_drafts.h"
 
 namespace espalier {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "beam/request_text.h"
-#include "beam/selection_options.h"
-#include "beam/stable_prefix.h"
-#include "beam/token_logprobs.h"
+#include "beam/strategy/request_text.h"
+#include "beam/strategy/selection_options.h"
+#include "beam/strategy/stable_prefix.h"
+#include "beam/strategy/token_logprobs.h"
 #include "text/text_stream.h"
 
 namespace espalier {

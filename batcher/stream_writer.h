@@ -6,7 +6,7 @@
 
 #include "batcher/event_queue.h"
 #include "beam/prepared_request.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "request/stream_event.h"
 
 namespace espalier {

@@ -9,7 +9,7 @@
 
 #include <span>
 
-#include "beam/group_pages.h"
+#include "beam/pages/group_pages.h"
 #include "exec_request/step_plan.h"
 #include "pages/host_pool.h"
 #include "pages/page_pool.h"

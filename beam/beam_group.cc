@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/make_strategy.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/make_strategy.h"
+#include "beam/strategy/selection_options.h"
 #include "beam/validate_result.h"
 
 namespace espalier {

@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/assign_each.h"
 #include "beam/beam_group.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/assign_each.h"
+#include "beam/strategy/selection_options.h"
 
 namespace espalier {
 

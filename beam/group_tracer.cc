@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 
 namespace espalier {
 namespace {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "beam/decode_strategy.h"
-#include "beam/group_pages.h"
-#include "beam/group_prefill.h"
+#include "beam/pages/group_pages.h"
+#include "beam/pages/group_prefill.h"
+#include "beam/strategy/decode_strategy.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"

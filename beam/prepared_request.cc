@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "beam/group_drafts.h"
-#include "beam/selection_options.h"
+#include "beam/drafts/group_drafts.h"
+#include "beam/strategy/selection_options.h"
 
 namespace espalier {
 namespace {

@@ -11,14 +11,14 @@
 #include <memory>
 #include <span>
 
-#include "beam/allowed_sequence_trie.h"
-#include "beam/request_text.h"
-#include "beam/source_layout.h"
+#include "beam/pages/source_layout.h"
+#include "beam/strategy/allowed_sequence_trie.h"
+#include "beam/strategy/request_text.h"
 #include "exec_request/model_description.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 #include "speculate/drafter.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "espalier/backend_options.h"
 #include "exec_request/step_executor.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

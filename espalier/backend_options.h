@@ -21,7 +21,7 @@
 #include "executor/host/model_executor.h"
 #include "kernels/matmul/weight_format.h"
 #include "model/load_progress.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "text/chat/chat_prompt.h"
 #include "text/chat/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

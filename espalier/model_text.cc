@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "batcher/too_few_pages.h"
-#include "beam/request_text.h"
+#include "beam/strategy/request_text.h"
 #include "espalier/generator.h"
 
 namespace espalier {

@@ -15,7 +15,7 @@
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

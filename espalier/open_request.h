@@ -10,7 +10,7 @@
 #include "espalier/generator_core.h"
 #include "request/generation_params.h"
 #include "request/request.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -2,4 +2,4 @@
 #pragma once
 
 #include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"

@@ -12,7 +12,7 @@
 #include "openai/call.h"
 #include "request/generation_defaults.h"
 #include "request/request.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 

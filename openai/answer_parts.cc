@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "request/decoder_prompt.h"
-#include "text/incremental_detokenizer.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier::openai {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/token_log_prob.h"
 #include "openai/choice.h"
-#include "text/incremental_detokenizer.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier::openai {
 

@@ -45,7 +45,7 @@
 #include "openai/call.h"
 #include "openai/error.h"
 #include "request/stream_event.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 

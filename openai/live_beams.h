@@ -10,7 +10,7 @@
 #include "request/stream_event.h"
 #include "text/stop_strings.h"
 #include "text/text_stream.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/ids.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 

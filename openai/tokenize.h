@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "openai/call.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 

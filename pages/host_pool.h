@@ -1,6 +1,6 @@
 // HostPool: slots of host memory, as numbers. A slot has room for what one page
 // holds; where its bytes live is the executor's business. A group that is
-// preempted keeps pages there (beam/saved_pages.h), and several of its
+// preempted keeps pages there (beam/pages/saved_pages.h), and several of its
 // sequences may hold one slot, as they held one page.
 //
 // Counts are plain integers: a pool, and every HostSlot of it, belongs to one

@@ -11,7 +11,7 @@
 #include "base/wording.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

@@ -37,9 +37,9 @@ std::string_view NameOf(FinishReason reason);
 // A finished sequence.
 struct Hypothesis {
   std::vector<TokenId> tokens;  // generated ones, what ended it included
-  // Beams: cum_log_prob divided as length_penalty says (beam/length_penalty.h).
-  // Samples: the mean log-probability. Stochastic beams: the perturbed
-  // log-probability. Higher is better.
+  // Beams: cum_log_prob divided as length_penalty says
+  // (beam/strategy/length_penalty.h). Samples: the mean log-probability.
+  // Stochastic beams: the perturbed log-probability. Higher is better.
   float score = 0;
   // Nats. Beams: after score processors. Samples: the model's own. Stochastic
   // beams: of what is drawn from, after processors, temperature and filters.

@@ -37,7 +37,7 @@ absl::Status ValidateStops(const ModelDescription& model,
 
 // Which tokens may appear. Puts logit_bias into ascending order; lists become
 // sets, ascending and each once, but for allowed_sequences, which
-// beam/allowed_sequence_trie.h makes a trie of.
+// beam/strategy/allowed_sequence_trie.h makes a trie of.
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params);
 

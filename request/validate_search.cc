@@ -64,7 +64,7 @@ absl::Status ValidateGroups(const GenerationParams& params) {
 }
 
 // So many hypotheses end the search that there are `num_returned`. Groups
-// count for themselves (beam/search_termination.h).
+// count for themselves (beam/strategy/search_termination.h).
 absl::Status ValidatePatience(const GenerationParams& params,
                               int64_t num_returned) {
   if (params.early_stopping != EarlyStopping::kTrue) {

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "base/status.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
 #include "serve/prompt_tokens.h"

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "serve/request_traces.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::serve {
 

@@ -28,7 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -5,8 +5,9 @@
 //
 // Law: the pieces one after the other are TextOf of the same tokens, and that
 // is Tokenizer::Decode cut at the stop that ends first in it
-// (text/incremental_detokenizer.h, text/stop_strings.h). Only generated tokens
-// are fed: a stop in the prompt, or one that begins there, is none.
+// (text/tokenizer/incremental_detokenizer.h, text/stop_strings.h). Only
+// generated tokens are fed: a stop in the prompt, or one that begins there, is
+// none.
 //
 // A value of five words that the compiler copies: a beam forks it by copying.
 // To copy it and feed a token takes 40 ns, with or without stops: 80 us for the
@@ -29,9 +30,9 @@
 #include <string_view>
 
 #include "base/ids.h"
-#include "text/incremental_detokenizer.h"
 #include "text/stop_strings.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -10,6 +10,7 @@ room with the longest name that its path begins with, and every folder with
 sources must belong to one. Tests, benchmarks and tools may include anything.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def files_of(root: Path) -> list[str]:
 def where(other: str, room: str, floors: dict[str, Floor]) -> str:
     """Where `other` is, seen from `room`."""
     own, its = floors[room], floors[other]
-    if own[0] == its[0] and room.split("/")[0] != other.split("/")[0]:
+    house = room_of(os.path.commonprefix([room, other]), floors)
+    if own[0] == its[0] and (house is None or floors[house][0] != own[0]):
         return "beside"
     return "below" if its < own else "above" if its > own else "beside"
 

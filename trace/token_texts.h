@@ -2,7 +2,7 @@
 // come without texts, and get them where there is a tokenizer.
 #pragma once
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "trace/trace.h"
 
 namespace espalier {

@@ -27,7 +27,7 @@
 #include "model/transformer_model.h"
 #include "tests/source_tree.h"
 #include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

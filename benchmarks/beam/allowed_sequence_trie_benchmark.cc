@@ -19,9 +19,9 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "batcher/scheduler.h"
-#include "beam/beam_strategy.h"
 #include "beam/prepared_request.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/beam_strategy.h"
+#include "beam/strategy/selection_options.h"
 #include "executor/host/select_all.h"
 
 namespace espalier {

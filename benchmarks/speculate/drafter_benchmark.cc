@@ -17,7 +17,7 @@
 #include "speculate/drafter.h"
 #include "speculate/speculation_figures.h"
 #include "tests/source_tree.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

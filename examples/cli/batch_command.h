@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "examples/cli/line_reader.h"
-#include "examples/cli/options.h"
+#include "examples/cli/input/line_reader.h"
+#include "examples/cli/options/options.h"
 #include "request/json/request_json.h"
 
 namespace espalier::cli {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "examples/cli/batch_command.h"
-#include "examples/cli/draw_note.h"
+#include "examples/cli/output/draw_note.h"
 #include "examples/cli/runtime.h"
 
 namespace espalier::cli {

@@ -15,19 +15,19 @@
 
 #include "base/status.h"
 #include "examples/cli/batch_command.h"
-#include "examples/cli/common_options.h"
-#include "examples/cli/exit_code.h"
 #include "examples/cli/generate_command.h"
 #include "examples/cli/inspect_command.h"
-#include "examples/cli/options.h"
-#include "examples/cli/output.h"
+#include "examples/cli/options/common_options.h"
+#include "examples/cli/options/options.h"
+#include "examples/cli/options/usage_error.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/output.h"
 #include "examples/cli/serve_options.h"
 #include "examples/cli/tokenize_command.h"
 #include "examples/cli/trace_command.h"
-#include "examples/cli/usage_error.h"
 #include "examples/cli/verify_speculation_command.h"
 #include "request/json/param_fields.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {
 namespace {

@@ -9,14 +9,14 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
-#include "examples/cli/draw_note.h"
-#include "examples/cli/exit_code.h"
-#include "examples/cli/figures.h"
-#include "examples/cli/output.h"
+#include "examples/cli/input/text_source.h"
+#include "examples/cli/output/draw_note.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/figures.h"
+#include "examples/cli/output/output.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/text_run.h"
-#include "examples/cli/text_source.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "examples/cli/option_names.h"
-#include "examples/cli/options.h"
+#include "examples/cli/options/option_names.h"
+#include "examples/cli/options/options.h"
 
 namespace espalier::cli {
 

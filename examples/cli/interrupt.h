@@ -27,7 +27,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "examples/cli/output.h"
+#include "examples/cli/output/output.h"
 
 namespace boost::asio {
 class io_context;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "examples/cli/command_line.h"
-#include "examples/cli/exit_code.h"
+#include "examples/cli/output/exit_code.h"
 
 namespace espalier::cli {
 namespace {

@@ -21,13 +21,13 @@
 #include "espalier/chat_prompts.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
-#include "examples/cli/runtime_options.h"
-#include "examples/cli/stats_file.h"
+#include "examples/cli/options/runtime_options.h"
+#include "examples/cli/output/stats_file.h"
 #include "examples/cli/trace_recorder.h"
 #include "request/generation_defaults.h"
 #include "request/json/request_json.h"
 #include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "examples/cli/option_names.h"
-#include "examples/cli/options.h"
+#include "examples/cli/options/option_names.h"
+#include "examples/cli/options/options.h"
 #include "serve/server_options.h"
 
 namespace espalier::cli {

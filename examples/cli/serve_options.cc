@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "examples/cli/common_options.h"
+#include "examples/cli/options/common_options.h"
 
 namespace espalier::cli {
 namespace {

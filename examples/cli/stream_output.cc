@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "examples/cli/printing.h"
+#include "examples/cli/output/printing.h"
 #include "examples/cli/wakeup.h"
 
 namespace espalier::cli {

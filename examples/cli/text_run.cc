@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "examples/cli/cut_short.h"
 #include "examples/cli/interrupt.h"
-#include "examples/cli/printing.h"
-#include "examples/cli/progress.h"
-#include "examples/cli/progress_ticks.h"
+#include "examples/cli/output/cut_short.h"
+#include "examples/cli/output/printing.h"
+#include "examples/cli/output/progress.h"
+#include "examples/cli/output/progress_ticks.h"
 #include "examples/cli/stream_output.h"
 #include "examples/cli/wakeup.h"
 

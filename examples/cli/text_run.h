@@ -12,11 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "examples/cli/option_names.h"
-#include "examples/cli/output.h"
+#include "examples/cli/input/text_source.h"
+#include "examples/cli/options/option_names.h"
+#include "examples/cli/output/output.h"
+#include "examples/cli/output/text_printer.h"
 #include "examples/cli/runtime.h"
-#include "examples/cli/text_printer.h"
-#include "examples/cli/text_source.h"
 #include "request/generation_params.h"
 
 namespace espalier::cli {

@@ -13,9 +13,9 @@
 #include "base/status.h"
 #include "espalier/chat_prompts.h"
 #include "espalier/model_text.h"
-#include "examples/cli/exit_code.h"
-#include "examples/cli/line_reader.h"
-#include "examples/cli/output.h"
+#include "examples/cli/input/line_reader.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/output.h"
 #include "request/json/read_json_text.h"
 #include "request/json/request_json.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "trace/trace_json.h"
 
 namespace espalier::cli {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "examples/cli/runtime_options.h"
+#include "examples/cli/options/runtime_options.h"
 
 namespace espalier::cli {
 

@@ -17,7 +17,7 @@
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/model.h"
-#include "executor/cuda/cuda_plan_call.h"
+#include "executor/cuda/batch/cuda_plan_call.h"
 
 namespace espalier {
 

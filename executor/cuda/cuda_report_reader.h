@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec_request/step_plan.h"
-#include "executor/cuda/cuda_step.h"
+#include "executor/cuda/step/cuda_step.h"
 #include "kernels/resident/cuda_resident.h"
 #include "kernels/resident/cuda_step_logprobs.h"
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/cuda_report_reader.h"
-#include "executor/cuda/cuda_step_memory.h"
 
 namespace espalier {
 

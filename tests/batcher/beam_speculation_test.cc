@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "batcher/scheduler.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"

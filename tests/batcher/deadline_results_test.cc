@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "batcher/scheduler.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"
 #include "tests/batcher/toy_requests.h"

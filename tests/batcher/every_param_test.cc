@@ -23,7 +23,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "beam/group_drafts.h"
+#include "beam/drafts/group_drafts.h"
 
 namespace espalier {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "batcher/engine.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/text_stream.h"

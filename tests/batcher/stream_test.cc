@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "batcher/engine.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "batcher/scheduler.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/select_all.h"
 #include "kernels/sample/sample.h"

@@ -14,7 +14,7 @@
 #include "request/request.h"
 #include "tests/executor/drafts_before_steps.h"
 #include "tests/toy_model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

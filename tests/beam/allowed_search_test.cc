@@ -9,10 +9,10 @@
 #include <set>
 #include <vector>
 
-#include "beam/diverse_beam_strategy.h"
-#include "beam/length_penalty.h"
 #include "beam/prepared_request.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/diverse_beam_strategy.h"
+#include "beam/strategy/length_penalty.h"
+#include "beam/strategy/selection_options.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "beam/make_strategy.h"
+#include "beam/strategy/make_strategy.h"
 #include "tests/beam/group_driver.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "beam/beam_strategy.h"
+#include "beam/strategy/beam_strategy.h"
 #include "tests/beam/group_driver.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"

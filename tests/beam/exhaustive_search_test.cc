@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "beam/beam_strategy.h"
+#include "beam/strategy/beam_strategy.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 

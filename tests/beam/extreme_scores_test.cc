@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "exec_request/model.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"

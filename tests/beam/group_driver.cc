@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/selection_options.h"
 #include "pages/validate.h"
 #include "tests/beam/search_alone.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "beam/length_penalty.h"
+#include "beam/strategy/length_penalty.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 

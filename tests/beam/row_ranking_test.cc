@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "beam/make_strategy.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/make_strategy.h"
+#include "beam/strategy/selection_options.h"
 #include "executor/contenders.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "beam/beam_strategy.h"
-#include "beam/candidate_order.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/beam_strategy.h"
+#include "beam/strategy/candidate_order.h"
+#include "beam/strategy/selection_options.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"
 #include "tests/p_value.h"

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "beam/make_strategy.h"
-#include "beam/selection_options.h"
+#include "beam/strategy/make_strategy.h"
+#include "beam/strategy/selection_options.h"
 #include "executor/host/select_all.h"
 
 namespace espalier::testing {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "beam/decode_strategy.h"
+#include "beam/strategy/decode_strategy.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "examples/cli/interrupt.h"
-#include "examples/cli/output.h"
+#include "examples/cli/output/output.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::cli {

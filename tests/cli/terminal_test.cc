@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "tests/cli/live_program.h"
 #include "tests/cli/program.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "beam/make_strategy.h"
+#include "beam/strategy/make_strategy.h"
 #include "exec_request/diverse_choice.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 

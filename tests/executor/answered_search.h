@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "beam/decode_strategy.h"
 #include "beam/prepared_request.h"
+#include "beam/strategy/decode_strategy.h"
 #include "tests/executor/answer_log.h"
 
 namespace espalier::testing {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "beam/make_strategy.h"
+#include "beam/strategy/make_strategy.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "tests/beam/search_alone.h"
 #include "tests/executor/answer_comparison.h"

@@ -10,7 +10,7 @@
 #include "batcher/scheduler.h"
 #include "exec_request/step_executor.h"
 #include "request/request.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

@@ -1,6 +1,6 @@
 // A tokenizer_config.json beside a tokenizer.json: refused by its name, or what
 // it says is done.
-#include "text/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 #include <string>
 
@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/source_tree.h"
-#include "text/json_tokenizer.h"
+#include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier::fuzz {
 

@@ -1,7 +1,7 @@
 // A tokenizer.json: refused, or a tokenizer.
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/tokenizer_laws.h"
-#include "text/json_tokenizer.h"
+#include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier::fuzz {
 

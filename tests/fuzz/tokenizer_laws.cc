@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/source_tree.h"
-#include "text/incremental_detokenizer.h"
-#include "text/json_tokenizer.h"
+#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier::fuzz {
 

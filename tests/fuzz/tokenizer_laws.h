@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::fuzz {
 

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/tokenizer_laws.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/tokenizer/sentencepiece_tokenizer.h"
 
 namespace espalier::fuzz {
 

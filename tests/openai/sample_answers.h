@@ -15,7 +15,7 @@
 #include "tests/text/test_tokenizer.h"
 #include "text/stop_strings.h"
 #include "text/text_stream.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

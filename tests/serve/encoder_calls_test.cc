@@ -12,7 +12,7 @@
 #include "espalier/generator.h"
 #include "tests/serve/server_fixture.h"
 #include "tests/source_tree.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::serve {
 namespace {

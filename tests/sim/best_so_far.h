@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "request/request.h"
 
 namespace espalier::testing {

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/wording.h"
 #include "batcher/scheduler.h"
-#include "beam/group_pages.h"
-#include "beam/selection_options.h"
+#include "beam/pages/group_pages.h"
+#include "beam/strategy/selection_options.h"
 #include "tests/batcher/toy_requests.h"
 
 namespace espalier::testing {

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/engine_options.h"
-#include "beam/search_watcher.h"
+#include "beam/strategy/search_watcher.h"
 #include "request/request.h"
 #include "tests/sim/sim_model.h"
 

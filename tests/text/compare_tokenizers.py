@@ -10,7 +10,7 @@ decode lines of many kinds with them, and compares the tokens and the texts with
 what the package makes of the same tokenizer.json: plain, where no special token
 is recognised, and with special tokens parsed and added. Incremental
 detokenisation is checked by ENCODE_LINES itself. With --fixtures it writes what
-tests/text/json_tokenizer_test.cc reads: tiny vocabularies, lines, and what the
+tests/text/tokenizer/json_tokenizer_test.cc reads: tiny vocabularies, lines, and what the
 package makes of them.
 
 ESPALIER_TOKENIZER_LINES is how many lines a family gets (3,000 unless it says

@@ -13,8 +13,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/incremental_detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {

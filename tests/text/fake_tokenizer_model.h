@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "tests/scratch_directory.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

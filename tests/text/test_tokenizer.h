@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "tests/source_tree.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 

@@ -13,8 +13,8 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/vocab_and_merges_files.h"
-#include "text/incremental_detokenizer.h"
 #include "text/prompt_template.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier {
 namespace {

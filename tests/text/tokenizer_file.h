@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "text/json_tokenizer.h"
+#include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier::testing {
 

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace espalier {
 namespace {

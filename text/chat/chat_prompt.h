@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "text/jinja/text.h"
-#include "text/piece_matcher.h"
-#include "text/tokenizer.h"
+#include "text/pipeline/piece_matcher.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -32,7 +32,7 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "text/jinja/template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 

@@ -22,7 +22,10 @@ $ not the picture
                            of two
            left/inner/     the same floor
            right/          the other
+           pair/one/       two of one folder
+           pair/two/
  floor 1   base/           what all use
+           pair/           what both use
 ```
 
 Inside of one:
@@ -30,6 +33,8 @@ Inside of one:
 ```
  floor 2.2 right/upper/
  floor 2.1 right/
+ floor 2.2 pair/two/upper/
+ floor 2.1 pair/two/
 ```
 """
 
@@ -41,7 +46,8 @@ class CheckLayersTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.root = pathlib.Path(directory.name)
         self.write("docs/architecture.md", PICTURE)
-        for room in ("top", "left/inner", "right/upper", "right", "base"):
+        for room in ("top", "left/inner", "right/upper", "right", "base",
+                     "pair", "pair/one", "pair/two", "pair/two/upper"):
             self.write(f"{room}/a.h", "")
 
     def write(self, path, text):
@@ -81,6 +87,17 @@ class CheckLayersTest(unittest.TestCase):
             ["left/b.h: includes right/upper/a.h; right/upper/ is beside it",
              "right/b.h: includes right/upper/a.h; right/upper/ is above it",
              "right/upper/c.h: includes left/a.h; left/ is beside it"])
+
+    def test_so_they_are_where_the_folder_around_both_is_below(self):
+        self.write("pair/two/upper/b.h", '#include "pair/two/a.h"\n')
+        self.write("pair/two/b.h", '#include "pair/one/a.h"\n')
+        self.write("pair/two/upper/c.h",
+                   '#include "pair/a.h"\n#include "pair/one/a.h"\n')
+        self.assertEqual(
+            self.faults(),
+            ["pair/two/b.h: includes pair/one/a.h; pair/one/ is beside it",
+             "pair/two/upper/c.h: includes pair/one/a.h; "
+             "pair/one/ is beside it"])
 
     def test_picture_and_folders_agree(self):
         self.write("attic/a.h", "")

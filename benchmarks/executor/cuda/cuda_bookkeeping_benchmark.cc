@@ -15,8 +15,8 @@
 #include "base/cuda.h"
 #include "benchmarks/cuda_replays.h"
 #include "benchmarks/median.h"
-#include "executor/cuda/cuda_delta.h"
-#include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/batch/cuda_step_memory.h"
+#include "executor/cuda/transfer/cuda_delta.h"
 
 namespace espalier {
 namespace {

@@ -1,7 +1,8 @@
 // What the host does to send a step's batch to a GPU: writing its arrays and
-// comparing them with what the device has (executor/cuda/cuda_input_batch.h,
-// executor/cuda/cuda_batch_uploader.h). Needs no GPU: what would be sent is
-// collected and dropped.
+// comparing them with what the device has
+// (executor/cuda/batch/cuda_input_batch.h,
+// executor/cuda/batch/cuda_batch_uploader.h). Needs no GPU: what would be sent
+// is collected and dropped.
 //
 //   cuda_input_batch_benchmark
 //
@@ -14,7 +15,7 @@
 #include <numeric>
 #include <vector>
 
-#include "executor/cuda/cuda_batch_uploader.h"
+#include "executor/cuda/batch/cuda_batch_uploader.h"
 
 namespace espalier {
 namespace {

@@ -35,7 +35,7 @@
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/median.h"
 #include "executor/cuda/cuda_executor.h"
-#include "executor/cuda/cuda_page_swapper.h"
+#include "executor/cuda/transfer/cuda_page_swapper.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {

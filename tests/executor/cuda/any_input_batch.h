@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/batch/cuda_input_batch.h"
 
 namespace espalier::testing {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "beam/group_pages.h"
+#include "beam/pages/group_pages.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "executor/cuda/cuda_step_limits.h"
-#include "executor/cuda/cuda_step_shape.h"
+#include "executor/cuda/batch/cuda_step_limits.h"
+#include "executor/cuda/step/cuda_step_shape.h"
 #include "kernels/select/cuda_select.h"
 #include "model/cuda/cuda_transformer.h"
 

@@ -27,7 +27,7 @@
 #include "base/status.h"
 #include "beam/prepared_request.h"
 #include "executor/cuda/cuda_blocking_model.h"
-#include "executor/cuda/cuda_draft_sampler.h"
+#include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
 #include "tests/executor/answer_comparison.h"
@@ -38,7 +38,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier::testing {
 namespace {

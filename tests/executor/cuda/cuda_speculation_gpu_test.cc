@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "executor/cuda/cuda_blocking_model.h"
-#include "executor/cuda/cuda_draft_sampler.h"
+#include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <functional>
 
-#include "executor/cuda/cuda_input_batch.h"
-#include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/batch/cuda_input_batch.h"
+#include "executor/cuda/batch/cuda_step_memory.h"
 
 namespace espalier::testing {
 

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "executor/cuda/cuda_step_builder.h"
+#include "executor/cuda/step/cuda_step_builder.h"
 #include "tests/cuda_dry_run.h"
 #include "tests/executor/plan_source.h"
 #include "tests/status_matchers.h"

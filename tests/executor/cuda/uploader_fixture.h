@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "executor/cuda/cuda_batch_uploader.h"
-#include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/batch/cuda_batch_uploader.h"
+#include "executor/cuda/batch/cuda_step_memory.h"
 #include "tests/executor/cuda/any_input_batch.h"
 
 namespace espalier::testing {

@@ -13,7 +13,7 @@
 #include "tests/status_matchers.h"
 #include "text/chat/chat_prompt.h"
 #include "text/chat/chat_template.h"
-#include "text/json_tokenizer.h"
+#include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/chat/chat_config.h"
-#include "text/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace espalier {
 namespace {

@@ -1,0 +1,120 @@
+#include "beam/drafts/draft_rows.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <ranges>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+bool BeginsWith(std::span<const TokenId> tokens,
+                std::span<const TokenId> beginning) {
+  return beginning.size() <= tokens.size() &&
+         std::ranges::equal(tokens.first(beginning.size()), beginning);
+}
+
+// Each path once, and none that another has as its beginning. Longer ones come
+// first, and equals as they were.
+std::vector<BeamPath> Maximal(std::vector<BeamPath> paths) {
+  std::vector<BeamPath> kept;
+  std::ranges::stable_sort(paths, [](const BeamPath& a, const BeamPath& b) {
+    return a.path.tokens.size() > b.path.tokens.size();
+  });
+  for (BeamPath& path : paths) {
+    const auto has = [&](const BeamPath& longer) {
+      return longer.rank == path.rank &&
+             BeginsWith(longer.path.tokens, path.path.tokens);
+    };
+    if (path.path.tokens.empty() || std::ranges::any_of(kept, has)) continue;
+    kept.push_back(std::move(path));
+  }
+  return kept;
+}
+
+std::vector<BeamPath> CutTo(size_t length, std::vector<BeamPath> paths) {
+  for (BeamPath& path : paths) {
+    if (path.path.tokens.size() > length) path.path.tokens.resize(length);
+  }
+  return Maximal(std::move(paths));
+}
+
+// The greatest number in [0, most] for which `fits` is true: it is for 0, and
+// for all below one for which it is.
+template <typename Fits>
+int Most(int64_t most, const Fits& fits) {
+  const auto numbers = std::views::iota(1, static_cast<int>(most) + 1);
+  return static_cast<int>(std::ranges::partition_point(numbers, fits) -
+                          numbers.begin());
+}
+
+DraftRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
+  DraftRows rows;
+  for (int rank = 0; rank < num_beams; ++rank) {
+    const size_t first = rows.ranks.size();
+    for (const BeamPath& path : paths) {
+      if (path.rank != rank) continue;
+      rows.ranks.push_back(rank);
+      rows.drafts.push_back(path.path.tokens);
+    }
+    if (rows.ranks.size() > first) continue;
+    rows.ranks.push_back(rank);
+    rows.drafts.emplace_back();
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<int> DraftRows::num_tokens() const {
+  std::vector<int> counts;
+  for (const std::vector<TokenId>& draft : drafts) {
+    counts.push_back(static_cast<int>(draft.size()) + 1);
+  }
+  return counts;
+}
+
+int DraftRows::num_drafted(int num_beams) const {
+  int count = -num_beams;
+  for (const int num_fed : num_tokens()) count += num_fed;
+  return count;
+}
+
+std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
+                                std::span<const TokenId> ending) {
+  for (auto& [rank, path] : paths) {
+    const auto end = std::ranges::find_if(path.tokens, [&](TokenId token) {
+      return std::ranges::binary_search(ending, token);
+    });
+    path.tokens.erase(end, path.tokens.end());
+  }
+  return paths;
+}
+
+DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
+                          const std::function<bool(const DraftRows&)>& fits) {
+  std::ranges::stable_sort(paths, [](const BeamPath& a, const BeamPath& b) {
+    return a.path.cum_log_prob > b.path.cum_log_prob;
+  });
+  paths = Maximal(std::move(paths));
+  if (paths.empty()) return {};
+  const int max_length = static_cast<int>(paths.front().path.tokens.size());
+  const auto pruned = std::ranges::find_if(paths, [&](const BeamPath& path) {
+    return std::ssize(path.path.tokens) < max_length;
+  });
+  const std::vector<BeamPath> whole(paths.begin(), pruned);
+  const auto fits_of = [&](std::span<const BeamPath> some) {
+    return fits(RowsOf(some, num_beams));
+  };
+  const int length =
+      Most(max_length, [&](int some) { return fits_of(CutTo(some, whole)); });
+  if (length == 0) return {};
+  const int num_whole = static_cast<int>(CutTo(length, whole).size());
+  paths = CutTo(length, std::move(paths));
+  const int num_more = Most(std::ssize(paths) - num_whole, [&](int some) {
+    return fits_of(std::span(paths).first(num_whole + some));
+  });
+  return RowsOf(std::span(paths).first(num_whole + num_more), num_beams);
+}
+
+}  // namespace espalier

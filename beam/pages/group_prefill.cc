@@ -1,0 +1,468 @@
+#include "beam/pages/group_prefill.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Tokens [first, first + count) of a path.
+TokenPath Part(const TokenPath& path, int64_t first, int64_t count) {
+  const int64_t num_head = path.head.size();
+  const int64_t in_head = std::clamp<int64_t>(num_head - first, 0, count);
+  TokenPath part;
+  if (in_head > 0) part.head = path.head.subspan(first, in_head);
+  if (in_head < count) {
+    part.rest = path.rest.subspan(std::max<int64_t>(first - num_head, 0),
+                                  count - in_head);
+  }
+  return part;
+}
+
+size_t CommonLength(const std::vector<std::vector<TokenId>>& sequences) {
+  size_t length = sequences[0].size();
+  for (const std::vector<TokenId>& sequence : sequences) {
+    length = std::mismatch(sequences[0].begin(), sequences[0].begin() + length,
+                           sequence.begin(), sequence.end())
+                 .first -
+             sequences[0].begin();
+  }
+  return length;
+}
+
+}  // namespace
+
+GroupPrefill::GroupPrefill(const Request* request, int source_end,
+                           GroupPages* pages, PrefixTree* tree)
+    : request_(request),
+      source_end_(source_end),
+      pages_(pages),
+      tree_(request->params.prefix_cache ? tree : nullptr),
+      stem_length_(std::ssize(request->prompt_tokens)) {}
+
+GroupPrefill::~GroupPrefill() { Stop(); }
+
+void GroupPrefill::Stop() {
+  for (const auto& [plan, page] : filling_) tree_->RemoveFilling(page);
+  filling_.clear();
+  announced_ = {};
+  num_announced_ = 0;
+  may_announce_ = true;
+  is_waiting_ = false;
+  is_forked_ = false;
+  is_done_ = false;
+  was_fed_ = true;  // in part
+  branches_.clear();
+}
+
+void GroupPrefill::Restart(std::vector<std::vector<TokenId>> branches) {
+  Stop();
+  stem_length_ = std::ssize(request().prompt_tokens);
+  if (branches.empty()) return;
+  stem_length_ += CommonLength(branches);
+  branches_ = std::move(branches);
+}
+
+std::string_view GroupPrefill::salt() const {
+  return request().params.cache_salt;
+}
+
+TokenPath GroupPrefill::StemPath() const {
+  TokenPath path = {request().prompt_tokens};
+  if (!branches_.empty()) {
+    path.rest = std::span(branches_[0]).first(stem_length_ - path.head.size());
+  }
+  return path;
+}
+
+TokenPath GroupPrefill::PathOf(int rank) const {
+  return {request().prompt_tokens, branches_[rank]};
+}
+
+int64_t GroupPrefill::LengthOf(int rank) const {
+  if (!is_forked_) return stem_length_;
+  return static_cast<int64_t>(PathOf(rank).size());
+}
+
+int64_t GroupPrefill::num_pending_tokens() const {
+  if (is_done_) return 0;
+  int64_t count = 0;
+  if (!is_forked_) {
+    count = stem_length_ - pages_->sequence(0).num_tokens();
+    for (const std::vector<TokenId>& branch : branches_) {
+      count += std::ssize(request().prompt_tokens) + std::ssize(branch) -
+               stem_length_;
+    }
+    return count;
+  }
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    count += LengthOf(rank) - pages_->sequence(rank).num_tokens();
+  }
+  return count;
+}
+
+int64_t GroupPrefill::NumStemTokensToFeed() const {
+  const int num_planned = pages_->sequence(0).num_tokens();
+  const int64_t left = stem_length_ - num_planned;
+  // A prompt is fed to its end, which is told beforehand (EndsPrompt).
+  if (feeds_prompt() || pages_->saved().empty()) return left;
+  const int page_size = pages_->pool().page_size();
+  int next = pages_->saved().NextAfter(0, num_planned / page_size);
+  if (branches_.size() > 1) {
+    const int last = FirstBranchPlace();
+    if (next < 0 || next > last) next = -1;
+    if (next < 0 && last > num_planned / page_size && HasSavedBranch()) {
+      next = last;
+    }
+  }
+  if (next < 0) return left;
+  return std::min(left, int64_t{next} * page_size - num_planned);
+}
+
+int GroupPrefill::NumTokensAtOnce() const {
+  if (source_end_ == 0 || is_done_ || is_forked_) return 0;
+  const int num_planned = pages_->sequence(0).num_tokens();
+  if (num_planned >= source_end_) return 0;
+  return source_end_ + 1 - num_planned;
+}
+
+std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
+  std::vector<int> chunks;
+  max_tokens = std::max(max_tokens, NumTokensAtOnce());
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    const int64_t left =
+        is_forked_ ? LengthOf(rank) - pages_->sequence(rank).num_tokens()
+                   : NumStemTokensToFeed();
+    const int count =
+        max_rows == 0 ? 0
+                      : static_cast<int>(std::min<int64_t>(left, max_tokens));
+    chunks.push_back(count);
+    max_tokens -= count;
+    max_rows -= count > 0 ? 1 : 0;
+  }
+  return chunks;
+}
+
+int64_t GroupPrefill::NumPagesToFeed(int max_tokens) const {
+  if (is_done_) return 0;
+  return pages_->NumPagesToAppend(
+      Chunks(max_tokens, std::numeric_limits<int>::max()));
+}
+
+int64_t GroupPrefill::NumPagesToFeedAll() const {
+  if (is_done_) return 0;
+  const int page_size = pages_->pool().page_size();
+  int64_t count = 0;
+  if (!is_forked_) {
+    count = NumPages(stem_length_, page_size) -
+            std::ssize(pages_->sequence(0).pages.pages());
+    const int64_t num_shared = stem_length_ / page_size;
+    // One sequence is the stem.
+    if (branches_.size() <= 1) return count;
+    count -= NumPages(stem_length_, page_size) - num_shared;
+    for (size_t rank = 0; rank < branches_.size(); ++rank) {
+      count += NumPages(PathOf(static_cast<int>(rank)).size(), page_size) -
+               num_shared;
+    }
+    return count;
+  }
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    const PageTable& table = pages_->sequence(rank).pages;
+    count += NumPages(LengthOf(rank), page_size) - std::ssize(table.pages());
+    const bool has_tail = table.num_tokens() % page_size > 0;
+    if (has_tail && table.pages().back().shared()) ++count;
+  }
+  return count;
+}
+
+void GroupPrefill::Match(int64_t num_scored, int64_t num_promised,
+                         StepPlan* plan) {
+  is_waiting_ = false;
+  if (is_done_) return;
+  const bool again = was_fed_;
+  const int64_t num_loaded_before = counts_.num_loaded_again;
+  const int64_t num_matched = MatchAll(num_scored, num_promised, plan);
+  const int64_t num_loaded = counts_.num_loaded_again - num_loaded_before;
+  (again ? counts_.num_shared_again : counts_.num_cached) +=
+      num_matched - num_loaded;
+  CheckDone();
+}
+
+int64_t GroupPrefill::MatchAll(int64_t num_scored, int64_t num_promised,
+                               StepPlan* plan) {
+  int64_t num_pending = num_pending_tokens();
+  int64_t num_matched = 0;
+  if (!is_forked_) {
+    MatchStem(num_scored, num_promised, plan);
+    num_matched = num_pending - num_pending_tokens();
+  }
+  if (!is_forked_ && branches_.size() > 1 && IsStemPlanned()) {
+    Fork(plan);
+    num_pending = num_pending_tokens();
+    MatchBranches(num_promised, plan);
+    num_matched += num_pending - num_pending_tokens();
+  }
+  return num_matched;
+}
+
+int GroupPrefill::FirstBranchPlace() const {
+  return static_cast<int>(stem_length_ / pages_->pool().page_size());
+}
+
+bool GroupPrefill::HasSavedBranch() const {
+  const int place = FirstBranchPlace();
+  const int num_of_stem =
+      static_cast<int>(stem_length_ % pages_->pool().page_size());
+  for (int rank = 0; rank < std::ssize(branches_); ++rank) {
+    const SavedPage* const saved = pages_->saved().Find(rank, place);
+    if (saved != nullptr && saved->num_tokens > num_of_stem) return true;
+  }
+  return false;
+}
+
+bool GroupPrefill::IsStemPlanned() const {
+  const int64_t num_planned = pages_->sequence(0).num_tokens();
+  if (num_planned == stem_length_) return true;
+  return num_planned ==
+             int64_t{FirstBranchPlace()} * pages_->pool().page_size() &&
+         HasSavedBranch();
+}
+
+void GroupPrefill::MatchStem(int64_t num_scored, int64_t num_promised,
+                             StepPlan* plan) {
+  // A prompt's last token is fed for its logits.
+  int64_t end = stem_length_;
+  if (feeds_prompt()) {
+    end = request().params.prompt_logprobs ? num_scored : stem_length_ - 1;
+  }
+  do {
+    ShareStem(end, num_promised, plan);
+  } while (!is_waiting_ && LoadStem(end, num_promised, plan));
+}
+
+void GroupPrefill::ShareStem(int64_t end, int64_t num_promised,
+                             StepPlan* plan) {
+  const int64_t first = pages_->sequence(0).num_tokens();
+  const int page_size = pages_->pool().page_size();
+  if (tree_ == nullptr || !may_announce_ || first % page_size != 0 ||
+      num_announced_ != first / page_size || end <= first) {
+    return;
+  }
+  PrefixMatch match =
+      tree_->Find(salt(), announced_, Part(StemPath(), first, end - first));
+  is_waiting_ = match.is_filling;
+  int64_t num_matched = std::ssize(match.pages) * page_size;
+  num_announced_ += static_cast<int>(std::ssize(match.pages));
+  announced_ = match.end;
+  pages_->AdoptPages(0, std::move(match.pages));
+  // Copying a token's keys and values costs less than computing them, however
+  // few there are. But branches copy the end of the stem in the plan that forks
+  // them, and copies of one plan do not follow on one another.
+  int64_t num_copied = match.num_tail_tokens;
+  if (branches_.size() > 1) {
+    num_copied = std::min(num_copied, stem_length_ - 1 - first - num_matched);
+  }
+  const int place = static_cast<int>((first + num_matched) / page_size);
+  if (pages_->saved().Find(0, place) != nullptr) num_copied = 0;
+  if (num_copied > 0 && !is_waiting_ && HasRoomForCopy(num_promised) &&
+      pages_
+          ->AppendCopy(0, std::move(match.tail), static_cast<int>(num_copied),
+                       &plan->page_copies)
+          .ok()) {
+    num_matched += num_copied;
+  }
+}
+
+bool GroupPrefill::LoadStem(int64_t end, int64_t num_promised, StepPlan* plan) {
+  const int page_size = pages_->pool().page_size();
+  // Branches have their own pages of where it ends.
+  if (branches_.size() > 1) end = int64_t{FirstBranchPlace()} * page_size;
+  bool has_loaded = false;
+  GroupPages::LoadedPages loaded;
+  while (true) {
+    const int first = pages_->sequence(0).num_tokens();
+    if (first % page_size != 0 || first >= end) break;
+    const SavedPage* const saved = pages_->saved().Find(0, first / page_size);
+    if (saved == nullptr || !HasRoomForLoads(num_promised)) break;
+    const int num_tokens =
+        static_cast<int>(std::min<int64_t>(saved->num_tokens, end - first));
+    if (!pages_->Load(0, 0, num_tokens, &loaded, plan).ok()) break;
+    counts_.num_loaded_again += num_tokens;
+    has_loaded = true;
+  }
+  if (!has_loaded) return false;
+  last_fed_ = num_planned_ + 1;
+  Announce(last_fed_);
+  return true;
+}
+
+// Loading takes no more than feeding would.
+bool GroupPrefill::HasRoomForLoads(int64_t num_promised) const {
+  return num_promised + NumPagesToFeedAll() <= pages_->pool().num_available();
+}
+
+// The page that is copied from is in use until the plan is written: what the
+// group needs then must be there beside it.
+bool GroupPrefill::HasRoomForCopy(int64_t num_promised) const {
+  return num_promised + NumPagesToFeedAll() + pages_->num_slots() <=
+         pages_->pool().num_available();
+}
+
+void GroupPrefill::Fork(StepPlan* plan) {
+  const std::vector<int> parents(branches_.size(), 0);
+  pages_->Reorder(parents, plan);
+  is_forked_ = true;
+}
+
+void GroupPrefill::MatchBranches(int64_t num_promised, StepPlan* plan) {
+  const bool has_room = HasRoomForLoads(num_promised);
+  GroupPages::LoadedPages loaded;
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    ShareBranch(rank);
+    if (has_room) LoadBranch(rank, &loaded, plan);
+  }
+  if (!loaded.empty()) last_fed_ = num_planned_ + 1;
+}
+
+void GroupPrefill::ShareBranch(int rank) {
+  if (tree_ == nullptr) return;
+  const int page_size = pages_->pool().page_size();
+  const PrefixTree::Cursor stem = num_announced_ == stem_length_ / page_size
+                                      ? announced_
+                                      : PrefixTree::Cursor{};
+  const int64_t first =
+      stem.node < 0 ? 0 : stem_length_ / page_size * page_size;
+  PrefixMatch match = tree_->Find(
+      salt(), stem, Part(PathOf(rank), first, LengthOf(rank) - first));
+  const int64_t num_matched = first / page_size + std::ssize(match.pages);
+  const int64_t num_shared = stem_length_ / page_size;
+  if (num_matched <= num_shared) return;
+  match.pages.erase(match.pages.begin(),
+                    match.pages.begin() + (num_shared - first / page_size));
+  pages_->ReplaceTail(rank, std::move(match.pages));
+}
+
+void GroupPrefill::LoadBranch(int rank, GroupPages::LoadedPages* loaded,
+                              StepPlan* plan) {
+  const int page_size = pages_->pool().page_size();
+  while (true) {
+    const int length = pages_->sequence(rank).num_tokens();
+    const SavedPage* const saved =
+        pages_->saved().Find(rank, length / page_size);
+    if (saved == nullptr) return;
+    const int first = length / page_size * page_size;
+    const int num_tokens = static_cast<int>(
+        std::min<int64_t>(saved->num_tokens, LengthOf(rank) - first));
+    if (num_tokens <= length - first) return;
+    if (length > first) pages_->ReplaceTail(rank, {});
+    if (!pages_->Load(rank, rank, num_tokens, loaded, plan).ok()) return;
+    counts_.num_loaded_again += first + num_tokens - length;
+  }
+}
+
+absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
+                                const AddRow& add_row) {
+  CHECK(!is_done_) << "all is fed";
+  const std::vector<int> chunks = Chunks(max_tokens, max_rows);
+  RETURN_IF_ERROR(pages_->Append(chunks, &plan->page_copies));
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    if (chunks[rank] == 0) continue;
+    const int end = pages_->sequence(rank).num_tokens();
+    add_row(rank, Part(is_forked_ ? PathOf(rank) : StemPath(),
+                       end - chunks[rank], chunks[rank]));
+  }
+  CountFed(std::accumulate(chunks.begin(), chunks.end(), int64_t{0}));
+  last_fed_ = num_planned_;
+  if (!is_forked_) Announce(num_planned_);
+  CheckDone();
+  return absl::OkStatus();
+}
+
+void GroupPrefill::CountFed(int64_t count) {
+  if (!feeds_prompt()) {
+    counts_.num_fed_again += count;
+    return;
+  }
+  // Put away within its prompt, it had fed the beginning alone.
+  const int64_t end = pages_->sequence(0).num_tokens();
+  counts_.num_fed_again +=
+      std::clamp<int64_t>(prompt_fed_ - (end - count), 0, count);
+  prompt_fed_ = std::max(prompt_fed_, end);
+}
+
+void GroupPrefill::Announce(int64_t plan_number) {
+  if (tree_ == nullptr || !may_announce_) return;
+  const int page_size = pages_->pool().page_size();
+  const PageTable& table = pages_->sequence(0).pages;
+  const int num_full = table.num_tokens() / page_size;
+  std::vector<TokenId> tokens;
+  for (; num_announced_ < num_full; ++num_announced_) {
+    const TokenPath page =
+        Part(StemPath(), int64_t{num_announced_} * page_size, page_size);
+    tokens.assign(page.head.begin(), page.head.end());
+    tokens.insert(tokens.end(), page.rest.begin(), page.rest.end());
+    filling_.emplace_back();  // so that nothing is in the tree and not here
+    const auto inserted =
+        tree_->Insert(salt(), announced_, tokens, table.pages()[num_announced_],
+                      PageState::kFilling);
+    if (!inserted || !inserted->is_new) filling_.pop_back();
+    if (!inserted) {
+      may_announce_ = false;
+      return;
+    }
+    announced_ = inserted->cursor;
+    if (inserted->is_new) filling_.back() = {plan_number, announced_};
+  }
+}
+
+void GroupPrefill::CheckDone() {
+  if (!is_forked_ && branches_.size() > 1) return;
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    if (pages_->sequence(rank).num_tokens() < LengthOf(rank)) return;
+  }
+  is_done_ = true;
+  was_fed_ = true;
+}
+
+void GroupPrefill::MarkFilled() {
+  while (!filling_.empty() && filling_.front().first <= num_answered_) {
+    tree_->MarkReady(filling_.front().second);
+    filling_.pop_front();
+  }
+}
+
+void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
+                        int num_tokens) {
+  if (tree_ == nullptr) return;
+  const int page_size = pages_->pool().page_size();
+  const int num_full = std::min(num_tokens, table.num_tokens()) / page_size;
+  PrefixTree::Cursor at = announced_;
+  int page = num_announced_;
+  if (!may_announce_ || num_announced_ > num_full) {
+    at = {};
+    page = 0;
+  }
+  std::vector<TokenId> tokens;
+  for (; page < num_full; ++page) {
+    const TokenPath part = Part(path, int64_t{page} * page_size, page_size);
+    tokens.assign(part.head.begin(), part.head.end());
+    tokens.insert(tokens.end(), part.rest.begin(), part.rest.end());
+    const auto inserted = tree_->Insert(salt(), at, tokens, table.pages()[page],
+                                        PageState::kReady);
+    if (inserted) {
+      at = inserted->cursor;
+      continue;
+    }
+    // Its beginning has left the tree.
+    at = {};
+    page = -1;
+    may_announce_ = false;
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,127 @@
+#include "beam/strategy/allowed_sequence_trie.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "beam/strategy/selection_options.h"
+
+namespace espalier {
+namespace {
+
+using TokenList = const std::vector<int64_t>*;
+
+// Sequences that share their first `depth` tokens, which are a node.
+struct Range {
+  size_t begin;
+  size_t end;
+  size_t depth;
+};
+
+// Tokens before what ends it.
+int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
+                       std::span<const TokenId> finishing) {
+  const bool ends = !sequence.empty() &&
+                    std::ranges::binary_search(finishing, sequence.back());
+  return static_cast<int64_t>(sequence.size()) - (ends ? 1 : 0);
+}
+
+// The tokens of all sequences, one after the other: a vector each would cost a
+// miss of the cache for every token that is looked at.
+class FlatSequences {
+ public:
+  explicit FlatSequences(std::span<const TokenList> sequences) {
+    for (const TokenList sequence : sequences) {
+      tokens_.insert(tokens_.end(), sequence->begin(), sequence->end());
+      ends_.push_back(tokens_.size());
+    }
+  }
+
+  std::span<const TokenId> operator[](size_t i) const {
+    const size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::span(tokens_).subspan(begin, ends_[i] - begin);
+  }
+
+  // The sequences in ascending order.
+  std::vector<size_t> Sorted() const {
+    std::vector<std::pair<uint64_t, size_t>> keyed;
+    for (size_t i = 0; i < ends_.size(); ++i) keyed.push_back({Key(i), i});
+    std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+      if (a.first != b.first) return a.first < b.first;
+      return std::ranges::lexicographical_compare((*this)[a.second],
+                                                  (*this)[b.second]);
+    });
+    std::vector<size_t> sorted;
+    for (const auto& [key, i] : keyed) sorted.push_back(i);
+    return sorted;
+  }
+
+ private:
+  // The first two tokens, which order most pairs without a look at the rest; 0
+  // stands for the end, which sorts first.
+  uint64_t Key(size_t i) const {
+    const std::span<const TokenId> tokens = (*this)[i];
+    const uint64_t first = tokens.empty() ? 0 : tokens[0] + 1;
+    const uint64_t second = tokens.size() < 2 ? 0 : tokens[1] + 1;
+    return first << 32 | second;
+  }
+
+  std::vector<TokenId> tokens_;
+  std::vector<size_t> ends_;
+};
+
+}  // namespace
+
+std::shared_ptr<const AllowedSequenceTrie> AllowedSequenceTrie::Make(
+    const GenerationParams& params) {
+  if (!params.allowed_sequences.has_value()) return nullptr;
+  const std::vector<TokenId> finishing = FinishingTokenIds(params);
+  std::vector<TokenList> possible;
+  for (const std::vector<int64_t>& sequence : *params.allowed_sequences) {
+    if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
+      possible.push_back(&sequence);
+    }
+  }
+  return std::make_shared<const AllowedSequenceTrie>(possible);
+}
+
+// Nodes are made in the order of their numbers, so the ranges that wait are
+// those of the nodes whose children are not numbered yet.
+AllowedSequenceTrie::AllowedSequenceTrie(std::span<const TokenList> sequences)
+    : tokens_(1, 0) {
+  const FlatSequences flat(sequences);
+  const std::vector<size_t> sorted = flat.Sorted();
+  std::vector<Range> ranges = {{0, sorted.size(), 0}};
+  std::vector<Node> parents = {kNone};
+  for (size_t node = 0; node < ranges.size(); ++node) {
+    auto [begin, end, depth] = ranges[node];
+    // What ends here sorts first.
+    bool is_end = false;
+    for (; begin < end && flat[sorted[begin]].size() == depth; ++begin) {
+      is_end = depth > 0;
+    }
+    is_end_.push_back(is_end);
+    num_sequences_ += is_end ? 1 : 0;
+    first_child_.push_back(static_cast<Node>(ranges.size()));
+    num_leaf_children_.push_back(0);
+    if (begin == end && node > 0) ++num_leaf_children_[parents[node]];
+    while (begin < end) {
+      const TokenId token = flat[sorted[begin]][depth];
+      const size_t first = begin;
+      while (begin < end && flat[sorted[begin]][depth] == token) ++begin;
+      ranges.push_back({first, begin, depth + 1});
+      parents.push_back(static_cast<Node>(node));
+      tokens_.push_back(token);
+    }
+  }
+  first_child_.push_back(static_cast<Node>(ranges.size()));
+}
+
+AllowedSequenceTrie::Node AllowedSequenceTrie::Child(Node node,
+                                                     TokenId token) const {
+  const std::span<const TokenId> next = Next(node);
+  const auto found = std::ranges::lower_bound(next, token);
+  if (found == next.end() || *found != token) return kNone;
+  return first_child_[node] + static_cast<Node>(found - next.begin());
+}
+
+}  // namespace espalier

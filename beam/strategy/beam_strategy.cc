@@ -1,0 +1,112 @@
+#include "beam/strategy/beam_strategy.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "beam/strategy/describe_rows.h"
+#include "beam/strategy/selection_options.h"
+
+namespace espalier {
+
+BeamStrategy::BeamStrategy(const GenerationParams& params,
+                           std::shared_ptr<const AllowedSequenceTrie> allowed,
+                           std::shared_ptr<const RequestText> text)
+    : num_beams_(SaturateToInt(params.num_beams)),
+      num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
+      length_penalty_(params),
+      search_termination_(params, num_beams_),
+      stopping_criteria_(params, std::move(allowed), std::move(text)),
+      order_(MakeCandidateOrder(params)),
+      frontier_(num_beams_, search_termination_.pool_capacity(),
+                &stopping_criteria_, &length_penalty_, &tree_) {}
+
+bool BeamStrategy::supports_async_scheduling() const {
+  return order_->is_best_first() && stopping_criteria_.is_by_token();
+}
+
+int BeamStrategy::max_draft_tokens(int) const {
+  return max_new_tokens_ - num_generated_ - 1;
+}
+
+int BeamStrategy::NumCandidates() const {
+  return espalier::NumCandidates(frontier_.live(), stopping_criteria_,
+                                 num_beams_);
+}
+
+void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
+  CHECK(!done_) << "the request is done";
+  const std::span<const LiveBeam> live = frontier_.live();
+  DescribeRows(
+      live.size(), [&](size_t row) -> const LiveBeam& { return live[row]; },
+      stopping_criteria_, selection);
+  selection->num_candidates = NumCandidates();
+  if (!order_->is_best_first()) {
+    selection->ranking.num_first = NumCandidates();
+  } else if (stopping_criteria_.is_by_token()) {
+    const std::vector<TokenId>& eos_token_ids = stopping_criteria_.token_ids();
+    selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
+    selection->ranking.num_first = num_beams_;
+  }
+  selection->num_generated = num_generated_;
+}
+
+absl::Status BeamStrategy::Advance(const SelectionResult& result,
+                                   std::vector<Decision>* decisions) {
+  CHECK(!done_) << "the request is done";
+  done_ = true;  // unless it goes on, below
+  const absl::Status numbers = CheckNumbers(result.candidates, num_generated_);
+  const bool is_masked =
+      result.candidates.empty() && frontier_.finished().size() == 0;
+  if (!numbers.ok() || is_masked) {
+    continuations_.clear();
+    return numbers.ok() ? AllTokensMasked(num_generated_) : numbers;
+  }
+  order_->Rank(result.candidates, num_generated_, NumCandidates(), &ranked_);
+  ++num_generated_;
+  frontier_.Advance(ranked_, {.length = num_generated_,
+                              .is_last = num_generated_ >= max_new_tokens_,
+                              .decisions = decisions});
+  const std::span<const LiveBeam> live = frontier_.live();
+  done_ = live.empty() ||
+          search_termination_.Ends(frontier_.finished(),
+                                   live.front().cum_log_prob, num_generated_);
+  if (done_) {
+    continuations_.clear();
+    for (const LiveBeam& beam : frontier_.previous()) {
+      ended_.push_back({static_cast<int>(ended_.size()), beam.node});
+    }
+  } else {
+    AssignContinuations(live, &continuations_);
+  }
+  return absl::OkStatus();
+}
+
+void BeamStrategy::FinishLive(FinishReason reason) {
+  CHECK(!done_ && num_generated_ > 0) << "nothing was generated";
+  done_ = true;
+  frontier_.FinishAll({.length = num_generated_, .reason = reason});
+}
+
+TokenTree::Node BeamStrategy::node(int rank) const {
+  return frontier_.live()[rank].node;
+}
+
+std::vector<Hypothesis> BeamStrategy::Hypotheses() const {
+  return HypothesesOf(frontier_.finished().beams(), num_return_sequences_,
+                      tree_);
+}
+
+// A hypothesis only ever sinks in the pool, so what is below those that are
+// returned stays there.
+std::vector<SequenceState> BeamStrategy::States() const {
+  std::vector<SequenceState> states;
+  if (!done_) {
+    AppendStates(frontier_.live(), num_generated_, length_penalty_, &states);
+  }
+  AppendStates(frontier_.finished().beams(), num_return_sequences_, &states);
+  return states;
+}
+
+}  // namespace espalier

@@ -1,0 +1,30 @@
+// DescribeRows: the rows that the next step selects from: one row a live
+// sequence, of any kind of sequence.
+#pragma once
+
+#include <cstddef>
+
+#include "beam/strategy/assign_each.h"
+#include "beam/strategy/stopping_criteria.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// Sets num_rows, cum_log_probs and allowed of `*selection`.
+//   sequence_of  the sequence of a row, by rank: it has `cum_log_prob`, and
+//                `progress` by `criteria`
+template <typename SequenceOf>
+void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
+                  const StoppingCriteria& criteria, PlanSelection* selection) {
+  selection->num_rows = static_cast<int>(num_rows);
+  AssignEach(
+      num_rows, [&](size_t row) { return sequence_of(row).cum_log_prob; },
+      &selection->cum_log_probs);
+  if (!criteria.restricts()) return;
+  selection->allowed.clear();
+  for (size_t row = 0; row < num_rows; ++row) {
+    selection->allowed.push_back(*criteria.Next(sequence_of(row).progress));
+  }
+}
+
+}  // namespace espalier

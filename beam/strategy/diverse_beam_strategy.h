@@ -1,0 +1,88 @@
+// DiverseBeamStrategy: groups of beams that search one after the other at each
+// step and keep out of each other's way (Hamming diversity), as transformers 4
+// does it (`_group_beam_search` with BeamSearchScorer). With s = num_beams /
+// num_beam_groups beams a group:
+//
+//   - each group begins at the prompt, has its own beams and its own pool of s;
+//   - a token's score is lowered by diversity_penalty for every beam of an
+//     earlier group that has just chosen it, and stays so in the sums;
+//   - then a group's step is that of a beam search of s beams
+//     (beam_frontier.h);
+//   - a group is over when its pool is full and its best candidate, which may
+//     be one that ends, cannot beat the pool's worst (search_termination.h); at
+//     the length limit all beams of groups that are not over finish;
+//   - the result is the best of all pools.
+//
+// Two deliberate differences: score processors act before the penalty, the
+// reference's repetition penalty after it. And a group that is over chooses no
+// more tokens, where the reference counts padding as its choice.
+//
+// Source: Vijayakumar et al. 2016, https://arxiv.org/abs/1610.02424.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "beam/strategy/beam_frontier.h"
+#include "beam/strategy/decode_strategy.h"
+#include "beam/strategy/length_penalty.h"
+#include "beam/strategy/search_termination.h"
+#include "beam/strategy/stopping_criteria.h"
+#include "beam/strategy/token_tree.h"
+#include "exec_request/diverse_choice.h"
+
+namespace espalier {
+
+class DiverseBeamStrategy : public DecodeStrategy {
+ public:
+  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+  // it.
+  explicit DiverseBeamStrategy(
+      const GenerationParams& params,
+      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
+      std::shared_ptr<const RequestText> text = nullptr);
+
+  // Rows are the beams of the first group that is not over, then those of the
+  // next; at the first step all begin in one row.
+  void DescribeSelection(PlanSelection* selection) const override;
+  bool supports_async_scheduling() const override { return false; }
+  absl::Status Advance(const SelectionResult& result,
+                       std::vector<Decision>* decisions) override;
+  void FinishLive(FinishReason reason) override;
+  bool done() const override { return done_; }
+  TokenTree::Node node(int rank) const override;
+  std::vector<Hypothesis> Hypotheses() const override;
+  const TokenTree& tree() const override { return tree_; }
+  std::vector<SequenceState> States() const override;
+
+ private:
+  // Of each group that is not over.
+  std::vector<RowRanking::Group> RowsOfGroups() const;
+  // The best candidates of a group, best first.
+  std::vector<RankedCandidate> Penalised(const RowRanking::Group& group,
+                                         std::span<const Candidate> answer,
+                                         const TokenChoices& choices) const;
+  void AdvanceGroup(BeamFrontier* group,
+                    std::span<const RankedCandidate> candidates,
+                    std::vector<Decision>* decisions, TokenChoices* choices);
+  std::vector<LiveBeam> LiveBeams() const;
+  // Of all groups, best first.
+  std::vector<FinishedBeam> Finished() const;
+
+  // Constant after construction.
+  const int num_beams_;
+  const int group_size_;
+  const int num_return_sequences_;
+  const int max_new_tokens_;
+  const double diversity_penalty_;
+  const LengthPenalty length_penalty_;
+  const SearchTermination search_termination_;
+  const StoppingCriteria stopping_criteria_;
+
+  TokenTree tree_;
+  std::vector<BeamFrontier> groups_;  // those that are over have no live beams
+  int num_generated_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace espalier

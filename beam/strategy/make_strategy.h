@@ -1,0 +1,24 @@
+// MakeStrategy: the strategy of a request, by its parameters.
+#pragma once
+
+#include <memory>
+
+#include "beam/strategy/allowed_sequence_trie.h"
+#include "beam/strategy/decode_strategy.h"
+#include "beam/strategy/request_text.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+//   stochastic                      StochasticBeamStrategy
+//   num_beams > 1, num_beam_groups  DiverseBeamStrategy
+//   num_beams > 1                   BeamStrategy
+//   else                            SampleStrategy
+// `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+// it.
+std::unique_ptr<DecodeStrategy> MakeStrategy(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const RequestText> text);
+
+}  // namespace espalier

@@ -1,0 +1,98 @@
+#include "beam/strategy/stopping_criteria.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "beam/strategy/selection_options.h"
+
+namespace espalier {
+namespace {
+
+// Whether the text completes a stop as nothing follows, or only `last`.
+bool StopsAtEnd(TextStream text, std::optional<TokenId> last) {
+  if (last && text.Feed(*last).stop_idx) return true;
+  return text.Finish().stop_idx.has_value();
+}
+
+}  // namespace
+
+StoppingCriteria::StoppingCriteria(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const RequestText> text)
+    : token_ids_(FinishingTokenIds(params)),
+      allowed_(std::move(allowed)),
+      text_(params.stop.empty() ? nullptr : std::move(text)),
+      eos_token_ids_(DistinctEosTokenIds(params)) {
+  CHECK(params.stop.empty() || has_stops()) << "stops need a text";
+}
+
+StoppingCriteria::Progress StoppingCriteria::Begin() const {
+  Progress progress;
+  if (has_stops()) progress.text = text_->Begin();
+  return progress;
+}
+
+StoppingCriteria::Outcome StoppingCriteria::FeedAny(TokenId token,
+                                                    Progress* progress) const {
+  if (allowed_ != nullptr) return FeedAllowed(token, progress);
+  if (std::ranges::binary_search(token_ids_, token)) {
+    const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
+    const bool is_cut = has_stops() && StopsAtEnd(*progress->text, token);
+    return {is_eos && !is_cut ? FinishReason::kEos : FinishReason::kStop,
+            false};
+  }
+  if (has_stops() && progress->text->Feed(token).stop_idx.has_value()) {
+    return {FinishReason::kStop, false};
+  }
+  return {};
+}
+
+FinishReason StoppingCriteria::AtEnd(const Progress& progress,
+                                     FinishReason reason) const {
+  const bool is_cut = has_stops() && StopsAtEnd(*progress.text, std::nullopt);
+  return is_cut ? FinishReason::kStop : reason;
+}
+
+StoppingCriteria::Outcome StoppingCriteria::FeedAllowed(
+    TokenId token, Progress* progress) const {
+  progress->allowed = allowed_->Child(progress->allowed, token);
+  CHECK(progress->allowed != AllowedSequenceTrie::kNone)
+      << "token " << token << " may not follow";
+  Outcome outcome;
+  outcome.goes_on = allowed_->num_children(progress->allowed) > 0;
+  if (!allowed_->is_end(progress->allowed)) return outcome;
+  const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
+  outcome.hit = is_eos ? FinishReason::kEos : FinishReason::kStop;
+  return outcome;
+}
+
+std::optional<std::span<const TokenId>> StoppingCriteria::Next(
+    const Progress& progress) const {
+  if (allowed_ == nullptr) return std::nullopt;
+  return allowed_->Next(progress.allowed);
+}
+
+int StoppingCriteria::num_next(const Progress& progress) const {
+  return allowed_ == nullptr ? 0 : allowed_->num_children(progress.allowed);
+}
+
+int StoppingCriteria::num_leaf_children(const Progress& progress) const {
+  return allowed_ == nullptr ? 0
+                             : allowed_->num_leaf_children(progress.allowed);
+}
+
+absl::Status CheckStops(const GenerationParams& params,
+                        const Tokenizer* tokenizer) {
+  if (params.stop.empty() || tokenizer != nullptr) return absl::OkStatus();
+  return InvalidArgument(
+      "stop must be empty without a tokenizer (EngineOptions::tokenizer), "
+      "which "
+      "makes the text to find it in, got ",
+      Pluralize(params.stop.size(), "string"));
+}
+
+}  // namespace espalier

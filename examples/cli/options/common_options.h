@@ -1,0 +1,43 @@
+// Options that the commands have in common: of the model, of the device, of the
+// engine; and what they and others are made of.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "examples/cli/options/options.h"
+
+namespace espalier::cli {
+
+// An integer from `low` to `high`, in decimal. For transform().
+CLI::Validator InRange(int64_t low, int64_t high);
+
+// --do-sample, or --do-sample=false. `set` is given what was typed.
+CLI::Option* AddFlag(CLI::App* command, const std::string& names,
+                     const std::string& help,
+                     const std::function<void(const std::string&)>& set);
+CLI::Option* AddFlag(CLI::App* command, const std::string& name,
+                     const std::string& help, bool* flag);
+
+// The options of the model, the device and the engine.
+void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
+
+// The same, and which prompt template texts go into.
+void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
+
+// The same, and those of what is told of a run.
+void AddCommonOptions(CLI::App* command, CommonOptions* options);
+
+// More of the engine, where no fields of the request format have their names:
+// --prefix-cache and --speculate, for requests that do not say.
+void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options);
+
+// For --help: the defaults of requests that the model named in `options` has in
+// its generation_config.json, or what is wrong with that file; "" where no
+// model is named, or has none.
+std::string HelpOnDefaults(const RuntimeOptions& options);
+
+}  // namespace espalier::cli

@@ -1,0 +1,219 @@
+#include "examples/cli/options/options.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/output.h"
+#include "examples/cli/output/stats_file.h"
+#include "request/json/param_fields.h"
+#include "request/json/read_speculation.h"
+
+namespace espalier::cli {
+namespace {
+
+// `text` as one argument of a shell.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// Reads the texts given for one option.
+class ParamReader {
+ public:
+  // `option` is what the field was typed as; `texts` are not empty.
+  ParamReader(const ParamField& field, std::string option,
+              const std::vector<std::string>& texts)
+      : field_(field), option_(std::move(option)), texts_(texts) {}
+
+  // Errors: kInvalidArgument naming the option and the value.
+  absl::Status ReadInto(GenerationParams* params) const {
+    return Read(params).status();
+  }
+  // The same, and what it was read from.
+  absl::StatusOr<json::value> Read(GenerationParams* params) const;
+
+ private:
+  absl::Status NotJson(const std::string& text,
+                       const absl::Status& error) const;
+  absl::StatusOr<json::value> ReadOne(const std::string& text) const;
+  absl::StatusOr<json::value> JoinTexts() const;
+  absl::StatusOr<json::value> ReadAll() const;
+
+  const ParamField& field_;
+  const std::string option_;
+  const std::vector<std::string>& texts_;
+};
+
+absl::Status ParamReader::NotJson(const std::string& text,
+                                  const absl::Status& error) const {
+  std::string message = Concat(option_, " ", Shown(text), ": ", Message(error));
+  if (field_.value == "TEXT") {
+    const json::array as_list = {json::value(text)};
+    const bool is_stop = field_.name == "stop";
+    message +=
+        Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
+               option_, " ", Quoted(WriteJson(as_list)));
+  } else if (message.ends_with("keys stand in double quotes")) {
+    message += ", as in '{\"7\": -2.5}'";
+  }
+  return InvalidArgument(message);
+}
+
+// A value as typed: JSON where it is JSON, otherwise a string. Where a text is
+// wanted only JSON strings, lists and objects count, so that --stop 5 means
+// what it says. What begins like a list or an object has to be one: a bracket
+// too few would make another text of it.
+// REQUIRES: well-formed UTF-8.
+absl::StatusOr<json::value> ParamReader::ReadOne(
+    const std::string& text) const {
+  const bool is_bracketed = text.starts_with('[') || text.starts_with('{');
+  absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok() && is_bracketed) return NotJson(text, value.status());
+  const bool is_text = field_.value == "TEXT" && !is_bracketed;
+  if (!value.ok() || (is_text && !value->is_string())) return json::value(text);
+  return *std::move(value);
+}
+
+// The texts of all values together, as one list; a value of another kind is
+// handed on, for the field to refuse.
+absl::StatusOr<json::value> ParamReader::JoinTexts() const {
+  json::array all;
+  for (const std::string& text : texts_) {
+    ASSIGN_OR_RETURN(json::value value, ReadOne(text));
+    if (value.is_object()) return value;
+    if (!value.is_array()) value = json::array{std::move(value)};
+    for (json::value& item : value.as_array()) all.push_back(std::move(item));
+  }
+  return json::value(std::move(all));
+}
+
+absl::StatusOr<json::value> ParamReader::ReadAll() const {
+  if (!std::ranges::all_of(texts_, IsUtf8)) {
+    return InvalidArgument(option_, " is not UTF-8");
+  }
+  if (field_.value == "TEXT") return JoinTexts();
+  if (texts_.size() == 1) {
+    // A salt, a tenant's name or how an output begins is what was typed,
+    // whatever it looks like.
+    if (field_.value == "SALT" || field_.value == "NAME" ||
+        field_.value == "PREFIX") {
+      return json::value(texts_.front());
+    }
+    return ReadOne(texts_.front());
+  }
+  return InvalidArgument(option_, " is given ", texts_.size(),
+                         " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
+}
+
+absl::StatusOr<json::value> ParamReader::Read(GenerationParams* params) const {
+  ASSIGN_OR_RETURN(const json::value value, ReadAll());
+  // An error shows a number as it was typed.
+  const JsonText typed = {ToStd(absl::StripAsciiWhitespace(texts_.front()))};
+  const absl::Status status = value.is_number()
+                                  ? ReadParam(field_, option_, typed, params)
+                                  : field_.read(option_, value, params);
+  const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
+  if (!status.ok() && !truth && field_.value == "on|off") {
+    return InvalidArgument(option_, " must be on or off, got ",
+                           InQuotes(texts_.front()));
+  }
+  if (status.ok()) return value;
+  if (!truth || texts_.size() > 1) return status;
+  // Its other spellings are no JSON, or numbers.
+  const json::value truth_value(*truth);
+  if (field_.read(option_, truth_value, params).ok()) return truth_value;
+  return status;
+}
+
+}  // namespace
+
+std::optional<bool> ReadTrueOrFalse(std::string_view text) {
+  const std::string folded = absl::AsciiStrToLower(ToAbsl(text));
+  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
+    if (folded == yes) return true;
+  }
+  for (const std::string_view no : {"false", "no", "off", "0"}) {
+    if (folded == no) return false;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
+                                            const OptionNames& names) {
+  GenerationParams params;
+  for (const auto& [name, values] : texts) {
+    const ParamField& field = *FindParamField(name);  // an option of ours
+    const ParamReader reader(field, names.Of(name), values);
+    RETURN_IF_ERROR(reader.ReadInto(&params));
+  }
+  return params;
+}
+
+absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
+                                             const OptionNames& names) {
+  json::object values;
+  for (const auto& [name, given] : texts) {
+    const ParamField& field = *FindParamField(name);
+    const ParamReader reader(field, names.Of(name), given);
+    GenerationParams read;
+    ASSIGN_OR_RETURN(values[std::string(field.name)], reader.Read(&read));
+  }
+  return values;
+}
+
+std::vector<std::string_view> GivenParams(const ParamTexts& texts) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, values] : texts) {
+    names.push_back(FindParamField(name)->name);
+  }
+  return names;
+}
+
+absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text) {
+  if (!IsUtf8(text)) return InvalidArgument("--speculate is not UTF-8");
+  if (ReadTrueOrFalse(text) == false) return SpeculationParams();
+  absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok()) value = json::value(text);
+  std::optional<SpeculationParams> speculate;
+  RETURN_IF_ERROR(ReadSpeculation("--speculate", *value, &speculate));
+  return *speculate;
+}
+
+absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
+                        const std::string& path) {
+  const std::string& trace = options.runtime.trace;
+  const std::string& stats = options.runtime.stats;
+  for (const auto& [name, file] :
+       {std::pair("--trace", trace), std::pair("--stats", stats)}) {
+    if (file == "-") return InvalidArgument(name, " needs a file, got -");
+    if (NamesSameFile(file, path)) {
+      return InvalidArgument(name, " and ", option, " are the same file, ",
+                             file);
+    }
+  }
+  if (NamesSameFile(trace, stats)) {
+    return InvalidArgument("--trace and --stats are the same file, ", trace);
+  }
+  if (stats.empty()) return absl::OkStatus();
+  const std::string temporary = StatsFile::TemporaryOf(stats);
+  for (const auto& [name, file] :
+       {std::pair(std::string("--trace"), trace), std::pair(option, path)}) {
+    if (!NamesSameFile(file, temporary)) continue;
+    return InvalidArgument("--stats is first written to ", temporary,
+                           ", the file of ", name);
+  }
+  return absl::OkStatus();
+}
+
+int Refuse(const absl::Status& status) {
+  PrintToStderr(Concat("espalier: ", Message(status), "\n"));
+  return kNothingRan;
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,63 @@
+// Options as plain values, and what reading them has in common between the
+// commands. What they are called on the command line is in command_line.cc.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "examples/cli/options/option_names.h"
+#include "examples/cli/options/runtime_options.h"
+#include "request/generation_params.h"
+
+namespace espalier::cli {
+
+struct CommonOptions {
+  RuntimeOptions runtime;
+  bool figures = false;   // print the run's figures at the end
+  std::string speculate;  // as typed, of requests that do not say; empty: off
+};
+
+// What options --num-beams and so on were given, by field of the request
+// format: texts, in the order given, that are read as that field's JSON value.
+using ParamTexts = std::map<std::string, std::vector<std::string>>;
+
+// A flag's value: true, yes, on or 1; or false, no, off or 0; in any case of
+// letters. Nothing if it is none of these.
+std::optional<bool> ReadTrueOrFalse(std::string_view text);
+
+// --stop and --bad-words may be given several times, and their values come
+// together; any other option once. Where a field may be true or false, any
+// spelling of it will do. Errors: kInvalidArgument naming the option as `names`
+// has it, and the value.
+absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
+                                            const OptionNames& names);
+
+// The same as an object of the request format.
+// Errors: as ReadParams.
+absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
+                                             const OptionNames& names);
+
+// RequestBody::given of these.
+std::vector<std::string_view> GivenParams(const ParamTexts& texts);
+
+// What --speculate was given: METHOD[:N[:MODE]], or off.
+// Errors: kInvalidArgument naming the option and the value.
+absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
+
+// The first event of a trace cuts its file to nothing, and statistics take the
+// place of theirs, by way of another one (stats_file.h), so all of these must
+// be no other file of the command; `option` names that one, and `path` is what
+// the system calls it.
+// Errors: kInvalidArgument.
+absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
+                        const std::string& path);
+
+// Prints "espalier: MESSAGE" on stderr and returns kNothingRan.
+int Refuse(const absl::Status& status);
+
+}  // namespace espalier::cli

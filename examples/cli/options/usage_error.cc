@@ -1,0 +1,219 @@
+#include "examples/cli/options/usage_error.h"
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/spelling.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "examples/cli/options/command_options.h"
+#include "examples/cli/options/option_hints.h"
+#include "examples/cli/options/options.h"
+#include "examples/cli/options/unknown_option.h"
+#include "request/json/param_fields.h"
+
+namespace espalier::cli {
+namespace {
+
+// An app without a command, or with something before it.
+std::string DescribeApp(const CLI::App& app) {
+  const std::vector<std::string> names = CommandNames(app);
+  const std::string list = "The commands are " + JoinWithAnd(names) + ".";
+  const std::vector<std::string> rest = app.remaining();
+  if (rest.empty()) return "a command is needed. " + list;
+  const std::string& first = rest.front();
+  const bool is_option = first.starts_with('-');
+  const std::string nearest =
+      ClosestName(first, is_option ? NamesOfOptions(app) : names);
+  const std::string question =
+      nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
+  if (is_option) {
+    return Concat("no option ", first, " before the command", question, list);
+  }
+  return Concat("no command \"", first, "\"", question, list);
+}
+
+bool IsModelDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path + "/config.json", error);
+}
+
+std::string DescribeArgument(const CLI::App& command,
+                             const std::string& argument) {
+  std::string text =
+      Concat(command.get_name(), " has no use for \"", argument, "\"");
+  if (IsModelDirectory(argument) && Has(NamesOfOptions(command), "-m")) {
+    return Concat(text, "; a model is -m ", argument);
+  }
+  if (command.get_name() == "batch") {
+    text += "; a file of requests is --input " + argument;
+  }
+  if (command.get_name() == "tokenize") {
+    text +=
+        "; it takes lines as {\"text\": \"It rains.\"} from stdin, or from "
+        "--input FILE";
+  }
+  if (command.get_name() == "trace") {
+    text += "; the picture's file is --output " + argument;
+  }
+  if (command.get_name() == "serve") text += "; a model is --model DIR";
+  return text;
+}
+
+// The field of the request format that is an option of this name, or null.
+const ParamField* FieldOf(std::string_view option) {
+  if (!option.starts_with('-')) return nullptr;
+  std::string name(option.substr(option.starts_with("--") ? 2 : 1));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return FindParamField(name);
+}
+
+// What the library says, where that is clear enough; it names an option's main
+// name, and `names` what was typed.
+std::string Described(const CLI::ParseError& error, const OptionNames& names) {
+  const std::string said = error.what();
+  const std::string main_name = said.substr(0, said.find(':'));
+  const ParamField* const field = FieldOf(main_name);
+  const std::string option =
+      field == nullptr ? main_name : names.Of(field->name);
+  const std::string message = option + said.substr(main_name.size());
+  if (message.find(" required but received ") != message.npos) {
+    return option + " is given more than once";
+  }
+  if (message.find(" required ") != message.npos &&
+      message.ends_with(" missing")) {
+    return option + " needs a value";
+  }
+  // What our own checks say: --trace: must not be empty
+  if (message.substr(option.size()).starts_with(": must ")) {
+    return option + message.substr(option.size() + 1);
+  }
+  return message;
+}
+
+// What the command cannot do without, if that is what the library misses; or
+// "".
+std::string_view WhatIsNeeded(const CLI::App& command,
+                              const CLI::ParseError& error) {
+  constexpr std::string_view kIsRequired = " is required";
+  std::string_view missed = error.what();
+  if (!missed.ends_with(kIsRequired)) return "";
+  missed.remove_suffix(kIsRequired.size());
+  return NeededArgument(command.get_name(), missed);
+}
+
+// The first of `args` that is a model's directory and no option's value, if
+// --model is what the library misses; or "".
+std::string ModelAmong(const CLI::App& command, std::span<char* const> args,
+                       const CLI::ParseError& error) {
+  if (error.what() != std::string_view("--model is required")) return "";
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string arg = args[i];
+    if (TakesNext(command, arg)) ++i;
+    if (!arg.starts_with('-') && IsModelDirectory(arg)) return arg;
+  }
+  return "";
+}
+
+std::string AppendHint(const CLI::App& command, const std::string& what) {
+  return Concat(what, "\nespalier ", command.get_name(), " --help says more.");
+}
+
+std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
+                            std::span<char* const> args,
+                            const CLI::ParseError& error) {
+  std::vector<std::string> rest = command.remaining();
+  std::erase(rest, "--");
+  for (const std::string& argument : rest) {
+    if (argument.starts_with('-') && argument.size() > 1) {
+      return DescribeOption(app, command, argument);
+    }
+  }
+  if (!rest.empty()) return DescribeArgument(command, rest.front());
+  const std::string_view needed = WhatIsNeeded(command, error);
+  if (!needed.empty()) return Concat(command.get_name(), ": ", needed);
+  const std::string model = ModelAmong(command, args, error);
+  return Concat(command.get_name(), ": ",
+                Described(error, TypedNames(command, args)),
+                model.empty() ? "" : ": give it as -m " + model);
+}
+
+// `option` would swallow `value`, which is an option itself.
+std::string OptionAsValue(std::string_view option, std::string_view value) {
+  return Concat(option, " needs a value, and ", value,
+                " is an option; if it is the value, write ", option,
+                option.starts_with("--") ? "=" : "", value);
+}
+
+}  // namespace
+
+OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
+  OptionNames names;
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--") break;
+    const CLI::Option* const option = OptionOf(command, arg);
+    if (option == nullptr) continue;
+    const bool is_long = arg.starts_with("--");
+    const std::string_view typed =
+        arg.substr(0, is_long ? arg.find('=') : size_t{2});
+    const ParamField* const field = FieldOf(typed);
+    if (field != nullptr) names.SetTyped(field->name, typed);
+    if (TakesNext(command, arg)) ++i;
+  }
+  return names;
+}
+
+absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
+  const CLI::App* const command =
+      args.size() < 2 ? nullptr : FindCommand(app, args[1]);
+  if (command == nullptr) return absl::OkStatus();
+  const std::vector<std::string> options = NamesOfOptions(*command);
+  const bool takes_texts = command->get_name() == "generate";
+  std::string_view flag;  // the argument before, if it is one
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--") break;
+    std::string what;
+    const std::string option(arg.substr(0, arg.find('=')));
+    if (option + "=" == arg && Has(options, option)) {
+      what = option + " must not be empty";
+    } else if (IsLongWithOneDash(options, option)) {
+      return InvalidArgument(
+          AppendHint(*command, DescribeOption(app, *command, option)));
+    } else if (takes_texts && !flag.empty() && ReadTrueOrFalse(arg)) {
+      what = Concat("write ", flag, "=", NormalizeName(arg),
+                    "; a text that is just ", arg, " goes behind --");
+    }
+    const bool takes_next = TakesNext(*command, arg);
+    if (takes_next && i + 1 < args.size()) {
+      const std::string_view value = args[i + 1];
+      if (Has(options, std::string(value.substr(0, value.find('='))))) {
+        what = OptionAsValue(arg, value);
+      }
+    }
+    if (!what.empty()) {
+      return InvalidArgument(
+          AppendHint(*command, Concat(command->get_name(), ": ", what)));
+    }
+    flag = IsFlag(*command, arg) ? arg : "";
+    if (takes_next) ++i;
+  }
+  return absl::OkStatus();
+}
+
+std::string DescribeUsageError(const CLI::App& app, std::span<char* const> args,
+                               const CLI::ParseError& error) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (chosen.empty() || !app.remaining().empty()) {
+    return DescribeApp(app) + "\nespalier --help says more.";
+  }
+  const CLI::App& command = *chosen.front();
+  return AppendHint(command, DescribeCommand(app, command, args, error));
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,50 @@
+#include "examples/cli/output/progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "base/status.h"
+#include "base/wording.h"
+
+namespace espalier::cli {
+
+Progress::Progress(int total)
+    : enabled_(isatty(STDERR_FILENO) == 1), total_(total) {}
+
+void Progress::Erase() {
+  if (std::exchange(is_shown_, false)) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::Begin(std::string what, int total) {
+  what_ = std::move(what) + ": ";
+  total_ = total;
+  num_done_ = 0;
+  since_start_.Lap();
+  if (enabled_) Show();
+}
+
+void Progress::Step() {
+  ++num_done_;
+  if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
+  Show();
+}
+
+void Progress::Tick() {
+  if (!enabled_ || since_print_.Elapsed() < absl::Seconds(1)) return;
+  Show(Concat(", ", absl::ToInt64Seconds(since_start_.Elapsed()), " s"));
+}
+
+void Progress::Show(const std::string& more) {
+  since_print_.Lap();
+  const std::string done =
+      total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
+                 : Pluralize(num_done_, "request");
+  is_shown_ = true;
+  const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
+  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s", what_.c_str(), done.c_str(),
+               seconds > 0 ? num_done_ / seconds : 0, more.c_str());
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,60 @@
+// TextPrinter: prints what became of several texts, one after the other:
+//   Where is the station?
+//     -0.1529  Où est la gare ?
+//
+//   It rains.
+//     -0.0934  Il pleut.
+// A blank line stands between them. Failures go to stderr. Those that are all
+// alike wait until something else is printed: what fails every text is told
+// once, at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "examples/cli/output/output.h"
+
+namespace espalier::cli {
+
+// What became of texts. Those that were cancelled, or could not be written, are
+// read and no more.
+struct Outcome {
+  int64_t num_read = 0;
+  int64_t num_answered = 0;  // the failed ones included
+  int64_t num_failed = 0;
+};
+
+class TextPrinter {
+ public:
+  // `output` outlives this.
+  explicit TextPrinter(Output* output) : output_(*output) {}
+
+  // Begins the next text that there is something to show of, with itself on a
+  // line: "↵" stands for its line breaks.
+  void Begin(const std::string& text);
+
+  // The text has ended: as it should, or with an error, which is told. One that
+  // was cancelled is left out.
+  void End(const std::string& text, const absl::Status& status);
+
+  bool has_failures() const { return outcome_.num_failed > 0; }
+
+  // No more texts come; there were `num_read`. Called once.
+  Outcome Finish(int64_t num_read);
+
+ private:
+  void ReportFailures();
+
+  Output& output_;
+  bool is_first_ = true;
+  Outcome outcome_;
+  // Texts that failed, all with one error, and were not reported yet: the
+  // beginnings of the first ones, and how many there are.
+  std::vector<std::string> failed_;
+  int64_t num_unreported_ = 0;
+  absl::Status error_;
+};
+
+}  // namespace espalier::cli

@@ -1,0 +1,71 @@
+#include "executor/cuda/batch/cuda_step_limits.h"
+
+#include <algorithm>
+
+#include "executor/cuda/batch/cuda_input_batch.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+// More EOS ids than any model has.
+constexpr int kMaxEosTokenIds = 63;
+// Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
+// 12 bytes. Where they do not there can be more, and fewer requests run.
+constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
+// Best tokens reported of a row of logits: as many as a request may ask for.
+constexpr int kBestPerRow = 64;
+// Of 16 bytes each.
+constexpr int64_t kMaxEdits = 1 << 23;
+// Where rows choose by themselves, each has about twice the beams; where
+// sequences are allowed, as many as end at once. 12 bytes each, in four places.
+constexpr int64_t kMaxCandidates = 1 << 19;
+
+int MaxCandidates(int64_t max_rows) {
+  const int64_t count = std::min(2 * max_rows * max_rows, kMaxCandidates);
+  return static_cast<int>(std::max(kCandidatesPerRow * max_rows, count));
+}
+
+// Lists of rows that the device makes have room for a little more tokens than
+// there are, so that it changes seldom.
+int64_t SpareEdits(const CudaStepLimits& limits) {
+  return int64_t{limits.max_rows} * (kPlannedPositions - 1);
+}
+
+}  // namespace
+
+CudaStepLimits StepLimitsOf(const ModelDescription& model,
+                            const CudaCallBounds& bounds) {
+  CudaStepLimits limits;
+  limits.max_rows = std::min(bounds.max_logits, bounds.max_tokens);
+  limits.max_tokens = bounds.max_tokens;
+  limits.num_slots = 2 * limits.max_rows;
+  limits.table_stride = static_cast<int>(
+      std::min<int64_t>(NumPages(model.max_context, model.page_size),
+                        int64_t{model.num_pages} + 1));
+  if (model.encoder) {
+    limits.source_stride = static_cast<int>(
+        NumPages(model.encoder->max_source_tokens, model.page_size));
+  }
+  limits.max_candidates = MaxCandidates(limits.max_rows);
+  limits.max_best_tokens = kBestPerRow * limits.max_rows;
+  limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
+  limits.num_pages = model.num_pages + 1;  // and the null page
+  limits.max_edits = static_cast<int>(
+      std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size) +
+      SpareEdits(limits));
+  limits.max_items = bounds.max_attention_items;
+  limits.max_partials = bounds.max_attention_partials;
+  return limits;
+}
+
+StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
+  return {.max_step_tokens = limits.max_tokens,
+          .max_beams = limits.max_rows,
+          .max_prefill_rows = limits.num_row_tables(),
+          .max_eos_token_ids = kMaxEosTokenIds,
+          .max_score_edits = limits.max_edits - SpareEdits(limits),
+          .max_candidates = limits.max_candidates};
+}
+
+}  // namespace espalier

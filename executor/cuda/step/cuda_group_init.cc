@@ -1,0 +1,157 @@
+#include "executor/cuda/step/cuda_group_init.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "executor/selection_rows.h"
+
+namespace espalier {
+namespace {
+
+int LastPosition(const PlanRow& row) {
+  return row.first_position + row.num_tokens - 1;
+}
+
+}  // namespace
+
+int PlanRowOf(const StepPlan& plan, int logits_row) {
+  const auto row =
+      std::lower_bound(plan.rows.begin(), plan.rows.end(), logits_row,
+                       [](const PlanRow& r, int wanted) {
+                         return r.first_logits + r.num_logits <= wanted;
+                       });
+  CHECK(row != plan.rows.end()) << "row " << logits_row << " is of no row";
+  return static_cast<int>(row - plan.rows.begin());
+}
+
+absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
+    const StepPlan& plan, const PlanSelection& selection) {
+  CudaGroupInit found(&plan, &selection);
+  const bool differ = HasDifferentRows(selection);
+  if (differ && selection.params->kind != SelectionKind::kDraws) {
+    return InvalidArgument("drafts of beams are not verified on a CUDA device");
+  }
+  const SmallVector<int> first_logits = selection.FirstLogits();
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    const int logits_row = first_logits[rank + 1] - 1;
+    found.rows_.push_back(PlanRowOf(plan, logits_row));
+    const PlanRow& row = plan.rows[found.rows_.back()];
+    const int last = row.first_logits + row.num_logits - 1;
+    if (logits_row != last) {
+      return InvalidArgument("a selection is from row ", logits_row,
+                             " of logits, on a CUDA device it is from a row's ",
+                             "last, ", last);
+    }
+    const int first_position = LastPosition(plan.rows[found.rows_[0]]);
+    if (LastPosition(row) != first_position && !differ) {
+      return InvalidArgument("rows of one request end at positions ",
+                             first_position, " and ", LastPosition(row));
+    }
+  }
+  found.feeds_beams_ = found.FeedsBeams();
+  return found;
+}
+
+// A generated token for each slot, to be fed over tables that are complete. A
+// group of which fewer beams live is fed from the plan, row by row: so a step
+// has no more tokens than the plan.
+bool CudaGroupInit::FeedsBeams() const {
+  return !HasDifferentRows(*selection_) && selection_->num_generated > 0 &&
+         selection_->num_rows == selection_->num_slots &&
+         std::all_of(rows_.begin(), rows_.end(),
+                     [&](int row) { return plan_->rows[row].num_tokens == 1; });
+}
+
+void CudaGroupInit::Put(const CudaStepMemory& memory, int page_size,
+                        CudaGroup* group, CudaDelta* delta) const {
+  // Of rows of different lengths, that of the shortest.
+  group->position = LastPosition(plan_->rows[rows_[0]]);
+  for (const int row : rows_) {
+    group->position = std::min(group->position, LastPosition(plan_->rows[row]));
+  }
+  // Full pages that no beam of the group will write into.
+  const int num_full = (group->position + (feeds_beams_ ? 0 : 1)) / page_size;
+  group->num_shared_pages = NumCommonPages(num_full);
+  group->eos_token_ids.assign(selection_->eos_token_ids.begin(),
+                              selection_->eos_token_ids.end());
+  group->tail_pages.clear();
+  PutTables(memory, *group, delta);
+  PutHomes(memory, *group, delta);
+  if (feeds_beams_) PutBeams(memory, page_size, *group, delta);
+}
+
+int CudaGroupInit::NumCommonPages(int limit) const {
+  const std::span<const PageId> first = plan_->row_pages(rows_[0]);
+  size_t count = std::min<size_t>(limit, first.size());
+  for (const int row : std::span(rows_).subspan(1)) {
+    const std::span<const PageId> pages = plan_->row_pages(row);
+    count = std::mismatch(first.begin(), first.begin() + count, pages.begin(),
+                          pages.end())
+                .first -
+            first.begin();
+  }
+  return static_cast<int>(count);
+}
+
+int CudaGroupInit::HomeOf(int rank) const {
+  return selection_->params->kind == SelectionKind::kRows
+             ? selection_->slots[rank]
+             : rank;
+}
+
+void CudaGroupInit::PutTables(const CudaStepMemory& memory,
+                              const CudaGroup& group, CudaDelta* delta) const {
+  const int num_shared = group.num_shared_pages;
+  const CudaDelta::Shared shared =
+      delta->Share(Words(plan_->row_pages(rows_[0]).first(num_shared)));
+  for (int slot = 0; slot < group.num_slots; ++slot) {
+    delta->Put(memory.table(group.first_slot + slot), shared);
+  }
+  for (size_t rank = 0; rank < rows_.size(); ++rank) {
+    const int slot = group.first_slot + selection_->slots[rank];
+    delta->Put<int>(memory.table(slot) + num_shared,
+                    Words(plan_->row_pages(rows_[rank]).subspan(num_shared)));
+  }
+}
+
+void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
+                             const CudaGroup& group, CudaDelta* delta) const {
+  // Each row of kRows is a group of one slot, with a position of its own.
+  const bool each = selection_->params->kind == SelectionKind::kRows;
+  const int num_homes = each ? group.num_slots : selection_->num_rows;
+  std::vector<int> slots(num_homes);
+  for (int home = 0; home < num_homes; ++home) {
+    slots[home] = group.first_slot + (each ? home : selection_->slots[home]);
+  }
+  const CudaBeamState& state = memory.arrays().state;
+  delta->Put<int>(state.slots + group.first_slot, slots);
+  delta->Put<int>(state.positions + group.first_slot,
+                  std::vector<int>(each ? group.num_slots : 1, group.position));
+}
+
+void CudaGroupInit::PutBeams(const CudaStepMemory& memory, int page_size,
+                             const CudaGroup& group, CudaDelta* delta) const {
+  const int tail = group.position / page_size;
+  std::vector<int> tokens(rows_.size());
+  std::vector<int> tails(rows_.size());
+  std::vector<float> cums(rows_.size());
+  for (int rank = 0; rank < std::ssize(rows_); ++rank) {
+    const int home = HomeOf(rank);
+    tokens[home] = plan_->row_tokens(plan_->rows[rows_[rank]]).front();
+    cums[home] = selection_->cum_log_probs[rank];
+    tails[selection_->slots[rank]] = plan_->row_pages(rows_[rank])[tail].value;
+  }
+  const CudaBeamState& state = memory.arrays().state;
+  const int first = group.first_slot;
+  delta->Put<int>(state.tokens + first, tokens);
+  delta->Put<float>(state.cum_log_probs + first, cums);
+  delta->Put<int>(state.sources + first, std::vector<int>(rows_.size(), -1));
+  delta->Put<int>(state.tails + first, tails);
+  if (selection_->params->kind != SelectionKind::kDraws) return;
+  const std::vector<uint32_t> samples(selection_->samples.begin(),
+                                      selection_->samples.end());
+  delta->Put<uint32_t>(state.samples + first, samples);
+}
+
+}  // namespace espalier

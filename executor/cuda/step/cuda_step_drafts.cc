@@ -1,0 +1,137 @@
+#include "executor/cuda/step/cuda_step_drafts.h"
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "executor/selection_rows.h"
+
+namespace espalier {
+namespace {
+
+// What the selection's drafts were drawn from, counted from the first rows of
+// drafts.
+void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
+                  CudaStep* step) {
+  for (int row = 0; row < selection.num_rows; ++row) {
+    const int num_drafts = static_cast<int>(selection.drafts[row].size());
+    if (num_drafts == 0) continue;
+    step->draft_rows.push_back(
+        {selection.draft_logits[row].First(size_t(num_drafts) * vocab_size),
+         first_row});
+    first_row += num_drafts;
+  }
+}
+
+// The token of the batch that a row feeds behind `num_before` of those with
+// rows of logits.
+int TokenOf(const CudaDifferentRows& rows, int rank, int num_before) {
+  const int row_idx = rows.rows[rank];
+  const PlanRow& row = rows.plan->rows[row_idx];
+  return rows.first_tokens[row_idx] + row.num_tokens - row.num_logits +
+         num_before;
+}
+
+// Where the selection's part of some arrays begins.
+struct Places {
+  int draft = -1;            // of verify_drafts; -1: rejection does not verify
+  int verify_sequence = -1;  // as well
+  int prompt_draw = 0;
+  int candidate = 0;
+};
+
+// What the device fills in of the selection's rows: drafts behind their first
+// tokens, and where they begin.
+void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
+  const PlanSelection& selection = *rows.selection;
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    const int num_drafts =
+        selection.drafts.empty() ? 0 : std::ssize(selection.drafts[rank]);
+    const int num_verified = rows.verifies ? num_drafts : 0;
+    if (!selection.pending_drafts.empty() &&
+        !selection.pending_drafts[rank].empty()) {
+      step->placed_drafts.push_back({.draft = selection.pending_drafts[rank],
+                                     .first_token = TokenOf(rows, rank, 1),
+                                     .first_draft = next.draft,
+                                     .first_candidate = next.candidate,
+                                     .num_verified = num_verified});
+    }
+    if (!selection.verified_before.empty()) {
+      step->unread_rows.push_back({.before = selection.verified_before[rank],
+                                   .first_token = TokenOf(rows, rank, 0),
+                                   .num_tokens = 1 + num_drafts,
+                                   .first_draw = next.prompt_draw,
+                                   .num_draws = 1 + num_verified,
+                                   .verify_sequence = next.verify_sequence});
+    }
+    if (next.draft >= 0) {
+      next.draft += num_drafts;
+      ++next.verify_sequence;
+    }
+    next.prompt_draw += 1 + num_verified;
+    next.candidate += 1 + num_verified;
+  }
+}
+
+}  // namespace
+
+void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
+                      CudaStep* step, CudaStep::Answer* answer) {
+  const PlanSelection& selection = *rows.selection;
+  answer->runs = &selection;
+  answer->logits_rows = SelectionRowsOf(selection, rows.verifies);
+  std::vector<int> tokens;
+  for (const SelectionRow& row : answer->logits_rows) {
+    tokens.push_back(TokenOf(rows, row.row, row.draft_idx));
+  }
+  CudaGroupRequest request = rows.request;
+  request.logits_rows = answer->logits_rows;
+  const bool rejects = rows.verifies && IsByRejection(selection);
+  Places places = {.prompt_draw = static_cast<int>(batch->prompt_draws.size())};
+  if (rejects) {
+    places.draft = static_cast<int>(batch->verify_drafts.size());
+    places.verify_sequence = batch->verify_count[0];
+    request.drafts = selection.drafts;
+    request.has_draft_rows = HasDraftRows(selection);
+    if (request.has_draft_rows) {
+      AddDraftRows(selection, batch->verified.num_draft_rows(),
+                   batch->shape.vocab_size, step);
+    }
+  }
+  // What is drawn has its own log-probability for a sum.
+  const std::vector<float> zeros(tokens.size());
+  answer->parts =
+      batch->AddPromptLogitsRows(*rows.group, request, tokens, zeros);
+  places.candidate = answer->parts.front().first_candidate;
+  AddUnknown(rows, places, step);
+}
+
+int64_t NumDraftRows(const StepPlan& plan) {
+  int64_t count = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    if (!HasDraftRows(selection)) continue;
+    for (const auto& draft : selection.drafts) count += std::ssize(draft);
+  }
+  return count;
+}
+
+void PlaceDraftRows(const CudaStepLimits& limits, int ordinal,
+                    CudaInputBatch* batch, CudaStep* step) {
+  const int first_row = batch->num_logits_rows();
+  const int num_rows = batch->verified.num_draft_rows();
+  batch->PlaceDraftRows(
+      step->is_replayable
+          ? PaddedDraftRows(num_rows, limits.max_rows - first_row)
+          : num_rows);
+  const size_t vocab_size = batch->shape.vocab_size;
+  for (CudaStep::DraftRows& rows : step->draft_rows) {
+    rows.first_row += first_row;
+    if (rows.logits.device() != ordinal) continue;
+    for (size_t i = 0; i * vocab_size < rows.logits.size(); ++i) {
+      batch->verify_row_addresses[rows.first_row + i] =
+          reinterpret_cast<uintptr_t>(rows.logits.data() + i * vocab_size);
+    }
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,189 @@
+#include "executor/cuda/transfer/cuda_page_swapper.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/option_error.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// At least this of each piece of staging memory: a copy of 16 MiB runs at the
+// link's rate.
+constexpr int64_t kStagingBytes = int64_t{16} << 20;
+constexpr int kMeasurements = 3;
+
+absl::StatusOr<CudaEvent> MakeOrderEvent() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_CUDA_ERROR(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return CudaEvent(event);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaPageSwapper>> CudaPageSwapper::Create(
+    const CudaKvCache& cache, const CudaPageTokens& tokens, int64_t host_bytes,
+    const CudaDevice& device) {
+  std::unique_ptr<CudaPageSwapper> swapper(
+      new CudaPageSwapper(cache, tokens, device));
+  RETURN_IF_ERROR(swapper->Allocate(host_bytes));
+  RETURN_IF_ERROR(swapper->MeasureLink());
+  return swapper;
+}
+
+CudaPageSwapper::~CudaPageSwapper() {
+  if (link_) cudaStreamSynchronize(link_.get());
+}
+
+absl::Status CudaPageSwapper::Allocate(int64_t host_bytes) {
+  record_bytes_ = CudaPageRecordBytes(cache_, tokens_);
+  num_slots_ = static_cast<int>(std::min<int64_t>(
+      host_bytes / record_bytes_, std::numeric_limits<int32_t>::max()));
+  if (num_slots_ < 1) {
+    return OptionError(absl::StatusCode::kInvalidArgument,
+                       OptionName{"host_cache_bytes"}, " must hold a page of ",
+                       MemorySize{record_bytes_}, " (", OptionName{"page_size"},
+                       " ", cache_.page_size, "), got ",
+                       MemoryValue{host_bytes});
+  }
+  batch_size_ = static_cast<int>(
+      std::min({(kStagingBytes + record_bytes_ - 1) / record_bytes_,
+                int64_t{num_slots_}, int64_t{CudaPageList::kMaxPages}}));
+  auto slots = PinnedBuffer<std::byte>::Create(num_slots_ * record_bytes_);
+  if (!slots.ok()) {
+    return OptionError(absl::StatusCode::kResourceExhausted,
+                       OptionName{"host_cache_bytes"}, ": no ",
+                       MemorySize{host_bytes},
+                       " of pinned memory: ", Message(slots.status()));
+  }
+  slots_ = *std::move(slots);
+  ASSIGN_OR_RETURN(link_, CudaStream::Create());
+  for (Staging& staging : staging_) {
+    ASSIGN_OR_RETURN(staging.records,
+                     TakeDeviceMemory<std::byte>("swapping pages",
+                                                 batch_size_ * record_bytes_));
+    ASSIGN_OR_RETURN(staging.used, MakeOrderEvent());
+    ASSIGN_OR_RETURN(staging.copied, MakeOrderEvent());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaPageSwapper::MeasureLink() {
+  const size_t num_bytes = staging_[0].records.size_bytes();
+  ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
+  ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
+  float best_ms = std::numeric_limits<float>::max();
+  for (int i = 0; i < kMeasurements; ++i) {
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), link_.get()));
+    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(staging_[0].records.data(),
+                                         slots_.data(), num_bytes,
+                                         cudaMemcpyHostToDevice, link_.get()));
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), link_.get()));
+    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()));
+    float ms = 0;
+    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+    best_ms = std::min(best_ms, ms);
+  }
+  if (best_ms > 0) host_bandwidth_ = num_bytes / (best_ms * 1e-3);
+  return absl::OkStatus();
+}
+
+absl::Status CudaPageSwapper::Check(PageId page, HostSlotId slot) const {
+  if (page.value < 0 || page.value >= cache_.num_pages) {
+    return InvalidArgument("page ", page, " is swapped, there are ",
+                           cache_.num_pages);
+  }
+  if (slot.value < 0 || slot.value >= num_slots_) {
+    return InvalidArgument("host slot ", slot, " is swapped with, there are ",
+                           num_slots_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaPageSwapper::Enqueue(std::span<const PageSave> saves,
+                                      std::span<const PageLoad> loads,
+                                      cudaStream_t steps) {
+  for (const PageSave& save : saves) {
+    RETURN_IF_ERROR(Check(save.page, save.slot));
+  }
+  for (const PageLoad& load : loads) {
+    RETURN_IF_ERROR(Check(load.page, load.slot));
+  }
+  // By slot: runs of slots go over the link in one copy.
+  std::vector<PageSave> sorted_saves(saves.begin(), saves.end());
+  std::vector<PageLoad> sorted_loads(loads.begin(), loads.end());
+  std::ranges::sort(sorted_saves, {}, &PageSave::slot);
+  std::ranges::sort(sorted_loads, {}, &PageLoad::slot);
+  const auto run = [&](const auto& swaps, const auto& move) -> absl::Status {
+    Batch batch;
+    for (size_t i = 0; i < swaps.size(); ++i) {
+      batch.list.pages[batch.list.count] = swaps[i].page.value;
+      batch.slots[batch.list.count++] = swaps[i].slot.value;
+      if (batch.list.count < batch_size_ && i + 1 < swaps.size()) continue;
+      RETURN_IF_ERROR(move(batch));
+      batch.list.count = 0;
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(run(sorted_saves,
+                      [&](const Batch& batch) { return Save(batch, steps); }));
+  return run(sorted_loads,
+             [&](const Batch& batch) { return Load(batch, steps); });
+}
+
+absl::Status CudaPageSwapper::Save(const Batch& batch, cudaStream_t steps) {
+  Staging& staging = NextStaging();
+  RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(steps, staging.copied.get(), 0));
+  RETURN_IF_ERROR(CudaGatherPages(batch.list, cache_, tokens_,
+                                  staging.records.data(), device_, steps));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(staging.used.get(), steps));
+  RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(link_.get(), staging.used.get(), 0));
+  RETURN_IF_ERROR(CopyRecords(batch, staging, cudaMemcpyDeviceToHost));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(staging.copied.get(), link_.get()));
+  return absl::OkStatus();
+}
+
+absl::Status CudaPageSwapper::Load(const Batch& batch, cudaStream_t steps) {
+  Staging& staging = NextStaging();
+  RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(link_.get(), staging.used.get(), 0));
+  RETURN_IF_ERROR(CopyRecords(batch, staging, cudaMemcpyHostToDevice));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(staging.copied.get(), link_.get()));
+  RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(steps, staging.copied.get(), 0));
+  RETURN_IF_ERROR(CudaScatterPages(batch.list, staging.records.data(), cache_,
+                                   tokens_, device_, steps));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(staging.used.get(), steps));
+  return absl::OkStatus();
+}
+
+absl::Status CudaPageSwapper::CopyRecords(const Batch& batch,
+                                          const Staging& staging,
+                                          cudaMemcpyKind kind) {
+  for (int begin = 0; begin < batch.list.count;) {
+    int end = begin + 1;
+    while (end < batch.list.count &&
+           batch.slots[end] == batch.slots[end - 1] + 1) {
+      ++end;
+    }
+    std::byte* const record = staging.records.data() + begin * record_bytes_;
+    std::byte* const slot = slots_.data() + batch.slots[begin] * record_bytes_;
+    const bool saves = kind == cudaMemcpyDeviceToHost;
+    RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(saves ? slot : record, saves ? record : slot,
+                        (end - begin) * record_bytes_, kind, link_.get()));
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+CudaMemoryParts CudaPageSwapper::memory() const {
+  const auto bytes = [](const auto& buffer) {
+    return static_cast<int64_t>(buffer.size_bytes());
+  };
+  return {{"preempted pages", bytes(slots_), true},
+          {"swapping pages", kNumStaging * bytes(staging_[0].records)}};
+}
+
+}  // namespace espalier

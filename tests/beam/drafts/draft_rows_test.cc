@@ -1,0 +1,139 @@
+#include "beam/drafts/draft_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// What fits in so many drafted tokens, of two beams.
+DraftRows ChooseOf(const std::vector<BeamPath>& paths, int num_tokens) {
+  return ChooseDraftRows(paths, 2, [&](const DraftRows& rows) {
+    return rows.num_drafted(2) <= num_tokens;
+  });
+}
+
+using Tokens = std::vector<TokenId>;
+
+const std::vector<BeamPath>& Paths() {
+  static const auto* const paths = new std::vector<BeamPath>{
+      {1, {{5, 6, 7}, -3}},
+      {0, {{4}, -1}},
+      {0, {{8, 9}, -2}},
+      {1, {{5, 6, 8}, -4}},
+  };
+  return *paths;
+}
+
+TEST(DraftRowsTest, EveryBeamHasARowAndEveryPathOne) {
+  const DraftRows all = ChooseOf(Paths(), 100);
+  EXPECT_THAT(all.ranks, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(all.drafts, ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6, 7},
+                                      Tokens{5, 6, 8}));
+  EXPECT_THAT(all.num_tokens(), ElementsAre(3, 2, 4, 4));
+  EXPECT_EQ(all.num_drafted(2), 11);
+
+  const DraftRows one = ChooseOf({{1, {{5}, -1}}}, 100);
+  EXPECT_THAT(one.ranks, ElementsAre(0, 1));
+  EXPECT_THAT(one.drafts, ElementsAre(Tokens{}, Tokens{5}));
+}
+
+TEST(DraftRowsTest, PrunedPathsAreLeftOutFirstAndTheShortestOfThem) {
+  EXPECT_THAT(ChooseOf(Paths(), 10).drafts,
+              ElementsAre(Tokens{8, 9}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
+  EXPECT_THAT(ChooseOf(Paths(), 8).drafts,
+              ElementsAre(Tokens{}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
+  // Of equals the more probable ones stay.
+  std::vector<BeamPath> paths = Paths();
+  paths.push_back({0, {{7}, -0.5}});
+  EXPECT_THAT(
+      ChooseOf(paths, 11).drafts,
+      ElementsAre(Tokens{8, 9}, Tokens{7}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
+  EXPECT_THAT(ChooseOf(paths, 12).drafts, SizeIs(4));
+  paths.push_back({0, {{6, 9}, -1}});
+  EXPECT_THAT(ChooseOf(paths, 10).drafts,
+              ElementsAre(Tokens{6, 9}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
+}
+
+TEST(DraftRowsTest, ThenTheLastStepIs) {
+  // Of two tokens the paths of beam 1 are one.
+  EXPECT_THAT(ChooseOf(Paths(), 6).drafts,
+              ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6}));
+  EXPECT_THAT(ChooseOf(Paths(), 5).drafts,
+              ElementsAre(Tokens{8, 9}, Tokens{5, 6}));
+  EXPECT_THAT(ChooseOf(Paths(), 3).drafts, ElementsAre(Tokens{}, Tokens{5, 6}));
+  EXPECT_THAT(ChooseOf(Paths(), 1).drafts, ElementsAre(Tokens{}, Tokens{5}));
+  EXPECT_TRUE(ChooseOf(Paths(), 0).empty());
+  EXPECT_TRUE(ChooseOf({}, 2).empty());
+}
+
+// The obvious way: all counts at all lengths, from the most on.
+TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
+  std::mt19937 random(1);
+  const auto below = [&](int limit) {
+    return static_cast<int>(random() % limit);
+  };
+  for (int i = 0; i < 300; ++i) {
+    const int num_beams = 1 + below(8);
+    std::vector<BeamPath> paths;
+    for (int path = below(40); path > 0; --path) {
+      std::vector<TokenId> tokens(1 + below(12));
+      for (TokenId& token : tokens) token = below(2);
+      paths.push_back({below(num_beams),
+                       {std::move(tokens), -static_cast<float>(below(9))}});
+    }
+    const int room = below(60);
+    int num_tries = 0;
+    const DraftRows chosen =
+        ChooseDraftRows(paths, num_beams, [&](const DraftRows& rows) {
+          ++num_tries;
+          return rows.num_drafted(num_beams) <= room;
+        });
+    EXPECT_LE(num_tries, 5 + 7);
+    // Room for one token more only where that is not enough for a row more.
+    const DraftRows all =
+        ChooseDraftRows(paths, num_beams, [](const auto&) { return true; });
+    const int num_all = all.empty() ? 0 : all.num_drafted(num_beams);
+    if (num_all <= room) {
+      EXPECT_EQ(chosen.drafts, all.drafts);
+    }
+    const int num_chosen = chosen.empty() ? 0 : chosen.num_drafted(num_beams);
+    EXPECT_LE(num_chosen, room);
+    for (int more = num_chosen + 1; more <= num_all; ++more) {
+      const DraftRows rows =
+          ChooseDraftRows(paths, num_beams, [&](const DraftRows& some) {
+            return some.num_drafted(num_beams) <= more;
+          });
+      const int count = rows.empty() ? 0 : rows.num_drafted(num_beams);
+      if (count > num_chosen) {
+        EXPECT_GT(count, room);
+        break;
+      }
+    }
+  }
+}
+
+TEST(DraftRowsTest, APathThatAnotherBeginsWithHasNoRow) {
+  EXPECT_THAT(
+      ChooseOf({{0, {{4, 5}, 0}}, {0, {{4}, 0}}, {0, {{4, 5}, 0}}}, 100).drafts,
+      ElementsAre(Tokens{4, 5}, Tokens{}));
+}
+
+TEST(DraftRowsTest, NoPathGoesThroughAnEnd) {
+  const std::vector<TokenId> ending = {5, 9};
+  const std::vector<BeamPath> cut = CutAtEnds(Paths(), ending);
+  EXPECT_THAT(cut[0].path.tokens, IsEmpty());
+  EXPECT_THAT(cut[1].path.tokens, ElementsAre(4));
+  EXPECT_THAT(cut[2].path.tokens, ElementsAre(8));
+}
+
+}  // namespace
+}  // namespace espalier

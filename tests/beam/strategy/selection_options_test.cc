@@ -1,0 +1,79 @@
+#include "beam/strategy/selection_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
+  GenerationParams params;
+  params.eos_token_id = {7, 2, 7, 5, 2};
+  EXPECT_THAT(DistinctEosTokenIds(params), ElementsAre(2, 5, 7));
+  params.eos_token_id = std::vector<int64_t>();
+  EXPECT_THAT(DistinctEosTokenIds(params), IsEmpty());
+}
+
+TEST(MakeSelectionParamsTest, KnowsWhichOptionsReadTheHistory) {
+  using Change = std::function<void(GenerationParams*)>;
+  const std::pair<Change, bool> cases[] = {
+      {[](auto* params) { params->repetition_penalty = 1.5; }, true},
+      {[](auto* params) { params->no_repeat_ngram_size = 2; }, true},
+      {[](auto* params) {
+         params->bad_words_ids = {{3}, {1, 2}};
+       },
+       true},
+      {[](auto* params) {
+         params->bad_words_ids = {{3}, {4}};
+       },
+       false},
+      {[](auto* params) { params->suppress_tokens = {4}; }, false},
+      {[](auto* params) { params->min_new_tokens = 1; }, false},
+  };
+  for (const auto& [set, needs_history] : cases) {
+    GenerationParams params;
+    params.eos_token_id = {2};
+    set(&params);
+    const auto selection = MakeSelectionParams(params);
+    EXPECT_EQ(selection->processors.needs_history(), needs_history);
+  }
+}
+
+TEST(MakeSelectionParamsTest, EveryOptionArrives) {
+  GenerationParams params;
+  params.repetition_penalty = 1.25;
+  params.no_repeat_ngram_size = 3;
+  params.bad_words_ids = {{1, 2}, {3}};
+  params.suppress_tokens = {8, 4};
+  params.eos_token_id = {5, 2};
+  params.min_new_tokens = 6;
+  params.forced_bos_token_id = 7;
+  params.forced_eos_token_id = {2, 5};
+  params.max_new_tokens = 9;
+  const auto selection = MakeSelectionParams(params);
+  const ScoreProcessors* const processors = &selection->processors;
+  EXPECT_EQ(processors->repetition_penalty, 1.25f);
+  EXPECT_EQ(processors->no_repeat_ngram_size, 3);
+  EXPECT_THAT(processors->bad_words,
+              ElementsAre(ElementsAre(1, 2), ElementsAre(3)));
+  EXPECT_THAT(processors->suppress_tokens, ElementsAre(8, 4));
+  EXPECT_THAT(processors->eos_token_ids, ElementsAre(2, 5));
+  EXPECT_EQ(processors->min_new_tokens, 6);
+  EXPECT_THAT(processors->forced_first_tokens, ElementsAre(7));
+  EXPECT_THAT(processors->forced_last_tokens, ElementsAre(2, 5));
+  EXPECT_EQ(processors->max_new_tokens, 9);
+}
+
+TEST(SaturateToIntTest, MoreThanIntCountsIsTheMost) {
+  EXPECT_EQ(SaturateToInt(5), 5);
+  EXPECT_EQ(SaturateToInt(int64_t{1} << 40), std::numeric_limits<int>::max());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,140 @@
+// Plans of a model with an encoder as the device is told of them: where it
+// finds a group's source and where the decoder's tokens. No device is needed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "executor/cuda/step/cuda_step_builder.h"
+#include "tests/executor/cuda/step_builder_fixture.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int kSourcesPageSize = 4;
+constexpr CudaStepLimits kSourcesLimits = {.max_rows = 32,
+                                           .max_tokens = 64,
+                                           .num_slots = 64,
+                                           .table_stride = 6,
+                                           .source_stride = 5,
+                                           .num_pages = 100,
+                                           .max_candidates = 500,
+                                           .max_eos_token_ids = 32,
+                                           .max_best_tokens = 64,
+                                           .max_items = 512,
+                                           .max_partials = 512};
+
+class CudaStepSourcesTest : public StepBuilderFixture {
+ protected:
+  CudaStepSourcesTest()
+      : StepBuilderFixture(kSourcesLimits, kSourcesPageSize) {}
+
+  // A source of so many tokens, and the decoder's first.
+  PlanSelection AddPrompt(int request, int source_length, int num_slots) {
+    source_.AddRow(std::vector<TokenId>(source_length, 7),
+                   std::vector<TokenId>{1}, 1);
+    PlanSelection& selection = source_.AddSelection(
+        RequestId{request}, 1, num_slots, PlanSelection::DefaultParams());
+    selection.num_candidates = 4;
+    return selection;
+  }
+
+  CudaStep Build() {
+    StepPlan plan = source_.Take();
+    const CudaPlanSources sources = TakeSources(kSourcesPageSize, &plan);
+    CudaDelta delta(memory_->words());
+    auto step = builder_->Build(plan, sources, absl::OkStatus(), &delta);
+    EXPECT_OK(step.status());
+    for (const CudaStagedWrite& write : delta.segments()) {
+      for (int i = 0; i < write.count; ++i) {
+        words_[write.target + i] = delta.payload()[write.source + i];
+      }
+    }
+    return step.ok() ? *std::move(step) : CudaStep();
+  }
+
+  // What the device was sent last of `count` words.
+  std::vector<int> Sent(const int* array, int count) const {
+    std::vector<int> values;
+    for (int i = 0; i < count; ++i) {
+      const auto word =
+          words_.find(static_cast<int>(array - memory_->words()) + i);
+      values.push_back(word == words_.end() ? -1 : word->second);
+    }
+    return values;
+  }
+
+  std::map<int, int> words_;  // of the device, as sent last
+};
+
+// Pages 0 to 2 are the first source's, 3 is its decoder's; 4 and 5.
+TEST_F(CudaStepSourcesTest, DecodersAndSourcesHaveTablesAndPositionsApart) {
+  AddPrompt(1, 9, 2);
+  AddPrompt(2, 4, 3);
+  const CudaStep step = Build();
+  const CudaBeamState& state = memory_->arrays().state;
+  EXPECT_THAT(Sent(memory_->table(0), 2), ElementsAre(3, -1));
+  EXPECT_THAT(Sent(memory_->source_table(0), 4), ElementsAre(0, 1, 2, -1));
+  EXPECT_THAT(Sent(memory_->table(2), 2), ElementsAre(5, -1));
+  EXPECT_THAT(Sent(memory_->source_table(2), 2), ElementsAre(4, -1));
+  EXPECT_THAT(Sent(state.positions, 3), ElementsAre(0, -1, 0));
+  EXPECT_THAT(Sent(state.batch_positions, 2), ElementsAre(0, 0));
+  EXPECT_THAT(Sent(state.batch_tokens, 2), ElementsAre(1, 1));
+  // Its history is the decoder's.
+  EXPECT_THAT(Sent(state.page_tokens, 24),
+              ElementsAre(-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1, -1,
+                          -1, -1, -1, -1, -1, -1, 1, -1, -1, -1));
+  EXPECT_THAT(Sent(memory_->arrays().cross_positions, 2), ElementsAre(8, 3));
+  EXPECT_EQ(step.shape.num_tokens, 2);
+  EXPECT_FALSE(step.is_replayable);
+  ASSERT_EQ(step.sources.size(), 2u);
+  EXPECT_EQ(step.sources[0].table, 0);
+  EXPECT_EQ(step.sources[0].end_fed, 9);
+  EXPECT_EQ(step.sources[1].table, 2);
+  EXPECT_EQ(step.sources[1].end_fed, 4);
+}
+
+// Nothing of the source is sent, and work lists for as long as groups stay.
+TEST_F(CudaStepSourcesTest, AGroupGoesOnAsThoseWithoutASource) {
+  const PlanSelection selection = AddPrompt(1, 9, 2);
+  Build();
+  source_.Continue(selection);
+  const CudaStep first = Build();
+  EXPECT_TRUE(first.is_replayable);
+  EXPECT_TRUE(first.sources.empty());
+  EXPECT_THAT(Sent(memory_->arrays().cross_positions, 2), ElementsAre(8, 8));
+  words_.clear();
+  source_.Continue(selection);
+  EXPECT_TRUE(Build().is_replayable);
+  EXPECT_TRUE(words_.empty());
+}
+
+// As chunks of prompts have that end in a later step.
+TEST_F(CudaStepSourcesTest, RowsOfNobodyHaveASourceInTheirTable) {
+  source_.AddRow(std::vector<TokenId>(6, 7), std::vector<TokenId>{1, 2}, 0);
+  const CudaStep step = Build();
+  const int table = memory_->row_table(0);
+  EXPECT_THAT(Sent(memory_->table(table), 2), ElementsAre(2, -1));
+  EXPECT_THAT(Sent(memory_->source_table(table), 3), ElementsAre(0, 1, -1));
+  EXPECT_THAT(Sent(memory_->arrays().token_tables, 2),
+              ElementsAre(table, table));
+  ASSERT_EQ(step.sources.size(), 1u);
+  EXPECT_EQ(step.sources[0].table, table);
+}
+
+TEST_F(CudaStepSourcesTest, ASourceThatNoTableHasRoomForIsRefused) {
+  AddPrompt(1, 21, 1);
+  StepPlan plan = source_.Take();
+  const CudaPlanSources sources = TakeSources(kSourcesPageSize, &plan);
+  CudaDelta delta(memory_->words());
+  EXPECT_THAT(builder_->Build(plan, sources, absl::OkStatus(), &delta).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "a row's source has 6 pages, there is room for 5"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,111 @@
+// A spiece.model without a tokenizer.json: what is refused. What it makes of
+// texts is in text_models_test.cc.
+#include "text/tokenizer/t5_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+#include "tests/text/fake_tokenizer_model.h"
+#include "text/pipeline/base64.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::FakeTokenizerModel;
+using ::espalier::testing::Field;
+using ::espalier::testing::PieceType;
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kNotValid = absl::StatusCode::kInvalidArgument;
+
+std::string Pieces() {
+  return ReadFile(SourcePath("tests/data/text_models/t5/spiece.model"), 1 << 20)
+      .value();
+}
+
+TEST(T5TokenizerTest, WithoutAConfigItHasAHundredGaps) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer,
+                       Tokenizer::LoadDirectory(directory.path()));
+  EXPECT_EQ(tokenizer->vocab_size(), 56 + 100);
+  EXPECT_EQ(tokenizer->PieceToId("<extra_id_99>"), 56);
+  EXPECT_EQ(tokenizer->PieceToId("<extra_id_0>"), 155);
+  EXPECT_TRUE(tokenizer->is_special(155));
+  EXPECT_EQ(tokenizer->special_tokens().pad, 0);
+  EXPECT_EQ(tokenizer->special_tokens().eos, 1);
+  EXPECT_EQ(tokenizer->special_tokens().unk, 2);
+  EXPECT_EQ(tokenizer->Encode("<extra_id_7>", {.parse_special = true}).value(),
+            std::vector<TokenId>{155 - 7});
+  EXPECT_EQ(tokenizer->after_text(), std::vector<TokenId>{1});
+  // A tokenizer.json beside it goes before it.
+  directory.Write("tokenizer.json", "{");
+  EXPECT_FALSE(Tokenizer::LoadDirectory(directory.path()).ok());
+}
+
+TEST(T5TokenizerTest, OtherConfigsAreRefused) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  const std::pair<const char*, const char*> files[] = {
+      {R"({"tokenizer_class": "AlbertTokenizer"})",
+       "tokenizer_class of a spiece.model must be T5Tokenizer, got "
+       "\"AlbertTokenizer\""},
+      {R"({"extra_ids": -1})",
+       "extra_ids must be an integer in [0, 10000], got -1"},
+      {R"({"extra_ids": "many"})", "extra_ids must be an integer"},
+      {R"({"eos_token": "<none>"})", "eos_token must be a token"},
+      {"{", "JSON"}};
+  for (const auto& [text, what] : files) {
+    directory.Write("tokenizer_config.json", text);
+    EXPECT_THAT(Tokenizer::LoadDirectory(directory.path()),
+                StatusIs(kNotValid, AllOf(HasSubstr("tokenizer_config.json"),
+                                          HasSubstr(what))));
+  }
+}
+
+TEST(T5TokenizerTest, OtherPiecesAreRefused) {
+  const ScratchDirectory directory;
+  const auto expect_refused = [&](const std::string& bytes,
+                                  const char* message) {
+    directory.Write("spiece.model", bytes);
+    EXPECT_THAT(
+        Tokenizer::LoadDirectory(directory.path()),
+        StatusIs(kNotValid, AllOf(HasSubstr(directory.path("spiece.model")),
+                                  HasSubstr(message))));
+  };
+  expect_refused("{}", "is no SentencePiece model");
+  expect_refused("", "must have pad, EOS and the unknown token first");
+  FakeTokenizerModel model;
+  model.pieces = {{"<pad>", PieceType::kControl},
+                  {"<unk>", PieceType::kUnknown},
+                  {"</s>", PieceType::kControl},
+                  {"\u2581a"}};
+  expect_refused(model.Serialized(), "must have pad, EOS and the unknown");
+  std::swap(model.pieces[1], model.pieces[2]);
+  directory.Write("spiece.model", model.Serialized());
+  EXPECT_OK(Tokenizer::LoadDirectory(directory.path()));
+  // A BPE model; the later of two trainer_specs counts.
+  expect_refused(model.Serialized() + Field(2, Field(3, 2)),
+                 "is no unigram model");
+}
+
+TEST(Base64Test, GoesThereAndBack) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(FromBase64(ToBase64(bytes)), bytes);
+    bytes += static_cast<char>(i * 7);
+  }
+  EXPECT_EQ(ToBase64("Man"), "TWFu");
+  EXPECT_EQ(ToBase64("Ma"), "TWE=");
+  EXPECT_EQ(ToBase64("M"), "TQ==");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,234 @@
+#include "text/pipeline/normalizer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "text/pipeline/base64.h"
+#include "text/pipeline/charsmap.h"
+#include "text/pipeline/json_fields.h"
+#include "text/pipeline/sequence_steps.h"
+#include "text/pipeline/text_pattern.h"
+#include "text/pipeline/unicode.h"
+
+namespace espalier {
+namespace {
+
+std::string_view BeginningOf(const Normalizer::Text& text) {
+  return std::string_view(text.text).substr(0, text.beginning);
+}
+
+}  // namespace
+
+Normalizer::Text::Text(std::string_view original, RegexBudget* regex_budget)
+    : text(original),
+      beginning(text.empty() ? 0 : CharacterSize(text.front())),
+      max_bytes(std::min<size_t>(32 * text.size() + 1024, INT32_MAX)),
+      budget(regex_budget) {}
+
+// Adds the steps of "normalizer", those of sequences in their place.
+class NormalizerReader {
+ public:
+  absl::Status Add(const json::value& value, const std::string& place) {
+    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, place));
+    ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+    place_ = place;
+    using Method = absl::Status (NormalizerReader::*)(const JsonFields&);
+    constexpr std::pair<std::string_view, Method> kMethods[] = {
+        {"Sequence", &NormalizerReader::AddSequence},
+        {"Prepend", &NormalizerReader::AddPrepend},
+        {"Replace", &NormalizerReader::AddReplace},
+        {"Strip", &NormalizerReader::AddStrip},
+        {"StripAccents", &NormalizerReader::AddStripAccents},
+        {"Lowercase", &NormalizerReader::AddLowercase},
+        {"Precompiled", &NormalizerReader::AddPrecompiled}};
+    for (const auto& [name, method] : kMethods) {
+      if (type == name) return (this->*method)(fields);
+    }
+    if (const auto form = FormOf(type)) return AddForm(fields, *form);
+    return fields.Wrong("type", "a normalizer that is supported");
+  }
+
+  Normalizer Take() { return std::move(normalizer_); }
+
+ private:
+  using Text = Normalizer::Text;
+
+  static std::optional<NormalizationForm> FormOf(std::string_view type) {
+    if (type == "NFC") return NormalizationForm::kNfc;
+    if (type == "NFD") return NormalizationForm::kNfd;
+    if (type == "NFKC") return NormalizationForm::kNfkc;
+    if (type == "NFKD") return NormalizationForm::kNfkd;
+    return std::nullopt;
+  }
+
+  absl::Status AddStep(std::function<absl::Status(Text*)> run) {
+    normalizer_.steps_.push_back({place_, std::move(run)});
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSequence(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type", "normalizers"}));
+    ASSIGN_OR_RETURN(const json::array* list,
+                     ReadSequenceSteps(fields, "normalizers", &num_steps_));
+    for (size_t i = 0; i < list->size(); ++i) {
+      RETURN_IF_ERROR(
+          Add((*list)[i], Concat(fields.Place("normalizers"), "[", i, "]")));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddForm(const JsonFields& fields, NormalizationForm form) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type"}));
+    return AddStep([form](Text* text) {
+      text->beginning = ToForm(BeginningOf(*text), form).size();
+      text->text = ToForm(text->text, form);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status AddLowercase(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type"}));
+    return AddStep([](Text* text) {
+      text->beginning = ToLowercase(BeginningOf(*text)).size();
+      text->text = ToLowercase(text->text);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status AddPrepend(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type", "prepend"}));
+    ASSIGN_OR_RETURN(const std::string prefix, fields.String("prepend"));
+    return AddStep([prefix](Text* text) {
+      if (text->text.empty()) return absl::OkStatus();
+      text->text.insert(0, prefix);
+      text->beginning += prefix.size();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status AddReplace(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type", "pattern", "content"}));
+    ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::Read(fields));
+    ASSIGN_OR_RETURN(const std::string content, fields.String("content"));
+    return AddStep([pattern, content](Text* text) {
+      return Replace(pattern, content, text);
+    });
+  }
+
+  // Of what would be too large only the beginning is made: too much as well.
+  static absl::Status Replace(const TextPattern& pattern,
+                              const std::string& content, Text* text) {
+    std::string replaced;
+    size_t copied = 0;
+    RETURN_IF_ERROR(pattern.ForEachMatch(
+        text->text, text->budget, [&](const Regex::Match& match) {
+          if (replaced.size() > text->max_bytes) return;
+          replaced.append(text->text, copied, match.begin - copied);
+          replaced += content;
+          copied = match.end;
+          if (match.begin == 0) {
+            text->beginning -= std::min(text->beginning, match.end);
+            text->beginning += content.size();
+          }
+        }));
+    replaced.append(text->text, copied);
+    text->text = std::move(replaced);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddStrip(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type", "strip_left", "strip_right"}));
+    ASSIGN_OR_RETURN(const bool left, fields.Bool("strip_left"));
+    ASSIGN_OR_RETURN(const bool right, fields.Bool("strip_right"));
+    return AddStep([left, right](Text* text) {
+      Strip(left, right, text);
+      return absl::OkStatus();
+    });
+  }
+
+  static void Strip(bool left, bool right, Text* text) {
+    size_t begin = 0, end = 0;  // of what is no whitespace
+    bool is_blank = true;
+    for (std::string_view rest = text->text; !rest.empty();) {
+      const size_t at = text->text.size() - rest.size();
+      if (IsWhitespace(TakeCharacter(&rest))) continue;
+      if (is_blank) begin = at;
+      is_blank = false;
+      end = text->text.size() - rest.size();
+    }
+    if (is_blank) begin = end = text->text.size();
+    if (!left) begin = 0;
+    // With both sides a blank text is gone; with the right one as well.
+    if (is_blank && right) begin = end = 0;
+    if (!right) end = text->text.size();
+    text->beginning -= std::min(text->beginning, begin);
+    text->text = text->text.substr(begin, end - begin);
+  }
+
+  absl::Status AddStripAccents(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type"}));
+    return AddStep([](Text* text) {
+      std::string kept;
+      size_t beginning = 0;
+      for (std::string_view rest = text->text; !rest.empty();) {
+        const bool is_of_beginning =
+            text->text.size() - rest.size() < text->beginning;
+        const char32_t character = TakeCharacter(&rest);
+        if (!IsMark(character)) AppendCharacter(character, &kept);
+        if (is_of_beginning) beginning = kept.size();
+      }
+      text->beginning = beginning;
+      text->text = std::move(kept);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status AddPrecompiled(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type", "precompiled_charsmap"}));
+    ASSIGN_OR_RETURN(const std::string text,
+                     fields.String("precompiled_charsmap"));
+    const std::optional<std::string> map = FromBase64(text);
+    if (!map) return fields.Wrong("precompiled_charsmap", "Base64");
+    absl::StatusOr<Charsmap> charsmap = Charsmap::Create(*map);
+    if (!charsmap.ok()) {
+      return fields.WrongAs("precompiled_charsmap", charsmap.status());
+    }
+    return AddStep([shared = std::make_shared<const Charsmap>(
+                        *std::move(charsmap))](Text* value) {
+      size_t first_bytes = 0;
+      value->text = shared->Apply(value->text, value->max_bytes, &first_bytes);
+      if (value->beginning > 0) value->beginning = first_bytes;
+      return absl::OkStatus();
+    });
+  }
+
+  Normalizer normalizer_;
+  size_t num_steps_ = 0;  // of sequences
+  std::string place_;     // of the step that is read
+};
+
+absl::StatusOr<Normalizer> Normalizer::Read(const json::value& value,
+                                            const std::string& place) {
+  NormalizerReader reader;
+  if (!value.is_null()) RETURN_IF_ERROR(reader.Add(value, place));
+  return reader.Take();
+}
+
+absl::Status Normalizer::Apply(Text* text) const {
+  const size_t original_bytes = text->text.size();
+  for (const Step& step : steps_) {
+    RETURN_IF_ERROR(step.run(text));
+    if (text->text.size() > text->max_bytes) {
+      return InvalidArgument(step.place, " makes more than ", text->max_bytes,
+                             " bytes of a text of ", original_bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

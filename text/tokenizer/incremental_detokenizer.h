@@ -1,0 +1,71 @@
+// IncrementalDetokenizer: the text of a token stream while it grows. Each token
+// gives the text that is certain by then; what later tokens may still change,
+// the bytes of a character that has begun, waits.
+//
+// Law: for any tokens, the pieces that Feed and Finish give, one after the
+// other, are Tokenizer::Decode of all tokens, byte for byte; and each piece is
+// whole characters. So
+//  - bytes become a character with the token that completes it, and U+FFFD
+//    where they make none, as soon as that is certain: one for each byte, or
+//    one for each beginning of a character (BrokenCharacters);
+//  - control symbols spell nothing, yet bytes do not join across them;
+//  - numbers outside the vocabulary spell nothing, and bytes join across them;
+//  - the spaces that open a text fall where the tokenizer drops them, and so do
+//    those that end it: they wait for what follows.
+//
+// A value of two words that the compiler copies: a beam forks it by copying.
+// Thread safety: none of its own; the tokenizer may be shared.
+//
+//   IncrementalDetokenizer detokenizer(*tokenizer);
+//   std::string text;
+//   for (const TokenId token : tokens) detokenizer.Feed(token, &text);
+//   detokenizer.Finish(&text);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "text/pipeline/token_spellings.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+
+class IncrementalDetokenizer {
+ public:
+  // At the opening of a text, or behind something that it began with.
+  // `tokenizer` must outlive this and its copies.
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer,
+                                  bool is_opening = true);
+
+  // Appends to `text` what `token` makes certain; in time of what it appends.
+  void Feed(TokenId token, std::string* text);
+
+  // Appends the rest: U+FFFD for the bytes that wait. Spaces that wait fall.
+  // The text is over then.
+  void Finish(std::string* text);
+
+ private:
+  void FeedByte(char byte, std::string* text);
+  void FlushBytes(std::string* text);
+  void FeedText(TokenSpelling spelling, std::string* text);
+  bool trims_spaces() const {
+    return spellings_->opening_spaces() == OpeningSpaces::kTrimmed;
+  }
+  // Both take part in what is trimmed.
+  void FeedTrimmed(std::string_view piece, std::string* text);
+  void FlushSpaces(std::string* text);
+
+  const TokenSpellings* spellings_;
+  // Spaces that fall if the text ends with them.
+  uint32_t num_spaces_ = 0;
+  // Whether a space in front of the next kSpacedText falls, or the next token
+  // has its own spelling as the first.
+  bool drops_space_ : 1;
+  // The begin of a character: bytes_[0 .. num_bytes_).
+  uint8_t num_bytes_ : 2;
+  char bytes_[3] = {};
+};
+
+}  // namespace espalier

@@ -1,0 +1,109 @@
+// JsonTokenizer: the tokenizer that a tokenizer.json of Hugging Face's library
+// describes. docs/tokenizers.md tells what is supported; a file with anything
+// else is refused, naming it. Its tokens are those of that library.
+//
+// A text goes through these steps, each of which has a file of its own:
+//
+//   added tokens   found as they stand           text/pipeline/added_tokens.h
+//   normalizer     text to text                  text/pipeline/normalizer.h
+//   added tokens   those of normalized text
+//   pre-tokenizer  text to pieces                text/pipeline/pre_tokenizer.h
+//   model          a piece to tokens             text/pipeline/bpe.h,
+//   text/pipeline/unigram.h
+//
+// The decoder goes the way back, a token at a time
+// (text/pipeline/token_decoder.h). "truncation" and "padding" are not heeded:
+// how long a prompt may be is the model's matter.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "text/pipeline/added_tokens.h"
+#include "text/pipeline/normalizer.h"
+#include "text/pipeline/piece_cache.h"
+#include "text/pipeline/pre_tokenizer.h"
+#include "text/pipeline/subword_model_file.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_config.h"
+
+namespace espalier {
+
+class JsonTokenizer : public Tokenizer {
+ public:
+  // Reads the tokenizer.json at `path`, of 256 MiB at most, and the
+  // tokenizer_config.json beside it, if there is one. Neither need be trusted.
+  // Errors: as ReadFile; kInvalidArgument naming the file, the field and its
+  // value.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      const std::string& path);
+
+  // Of the file's content. Errors of EncodeText name `path`, unless it is
+  // empty.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
+      std::string_view text, const TokenizerConfig& config,
+      const std::string& path = "");
+
+  ~JsonTokenizer() override;
+
+  std::optional<TokenId> PieceToId(std::string_view piece) const override;
+  std::string Piece(TokenId token) const override;
+  std::string Spelling(TokenId token) const override;
+
+ private:
+  // What the file describes, but for what Tokenizer has.
+  struct Steps {
+    std::string path;
+    Normalizer normalizer;
+    PreTokenizer pre_tokenizer;
+    SubwordModelFile subwords;
+    AddedTokens added;
+  };
+
+  // The memory of one call, kept for the next ones.
+  struct Worker {
+    PreTokenizer::Pieces pieces;
+    SubwordScratch scratch;
+    PieceCache cache;
+  };
+
+  JsonTokenizer(Parts parts, Steps steps);
+
+  absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special) const override;
+  absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special, int max_tokens) const override;
+  absl::StatusOr<std::string> DecodeText(
+      const std::vector<TokenId>& tokens) const override;
+  bool IsAdded(TokenId token) const override;
+  void OnMarkedSpecial(std::span<const TokenId> tokens) override;
+
+  absl::Status EncodeInto(std::string_view text, bool parse_special,
+                          Worker* worker, std::vector<TokenId>* tokens) const;
+  absl::Status EncodeNormalized(std::string_view text, bool is_beginning,
+                                bool parse_special, Worker* worker,
+                                std::vector<TokenId>* tokens) const;
+  absl::Status EncodePieces(Worker* worker, std::vector<TokenId>* tokens) const;
+  absl::Status EncodePiece(std::string_view piece, Worker* worker,
+                           std::vector<TokenId>* tokens) const;
+
+  std::unique_ptr<Worker> TakeWorker() const;
+  void GiveBack(std::unique_ptr<Worker> worker) const;
+
+  // Constant after construction and OnMarkedSpecial.
+  const Steps steps_;
+  PieceIndex added_by_content_;
+
+  // Those that no call uses: as many as calls ran at once, or kMaxIdle.
+  static constexpr size_t kMaxIdle = 16;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace espalier

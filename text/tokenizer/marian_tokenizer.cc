@@ -1,0 +1,242 @@
+#include "text/tokenizer/marian_tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/tokenizer_config.h"
+
+namespace espalier {
+namespace {
+
+constexpr size_t kMaxVocabularyBytes = size_t{64} << 20;
+// Looking for them may take as much at each place of a text.
+constexpr size_t kMaxSpecialBytes = 256;
+constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+bool IsEmpty(const json::value* value) {
+  if (value == nullptr || value->is_null()) return true;
+  if (value->is_array()) return value->get_array().empty();
+  return value->is_object() && value->get_object().empty();
+}
+
+absl::Status CheckConfig(const TokenizerConfigFile& config) {
+  ASSIGN_OR_RETURN(const auto separate, config.Flag("separate_vocabs"));
+  if (separate == true) {
+    return InvalidArgument(config.path(),
+                           ": separate_vocabs must be false, got true");
+  }
+  for (const char* const field : {"sp_model_kwargs", "extra_special_tokens",
+                                  "additional_special_tokens"}) {
+    const json::value* value = config.Find(field);
+    if (IsEmpty(value)) continue;
+    return InvalidArgument(config.path(), ": ", field, " must be empty, got ",
+                           Shown(value));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Vocabulary> LoadVocabulary(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxVocabularyBytes));
+  const absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok()) return Annotate(value.status(), path);
+  if (!value->is_object()) {
+    return InvalidArgument(path, " must hold an object, got ", Shown(&*value));
+  }
+  return Vocabulary::Read(value->get_object(), path);
+}
+
+// The token that has the role `name`, which `otherwise` has by default.
+absl::StatusOr<TokenId> FindRole(const TokenizerConfigFile& config,
+                                 const std::string& name,
+                                 const std::string& otherwise,
+                                 const Vocabulary& vocabulary) {
+  ASSIGN_OR_RETURN(const auto given, config.Token(name));
+  const std::string piece = given.value_or(otherwise);
+  const bool has_size = !piece.empty() && piece.size() <= kMaxSpecialBytes;
+  const auto id = has_size ? vocabulary.Find(piece) : std::nullopt;
+  if (id) return *id;
+  return InvalidArgument(config.path(), ": ", name,
+                         " must be a token of vocab.json and have 1 to ",
+                         kMaxSpecialBytes, " bytes, got ",
+                         ShownInQuotes(piece));
+}
+
+absl::StatusOr<SpecialTokens> FindRoles(const TokenizerConfigFile& config,
+                                        const Vocabulary& vocabulary) {
+  SpecialTokens tokens;
+  ASSIGN_OR_RETURN(tokens.eos,
+                   FindRole(config, "eos_token", "</s>", vocabulary));
+  ASSIGN_OR_RETURN(tokens.pad,
+                   FindRole(config, "pad_token", "<pad>", vocabulary));
+  ASSIGN_OR_RETURN(tokens.unk,
+                   FindRole(config, "unk_token", "<unk>", vocabulary));
+  return tokens;
+}
+
+// A list of the added tokens by their ids, as newer versions write it. Those
+// that have a role are there already.
+absl::Status CheckAddedTokens(const TokenizerConfigFile& config,
+                              const Vocabulary& vocabulary,
+                              const std::vector<TokenId>& special) {
+  const json::value* value = config.Find("added_tokens_decoder");
+  if (IsEmpty(value)) return absl::OkStatus();
+  const std::string place = config.path() + ": added_tokens_decoder";
+  if (!value->is_object()) {
+    return InvalidArgument(place, " must be an object, got ", Shown(value));
+  }
+  for (const auto& [id, token] : value->get_object()) {
+    const json::value* content =
+        token.is_object() ? token.get_object().if_contains("content") : nullptr;
+    bool is_role = false;
+    if (content != nullptr && content->is_string()) {
+      const auto found =
+          vocabulary.Find(std::string_view(content->get_string()));
+      is_role = found && std::to_string(*found) == std::string_view(id) &&
+                std::ranges::find(special, *found) != special.end();
+    }
+    if (is_role) continue;
+    return InvalidArgument(place, "[", ShownInQuotes(std::string_view(id)),
+                           "] must be eos_token, pad_token or unk_token with "
+                           "its id in vocab.json, got ",
+                           Shown(&token));
+  }
+  return absl::OkStatus();
+}
+
+bool IsLanguage(std::string_view piece) {
+  return piece.size() > 4 && piece.starts_with(">>") && piece.ends_with("<<");
+}
+
+}  // namespace
+
+MarianTokenizer::MarianTokenizer(Files files, Parts parts)
+    : Tokenizer(std::move(parts)), files_(std::move(files)) {
+  std::vector<std::pair<std::string, TokenId>> specials;
+  for (TokenId token = 0; token < vocab_size(); ++token) {
+    if (is_special(token)) specials.emplace_back(Piece(token), token);
+  }
+  specials_ = PieceMatcher(std::move(specials));
+}
+
+MarianTokenizer::~MarianTokenizer() = default;
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
+    const std::string& directory) {
+  ASSIGN_OR_RETURN(
+      const TokenizerConfigFile config,
+      TokenizerConfigFile::Load(directory + "/tokenizer_config.json"));
+  RETURN_IF_ERROR(CheckConfig(config));
+  ASSIGN_OR_RETURN(auto source,
+                   SentencePieceTokenizer::Load(directory + "/source.spm"));
+  ASSIGN_OR_RETURN(auto target,
+                   SentencePieceTokenizer::Load(directory + "/target.spm"));
+  ASSIGN_OR_RETURN(Vocabulary vocabulary,
+                   LoadVocabulary(directory + "/vocab.json"));
+  Parts parts;
+  ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(config, vocabulary));
+  parts.special = {*parts.special_tokens.eos, *parts.special_tokens.pad,
+                   *parts.special_tokens.unk};
+  RETURN_IF_ERROR(CheckAddedTokens(config, vocabulary, parts.special));
+  parts.after_text = {*parts.special_tokens.eos};
+  for (TokenId token = 0; token < vocabulary.size(); ++token) {
+    const bool is_text =
+        vocabulary.Has(token) &&
+        std::ranges::find(parts.special, token) == parts.special.end();
+    if (!is_text) {
+      parts.spellings.Add(SpellingKind::kOutside, "");
+    } else {
+      // transformers asks source.spm what a piece is, of translations too.
+      source->AddSpellingOf(vocabulary.Piece(token), &parts.spellings);
+    }
+  }
+  parts.spellings.set_opening_spaces(OpeningSpaces::kTrimmed);
+  return std::unique_ptr<Tokenizer>(new MarianTokenizer(
+      {std::move(source), std::move(target), std::move(vocabulary)},
+      std::move(parts)));
+}
+
+TokenId MarianTokenizer::IdOf(std::string_view piece) const {
+  return files_.vocabulary.Find(piece).value_or(*special_tokens().unk);
+}
+
+absl::Status MarianTokenizer::EncodePlain(const SentencePieceTokenizer& pieces,
+                                          std::string_view text, int max_tokens,
+                                          std::vector<TokenId>* tokens) const {
+  if (text.starts_with(">>")) {
+    const size_t end = text.find("<<");
+    if (end != std::string_view::npos) {
+      tokens->push_back(IdOf(text.substr(0, end + 2)));
+      text.remove_prefix(end + 2);
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> found,
+                   pieces.EncodeAsPieces(text, max_tokens));
+  for (const std::string& piece : found) tokens->push_back(IdOf(piece));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeText(
+    std::string_view text, bool parse_special) const {
+  return EncodeText(text, parse_special, kNoLimit);
+}
+
+absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeText(
+    std::string_view text, bool parse_special, int max_tokens) const {
+  const SentencePieceTokenizer& source = *files_.source;
+  std::vector<TokenId> tokens;
+  size_t begin = 0;
+  for (size_t i = 0; parse_special && i < text.size();) {
+    const auto special = specials_.At(text, i);
+    if (!special) {
+      ++i;
+      continue;
+    }
+    if (i > begin) {
+      RETURN_IF_ERROR(EncodePlain(source, text.substr(begin, i - begin),
+                                  max_tokens, &tokens));
+    }
+    tokens.push_back(special->token);
+    begin = i += special->size;
+  }
+  if (begin < text.size()) {
+    RETURN_IF_ERROR(
+        EncodePlain(source, text.substr(begin), max_tokens, &tokens));
+  }
+  return tokens;
+}
+
+absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeOutputText(
+    std::string_view text) const {
+  std::vector<TokenId> tokens;
+  RETURN_IF_ERROR(EncodePlain(*files_.target, text, kNoLimit, &tokens));
+  return tokens;
+}
+
+absl::StatusOr<std::string> MarianTokenizer::DecodeText(
+    const std::vector<TokenId>& tokens) const {
+  IncrementalDetokenizer detokenizer(*this);
+  std::string text;
+  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
+  detokenizer.Finish(&text);
+  return text;
+}
+
+bool MarianTokenizer::IsAdded(TokenId token) const {
+  return IsLanguage(files_.vocabulary.Piece(token));
+}
+
+std::optional<TokenId> MarianTokenizer::PieceToId(
+    std::string_view piece) const {
+  return files_.vocabulary.Find(piece);
+}
+
+std::string MarianTokenizer::Piece(TokenId token) const {
+  return std::string(files_.vocabulary.Piece(token));
+}
+
+}  // namespace espalier

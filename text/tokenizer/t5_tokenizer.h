@@ -1,0 +1,24 @@
+// The tokenizer of a T5 model that has a SentencePiece model, spiece.model, and
+// no tokenizer.json: that of the tokenizer.json which transformers' T5Tokenizer
+// makes of it. Behind its pieces come tokens that stand for gaps of a text,
+// <extra_id_99> to <extra_id_0>, or as many as tokenizer_config.json says.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+
+// Reads spiece.model and, if it is there, tokenizer_config.json in `directory`.
+// Neither need be trusted.
+// Errors: as ReadFile; kInvalidArgument naming the file and what is wrong with
+// it: another tokenizer_class than T5's, no SentencePiece model, one whose
+// pieces are not of a unigram model, or whose pad, EOS and unknown tokens are
+// not the first three.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
+    const std::string& directory);
+
+}  // namespace espalier

@@ -1,0 +1,207 @@
+// Tokenizer: text to token ids and back, whatever kind the model's vocabulary
+// is of. Five kinds are known: a SentencePiece model (tokenizer.model), the
+// file of Hugging Face's tokenizers library (tokenizer.json), the files of a
+// Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h), the
+// SentencePiece model of a T5 (spiece.model, text/tokenizer/t5_tokenizer.h),
+// and the files of a GPT-2 or BART (merges.txt and vocab.json,
+// text/tokenizer/vocab_and_merges.h).
+// docs/tokenizers.md says what of them is supported.
+//
+// Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
+// them, spell text. Added tokens (a SentencePiece model's user-defined symbols,
+// such as <en>) spell themselves and are recognised wherever they stand in a
+// text. Special tokens (<s>, </s>, <pad>, <|im_end|>) spell nothing in what is
+// generated, and a text does not become one: no sentence can smuggle one in,
+// unless its caller asks for that (EncodeOptions::parse_special).
+//
+// An added token may be text, a run of spaces or a line end, or a mark of the
+// model's prompts; the model's files do not always say which. Those of its
+// prompt templates are marks: special tokens (MarkSpecial), as transformers'
+// skip_special_tokens leaves out what its user declared special. Those that are
+// a SentencePiece model's user-defined symbols are the exception to the above:
+// they spell nothing either, but are still recognised in any text.
+//
+// Thread safety: constant after Load and MarkSpecial; any thread may then call
+// any member.
+//
+//   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));
+//   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "text/pipeline/token_spellings.h"
+
+namespace espalier {
+
+struct EncodeOptions {
+  // Whether before_text() and after_text() stand around the text's tokens.
+  bool add_special_tokens = false;
+  // Whether a special token's spelling in the text becomes that token. Never
+  // for what a user wrote.
+  bool parse_special = false;
+  // A text of far more tokens is refused without the cost of its length.
+  int max_tokens = std::numeric_limits<int>::max();
+};
+
+struct DecodeOptions {
+  // Whether special tokens are spelt out, as the vocabulary calls them. They
+  // are of the text: no space behind one opens it.
+  bool show_special = false;
+};
+
+// The tokens that have a role in any text; nullopt if the model has none.
+struct SpecialTokens {
+  std::optional<TokenId> bos;  // begins a sequence
+  std::optional<TokenId> eos;  // ends it
+  std::optional<TokenId> pad;
+  std::optional<TokenId> unk;  // what no other token spells
+};
+
+class Tokenizer {
+ public:
+  // Reads the file at `path`: a tokenizer.json if its name ends so, else a
+  // SentencePiece model. It need not be trusted.
+  // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
+  // with it, of a tokenizer.json the field and its value.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      const std::string& path);
+
+  // The tokenizer of a model directory: of the first of kFiles that is there;
+  // null if none is.
+  // Errors: as Load; kNotFound naming the files of its kind that are missing;
+  // kFailedPrecondition naming the file that cannot be looked at.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
+      const std::string& directory);
+
+  static constexpr std::string_view kFiles[] = {"tokenizer.model", "source.spm",
+                                                "tokenizer.json",
+                                                "spiece.model", "merges.txt"};
+  // Which of them it is; nothing if none is there.
+  // Errors: kFailedPrecondition naming the file that cannot be looked at.
+  static absl::StatusOr<std::optional<std::string_view>> FileOf(
+      const std::string& directory);
+  // All of them, for messages: "a, b or c".
+  static std::string FileNames();
+
+  virtual ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // The tokens of `text` by itself: no BOS, no EOS, unless they are asked for.
+  //
+  // With `max_tokens` one that cannot have so few tokens is refused by its
+  // bytes, or by the tokens of its beginning; another may still have more.
+  // Errors: kInvalidArgument if `text` is not UTF-8; kOutOfRange with the
+  // figures if it is refused for its length.
+  absl::StatusOr<std::vector<TokenId>> Encode(
+      std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The tokens that a model would write `text` with, where those that it reads
+  // are others. No special tokens are among them.
+  // Errors: kInvalidArgument if `text` is not UTF-8.
+  absl::StatusOr<std::vector<TokenId>> EncodeOutput(
+      std::string_view text) const;
+
+  // Makes the added tokens among `tokens` special: they spell nothing from now
+  // on, as if they were not there. Other tokens stay what they are.
+  // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
+  void MarkSpecial(std::span<const TokenId> tokens);
+
+  // The text that `tokens` spell: UTF-8, bytes that make no character as
+  // U+FFFD. Tokens are read as a whole text, so a space that only opens the
+  // first piece is dropped: the texts of two halves do not concatenate. Tokens
+  // of vocab_size() or more spell nothing: models pad their vocabularies.
+  // Errors: kInvalidArgument naming the first token that is negative.
+  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens,
+                                     const DecodeOptions& options = {}) const;
+
+  // The entry that the vocabulary calls exactly `piece`, of any kind; nullopt
+  // if there is none.
+  virtual std::optional<TokenId> PieceToId(std::string_view piece) const = 0;
+
+  // What the vocabulary calls `token`: its piece, "▁the" or "Ġthe", or its
+  // symbol. Empty if there is no such entry.
+  virtual std::string Piece(TokenId token) const = 0;
+
+  // `token` for people to read, in traces and tables: of a SentencePiece model
+  // its piece, else the text that it spells, bytes that make no character as
+  // <0xE2>; of a special token its name. Empty if there is no such entry.
+  virtual std::string Spelling(TokenId token) const { return Piece(token); }
+
+  // Encode's token ids are [0, vocab_size).
+  int vocab_size() const { return spellings_.vocab_size(); }
+
+  // Whether a model with a vocabulary of `model_vocab_size` knows all tokens of
+  // this tokenizer; it may have more, as padding.
+  // Errors: kInvalidArgument naming both sizes.
+  absl::Status CheckFits(int model_vocab_size) const;
+
+  bool is_special(TokenId token) const;
+  const SpecialTokens& special_tokens() const { return special_tokens_; }
+  std::optional<TokenId> bos_id() const { return special_tokens_.bos; }
+
+  // What stands around a text that is a whole sequence, as the model was
+  // trained: BOS in front, as a rule.
+  const std::vector<TokenId>& before_text() const { return before_text_; }
+  const std::vector<TokenId>& after_text() const { return after_text_; }
+
+  // What each token adds to a text, for
+  // text/tokenizer/incremental_detokenizer.h.
+  const TokenSpellings& spellings() const { return spellings_; }
+
+ protected:
+  struct Parts {
+    TokenSpellings spellings;
+    std::vector<TokenId> special;  // all of them
+    SpecialTokens special_tokens;
+    std::vector<TokenId> before_text;
+    std::vector<TokenId> after_text;
+  };
+  explicit Tokenizer(Parts parts);
+
+  // Refuses a text if the tokens of a beginning are far more than `max_tokens`,
+  // in time of what those can spell. `remark` is about the text.
+  // Errors: kOutOfRange with the figures; as EncodeText.
+  absl::Status CheckBeginnings(std::string_view text, bool parse_special,
+                               int max_tokens, std::string_view remark) const;
+
+ private:
+  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special) const = 0;
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special, int max_tokens) const = 0;
+
+  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeOutputText(
+      std::string_view text) const {
+    return EncodeText(text, /*parse_special=*/false);
+  }
+
+  // REQUIRES: every token is in [0, vocab_size) and is there.
+  virtual absl::StatusOr<std::string> DecodeText(
+      const std::vector<TokenId>& tokens) const = 0;
+
+  virtual bool IsAdded(TokenId token) const = 0;
+
+  // `tokens` have become special.
+  virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
+
+  // Constant after construction and MarkSpecial.
+  TokenSpellings spellings_;
+  std::vector<TokenId> special_;  // ascending
+  const SpecialTokens special_tokens_;
+  const std::vector<TokenId> before_text_;
+  const std::vector<TokenId> after_text_;
+};
+
+}  // namespace espalier

@@ -169,8 +169,9 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       app->add_subcommand("batch", "JSON lines in, JSON lines out");
   const auto options = std::make_shared<BatchOptions>();
   command
-      ->add_option("-i,--input", options->input,
-                   "a file; -, the default, is stdin")
+      ->add_option("-i,--input,file", options->input,
+                   "a file of requests, with or without the option's name; "
+                   "-, the default, is stdin")
       ->option_text("FILE");
   command
       ->add_option("-o,--output", options->output,

@@ -124,12 +124,18 @@ TEST(BatchTest, LimitsNameTheirOptions) {
 
 TEST(BatchTest, FilesServeAsWellAsPipes) {
   const ScratchDirectory scratch;
-  const ProgramRun run =
-      RunBatch("", {"--input", scratch.Write("in.jsonl", kGoodLine), "--output",
-                    scratch.path("out.jsonl")});
-  EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(run.out, "");
-  EXPECT_EQ(ReadText(scratch.path("out.jsonl")), RunBatch(kGoodLine).out);
+  const std::string input = scratch.Write("in.jsonl", kGoodLine);
+  const std::string output = scratch.path("out.jsonl");
+  const std::string expected = RunBatch(kGoodLine).out;
+  const std::vector<std::vector<std::string>> ways = {
+      {"--input", input, "--output", output}, {input, "-o", output}};
+  for (const std::vector<std::string>& args : ways) {
+    const ProgramRun run = RunBatch("", args);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.out, "");
+    EXPECT_EQ(ReadText(output), expected);
+    std::filesystem::remove(output);
+  }
 }
 
 TEST(BatchTest, ARequestThatCanNeverFitIsRefusedWithTheFigures) {

@@ -72,7 +72,10 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "batch has no option --num-beams; each request has its own, "
        "\"params\": {\"num_beams\": ...}"},
       {{"batch", "-n", "4"}, "\"params\": {\"n\": ...}"},
-      {{"batch", "in.jsonl"}, "a file of requests is --input in.jsonl"},
+      {{"batch", "-m", "x", "in.jsonl", "more.jsonl"},
+       "batch has no use for \"more.jsonl\"; it reads one file of requests\n"},
+      {{"batch", "-m", "x", "in.jsonl", "--input", "more.jsonl"},
+       "--input is given more than once"},
       {{"generate", "No."}, "generate: --model is required\n"},
       {{"generate", "-m"}, "generate: --model needs a value"},
       {{"batch", "-m", "a", "-m", "b"}, "--model is given more than once"},
@@ -254,13 +257,14 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
 
 TEST(UsageTest, AModelWithoutItsOptionIsGivenOne) {
   const std::string model = ModelDirectory("en-fr");
-  for (const char* const command : {"generate", "verify-speculation"}) {
+  for (const char* const command :
+       {"batch", "generate", "verify-speculation"}) {
     EXPECT_THAT(RunEspalier({command, model, "--device", "cpu"}).err,
                 StartsWith(Concat("espalier: ", command,
                                   ": --model is required: give it as -m ",
                                   model, "\n")));
   }
-  for (const char* const command : {"batch", "serve", "tokenize"}) {
+  for (const char* const command : {"serve", "tokenize"}) {
     EXPECT_THAT(RunEspalier({command, model}).err,
                 StartsWith(Concat("espalier: ", command, " has no use for \"",
                                   model, "\"; a model is -m ", model, "\n")));

@@ -50,7 +50,7 @@ std::string DescribeArgument(const CLI::App& command,
     return Concat(text, "; a model is -m ", argument);
   }
   if (command.get_name() == "batch") {
-    text += "; a file of requests is --input " + argument;
+    text += "; it reads one file of requests";
   }
   if (command.get_name() == "tokenize") {
     text +=

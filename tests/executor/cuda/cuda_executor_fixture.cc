@@ -1,12 +1,15 @@
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "base/cpu_count.h"
 #include "base/status.h"
 #include "executor/host/model_executor.h"
@@ -69,14 +72,26 @@ void Comparison::Print(const char* name) const {
       name, num_hypotheses, num_swapped, num_different);
 }
 
+namespace {
+
+int OrdinalFromEnvironment() {
+  const char* const value = std::getenv("ESPALIER_TEST_DEVICE");
+  int ordinal = 0;
+  EXPECT_TRUE(value == nullptr || absl::SimpleAtoi(value, &ordinal)) << value;
+  return ordinal;
+}
+
+}  // namespace
+
 CudaDevice* CudaExecutorTest::device_ = nullptr;
 std::shared_ptr<ThreadPool>* CudaExecutorTest::pool_ = nullptr;
 TransformerModel* CudaExecutorTest::host_ = nullptr;
 
 void CudaExecutorTest::SetUpTestSuite() {
-  auto device = CudaDevice::Open(0);
+  auto device = CudaDevice::Open(OrdinalFromEnvironment());
   ASSERT_OK(device.status());
   device_ = new CudaDevice(*device);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
   pool_ = new std::shared_ptr<ThreadPool>(MakePool(Cases(NumUsableCpus(), 1)));
   auto host = TransformerModel::Load(SourcePath("models/en-fr"), {}, *pool_);
   ASSERT_OK(host.status());

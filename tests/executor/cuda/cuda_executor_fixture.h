@@ -32,6 +32,9 @@ struct Comparison {
   void Print(const char* name) const;
 };
 
+// On device 0; or on that of ESPALIER_TEST_DEVICE=N in the environment, while 0
+// stays the current one of the test's thread, so that what forgets to say which
+// device it means fails.
 class CudaExecutorTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite();

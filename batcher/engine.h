@@ -51,7 +51,7 @@
 #include "batcher/engine_options.h"
 #include "batcher/engine_stats.h"
 #include "batcher/result_stream.h"
-#include "batcher/too_few_pages.h"
+#include "batcher/scheduler/too_few_pages.h"
 #include "request/request.h"
 #include "request/stream_event.h"
 

@@ -27,7 +27,7 @@
 #include "batcher/engine_stats.h"
 #include "batcher/mailbox.h"
 #include "batcher/queue_limits.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "batcher/step_watchdog.h"
 #include "batcher/wake_timer.h"
 #include "beam/prepared_request.h"

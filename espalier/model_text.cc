@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
-#include "batcher/too_few_pages.h"
+#include "batcher/scheduler/too_few_pages.h"
 #include "beam/strategy/request_text.h"
 #include "espalier/generator.h"
 

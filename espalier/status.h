@@ -14,4 +14,4 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "batcher/too_few_pages.h"
+#include "batcher/scheduler/too_few_pages.h"

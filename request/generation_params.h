@@ -154,7 +154,7 @@ inline constexpr int64_t kMaxTenantBytes = 256;
 inline constexpr int64_t kMaxDeadlineMs = (int64_t{1} << 31) - 1;
 
 // 2^52: times in milliseconds or microseconds are within it, and each is a turn
-// of its own (batcher/admission.h).
+// of its own (batcher/scheduler/admission.h).
 inline constexpr int64_t kMaxAbsPriority = int64_t{1} << 52;
 
 // Whether sequences compete with one another; else they are samples.

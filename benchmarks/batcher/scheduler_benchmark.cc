@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "batcher/engine_stats.h"
 #include "batcher/prometheus_text.h"
-#include "batcher/request_times.h"
+#include "batcher/scheduler/request_times.h"
 #include "benchmarks/batcher/scheduler_load.h"
 #include "pages/page_table.h"
 #include "pages/prefix_tree.h"

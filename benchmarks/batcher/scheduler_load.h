@@ -9,7 +9,7 @@
 #include <chrono>
 #include <memory>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 
 namespace espalier {
 

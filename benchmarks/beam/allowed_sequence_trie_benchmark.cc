@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/beam_strategy.h"
 #include "beam/strategy/selection_options.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "exec_request/fill_drafts.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"

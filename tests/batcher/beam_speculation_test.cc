@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/strategy/search_watcher.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"

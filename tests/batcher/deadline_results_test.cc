@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/strategy/selection_options.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "model/transformer_model.h"
 #include "request/json/param_fields.h"
 #include "request/json/request_json.h"

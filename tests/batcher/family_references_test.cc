@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/family_models.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"

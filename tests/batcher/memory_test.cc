@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 

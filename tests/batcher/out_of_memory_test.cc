@@ -24,7 +24,7 @@
 
 #include "batcher/answer.h"
 #include "batcher/engine.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/beam_group.h"
 #include "executor/host/persistent_groups.h"
 #include "tests/batcher/manual_executor.h"

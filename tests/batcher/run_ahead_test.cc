@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "batcher/engine.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"

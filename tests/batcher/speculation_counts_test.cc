@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "batcher/prometheus_text.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/blended_model.h"
 #include "tests/batcher/toy_requests.h"

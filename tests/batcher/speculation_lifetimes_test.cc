@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/blended_model.h"
 #include "tests/batcher/toy_requests.h"

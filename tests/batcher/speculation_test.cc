@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"

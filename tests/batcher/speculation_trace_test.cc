@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"

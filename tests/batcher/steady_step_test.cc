@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/replace_operator_new.h"
 #include "tests/status_matchers.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/strategy/selection_options.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/select_all.h"

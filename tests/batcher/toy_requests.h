@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "request/request.h"

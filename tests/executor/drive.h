@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "exec_request/step_executor.h"
 #include "request/request.h"
 #include "text/tokenizer/tokenizer.h"

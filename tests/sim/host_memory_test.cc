@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/sim/sim_model.h"
 #include "tests/status_matchers.h"

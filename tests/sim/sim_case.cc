@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/wording.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "beam/pages/group_pages.h"
 #include "beam/strategy/selection_options.h"
 #include "tests/batcher/toy_requests.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "benchmarks/cuda_replays.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/median.h"

@@ -1,4 +1,4 @@
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "batcher/fair_turns.h"
+#include "batcher/scheduler/fair_turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"

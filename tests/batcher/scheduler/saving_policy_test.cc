@@ -1,4 +1,4 @@
-#include "batcher/saving_policy.h"
+#include "batcher/scheduler/saving_policy.h"
 
 #include <gtest/gtest.h>
 

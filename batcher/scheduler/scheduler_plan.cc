@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 
 namespace espalier {
 namespace {

@@ -1,4 +1,4 @@
-#include "batcher/validate_step.h"
+#include "batcher/scheduler/validate_step.h"
 
 #include <vector>
 

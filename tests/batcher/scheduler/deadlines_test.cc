@@ -1,4 +1,4 @@
-#include "batcher/deadlines.h"
+#include "batcher/scheduler/deadlines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

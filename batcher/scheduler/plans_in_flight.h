@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "batcher/engine_stats.h"
+#include "batcher/scheduler/scheduler_stats.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {

@@ -1,4 +1,4 @@
-#include "batcher/step_costs.h"
+#include "batcher/scheduler/step_costs.h"
 
 #include <gtest/gtest.h>
 

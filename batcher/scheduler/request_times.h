@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "batcher/engine_stats.h"
+#include "batcher/scheduler/scheduler_stats.h"
 
 namespace espalier {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 
 namespace espalier {
 

@@ -1,4 +1,4 @@
-#include "batcher/turn.h"
+#include "batcher/scheduler/turn.h"
 
 #include <algorithm>
 #include <limits>

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "batcher/admission.h"
-#include "batcher/deadlines.h"
-#include "batcher/request_times.h"
+#include "batcher/scheduler/admission.h"
+#include "batcher/scheduler/deadlines.h"
+#include "batcher/scheduler/request_times.h"
 #include "beam/beam_group.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/step_plan.h"

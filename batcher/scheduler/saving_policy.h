@@ -16,8 +16,8 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "batcher/engine_options.h"
-#include "batcher/plans_in_flight.h"
+#include "batcher/scheduler/plans_in_flight.h"
+#include "batcher/scheduler/scheduler_options.h"
 #include "exec_request/model_description.h"
 
 namespace espalier {

@@ -1,4 +1,4 @@
-#include "batcher/plans_in_flight.h"
+#include "batcher/scheduler/plans_in_flight.h"
 
 #include <algorithm>
 

@@ -34,7 +34,7 @@
 #include <string>
 #include <string_view>
 
-#include "batcher/turn.h"
+#include "batcher/scheduler/turn.h"
 
 namespace espalier {
 

@@ -1,4 +1,4 @@
-#include "batcher/fair_turns.h"
+#include "batcher/scheduler/fair_turns.h"
 
 #include <algorithm>
 #include <new>

@@ -1,4 +1,4 @@
-#include "batcher/engine_stats.h"
+#include "batcher/scheduler/scheduler_stats.h"
 
 #include <numeric>
 
@@ -36,7 +36,7 @@ int64_t SchedulerStats::num_ended() const {
   return std::accumulate(num_failed.begin(), num_failed.end(), num);
 }
 
-double EngineStats::sharing_ratio() const {
+double SchedulerGauges::sharing_ratio() const {
   if (num_pages_held == 0) return 1;
   return static_cast<double>(num_pages_unshared) / num_pages_held;
 }

@@ -1,6 +1,6 @@
 // The part of a scheduler that takes requests, applies answers and ends
 // requests. scheduler_plan.cc has what runs in the next step.
-#include "batcher/scheduler.h"
+#include "batcher/scheduler/scheduler.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "batcher/validate_step.h"
+#include "batcher/scheduler/validate_step.h"
 
 namespace espalier {
 namespace {
@@ -352,26 +352,26 @@ void Scheduler::CountStep() {
   AddStep(step, &stats_);
 }
 
-void Scheduler::CountNow(EngineStats* stats) const {
-  stats->num_waiting = num_waiting();
-  stats->num_running = num_running();
-  stats->num_away = num_away();
-  stats->num_rows_waiting = waiting_.num_sequences();
-  stats->num_prompt_tokens_waiting = waiting_.num_prompt_tokens();
+void Scheduler::CountNow(SchedulerGauges* now) const {
+  now->num_waiting = num_waiting();
+  now->num_running = num_running();
+  now->num_away = num_away();
+  now->num_rows_waiting = waiting_.num_sequences();
+  now->num_prompt_tokens_waiting = waiting_.num_prompt_tokens();
   for (const RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
     const int64_t num_rows = running.times.first_token.has_value()
                                  ? group.num_beams()
                                  : running.needs.num_sequences;
-    (running.is_away() ? stats->num_rows_waiting : stats->num_rows_running) +=
+    (running.is_away() ? now->num_rows_waiting : now->num_rows_running) +=
         num_rows;
-    stats->num_pages_unshared += group.pages().NumUnsharedPages();
+    now->num_pages_unshared += group.pages().NumUnsharedPages();
   }
-  stats->page_size = pool_.page_size();
-  stats->num_pages = pool_.num_pages();
-  stats->num_pages_free = pool_.num_free();
-  stats->num_pages_held = pool_.num_in_use();
-  stats->num_pages_idle = pool_.num_idle();
+  now->page_size = pool_.page_size();
+  now->num_pages = pool_.num_pages();
+  now->num_pages_free = pool_.num_free();
+  now->num_pages_held = pool_.num_in_use();
+  now->num_pages_idle = pool_.num_idle();
 }
 
 void Scheduler::Validate(const StepPlan& plan) const {

@@ -1,4 +1,4 @@
-#include "batcher/running_groups.h"
+#include "batcher/scheduler/running_groups.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "batcher/admission.h"
+#include "batcher/scheduler/admission.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

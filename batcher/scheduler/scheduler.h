@@ -53,15 +53,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "batcher/admission.h"
-#include "batcher/deadlines.h"
-#include "batcher/engine_options.h"
-#include "batcher/engine_stats.h"
-#include "batcher/plan_sizes.h"
-#include "batcher/plans_in_flight.h"
-#include "batcher/running_groups.h"
-#include "batcher/saving_policy.h"
-#include "batcher/step_costs.h"
+#include "batcher/scheduler/admission.h"
+#include "batcher/scheduler/deadlines.h"
+#include "batcher/scheduler/plan_sizes.h"
+#include "batcher/scheduler/plans_in_flight.h"
+#include "batcher/scheduler/running_groups.h"
+#include "batcher/scheduler/saving_policy.h"
+#include "batcher/scheduler/scheduler_options.h"
+#include "batcher/scheduler/scheduler_stats.h"
+#include "batcher/scheduler/step_costs.h"
 #include "beam/beam_group.h"
 #include "beam/pages/sequence.h"
 #include "beam/prepared_request.h"
@@ -136,7 +136,7 @@ class Scheduler {
   const SchedulerStats& stats() const { return stats_; }
   // Adds what there is now: requests, rows and pages. Walks all that runs, so
   // it is for whoever asks, not for every step.
-  void CountNow(EngineStats* stats) const;
+  void CountNow(SchedulerGauges* now) const;
 
   // What time it is from now on, in nanoseconds since any moment, for the times
   // in stats() alone; 0 until it is called.

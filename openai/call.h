@@ -57,6 +57,7 @@ struct Call {
 
   // One of the two.
   std::vector<PromptInput> prompts = {};
+  bool prompts_are_list = false;        // also of one: it is called prompt[0]
   std::optional<ChatInputs> chat = {};  // each content a string, or null
 
   // Of prompts that are texts: false, their tokens alone. Of a chat: true, BOS

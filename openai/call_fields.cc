@@ -96,7 +96,7 @@ absl::Status SetTemplate(std::string_view name, const JsonText& json,
 
 absl::Status SetPrompts(std::string_view name, const JsonText& json,
                         const Limits& limits, Draft* draft) {
-  return ReadPrompts(name, json, limits, &draft->call.prompts);
+  return ReadPrompts(name, json, limits, &draft->call);
 }
 
 // A text, which may be empty: it has no tokens then.

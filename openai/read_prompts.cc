@@ -130,8 +130,8 @@ absl::Status ReadTokens(std::string_view name, const JsonText& json,
 }
 
 absl::Status ReadPrompts(std::string_view name, const JsonText& json,
-                         const Limits& limits,
-                         std::vector<PromptInput>* prompts) {
+                         const Limits& limits, Call* call) {
+  std::vector<PromptInput>* const prompts = &call->prompts;
   if (json.is_string()) {
     std::string text = Unquoted(json.text);
     RETURN_IF_ERROR(CheckText(name, text));
@@ -145,6 +145,7 @@ absl::Status ReadPrompts(std::string_view name, const JsonText& json,
   JsonItems items(json.text);
   if (!items.Next()) return RefuseEmpty(name, "[]");
   const JsonText first = {items.value()};
+  call->prompts_are_list = first.is_string() || first.is_array();
   if (first.is_string()) return ReadTexts(name, json, limits, prompts);
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   if (first.is_array()) return ReadTokenLists(name, json, limits, prompts);

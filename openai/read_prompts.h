@@ -16,8 +16,7 @@ namespace espalier::openai {
 // A text, a list of texts, token ids, or a list of lists of them.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ReadPrompts(std::string_view name, const JsonText& json,
-                         const Limits& limits,
-                         std::vector<PromptInput>* prompts);
+                         const Limits& limits, Call* call);
 
 // Token ids, at least one.
 absl::Status ReadTokens(std::string_view name, const JsonText& json,

@@ -37,7 +37,7 @@ class CallAnswerer {
   // Says which of several prompts it is of, and of what the call left open
   // where that is from.
   absl::Status ErrorOfPrompt(size_t prompt, const absl::Status& status) const {
-    return NameDefaults(OfPrompt(status, prompt, prompts_.size()),
+    return NameDefaults(OfPrompt(status, prompt, call_),
                         prompts_[prompt].parts.defaults,
                         "the defaults of the server or its model");
   }

@@ -135,8 +135,8 @@ std::string TraceId(const Caller& caller, std::string_view id) {
 }
 
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
-                      size_t num_prompts) {
-  if (num_prompts == 1) return status;
+                      const openai::Call& call) {
+  if (!call.prompts_are_list) return status;
   const std::string name = Concat("prompt[", prompt, "]");
   const std::string message = Message(status);
   // Of their number (CheckLimits), which is no one's.
@@ -150,6 +150,7 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
       return WithMessage(status, Concat(name, rest));
     }
   }
+  if (call.prompts.size() == 1) return status;
   // The queue's errors, which pass, count the tokens of all that wait.
   const bool is_of_request =
       status.code() != absl::StatusCode::kResourceExhausted ||
@@ -200,7 +201,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
         add_one(TokensOf(input, options, model.generator),
                 call.echo ? &input : nullptr);
     if (!added.ok()) {
-      return OfPrompt(added, requests.size(), call.prompts.size());
+      return OfPrompt(added, requests.size(), call);
     }
   }
   RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));

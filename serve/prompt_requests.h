@@ -38,12 +38,13 @@ struct PromptRequest {
   openai::PromptParts parts;
 };
 
-// An error of one of so many prompts. Of several it says which: "prompt[1] has
-// ..." where the prompt is the field, "; of prompt[1]" behind a message that
-// has its number of tokens, or that no token is possible, whether or not others
-// would fail, too. Other errors stay as they are.
+// An error of one of a call's prompts. Where they are a list it says which:
+// "prompt[1] has ..." where the prompt is the field, and if there are several
+// "; of prompt[1]" behind a message that has its number of tokens, or that no
+// token is possible, whether or not others would fail, too. Other errors stay
+// as they are.
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
-                      size_t num_prompts);
+                      const openai::Call& call);
 
 // One for each prompt of the call, in order; `id` is the answer's.
 // Errors: kInvalidArgument naming the field; as Generator::MakePrompt,

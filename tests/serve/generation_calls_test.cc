@@ -260,6 +260,13 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
                 HasSubstr(R"("message": "prompt[1][1] must be )"));
     EXPECT_THAT(error(Concat(stream, R"("prompt": )", too_long)),
                 HasSubstr(R"("param": "prompt")"));
+    // A list of one prompt is a list.
+    EXPECT_THAT(error(Concat(stream, R"("prompt": [[5, 100000]])")),
+                HasSubstr(R"("message": "prompt[0][1] must be )"));
+    EXPECT_THAT(error(Concat(stream, R"("prompt": [5, 100000])")),
+                HasSubstr(R"("message": "prompt[1] must be )"));
+    EXPECT_THAT(error(Concat(stream, R"("prompt": [)", too_long, "]")),
+                HasSubstr(R"("param": "prompt[0]")"));
     // A text is read before any is submitted.
     EXPECT_THAT(error(Concat(stream, R"("prompt": ["a", ")",
                              std::string(300 * max_length, 'a'), R"("])")),
@@ -308,8 +315,9 @@ TEST(OfPromptTest, WhatAllPromptsMakeTogetherIsOfNone) {
       "prompt must make at most 2 sequences of all prompts (--max-choices), "
       "got "
       "2 times 4");
-  EXPECT_EQ(OfPrompt(status, 0, 2), status);
-  EXPECT_EQ(OfPrompt(InvalidArgument("prompt must be x"), 1, 2),
+  const openai::Call call = {.prompts = {"a", "b"}, .prompts_are_list = true};
+  EXPECT_EQ(OfPrompt(status, 0, call), status);
+  EXPECT_EQ(OfPrompt(InvalidArgument("prompt must be x"), 1, call),
             InvalidArgument("prompt[1] must be x"));
 }
 

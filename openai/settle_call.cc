@@ -17,6 +17,15 @@ struct Limited {
   std::string_view flag;
 };
 
+// The limit of sequences, of which one prompt makes no more than all may.
+Limited Sequences(std::string_view param, int64_t value, int64_t limit,
+                  std::string_view flag, const Limits& limits) {
+  if (limits.max_choices < limit) {
+    return {param, value, limits.max_choices, "--max-choices"};
+  }
+  return {param, value, limit, flag};
+}
+
 // `server` is null where no defaults have been taken.
 absl::Status CheckLimit(const Limited& limited, const Call& call,
                         const ServerDefaults* server) {
@@ -188,11 +197,13 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                          const ServerDefaults* server) {
   const Limits& limits = call.limits;
   const bool has_beams = HasBeams(params);
-  const Limited beams = {"num_beams", params.num_beams, limits.max_num_beams,
-                         "--max-num-beams"};
-  const Limited returned = {"num_return_sequences", params.num_return_sequences,
-                            has_beams ? limits.max_num_beams : limits.max_n,
-                            has_beams ? "--max-num-beams" : "--max-n"};
+  const Limited beams =
+      Sequences("num_beams", params.num_beams, limits.max_num_beams,
+                "--max-num-beams", limits);
+  const Limited returned =
+      Sequences("num_return_sequences", params.num_return_sequences,
+                has_beams ? limits.max_num_beams : limits.max_n,
+                has_beams ? "--max-num-beams" : "--max-n", limits);
   // Of beams by default there are as many as the call's n, which is what is
   // wrong then.
   if (call.Gives("num_return_sequences") && !call.Gives("num_beams")) {
@@ -202,7 +213,8 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
   RETURN_IF_ERROR(CheckLimit(returned, call, server));
   if (params.best_of) {
     RETURN_IF_ERROR(CheckLimit(
-        {"best_of", *params.best_of, limits.max_n, "--max-n"}, call, server));
+        Sequences("best_of", *params.best_of, limits.max_n, "--max-n", limits),
+        call, server));
   }
   if (params.max_new_tokens) {
     RETURN_IF_ERROR(CheckLimit({"max_new_tokens", *params.max_new_tokens,
@@ -213,11 +225,9 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                                   params.best_of.value_or(1)});
   const int64_t num_prompts = call.chat ? 1 : std::ssize(call.prompts);
   if (width * num_prompts <= limits.max_choices) return absl::OkStatus();
-  return InvalidArgument(
-      num_prompts > 1 ? "prompt" : call.NameOf("num_return_sequences"),
-      " must make at most ", limits.max_choices,
-      " sequences of all prompts (--max-choices), got ", num_prompts, " times ",
-      width);
+  return InvalidArgument("prompt must make at most ", limits.max_choices,
+                         " sequences of all prompts (--max-choices), got ",
+                         num_prompts, " times ", width);
 }
 
 absl::Status SettleCall(CallDraft* draft) {

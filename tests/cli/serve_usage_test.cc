@@ -67,6 +67,19 @@ TEST(ServeUsageTest, AnOptionsListIsNamedWithThePlaceInIt) {
   EXPECT_THAT(run.err, StartsWith("espalier: --bad-words-ids[1][1] must be "));
 }
 
+TEST(ServeUsageTest, NoDefaultIsBeyondWhatAllPromptsMayMake) {
+  const auto serve = [](const std::string& option) {
+    return RunEspalier({"serve", "-m", ModelDirectory("en-fr"), "--port", "0",
+                        option, "4", "--max-choices", "2"});
+  };
+  for (const char* const option : {"--num-beams", "-n"}) {
+    const ProgramRun run = serve(option);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, Concat("espalier: ", option, " must be in [1, 2] ",
+                              "(--max-choices), got 4\n"));
+  }
+}
+
 TEST(ServeUsageTest, HowCallsSpeculateIsAnOptionThatErrorsName) {
   for (const char* const value : {"draft", "ngram:99"}) {
     const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),

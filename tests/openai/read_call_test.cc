@@ -389,5 +389,40 @@ TEST(ReadCallTest, LimitsNameTheirFlags) {
       "messages must have at most 1 messages (--max-messages), got 2");
 }
 
+TEST(ReadCallTest, TooManyChoicesAreOfTheFieldThatMakesThem) {
+  Limits limits;
+  limits.max_choices = 2;
+  const auto error = [&](const std::string& fields, const char* prompt) {
+    return Message(ReadCall(Api::kCompletions,
+                            Concat(R"({"prompt": )", prompt, ", ", fields, "}"),
+                            limits)
+                       .status());
+  };
+  for (const char* const prompt : {R"("a")", R"(["a", "b", "c"])"}) {
+    for (const char* const name :
+         {"n", "num_return_sequences", "best_of", "num_beams"}) {
+      EXPECT_EQ(error(Concat('"', name, R"(": 3)"), prompt),
+                Concat(name, " must be in [1, 2] (--max-choices), got 3"));
+    }
+    EXPECT_EQ(error(R"("num_beams": 4, "n": 2)", prompt),
+              "num_beams must be in [1, 2] (--max-choices), got 4");
+    EXPECT_EQ(error(R"("best_of": 4, "n": 2)", prompt),
+              "best_of must be in [1, 2] (--max-choices), got 4");
+    for (const char* const name : {"n", "best_of"}) {
+      EXPECT_EQ(error(Concat(R"("use_beam_search": true, ")", name, R"(": 3)"),
+                      prompt),
+                Concat(name, " must be in [1, 2] (--max-choices), got 3"));
+    }
+  }
+  EXPECT_EQ(error(R"("n": 2)", R"("a")"), "");
+  EXPECT_EQ(error(R"("n": 2)", R"(["a", "b"])"),
+            "prompt must make at most 2 sequences of all prompts "
+            "(--max-choices), got 2 times 2");
+  EXPECT_EQ(Message(ReadCall(Api::kChat,
+                             R"({"messages": [{"role": "a"}], "n": 3})", limits)
+                        .status()),
+            "n must be in [1, 2] (--max-choices), got 3");
+}
+
 }  // namespace
 }  // namespace espalier::openai

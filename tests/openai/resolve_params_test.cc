@@ -201,6 +201,7 @@ TEST(ResolveParamsTest, BeamsOfTheServer) {
 
 TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
   Limits limits;
+  limits.max_n = 12;
   limits.max_num_beams = 8;
   limits.max_choices = 16;
   limits.max_tokens = 50;
@@ -238,7 +239,7 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
   EXPECT_THAT(
       resolve(R"("prompt": "a")", samples).second,
       StatusIs(kInvalid,
-               "num_return_sequences must be in [1, 128] (--max-n), got the "
+               "num_return_sequences must be in [1, 12] (--max-n), got the "
                "model's default, 200: give another, here or as "
                "--num-return-sequences of the server"));
   EXPECT_OK(resolve(R"("prompt": "a", "n": 2)", samples).second);

@@ -83,7 +83,7 @@ TEST(ServerDefaultsTest, ManyAnswersAreSamplesWhereNothingElseIsSaid) {
 
 TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {
   Limits limits;
-  limits.max_num_beams = 2000;
+  limits.max_num_beams = limits.max_choices = 2000;
   limits.max_stop = 1;
   EXPECT_OK(ServerDefaults::Read(R"({"num_beams": 1500})", limits));
   EXPECT_THAT(ServerDefaults::Read(R"({"num_beams": 2001})", limits),
@@ -92,6 +92,14 @@ TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {
                        "2001"));
   EXPECT_THAT(ServerDefaults::Read(R"({"stop": ["a", "b"]})", limits),
               StatusIs(kInvalid, HasSubstr("(--max-stop), got 2")));
+  limits.max_choices = 2;
+  EXPECT_OK(ServerDefaults::Read(R"({"num_beams": 2})", limits));
+  for (const char* const name : {"num_beams", "num_return_sequences"}) {
+    EXPECT_EQ(
+        Message(ServerDefaults::Read(Concat(R"({")", name, R"(": 4})"), limits)
+                    .status()),
+        Concat(name, " must be in [1, 2] (--max-choices), got 4"));
+  }
 }
 
 // Params stand beside each other there, in no object of params.

@@ -19,6 +19,9 @@ constexpr std::string_view kControl =
     "control character in a string, where it is escaped";
 constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
+// Of what is JSON, and more of it than we take.
+constexpr std::string_view kTooDeep = "lists and objects nest 32 deep at most";
+constexpr std::string_view kTooLarge = "exponent overflow";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWordPart(char c) {
@@ -79,7 +82,10 @@ class Scanner {
     if (std::all_of(begin_, end_, IsSpace)) {
       return InvalidArgument("not JSON: there is nothing in it");
     }
-    return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_,
+    const std::string_view kind = error_ == kTooDeep    ? "nested too deep"
+                                  : error_ == kTooLarge ? "number too large"
+                                                        : "not JSON";
+    return InvalidArgument(kind, " at byte ", at_ - begin_, ": ", error_,
                            error_ == kSyntaxError ? SyntaxHint() : "");
   }
 
@@ -151,7 +157,7 @@ class Scanner {
   bool Enter() {
     if (depth_ == kMaxJsonDepth) {
       static_assert(kMaxJsonDepth == 32);
-      return Fail("too deep: lists and objects nest 32 deep at most");
+      return Fail(kTooDeep);
     }
     ++depth_;
     ++at_;
@@ -277,7 +283,7 @@ class Scanner {
     if (!Digits()) return false;
     while (begin < at_ && *begin == '0') ++begin;
     constexpr int kMostDigits = std::numeric_limits<int>::digits10 - 1;
-    return at_ - begin <= kMostDigits || Fail("exponent overflow");
+    return at_ - begin <= kMostDigits || Fail(kTooLarge);
   }
 
   bool String() {

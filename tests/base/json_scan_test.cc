@@ -99,9 +99,10 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
   EXPECT_EQ(error(R"("\ud83d)"), "not JSON at byte 7: incomplete JSON");
   EXPECT_EQ(error("\"ab\x80\""), "not UTF-8 at byte 3");
   EXPECT_EQ(error(std::string(40, '[')),
-            "not JSON at byte 32: too deep: lists and objects nest 32 deep at "
+            "nested too deep at byte 32: lists and objects nest 32 deep at "
             "most");
-  EXPECT_EQ(error("1e999999999"), "not JSON at byte 11: exponent overflow");
+  EXPECT_EQ(error("1e999999999"),
+            "number too large at byte 11: exponent overflow");
 }
 
 TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {

@@ -39,8 +39,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {"null", "a request must be a JSON object, got null"},
       {"\"text\"", "a request must be a JSON object, got \"text\""},
       {std::string(50, '[') + std::string(50, ']'),
-       "not JSON at byte 32: too deep: lists and objects nest 32 deep at most; "
-       "a "
+       "nested too deep at byte 32: lists and objects nest 32 deep at most; a "
        "request is one line, {\"prompt\": \"It rains.\"} for instance"},
       // Its fields.
       {"{}",

@@ -33,11 +33,12 @@ absl::Status CheckText(std::string_view name, const std::string& text) {
   return text.empty() ? RefuseEmpty(name, "\"\"") : absl::OkStatus();
 }
 
-absl::Status CheckNumPrompts(std::string_view name, size_t count,
+// Of a list of prompts, whose own items count alone.
+absl::Status CheckNumPrompts(std::string_view name, const JsonText& json,
                              const Limits& limits) {
-  if (static_cast<int64_t>(count) <= limits.max_prompts) {
-    return absl::OkStatus();
-  }
+  int64_t count = 0;
+  for (JsonItems items(json.text); items.Next();) ++count;
+  if (count <= limits.max_prompts) return absl::OkStatus();
   return InvalidArgument(name, " must have at most ", limits.max_prompts,
                          " prompts (--max-prompts), got ", count);
 }
@@ -45,7 +46,7 @@ absl::Status CheckNumPrompts(std::string_view name, size_t count,
 absl::Status ReadTexts(std::string_view name, const JsonText& json,
                        const Limits& limits,
                        std::vector<PromptInput>* prompts) {
-  RETURN_IF_ERROR(CheckNumPrompts(name, json.num_values, limits));
+  RETURN_IF_ERROR(CheckNumPrompts(name, json, limits));
   std::vector<std::string> texts;
   RETURN_IF_ERROR(Read(name, json, &texts));
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -58,9 +59,7 @@ absl::Status ReadTexts(std::string_view name, const JsonText& json,
 absl::Status ReadTokenLists(std::string_view name, const JsonText& json,
                             const Limits& limits,
                             std::vector<PromptInput>* prompts) {
-  size_t count = 0;
-  for (JsonItems items(json.text); items.Next();) ++count;
-  RETURN_IF_ERROR(CheckNumPrompts(name, count, limits));
+  RETURN_IF_ERROR(CheckNumPrompts(name, json, limits));
   std::vector<std::vector<int64_t>> lists;
   RETURN_IF_ERROR(Read(name, json, &lists));
   for (size_t i = 0; i < lists.size(); ++i) {

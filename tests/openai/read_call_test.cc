@@ -381,6 +381,11 @@ TEST(ReadCallTest, LimitsNameTheirFlags) {
             "prompt must have at most 2 prompts (--max-prompts), got 3");
   EXPECT_EQ(error(Api::kCompletions, R"({"prompt": [[1], [], []]})"),
             "prompt must have at most 2 prompts (--max-prompts), got 3");
+  // What a list in it holds is no prompt.
+  EXPECT_EQ(error(Api::kCompletions, R"({"prompt": ["a", [1, 2, 3]]})"),
+            "prompt[1] must be a string, got [1, 2, 3]");
+  EXPECT_EQ(error(Api::kCompletions, R"({"prompt": ["a", [1, 2], {"b": 3}]})"),
+            "prompt must have at most 2 prompts (--max-prompts), got 3");
   EXPECT_EQ(error(Api::kCompletions, R"({"prompt": ["a", "b"], "n": 4})"),
             "prompt must make at most 7 sequences of all prompts "
             "(--max-choices), got 2 times 4");

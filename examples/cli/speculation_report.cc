@@ -91,21 +91,42 @@ std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
   return text + Lines(lines);
 }
 
-// Of them drafts were verified.
-int64_t NumWithDrafts(const SpeculationReport& report) {
-  return report.exact.num_with_drafts +
-         std::ranges::count_if(report.sampled, [](const auto& request) {
-           return request.has_drafts;
-         });
+// Of requests of which no draft was verified, ascending.
+std::vector<int64_t> LinesWithoutDrafts(const SpeculationReport& report) {
+  std::vector<int64_t> lines = report.exact.lines_without_drafts;
+  for (const SampleComparison& request : report.sampled) {
+    if (!request.has_drafts) lines.push_back(request.line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
 }
 
 int64_t NumRequests(const SpeculationReport& report) {
   return report.exact.num_requests + std::ssize(report.sampled);
 }
 
+// "line 4", "lines 1, 4 and 30 more"
+std::string NameLines(const std::vector<int64_t>& lines) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
+    words.push_back(Concat(lines[i]));
+  }
+  if (lines.size() > kMostLines) {
+    words.push_back(Concat(lines.size() - kMostLines, " more"));
+  }
+  return Concat(lines.size() == 1 ? "line " : "lines ", JoinWithAnd(words));
+}
+
 std::string FormatDrafts(const SpeculationReport& report) {
-  return Concat("drafts were verified in ", NumWithDrafts(report), " of ",
-                Pluralize(NumRequests(report), "request"), "\n");
+  const std::vector<int64_t> without = LinesWithoutDrafts(report);
+  const int64_t num_requests = NumRequests(report);
+  const int64_t num_with = num_requests - std::ssize(without);
+  return Concat("drafts were verified in ", num_with, " of ",
+                Pluralize(num_requests, "request"),
+                num_with == 0 || without.empty()
+                    ? ""
+                    : Concat(", but not of ", NameLines(without)),
+                "\n");
 }
 
 std::string FormatTimes(const SpeculationReport& report) {
@@ -126,7 +147,7 @@ std::string FormatTimes(const SpeculationReport& report) {
 }
 
 std::string FormatVerdict(const SpeculationReport& report) {
-  const int64_t num_without = NumRequests(report) - NumWithDrafts(report);
+  const int64_t num_without = std::ssize(LinesWithoutDrafts(report));
   switch (report.verdict()) {
     case SpeculationVerdict::kEqual:
       if (num_without == 0) return "verdict: equal\n";
@@ -169,7 +190,7 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
                               const Generation& with) {
   ++num_requests;
   num_hypotheses += static_cast<int>(without.hypotheses.size());
-  if (with.usage.num_drafted_tokens > 0) ++num_with_drafts;
+  if (with.usage.num_drafted_tokens == 0) lines_without_drafts.push_back(line);
   if (without.hypotheses.size() != with.hypotheses.size()) {
     differences.push_back(Concat("line ", line, ": ", without.hypotheses.size(),
                                  " hypotheses without and ",
@@ -196,9 +217,7 @@ SpeculationVerdict SpeculationReport::verdict() const {
   if (!exact.differences.empty() || std::ranges::any_of(sampled, differs)) {
     return SpeculationVerdict::kDifferent;
   }
-  const bool has_drafts = std::ranges::any_of(
-      sampled, [](const auto& request) { return request.has_drafts; });
-  return exact.num_with_drafts > 0 || has_drafts
+  return std::ssize(LinesWithoutDrafts(*this)) < NumRequests(*this)
              ? SpeculationVerdict::kEqual
              : SpeculationVerdict::kNothingShown;
 }

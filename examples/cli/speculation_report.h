@@ -15,8 +15,8 @@ namespace espalier::cli {
 struct ExactComparison {
   int num_requests = 0;
   int num_hypotheses = 0;
-  int num_with_drafts = 0;               // requests in which some were verified
-  std::vector<std::string> differences;  // one line each
+  std::vector<int64_t> lines_without_drafts;  // of which none was verified
+  std::vector<std::string> differences;       // one line each
 
   // Both are what the request of line `line` came to.
   void Compare(int64_t line, const Generation& without, const Generation& with);

@@ -428,7 +428,7 @@ For the comparison every step has drafts for which there is room, also where
 they do not pay and would be turned off; so that there is room only so many
 requests run together. Where no draft was verified all the same, as ngram finds
 none in texts that do not repeat, nothing was shown; the verdict says of how many
-requests that is so.
+requests that is so, and a line above it which lines of FILE have them.
 
 What must be equal to the bit is compared so, token for token and score for
 score: greedy search, beams, and samples in mode "coupled".

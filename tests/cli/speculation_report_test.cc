@@ -121,7 +121,7 @@ TEST(ExactComparisonTest, EveryFieldCounts) {
 TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   SpeculationReport report;
   report.exact.num_requests = 3;
-  report.exact.num_with_drafts = 2;
+  report.exact.lines_without_drafts = {6};
   report.sampled = {{.line = 4, .num_samples = 100, .p_value = 0.0008},
                     {.line = 9, .num_samples = 100, .p_value = 0.2}};
   EXPECT_EQ(report.verdict(),
@@ -133,7 +133,8 @@ TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
               HasSubstr("rejection: 2 requests; each would be called different "
                         "with a p below 0.0005\n"));
   EXPECT_THAT(Format(report),
-              HasSubstr("drafts were verified in 2 of 5 requests\n"));
+              HasSubstr("drafts were verified in 2 of 5 requests, but not of "
+                        "lines 4, 6 and 9\n"));
   report.sampled[1].p_value = 0.0004;
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
   EXPECT_THAT(Format(report),
@@ -143,6 +144,31 @@ TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   report.exact.differences = {"line 1: something"};
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
   EXPECT_THAT(Format(report), HasSubstr("verdict: DIFFERENT\n"));
+}
+
+// Where they can be looked at.
+TEST(SpeculationReportTest, RequestsWithoutDraftsAreNamedByTheirLines) {
+  Generation with = GenerationOf({5, 6});
+  with.usage.num_drafted_tokens = 1;
+  SpeculationReport report;
+  const auto compare = [&](int64_t line, const Generation& second) {
+    report.exact.Compare(line, GenerationOf({5, 6}), second);
+    return Format(report);
+  };
+  EXPECT_THAT(compare(1, with),
+              HasSubstr("drafts were verified in 1 of 1 request\n"));
+  EXPECT_THAT(compare(3, GenerationOf({5, 6})),
+              HasSubstr("drafts were verified in 1 of 2 requests, but not of "
+                        "line 3\n"));
+  for (int64_t line = 4; line < 12; ++line) compare(line, GenerationOf({5, 6}));
+  report.sampled = {{.line = 2}};
+  EXPECT_THAT(Format(report),
+              HasSubstr("in 1 of 11 requests, but not of lines 2, 3, 4, 5, 6, "
+                        "7, 8, 9, 10 and 11\n"));
+  compare(12, GenerationOf({5, 6}));
+  EXPECT_THAT(compare(13, GenerationOf({5, 6})),
+              HasSubstr("in 1 of 13 requests, but not of lines 2, 3, 4, 5, 6, "
+                        "7, 8, 9, 10, 11 and 2 more\n"));
 }
 
 // The middle one of three runs each way.

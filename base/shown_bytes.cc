@@ -8,7 +8,10 @@ namespace espalier {
 
 std::string BytesInQuotes(std::string_view bytes) {
   if (IsUtf8(bytes)) return ShownInQuotes(bytes);
-  return Concat('"', absl::CHexEscape(ToAbsl(bytes)), '"');
+  constexpr size_t kMost = 60;
+  const std::string_view shown = bytes.substr(0, kMost);
+  return Concat('"', absl::CHexEscape(ToAbsl(shown)),
+                shown.size() < bytes.size() ? "..." : "\"");
 }
 
 }  // namespace espalier

@@ -7,8 +7,9 @@
 
 namespace espalier {
 
-// `bytes` as ShownInQuotes shows them if they are UTF-8; and otherwise all of
-// them, with C escapes in place of what ASCII has no letter for.
+// `bytes` as ShownInQuotes shows them if they are UTF-8; and otherwise the
+// first 60 of them, with C escapes in place of what ASCII has no letter for,
+// and "..." in place of others.
 std::string BytesInQuotes(std::string_view bytes);
 
 }  // namespace espalier

@@ -16,5 +16,12 @@ TEST(ShownBytesTest, TextIsShownAsElsewhereAndOtherBytesAreEscaped) {
   EXPECT_EQ(BytesInQuotes(std::string("\0\xc3", 2)), R"("\x00\xc3")");
 }
 
+TEST(ShownBytesTest, ManyBytesAreCutShort) {
+  const std::string most = std::string(59, 'a') + '\xff';
+  EXPECT_EQ(BytesInQuotes(most), '"' + std::string(59, 'a') + R"(\xff")");
+  EXPECT_EQ(BytesInQuotes(most + 'b'),
+            '"' + std::string(59, 'a') + R"(\xff...)");
+}
+
 }  // namespace
 }  // namespace espalier

@@ -195,6 +195,11 @@ TEST(GenerateTest, WhatBeginsLikeJsonHasToBeJson) {
               HasSubstr(R"(to stop at this very text, give --stop )"
                         R"('["[\"x\""]')"));
   EXPECT_THAT(error("--stop", "{'"), HasSubstr(R"(give --stop '["{'\''"]')"));
+  const std::string long_text = "[" + std::string(100'000, 'x');
+  const std::string cut_short = error("--stop", long_text.c_str());
+  EXPECT_LT(cut_short.size(), 300u);
+  EXPECT_THAT(cut_short, HasSubstr(R"(give --stop '["TEXT"]', with it as a )"
+                                   "JSON string\n"));
   EXPECT_THAT(error("--stop", "{}"), HasSubstr("a list of strings, got {}"));
   EXPECT_THAT(error("--bad-words-ids", "[[7]"), HasSubstr("not JSON at byte"));
   // As it is advised.

@@ -273,6 +273,26 @@ TEST(UsageTest, AModelWithoutItsOptionIsGivenOne) {
               HasSubstr("generate: --model is required\n"));
 }
 
+TEST(UsageTest, WhatWasTypedIsCutShort) {
+  const std::string many(100'000, 'x');
+  const std::vector<std::string> cases[] = {
+      {many},
+      {"--" + many},
+      {"batch", many},
+      {"trace", "a", many},
+      {"generate", "--" + many},
+      {"generate", "-m", "x", "--num-beams 4" + many},
+      {"generate", "-m", "x", "--stop", "--num-beams=" + many},
+      {"generate", "-m", "x", "--device", many + '\xff', "a"},
+      {"generate", "-m", "x", "--device", '\xff' + many, "a"}};
+  for (const std::vector<std::string>& args : cases) {
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_LT(run.err.size(), 500u) << run.err.substr(0, 100);
+    EXPECT_THAT(run.err, HasSubstr("xxx...")) << run.err.substr(0, 500);
+  }
+}
+
 TEST(UsageTest, TheValueOfAnOptionIsNoOption) {
   for (const char* const value : {"-hello", "-host", "-model", "-x", "-n4"}) {
     const ProgramRun run =

@@ -16,6 +16,9 @@
 namespace espalier::cli {
 namespace {
 
+// A text that is longer is not shown whole.
+constexpr size_t kMostShownBytes = 60;
+
 // `text` as one argument of a shell.
 std::string Quoted(const std::string& text) {
   std::string quoted = "'";
@@ -54,11 +57,14 @@ absl::Status ParamReader::NotJson(const std::string& text,
                                   const absl::Status& error) const {
   std::string message = Concat(option_, " ", Shown(text), ": ", Message(error));
   if (field_.value == "TEXT") {
-    const json::array as_list = {json::value(text)};
+    // What is cut short is no advice that could be typed.
+    const bool is_shown = text.size() <= kMostShownBytes;
+    const json::array as_list = {json::value(is_shown ? text : "TEXT")};
     const bool is_stop = field_.name == "stop";
     message +=
         Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
-               option_, " ", Quoted(WriteJson(as_list)));
+               option_, " ", Quoted(WriteJson(as_list)),
+               is_shown ? "" : ", with it as a JSON string");
   } else if (message.ends_with("keys stand in double quotes")) {
     message += ", as in '{\"7\": -2.5}'";
   }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "examples/cli/options/command_options.h"
 #include "examples/cli/options/option_hints.h"
+#include "examples/cli/output/output.h"
 #include "request/json/other_names.h"
 #include "request/json/param_fields.h"
 
@@ -132,7 +133,8 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
   const bool is_sentence = argument.find(' ') < argument.find('=');
   if (is_sentence && Has(NamesOfOptions(command), option)) {
     return Concat(CommandName(command), " takes ", option,
-                  " and its value as two arguments, got \"", argument, "\"");
+                  " and its value as two arguments, got \"", CutTyped(argument),
+                  "\"");
   }
   const std::string meant = WithTwoDashes(app, option);
   std::string hint = is_sentence ? "" : HintFor(app, command, meant);
@@ -140,7 +142,7 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
       !IsOfOtherPrograms(meant)) {
     hint = "a text that begins with - goes behind --";
   }
-  return Concat(CommandName(command), " has no option ", option,
+  return Concat(CommandName(command), " has no option ", CutTyped(option),
                 hint.empty() ? "" : "; " + hint);
 }
 

@@ -14,6 +14,7 @@
 #include "examples/cli/options/option_hints.h"
 #include "examples/cli/options/options.h"
 #include "examples/cli/options/unknown_option.h"
+#include "examples/cli/output/output.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
@@ -32,9 +33,10 @@ std::string DescribeApp(const CLI::App& app) {
   const std::string question =
       nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
   if (is_option) {
-    return Concat("no option ", first, " before the command", question, list);
+    return Concat("no option ", CutTyped(first), " before the command",
+                  question, list);
   }
-  return Concat("no command \"", first, "\"", question, list);
+  return Concat("no command \"", CutTyped(first), "\"", question, list);
 }
 
 bool IsModelDirectory(const std::string& path) {
@@ -44,8 +46,13 @@ bool IsModelDirectory(const std::string& path) {
 
 std::string DescribeArgument(const CLI::App& command,
                              const std::string& argument) {
+  std::error_code error;
+  const bool is_path = std::filesystem::exists(argument, error);
+  const std::string shown = is_path ? argument : CutTyped(argument);
+  // What is cut short is no file's name.
+  const std::string file = shown == argument ? argument : "FILE";
   std::string text =
-      Concat(command.get_name(), " has no use for \"", argument, "\"");
+      Concat(command.get_name(), " has no use for \"", shown, "\"");
   if (IsModelDirectory(argument) && Has(NamesOfOptions(command), "-m")) {
     return Concat(text, "; a model is -m ", argument);
   }
@@ -58,7 +65,7 @@ std::string DescribeArgument(const CLI::App& command,
         "--input FILE";
   }
   if (command.get_name() == "trace") {
-    text += "; the picture's file is --output " + argument;
+    text += "; the picture's file is --output " + file;
   }
   if (command.get_name() == "serve") text += "; a model is --model DIR";
   return text;
@@ -144,9 +151,10 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
 
 // `option` would swallow `value`, which is an option itself.
 std::string OptionAsValue(std::string_view option, std::string_view value) {
-  return Concat(option, " needs a value, and ", value,
+  const std::string shown = CutTyped(value);
+  return Concat(option, " needs a value, and ", shown,
                 " is an option; if it is the value, write ", option,
-                option.starts_with("--") ? "=" : "", value);
+                option.starts_with("--") ? "=" : "", shown);
 }
 
 }  // namespace

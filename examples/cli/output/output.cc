@@ -94,6 +94,10 @@ std::string InQuotes(std::string_view typed) {
   return "\"" + Shown(ForTerminal(typed)) + "\"";
 }
 
+std::string CutTyped(std::string_view typed) {
+  return IsUtf8(typed) ? Shown(typed) : Shown(ForTerminal(typed));
+}
+
 std::string InputPath(const std::string& path) {
   return path == "-" ? "/dev/stdin" : path;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -204,6 +205,11 @@ bool HasWord(std::string_view text, std::string_view name) {
   return false;
 }
 
+int64_t MostSequences(const P& params) {
+  return std::max(
+      {params.num_beams, params.num_beam_groups, params.num_return_sequences});
+}
+
 // A model takes it from its own files.
 absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
                                const ModelDescription& model) {
@@ -224,7 +230,7 @@ absl::Status CheckDefault(const DefaultField& field,
   P probe;
   field.set(defaults, {1, std::max(1, model.max_context - 1)}, &probe);
   field.enable(&probe);
-  return ValidateParams(model, 1, &probe);
+  return ValidateParams(WithAnyBeams(model), 1, &probe);
 }
 
 }  // namespace
@@ -275,6 +281,11 @@ void LeaveOutText(GenerationDefaults* defaults) {
   defaults->params.stop.clear();
 }
 
+ModelDescription WithAnyBeams(ModelDescription model) {
+  model.limits.max_beams = StepLimits().max_beams;
+  return model;
+}
+
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model) {
   RETURN_IF_ERROR(Annotate(CheckDecoderStart(defaults, model), defaults.path));
@@ -288,8 +299,14 @@ absl::Status CheckDefaults(const GenerationDefaults& defaults,
 
 NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
-                         const ModelDescription& model,
+                         const ModelDescription& steps_model,
                          int64_t num_prompt_tokens, GenerationParams* params) {
+  std::optional<ModelDescription> with_any_beams;
+  if (MostSequences(defaults.params) > steps_model.limits.max_beams) {
+    with_any_beams = WithAnyBeams(steps_model);
+  }
+  const ModelDescription& model =
+      with_any_beams ? *with_any_beams : steps_model;
   const int64_t num_in_context =
       NumContextTokens(model, num_prompt_tokens, *params);
   const PromptRoom room = {num_in_context, model.max_context - num_in_context};

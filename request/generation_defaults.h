@@ -9,10 +9,12 @@
 // A default is taken where it means something beside the rest of the request:
 // as long as the request with it passes ValidateParams. So temperature and
 // top_p of a file are taken by requests that sample, as transformers does, and
-// no default makes a good request a bad one. What only a search can tell is
-// left: suppress_tokens and bad_words_ids may leave no token of those that a
-// request allows. A request whose search is wrong all the same takes num_beams,
-// so that its error is told of the beams that it would have.
+// no default makes a good request a bad one. But more beams or samples than a
+// step has room for (StepLimits::max_beams) are taken: the model's maker meant
+// them, and a request is told of them rather than run without. What only a
+// search can tell is left: suppress_tokens and bad_words_ids may leave no token
+// of those that a request allows. A request whose search is wrong all the same
+// takes num_beams, so that its error is told of the beams that it would have.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -78,8 +80,12 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 // Of a model without a tokenizer: those that act on text are unsupported.
 void LeaveOutText(GenerationDefaults* defaults);
 
-// Whether every default is one that a request of `model` can have, and its
-// decoder begins as the file says.
+// `model` as if its steps had room for any number of sequences: what a default
+// is judged by.
+ModelDescription WithAnyBeams(ModelDescription model);
+
+// Whether every default is one that a request of `model` can have, if its steps
+// have room for it, and its decoder begins as the file says.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model);

@@ -129,6 +129,14 @@ absl::Status LoadError(const RuntimeOptions& options,
   return OfModel(options.model, error);
 }
 
+absl::Status NameModelDefaults(const absl::Status& error,
+                               const NamedValues& taken,
+                               const GenerationDefaults& defaults) {
+  return NameDefaults(
+      InFlags(error), taken,
+      Concat(defaults.path, ": give another, or --generation-config none"));
+}
+
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(const BackendOptions resolved, ResolveBackend(options));
@@ -197,9 +205,8 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(
-      NameDefaults(InFlags(ValidateParams(model, kShortestPrompt, &params)),
-                   taken, defaults_.path));
+  RETURN_IF_ERROR(NameModelDefaults(
+      ValidateParams(model, kShortestPrompt, &params), taken, defaults_));
   RETURN_IF_ERROR(CheckStops(params, tokenizer_.get()));
   return taken;
 }
@@ -295,7 +302,7 @@ absl::StatusOr<Generation> Runtime::MakeAnswer(
       MakeGeneration(std::move(result), params, defaults, tokenizer_,
                      ", or raise --kv-cache-mib");
   if (answer.ok()) return answer;
-  return NameDefaults(InFlags(answer.status()), defaults, defaults_.path);
+  return NameModelDefaults(answer.status(), defaults, defaults_);
 }
 
 absl::Status Runtime::OpenTrace() {

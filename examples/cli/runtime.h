@@ -40,6 +40,12 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
 absl::Status LoadError(const RuntimeOptions& options,
                        const absl::Status& error);
 
+// An error of a request that has taken those of the model's defaults, in the
+// words of the program; where it names one, with whose it is and what to do.
+absl::Status NameModelDefaults(const absl::Status& error,
+                               const NamedValues& taken,
+                               const GenerationDefaults& defaults);
+
 class Runtime {
  public:
   // Errors: naming the file, option or field that is wrong.

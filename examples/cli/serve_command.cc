@@ -25,6 +25,7 @@
 #include "openai/resolve_params.h"
 #include "request/generation_defaults.h"
 #include "request/json/param_fields.h"
+#include "request/validate_params.h"
 #include "serve/request_traces.h"
 #include "serve/server.h"
 
@@ -156,6 +157,26 @@ absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,
   return generator;
 }
 
+// Errors: of beams or samples that every call which leaves them open would have
+// by the model's defaults, and a step has no room for.
+absl::Status CheckOpenCall(const ServeOptions& options,
+                           const std::string& server_defaults,
+                           const Generator& generator) {
+  openai::ServerDefaults server;
+  if (!server_defaults.empty()) {
+    ASSIGN_OR_RETURN(server, openai::ServerDefaults::Read(
+                                 server_defaults, options.server.requests));
+  }
+  const ModelDescription& model = generator.description();
+  // What is wrong with the server's own is told when it takes the model.
+  if (!server.Check(model).ok()) return absl::OkStatus();
+  const openai::ResolvedParams open =
+      openai::ResolveParams({}, server, generator.defaults(), model,
+                            /*num_prompt_tokens=*/1);
+  return options.names.InOptions(NameModelDefaults(
+      ValidateSearch(model, open.params), open.defaults, generator.defaults()));
+}
+
 // Each connection takes a descriptor, and the limit that a shell gives is for
 // programs that use select.
 void RaiseDescriptorLimit() {
@@ -233,6 +254,7 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
       serve::Server::Listen(server_options);
   if (!server.ok()) return ServerErrorInFlags(server.status());
   ASSIGN_OR_RETURN(Generator generator, LoadGenerator(options, traces));
+  RETURN_IF_ERROR(CheckOpenCall(options, server_options.defaults, generator));
   // Before anybody finds it ready: who does may tell it to end. A second signal
   // ends the program there and then.
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));

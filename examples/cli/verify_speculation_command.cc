@@ -108,6 +108,8 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
 }
 
 absl::Status Requests::Complete(RequestBody body, int64_t line) {
+  // Behind its defaults it says nothing of whose they are.
+  RETURN_IF_ERROR(runtime_.CheckParams(body.params, body.given).status());
   ASSIGN_OR_RETURN(body, runtime_.Complete(std::move(body)));
   GenerationParams& params = body.params;
   const bool says_so = params.speculate.has_value();

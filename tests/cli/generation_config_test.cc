@@ -128,6 +128,50 @@ TEST_F(GenerationConfigTest, WrongValuesAreNamedBeforeAnythingRuns) {
                         "be auto, strict, none or a file\n"));
 }
 
+// The default is a good one, of a model that --max-beams leaves no room for it.
+TEST_F(GenerationConfigTest, MoreBeamsThanThereIsRoomForAreTold) {
+  WriteConfig(R"({"num_beams": 4})");
+  const auto generate = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"generate", "--max-beams", "2"});
+    options.push_back("It rains.");
+    return Run(options);
+  };
+  const std::string too_many =
+      "num_beams must be at most 2 (--max-beams, what a step has room for), "
+      "got 4; ";
+  const std::string by_file =
+      "num_beams is 4 by " + model_.path() +
+      "/generation_config.json: give another, or --generation-config none";
+  const std::string in_flags = "espalier: --num-beams" + too_many.substr(9) +
+                               "--num-beams" + by_file.substr(9) + "\n";
+  EXPECT_EQ(generate({}).exit_code, 2);
+  EXPECT_EQ(generate({}).err, in_flags);
+  for (const char* const num_beams : {"1", "2"}) {
+    EXPECT_EQ(generate({"--num-beams", num_beams}).exit_code, 0);
+  }
+  EXPECT_EQ(generate({"--do-sample", "--num-beams", "1"}).exit_code, 0);
+  EXPECT_EQ(generate({"--generation-config", "none"}).exit_code, 0);
+  EXPECT_EQ(generate({"--num-beams", "3"}).err,
+            "espalier: --num-beams must be at most 2 (--max-beams, what a step "
+            "has room for), got 3\n");
+  // Of a batch each line is told for itself.
+  const ProgramRun batch =
+      Run({"batch", "--max-beams", "2"},
+          "{\"prompt\": \"No.\"}\n"
+          "{\"prompt\": \"No.\", \"params\": {\"num_beams\": 2}}\n");
+  EXPECT_EQ(batch.exit_code, 1);
+  const std::vector<json::value> lines = ParseLines(batch.out);
+  EXPECT_EQ(lines.at(0).at("error").at("message").as_string(),
+            too_many + by_file);
+  EXPECT_EQ(lines.at(1).at("hypotheses").as_array().size(), 1u);
+  // Calls of a server may leave all open.
+  EXPECT_EQ(Run({"serve", "--max-beams", "2", "--port", "0"}).err, in_flags);
+  EXPECT_EQ(
+      Run({"serve", "--max-beams", "2", "--port", "0", "--num-beams", "3"}).err,
+      "espalier: --num-beams must be at most 2 (--max-beams, what a step "
+      "has room for), got 3\n");
+}
+
 TEST_F(GenerationConfigTest, TheWordOfAnotherEngineIsUnderstood) {
   const ProgramRun run =
       Run({"generate", "--generation-config", "vllm", "It rains."});

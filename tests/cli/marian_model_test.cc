@@ -105,16 +105,18 @@ TEST_F(MarianModelTest, ErrorsSpeakOfTheValuesInForce) {
     EXPECT_EQ(run.exit_code, 2);
     return run.err;
   };
+  const std::string kFile =
+      "/generation_config.json: give another, or --generation-config none\n";
   EXPECT_EQ(error({"-n", "5", "No."}),
             "espalier: -n must be at most 4 (--num-beams), got 5; --num-beams "
             "is 4 by " +
-                model + "/generation_config.json\n");
+                model + kFile);
   EXPECT_EQ(error({"--max-new-tokens", "512", "No."}),
             "espalier: --max-new-tokens must be at most 511 (the decoder's "
             "context of 512 less 1 token that it begins with), got 512\n");
-  EXPECT_THAT(error({"--allowed-token-ids", "3", "No."}),
-              ::testing::HasSubstr("; --bad-words-ids is [[3]] by " + model +
-                                   "/generation_config.json\n"));
+  EXPECT_THAT(
+      error({"--allowed-token-ids", "3", "No."}),
+      ::testing::HasSubstr("; --bad-words-ids is [[3]] by " + model + kFile));
   EXPECT_THAT(error({std::string(60'000, 'a')}),
               ::testing::HasSubstr("prompt is too long: the model's encoder "
                                    "reads at most 512 tokens: "));

@@ -227,6 +227,19 @@ TEST(GenerationDefaultsTest, TheErrorOfAWrongSearchIsOfTheBeamsByDefault) {
   EXPECT_EQ(error(R"({"n": 5, "do_sample": true})"), "");
 }
 
+TEST(GenerationDefaultsTest, MoreBeamsThanAStepTakesAreTakenAndTold) {
+  ModelDescription model = EnFr();
+  model.limits.max_beams = 2;
+  const GenerationDefaults defaults =
+      ReadDefaults(R"({"num_beams": 4})").value();
+  EXPECT_OK(CheckDefaults(defaults, model));
+  GenerationParams params;
+  TakeDefaults(defaults, {}, model, 3, &params);
+  EXPECT_EQ(params.num_beams, 4);
+  EXPECT_THAT(ValidateParams(model, 3, &params),
+              StatusIs(kWrongValue, HasSubstr("num_beams must be at most 2")));
+}
+
 TEST(GenerationDefaultsTest, ADecoderBeginsAsItsModelSays) {
   ModelDescription model = EnFr();
   model.encoder =

@@ -45,13 +45,13 @@ SearchKind SearchOf(const Call& call) {
   return draws ? SearchKind::kDraws : SearchKind::kOpen;
 }
 
-// As generation_defaults.cc judges: words have no tokens yet, and a stop may be
-// open yet.
+// As generation_defaults.cc judges: words have no tokens yet, a stop may be
+// open yet, and who is given too many sequences is told.
 bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
              GenerationParams params) {
   params.bad_words.clear();
   params.include_stop = false;
-  return ValidateParams(model, num_prompt_tokens, &params).ok();
+  return ValidateParams(WithAnyBeams(model), num_prompt_tokens, &params).ok();
 }
 
 // Of beams by default there are as many as are asked for.
@@ -220,6 +220,18 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
   resolver.DropIncludeStop();
   resolver.TakeMaxTokens();
   return std::move(resolver).resolved();
+}
+
+absl::Status CheckRoom(const Call& call, const GenerationParams& params,
+                       const ModelDescription& model) {
+  constexpr std::string_view kN = "num_return_sequences";
+  const bool makes_beams =
+      IsBeamSearch(params) && call.Gives(kN) && !call.Gives("num_beams");
+  const int64_t n = call.params.num_return_sequences;
+  if (!makes_beams || n <= model.limits.max_beams) return absl::OkStatus();
+  return InvalidArgument(call.NameOf(kN), " must be at most ",
+                         model.limits.max_beams,
+                         " (--max-beams, what a step has room for), got ", n);
 }
 
 absl::Status ServerDefaults::Check(const ModelDescription& model) const {

@@ -70,6 +70,13 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
                              const ModelDescription& model,
                              int64_t num_prompt_tokens);
 
+// Whether a step of `model` has room for the beams that the n of a call makes
+// of beams by default. Where the call names them, the engine's check does.
+// Errors: kInvalidArgument naming what the call calls n, the value and the
+// flag.
+absl::Status CheckRoom(const Call& call, const GenerationParams& params,
+                       const ModelDescription& model);
+
 // Whether these params of a call, resolved, keep the limits of its server.
 // ReadCall has checked those that the call gives. `server` are the defaults
 // that they were resolved with; null: none were taken yet.

@@ -64,6 +64,8 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
       openai::ResolveParams(call, model.defaults, generator.defaults(),
                             generator.description(), std::ssize(tokens));
   RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params, &model.defaults));
+  RETURN_IF_ERROR(
+      openai::CheckRoom(call, resolved.params, generator.description()));
   GenerationRequest request{tokens, std::move(resolved.params)};
   request.takes_defaults = false;
   RETURN_IF_ERROR(AddKey(caller, &request.params));

@@ -256,6 +256,35 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
   }
 }
 
+// Beams by default are as many as the call's n, of which it is told.
+TEST(ResolveParamsTest, AnNBeyondTheRoomForBeamsIsSaidToBe) {
+  ModelDescription model = Model();
+  model.limits.max_beams = 6;
+  const auto server = ServerDefaults::Read(R"({"num_beams": 4})");
+  ASSERT_OK(server);
+  const auto room = [&](const std::string& fields) {
+    const auto call =
+        ReadCall(Api::kCompletions, Concat(R"({"prompt": "a", )", fields, "}"));
+    EXPECT_OK(call);
+    return Message(CheckRoom(
+        *call, ResolveParams(*call, *server, {}, model, 10).params, model));
+  };
+  EXPECT_EQ(room(R"("n": 6)"), "");
+  for (const char* const more :
+       {"", R"(, "do_sample": false)", R"(, "stochastic": true)"}) {
+    for (const char* const name : {"n", "num_return_sequences"}) {
+      EXPECT_EQ(room(Concat('"', name, R"(": 7)", more)),
+                Concat(name,
+                       " must be at most 6 (--max-beams, what a step has "
+                       "room for), got 7"))
+          << more;
+    }
+  }
+  // Where there are no beams by default the engine tells it.
+  EXPECT_EQ(room(R"("n": 7, "do_sample": true)"), "");
+  EXPECT_EQ(room(R"("n": 7, "num_beams": 7)"), "");
+}
+
 TEST(ResolveParamsTest, ADefaultOfTheServerBeyondALimitIsSaidToBeOne) {
   Limits limits;
   limits.max_n = 4;

@@ -340,6 +340,11 @@ TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {
       Post("/v1/completions", R"({"prompt": [4], "num_beams": 5})");
   EXPECT_EQ(refused.status, 400) << refused.body;
   EXPECT_THAT(refused.body, HasSubstr("num_beams"));
+  Start({.defaults = R"({"num_beams": 3})"},
+        {.num_threads = 1, .max_beams = 4});
+  EXPECT_THAT(Post("/v1/completions", R"({"prompt": [4], "n": 5})").body,
+              HasSubstr("\"n must be at most 4 (--max-beams, what a step has "
+                        "room for), got 5\""));
 }
 
 TEST_F(GenerationCallsTest, OneBadPromptRefusesAll) {

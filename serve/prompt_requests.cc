@@ -1,5 +1,6 @@
 #include "serve/prompt_requests.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -7,6 +8,7 @@
 #include "beam/strategy/selection_options.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
+#include "request/validate_params.h"
 #include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
@@ -129,6 +131,24 @@ absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
                          " may wait (--max-waiting-tokens)");
 }
 
+// Refuses max_tokens that some prompts leave too little room for, in the words
+// of the one that leaves least: who gives as many as that has room for is right
+// about all. Of a single prompt the engine says it.
+absl::Status CheckLengths(const openai::Call& call,
+                          const ModelDescription& model,
+                          const std::vector<PromptRequest>& requests) {
+  if (requests.size() == 1) return absl::OkStatus();
+  const auto num_tokens = [](const PromptRequest& request) {
+    return std::ssize(request.parts.tokens);
+  };
+  const auto longest = std::ranges::max_element(requests, {}, num_tokens);
+  GenerationParams lengths;
+  lengths.max_new_tokens = longest->parts.params.max_new_tokens;
+  lengths.decoder_prompt_tokens = longest->parts.params.decoder_prompt_tokens;
+  return OfPrompt(ValidateLengths(model, num_tokens(*longest), &lengths),
+                  longest - requests.begin(), call);
+}
+
 }  // namespace
 
 std::string TraceId(const Caller& caller, std::string_view id) {
@@ -206,6 +226,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
       return OfPrompt(added, requests.size(), call);
     }
   }
+  RETURN_IF_ERROR(CheckLengths(call, model.generator.description(), requests));
   RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;
 }

@@ -276,6 +276,18 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
         Concat(stream, R"("prompt": [[4], )", tokens(max_length - 1), "]"));
     EXPECT_THAT(full, HasSubstr(R"("param": "max_tokens")"));
     EXPECT_THAT(full, HasSubstr("; of prompt[1]\""));
+    // Of several that do the one that leaves the least, which is right for all.
+    const auto of_lengths = [&](int64_t max_tokens) {
+      return Post(
+          "/v1/completions",
+          Concat("{", stream, R"("prompt": [)", tokens(max_length - 9), ", ",
+                 tokens(max_length - 3), ", ", tokens(max_length - 5),
+                 R"(], "max_tokens": )", max_tokens, "}"));
+    };
+    const std::string tightest = of_lengths(10).body;
+    EXPECT_THAT(tightest, HasSubstr("max_tokens must be at most 3 (a context"));
+    EXPECT_THAT(tightest, HasSubstr("; of prompt[1]\""));
+    EXPECT_EQ(of_lengths(3).status, 200);
     EXPECT_THAT(
         error(Concat(stream, R"("temperature": -1, "prompt": [[4], [5]])")),
         HasSubstr(R"("param": "temperature")"));

@@ -16,6 +16,7 @@
 #include "openai/object_fields.h"
 #include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
+#include "request/validate_params.h"
 
 namespace espalier::openai {
 namespace {
@@ -97,6 +98,7 @@ class Resolver {
   }
   // False if the request would be a bad one.
   bool TakeValues(std::span<const std::pair<std::string, std::string>> values);
+  void MarkTaken(const std::pair<std::string, std::string>& value);
 
   GenerationParams& params() { return resolved_.params; }
 
@@ -139,11 +141,13 @@ bool Resolver::TakeValues(
   for (const auto& value : values) SetDefault(value, &with);
   if (!IsValid(model_, num_prompt_tokens_, with)) return false;
   params() = std::move(with);
-  for (const auto& value : values) {
-    given_.push_back(ParamNamed(value.first).name);
-    resolved_.defaults.push_back(value);
-  }
+  for (const auto& value : values) MarkTaken(value);
   return true;
+}
+
+void Resolver::MarkTaken(const std::pair<std::string, std::string>& value) {
+  given_.push_back(ParamNamed(value.first).name);
+  resolved_.defaults.push_back(value);
 }
 
 void Resolver::Take(const ServerDefaults& server) {
@@ -153,6 +157,14 @@ void Resolver::Take(const ServerDefaults& server) {
   }
   if (open.empty() || TakeValues(open)) return;
   for (const auto& value : open) TakeValues({&value, 1});
+  // As TakeDefaults: what is wrong with the call is told of the search that it
+  // would have.
+  const auto beams = std::ranges::find(
+      open, "num_beams", &std::pair<std::string, std::string>::first);
+  const bool is_left = beams != open.end() && IsOpen("num_beams");
+  if (!is_left || ValidateSearch(model_, params()).ok()) return;
+  SetDefault(*beams, &params());
+  MarkTaken(*beams);
 }
 
 void Resolver::Take(const GenerationDefaults& defaults) {

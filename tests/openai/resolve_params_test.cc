@@ -285,6 +285,25 @@ TEST(ResolveParamsTest, AnNBeyondTheRoomForBeamsIsSaidToBe) {
   EXPECT_EQ(room(R"("n": 7, "num_beams": 7)"), "");
 }
 
+// Or n would be wrong, as that of greedy search, and not what is.
+TEST(ResolveParamsTest, AWrongCallHasTheBeamsOfTheServer) {
+  const auto server = ServerDefaults::Read(R"({"num_beams": 4})");
+  ASSERT_OK(server);
+  const auto error = [&](const std::string& fields) {
+    const auto call = ReadCall(
+        Api::kCompletions, Concat(R"({"prompt": "a", "n": 2, )", fields, "}"));
+    EXPECT_OK(call);
+    GenerationParams params =
+        ResolveParams(*call, *server, {}, Model(), 10).params;
+    return Message(ValidateParams(Model(), 10, &params));
+  };
+  EXPECT_EQ(error(R"("stop": "")"), "stop[0] must not be empty, got \"\"");
+  EXPECT_EQ(error(R"("allowed_token_ids": [])"),
+            "allowed_token_ids must not be empty, got []");
+  EXPECT_EQ(error(R"("do_sample": false, "best_of": 3)"),
+            "best_of must be unset with beams, got 3");
+}
+
 TEST(ResolveParamsTest, ADefaultOfTheServerBeyondALimitIsSaidToBeOne) {
   Limits limits;
   limits.max_n = 4;

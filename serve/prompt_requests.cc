@@ -8,6 +8,7 @@
 #include "beam/strategy/selection_options.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
+#include "request/param_checks.h"
 #include "request/validate_params.h"
 #include "serve/prompt_tokens.h"
 
@@ -61,6 +62,11 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
                                                 const Caller& caller,
                                                 const std::string& id) {
   const Generator& generator = model.generator;
+  if (call.truncate_prompt_tokens) {
+    // Behind the cut an id has another place than in the call.
+    RETURN_IF_ERROR(CheckTokens("prompt_tokens", tokens,
+                                generator.description().vocab_size));
+  }
   TruncatePrompt(call, generator.description(), &tokens);
   openai::ResolvedParams resolved =
       openai::ResolveParams(call, model.defaults, generator.defaults(),

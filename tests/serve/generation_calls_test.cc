@@ -263,6 +263,12 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
     // A list of one prompt is a list.
     EXPECT_THAT(error(Concat(stream, R"("prompt": [[5, 100000]])")),
                 HasSubstr(R"("message": "prompt[0][1] must be )"));
+    for (const char* const side : {"left", "right"}) {
+      EXPECT_THAT(error(Concat(stream, R"("truncate_prompt_tokens": 1, )",
+                               R"("truncation_side": ")", side,
+                               R"(", "prompt": [[5, 100000]])")),
+                  HasSubstr(R"("message": "prompt[0][1] must be )"));
+    }
     EXPECT_THAT(error(Concat(stream, R"("prompt": [5, 100000])")),
                 HasSubstr(R"("message": "prompt[1] must be )"));
     EXPECT_THAT(error(Concat(stream, R"("prompt": [)", too_long, "]")),

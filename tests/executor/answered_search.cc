@@ -179,12 +179,13 @@ class FilterBorders {
     const double shift = double{b.cum_log_prob} - a.cum_log_prob;
     const double rounding =
         2 * std::max(tolerance_.Of(a.cum_log_prob), tolerance_.Of(shift));
+    // A small shift is seen in scores near 0 alone.
+    if (!is_close) shifted_rows_.insert(a.beam);
     const auto [first, is_first] = shifts_.emplace(a.beam, shift);
     if (!is_first) return std::abs(shift - first->second) <= rounding;
-    num_shifted_ += is_close ? 0 : 1;
     return std::abs(shift) <= std::log(2.0) + rounding;
   }
-  int num_shifted() const { return num_shifted_; }
+  int num_shifted() const { return static_cast<int>(shifted_rows_.size()); }
   // By how much scores of the row are higher in the second run.
   double ShiftOf(int row) const {
     const auto shift = shifts_.find(row);
@@ -209,7 +210,7 @@ class FilterBorders {
   const ScoreTolerance tolerance_;
   const bool has_filters_;
   std::map<int, double> shifts_;  // of each row's first candidate
-  int num_shifted_ = 0;           // rows, by more than rounding
+  std::set<int> shifted_rows_;    // by more than rounding
 };
 
 }  // namespace

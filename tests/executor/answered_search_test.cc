@@ -332,6 +332,25 @@ TEST(FilteredSearchTest, FilterShiftsScoresOfRowAlike) {
   EXPECT_EQ(counts.num_filtered_ties, 1);
 }
 
+// By so little that it is within rounding of all scores of the row but one.
+TEST(FilteredSearchTest, SmallShiftOfRowIsSeenInItsBestScores) {
+  AnswerCounts counts;
+  const PreparedRequest request = FilteredRequest(Kind::kStochastic);
+  const auto run = [&](float shift) {
+    return FilteredRun(request, [shift](auto* candidates) {
+      for (Candidate& candidate : *candidates) {
+        candidate.cum_log_prob -= 8;
+      }
+      const auto best =
+          std::ranges::max_element(*candidates, {}, &Candidate::token);
+      best->cum_log_prob = -0.5f;
+      for (Candidate& candidate : *candidates) candidate.cum_log_prob += shift;
+    });
+  };
+  EXPECT_EQ(CompareAnswers(request, run(0), run(1.65e-4f), &counts), "");
+  EXPECT_EQ(counts.num_filtered_ties, 1);
+}
+
 // Of the first row there are two candidates, far below the parent's sum: the
 // higher one takes that, the other one as much as it lacks of the higher one.
 AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,

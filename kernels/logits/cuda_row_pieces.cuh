@@ -74,6 +74,28 @@ __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
   return loaded;
 }
 
+// Writes what LoadPiece loaded of a row into another of the same size, aligned
+// or not.
+__device__ inline void StorePiece(const LanePiece<float>& piece, int index,
+                                  int size, float* row) {
+  const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
+  const int begin =
+      index * kWarpLoadSize + static_cast<int>(threadIdx.x % kWarpSize) * 4;
+#pragma unroll
+  for (int i = 0; i < LanePiece<float>::kLoads; ++i) {
+    const int at = begin + i * kWarpSize * 4;
+    const uint4 words = piece.words[i];
+    if (aligned && at + 4 <= size) {
+      *reinterpret_cast<uint4*>(row + at) = words;
+      continue;
+    }
+    if (at < size) row[at] = __uint_as_float(words.x);
+    if (at + 1 < size) row[at + 1] = __uint_as_float(words.y);
+    if (at + 2 < size) row[at + 2] = __uint_as_float(words.z);
+    if (at + 3 < size) row[at + 3] = __uint_as_float(words.w);
+  }
+}
+
 // A row whose pieces a warp loads. T as in RowLogits.
 template <typename T>
 class RowPieces {

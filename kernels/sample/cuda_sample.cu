@@ -48,6 +48,9 @@ absl::Status CheckShapes(const CudaSampleInputs& in) {
   if (in.dtype != DType::kFloat32 && in.dtype != DType::kBFloat16) {
     return InvalidArgument("logits are neither float32 nor bfloat16");
   }
+  if (in.kept != nullptr && in.dtype != DType::kFloat32) {
+    return InvalidArgument("rows to keep are not float32");
+  }
   if (in.num_rows < 1 || in.vocab_size < 1 || in.max_draws < 1) {
     return InvalidArgument("cannot draw up to ", in.max_draws, " tokens from ",
                            in.num_rows, " rows of ", in.vocab_size);

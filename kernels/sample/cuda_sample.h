@@ -59,6 +59,10 @@ struct CudaSampleInputs {
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
+  // A copy of each float32 row that is drawn from, made as it is read: row r
+  // becomes row kept_rows[r] of `kept`, or none where that is -1.
+  float* kept = nullptr;           // [any, vocab_size], or null: none
+  const int* kept_rows = nullptr;  // [num_rows]
 };
 
 // Bytes of scratch that CudaSample needs, aligned to 256. Nothing is kept there
@@ -72,9 +76,9 @@ size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs);
 // and returns; never allocates, may be captured.
 // REQUIRES: all inputs but the logits are complete at the last barrier of the
 // stream, as in a step (GridDependency::kReadsEarly).
-// Errors: kInvalidArgument if a shape is impossible, or there are more than
-// kMaxCudaLogitsRows rows, kMaxCudaLogits or kMaxCudaSampleVocab tokens;
-// kInternal if a launch is refused.
+// Errors: kInvalidArgument if a shape is impossible, rows of bfloat16 are to be
+// kept, or there are more than kMaxCudaLogitsRows rows, kMaxCudaLogits or
+// kMaxCudaSampleVocab tokens; kInternal if a launch is refused.
 absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
                         void* scratch, const CudaDevice& device,
                         cudaStream_t stream);

@@ -13,6 +13,8 @@
 // and where few tokens are kept another reading of the best quarters. The
 // arithmetic of tiles and of draws is that of two launches, so a draw has the
 // same bits.
+#include <type_traits>
+
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
@@ -64,6 +66,7 @@ class HeldTile {
     const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
 #pragma unroll
     for (int i = 0; i < 2; ++i) raw_[i] = logits.Load(2 * tile_ + i);
+    if constexpr (std::is_same_v<T, float>) Keep(p, p.KeptRow(row));
   }
 
   __device__ void Edit(WarpLogits<2>& shared) {
@@ -137,6 +140,14 @@ class HeldTile {
   }
 
  private:
+  __device__ void Keep(const Params& p, float* kept) const {
+    if (kept == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      cuda_logits::StorePiece(raw_[i], 2 * tile_ + i, p.in.vocab_size, kept);
+    }
+  }
+
   int tile_;
   bool exists_;
   bool is_edited_ = false;

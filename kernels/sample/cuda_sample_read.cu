@@ -1,6 +1,8 @@
 // Sampling's one reading of all logits: of every tile the maxima of its
 // quarters and what these weigh, both after edits, and its raw sum of
 // exponentials (cuda_sample.cu).
+#include <type_traits>
+
 #include "kernels/logits/cuda_read_tiles.cuh"
 #include "kernels/sample/cuda_sample_tile.cuh"
 
@@ -9,10 +11,12 @@ namespace {
 
 using cuda_logits::ReadPolicy;
 using cuda_logits::RowPieces;
+using cuda_logits::StorePiece;
 using cuda_logits::WarpTiles;
 
-// If `kEdits`, rows may have edits, which were there before.
-template <typename T, bool kEdits>
+// If `kEdits`, rows may have edits, which were there before; if `kKeeps`, rows
+// may be kept.
+template <typename T, bool kEdits, bool kKeeps>
 __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
@@ -27,6 +31,7 @@ __global__ __launch_bounds__(
   const int size = p.in.vocab_size;
   const RowPieces<T> logits(p.LogitsOf<T>(row), size);
   const WarpTiles tiles(p.num_tiles, tiles_per_warp);
+  float* const kept = kKeeps ? p.KeptRow(row) : nullptr;
   const bool wanted = (params >= 0) & (cum > MinusInf());
   GridDependencyWait();  // for logits
   if (!wanted || !tiles.any()) return;
@@ -43,6 +48,9 @@ __global__ __launch_bounds__(
   LaneTile lane;
   bool edits_tile = false;
   const auto add = [&](const LanePiece<T>& piece, int tile, int second) {
+    if constexpr (kKeeps) {
+      if (kept != nullptr) StorePiece(piece, 2 * tile + second, size, kept);
+    }
     float x[16];
     Unpack(piece, x);
     if (edited && !second) {
@@ -71,17 +79,25 @@ __global__ __launch_bounds__(
   ForEachPiece(logits, tiles, first_piece, add);
 }
 
-template <typename T, bool kEdits>
+template <typename T, bool kEdits, bool kKeeps = false>
 absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
   const auto [launch, tiles_per_warp] =
       cuda_logits::ShapeOfReading(p.in.num_rows, p.num_tiles, device);
-  return Launch(ReadTiles<T, kEdits>, launch, stream, p, tiles_per_warp);
+  return Launch(ReadTiles<T, kEdits, kKeeps>, launch, stream, p,
+                tiles_per_warp);
 }
 
 template <typename T>
 absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (p.in.kept != nullptr) {
+      return p.in.row_edits != nullptr
+                 ? LaunchRead<T, true, true>(p, device, stream)
+                 : LaunchRead<T, false, true>(p, device, stream);
+    }
+  }
   return p.in.row_edits != nullptr ? LaunchRead<T, true>(p, device, stream)
                                    : LaunchRead<T, false>(p, device, stream);
 }

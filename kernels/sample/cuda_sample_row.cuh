@@ -53,6 +53,11 @@ struct Params {
     if (own != 0) return reinterpret_cast<const T*>(own);
     return static_cast<const T*>(in.logits) + size_t(row) * in.vocab_size;
   }
+  // Where the row is kept; or null.
+  __device__ float* KeptRow(int row) const {
+    const int kept = in.kept == nullptr ? -1 : in.kept_rows[row];
+    return kept < 0 ? nullptr : in.kept + size_t(kept) * in.vocab_size;
+  }
 };
 
 // log2(e) / temperature, the factor of exponents. Finite, so that a distance of

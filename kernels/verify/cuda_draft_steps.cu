@@ -1,7 +1,4 @@
 // CudaAdvanceDrafts is bound by latency: one thread a sequence.
-// CudaKeepDraftLogits is bound by bytes: each row is read and written once.
-#include <algorithm>
-
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/verify/cuda_draft_steps.h"
@@ -11,9 +8,6 @@ namespace {
 
 constexpr int kAdvanceThreads = 128;
 constexpr int kPlaceThreads = 32;  // drafts are of few tokens
-// Of a row of 128,256 logits each thread has eight pieces of 16 bytes.
-constexpr int kCopyThreads = 256;
-constexpr int kCopyBlocks = 16;  // a row
 
 __global__ void AdvanceDrafts(CudaDraftState state, int num_rows) {
   LaunchDependents();
@@ -31,11 +25,13 @@ __global__ void AdvanceDrafts(CudaDraftState state, int num_rows) {
     state.tokens[r] = 0;
     state.positions[r] = 0;
     state.token_tables[r] = state.null_table;
+    state.kept_rows[r] = -1;
     return;
   }
   state.tokens[r] = token < 0 ? 0 : token;
   ++state.positions[r];
   ++state.draws[r].position;
+  if (state.kept_rows[r] >= 0) ++state.kept_rows[r];
   if (num_drafted == row.first_with_later_edits) {
     state.row_edits[r] = row.later_edits;
   }
@@ -65,36 +61,6 @@ __global__ void __launch_bounds__(kPlaceThreads)
   }
 }
 
-// Block x of kCopyBlocks copies its part.
-__device__ void CopyRow(const float* from, float* to, int count) {
-  const int first = blockIdx.x * kCopyThreads + threadIdx.x;
-  constexpr int kStride = kCopyBlocks * kCopyThreads;
-  const auto addresses =
-      reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
-  int num_copied = 0;
-  if (addresses % sizeof(float4) == 0) {
-    const int num_pieces = count / 4;
-    for (int i = first; i < num_pieces; i += kStride) {
-      reinterpret_cast<float4*>(to)[i] =
-          reinterpret_cast<const float4*>(from)[i];
-    }
-    num_copied = 4 * num_pieces;
-  }
-  for (int i = num_copied + first; i < count; i += kStride) to[i] = from[i];
-}
-
-__global__ void __launch_bounds__(kCopyThreads)
-    KeepDraftLogits(const CudaDraftRow* rows, int vocab_size,
-                    const float* logits, float* kept) {
-  LaunchDependents();
-  GridDependencyWait();
-  const CudaDraftRow row = rows[blockIdx.y];
-  if (row.first_kept < 0 || row.num_drafted >= row.num_tokens) return;
-  CopyRow(logits + int64_t{blockIdx.y} * vocab_size,
-          kept + int64_t{row.first_kept + row.num_drafted} * vocab_size,
-          vocab_size);
-}
-
 }  // namespace
 
 absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
@@ -116,15 +82,6 @@ absl::Status CudaPlaceDrafts(const CudaPlacedDraft* drafts, int num_drafts,
                  .block = {kPlaceThreads},
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, drafts, batch);
-}
-
-absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
-                                 int vocab_size, const float* logits,
-                                 float* kept, cudaStream_t stream) {
-  return Launch(KeepDraftLogits,
-                {.grid = {kCopyBlocks, static_cast<unsigned>(num_rows)},
-                 .block = {kCopyThreads}},
-                stream, rows, vocab_size, logits, kept);
 }
 
 }  // namespace espalier

@@ -1,10 +1,10 @@
 // Drafting on the device: what is between two steps of a draft model, so that
-// it drafts several tokens of each sequence without the host, and where the
-// rows of logits go that these tokens were drawn from.
+// it drafts several tokens of each sequence without the host.
 //
-//   forward pass ─> CudaSample ─> CudaKeepDraftLogits ─> CudaAdvanceDrafts ─┐
-//        ^            a token         to their places       the next inputs │
-//        └──────────────────────────────────────────────────────────────────┘
+//   forward pass ─> CudaSample ─> CudaAdvanceDrafts ─┐
+//        ^     a token, and its row    the next      │
+//        │     of logits to its place  inputs        │
+//        └───────────────────────────────────────────┘
 //
 // All memory is device memory unless it says otherwise. Nothing here allocates
 // or waits; all of it may be captured.
@@ -27,9 +27,6 @@ namespace espalier {
 struct CudaDraftRow {
   int num_tokens = 0;   // to draft
   int num_drafted = 0;  // counted here
-  // Where the rows of logits of its tokens go, one behind the other: a row of
-  // `kept`; -1: nowhere.
-  int first_kept = -1;
   // Its edits from the token with this number on; -1: they stay what they are.
   int first_with_later_edits = -1;
   CudaRowEdits later_edits = {};
@@ -45,6 +42,9 @@ struct CudaDraftState {
   int* token_tables = nullptr;
   CudaDraw* draws = nullptr;
   CudaRowEdits* row_edits = nullptr;
+  // [num_rows]  where the rows of logits of their tokens go, one behind the
+  // other (CudaSampleInputs::kept_rows); -1: nowhere.
+  int* kept_rows = nullptr;
   // [num_rows]  as CudaSample wrote them
   const Candidate* candidates = nullptr;
   // [runs, tokens, max_rows]  pinned host memory: what was drawn
@@ -60,13 +60,6 @@ struct CudaDraftState {
 // Errors: kInternal if the launch is refused.
 absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
                                cudaStream_t stream);
-
-// Before CudaAdvanceDrafts.
-//   logits  [num_rows, vocab_size]  f32
-//   kept    [rows, vocab_size]      f32
-absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
-                                 int vocab_size, const float* logits,
-                                 float* kept, cudaStream_t stream);
 
 // A draft that was drawn on the device, and its place in the batch that
 // verifies it.

@@ -45,13 +45,12 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
                                   ? RandomPurpose::kDraft
                                   : RandomPurpose::kDraw});
   row_params.push_back(row);
+  kept_rows.push_back(first_kept);
   params.push_back(asked.sampling);
   const std::shared_ptr<const ScoreEdits> all = EditsOf(asked);
   row_edits.push_back(AddEdits(asked.processors, *all, num_generated));
-  CudaDraftRow& draft =
-      rows.emplace_back(CudaDraftRow{.num_tokens = sequence.num_tokens,
-                                     .first_kept = first_kept,
-                                     .first_drafted = first_drafted_});
+  CudaDraftRow& draft = rows.emplace_back(CudaDraftRow{
+      .num_tokens = sequence.num_tokens, .first_drafted = first_drafted_});
   const int num_left = asked.processors.min_new_tokens - num_generated;
   if (num_left < 1 || num_left >= sequence.num_tokens) return;
   draft.first_with_later_edits = num_left;
@@ -119,6 +118,7 @@ void CudaDraftBatch::Pad(int padded_rows) {
   rows.resize(padded_rows);
   draws.resize(padded_rows);
   row_params.resize(padded_rows, -1);
+  kept_rows.resize(padded_rows, -1);
   params.resize(padded_rows);
   row_edits.resize(padded_rows);
 }

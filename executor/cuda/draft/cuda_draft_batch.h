@@ -61,6 +61,7 @@ struct CudaDraftBatch {
   std::vector<CudaDraftRow> rows;
   std::vector<CudaDraw> draws;
   std::vector<int> row_params;
+  std::vector<int> kept_rows;
   std::vector<SamplingParams> params;
   std::vector<CudaRowEdits> row_edits;
   std::vector<TokenEdit> edits;

@@ -42,6 +42,7 @@ int64_t LayOutDrafts(const CudaDraftLimits& limits, int* words,
   layout.Add(&arrays->params, max_rows);
   layout.Add(&arrays->cum_log_probs, max_rows);
   layout.Add(&arrays->row_edits, max_rows);
+  layout.Add(&arrays->kept_rows, max_rows);
   layout.Add(&arrays->edits, limits.max_edits);
   layout.Add(&arrays->candidates, max_rows);
   layout.Add(&arrays->copies, CudaDraftMemory::kMaxCopies);

@@ -51,6 +51,7 @@ struct CudaDraftArrays {
   SamplingParams* params = nullptr;    // [max_rows]
   float* cum_log_probs = nullptr;      // [max_rows]  zeros
   CudaRowEdits* row_edits = nullptr;   // [max_rows]
+  int* kept_rows = nullptr;            // [max_rows]
   TokenEdit* edits = nullptr;          // [max_edits]
   Candidate* candidates = nullptr;     // [max_rows]
   PageCopy* copies = nullptr;          // [max_copies]

@@ -71,17 +71,13 @@ absl::Status CudaDraftRunner::EnqueueStep(const Shape& shape, bool feeds_two) {
   RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
                              scratch_.data(), memory_.model->device(),
                              stream_));
-  if (shape.keeps_logits) {
-    RETURN_IF_ERROR(CudaKeepDraftLogits(arrays.rows, shape.num_rows,
-                                        vocab_size(), logits_.data(),
-                                        memory_.kept->data(), stream_));
-  }
   return CudaAdvanceDrafts({.rows = arrays.rows,
                             .tokens = arrays.next.tokens,
                             .positions = arrays.next.positions,
                             .token_tables = arrays.next.token_tables,
                             .draws = arrays.draws,
                             .row_edits = arrays.row_edits,
+                            .kept_rows = arrays.kept_rows,
                             .candidates = arrays.candidates,
                             .drafted = memory_.drafted,
                             .max_rows = limits().max_rows,
@@ -127,7 +123,9 @@ CudaSampleInputs CudaDraftRunner::SampleInputs(const Shape& shape) const {
           .params = arrays.params,
           .cum_log_probs = arrays.cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
-          .edits = arrays.edits};
+          .edits = arrays.edits,
+          .kept = shape.keeps_logits ? memory_.kept->data() : nullptr,
+          .kept_rows = arrays.kept_rows};
 }
 
 }  // namespace espalier

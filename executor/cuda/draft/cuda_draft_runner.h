@@ -3,7 +3,7 @@
 // row, and what the next step feeds.
 //
 //   first step ─> next step ─> ... ─> tokens, in pinned memory
-//   [ forward pass, draw, keep logits, advance ]
+//   [ forward pass, draw and keep logits, advance ]
 //
 // Steps are replayed from graphs of 1, 2, 4 or 8 steps: four steps take one
 // launch, seven take three, and few graphs serve all numbers of steps. Graphs

@@ -297,6 +297,7 @@ absl::Status CudaDraftSampler::Send(const StepPlan& plan, size_t first,
   delta_->Put(arrays.num_draws, batch.num_sequences);
   delta_->Put<CudaDraw>(arrays.draws, batch.draws);
   delta_->Put<int>(arrays.row_params, batch.row_params);
+  delta_->Put<int>(arrays.kept_rows, batch.kept_rows);
   delta_->Put<SamplingParams>(arrays.params, batch.params);
   if (batch.has_edits()) {
     delta_->Put<CudaRowEdits>(arrays.row_edits, batch.row_edits);

@@ -5,7 +5,7 @@
 // memory.
 //
 //   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
-//                           [ forward pass, draw, keep logits, advance ]
+//                           [ forward pass, draw and keep logits, advance ]
 //
 // CudaDraftRunner runs the steps. Rows of logits that rejection will ask for
 // stay in device memory (cuda_draft_logits.h), where verification reads them.

@@ -191,6 +191,13 @@ TEST(CudaSampleShapesTest, RefusesImpossibleShapes) {
   EXPECT_THAT(
       CudaSample(in, nullptr, nullptr, *device, nullptr),
       testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+  in.vocab_size = 8;
+  in.dtype = DType::kBFloat16;
+  float kept = 0;
+  in.kept = &kept;
+  EXPECT_THAT(
+      CudaSample(in, nullptr, nullptr, *device, nullptr),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
 }
 
 }  // namespace

@@ -42,11 +42,17 @@ inline std::vector<float> AsRead(const std::vector<float>& logits,
   return rounded;
 }
 
+// Where rows are kept, and what comes of that memory.
+struct KeptRows {
+  std::vector<int> rows;
+  std::vector<float> kept;
+};
+
 // One call for all rows. `max_draws` is what the launch is sized for, and
 // `compute_capability` what the device is said to have, if not 0.
 inline std::vector<testing::Candidates> DrawOnDevice(
     const std::vector<SampledRow>& rows, DType dtype, int max_draws = 0,
-    int compute_capability = 0) {
+    int compute_capability = 0, KeptRows* keep = nullptr) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
   std::vector<CudaDraw> draws;
@@ -110,6 +116,11 @@ inline std::vector<testing::Candidates> DrawOnDevice(
   in.cum_log_probs = device_cum.data();
   in.row_edits = device_row_edits.data();
   in.edits = device_edits.data();
+  const auto kept = testing::Upload(keep ? keep->kept : std::vector<float>());
+  const auto kept_rows =
+      testing::Upload(keep ? keep->rows : std::vector<int>());
+  if (keep != nullptr) in.kept = kept.data();
+  in.kept_rows = kept_rows.data();
   const auto scratch = DeviceBuffer<char>::Create(CudaSampleScratchBytes(in));
   EXPECT_TRUE(scratch.ok());
   EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
@@ -122,6 +133,7 @@ inline std::vector<testing::Candidates> DrawOnDevice(
           .ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
   const testing::Candidates all = testing::Download(candidates);
+  if (keep != nullptr) keep->kept = testing::Download(kept);
   std::vector<testing::Candidates> split;
   auto next = all.begin();
   for (const SampledRow& row : rows) {

@@ -62,7 +62,7 @@ TEST(CudaDraftBatchTest, RowsFeedTheirLastTokensAndAreOfNobodyBehind) {
   EXPECT_EQ(batch.draws[1].position, 4u);
   EXPECT_EQ(batch.draws[1].sample, 3u);
   EXPECT_EQ(batch.draws[1].purpose, RandomPurpose::kDraft);
-  EXPECT_EQ(batch.rows[1].first_kept, 20);
+  EXPECT_THAT(batch.kept_rows, ElementsAre(-1, 20, -1, -1));
   EXPECT_EQ(batch.rows[2].num_tokens, 0);
 }
 

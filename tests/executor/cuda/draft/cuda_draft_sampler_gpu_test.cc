@@ -125,7 +125,7 @@ TEST_F(CudaDraftSamplerGpuTest, DraftsAreThoseThatTheHostDraws) {
         max_rows, counts.num_runs, counts.num_graph_launches, counts.num_graphs,
         (static_cast<double>(free_memory) - static_cast<double>(FreeMemory())) /
             (1 << 20));
-    EXPECT_GT(counts.num_graph_launches, 50);
+    EXPECT_GE(counts.num_graph_launches, counts.num_runs);
     EXPECT_LT(counts.num_graphs, CudaDraftSamplerOptions().max_graphs);
     EXPECT_EQ(sampling.sampler->num_free_rows(), num_free);
   }

@@ -13,8 +13,6 @@
 // and where few tokens are kept another reading of the best quarters. The
 // arithmetic of tiles and of draws is that of two launches, so a draw has the
 // same bits.
-#include <type_traits>
-
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
@@ -61,12 +59,13 @@ class HeldTile {
     is_edited_ = window_.Changes((tile_ + 1) * kTileSize);
   }
 
+  template <bool kKeeps>
   __device__ void Load(const Params& p, int row) {
     if (!exists_) return;
     const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
 #pragma unroll
     for (int i = 0; i < 2; ++i) raw_[i] = logits.Load(2 * tile_ + i);
-    if constexpr (std::is_same_v<T, float>) Keep(p, p.KeptRow(row));
+    if constexpr (kKeeps) Keep(p, p.KeptRow(row));
   }
 
   __device__ void Edit(WarpLogits<2>& shared) {
@@ -158,7 +157,7 @@ class HeldTile {
   float max_ = -__builtin_inff();  // of these
 };
 
-template <typename T>
+template <typename T, bool kKeeps>
 __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   const DrawTask task(
       p, static_cast<int>(blockIdx.x) / NumBlocks<SmallBatchPolicy>());
@@ -168,7 +167,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   GridDependencyWait();  // for logits; the rest was there before
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<SmallBatchPolicy>(p);
-  held.Load(p, task.draw.row);
+  held.template Load<kKeeps>(p, task.draw.row);
   WaitCluster();  // all blocks are there
   held.Edit(shared.edited_tiles[Warp()]);
   held.BroadcastMaxima(shared);
@@ -186,8 +185,8 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
 
 #endif
 
-// A draw's blocks are a cluster.
-template <typename T>
+// A draw's blocks are a cluster. If `kKeeps`, rows may be kept.
+template <typename T, bool kKeeps>
 __global__ __launch_bounds__(
     SmallBatchPolicy::kThreads,
     SmallBatchPolicy::kMinBlocks) void DrawInClusters(const __grid_constant__
@@ -198,7 +197,7 @@ __global__ __launch_bounds__(
   Clear<SmallBatchPolicy>(p.in.vocab_size);
   // The next barrier publishes what is cleared, before any block adds to it.
   ArriveCluster();
-  ReadAndDraw<T>(p, *reinterpret_cast<HeldShared*>(dynamic));
+  ReadAndDraw<T, kKeeps>(p, *reinterpret_cast<HeldShared*>(dynamic));
 #endif
 }
 
@@ -211,9 +210,9 @@ LaunchConfig ShapeOf(const Params& p, int num_blocks) {
 }
 
 // How many blocks a draw has; 0 if that does not pay.
-template <typename T>
+template <typename T, bool kKeeps>
 absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
-  if (!HasClusters(DrawInClusters<T>, device) ||
+  if (!HasClusters(DrawInClusters<T, kKeeps>, device) ||
       sizeof(Shared) + sizeof(HeldShared) > size_t(device.max_shared_bytes)) {
     return 0;
   }
@@ -222,9 +221,9 @@ absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
         p.num_tiles > kWarps * blocks) {
       continue;
     }
-    RETURN_IF_ERROR(
-        SetMaxDynamicSharedMemory(DrawInClusters<T>, sizeof(HeldShared)));
-    if (MaxActiveClusters(DrawInClusters<T>, ShapeOf(p, blocks)) >=
+    RETURN_IF_ERROR(SetMaxDynamicSharedMemory(DrawInClusters<T, kKeeps>,
+                                              sizeof(HeldShared)));
+    if (MaxActiveClusters(DrawInClusters<T, kKeeps>, ShapeOf(p, blocks)) >=
         p.in.max_draws) {
       return blocks;
     }
@@ -232,12 +231,13 @@ absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
   return 0;
 }
 
-template <typename T>
+template <typename T, bool kKeeps>
 absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
                                     cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const int blocks, NumBlocksOf<T>(p, device));
+  ASSIGN_OR_RETURN(const int blocks, (NumBlocksOf<T, kKeeps>(p, device)));
   if (blocks == 0) return false;
-  RETURN_IF_ERROR(Launch(DrawInClusters<T>, ShapeOf(p, blocks), stream, p));
+  RETURN_IF_ERROR(
+      Launch(DrawInClusters<T, kKeeps>, ShapeOf(p, blocks), stream, p));
   return true;
 }
 
@@ -245,9 +245,11 @@ absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
 
 absl::StatusOr<bool> DrawFewTokens(const Params& p, const CudaDevice& device,
                                    cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchClusters<float>(p, device, stream)
-             : LaunchClusters<uint16_t>(p, device, stream);
+  if (p.in.dtype != DType::kFloat32) {
+    return LaunchClusters<uint16_t, false>(p, device, stream);
+  }
+  return p.in.kept != nullptr ? LaunchClusters<float, true>(p, device, stream)
+                              : LaunchClusters<float, false>(p, device, stream);
 }
 
 }  // namespace espalier::cuda_sample

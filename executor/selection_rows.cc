@@ -26,7 +26,8 @@ bool HasDifferentRows(const PlanSelection& selection) {
 }
 
 bool IsByRejection(const PlanSelection& selection) {
-  return !selection.drafts.empty() && NeedsDraftLogits(*selection.params);
+  return selection.params->kind == SelectionKind::kDraws &&
+         !selection.drafts.empty() && NeedsDraftLogits(*selection.params);
 }
 
 bool HasDraftRows(const PlanSelection& selection) {
@@ -35,19 +36,22 @@ bool HasDraftRows(const PlanSelection& selection) {
 
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies) {
-  CHECK(selection.params->kind == SelectionKind::kDraws &&
-        std::ssize(selection.samples) == selection.num_rows)
-      << "rows differ where each row is a sample's";
+  const bool are_paths = !selection.ranks.empty();
+  CHECK(are_paths ? selection.params->kind == SelectionKind::kBeams
+                  : selection.params->kind == SelectionKind::kDraws &&
+                        std::ssize(selection.samples) == selection.num_rows)
+      << "rows differ where each row is a sample's, or a path";
   const SmallVector<int> first_logits = selection.FirstLogits();
   std::vector<SelectionRow> logits_rows;
-  for (int row = 0; row < selection.num_rows; ++row) {
+  for (int row = 0; row < selection.num_plan_rows(); ++row) {
+    const int rank = are_paths ? selection.ranks[row] : row;
     SelectionRow logits_row = {
         .row = row,
-        .sample = selection.samples[row],
-        .num_generated = selection.num_generated_of(row)};
+        .sample = are_paths ? 0 : selection.samples[row],
+        .num_generated = selection.num_generated_of(rank)};
     const bool has_drafts = verifies && !selection.drafts.empty();
     if (!selection.histories.empty()) {
-      SetText(selection.histories[row],
+      SetText(selection.histories[rank],
               has_drafts ? std::span(selection.drafts[row])
                          : std::span<const TokenId>(),
               &logits_row);

@@ -1,8 +1,9 @@
-// SelectionRow: what one row of logits is asked in a selection of draws whose
-// rows of logits differ: those of samples of different lengths, and those that
-// verify drafts (PlanSelection::drafts). Each row of logits draws a token of
-// its own, as a sample that had generated the drafted tokens before it would.
-// The draws are all there is to verification that is coupled
+// SelectionRow: what one row of logits is asked in a selection whose rows of
+// logits differ: those of samples of different lengths, and those that verify
+// drafts (PlanSelection::drafts). Of beams, each is asked for the best tokens
+// behind the beam and so much of the path (beam_replay.h). Of samples, each
+// draws a token of its own, as a sample that had generated the drafted tokens
+// before it would. The draws are all there is to verification that is coupled
 // (docs/verification.md), so an executor that draws needs nothing else for it.
 // Where rejection verifies (IsByRejection), what verification says of a place
 // stands for the draw of its row of logits.
@@ -23,7 +24,7 @@
 namespace espalier {
 
 struct SelectionRow {
-  int row = 0;  // its rank
+  int row = 0;  // of the selection's plan rows: a sample's rank, or a path
   int sample = 0;
   int draft_idx = 0;      // drafted tokens of its row before it
   int num_generated = 0;  // tokens before it, those included
@@ -50,8 +51,8 @@ bool HasDraftRows(const PlanSelection& selection);
 
 // The rows of logits that draw, by row: all of them, or the first of each row,
 // which verifies nothing: the draft's first token may be what it draws.
-// REQUIRES: a selection of kDraws with a sample for each row, which outlives
-// the result.
+// REQUIRES: a selection of kDraws with a sample for each row, or of kBeams with
+// drafts, which outlives the result.
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies = true);
 

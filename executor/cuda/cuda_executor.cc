@@ -134,6 +134,7 @@ class CudaExecutor::Impl {
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
     description_.verifies_drafts = description_.has_shareable_pages;
+    description_.verifies_beam_drafts = description_.has_shareable_pages;
     description_.verifies_pending_drafts = description_.has_shareable_pages;
     description_.follows_pending_drafts = description_.has_shareable_pages;
   }

@@ -18,9 +18,10 @@
 // to verify are padded as rows are, and part of a shape.
 //
 // Behind an encoder (docs/step.md, "Sources") steps that feed sources have it
-// read these first, in calls of their own (cuda_source_reader.h); from then on
-// a group decodes as others do, and cross-attention has a work list that
-// changes only as groups come and go.
+// read these first, in calls of their own
+// (executor/cuda/step/cuda_source_reader.h); from then on a group decodes as
+// others do, and cross-attention has a work list that changes only as groups
+// come and go.
 //
 // Thread safety: as StepExecutor. The caller's thread hands plans over and
 // returns; it never waits for the device. Executors of one process, on one

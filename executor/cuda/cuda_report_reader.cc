@@ -1,10 +1,12 @@
 #include "executor/cuda/cuda_report_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "base/check.h"
+#include "executor/beam_replay.h"
 #include "executor/contenders.h"
 
 namespace espalier {
@@ -35,6 +37,7 @@ CudaReportReader::CudaReportReader(const CudaReportRing& ring,
 
 SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
   if (answer.runs != nullptr) return ReadRuns(answer);
+  if (answer.paths != nullptr) return ReadPaths(answer);
   SelectionResult result = {.request = answer.request, .error = answer.error};
   if (answer.rows != nullptr) {
     Contenders contenders(*answer.rows);
@@ -66,6 +69,46 @@ SelectionResult CudaReportReader::ReadRuns(
   }
   return MergeSelectionRows(*answer.runs, DraftsOf(*answer.runs),
                             answer.logits_rows, drawn, log_probs);
+}
+
+// Their sums are the tokens' own.
+SelectionResult CudaReportReader::ReadPaths(
+    const CudaStep::Answer& answer) const {
+  const PlanSelection& selection = *answer.paths;
+  SelectionResult result = {.request = answer.request, .error = answer.error};
+  BeamReplay replay(&selection);
+  const DraftTree& tree = replay.tree();
+  for (int node = 0; node < tree.num_nodes(); ++node) {
+    std::vector<TokenScore> best;
+    for (const Candidate& candidate :
+         CandidatesOf(answer, answer.parts[tree.logits_row(node)])) {
+      best.push_back({candidate.token, candidate.cum_log_prob});
+    }
+    replay.SetBest(node, std::move(best));
+  }
+  replay.Take(&result);
+  if (!answer.has_log_probs) return result;
+  ForEachReplayedStep(selection, tree, &result,
+                      [&](SelectionResult* step, std::span<const int> nodes) {
+                        for (const Candidate& candidate : step->candidates) {
+                          const int logits_row =
+                              tree.logits_row(nodes[candidate.beam]);
+                          step->logprobs.push_back(LogProbOf(
+                              answer.parts[logits_row], candidate.token));
+                        }
+                      });
+  return result;
+}
+
+TokenLogProb CudaReportReader::LogProbOf(const CudaAnswerPart& part,
+                                         TokenId token) const {
+  const Candidate* const first = candidates_ + part.first_candidate;
+  const Candidate* const end = first + num_candidates_[part.group_idx];
+  const Candidate* const found = std::find_if(
+      first, end,
+      [token](const Candidate& candidate) { return candidate.token == token; });
+  CHECK(found != end) << "token " << token << " is not of the report";
+  return ReadLogProb(part.log_probs, static_cast<int>(found - first), 0, token);
 }
 
 std::vector<Candidate> CudaReportReader::CandidatesOf(

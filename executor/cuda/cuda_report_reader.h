@@ -3,7 +3,9 @@
 //
 // The device answers kRows with all candidates of each row. Of these a reader
 // leaves what the group's strategy can take, as executors on the host do
-// (executor/contenders.h), and log-probabilities of that alone.
+// (executor/contenders.h), and log-probabilities of that alone. Where beams
+// feed paths it answers with those of each row of logits, from which a reader
+// replays the steps of the search (executor/beam_replay.h).
 //
 // Thread safety: a plain value; the report does not change while it is read.
 #pragma once
@@ -31,9 +33,12 @@ class CudaReportReader {
 
  private:
   SelectionResult ReadRuns(const CudaStep::Answer& answer) const;
+  SelectionResult ReadPaths(const CudaStep::Answer& answer) const;
   // Those of the part that are of this answer.
   std::vector<Candidate> CandidatesOf(const CudaStep::Answer& answer,
                                       const CudaAnswerPart& part) const;
+  // Of a candidate of a part that is one row of logits.
+  TokenLogProb LogProbOf(const CudaAnswerPart& part, TokenId token) const;
   // One for each of `candidates`.
   // REQUIRES: these are candidates of the answer, in its order; some may be
   // left out.

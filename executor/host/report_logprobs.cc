@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "base/allocating_loop.h"
-#include "exec_request/draft_tree.h"
-#include "exec_request/surviving_candidates.h"
+#include "executor/beam_replay.h"
 #include "kernels/logprobs/logprobs.h"
 
 namespace espalier {
@@ -49,21 +48,15 @@ void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
 void AskReplayed(const PlanSelection& selection, SelectionResult* result,
                  std::span<LogitsRowWork> works) {
   const DraftTree tree(selection);
-  std::vector<int> nodes = tree.Roots();
-  const auto ask = [&](SelectionResult* step) {
-    step->logprobs.resize(step->candidates.size());
-    for (size_t i = 0; i < step->candidates.size(); ++i) {
-      const Candidate& candidate = step->candidates[i];
-      Ask(candidate.token, &step->logprobs[i],
-          &works[tree.logits_row(nodes[candidate.beam])]);
-    }
-    nodes =
-        tree.Follow(nodes, step->candidates,
-                    SurvivingCandidates(step->candidates, selection.num_slots,
-                                        selection.eos_token_ids));
-  };
-  ask(result);
-  for (SelectionResult& step : result->further) ask(&step);
+  ForEachReplayedStep(selection, tree, result,
+                      [&](SelectionResult* step, std::span<const int> nodes) {
+                        step->logprobs.resize(step->candidates.size());
+                        for (size_t i = 0; i < step->candidates.size(); ++i) {
+                          const Candidate& candidate = step->candidates[i];
+                          Ask(candidate.token, &step->logprobs[i],
+                              &works[tree.logits_row(nodes[candidate.beam])]);
+                        }
+                      });
 }
 
 void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,

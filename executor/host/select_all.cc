@@ -7,9 +7,9 @@
 
 #include "base/allocating_loop.h"
 #include "base/check.h"
+#include "executor/beam_replay.h"
+#include "executor/best_of_selection.h"
 #include "executor/contenders.h"
-#include "executor/host/best_of_selection.h"
-#include "executor/host/replay_beams.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/verify_row.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
@@ -35,6 +35,37 @@ bool Draws(const PlanSelection& selection) {
   return selection.params->kind == SelectionKind::kDraws;
 }
 
+// The best tokens of a node's row of logits, with the edits that its path leads
+// to.
+//   logits  [plan.num_logits, vocab_size]  of the plan
+std::vector<TokenScore> SelectNode(const PlanSelection& selection,
+                                   const ScoreEdits& all, const DraftTree& tree,
+                                   int node, std::span<const float> logits,
+                                   int vocab_size) {
+  const int row = tree.row(node);
+  const int depth = tree.depth(node);
+  std::vector<TokenId> history;
+  if (!selection.histories.empty()) {
+    history = selection.histories[selection.ranks[row]];
+    const auto draft = selection.drafts[row].begin();
+    history.insert(history.end(), draft, draft + depth);
+  }
+  std::vector<TokenEdit> storage;
+  const ScoreEdits::View edits =
+      all.OfRow({.tail = history,
+                 .num_generated = selection.num_generated + depth,
+                 .vocab_size = vocab_size},
+                &storage);
+  const size_t logits_row = selection.first_logits + tree.logits_row(node);
+  return SelectRow(
+      logits.subspan(logits_row * vocab_size, vocab_size),
+      {.domain = selection.params->domain,
+       .num_candidates = selection.num_candidates,
+       .repetition_penalty = selection.params->processors.repetition_penalty,
+       .edits = edits.edits,
+       .is_allow_list = edits.is_allow_list});
+}
+
 // The selection of one group, which several threads work at.
 class GroupWork {
  public:
@@ -45,7 +76,7 @@ class GroupWork {
     CHECK(!params_.gumbel_top_k || params_.kind == SelectionKind::kRows)
         << "only rows get noise";
     if (params_.kind == SelectionKind::kBeams && !selection_.drafts.empty()) {
-      replay_ = std::make_unique<BeamReplay>(selection, edits_.get());
+      replay_ = std::make_unique<BeamReplay>(selection);
     } else if (params_.kind == SelectionKind::kBeams &&
                selection_.num_rows > 0) {
       best_ = BestOfSelection(selection_);
@@ -64,7 +95,7 @@ class GroupWork {
     const bool draws = Draws(selection_);
     int end = selection_.num_rows;
     if (draws) end = static_cast<int>(selection_.samples.size());
-    if (replay_ != nullptr) end = replay_->num_nodes();
+    if (replay_ != nullptr) end = replay_->tree().num_nodes();
     const bool one_row = selection_.num_rows == 1 && selection_.drafts.empty();
     const int step = draws && one_row ? kDrawsAtOnce : 1;
     for (int i = 0; i < end; i += step) {
@@ -76,7 +107,9 @@ class GroupWork {
   void Run(const WorkItem& item, std::span<const float> logits,
            int vocab_size) {
     if (replay_ != nullptr) {
-      return replay_->Select(item.begin, logits, vocab_size);
+      return replay_->SetBest(item.begin,
+                              SelectNode(selection_, *edits_, replay_->tree(),
+                                         item.begin, logits, vocab_size));
     }
     if (!selection_.drafts.empty()) {
       runs_[item.begin] =

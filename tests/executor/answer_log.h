@@ -1,5 +1,7 @@
 // AnswerLog: an executor that remembers what another one answers: each
-// request's candidates, step by step.
+// request's candidates, step by step, also of steps that are decided together
+// because drafts were verified. What may be left out of a step of beams is
+// (RowRanking::num_first), whether the executor does so or not.
 //
 // Thread safety: as StepExecutor; Take when no plan runs.
 #pragma once
@@ -12,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/ids.h"
 #include "exec_request/step_executor.h"
+#include "kernels/select/best_candidates.h"
 
 namespace espalier::testing {
 
@@ -35,8 +38,20 @@ class AnswerLog : public StepExecutor {
   std::map<RequestId, CandidateLists> Take();
 
  private:
+  // Of requests whose beams rank so.
+  struct Ranking {
+    int num_candidates = 0;
+    int num_beams = 0;
+    std::vector<TokenId> eos_token_ids;
+  };
+  void Add(const SelectionResult& selection, CandidateLists* lists)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Candidate> Ranked(const SelectionResult& step) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   StepExecutor* const steps_;
   std::mutex mutex_;
+  std::map<RequestId, Ranking> rankings_ ABSL_GUARDED_BY(mutex_);
   std::map<RequestId, CandidateLists> answers_ ABSL_GUARDED_BY(mutex_);
 };
 

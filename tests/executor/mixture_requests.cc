@@ -198,6 +198,11 @@ void Maker::AddDrafts(GenerationParams* params) {
   if (limits_.has_draft_model && OneIn(2)) {
     params->speculate->method = SpeculationMethod::kDraft;
   }
+  if (IsBeamSearch(*params)) {
+    // Wide ones do not draft by themselves.
+    params->speculate->always_drafts = params->num_beams <= 40 && OneIn(2);
+    if (params->num_beams > 40) return;
+  }
   if (params->num_return_sequences > 8) return;
   if (params->allowed_sequences) return;
   params->max_new_tokens =
@@ -222,8 +227,7 @@ Request Maker::Make() {
   if (OneIn(4)) params.logprobs = Below(6);
   if (OneIn(6)) params.prompt_logprobs = Below(6);
   if (OneIn(50)) params.logprobs = kMaxLogProbs;
-  if (limits_.speculates && params.do_sample && !IsBeamSearch(params) &&
-      OneIn(2)) {
+  if (limits_.speculates && CanSpeculate(params) && OneIn(2)) {
     AddDrafts(&params);
   }
   const absl::Status valid = ValidateRequest(model_, &request);

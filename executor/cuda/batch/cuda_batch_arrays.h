@@ -12,7 +12,8 @@
 //       sent, batch);
 //
 // A new input of the batch takes a member and a line here, its values
-// (cuda_input_batch.cc), and the kernel that reads it (cuda_graph_runner.cc).
+// (cuda_input_batch.cc), and the kernel that reads it
+// (executor/cuda/cuda_graph_runner.cc).
 #pragma once
 
 #include <array>

@@ -13,42 +13,74 @@ CudaDraftRoom::CudaDraftRoom(const StepPlan& plan, const CudaStepLimits& limits,
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     num_scored += std::ssize(scoring.tokens);
   }
-  // A row of logits is a draw, and has a candidate.
-  left_.num_logits_rows =
-      std::min<int64_t>({limits.max_rows - batch.num_logits_rows() - num_scored,
-                         limits.max_rows - batch.num_draws(),
-                         limits.max_candidates - batch.num_candidates});
-  left_.num_edits =
-      limits.max_edits - std::ssize(batch.edits) - batch.num_device_edits;
+  left_ = {
+      .num_logits_rows = limits.max_rows - batch.num_logits_rows() - num_scored,
+      .num_draws = limits.max_rows - batch.num_draws(),
+      .num_candidates = limits.max_candidates - batch.num_candidates,
+      .num_edits =
+          limits.max_edits - std::ssize(batch.edits) - batch.num_device_edits};
   for (const PlanSelection& selection : plan.selections) {
-    if (!HasDifferentRows(selection)) continue;
-    const Needs needs = NeedsOf(selection, false);
-    left_.num_logits_rows -= needs.num_logits_rows;
-    left_.num_edits -= needs.num_edits;
+    if (HasDifferentRows(selection)) Subtract(NeedsOf(selection, false));
   }
 }
 
 bool CudaDraftRoom::Take(const PlanSelection& selection) {
   const Needs needs = NeedsOf(selection, true);
-  if (needs.num_logits_rows > left_.num_logits_rows ||
-      needs.num_edits > left_.num_edits) {
-    return false;
-  }
-  left_.num_logits_rows -= needs.num_logits_rows;
-  left_.num_edits -= needs.num_edits;
+  if (!Has(needs)) return false;
+  Subtract(needs);
   return true;
+}
+
+bool CudaDraftRoom::Has(const Needs& needs) const {
+  return needs.num_logits_rows <= left_.num_logits_rows &&
+         needs.num_draws <= left_.num_draws &&
+         needs.num_candidates <= left_.num_candidates &&
+         needs.num_edits <= left_.num_edits;
+}
+
+void CudaDraftRoom::Subtract(const Needs& needs) {
+  left_.num_logits_rows -= needs.num_logits_rows;
+  left_.num_draws -= needs.num_draws;
+  left_.num_candidates -= needs.num_candidates;
+  left_.num_edits -= needs.num_edits;
 }
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
                                             bool of_drafts) const {
+  if (!selection.ranks.empty()) return NeedsOfPaths(selection, of_drafts);
   if (of_drafts && HasDraftRows(selection)) return NeedsOfDrawn(selection);
   Needs needs;
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
     if ((logits_row.draft_idx > 0) != of_drafts) continue;
     ++needs.num_logits_rows;
+    ++needs.num_draws;
+    ++needs.num_candidates;
     needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
   }
   return needs;
+}
+
+CudaDraftRoom::Needs CudaDraftRoom::NeedsOfPaths(const PlanSelection& selection,
+                                                 bool of_drafts) const {
+  Needs all;
+  Needs plain = {.num_logits_rows = selection.num_rows,
+                 .num_candidates = selection.num_candidates};
+  int num_beams = 0;
+  for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
+    const int64_t num_edits = MaxEditsOf(selection, logits_row, vocab_size_);
+    ++all.num_logits_rows;
+    all.num_candidates += selection.num_candidates;
+    all.num_edits += num_edits;
+    const bool is_next = logits_row.draft_idx == 0 &&
+                         selection.ranks[logits_row.row] == num_beams;
+    if (!is_next) continue;
+    ++num_beams;
+    plain.num_edits += num_edits;
+  }
+  if (!of_drafts) return plain;
+  return {.num_logits_rows = all.num_logits_rows - plain.num_logits_rows,
+          .num_candidates = all.num_candidates - plain.num_candidates,
+          .num_edits = all.num_edits - plain.num_edits};
 }
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
@@ -66,6 +98,8 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     // Of each token: the row that verifies it, and the one that it was drawn
     // from.
     needs.num_logits_rows += 2 * count;
+    needs.num_draws += 2 * count;
+    needs.num_candidates += 2 * count;
     needs.num_edits +=
         2 * count * MaxEditsOf(selection, num_history, vocab_size_);
   }

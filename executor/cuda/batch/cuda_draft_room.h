@@ -30,9 +30,15 @@ class CudaDraftRoom {
   // What rows of logits need; of the first of each row, or of those behind it.
   struct Needs {
     int64_t num_logits_rows = 0;
+    int64_t num_draws = 0;
+    int64_t num_candidates = 0;
     int64_t num_edits = 0;
   };
+  bool Has(const Needs& needs) const;
+  void Subtract(const Needs& needs);
   Needs NeedsOf(const PlanSelection& selection, bool of_drafts) const;
+  // Of beams, whose step without drafts is one selection from all of them.
+  Needs NeedsOfPaths(const PlanSelection& selection, bool of_drafts) const;
   // Of drafts that a model has drawn: as if none had ended early
   // (PlanSelection::max_draft_tokens).
   Needs NeedsOfDrawn(const PlanSelection& selection) const;

@@ -379,6 +379,18 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
     }
     return parts;
   }
+  if (request.params->kind == SelectionKind::kBeams && differ) {
+    CudaGroupRequest of_row = request;
+    for (int i = 0; i < num_new_rows; ++i) {
+      of_row.logits_rows = request.logits_rows.subspan(i, 1);
+      parts.push_back(AddGroup(group, of_row,
+                               {.first_logits_row = first_logits_row + i,
+                                .first_rank = i,
+                                .first_slot = group.first_slot,
+                                .num_slots = 0}));
+    }
+    return parts;
+  }
   parts.push_back(AddGroup(
       group, request,
       {.first_logits_row = first_logits_row,

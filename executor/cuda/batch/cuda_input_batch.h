@@ -9,7 +9,8 @@
 // almost nothing here changes. Its arrays are those of cuda_batch_arrays.h.
 //
 // Where a request asks for candidates of each of its rows (kRows), each is a
-// group of one slot for the device; no such group runs ahead.
+// group of one slot for the device; no such group runs ahead. Nor does one
+// whose beams feed paths: each of its rows of logits is a group without a slot.
 //
 //   CudaInputBatch batch(shape);
 //   batch.AddBeams(group, request);
@@ -47,8 +48,8 @@ struct CudaGroupRequest {
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};
   std::span<const int> samples = {};
-  // Where its rows of logits differ: what each draws, in place of `samples`,
-  // and with its own edits. The group keeps no beams then.
+  // Where its rows of logits differ: what each draws, in place of `samples`, or
+  // selects, and with its own edits. The group keeps no beams then.
   std::span<const SelectionRow> logits_rows = {};
   // By row of the plan: the drafts of these, if rejection verifies them; and
   // whether there are rows of logits that they were drawn from.
@@ -62,7 +63,8 @@ struct CudaTokenSource {
   int length = 0;  // 0: there is none
 };
 
-// Where an answer will be, or a part of it: of kRows there is a part a row.
+// Where an answer will be, or a part of it: of kRows there is a part a row, of
+// paths of beams one a row of logits.
 struct CudaAnswerPart {
   int group_idx = 0;
   int first_candidate = 0;

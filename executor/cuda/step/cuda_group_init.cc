@@ -25,16 +25,17 @@ int PlanRowOf(const StepPlan& plan, int logits_row) {
   return static_cast<int>(row - plan.rows.begin());
 }
 
+int NumSlotsOf(const PlanSelection& selection) {
+  return std::max(selection.num_slots, selection.num_plan_rows());
+}
+
 absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
     const StepPlan& plan, const PlanSelection& selection) {
   CudaGroupInit found(&plan, &selection);
   const bool differ = HasDifferentRows(selection);
-  if (differ && selection.params->kind != SelectionKind::kDraws) {
-    return InvalidArgument("drafts of beams are not verified on a CUDA device");
-  }
   const SmallVector<int> first_logits = selection.FirstLogits();
-  for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int logits_row = first_logits[rank + 1] - 1;
+  for (int i = 0; i < selection.num_plan_rows(); ++i) {
+    const int logits_row = first_logits[i + 1] - 1;
     found.rows_.push_back(PlanRowOf(plan, logits_row));
     const PlanRow& row = plan.rows[found.rows_.back()];
     const int last = row.first_logits + row.num_logits - 1;
@@ -108,10 +109,10 @@ void CudaGroupInit::PutTables(const CudaStepMemory& memory,
   for (int slot = 0; slot < group.num_slots; ++slot) {
     delta->Put(memory.table(group.first_slot + slot), shared);
   }
-  for (size_t rank = 0; rank < rows_.size(); ++rank) {
-    const int slot = group.first_slot + selection_->slots[rank];
+  for (int i = 0; i < std::ssize(rows_); ++i) {
+    const int slot = group.first_slot + SlotOf(*selection_, i);
     delta->Put<int>(memory.table(slot) + num_shared,
-                    Words(plan_->row_pages(rows_[rank]).subspan(num_shared)));
+                    Words(plan_->row_pages(rows_[i]).subspan(num_shared)));
   }
 }
 

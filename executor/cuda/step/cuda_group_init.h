@@ -3,7 +3,8 @@
 // slots set its beams and are fed from there from then on, like a continuation;
 // others, those of prompts among them, set its tables alone, and are fed from
 // the plan. So do rows with drafts, and rows of different lengths: from such a
-// step a group does not go on by itself.
+// step a group does not go on by itself. Where beams feed drafted paths there
+// may be more rows than beams; each has a slot for that step.
 //
 //   ASSIGN_OR_RETURN(const auto rows, CudaGroupInit::Find(plan, selection));
 //   rows.Put(memory, page_size, group, &delta);
@@ -26,13 +27,13 @@ class CudaGroupInit {
  public:
   // Those that a selection of the plan is from. Both outlive it.
   // REQUIRES: selection.num_rows >= 1.
-  // Errors: kInvalidArgument if beams have drafts, the last row of logits that
-  // it is from is not its row's last, or rows end at different positions where
-  // they may not (HasDifferentRows).
+  // Errors: kInvalidArgument if the last row of logits that it is from is not
+  // its row's last, or rows end at different positions where they may not
+  // (HasDifferentRows).
   static absl::StatusOr<CudaGroupInit> Find(const StepPlan& plan,
                                             const PlanSelection& selection);
 
-  // Of the plan, by rank.
+  // Of the plan, by rank; or by path.
   const std::vector<int>& rows() const { return rows_; }
   // Whether they set the group's beams.
   bool feeds_beams() const { return feeds_beams_; }
@@ -64,6 +65,13 @@ class CudaGroupInit {
   std::vector<int> rows_;
   bool feeds_beams_ = false;
 };
+
+// How many slots the group of a selection has on the device in the step; and
+// which of them a row of its lives in, by rank, or by path.
+int NumSlotsOf(const PlanSelection& selection);
+inline int SlotOf(const PlanSelection& selection, int row) {
+  return selection.ranks.empty() ? selection.slots[row] : row;
+}
 
 // The row that a row of logits is of.
 int PlanRowOf(const StepPlan& plan, int logits_row);

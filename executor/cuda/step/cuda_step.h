@@ -75,6 +75,9 @@ struct CudaStep {
     // plan.
     const PlanSelection* runs = nullptr;
     std::vector<SelectionRow> logits_rows = {};
+    // Of beams that feed paths, whose steps are replayed: the selection, of the
+    // plan.
+    const PlanSelection* paths = nullptr;
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
     absl::Status error = absl::OkStatus();
   };

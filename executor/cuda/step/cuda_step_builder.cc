@@ -86,7 +86,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   step.shape.has_cross_partials = uploader_.has_cross_partials();
   step.shape.has_own_tables = uploader_.has_own_tables();
   PutCopies(plan);
-  DropRefused(plan);
+  DropPassing(plan);
   was_reset_ = false;
   return step;
 }
@@ -110,7 +110,7 @@ absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
   for (const PlanSelection& selection : plan.selections) {
     if (selection.num_rows == 0) continue;
     RETURN_IF_ERROR(
-        groups_.Set(selection.request, selection.num_slots).status());
+        groups_.Set(selection.request, NumSlotsOf(selection)).status());
   }
   return absl::OkStatus();
 }
@@ -364,10 +364,10 @@ CudaStepBuilder::PromptTables(const StepPlan& plan) {
   }
   for (const std::vector<Entry>* const entries : {&prompts_, &refused_}) {
     for (const Entry& entry : *entries) {
-      const auto& slots = plan.selections[entry.answer].slots;
-      for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
+      const PlanSelection& selection = plan.selections[entry.answer];
+      for (int i = 0; i < std::ssize(entry.rows); ++i) {
         const int first_slot = entry.group->first_slot;
-        tables[entry.rows[rank]] = {first_slot + slots[rank], first_slot};
+        tables[entry.rows[i]] = {first_slot + SlotOf(selection, i), first_slot};
       }
     }
   }
@@ -444,10 +444,15 @@ void CudaStepBuilder::PutCopies(const StepPlan& plan) {
   delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
 }
 
-// Their slots, of which the step has the tables, are free from the next on.
-void CudaStepBuilder::DropRefused(const StepPlan& plan) {
+// Their slots, of which the step has the tables, are free from the next on: of
+// groups that are refused, and of those with a slot for each path.
+void CudaStepBuilder::DropPassing(const StepPlan& plan) {
   for (const Entry& entry : refused_) {
     groups_.Drop(plan.selections[entry.answer].request);
+  }
+  for (const Entry& entry : prompts_) {
+    const PlanSelection& selection = plan.selections[entry.answer];
+    if (!selection.ranks.empty()) groups_.Drop(selection.request);
   }
 }
 

@@ -65,7 +65,7 @@ class CudaStepBuilder {
     CudaGroupRequest request;
     size_t answer = 0;
     // Of groups whose prompt the plan feeds.
-    std::vector<int> rows;  // of the plan, by rank
+    std::vector<int> rows;  // of the plan, by rank, or by path
     std::span<const float> cum_log_probs;
     const PlanSelection* selection = nullptr;
   };
@@ -111,7 +111,7 @@ class CudaStepBuilder {
   absl::Status CheckLimits(const CudaInputBatch& batch,
                            const CudaStep& step) const;
   void PutCopies(const StepPlan& plan);
-  void DropRefused(const StepPlan& plan);
+  void DropPassing(const StepPlan& plan);
 
   // Constant after construction.
   const CudaInputBatch::Shape shape_;

@@ -25,8 +25,9 @@ void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
 
 // The token of the batch that a row feeds behind `num_before` of those with
 // rows of logits.
-int TokenOf(const CudaDifferentRows& rows, int rank, int num_before) {
-  const int row_idx = rows.rows[rank];
+int TokenOf(const CudaDifferentRows& rows, int row_of_selection,
+            int num_before) {
+  const int row_idx = rows.rows[row_of_selection];
   const PlanRow& row = rows.plan->rows[row_idx];
   return rows.first_tokens[row_idx] + row.num_tokens - row.num_logits +
          num_before;
@@ -73,12 +74,28 @@ void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
   }
 }
 
+// Without verification it is the beams' own step: one selection from the rows
+// of logits that they have without paths.
+void AddPlainBeams(const CudaDifferentRows& rows, CudaInputBatch* batch,
+                   CudaStep::Answer* answer) {
+  const SmallVector<int>& ranks = rows.selection->ranks;
+  std::vector<int> tokens;
+  for (int path = 0; path < std::ssize(ranks); ++path) {
+    if (ranks[path] < std::ssize(tokens)) continue;
+    tokens.push_back(TokenOf(rows, path, 0));
+  }
+  answer->parts = batch->AddPromptLogitsRows(*rows.group, rows.request, tokens,
+                                             rows.selection->cum_log_probs);
+}
+
 }  // namespace
 
 void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
                       CudaStep* step, CudaStep::Answer* answer) {
   const PlanSelection& selection = *rows.selection;
-  answer->runs = &selection;
+  const bool are_paths = !selection.ranks.empty();
+  if (are_paths && !rows.verifies) return AddPlainBeams(rows, batch, answer);
+  (are_paths ? answer->paths : answer->runs) = &selection;
   answer->logits_rows = SelectionRowsOf(selection, rows.verifies);
   std::vector<int> tokens;
   for (const SelectionRow& row : answer->logits_rows) {
@@ -98,10 +115,11 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
                    batch->shape.vocab_size, step);
     }
   }
-  // What is drawn has its own log-probability for a sum.
+  // What is drawn or selected has its own log-probability for a sum.
   const std::vector<float> zeros(tokens.size());
   answer->parts =
       batch->AddPromptLogitsRows(*rows.group, request, tokens, zeros);
+  if (are_paths) return;
   places.candidate = answer->parts.front().first_candidate;
   AddUnknown(rows, places, step);
 }

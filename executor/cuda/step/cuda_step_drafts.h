@@ -20,7 +20,7 @@ namespace espalier {
 struct CudaDifferentRows {
   const StepPlan* plan = nullptr;
   const PlanSelection* selection = nullptr;
-  std::span<const int> rows = {};          // of the plan, by rank
+  std::span<const int> rows = {};          // of the plan, by rank, or by path
   std::span<const int> first_tokens = {};  // of the batch, by row of the plan
   const CudaGroup* group = nullptr;
   CudaGroupRequest request = {};

@@ -44,6 +44,7 @@ struct CudaSpeculationCase {
   // Without processors that read the text, whose requests wait for answers:
   // steps begin where the device finds the one before has ended.
   bool is_unread = false;
+  bool is_beams = false;  // 2 to 6, which draft at every step
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -91,6 +92,20 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .kv_cache_mb = 12,
      .max_draft_rows = 96,
      .is_unread = true},
+    {.name = "BeamsByNgram", .is_beams = true},
+    {.name = "BeamsByNgramWithLittleRoom",
+     .max_step_tokens = 72,
+     .kv_cache_mb = 12,
+     .is_beams = true},
+    {.name = "BeamsByDraft",
+     .method = SpeculationMethod::kDraft,
+     .max_draft_rows = 96,
+     .is_beams = true},
+    {.name = "BeamsByDraftWithLittleRoom",
+     .method = SpeculationMethod::kDraft,
+     .max_step_tokens = 72,
+     .kv_cache_mb = 12,
+     .is_beams = true},
     {.name = "DraftOnTheHost",
      .method = SpeculationMethod::kDraft,
      .drafts_on_host = true},
@@ -167,7 +182,11 @@ class CudaSpeculationTest
         params.bad_words_ids = {{262}, {17, 300}};
       }
       if (random() % 3 == 0) params.logprobs = random() % 4;
-      if (random() % 2 == 0) {
+      if (GetParam().is_beams) {
+        params.num_beams = 2 + static_cast<int>(random() % 5);
+        params.num_return_sequences = 1 + random() % params.num_beams;
+        if (random() % 2 == 0) params.early_stopping = EarlyStopping::kTrue;
+      } else if (random() % 2 == 0) {
         params.do_sample = true;
         params.num_return_sequences = 1 + static_cast<int>(random() % 4);
         params.temperature = 0.5;
@@ -180,7 +199,8 @@ class CudaSpeculationTest
                                    prompt.end());
       params.speculate = {.method = GetParam().method,
                           .num_tokens = 1 + static_cast<int>(random() % 8),
-                          .mode = GetParam().mode};
+                          .mode = GetParam().mode,
+                          .always_drafts = GetParam().is_beams};
       EXPECT_OK(ValidateRequest(model, &request));
       requests.push_back(std::move(request));
     }
@@ -278,8 +298,10 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
               GetParam().name, num_accepted, num_drafted, num_different, count);
   EXPECT_LE(num_different, count / 30);
   EXPECT_GT(num_drafted, Cases(300, 20));
-  // A model agrees with itself, but for rounding.
-  const bool is_by_model = GetParam().method == SpeculationMethod::kDraft;
+  // A model agrees with itself, but for rounding; its search takes paths, too,
+  // that are pruned on the way.
+  const bool is_by_model =
+      GetParam().method == SpeculationMethod::kDraft && !GetParam().is_beams;
   EXPECT_GT(num_accepted, is_by_model ? num_drafted * 7 / 10 : Cases(20, 5));
 }
 

@@ -123,13 +123,20 @@ TEST_F(CudaGroupInitTest, SamplesOfDifferentLengthsSetNoBeams) {
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupInitTest, DraftsOfBeamsAreRefused) {
+// Three paths of two beams, of one and two tokens and of none.
+TEST_F(CudaGroupInitTest, EachPathOfBeamsIsARowWithASlot) {
   Feed({8, 9}, 2);
-  PlanSelection& selection = SelectFrom(1);
+  Feed({8, 9, 4}, 3);
+  Feed({7}, 1);
+  PlanSelection& selection = SelectFrom(2);
   selection.first_logits = 0;
-  selection.drafts = {{9}};
-  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
-                               HasSubstr("drafts of beams")));
+  selection.drafts = {{9}, {9, 4}, {}};
+  selection.ranks = {0, 0, 1};
+  ASSERT_OK_AND_ASSIGN(const CudaGroupInit rows, Find());
+  EXPECT_THAT(rows.rows(), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(rows.feeds_beams());
+  EXPECT_EQ(NumSlotsOf(selection), 3);
+  EXPECT_EQ(SlotOf(selection, 2), 2);
 }
 
 }  // namespace

@@ -436,5 +436,64 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheEditsThatAreLeft) {
   EXPECT_EQ(step->answers[1].logits_rows.size(), 5u);
 }
 
+// Beams that feed paths: `num_beams` of them, each with two paths of two
+// tokens.
+class CudaStepBuilderPathsTest : public CudaStepBuilderTest {
+ protected:
+  PlanSelection& AddBeams(int request, int num_beams, int num_candidates) {
+    for (int i = 0; i < 2 * num_beams; ++i) {
+      source_.AddRow(std::vector<TokenId>{8, 5, 6 + i % 2}, 3);
+    }
+    PlanSelection& selection =
+        source_.AddSelection(RequestId{request}, num_beams, num_beams,
+                             std::make_shared<SelectionParams>());
+    selection.first_logits = source_.plan.num_logits - 6 * num_beams;
+    selection.num_generated = 3;
+    selection.num_candidates = num_candidates;
+    for (int i = 0; i < 2 * num_beams; ++i) {
+      selection.drafts.push_back({5, 6 + i % 2});
+      selection.ranks.push_back(i / 2);
+    }
+    return selection;
+  }
+};
+
+TEST_F(CudaStepBuilderPathsTest, EachRowOfLogitsIsSelectedForByItself) {
+  AddBeams(0, 3, 6);
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  const CudaStep::Answer& answer = step->answers[0];
+  EXPECT_NE(answer.paths, nullptr);
+  ASSERT_EQ(answer.parts.size(), 18u);
+  for (int i = 0; i < 18; ++i) {
+    EXPECT_EQ(answer.parts[i].group_idx, i);
+    EXPECT_EQ(answer.parts[i].first_candidate, 6 * i);
+  }
+  // All tokens have rows of logits, so a graph runs it.
+  EXPECT_TRUE(step->is_replayable);
+}
+
+// 20 paths of 10 beams have 60 rows of logits and 20 candidates each, 1,200 of
+// the 2,000 that there are: there is no room for as many again. So the second
+// request has the step that it would have without paths.
+TEST_F(CudaStepBuilderPathsTest, WithoutRoomThereIsOneSelectionOfAllBeams) {
+  AddBeams(0, 10, 20);
+  AddBeams(1, 10, 20);
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->answers[0].parts.size(), 60u);
+  EXPECT_EQ(step->answers[1].paths, nullptr);
+  EXPECT_EQ(step->answers[1].parts.size(), 1u);
+  EXPECT_EQ(step->shape.num_logits_rows, 60 + 10);
+}
+
+// Groups of such a step keep no slots: there may be as many in the next.
+TEST_F(CudaStepBuilderPathsTest, SlotsOfPathsAreFreeBehindTheStep) {
+  for (int i = 0; i < 20; ++i) {
+    AddBeams(i, 21, 2);  // 42 slots of 256
+    ASSERT_OK(Build(absl::OkStatus()).status());
+  }
+}
+
 }  // namespace
 }  // namespace espalier::testing

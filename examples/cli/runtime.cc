@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
   }
   runtime->stats_path_ = options.stats;
-  runtime->max_step_tokens_ = resolved.max_step_tokens;
+  runtime->backend_options_ = resolved;
   EngineOptions engine = EngineOptionsOf(resolved, runtime->tokenizer_);
   if (!options.trace.empty()) {
     runtime->trace_ =

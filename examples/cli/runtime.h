@@ -111,7 +111,8 @@ class Runtime {
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
   const Backend& backend() const { return *backend_; }
-  int max_step_tokens() const { return max_step_tokens_; }
+  // As they came out, without what was left open.
+  const BackendOptions& backend_options() const { return backend_options_; }
 
  private:
   Runtime() = default;
@@ -150,7 +151,7 @@ class Runtime {
   absl::Status stats_status_;       // of what was written
   boost::asio::steady_timer stats_timer_{context_};
   bool stats_ended_ = false;
-  int max_step_tokens_ = 0;
+  BackendOptions backend_options_;
 };
 
 }  // namespace espalier::cli

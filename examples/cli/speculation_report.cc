@@ -1,6 +1,7 @@
 #include "examples/cli/speculation_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -21,8 +22,29 @@ double MedianSeconds(std::vector<absl::Duration> times) {
   return absl::ToDoubleSeconds(lower + upper) / 2;
 }
 
+bool IsNear(float x, float y, double tolerance) {
+  return x == y || std::abs(x - y) <= tolerance * std::max(1.0f, std::abs(x));
+}
+
+// Where rounding counts, so may ranks and which of two near tokens is better.
+bool AreNear(const TokenLogProb& a, const TokenLogProb& b, double tolerance) {
+  if (tolerance == 0) return a == b;
+  return a.token == b.token && IsNear(a.log_prob, b.log_prob, tolerance) &&
+         std::ranges::equal(a.best, b.best, [&](const auto& x, const auto& y) {
+           return IsNear(x.log_prob, y.log_prob, tolerance);
+         });
+}
+
+bool AreNear(const std::vector<TokenLogProb>& a,
+             const std::vector<TokenLogProb>& b, double tolerance) {
+  return std::ranges::equal(a, b, [&](const auto& x, const auto& y) {
+    return AreNear(x, y, tolerance);
+  });
+}
+
 // What the first difference is; "" if there is none.
-std::string Difference(const Hypothesis& without, const Hypothesis& with) {
+std::string Difference(const Hypothesis& without, const Hypothesis& with,
+                       double tolerance) {
   const auto& [a, b] = std::ranges::mismatch(without.tokens, with.tokens);
   const auto place = a - without.tokens.begin();
   if (a != without.tokens.end() && b != with.tokens.end()) {
@@ -37,17 +59,19 @@ std::string Difference(const Hypothesis& without, const Hypothesis& with) {
     return absl::StrFormat("%s %.9g without and %.9g with speculation", name, x,
                            y);
   };
-  if (without.score != with.score) {
+  if (!IsNear(without.score, with.score, tolerance)) {
     return differ("score", without.score, with.score);
   }
-  if (without.cum_log_prob != with.cum_log_prob) {
+  if (!IsNear(without.cum_log_prob, with.cum_log_prob, tolerance)) {
     return differ("cum_log_prob", without.cum_log_prob, with.cum_log_prob);
   }
   if (without.finish_reason != with.finish_reason) {
     return Concat("ends by ", NameOf(without.finish_reason), " without and ",
                   NameOf(with.finish_reason), " with speculation");
   }
-  return without.logprobs == with.logprobs ? "" : "logprobs differ";
+  return AreNear(without.logprobs, with.logprobs, tolerance)
+             ? ""
+             : "logprobs differ";
 }
 
 std::string Lines(const std::vector<std::string>& lines) {
@@ -64,7 +88,10 @@ std::string Lines(const std::vector<std::string>& lines) {
 std::string FormatExact(const ExactComparison& exact) {
   if (exact.num_requests == 0) return "";
   std::string text =
-      Concat("compared token for token and score for score: ",
+      Concat("compared token for token and score for score",
+             exact.tolerance > 0
+                 ? absl::StrFormat(" within %g of it: ", exact.tolerance)
+                 : ": ",
              Pluralize(exact.num_requests, "request"), ", ",
              Pluralize(exact.num_hypotheses, "hypothesis", "hypotheses"), ": ");
   if (exact.differences.empty()) return text + "all equal\n";
@@ -155,7 +182,10 @@ std::string FormatVerdict(const SpeculationReport& report) {
                     Pluralize(NumRequests(report), "request"),
                     " had no draft verified: of these nothing was shown\n");
     case SpeculationVerdict::kDifferent:
-      return "verdict: DIFFERENT\n";
+      if (report.exact.tolerance == 0) return "verdict: DIFFERENT\n";
+      return "verdict: DIFFERENT; on a GPU rounding follows from how many rows "
+             "a step has, so that near ties may fall the other way with and "
+             "without speculation: fewest with --dtype f32\n";
     case SpeculationVerdict::kNothingShown:
       return "verdict: none: no draft was verified, so nothing was shown; try "
              "longer outputs (max_new_tokens), texts that repeat themselves "
@@ -199,13 +229,18 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
   }
   for (size_t i = 0; i < without.hypotheses.size(); ++i) {
     const std::string difference =
-        Difference(without.hypotheses[i], with.hypotheses[i]);
+        Difference(without.hypotheses[i], with.hypotheses[i], tolerance);
     if (difference.empty()) continue;
     differences.push_back(
         Concat("line ", line, ", hypothesis ", i + 1, ": ", difference));
     return;
   }
-  if (without.prompt_logprobs != with.prompt_logprobs) {
+  const bool have_prompts =
+      without.prompt_logprobs.has_value() || with.prompt_logprobs.has_value();
+  if (have_prompts &&
+      !AreNear(without.prompt_logprobs.value_or(std::vector<TokenLogProb>()),
+               with.prompt_logprobs.value_or(std::vector<TokenLogProb>()),
+               tolerance)) {
     differences.push_back(Concat("line ", line, ": prompt_logprobs differ"));
   }
 }

@@ -11,8 +11,12 @@
 
 namespace espalier::cli {
 
-// Requests whose result must be the same, to the bit.
+// Requests whose result must be the same: on the CPU to the bit, on a GPU token
+// for token, with scores and log-probabilities within rounding.
 struct ExactComparison {
+  // Of these, relative to them; or absolute where they are below 1. 0: to the
+  // bit.
+  double tolerance = 0;
   int num_requests = 0;
   int num_hypotheses = 0;
   std::vector<int64_t> lines_without_drafts;  // of which none was verified

@@ -118,6 +118,38 @@ TEST(ExactComparisonTest, EveryFieldCounts) {
           "line 6: 1 hypotheses without and 2 with speculation"));
 }
 
+// As on a GPU.
+TEST(ExactComparisonTest, WithinRoundingScoresAreTheSame) {
+  Generation without = GenerationOf({5, 6, 7});
+  without.hypotheses[0].logprobs = {
+      {.token = 5, .log_prob = -0.5f, .rank = 1, .best = {}}};
+  std::vector<Generation> others(5, without);
+  others[0].hypotheses[0].score -= 0.5e-4f;
+  others[0].hypotheses[0].cum_log_prob += 1.4e-4f;
+  others[0].hypotheses[0].logprobs[0].log_prob -= 0.5e-4f;
+  others[0].hypotheses[0].logprobs[0].rank = 2;
+  others[1].hypotheses[0].score -= 1.5e-4f;
+  others[2].hypotheses[0].logprobs[0].log_prob -= 1.5e-4f;
+  others[3].hypotheses[0].tokens[1] = 8;
+  others[4].hypotheses[0].logprobs.clear();
+  SpeculationReport report;
+  report.exact.tolerance = 1e-4;
+  for (size_t i = 0; i < others.size(); ++i) {
+    report.exact.Compare(static_cast<int64_t>(i), without, others[i]);
+  }
+  EXPECT_THAT(
+      report.exact.differences,
+      ElementsAre(HasSubstr("line 1, hypothesis 1: score"),
+                  "line 2, hypothesis 1: logprobs differ",
+                  "line 3, hypothesis 1: token 2 is 6 without and 8 with "
+                  "speculation",
+                  "line 4, hypothesis 1: logprobs differ"));
+  EXPECT_THAT(
+      Format(report),
+      AllOf(HasSubstr("score for score within 0.0001 of it: 5 requests"),
+            HasSubstr("verdict: DIFFERENT; on a GPU rounding")));
+}
+
 TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   SpeculationReport report;
   report.exact.num_requests = 3;

@@ -21,7 +21,7 @@ constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
 // Of what is JSON, and more of it than we take.
 constexpr std::string_view kTooDeep = "lists and objects nest 32 deep at most";
-constexpr std::string_view kTooLarge = "exponent overflow";
+constexpr std::string_view kLongExponent = "it has 8 digits at most";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWordPart(char c) {
@@ -82,9 +82,10 @@ class Scanner {
     if (std::all_of(begin_, end_, IsSpace)) {
       return InvalidArgument("not JSON: there is nothing in it");
     }
-    const std::string_view kind = error_ == kTooDeep    ? "nested too deep"
-                                  : error_ == kTooLarge ? "number too large"
-                                                        : "not JSON";
+    const std::string_view kind = error_ == kTooDeep ? "nested too deep"
+                                  : error_ == kLongExponent
+                                      ? "exponent too long"
+                                      : "not JSON";
     return InvalidArgument(kind, " at byte ", at_ - begin_, ": ", error_,
                            error_ == kSyntaxError ? SyntaxHint() : "");
   }
@@ -283,7 +284,7 @@ class Scanner {
     if (!Digits()) return false;
     while (begin < at_ && *begin == '0') ++begin;
     constexpr int kMostDigits = std::numeric_limits<int>::digits10 - 1;
-    return at_ - begin <= kMostDigits || Fail(kTooLarge);
+    return at_ - begin <= kMostDigits || Fail(kLongExponent);
   }
 
   bool String() {

@@ -1,7 +1,7 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
 // It writes its rows into step plans, and lets its pages follow its strategy's
-// decisions (group_pages.h): a surviving beam keeps its slot, its other
-// children fork into the slot of a beam that was pruned.
+// decisions (beam/pages/group_pages.h): a surviving beam keeps its slot, its
+// other children fork into the slot of a beam that was pruned.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
@@ -13,16 +13,18 @@
 // whichever beam will live there.
 //
 // A request that speculates has its sequences feed drafts behind their last
-// tokens (group_drafts.h, draft_choice.h). The answer verifies them: what it
-// accepts was fed already, and what it rejects is truncated. Where a draft
-// model drafts for samples, the plan that asks for drafts verifies them, and
-// may go ahead of the answer before it; for beams a plan before asks, and feeds
-// nothing of the group. Beams feed paths, in as many rows as these take, and
-// one answer may decide several steps (draft_replay.h).
+// tokens (beam/drafts/group_drafts.h, beam/drafts/draft_choice.h). The answer
+// verifies them: what it accepts was fed already, and what it rejects is
+// truncated. Where a draft model drafts for samples, the plan that asks for
+// drafts verifies them, and may go ahead of the answer before it; for beams a
+// plan before asks, and feeds nothing of the group. Beams feed paths, in as
+// many rows as these take, and one answer may decide several steps
+// (beam/drafts/draft_replay.h).
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its
-// pages held (group_prefill.h). That changes nothing about its result.
+// pages held (beam/pages/group_prefill.h). That changes nothing about its
+// result.
 //
 // A group belongs to its pool's strand. Answers come in the order of plans; a
 // plan that selects for this group is answered before the next is written, or

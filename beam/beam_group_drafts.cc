@@ -1,6 +1,6 @@
 // The part of a group that drafts: asks for drafts and feeds them, as
-// draft_choice.h says, and does what follows when an answer is there.
-// beam_group_plan.cc writes the rows.
+// beam/drafts/draft_choice.h says, and does what follows when an answer is
+// there. beam_group_plan.cc writes the rows.
 #include <algorithm>
 #include <memory>
 #include <utility>

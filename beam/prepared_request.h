@@ -24,7 +24,7 @@ namespace espalier {
 
 struct PreparedRequest {
   // `from` has passed ValidateRequest with `model`, and CheckStops
-  // (stopping_criteria.h) with `tokenizer`.
+  // (beam/strategy/stopping_criteria.h) with `tokenizer`.
   //   model  may be null where it has no encoder
   explicit PreparedRequest(Request from,
                            std::shared_ptr<const Tokenizer> tokenizer = nullptr,

@@ -17,9 +17,10 @@ struct Limited {
   std::string_view flag;
 };
 
-// The limit of sequences, of which one prompt makes no more than all may.
-Limited Sequences(std::string_view param, int64_t value, int64_t limit,
-                  std::string_view flag, const Limits& limits) {
+// The tighter of `limit` and --max-choices: one prompt makes no more sequences
+// than all prompts may.
+Limited LimitOfSequences(std::string_view param, int64_t value, int64_t limit,
+                         std::string_view flag, const Limits& limits) {
   if (limits.max_choices < limit) {
     return {param, value, limits.max_choices, "--max-choices"};
   }
@@ -198,12 +199,12 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
   const Limits& limits = call.limits;
   const bool has_beams = HasBeams(params);
   const Limited beams =
-      Sequences("num_beams", params.num_beams, limits.max_num_beams,
-                "--max-num-beams", limits);
+      LimitOfSequences("num_beams", params.num_beams, limits.max_num_beams,
+                       "--max-num-beams", limits);
   const Limited returned =
-      Sequences("num_return_sequences", params.num_return_sequences,
-                has_beams ? limits.max_num_beams : limits.max_n,
-                has_beams ? "--max-num-beams" : "--max-n", limits);
+      LimitOfSequences("num_return_sequences", params.num_return_sequences,
+                       has_beams ? limits.max_num_beams : limits.max_n,
+                       has_beams ? "--max-num-beams" : "--max-n", limits);
   // Of beams by default there are as many as the call's n, which is what is
   // wrong then.
   if (call.Gives("num_return_sequences") && !call.Gives("num_beams")) {
@@ -212,9 +213,10 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
   RETURN_IF_ERROR(CheckLimit(beams, call, server));
   RETURN_IF_ERROR(CheckLimit(returned, call, server));
   if (params.best_of) {
-    RETURN_IF_ERROR(CheckLimit(
-        Sequences("best_of", *params.best_of, limits.max_n, "--max-n", limits),
-        call, server));
+    RETURN_IF_ERROR(
+        CheckLimit(LimitOfSequences("best_of", *params.best_of, limits.max_n,
+                                    "--max-n", limits),
+                   call, server));
   }
   if (params.max_new_tokens) {
     RETURN_IF_ERROR(CheckLimit({"max_new_tokens", *params.max_new_tokens,

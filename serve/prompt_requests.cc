@@ -63,7 +63,8 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
                                                 const std::string& id) {
   const Generator& generator = model.generator;
   if (call.truncate_prompt_tokens) {
-    // Behind the cut an id has another place than in the call.
+    // Before the cut, so that an error names the id's place in the call, and
+    // ids that are cut off are checked, too.
     RETURN_IF_ERROR(CheckTokens("prompt_tokens", tokens,
                                 generator.description().vocab_size));
   }

@@ -5,7 +5,9 @@
 
 The rooms and their floors are those of the pictures in docs/architecture.md,
 the fenced blocks with lines " floor 1   ...". A floor 2.3 is inside a room of
-floor 2: other rooms of floor 2 stand beside all of it. A file belongs to the
+floor 2: other rooms of floor 2 stand beside all of it, and so do rooms inside two
+folders of one floor where the folder around both is of another: executor/host/ and
+executor/cuda/draft/, in executor/. A file belongs to the
 room with the longest name that its path begins with, and every folder with
 sources must belong to one. Tests, benchmarks and tools may include anything.
 """
@@ -59,8 +61,8 @@ def files_of(root: Path) -> list[str]:
 def where(other: str, room: str, floors: dict[str, Floor]) -> str:
     """Where `other` is, seen from `room`."""
     own, its = floors[room], floors[other]
-    house = room_of(os.path.commonprefix([room, other]), floors)
-    if own[0] == its[0] and (house is None or floors[house][0] != own[0]):
+    parent = room_of(os.path.commonprefix([room, other]), floors)
+    if own[0] == its[0] and (parent is None or floors[parent][0] != own[0]):
         return "beside"
     return "below" if its < own else "above" if its > own else "beside"
 

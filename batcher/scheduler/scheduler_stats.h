@@ -1,5 +1,5 @@
 // SchedulerStats: what a scheduler (scheduler.h) has done since its
-// construction.
+// construction; and SchedulerGauges: what it holds now.
 #pragma once
 
 #include <array>
@@ -98,6 +98,7 @@ struct SchedulerStats {
   }
 };
 
+// At one moment (Scheduler::CountNow).
 struct SchedulerGauges {
   int num_waiting = 0;
   int num_running = 0;

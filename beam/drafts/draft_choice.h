@@ -1,7 +1,7 @@
 // DraftChoice: what a group drafts in a step, given the room for it: whether it
 // asks the draft model, for how many tokens of each sequence, and which of the
 // drafts that there are it feeds. It decides and changes nothing; the group
-// plans what it says (beam_group_drafts.cc).
+// plans what it says (beam/beam_group_drafts.cc).
 //
 // A view for the time of a call. Belongs to the group's strand.
 #pragma once

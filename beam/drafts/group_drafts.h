@@ -1,7 +1,7 @@
 // GroupDrafts: the drafts of one group's sequences: where they come from (a
 // drafter for each sequence, speculate/drafter.h, or the executor's draft
 // model, which a step asks), how many tokens each step drafts, and what came of
-// it. The group (beam_group.h) feeds the drafts and has them verified.
+// it. The group (beam/beam_group.h) feeds the drafts and has them verified.
 //
 //   from history                       from a draft model
 //   Draft(...)    for the next step    OnAsk(...)   -> StepPlan::drafting

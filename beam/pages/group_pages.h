@@ -1,8 +1,8 @@
 // GroupPages: the pages of one group. Its sequences live in slots, each with a
 // page table of its own.
-// The group (beam_group.h) names sequences by rank, best first, and has their
-// tokens and scores. GroupPages decides which slot a rank lives in, which table
-// is forked and which page is written.
+// The group (beam/beam_group.h) names sequences by rank, best first, and has
+// their tokens and scores. GroupPages decides which slot a rank lives in, which
+// table is forked and which page is written.
 //
 // A decode step takes two calls:
 //

@@ -1,7 +1,7 @@
 // DecodeStrategy: how the sequences of one request go on. A strategy turns the
 // values of a step (candidates) into decisions (which beams live, which
 // hypotheses are finished); it sees no pages, no device and no other request.
-// Its group (beam_group.h) applies the decisions.
+// Its group (beam/beam_group.h) applies the decisions.
 //
 // Beams are named by rank: 0 is the best live one after the last step. Where a
 // beam's pages lie, its slot, is the group's business and never influences a

@@ -64,7 +64,7 @@ class SampleStrategy final : public DecodeStrategy {
                        std::vector<Decision>* decisions) override;
   // Advance behind the first step where each sample goes on by a token, which
   // is mostly so. False where one ends, or where `drawn` is no answer to what
-  // was asked (validate_result.h), and nothing is done.
+  // was asked (beam/validate_result.h), and nothing is done.
   // REQUIRES: !done(); no drafts are verified, and none restricts the request.
   bool ContinueAll(std::span<const Candidate> drawn, int vocab_size) {
     // Mostly there is one: compiled by itself, its loops are gone.

@@ -344,9 +344,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
 
 const char kBatchExamples[] =
     R"(Examples:
-  espalier batch -m models/en-fr --input requests.jsonl --output out.jsonl
-  espalier batch -m models/en-fr --device cuda --max-running 1024 \
-    --input requests.jsonl
+  espalier batch -m models/en-fr requests.jsonl --output out.jsonl
+  espalier batch -m models/en-fr --device cuda --max-running 1024 requests.jsonl
 
 A line in:   {"id": 1, "prompt": "It rains.", "params": {"num_beams": 4}}
   or with "template": NAME beside "prompt", which is --template of that line,

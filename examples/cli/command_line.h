@@ -1,7 +1,7 @@
 // The command line: what the program's commands and options are called, what
 // their help says, and which command runs. It is told to CLI11 here and in
-// usage_error.cc alone, for that library takes a compiler seconds to read;
-// commands get plain structs.
+// examples/cli/options/usage_error.cc alone, for that library takes a compiler
+// seconds to read; commands get plain structs.
 #pragma once
 
 namespace espalier::cli {

@@ -60,7 +60,8 @@ struct CudaSampleInputs {
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
   // A copy of each float32 row that is drawn from, made as it is read: row r
-  // becomes row kept_rows[r] of `kept`, or none where that is -1.
+  // becomes row kept_rows[r] of `kept`, or none where that is -1. Both are
+  // there or neither; rows have places of their own, none of them in `logits`.
   float* kept = nullptr;           // [any, vocab_size], or null: none
   const int* kept_rows = nullptr;  // [num_rows]
 };

@@ -102,7 +102,7 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
             "nested too deep at byte 32: lists and objects nest 32 deep at "
             "most");
   EXPECT_EQ(error("1e999999999"),
-            "number too large at byte 11: exponent overflow");
+            "exponent too long at byte 11: it has 8 digits at most");
 }
 
 TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {

@@ -346,7 +346,7 @@ TEST(GenerateTest, HelpTeachesByExample) {
   EXPECT_THAT(RunEspalier({"generate", "--help"}).out,
               HasSubstr("espalier generate -m models/en-fr --num-beams 5"));
   EXPECT_THAT(RunEspalier({"batch", "--help"}).out,
-              HasSubstr("espalier batch -m models/en-fr --input"));
+              HasSubstr("espalier batch -m models/en-fr requests.jsonl"));
   EXPECT_THAT(RunEspalier({"--help"}).out, HasSubstr("generate"));
 }
 

@@ -278,7 +278,7 @@ TEST(UsageTest, WhatWasTypedIsCutShort) {
   const std::vector<std::string> cases[] = {
       {many},
       {"--" + many},
-      {"batch", many},
+      {"batch", "-m", "x", "a", many},
       {"trace", "a", many},
       {"generate", "--" + many},
       {"generate", "-m", "x", "--num-beams 4" + many},

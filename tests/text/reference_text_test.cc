@@ -21,7 +21,7 @@ using ::espalier::testing::EnFrTokenizer;
 using ::testing::ElementsAreArray;
 
 constexpr TokenId kEnglish = 4;
-constexpr int kNumLines = 300;
+constexpr int kNumSentences = 300;
 
 std::vector<json::value> ReferenceLines() {
   const auto text =
@@ -49,7 +49,7 @@ TEST(ReferenceTextTest, TemplatesGiveTheReferencesPrompts) {
   ASSERT_OK_AND_ASSIGN(const auto templates,
                        PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));
   const std::vector<json::value> lines = ReferenceLines();
-  ASSERT_EQ(lines.size(), kNumLines);
+  ASSERT_EQ(lines.size(), kNumSentences);
   int num_from_english = 0;
   for (const json::value& line : lines) {
     const std::vector<TokenId> expected = TokensOf(line.at("prompt_tokens"));
@@ -64,7 +64,7 @@ TEST(ReferenceTextTest, TemplatesGiveTheReferencesPrompts) {
     EXPECT_THAT(prompt, ElementsAreArray(expected)) << text;
   }
   EXPECT_GT(num_from_english, 0);
-  EXPECT_LT(num_from_english, kNumLines);
+  EXPECT_LT(num_from_english, kNumSentences);
 }
 
 TEST(ReferenceTextTest, DecodeGivesTheReferencesTexts) {
@@ -78,7 +78,7 @@ TEST(ReferenceTextTest, DecodeGivesTheReferencesTexts) {
       ++num_hypotheses;
     }
   }
-  EXPECT_GE(num_hypotheses, kNumLines);
+  EXPECT_GE(num_hypotheses, kNumSentences);
 }
 
 }  // namespace

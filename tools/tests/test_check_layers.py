@@ -88,7 +88,7 @@ class CheckLayersTest(unittest.TestCase):
              "right/b.h: includes right/upper/a.h; right/upper/ is above it",
              "right/upper/c.h: includes left/a.h; left/ is beside it"])
 
-    def test_so_they_are_where_the_folder_around_both_is_below(self):
+    def test_floors_inside_two_rooms_of_a_floor_are_beside_each_other(self):
         self.write("pair/two/upper/b.h", '#include "pair/two/a.h"\n')
         self.write("pair/two/b.h", '#include "pair/one/a.h"\n')
         self.write("pair/two/upper/c.h",

@@ -113,9 +113,20 @@ class HeavyHeadersTest(unittest.TestCase):
                         for source, found in self.ways.items()),
                     f"{pattern} does not read {folder}")
 
+    def test_the_scheduler_reads_none(self):
+        # Of what batcher/* may read.
+        for source, found in self.ways.items():
+            if not source.startswith("batcher/scheduler/"):
+                continue
+            self.assertFalse(
+                [header for header in found
+                 if header.startswith("boost/asio/")],
+                source)
+
     def test_the_front_door_reads_no_engine(self):
         # But what an engine counts, which is a value.
-        values = {"batcher/engine_stats.h"}
+        values = {"batcher/engine_stats.h",
+                  "batcher/scheduler/scheduler_stats.h"}
         found = ways("espalier/generator.h", self.includes)
         self.assertIn("espalier/generator_options.h", found)
         for header, way in found.items():

@@ -1,5 +1,6 @@
 // Options as plain values, and what reading them has in common between the
-// commands. What they are called on the command line is in command_line.cc.
+// commands. What they are called on the command line is in
+// examples/cli/command_line.cc.
 #pragma once
 
 #include <map>
@@ -50,10 +51,9 @@ std::vector<std::string_view> GivenParams(const ParamTexts& texts);
 absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
 
 // The first event of a trace cuts its file to nothing, and statistics take the
-// place of theirs, by way of another one (stats_file.h), so all of these must
-// be no other file of the command; `option` names that one, and `path` is what
-// the system calls it.
-// Errors: kInvalidArgument.
+// place of theirs, by way of another one (examples/cli/output/stats_file.h), so
+// all of these must be no other file of the command; `option` names that one,
+// and `path` is what the system calls it. Errors: kInvalidArgument.
 absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path);
 

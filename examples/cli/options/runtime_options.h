@@ -1,4 +1,4 @@
-// What a user chooses of a runtime (runtime.h).
+// What a user chooses of a runtime (examples/cli/runtime.h).
 #pragma once
 
 #include <optional>

@@ -154,7 +154,8 @@ std::string OptionAsValue(std::string_view option, std::string_view value) {
   const std::string shown = CutTyped(value);
   return Concat(option, " needs a value, and ", shown,
                 " is an option; if it is the value, write ", option,
-                option.starts_with("--") ? "=" : "", shown);
+                option.starts_with("--") ? "=" : "",
+                shown == value ? shown : "TEXT");
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace espalier::cli {
 // drafts if there were any, pages against pages
 // without sharing, tail copies and the share of time outside the model, a line
 // each. Tokens per step are those of sequences that speculate, as in
-// speculation_report.h; steps of the draft model alone are none of the model.
+// examples/cli/speculation_report.h; steps of the draft model alone are none of
+// the model.
 std::string FormatFigures(const EngineStats& stats, int num_requests,
                           absl::Duration wall_time);
 

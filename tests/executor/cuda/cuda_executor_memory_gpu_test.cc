@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/cuda_device_scope.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
@@ -60,7 +61,9 @@ TEST_F(CudaExecutorMemoryTest, DrawnBeamsTakeTheirsWhenTheyFirstCome) {
 }
 
 // Leaves about so much device memory free, as long as it lives.
-std::vector<DeviceBuffer<std::byte>> FillDevice(size_t left) {
+//   ordinal  of the device
+std::vector<DeviceBuffer<std::byte>> FillDevice(int ordinal, size_t left) {
+  const auto scope = CudaDeviceScope::EnterIfPossible(ordinal);
   std::vector<DeviceBuffer<std::byte>> buffers;
   for (;;) {
     size_t free_bytes = 0, total_bytes = 0;
@@ -85,7 +88,7 @@ TEST_F(CudaExecutorMemoryTest, DrawnBeamsWithoutMemoryEndAlone) {
   Answers actual;
   {
     // Drawn beams take 200 MB and more.
-    const auto filled = FillDevice(size_t{120} << 20);
+    const auto filled = FillDevice(device_->ordinal, size_t{120} << 20);
     actual = Drive(*device.steps, requests, {.num_in_flight = 2});
   }
   EXPECT_THAT(actual[1], StatusIs(absl::StatusCode::kResourceExhausted,

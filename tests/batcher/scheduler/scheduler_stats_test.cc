@@ -1,6 +1,4 @@
 // What a scheduler counts: nothing is lost, and nothing is counted twice.
-#include "batcher/engine_stats.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "batcher/engine_stats.h"
 #include "batcher/scheduler/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"

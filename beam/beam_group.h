@@ -408,7 +408,8 @@ class alignas(64) BeamGroup {
   // REQUIRES: steps may have drafts.
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
-  void ApplyPaths(std::span<const Continuation> beams, bool is_last);
+  void ApplyPaths(const SelectionResult& result,
+                  std::span<const Continuation> beams, bool is_last);
   // Of so many sequences that live on.
   bool HaveOneLength(size_t num_sequences) const;
   // Tokens that a live sequence has generated; and the last of them, the newest

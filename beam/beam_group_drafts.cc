@@ -127,7 +127,7 @@ void BeamGroup::TakeDraftsOfStep() {
 
 void BeamGroup::ApplyDrafts(const SelectionResult& result,
                             std::span<const Continuation> beams, bool is_last) {
-  if (is_beam_search()) return ApplyPaths(beams, is_last);
+  if (is_beam_search()) return ApplyPaths(result, beams, is_last);
   const DraftsInFlight::Counts counts = in_flight_.Take(result);
   const std::vector<int>& drafted = counts.drafted;
   if (counts.were_ahead) {
@@ -166,10 +166,14 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   drafts_.Advance(parents, tokens);
 }
 
-void BeamGroup::ApplyPaths(std::span<const Continuation> beams, bool is_last) {
+void BeamGroup::ApplyPaths(const SelectionResult& result,
+                           std::span<const Continuation> beams, bool is_last) {
   const bool ends = strategy_->done();
   if (!is_last && !ends) replay_->Follow(beams);
-  if (is_last || ends) drafts_.RecordPaths(replay_.get());
+  if (is_last || ends) {
+    // What was not verified was not rejected either.
+    drafts_.RecordPaths(result.has_unverified_drafts ? nullptr : replay_.get());
+  }
   if (ends) return;
   std::vector<int> parents;
   std::vector<std::vector<TokenId>> tokens;

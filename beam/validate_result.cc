@@ -197,6 +197,11 @@ absl::Status CheckRanked(const PlanSelection& asked,
 // one before makes, which are all on paths.
 absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
                            int vocab_size, const DraftTree& tree) {
+  if (answer.has_unverified_drafts && !answer.further.empty()) {
+    return Internal(
+        "a step answered for steps behind it whose drafts it did not ",
+        "verify");
+  }
   std::vector<int> nodes = tree.Roots();
   asked.drafts.clear();
   asked.ranks.clear();

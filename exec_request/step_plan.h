@@ -409,8 +409,8 @@ struct SelectionResult {
   // one behind the other. They are those of its drafts that were accepted, from
   // the first on, and one token more. [samples], or empty if each has one.
   std::vector<int> num_tokens = {};
-  // The step had no room to verify the drafts: each sample has one token, which
-  // says nothing of what was drafted for it.
+  // The step had no room to verify the drafts: each sample has one token, or
+  // the beams have one step, which says nothing of what was drafted for them.
   bool has_unverified_drafts = false;
   // Of a continuation with drafts: how many tokens were drafted of each sample.
   // [samples]; or empty if the draft model was behind with one of them

@@ -23,7 +23,8 @@ double MedianSeconds(std::vector<absl::Duration> times) {
 }
 
 bool IsNear(float x, float y, double tolerance) {
-  return x == y || std::abs(x - y) <= tolerance * std::max(1.0f, std::abs(x));
+  return x == y || (std::isfinite(x) && std::isfinite(y) &&
+                    std::abs(x - y) <= tolerance * std::max(1.0f, std::abs(x)));
 }
 
 // Where rounding counts, so may ranks and which of two near tokens is better.
@@ -235,12 +236,10 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
         Concat("line ", line, ", hypothesis ", i + 1, ": ", difference));
     return;
   }
-  const bool have_prompts =
-      without.prompt_logprobs.has_value() || with.prompt_logprobs.has_value();
-  if (have_prompts &&
-      !AreNear(without.prompt_logprobs.value_or(std::vector<TokenLogProb>()),
-               with.prompt_logprobs.value_or(std::vector<TokenLogProb>()),
-               tolerance)) {
+  const auto& before = without.prompt_logprobs;
+  const auto& after = with.prompt_logprobs;
+  if (before.has_value() != after.has_value() ||
+      (before.has_value() && !AreNear(*before, *after, tolerance))) {
     differences.push_back(Concat("line ", line, ": prompt_logprobs differ"));
   }
 }

@@ -38,7 +38,10 @@ CudaReportReader::CudaReportReader(const CudaReportRing& ring,
 SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
   if (answer.runs != nullptr) return ReadRuns(answer);
   if (answer.paths != nullptr) return ReadPaths(answer);
-  SelectionResult result = {.request = answer.request, .error = answer.error};
+  SelectionResult result = {
+      .request = answer.request,
+      .has_unverified_drafts = answer.has_unverified_drafts,
+      .error = answer.error};
   if (answer.rows != nullptr) {
     Contenders contenders(*answer.rows);
     for (const CudaAnswerPart& row : answer.parts) {

@@ -145,17 +145,23 @@ void LeaveUnverified(const StepPlan& plan, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     SelectionResult& answer = result->selections[i];
     if (plan.selections[i].drafts.empty()) continue;
+    answer.has_unverified_drafts = true;
+    answer.further.clear();
+    if (!plan.selections[i].ranks.empty()) continue;
     answer.candidates.resize(1);
     answer.num_tokens = {1};
-    answer.has_unverified_drafts = true;
   }
 }
 
-TEST(DraftDecisionsTest, DraftsThatWereNotVerifiedSayNothing) {
+class UnverifiedDraftsTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(UnverifiedDraftsTest, TheySayNothing) {
   constexpr int kNumWithoutRoom = 60;  // steps
   int num_drafted_then = 0;
   const DraftingRun run = RunDrafting(
-      DraftingRequest(SpeculationMethod::kNgram, 1),
+      DraftingRequest(GetParam() == 1 ? SpeculationMethod::kNgram
+                                      : SpeculationMethod::kDraft,
+                      GetParam()),
       [&](const StepPlan& plan, StepResult* result) {
         if (num_drafted_then == kNumWithoutRoom) return;
         const bool drafts = std::ranges::any_of(
@@ -170,6 +176,8 @@ TEST(DraftDecisionsTest, DraftsThatWereNotVerifiedSayNothing) {
   // room again several tokens a step.
   EXPECT_LE(run.num_steps, kNumWithoutRoom + 50);
 }
+
+INSTANTIATE_TEST_SUITE_P(Beams, UnverifiedDraftsTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace espalier::testing

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
@@ -123,7 +124,7 @@ TEST(ExactComparisonTest, WithinRoundingScoresAreTheSame) {
   Generation without = GenerationOf({5, 6, 7});
   without.hypotheses[0].logprobs = {
       {.token = 5, .log_prob = -0.5f, .rank = 1, .best = {}}};
-  std::vector<Generation> others(5, without);
+  std::vector<Generation> others(7, without);
   others[0].hypotheses[0].score -= 0.5e-4f;
   others[0].hypotheses[0].cum_log_prob += 1.4e-4f;
   others[0].hypotheses[0].logprobs[0].log_prob -= 0.5e-4f;
@@ -132,6 +133,9 @@ TEST(ExactComparisonTest, WithinRoundingScoresAreTheSame) {
   others[2].hypotheses[0].logprobs[0].log_prob -= 1.5e-4f;
   others[3].hypotheses[0].tokens[1] = 8;
   others[4].hypotheses[0].logprobs.clear();
+  others[5].hypotheses[0].logprobs[0].log_prob =
+      -std::numeric_limits<float>::infinity();
+  others[6].prompt_logprobs.emplace();
   SpeculationReport report;
   report.exact.tolerance = 1e-4;
   for (size_t i = 0; i < others.size(); ++i) {
@@ -143,10 +147,12 @@ TEST(ExactComparisonTest, WithinRoundingScoresAreTheSame) {
                   "line 2, hypothesis 1: logprobs differ",
                   "line 3, hypothesis 1: token 2 is 6 without and 8 with "
                   "speculation",
-                  "line 4, hypothesis 1: logprobs differ"));
+                  "line 4, hypothesis 1: logprobs differ",
+                  "line 5, hypothesis 1: logprobs differ",
+                  "line 6: prompt_logprobs differ"));
   EXPECT_THAT(
       Format(report),
-      AllOf(HasSubstr("score for score within 0.0001 of it: 5 requests"),
+      AllOf(HasSubstr("score for score within 0.0001 of it: 7 requests"),
             HasSubstr("verdict: DIFFERENT; on a GPU rounding")));
 }
 

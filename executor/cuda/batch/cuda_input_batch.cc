@@ -224,7 +224,6 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
 void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                  int first_logits_row) {
   const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
-  CudaRowEdits last;
   for (int i = 0; i < std::ssize(request.logits_rows); ++i) {
     const ScoreEdits::Row row = {
         .tail = request.logits_rows[i].history(),
@@ -233,13 +232,15 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
         .allowed = request.logits_rows[i].allowed};
     std::vector<TokenEdit> storage;
     const ScoreEdits::View view = all->OfRow(row, &storage);
-    const auto before =
-        std::span(edits).subspan(last.begin, last.end - last.begin);
-    if (i == 0 || view.is_allow_list != (last.is_allow_list != 0) ||
-        !std::ranges::equal(view.edits, before)) {
+    // The last list of the request.
+    std::optional<CudaRowEdits>& last = common_edits_;
+    if (!last.has_value() || view.is_allow_list != (last->is_allow_list != 0) ||
+        !std::ranges::equal(
+            view.edits,
+            std::span(edits).subspan(last->begin, last->end - last->begin))) {
       last = AddView(request, view);
     }
-    SetEdits(first_logits_row + i, 1, last);
+    SetEdits(first_logits_row + i, 1, *last);
   }
 }
 

@@ -217,7 +217,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
 
   // A bit for each of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
-  // Of the request whose rows are being added, if they share their edits.
+  // Of the request whose rows are being added, if they share their edits; or
+  // the last list of those.
   std::optional<CudaRowEdits> common_edits_;
 };
 

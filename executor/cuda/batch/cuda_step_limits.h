@@ -13,7 +13,10 @@ struct CudaStepLimits {
   int max_rows = 1;    // beams, or slots of beams, that select
   int max_tokens = 1;  // >= max_rows
   // Of all resident groups. Twice the rows: for groups that wait a step, and
-  // so that groups seldom have to move to make room for others in a row.
+  // so that groups seldom have to move to make room for others in a row; and
+  // for paths of beams, each of which has a slot in its step. Running groups
+  // have at most max_rows slots, and paths at least as many rows of logits as
+  // slots.
   int num_slots = 2;
   int table_stride = 1;    // pages of a sequence
   int source_stride = 0;   // of its source; 0: the model has no encoder

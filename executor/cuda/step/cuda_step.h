@@ -78,6 +78,8 @@ struct CudaStep {
     // Of beams that feed paths, whose steps are replayed: the selection, of the
     // plan.
     const PlanSelection* paths = nullptr;
+    // Of beams whose paths the step has no room to verify.
+    bool has_unverified_drafts = false;
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
     absl::Status error = absl::OkStatus();
   };

@@ -78,6 +78,7 @@ void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
 // of logits that they have without paths.
 void AddPlainBeams(const CudaDifferentRows& rows, CudaInputBatch* batch,
                    CudaStep::Answer* answer) {
+  answer->has_unverified_drafts = true;
   const SmallVector<int>& ranks = rows.selection->ranks;
   std::vector<int> tokens;
   for (int path = 0; path < std::ssize(ranks); ++path) {

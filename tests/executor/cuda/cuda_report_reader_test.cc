@@ -103,6 +103,58 @@ class FakeReport {
   int num_logits_rows_ = 0;
 };
 
+// Beam a feeds 5 6 and 5 7, beam b nothing. Of the rows of logits of both
+// paths that are the same beginning, the first is read.
+TEST(CudaReportReaderTest, StepsOfPathsAreReplayed) {
+  FakeReport report;
+  PlanSelection selection;
+  selection.num_rows = selection.num_slots = 2;
+  selection.num_candidates = 3;
+  selection.cum_log_probs = {-1, -20};
+  selection.eos_token_ids = {2};
+  selection.drafts = {{5, 6}, {5, 7}, {}};
+  selection.ranks = {0, 0, 1};
+  CudaStep::Answer answer = {.has_log_probs = true, .paths = &selection};
+  const auto write = [&](std::vector<Candidate> candidates) {
+    answer.parts.push_back(report.Write(candidates, 0));
+  };
+  write({{0, 5, -0.5f}, {0, 2, -1}, {0, 9, -40}});  // a
+  write({{0, 6, -0.25f}, {0, 7, -0.5f}});           // a 5
+  write({{0, 8, -1}});                              // a 5 6
+  write({{0, 1, 0}});                               // a, of the other path
+  write({{0, 1, 0}});                               // a 5, as well
+  write({{0, 8, -1}});                              // a 5 7
+  write({{0, 4, -1}});                              // b
+  const SelectionResult result = report.Read(answer);
+  // The second best that is no end, of b, is on no path.
+  EXPECT_THAT(result.candidates,
+              ElementsAre(Candidate{0, 5, -1.5f}, Candidate{0, 2, -2},
+                          Candidate{1, 4, -21}));
+  EXPECT_THAT(result.logprobs, ElementsAre(FakeReport::LogProbOf(5, 0, 0),
+                                           FakeReport::LogProbOf(2, 1, 0),
+                                           FakeReport::LogProbOf(4, 9, 6)));
+  EXPECT_THAT(result.further, IsEmpty());
+
+  // With one beam it goes on as far as paths do.
+  selection.num_rows = selection.num_slots = 1;
+  selection.cum_log_probs = {-1};
+  selection.drafts.pop_back();
+  selection.ranks = {0, 0};
+  answer.parts.pop_back();
+  const SelectionResult alone = report.Read(answer);
+  EXPECT_FALSE(alone.has_unverified_drafts);
+  ASSERT_EQ(alone.further.size(), 2u);
+  EXPECT_THAT(alone.further[0].candidates,
+              ElementsAre(Candidate{0, 6, -1.75f}, Candidate{0, 7, -2}));
+  EXPECT_THAT(alone.further[0].logprobs,
+              ElementsAre(FakeReport::LogProbOf(6, 3, 1),
+                          FakeReport::LogProbOf(7, 4, 1)));
+  EXPECT_THAT(alone.further[1].candidates,
+              ElementsAre(Candidate{0, 8, -2.75f}));
+  EXPECT_THAT(alone.further[1].logprobs,
+              ElementsAre(FakeReport::LogProbOf(8, 5, 2)));
+}
+
 TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
   FakeReport report;
   report.Write({{0, 8, -1}}, 0);

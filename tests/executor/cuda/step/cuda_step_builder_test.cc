@@ -483,6 +483,7 @@ TEST_F(CudaStepBuilderPathsTest, WithoutRoomThereIsOneSelectionOfAllBeams) {
   ASSERT_OK(step.status());
   EXPECT_EQ(step->answers[0].parts.size(), 60u);
   EXPECT_EQ(step->answers[1].paths, nullptr);
+  EXPECT_TRUE(step->answers[1].has_unverified_drafts);
   EXPECT_EQ(step->answers[1].parts.size(), 1u);
   EXPECT_EQ(step->shape.num_logits_rows, 60 + 10);
 }

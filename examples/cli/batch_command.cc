@@ -312,13 +312,14 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadRuntime(options.common));
+  RETURN_IF_ERROR(runtime->OpenTrace());
+  RETURN_IF_ERROR(runtime->OpenStats());
+  // Last, because what was in it is gone then.
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(
       CheckFiles(options.common, "--output", OutputPath(options.output)));
-  RETURN_IF_ERROR(runtime->OpenTrace());
-  RETURN_IF_ERROR(runtime->OpenStats());
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
   Batch batch(runtime.get(), &async_reader, output.get(), options);

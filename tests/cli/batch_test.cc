@@ -138,6 +138,23 @@ TEST(BatchTest, FilesServeAsWellAsPipes) {
   }
 }
 
+TEST(BatchTest, WhatCannotRunLeavesTheOutputAsItWas) {
+  const ScratchDirectory scratch;
+  const std::string input = scratch.Write("in.jsonl", kGoodLine);
+  const std::string output = scratch.Write("out.jsonl", "precious\n");
+  const std::vector<std::vector<std::string>> cases = {
+      {ModelDirectory("en-fr")},  // a directory
+      {scratch.path("nothing")},
+      {input, "--trace", "/nowhere/trace"},
+      {input, "--stats", "/nowhere/stats"}};
+  for (std::vector<std::string> args : cases) {
+    SCOPED_TRACE(args.back());
+    args.insert(args.end(), {"--output", output});
+    EXPECT_EQ(RunBatch("", args).exit_code, 2);
+    EXPECT_EQ(ReadText(output), "precious\n");
+  }
+}
+
 TEST(BatchTest, ARequestThatCanNeverFitIsRefusedWithTheFigures) {
   const ProgramRun run =
       RunBatch(R"({"prompt_tokens": [1, 4, 5], "params": {"num_beams": 100}})"
@@ -346,7 +363,7 @@ TEST(BatchTest, WhatARequestAsksForIsReported) {
 
 TEST(BatchTest, FiguresAreToldOfARunThatEndsInAnError) {
   for (const std::vector<std::string>& args :
-       {std::vector<std::string>{"--input", ModelDirectory("en-fr")},
+       {std::vector<std::string>{"--input", "/proc/self/mem"},
         {"--output", "/dev/full"}}) {
     std::vector<std::string> options = args;
     options.push_back("--figures");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,12 @@ absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
   const int fd =
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
+  // Read, it would say so itself, but later.
+  struct stat about = {};
+  if (!is_stdin && fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
+    close(fd);
+    return NotFound("cannot read ", path, ": ", std::strerror(EISDIR));
+  }
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
   if (stop_fd < 0) {
     const std::string why = std::strerror(errno);

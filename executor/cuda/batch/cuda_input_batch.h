@@ -77,6 +77,9 @@ struct CudaAnswerPart {
 // edits that follow from histories, hold for that many steps; and a list's
 // longest chunk is mostly filled.
 inline constexpr int kPlannedPositions = 64;
+inline int PlannedPositions(int position) {
+  return (position / kPlannedPositions + 1) * kPlannedPositions;
+}
 
 struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // Of the model, and room for edits.

@@ -56,18 +56,14 @@ class BeamReplay {
   std::vector<std::vector<TokenScore>> best_;  // [nodes]
 };
 
-// Calls visit(step, nodes) for `*result` and each of `further`, in this order:
-// `nodes` are where the beams stand that the candidates of the step follow.
-template <typename Visit>
-void ForEachReplayedStep(const PlanSelection& selection, const DraftTree& tree,
-                         SelectionResult* result, const Visit& visit);
-
 // The nodes of the beams that a step's candidates make, which come from beams
 // at `nodes`; empty if not all of them are on paths (DraftTree::Follow).
 std::vector<int> NextNodes(const PlanSelection& selection,
                            const DraftTree& tree, std::span<const int> nodes,
                            std::span<const Candidate> candidates);
 
+// Calls visit(step, nodes) for `*result` and each of `further`, in this order:
+// `nodes` are where the beams stand that the candidates of the step follow.
 template <typename Visit>
 void ForEachReplayedStep(const PlanSelection& selection, const DraftTree& tree,
                          SelectionResult* result, const Visit& visit) {

@@ -9,8 +9,9 @@
 // What no request of a step asks for is not in it: a step in which nobody draws
 // costs the same with and without a sampler.
 // Graphs are kept by shape, rounded up (executor/cuda/step/cuda_graph_cache.h);
-// a step without one enqueues the same kernels one by one. Thread safety: one
-// thread, one stream.
+// a step without one enqueues the same kernels one by one.
+//
+// Thread safety: one thread, one stream.
 #pragma once
 
 #include <cstddef>

@@ -62,20 +62,27 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOfPaths(const PlanSelection& selection,
                                                  bool of_drafts) const {
-  Needs all;
   Needs plain = {.num_logits_rows = selection.num_rows,
                  .num_candidates = selection.num_candidates};
+  Needs all;
   int num_beams = 0;
-  for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
-    const int64_t num_edits = MaxEditsOf(selection, logits_row, vocab_size_);
-    ++all.num_logits_rows;
-    all.num_candidates += selection.num_candidates;
-    all.num_edits += num_edits;
-    const bool is_next = logits_row.draft_idx == 0 &&
-                         selection.ranks[logits_row.row] == num_beams;
-    if (!is_next) continue;
+  for (size_t path = 0; path < selection.ranks.size(); ++path) {
+    const int rank = selection.ranks[path];
+    const int64_t num_history =
+        selection.histories.empty() ? 0 : std::ssize(selection.histories[rank]);
+    const auto num_edits_behind = [&](int64_t num_drafted) {
+      return MaxEditsOf(selection, num_history + num_drafted, vocab_size_);
+    };
+    // A row of logits behind the beam, and one behind each drafted token.
+    const int64_t num_drafts = std::ssize(selection.drafts[path]);
+    all.num_logits_rows += 1 + num_drafts;
+    all.num_candidates += (1 + num_drafts) * selection.num_candidates;
+    for (int64_t i = 0; i <= num_drafts; ++i) {
+      all.num_edits += num_edits_behind(i);
+    }
+    if (rank < num_beams) continue;  // not its first path
     ++num_beams;
-    plain.num_edits += num_edits;
+    plain.num_edits += num_edits_behind(0);
   }
   if (!of_drafts) return plain;
   return {.num_logits_rows = all.num_logits_rows - plain.num_logits_rows,

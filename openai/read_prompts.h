@@ -14,8 +14,8 @@
 namespace espalier::openai {
 
 // A text, a list of texts, token ids, or a list of lists of them. Sets
-// `prompts` and `prompts_are_list` of `*call`. Errors: kInvalidArgument naming
-// the field and the value.
+// `prompts` and `prompts_are_list` of `*call`.
+// Errors: kInvalidArgument naming the field and the value.
 absl::Status ReadPrompts(std::string_view name, const JsonText& json,
                          const Limits& limits, Call* call);
 

@@ -58,7 +58,8 @@ struct CudaDraftState {
 // Rows that go on feed what they have drawn, at the next position; a token that
 // is none as 0; the place that their logits are copied to moves on by a row.
 // Others feed token 0 at position 0 of the null table, and are copied nowhere
-// (-1). Errors: kInternal if the launch is refused.
+// (-1).
+// Errors: kInternal if the launch is refused.
 absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
                                cudaStream_t stream);
 

@@ -53,7 +53,8 @@ absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
 // The first event of a trace cuts its file to nothing, and statistics take the
 // place of theirs, by way of another one (examples/cli/output/stats_file.h), so
 // all of these must be no other file of the command; `option` names that one,
-// and `path` is what the system calls it. Errors: kInvalidArgument.
+// and `path` is what the system calls it.
+// Errors: kInvalidArgument.
 absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path);
 

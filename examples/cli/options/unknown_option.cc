@@ -133,8 +133,8 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
   const bool is_sentence = argument.find(' ') < argument.find('=');
   if (is_sentence && Has(NamesOfOptions(command), option)) {
     return Concat(CommandName(command), " takes ", option,
-                  " and its value as two arguments, got \"", CutTyped(argument),
-                  "\"");
+                  " and its value as two arguments, got \"",
+                  Shortened(argument), "\"");
   }
   const std::string meant = WithTwoDashes(app, option);
   std::string hint = is_sentence ? "" : HintFor(app, command, meant);
@@ -142,7 +142,7 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
       !IsOfOtherPrograms(meant)) {
     hint = "a text that begins with - goes behind --";
   }
-  return Concat(CommandName(command), " has no option ", CutTyped(option),
+  return Concat(CommandName(command), " has no option ", Shortened(option),
                 hint.empty() ? "" : "; " + hint);
 }
 

@@ -33,10 +33,10 @@ std::string DescribeApp(const CLI::App& app) {
   const std::string question =
       nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
   if (is_option) {
-    return Concat("no option ", CutTyped(first), " before the command",
+    return Concat("no option ", Shortened(first), " before the command",
                   question, list);
   }
-  return Concat("no command \"", CutTyped(first), "\"", question, list);
+  return Concat("no command \"", Shortened(first), "\"", question, list);
 }
 
 bool IsModelDirectory(const std::string& path) {
@@ -48,7 +48,7 @@ std::string DescribeArgument(const CLI::App& command,
                              const std::string& argument) {
   std::error_code error;
   const bool is_path = std::filesystem::exists(argument, error);
-  const std::string shown = is_path ? argument : CutTyped(argument);
+  const std::string shown = is_path ? argument : Shortened(argument);
   // What is cut short is no file's name.
   const std::string file = shown == argument ? argument : "FILE";
   std::string text =
@@ -151,7 +151,7 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
 
 // `option` would swallow `value`, which is an option itself.
 std::string OptionAsValue(std::string_view option, std::string_view value) {
-  const std::string shown = CutTyped(value);
+  const std::string shown = Shortened(value);
   return Concat(option, " needs a value, and ", shown,
                 " is an option; if it is the value, write ", option,
                 option.starts_with("--") ? "=" : "",

@@ -94,7 +94,7 @@ std::string InQuotes(std::string_view typed) {
   return "\"" + Shown(ForTerminal(typed)) + "\"";
 }
 
-std::string CutTyped(std::string_view typed) {
+std::string Shortened(std::string_view typed) {
   return IsUtf8(typed) ? Shown(typed) : Shown(ForTerminal(typed));
 }
 

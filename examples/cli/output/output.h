@@ -24,8 +24,8 @@ std::string ForTerminal(std::string_view text);
 // The beginning of what somebody has typed, in quotes, for an error: as
 // ShownInQuotes, or as for a terminal where it is not UTF-8.
 std::string InQuotes(std::string_view typed);
-// The same without quotes, and as it was typed otherwise.
-std::string CutTyped(std::string_view typed);
+// The same without quotes and escapes of them: as it was typed, but cut short.
+std::string Shortened(std::string_view typed);
 
 // What the system calls the file that a command reads or writes: "-" is stdin
 // for an input, and stdout for an output.

@@ -198,9 +198,8 @@ absl::Status CheckRanked(const PlanSelection& asked,
 absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
                            int vocab_size, const DraftTree& tree) {
   if (answer.has_unverified_drafts && !answer.further.empty()) {
-    return Internal(
-        "a step answered for steps behind it whose drafts it did not ",
-        "verify");
+    return Internal("a step that verified no drafts answered for ",
+                    answer.further.size(), " steps behind it");
   }
   std::vector<int> nodes = tree.Roots();
   asked.drafts.clear();
@@ -211,7 +210,8 @@ absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
     const std::vector<int> surviving =
         SurvivingCandidates(candidates, asked.num_slots, asked.eos_token_ids);
     nodes = tree.Follow(nodes, candidates, surviving);
-    if (nodes.empty() || !answer.further[i].further.empty()) {
+    if (nodes.empty() || !answer.further[i].further.empty() ||
+        answer.further[i].has_unverified_drafts) {
       return Internal("a step answered for ", i + 1,
                       " steps behind it that its drafts do not lead to");
     }

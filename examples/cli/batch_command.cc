@@ -314,7 +314,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    LoadRuntime(options.common));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
-  // Last, because what was in it is gone then.
+  // Last: to open any of these empties it, and results are dearest.
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.

@@ -236,10 +236,11 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
         Concat("line ", line, ", hypothesis ", i + 1, ": ", difference));
     return;
   }
-  const auto& before = without.prompt_logprobs;
-  const auto& after = with.prompt_logprobs;
-  if (before.has_value() != after.has_value() ||
-      (before.has_value() && !AreNear(*before, *after, tolerance))) {
+  const auto& prompt_without = without.prompt_logprobs;
+  const auto& prompt_with = with.prompt_logprobs;
+  if (prompt_without.has_value() != prompt_with.has_value() ||
+      (prompt_without.has_value() &&
+       !AreNear(*prompt_without, *prompt_with, tolerance))) {
     differences.push_back(Concat("line ", line, ": prompt_logprobs differ"));
   }
 }

@@ -200,6 +200,21 @@ TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
                 "do not lead to");
 }
 
+TEST(ValidateResultTest, NoStepIsBehindOneThatVerifiedNoDrafts) {
+  const PlanSelection asked = AskedWithPaths();
+  SelectionResult alone = Replayed({{{0, 5, -1}}});
+  alone.has_unverified_drafts = true;
+  EXPECT_OK(ValidateResult(asked, alone, kNumAnswerTokens));
+  SelectionResult first = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
+  first.has_unverified_drafts = true;
+  ExpectRefused(ValidateResult(asked, first, kNumAnswerTokens),
+                "verified no drafts answered for 1 steps behind it");
+  SelectionResult behind = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
+  behind.further[0].has_unverified_drafts = true;
+  ExpectRefused(ValidateResult(asked, behind, kNumAnswerTokens),
+                "do not lead to");
+}
+
 TEST(ValidateResultTest, OnlyPathsLeadToStepsBehindOne) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {

@@ -363,7 +363,8 @@ TEST(BatchTest, WhatARequestAsksForIsReported) {
 
 TEST(BatchTest, FiguresAreToldOfARunThatEndsInAnError) {
   for (const std::vector<std::string>& args :
-       {std::vector<std::string>{"--input", "/proc/self/mem"},
+       {std::vector<std::string>{"--input",
+                                 "/proc/self/mem"},  // read: an error
         {"--output", "/dev/full"}}) {
     std::vector<std::string> options = args;
     options.push_back("--figures");

@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
   const int fd =
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
-  // Read, it would say so itself, but later.
+  // It opens, and says so when it is read: when outputs have been emptied.
   struct stat about = {};
   if (!is_stdin && fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
     close(fd);

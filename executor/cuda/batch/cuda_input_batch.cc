@@ -25,7 +25,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
   CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
   const int first_row = num_rows;
   AddLogitsRows(group.num_slots);
-  common_edits_.reset();
+  last_edits_.reset();
   std::vector<CudaAnswerPart> parts(1);
   if (request.params->kind == SelectionKind::kRows) {
     // In the order of slots, as tokens are: tables of rows then stay the same.
@@ -238,7 +238,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
   const int num_new_rows = static_cast<int>(last_tokens.size());
   const int first_logits_row = num_logits_rows();
   AddLogitsRows(num_new_rows);
-  common_edits_.reset();
+  last_edits_.reset();
   prompt_logits_tokens.insert(prompt_logits_tokens.end(), last_tokens.begin(),
                               last_tokens.end());
   prompt_cum_log_probs.insert(prompt_cum_log_probs.end(), cum_log_probs.begin(),

@@ -77,6 +77,7 @@ struct CudaAnswerPart {
 // edits that follow from histories, hold for that many steps; and a list's
 // longest chunk is mostly filled.
 inline constexpr int kPlannedPositions = 64;
+// The end of what `position` is planned in: the next multiple above it.
 inline int PlannedPositions(int position) {
   return (position / kPlannedPositions + 1) * kPlannedPositions;
 }
@@ -220,9 +221,9 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
 
   // A bit for each of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
-  // Of the request whose rows are being added, if they share their edits; or
-  // the last list of those.
-  std::optional<CudaRowEdits> common_edits_;
+  // The last list that was added for the request whose rows are being added;
+  // rows with equal edits share it.
+  std::optional<CudaRowEdits> last_edits_;
 };
 
 }  // namespace espalier

@@ -59,11 +59,12 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
       !EditsOf(*request.params)->is_forced(request.num_generated)) {
     return AddDeviceEdits(group, request, logits_rows);
   }
-  if (!common_edits_.has_value()) common_edits_ = AddList(request, 0);
+  if (!last_edits_.has_value()) last_edits_ = AddList(request, 0);
   SetEdits(logits_rows.first_logits_row, logits_rows.num_logits_rows,
-           *common_edits_);
+           *last_edits_);
 }
 
+// Of paths it is called once a row of logits.
 void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                  int first_logits_row) {
   const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
@@ -75,15 +76,15 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
         .allowed = request.logits_rows[i].allowed};
     std::vector<TokenEdit> storage;
     const ScoreEdits::View view = all->OfRow(row, &storage);
-    // The last list of the request.
-    std::optional<CudaRowEdits>& last = common_edits_;
-    if (!last.has_value() || view.is_allow_list != (last->is_allow_list != 0) ||
+    if (!last_edits_.has_value() ||
+        view.is_allow_list != (last_edits_->is_allow_list != 0) ||
         !std::ranges::equal(
             view.edits,
-            std::span(edits).subspan(last->begin, last->end - last->begin))) {
-      last = AddView(request, view);
+            std::span(edits).subspan(last_edits_->begin,
+                                     last_edits_->end - last_edits_->begin))) {
+      last_edits_ = AddView(request, view);
     }
-    SetEdits(first_logits_row + i, 1, *last);
+    SetEdits(first_logits_row + i, 1, *last_edits_);
   }
 }
 

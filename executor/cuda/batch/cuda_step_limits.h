@@ -13,10 +13,10 @@ struct CudaStepLimits {
   int max_rows = 1;    // beams, or slots of beams, that select
   int max_tokens = 1;  // >= max_rows
   // Of all resident groups. Twice the rows: for groups that wait a step, and
-  // so that groups seldom have to move to make room for others in a row; and
-  // for paths of beams, each of which has a slot in its step. Running groups
-  // have at most max_rows slots, and paths at least as many rows of logits as
-  // slots.
+  // so that groups seldom have to move to make room for others in a row. And
+  // for paths of beams, each of which has a slot for one step: a plan has at
+  // most max_rows rows of logits and each path at least one, so paths add at
+  // most max_rows slots to those of running groups, which are at most as many.
   int num_slots = 2;
   int table_stride = 1;    // pages of a sequence
   int source_stride = 0;   // of its source; 0: the model has no encoder

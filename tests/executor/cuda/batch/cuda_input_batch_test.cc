@@ -342,6 +342,36 @@ TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
   EXPECT_EQ(batch.row_edits[3].end - batch.row_edits[3].begin, 2);
 }
 
+// Beams that feed paths: each row of logits is a group without a slot, and
+// those whose edits are equal share a list, but not with another request.
+TEST(CudaInputBatchTest, RowsOfPathsAreSelectedForByThemselves) {
+  SelectionParams params;
+  params.processors.suppress_tokens = {1};
+  const std::vector<SelectionRow> logits_rows = {
+      {.num_generated = 4}, {.draft_idx = 1, .num_generated = 5}};
+  CudaGroupRequest request = Ask(4);
+  request.params = &params;
+  request.logits_rows = logits_rows;
+  CudaInputBatch batch(kShape);
+  batch.AddPrompt(std::vector<TokenId>{4, 5}, 8, 0);
+  batch.AddPrompt(std::vector<TokenId>{4, 5}, 8, 2);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<int> tokens = {2 * i, 2 * i + 1};
+    const std::vector<CudaAnswerPart> parts = batch.AddPromptLogitsRows(
+        Group(2 * i, 2, 0, 7), request, tokens, std::vector<float>(2));
+    ASSERT_EQ(parts.size(), 2u);
+    for (int row = 0; row < 2; ++row) {
+      const int group_idx = 2 * i + row;
+      EXPECT_EQ(parts[row].group_idx, group_idx);
+      EXPECT_EQ(parts[row].first_candidate, 4 * group_idx);
+      EXPECT_EQ(batch.groups[group_idx].num_slots, 0);
+      EXPECT_EQ(batch.selections[group_idx].num_rows, 1);
+      EXPECT_EQ(batch.row_edits[group_idx].begin, i);
+    }
+  }
+  EXPECT_EQ(batch.edits.size(), 2u);
+}
+
 TEST(CudaInputBatchTest, RowsWithNothingButWhatIsAllowedAreRestricted) {
   const SelectionParams params;
   const std::vector<TokenId> tokens = {1, 4, 7};

@@ -5,7 +5,8 @@
 //   cuda_verify_step_benchmark [--drafts N] CASE...
 //   cuda_verify_step_benchmark --drafts 4 8b:8s1/512
 //
-// Cases are those of decode_case.h, with a sample a request. Prints a line of a
+// Cases are those of decode_case.h; samples of a request share the pages of its
+// prompt. Prints a line of a
 // markdown table a case and kind of step: medians of the time on the device, by
 // its own clock, and from a plan to its answer; and how many times those of the
 // decode step that is. Steps take turns and none runs ahead.
@@ -15,6 +16,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -31,6 +33,12 @@ constexpr int kPageSize = 16;
 constexpr int kNumRounds = 60;
 constexpr int kNumWarmups = 10;
 
+// Of a sequence: its part of the last page of its prompt, and what follows.
+int NumOwnPages(const DecodeCase& c, int num_drafts) {
+  return static_cast<int>(
+      NumPages(c.num_prompt_tokens % kPageSize + 1 + num_drafts, kPageSize));
+}
+
 // One step of all sequences, each behind its prompt and a generated token.
 StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
   static const auto* const greedy =
@@ -43,33 +51,44 @@ StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
         return std::make_shared<const SelectionParams>(params);
       }());
   const int num_tokens = 1 + num_drafts;
-  const int num_pages =
-      static_cast<int>(NumPages(c.num_prompt_tokens + num_tokens, kPageSize));
+  const int num_shared = c.num_prompt_tokens / kPageSize;
+  const int num_own = NumOwnPages(c, num_drafts);
   StepPlan plan;
+  int next_page = 0;
   for (int i = 0; i < c.num_requests; ++i) {
     PlanSelection selection;
     selection.request = RequestId{i};
     selection.first_logits = plan.num_logits;
-    selection.num_rows = 1;
-    selection.num_candidates = 1;
+    selection.num_rows = c.num_beams;
+    selection.num_slots = c.num_beams;
+    selection.num_candidates = c.num_beams;
     selection.num_generated = 1;
-    selection.cum_log_probs = {0};
     selection.params = *greedy;
-    selection.samples = {0};
-    selection.slots = {0};
-    plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
-                         .num_tokens = num_tokens,
-                         .first_position = c.num_prompt_tokens,
-                         .num_logits = num_tokens,
-                         .first_logits = plan.num_logits});
-    for (int t = 0; t < num_tokens; ++t) plan.tokens.push_back(3 + i + t);
-    plan.num_logits += num_tokens;
-    for (int page = 0; page < num_pages; ++page) {
-      plan.page_indices.push_back(PageId{i * num_pages + page});
-    }
-    plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
-    if (num_drafts > 0) {
-      selection.drafts = {{plan.tokens.end() - num_drafts, plan.tokens.end()}};
+    const int first_page = std::exchange(next_page, next_page + num_shared);
+    for (int sample = 0; sample < c.num_beams; ++sample) {
+      selection.cum_log_probs.push_back(0);
+      selection.samples.push_back(sample);
+      selection.slots.push_back(sample);
+      plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
+                           .num_tokens = num_tokens,
+                           .first_position = c.num_prompt_tokens,
+                           .num_logits = num_tokens,
+                           .first_logits = plan.num_logits});
+      for (int t = 0; t < num_tokens; ++t) {
+        plan.tokens.push_back(3 + i + sample + t);
+      }
+      plan.num_logits += num_tokens;
+      for (int page = 0; page < num_shared; ++page) {
+        plan.page_indices.push_back(PageId{first_page + page});
+      }
+      for (int page = 0; page < num_own; ++page) {
+        plan.page_indices.push_back(PageId{next_page++});
+      }
+      plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+      if (num_drafts > 0) {
+        selection.drafts.emplace_back(plan.tokens.end() - num_drafts,
+                                      plan.tokens.end());
+      }
     }
     plan.selections.push_back(std::move(selection));
   }
@@ -101,11 +120,10 @@ void RunOnce(StepExecutor& steps, StepPlan plan, Times* times) {
 }
 
 void Measure(const DecodeCase& c, int num_drafts, const CudaDevice& device) {
-  const int num_tokens = c.num_requests * (1 + num_drafts);
+  const int num_tokens = c.num_rows() * (1 + num_drafts);
   const int64_t num_pages =
-      c.num_requests *
-          NumPages(c.num_prompt_tokens + 1 + num_drafts, kPageSize) +
-      64;
+      int64_t{c.num_requests} * (c.num_prompt_tokens / kPageSize) +
+      int64_t{c.num_rows()} * NumOwnPages(c, num_drafts) + 64;
   const TransformerConfig& config = c.shape();
   const CudaTransformerOptions options = {
       .page_size = kPageSize,
@@ -151,7 +169,6 @@ int Main(int argc, char** argv) {
     }
     const auto parsed = DecodeCase::Parse(text);
     CHECK(parsed.ok()) << parsed.status().ToString();
-    CHECK(parsed->num_beams == 1) << "a sample a request";
     Measure(*parsed, num_drafts, *device);
   }
   return 0;

@@ -232,6 +232,19 @@ int CudaInputBatch::AddPrompt(std::span<const TokenId> tokens,
   return num_tokens() - 1;
 }
 
+void CudaInputBatch::SharePages(int first_token, int num_tokens, int kv_end) {
+  const auto first = std::ranges::lower_bound(attention_rows, first_token, {},
+                                              &CudaAttentionRow::first_query);
+  shared_runs.push_back({.first_query = first_token,
+                         .num_queries = num_tokens,
+                         .table = first->table,
+                         .kv_end = kv_end});
+  for (auto row = first; num_tokens > 0; ++row) {
+    row->kv_begin = kv_end;
+    num_tokens -= row->num_queries;
+  }
+}
+
 std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
     const CudaGroup& group, const CudaGroupRequest& request,
     std::span<const int> last_tokens, std::span<const float> cum_log_probs) {

@@ -100,6 +100,11 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // `num_ahead`; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table,
                 const CudaTokenSource& source = {}, int num_ahead = 0);
+  // Tokens of some prompts, whole ones that follow each other, whose tables
+  // name the same pages below `kv_end`: these are read once for all of them.
+  // REQUIRES: kv_end is a multiple of the page size, and no prompt's first
+  // position is below it.
+  void SharePages(int first_token, int num_tokens, int kv_end);
   // Rows of logits of the tokens `last_tokens`, by rank; or by
   // request.logits_rows.
   std::vector<CudaAnswerPart> AddPromptLogitsRows(

@@ -281,6 +281,7 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
     // Of others the device knows their places.
     if (num_ahead[i] == 0) PutPageTokens(plan, i);
   }
+  SharePages(plan, first_tokens, batch);
   for (const CudaPlanSources::Read& read : sources_->reads) {
     step->sources.push_back({.tokens = read.tokens,
                              .table = tables[read.row].source,
@@ -301,6 +302,28 @@ std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
     }
   }
   return num_ahead;
+}
+
+// Rows of one group, as paths of beams and samples with drafts are, share their
+// prompt and more. What lies before all of them is complete.
+void CudaStepBuilder::SharePages(const StepPlan& plan,
+                                 std::span<const int> first_tokens,
+                                 CudaInputBatch* batch) const {
+  for (const Entry& entry : prompts_) {
+    if (entry.rows.size() < 2) continue;
+    const int first_token = first_tokens[entry.rows[0]];
+    int num_pages = entry.group->num_shared_pages;
+    int num_tokens = 0;
+    bool follow_each_other = first_token >= 0;
+    for (const int row_idx : entry.rows) {
+      const PlanRow& row = plan.rows[row_idx];
+      follow_each_other &= first_tokens[row_idx] == first_token + num_tokens;
+      num_tokens += row.num_tokens;
+      num_pages = std::min(num_pages, row.first_position / shape_.page_size);
+    }
+    if (num_pages == 0 || !follow_each_other) continue;
+    batch->SharePages(first_token, num_tokens, num_pages * shape_.page_size);
+  }
 }
 
 void CudaStepBuilder::LayOutLogitsRows(const StepPlan& plan,

@@ -93,6 +93,8 @@ class CudaStepBuilder {
   absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* batch,
                              CudaStep* step);
   // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.
+  void SharePages(const StepPlan& plan, std::span<const int> first_tokens,
+                  CudaInputBatch* batch) const;
   void LayOutLogitsRows(const StepPlan& plan, std::span<const int> first_tokens,
                         CudaInputBatch* batch, CudaStep* step);
   absl::Status LayOutScorings(const StepPlan& plan,

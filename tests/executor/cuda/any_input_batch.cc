@@ -110,10 +110,12 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
   std::vector<SelectionRow> logits_rows;
   std::vector<int> tokens;
   std::vector<std::vector<TokenId>> drafts;
+  const int first_token = batch->num_tokens();
+  const int kv_end = kShape.page_size * Below(6);
   for (int row = 0; row < num_rows; ++row) {
     const int num_tokens = 1 + Below(5);
     const int last =
-        batch->AddPrompt(AnyTokens(num_tokens), Below(20),
+        batch->AddPrompt(AnyTokens(num_tokens), kv_end + Below(20),
                          group.first_slot + row, SourceOf(group.first_slot));
     const int num_logits_rows = 1 + Below(num_tokens);
     drafts.push_back(AnyTokens(num_logits_rows - 1));
@@ -129,6 +131,9 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
         logits_rows.back().allowed = &asked.allowed[row];
       tokens.push_back(last + 1 - num_tokens + i);
     }
+  }
+  if (kv_end > 0) {
+    batch->SharePages(first_token, batch->num_tokens() - first_token, kv_end);
   }
   CudaGroupRequest request = asked.view();
   request.logits_rows = logits_rows;

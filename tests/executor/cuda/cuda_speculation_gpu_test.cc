@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -45,6 +46,9 @@ struct CudaSpeculationCase {
   // steps begin where the device finds the one before has ended.
   bool is_unread = false;
   bool is_beams = false;  // 2 to 6, which draft at every step
+  // So many make beams ask for more candidates than a step has room for where
+  // paths are long: then drafts are not verified.
+  int num_stop_ids = 0;
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -97,6 +101,12 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .max_step_tokens = 72,
      .kv_cache_mb = 12,
      .is_beams = true},
+    // Six beams whose paths have 54 rows of logits, of 366 candidates each; a
+    // step of so many rows has 10,368 candidates.
+    {.name = "BeamsByNgramWithoutCandidates",
+     .max_step_tokens = 72,
+     .is_beams = true,
+     .num_stop_ids = 60},
     {.name = "BeamsByDraft",
      .method = SpeculationMethod::kDraft,
      .max_draft_rows = 96,
@@ -114,6 +124,34 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .mode = SpeculationMode::kRejection,
      .max_step_tokens = 1024,
      .drafts_on_host = true}};
+
+// Counts answers that say that a step did not verify its drafts.
+class UnverifiedCounter : public StepExecutor {
+ public:
+  UnverifiedCounter(std::shared_ptr<StepExecutor> steps,
+                    std::atomic<int>* count)
+      : steps_(std::move(steps)), count_(*count) {}
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    steps_->Execute(std::move(plan), [this, done = std::move(done)](
+                                         absl::StatusOr<StepResult> result) {
+      if (result.ok()) {
+        count_ += static_cast<int>(std::ranges::count_if(
+            result->selections, &SelectionResult::has_unverified_drafts));
+      }
+      done(std::move(result));
+    });
+  }
+
+ private:
+  const std::shared_ptr<StepExecutor> steps_;
+  std::atomic<int>& count_;
+};
 
 class CudaSpeculationTest
     : public CudaExecutorTest,
@@ -186,6 +224,9 @@ class CudaSpeculationTest
         params.num_beams = 2 + static_cast<int>(random() % 5);
         params.num_return_sequences = 1 + random() % params.num_beams;
         if (random() % 2 == 0) params.early_stopping = EarlyStopping::kTrue;
+        for (int id = 0; id < GetParam().num_stop_ids; ++id) {
+          params.stop_token_ids.push_back(100 * id + 3);
+        }
       } else if (random() % 2 == 0) {
         params.do_sample = true;
         params.num_return_sequences = 1 + static_cast<int>(random() % 4);
@@ -275,6 +316,9 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
   if (GetParam().method == SpeculationMethod::kDraft) {
     steps = WithDraftModel(std::move(steps));
   }
+  std::atomic<int> num_unverified = 0;
+  steps =
+      std::make_shared<UnverifiedCounter>(std::move(steps), &num_unverified);
   const int count = Cases(120, 12);
   const std::vector<Request> requests =
       AnyRequestsThatRepeat(count, steps->description());
@@ -294,8 +338,14 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
     num_drafted += speculated[i]->usage.num_drafted_tokens;
     num_accepted += speculated[i]->usage.num_accepted_tokens;
   }
-  std::printf("%s: %ld of %ld drafts accepted, %d of %d requests different\n",
-              GetParam().name, num_accepted, num_drafted, num_different, count);
+  std::printf(
+      "%s: %ld of %ld drafts accepted, %d of %d requests different, %d answers "
+      "without their drafts\n",
+      GetParam().name, num_accepted, num_drafted, num_different, count,
+      num_unverified.load());
+  if (GetParam().num_stop_ids > 0) {
+    EXPECT_GT(num_unverified, Cases(50, 2));
+  }
   EXPECT_LE(num_different, count / 30);
   EXPECT_GT(num_drafted, Cases(300, 20));
   // A model agrees with itself, but for rounding; its search takes paths, too,

@@ -54,6 +54,20 @@ void AttentionBatch::AddGroup(int num_beams, int shared_pages, int tail,
   }
 }
 
+void AttentionBatch::AddChunks(int num_rows, int shared_pages, int tail,
+                               int num_tokens) {
+  std::vector<int> prefix;
+  const int shared = shared_pages * shape_.page_size;
+  cache_.Extend(prefix, shared);
+  runs_.push_back(
+      {num_queries(), num_rows * num_tokens, num_tables(), 0, shared});
+  for (int row = 0; row < num_rows; ++row) {
+    std::vector<int> table = prefix;
+    cache_.Extend(table, shared + tail + num_tokens, shared);
+    AddRowWith(table, shared, shared + tail, num_tokens, 0);
+  }
+}
+
 void AttentionBatch::AddTree(int num_beams, int shared_pages, int more_pages,
                              int tail) {
   std::vector<int> trunk;
@@ -88,6 +102,8 @@ void AttentionBatch::AddMixture() {
   AddRow(200, 33);
   AddGroup(Cases(20, 6), 512 / page_size, 5);
   AddRow(40, 1, 1000);
+  AddChunks(Cases(7, 3), 448 / page_size, 0, 5);
+  AddChunks(Cases(17, 9), 320 / page_size, 21, 2);
   AddTree(9, 320 / page_size, 300 / page_size, 3);
 }
 

@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionTest, testing::AttentionShapes(),
 
 TEST_P(CudaAttentionTest, MatchesTheTwinForMixedBatches) {
   const int page_size = GetParam().page_size;
-  AttentionBatch batch(GetParam(), 9000 / page_size + 200);
+  AttentionBatch batch(GetParam(), 12000 / page_size + 260);
   batch.AddMixture();
   batch.ExpectMatchesTwin();
 }
@@ -58,7 +58,7 @@ TEST_P(CudaAttentionTest, MatchesTheTwinWhenPartialsAreFew) {
 // Items of a run and of what each of its beams has behind it alone.
 TEST_P(CudaAttentionTest, MatchesTheTwinWhereRunsFillTheDevice) {
   const int page_size = GetParam().page_size;
-  AttentionBatch batch(GetParam(), 18000 / page_size + 900);
+  AttentionBatch batch(GetParam(), 21000 / page_size + 960);
   batch.PlanForSmallDevice();
   batch.AddGroup(Cases(70, 34), Cases(300, 128) / page_size, 17, 20);
   for (const int tail : {1, 16, 31, 100}) {

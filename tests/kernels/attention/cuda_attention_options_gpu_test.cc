@@ -29,7 +29,7 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithWindows) {
   const int page_size = GetParam().page_size;
   for (const int window : {1, 2, 31, 64, 130, 5000}) {
     SCOPED_TRACE(window);
-    AttentionBatch batch(GetParam(), 9000 / page_size + 200);
+    AttentionBatch batch(GetParam(), 12000 / page_size + 260);
     batch.SetOptions({.window = window});
     batch.AddMixture();
     batch.ExpectMatchesTwin(Cases(1, 5));
@@ -44,7 +44,7 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithSoftCaps) {
         AttentionOptions{.scale = 0.75f, .soft_cap = 2},
         AttentionOptions{.scale = 0.3f, .soft_cap = 3, .window = 70}}) {
     SCOPED_TRACE(options.soft_cap);
-    AttentionBatch batch(GetParam(), 9000 / page_size + 200);
+    AttentionBatch batch(GetParam(), 12000 / page_size + 260);
     batch.SetOptions(options);
     batch.AddMixture();
     batch.ExpectMatchesTwin(Cases(1, 5));
@@ -71,7 +71,7 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithAnotherScale) {
   const int page_size = GetParam().page_size;
   for (const float scale : {0.01f, 0.2f}) {
     SCOPED_TRACE(scale);
-    AttentionBatch batch(GetParam(), 9000 / page_size + 200);
+    AttentionBatch batch(GetParam(), 12000 / page_size + 260);
     batch.SetOptions({.scale = scale});
     batch.AddMixture();
     batch.ExpectMatchesTwin(Cases(1, 5));
@@ -80,7 +80,7 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithAnotherScale) {
 
 TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWhereQueriesSeeAll) {
   const int page_size = GetParam().page_size;
-  AttentionBatch batch(GetParam(), 9000 / page_size + 200);
+  AttentionBatch batch(GetParam(), 12000 / page_size + 260);
   for (const int length : {1, 17, 64, 300, 1200}) {
     batch.AddSource(length, 1);
     batch.AddSource(length, length);
@@ -101,7 +101,7 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithBiases) {
     for (float& bias : biases) bias = 3 * numbers.Next();
     for (const auto& [window, soft_cap] :
          {std::pair(0, 0.0f), std::pair(70, 0.0f), std::pair(0, 2.0f)}) {
-      AttentionBatch batch(shape, 9000 / shape.page_size + 200);
+      AttentionBatch batch(shape, 12000 / shape.page_size + 260);
       batch.SetOptions({.scale = 0.5f,
                         .soft_cap = soft_cap,
                         .window = window,

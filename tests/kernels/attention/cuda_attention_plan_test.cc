@@ -52,6 +52,16 @@ void AddGroup(Asked& asked, int num_beams, int shared, int tail) {
   for (int b = 0; b < num_beams; ++b) AddRow(asked, 1, shared, shared + tail);
 }
 
+// Rows of several queries that share positions.
+void AddChunks(Asked& asked, int num_rows, int num_queries, int shared,
+               int tail) {
+  asked.runs.push_back({asked.num_queries, num_rows * num_queries,
+                        static_cast<int>(asked.rows.size()), 0, shared});
+  for (int row = 0; row < num_rows; ++row) {
+    AddRow(asked, num_queries, shared, shared + tail + num_queries);
+  }
+}
+
 // Two halves that share some more.
 void AddTree(Asked& asked, int num_beams, int shared, int more, int tail) {
   const int first = asked.num_queries;
@@ -76,7 +86,7 @@ Asked RandomBatch(int seed, int page_size) {
   for (int i = 0; i < num_parts; ++i) {
     const int pages = 1 + below(1 << below(9));
     const int tail = 1 + below(1 << below(9));
-    switch (below(5)) {
+    switch (below(6)) {
       case 0:
         AddRow(asked, 1, 0, 1 + below(1 << (1 + below(13))));
         break;
@@ -89,6 +99,10 @@ Asked RandomBatch(int seed, int page_size) {
         AddGroup(asked, 1 + below(1 << below(8)), pages * page_size, tail);
         break;
       case 3:
+        AddChunks(asked, 1 + below(40), 1 + below(1 << below(7)),
+                  pages * page_size, tail - 1);
+        break;
+      case 4:
         AddRowThatSeesAll(asked, 1 + below(1 << below(10)), 1 + below(2000));
         break;
       default:

@@ -265,6 +265,27 @@ TEST(CudaInputBatchTest, RowsThatChooseByThemselvesAreGroupsOfASlot) {
   EXPECT_EQ(batch.shared_runs[0].num_queries, 3);
 }
 
+TEST(CudaInputBatchTest, PromptsThatSharePagesReadThemTogether) {
+  CudaInputBatch batch(kShape);
+  batch.AddPrompt(std::vector<TokenId>{5}, 9, 3);
+  batch.AddPrompt(std::vector<TokenId>{5, 6, 7}, 9, 11);
+  batch.AddPrompt(std::vector<TokenId>{8, 9}, 14, 12);
+  batch.AddPrompt(std::vector<TokenId>{8, 9}, 14, 13);
+  batch.SharePages(1, 5, 8);
+  ASSERT_EQ(batch.shared_runs.size(), 1u);
+  const CudaSharedPrefix& run = batch.shared_runs[0];
+  EXPECT_EQ(run.first_query, 1);
+  EXPECT_EQ(run.num_queries, 5);
+  EXPECT_EQ(run.table, 11);
+  EXPECT_EQ(run.kv_begin, 0);
+  EXPECT_EQ(run.kv_end, 8);
+  std::vector<int> begins;
+  for (const CudaAttentionRow& row : batch.attention_rows) {
+    begins.push_back(row.kv_begin);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 8, 8, 0));
+}
+
 TEST(CudaInputBatchTest, DrawsOfPromptsStandBehindThoseOfTheDevice) {
   SelectionParams params = ParamsOf(SelectionKind::kDraws);
   params.sampling.seed = 5;

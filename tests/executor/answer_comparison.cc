@@ -210,6 +210,9 @@ std::string CompareBestFirst(const AnsweredRequest& expected,
   for (size_t step = 0; step < num_steps; ++step) {
     const std::vector<Candidate>& a = expected.steps[step];
     const std::vector<Candidate>& b = actual.steps[step];
+    // The search has ended before: what is verified in one step may go on
+    // behind the end.
+    if (a.empty() || b.empty()) break;
     const std::vector<Candidate> unmatched = Unmatched(a, b);
     if (!unmatched.empty()) {
       const bool is_near = ScoresAreClose(a, b, score);

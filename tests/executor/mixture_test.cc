@@ -237,6 +237,22 @@ TEST(AnswerComparisonTest, OtherCandidatesAreSeen) {
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 0);
 }
 
+TEST(AnswerComparisonTest, AnswersBehindTheEndSayNothing) {
+  GenerationParams params;
+  params.num_beams = 2;
+  AnswerCounts counts;
+  AnsweredRequest expected = TwoBeams();
+  expected.steps.emplace_back();
+  AnsweredRequest actual = TwoBeams();
+  actual.steps.push_back(actual.steps[0]);
+  EXPECT_EQ(CompareAnswers(Prepared(params), expected, actual, &counts), "");
+  // Where it has not ended, the result is another.
+  actual.result.hypotheses[1].tokens = {8, 7};
+  actual.result.hypotheses[1].score = -2.5f;
+  EXPECT_THAT(CompareAnswers(Prepared(params), expected, actual, &counts),
+              HasSubstr("missing hypothesis [8]"));
+}
+
 TEST(AnswerComparisonTest, WhatTiesIsCounted) {
   AnswerCounts counts;
   AnsweredRequest run = TwoBeams();

@@ -60,7 +60,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       too_little_memory(ResourceExhausted("not enough memory for the request")),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
-      scheduler_(description, options.scheduler) {
+      scheduler_(description, options.scheduler, max_plans_in_flight_ > 1) {
   KeepSpareMemory();
 }
 

@@ -302,6 +302,14 @@ class alignas(64) BeamGroup {
     return drafts_.num_logits_per_token();
   }
   void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
+  // Whether its steps with drafts wait for the answers before them, where
+  // plans run ahead of answers and its steps without drafts do not wait.
+  //   drafts_ahead  as ModelDescription's
+  bool waits_to_draft(bool drafts_ahead) const {
+    const bool is_ahead =
+        drafts_ahead && drafts_.is_by_model() && !is_beam_search();
+    return strategy_->supports_async_scheduling() && !is_ahead;
+  }
   // So far; and what its drafts came to since the last call.
   int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }
   int64_t num_accepted_tokens() const { return drafts_.num_accepted(); }

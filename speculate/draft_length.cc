@@ -5,12 +5,6 @@
 #include "base/check.h"
 
 namespace espalier {
-namespace {
-
-constexpr double kAlwaysAccepted[] = {1.0};
-
-}  // namespace
-
 int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost) {
   int best = 0;
   double best_rate = 1;
@@ -19,7 +13,8 @@ int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost) {
   for (size_t i = 0; i < acceptance.size(); ++i) {
     all_accepted *= acceptance[i];
     num_tokens += all_accepted;
-    const double rate = num_tokens / (1 + (i + 1) * (cost.row + cost.draft));
+    const double rate =
+        num_tokens / (1 + cost.wait + (i + 1) * (cost.row + cost.draft));
     if (rate <= best_rate) continue;
     best_rate = rate;
     best = static_cast<int>(i) + 1;
@@ -61,7 +56,9 @@ int DraftLength::Next(const DraftCost& cost) {
     return best;
   }
   ++num_idle_steps_;
-  const bool can_pay = BestDraftLength(kAlwaysAccepted, cost) > 0;
+  // If all are accepted.
+  const bool can_pay =
+      options_.max_tokens * (1 - cost.row - cost.draft) > cost.wait;
   return can_pay && num_idle_steps_ > probe_interval_ ? 1 : 0;
 }
 

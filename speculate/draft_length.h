@@ -1,13 +1,13 @@
 // DraftLength: how many tokens to draft for a sequence in its next step: as
-// many as give the most tokens for the cost. Where a step that verifies k
-// drafts costs 1 + k * (row + draft), and a_i is the chance that the i-th is
-// accepted if those before it are, it yields
+// many as give the most tokens for the cost. Where a step that verifies k > 0
+// drafts costs 1 + wait + k * (row + draft), and a_i is the chance that the
+// i-th is accepted if those before it are, it yields
 //
 //   E(k) = 1 + a_1 + a_1 a_2 + ... + a_1 ... a_k          tokens
 //
 // (Leviathan et al. 2023, section 3.3), and k is the one with the greatest
-// E(k) / (1 + k * (row + draft)); of equals the smallest. That is 0 where
-// drafts do not pay. The a_i are averages of what verification accepted, the
+// E(k) over that cost; of equals the smallest. That is 0 where drafts do not
+// pay. The a_i are averages of what verification accepted, the
 // older the less; they begin at a guess that is high, so that drafting begins.
 //
 // While 0 is best, it drafts one token now and then, to see whether that has
@@ -34,6 +34,9 @@ namespace espalier {
 struct DraftCost {
   double row = 0;    // to verify one more token at the present load
   double draft = 0;  // to draft one: 0 from history
+  // Whatever their number: that a step with drafts waits for the answer before
+  // it. 0 where steps without drafts do so, too.
+  double wait = 0;
 };
 
 // The best k in [0, acceptance.size()].

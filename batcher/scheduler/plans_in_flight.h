@@ -36,6 +36,8 @@ struct PlanInFlight {
   // it feeds, drafts included.
   int num_decode_only_tokens = 0;
   bool only_drafts = false;  // it feeds nothing
+  // When it was planned, if no other ran then; otherwise -1. Nanoseconds.
+  int64_t planned_alone_ns = -1;
   // All of `requests` decode without drafts: each has one answer, and no more.
   bool only_decodes = false;
   // Those of StepCounts, where the plan names them all; otherwise -1.

@@ -48,8 +48,9 @@ absl::Status PassedDeadline(const Request& request,
 }  // namespace
 
 Scheduler::Scheduler(const ModelDescription& model,
-                     const SchedulerOptions& options)
+                     const SchedulerOptions& options, bool runs_ahead)
     : options_(options),
+      runs_ahead_(runs_ahead),
       vocab_size_(model.vocab_size),
       max_logits_(model.limits.max_beams),
       max_prefill_rows_(model.limits.max_prefill_rows),
@@ -167,6 +168,10 @@ void Scheduler::RecordCosts(const PlanInFlight& plan,
       has_counted ? result.num_logits : plan.num_decode_only_tokens,
       result.forward_time);
   costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
+  if (plan.num_decode_only_tokens > 0 && plan.planned_alone_ns >= 0) {
+    costs_.RecordWait(absl::Nanoseconds(now_ - plan.planned_alone_ns) -
+                      result.forward_time - result.draft_time);
+  }
   if (plan.num_decode_only_tokens > 0 && plan.num_decode_sequences > 0) {
     num_decode_sequences_ = static_cast<int>(plan.num_decode_sequences);
   }
@@ -229,8 +234,11 @@ inline void Scheduler::Advance(RunningGroup& running,
 absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
                                         const SelectionResult& result) {
   BeamGroup& group = *running.group;
-  const auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
-  if (cost.has_value()) group.SetDraftCost(*cost);
+  auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
+  if (cost.has_value()) {
+    if (!runs_ahead_ || !group.waits_to_draft(drafts_ahead_)) cost->wait = 0;
+    group.SetDraftCost(*cost);
+  }
   const int64_t num_drafted = group.num_drafted_tokens();
   const int64_t num_accepted = group.num_accepted_tokens();
   const absl::Status status = group.ApplyResult(

@@ -400,6 +400,7 @@ void Scheduler::Remember(const StepPlan& plan) {
     remembered.num_unshared_pages = std::ssize(plan.page_indices);
   }
   saved_.clear();
+  if (runs_now) remembered.planned_alone_ns = now_;
   const PlanCounts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;

@@ -32,6 +32,10 @@ void StepCosts::RecordStep(int num_tokens, absl::Duration forward_time) {
             .xy = kDecay * steps_.xy + x * y};
 }
 
+void StepCosts::RecordWait(absl::Duration wait) {
+  waits_[num_waits_++ % kNumWaits] = std::max(absl::ToDoubleSeconds(wait), 0.0);
+}
+
 void StepCosts::RecordDrafts(int num_rows, absl::Duration draft_time) {
   const double seconds = absl::ToDoubleSeconds(draft_time);
   if (num_rows < 1 || seconds <= 0) return;
@@ -66,6 +70,8 @@ std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
   const double start = mean_y - slope * mean_x;
   const double step = start + slope * num_sequences;
   DraftCost cost = {.row = num_sequences * slope / step};
+  if (num_waits_ >= kNumWaits)
+    cost.wait = *std::ranges::min_element(waits_) / step;
   if (by_model) {
     cost.draft = num_sequences * draft_seconds_ / drafted_ / step;
     if (is_draft_cost_old()) {

@@ -15,6 +15,11 @@
 // model, without what it fed to catch up, whether it drafts for samples or
 // searches on from beams, on the host or beside a GPU.
 //
+// Where plans run ahead of answers, a group that drafts from history, or for
+// beams, does not: the device waits until the host has read an answer and sent
+// the next plan. DraftCost::wait is that time by the step's. Some steps are
+// held up by what happens once, so it is the least of the last 16.
+//
 // Who finds drafts too dear asks for none, and learns nothing more. So what
 // they cost is taken to be unknown again when 64 steps or more without any have
 // lasted 50 times as long as the last drafts: 2% of the time is for trying. The
@@ -24,6 +29,7 @@
 // scheduler's strand.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -36,6 +42,9 @@ class StepCosts {
  public:
   // A step fed so many tokens, each with a row of logits, and nothing else.
   void RecordStep(int num_tokens, absl::Duration forward_time);
+  // A step that was planned when no other ran took so long beside the time on
+  // its device: the way there and back.
+  void RecordWait(absl::Duration wait);
   // A draft model computed so many rows of logits: one for each token that it
   // drew, or for each beam that it searched on from.
   void RecordDrafts(int num_rows, absl::Duration draft_time);
@@ -56,6 +65,9 @@ class StepCosts {
   };
 
   Sums steps_;
+  static constexpr int kNumWaits = 16;
+  std::array<double, kNumWaits> waits_ = {};  // seconds, the last ones
+  int64_t num_waits_ = 0;
   double drafted_ = 0;  // rows
   double draft_seconds_ = 0;
   double last_draft_seconds_ = 0;

@@ -101,6 +101,7 @@ class GroupDrafts {
     if (drafts_count_) return;
     row_cost_ = cost.row / rows_at_first_;  // that of one row
     model_cost_ = cost.draft;
+    wait_cost_ = cost.wait;
   }
 
   // Whether a draft model is to be asked before the next step. Where it
@@ -208,7 +209,8 @@ class GroupDrafts {
   void CountStep();
   DraftCost Cost() const {
     return {.row = row_cost_ * rows_per_token_,
-            .draft = is_by_model_ ? model_cost_ : 0};
+            .draft = is_by_model_ ? model_cost_ : 0,
+            .wait = wait_cost_};
   }
 
   // What is read of each group at each step lies together.
@@ -219,6 +221,7 @@ class GroupDrafts {
   std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
   double row_cost_ = kRowCost;
   double model_cost_ = kModelCost;
+  double wait_cost_ = 0;
   // That a step feeds for each token ahead: 1 of samples. Of beams an average
   // of the last steps, which begins at one for each beam.
   double rows_per_token_ = 1;

@@ -42,6 +42,13 @@ Request DraftingRequest(SpeculationMethod method, int num_beams) {
   return request;
 }
 
+struct DraftingOptions {
+  int max_step_tokens = 256;
+  bool runs_ahead = false;
+  // From a plan to its answer, beside the time on the device.
+  absl::Duration wait = absl::ZeroDuration();
+};
+
 struct DraftingRun {
   int num_plans_with_drafts = 0;
   int num_plans_that_ask = 0;
@@ -53,7 +60,7 @@ struct DraftingRun {
 DraftingRun RunDrafting(
     Request request,
     const std::function<void(const StepPlan&, StepResult*)>& report,
-    int max_step_tokens = 256) {
+    const DraftingOptions& options = {}) {
   ToyModel model(LoopingModel());
   const auto draft = *DraftModel::Create(
       std::make_shared<ToyModel>(LoopingModel()), *ThreadPool::Create(1));
@@ -62,8 +69,10 @@ DraftingRun RunDrafting(
   description.verifies_beam_drafts = true;
   description.has_draft_model = true;
   EXPECT_OK(ValidateRequest(description, &request));
-  Scheduler scheduler(description, {.max_step_tokens = max_step_tokens,
-                                    .validate_steps = true});
+  Scheduler scheduler(
+      description,
+      {.max_step_tokens = options.max_step_tokens, .validate_steps = true},
+      options.runs_ahead);
   scheduler.Submit(RequestId{0}, PreparedRequest(std::move(request)),
                    [](const auto& result) { EXPECT_OK(result.status()); });
   Request plain;
@@ -73,7 +82,9 @@ DraftingRun RunDrafting(
   scheduler.Submit(RequestId{1}, PreparedRequest(std::move(plain)),
                    [](const auto& result) { EXPECT_OK(result.status()); });
   DraftingRun run;
+  absl::Duration now;
   while (true) {
+    scheduler.SetTime(absl::ToInt64Nanoseconds(now));
     const StepPlan plan = scheduler.Plan();
     if (plan.empty()) return run;
     run.num_steps += !plan.rows.empty();
@@ -84,6 +95,8 @@ DraftingRun RunDrafting(
     absl::StatusOr<StepResult> result = RunPlan(model, plan, draft.get());
     EXPECT_OK(result.status());
     report(plan, &*result);
+    now += result->forward_time + result->draft_time + options.wait;
+    scheduler.SetTime(absl::ToInt64Nanoseconds(now));
     scheduler.Advance(std::move(result));
   }
 }
@@ -128,16 +141,39 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
   request.prompt_tokens.resize(150, 1);
   request.params.max_new_tokens = 60;
   int num_behind = 0;
-  const DraftingRun run = RunDrafting(
-      request,
-      [&](const StepPlan& plan, StepResult* result) {
-        EXPECT_LE(plan.max_draft_step_tokens, 20);
-        if (!plan.drafting.empty()) num_behind += result->drafts[0].is_behind;
-      },
-      20);
+  const DraftingRun run =
+      RunDrafting(request,
+                  [&](const StepPlan& plan, StepResult* result) {
+                    EXPECT_LE(plan.max_draft_step_tokens, 20);
+                    if (!plan.drafting.empty())
+                      num_behind += result->drafts[0].is_behind;
+                  },
+                  {.max_step_tokens = 20});
   EXPECT_GE(num_behind, 7);
   EXPECT_LE(num_behind, 9);
   EXPECT_GE(run.num_plans_with_drafts, 6);
+}
+
+// Six tokens that are accepted are worth a wait of five steps, and not one
+// of seven. Where plans do not run ahead, steps without drafts wait as well.
+TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
+  for (const int num_beams : {1, 2}) {
+    SCOPED_TRACE(num_beams);
+    const auto num_drafting = [&](bool runs_ahead, int wait_ms) {
+      return RunDrafting(
+                 DraftingRequest(num_beams == 1 ? SpeculationMethod::kNgram
+                                                : SpeculationMethod::kDraft,
+                                 num_beams),
+                 StepsThatTake(absl::Microseconds(1), absl::Nanoseconds(1)),
+                 {.runs_ahead = runs_ahead,
+                  .wait = absl::Milliseconds(wait_ms)})
+          .num_plans_with_drafts;
+    };
+    EXPECT_GE(num_drafting(true, 5), kNumTokens / 8);
+    // Until it is known.
+    EXPECT_LE(num_drafting(true, 7), 18);
+    EXPECT_GE(num_drafting(false, 7), kNumTokens / 8);
+  }
 }
 
 // Leaves drafts unverified, as an executor does whose step is full.

@@ -12,7 +12,8 @@ namespace espalier::testing {
 Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
               const DriveOptions& options) {
   Answers answers(requests.size(), absl::UnknownError("not answered"));
-  Scheduler scheduler(steps.description(), options.scheduler);
+  Scheduler scheduler(steps.description(), options.scheduler,
+                      options.num_in_flight > 1);
   for (size_t i = 0; i < requests.size(); ++i) {
     scheduler.Submit(
         RequestId{static_cast<int64_t>(i)},

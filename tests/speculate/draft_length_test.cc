@@ -57,6 +57,17 @@ TEST(DraftLengthTest, TheBestLengthIsTheFormulas) {
   }
 }
 
+TEST(DraftLengthTest, AWaitIsPaidOnceAStep) {
+  const std::vector<double> all(6, 1.0);
+  EXPECT_EQ(BestDraftLength(all, {.wait = 5.9}), 6);
+  EXPECT_EQ(BestDraftLength(all, {.wait = 6.1}), 0);
+  EXPECT_EQ(BestDraftLength(all, {.row = 0.5, .wait = 2.9}), 6);
+  EXPECT_EQ(BestDraftLength(all, {.row = 0.5, .wait = 3.1}), 0);
+  // Without one, a single token is best.
+  EXPECT_EQ(BestDraftLength({{0.9, 0.3}}, {.row = 0.2}), 1);
+  EXPECT_EQ(BestDraftLength({{0.9, 0.3}}, {.row = 0.2, .wait = 0.5}), 2);
+}
+
 TEST(DraftLengthTest, AFixedLengthIsThatOfEveryStep) {
   DraftLength length({.max_tokens = 3, .is_fixed = true});
   for (int step = 0; step < 100; ++step) {

@@ -77,6 +77,23 @@ TEST(StepCostsTest, DraftsThatWereCheapAreNotDearerForAPause) {
   EXPECT_LT(costs.At(1, true)->draft, 1e-4);
 }
 
+// Once a step is held up for long.
+TEST(StepCostsTest, AWaitIsTheLeastOfTheLastOnes) {
+  StepCosts costs;
+  RecordSteps(100, &costs);
+  for (int i = 0; i < 15; ++i) {
+    costs.RecordWait(absl::Microseconds(i == 0 ? 5000 : 50 + i));
+  }
+  EXPECT_EQ(costs.At(1, false)->wait, 0);  // not known yet
+  costs.RecordWait(absl::Microseconds(90));
+  EXPECT_NEAR(costs.At(1, false)->wait, 0.51, 1e-9);
+  EXPECT_NEAR(costs.At(6, false)->wait, 0.255, 1e-9);
+  for (int i = 0; i < 16; ++i) costs.RecordWait(absl::Microseconds(200));
+  EXPECT_NEAR(costs.At(1, false)->wait, 2, 1e-9);
+  costs.RecordWait(-absl::Microseconds(5));  // clocks are not the same
+  EXPECT_EQ(costs.At(1, false)->wait, 0);
+}
+
 TEST(StepCostsTest, AreUnknownUntilStepsDiffer) {
   StepCosts costs;
   EXPECT_EQ(costs.At(1, false), std::nullopt);

@@ -175,7 +175,7 @@ void BeamGroup::ApplyContinuations(const SelectionResult& result, bool is_last,
                                    StepPlan* next_plan) {
   const std::span<const Continuation> live = strategy_->continuations();
   KeepEnded();
-  if (speculates_) UpdateDraftLengths(result, live, is_last);
+  if (speculates_) AdvanceDrafts(result, live, is_last);
   if (live.empty()) return Drop(next_plan);
   if (replay_ == nullptr && KeepOrder(live)) return;
   has_asked_rows_ = false;
@@ -183,9 +183,9 @@ void BeamGroup::ApplyContinuations(const SelectionResult& result, bool is_last,
   if (is_last) replay_ = nullptr;
 }
 
-void BeamGroup::UpdateDraftLengths(const SelectionResult& result,
-                                   std::span<const Continuation> live,
-                                   bool is_last) {
+void BeamGroup::AdvanceDrafts(const SelectionResult& result,
+                              std::span<const Continuation> live,
+                              bool is_last) {
   if (drafts_.can_draft()) {
     has_asked_rows_ = false;
     ApplyDrafts(result, live, is_last);

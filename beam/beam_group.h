@@ -106,8 +106,6 @@ class alignas(64) BeamGroup {
   // std::bad_alloc, as PlanStep.
   void MatchPrefix(int64_t num_promised, StepPlan* plan);
   bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
-  // GroupPrefill::NumTokensAtOnce.
-  int num_tokens_at_once() const { return prefill_.NumTokensAtOnce(); }
   // Beams that live, or will when all is fed again that they had.
   int num_beams() const {
     return prefilling() ? prefill_.num_branches() : num_live_beams();
@@ -302,13 +300,17 @@ class alignas(64) BeamGroup {
     return drafts_.num_logits_per_token();
   }
   void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
-  // Whether its steps with drafts wait for the answers before them, where
-  // plans run ahead of answers and its steps without drafts do not wait.
-  //   drafts_ahead  as ModelDescription's
-  bool waits_to_draft(bool drafts_ahead) const {
-    const bool is_ahead =
-        drafts_ahead && drafts_.is_by_model() && !is_beam_search();
-    return strategy_->supports_async_scheduling() && !is_ahead;
+  // Where plans run ahead of answers: how many answers its steps with drafts
+  // wait for that its others do not. That of the step before, unless a draft
+  // model drafts ahead; and that of a plan that asks a draft model.
+  //   drafts_ahead, drafts_before_steps  as ModelDescription's
+  int NumWaitsToDraft(bool drafts_ahead, bool drafts_before_steps) const {
+    const bool is_by_model = drafts_.is_by_model();
+    if (is_by_model && drafts_ahead && !is_beam_search()) return 0;
+    const bool asks_first =
+        is_by_model && (is_beam_search() || !drafts_before_steps);
+    return (strategy_->supports_async_scheduling() ? 1 : 0) +
+           (asks_first ? 1 : 0);
   }
   // So far; and what its drafts came to since the last call.
   int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }
@@ -394,8 +396,11 @@ class alignas(64) BeamGroup {
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
   // Of the drafts of the step, and the lengths that sequences have by them.
-  void UpdateDraftLengths(const SelectionResult& result,
-                          std::span<const Continuation> live, bool is_last);
+  void AdvanceDrafts(const SelectionResult& result,
+                     std::span<const Continuation> live, bool is_last);
+  // Whether the step that was answered last could have drafts: the step of a
+  // prompt cannot.
+  bool might_draft() const { return num_steps_ > 1; }
   // The oldest outstanding answer is there.
   void CountAnswer() {
     --num_unanswered_;

@@ -140,13 +140,14 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
     accepted.push_back(result.num_tokens[rank] - 1);
   }
-  // What was not verified was not rejected either.
-  std::span<const int> verified = drafted;
-  if (result.has_unverified_drafts) verified = {};
-  drafts_.Record(verified, accepted);
-  // The step of a prompt can have no drafts.
-  const bool might_draft = num_steps_ > 1;
-  if (verified.empty() && might_draft) {
+  const int longest = drafted.empty() ? 0 : *std::ranges::max_element(drafted);
+  const bool is_unverified = result.has_unverified_drafts && longest > 0;
+  if (is_unverified) {
+    drafts_.RecordUnverified(longest);
+  } else {
+    drafts_.Record(drafted, accepted);
+  }
+  if ((drafted.empty() || is_unverified) && might_draft()) {
     drafts_.RecordUndrafted(num_live_beams());
   }
   if (strategy_->done()) return;
@@ -171,8 +172,17 @@ void BeamGroup::ApplyPaths(const SelectionResult& result,
   const bool ends = strategy_->done();
   if (!is_last && !ends) replay_->Follow(beams);
   if (is_last || ends) {
-    // What was not verified was not rejected either.
-    drafts_.RecordPaths(result.has_unverified_drafts ? nullptr : replay_.get());
+    const bool is_unverified =
+        replay_ != nullptr && result.has_unverified_drafts;
+    if (is_unverified) {
+      drafts_.RecordUnverified(replay_->num_steps_drafted());
+    } else {
+      drafts_.RecordPaths(replay_.get());
+    }
+    // All beams are one search.
+    if ((replay_ == nullptr || is_unverified) && might_draft()) {
+      drafts_.RecordUndrafted(1);
+    }
   }
   if (ends) return;
   std::vector<int> parents;

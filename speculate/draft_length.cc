@@ -25,7 +25,8 @@ int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost) {
 DraftLength::DraftLength(const DraftLengthOptions& options)
     : options_(options),
       averages_(options.max_tokens),
-      probe_interval_(options.probe_interval) {
+      probe_interval_(options.probe_interval),
+      max_verified_(options.max_tokens) {
   CHECK(options.max_tokens >= 1 && options.max_tokens <= kMaxDraftTokens)
       << options.max_tokens << " tokens";
   CHECK(options.decay > 0 && options.decay < 1) << options.decay;
@@ -49,11 +50,15 @@ std::vector<double> DraftLength::Acceptance() const {
 
 int DraftLength::Next(const DraftCost& cost) {
   if (options_.is_fixed) return options_.max_tokens;
+  if (num_steps_to_skip_ > 0) {
+    --num_steps_to_skip_;
+    return 0;
+  }
   const int best = BestDraftLength(Acceptance(), cost);
   if (best > 0) {
     num_idle_steps_ = 0;
     probe_interval_ = options_.probe_interval;
-    return best;
+    return std::min(best, max_verified_);
   }
   ++num_idle_steps_;
   // If all are accepted.
@@ -66,6 +71,9 @@ void DraftLength::Record(int num_drafted, int num_accepted) {
   CHECK(0 <= num_accepted && num_accepted <= num_drafted)
       << num_accepted << " accepted of " << num_drafted;
   if (num_drafted == 0) return;
+  max_verified_ =
+      std::min(std::max(max_verified_, num_drafted + 1), options_.max_tokens);
+  skip_interval_ = 1;
   for (int i = 0; i < static_cast<int>(averages_.size()); ++i) {
     // What follows a rejected token is not observed.
     const bool is_observed = i < num_drafted && i <= num_accepted;
@@ -80,6 +88,15 @@ void DraftLength::Record(int num_drafted, int num_accepted) {
         std::min(2 * probe_interval_, options_.max_probe_interval);
   }
   num_idle_steps_ = 0;
+}
+
+void DraftLength::RecordUnverified(int num_drafted) {
+  constexpr int kMaxSkipInterval = 8;
+  if (num_drafted == 0) return;
+  max_verified_ = std::max(num_drafted / 2, 1);
+  if (num_drafted > 1) return;
+  num_steps_to_skip_ = skip_interval_;
+  skip_interval_ = std::min(2 * skip_interval_, kMaxSkipInterval);
 }
 
 }  // namespace espalier

@@ -68,6 +68,12 @@ class DraftLength {
   // is not a rejection. REQUIRES: 0 <= num_accepted <= num_drafted.
   void Record(int num_drafted, int num_accepted);
 
+  // A step had no room to verify `num_drafted` tokens, which says nothing of
+  // their acceptance. The next draft is half as long, and one more with each
+  // that is verified; where a single token finds no room, 1, 2, 4 and then 8
+  // steps draft nothing.
+  void RecordUnverified(int num_drafted);
+
   // The estimate for the i-th draft, from 0, if those before it are accepted.
   double acceptance(int i) const { return Acceptance()[i]; }
 
@@ -86,6 +92,11 @@ class DraftLength {
   // after how many the next one is.
   int num_idle_steps_ = 0;
   int probe_interval_;
+  // What finds room: tokens; steps that draft nothing for lack of it, and how
+  // many these are the next time.
+  int max_verified_;
+  int num_steps_to_skip_ = 0;
+  int skip_interval_ = 1;
 };
 
 }  // namespace espalier

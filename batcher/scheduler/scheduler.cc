@@ -170,7 +170,8 @@ void Scheduler::RecordCosts(const PlanInFlight& plan,
   costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
   if (plan.num_decode_only_tokens > 0 && plan.planned_alone_ns >= 0) {
     costs_.RecordWait(absl::Nanoseconds(now_ - plan.planned_alone_ns) -
-                      result.forward_time - result.draft_time);
+                      result.forward_time - result.select_time -
+                      result.draft_time);
   }
   if (plan.num_decode_only_tokens > 0 && plan.num_decode_sequences > 0) {
     num_decode_sequences_ = static_cast<int>(plan.num_decode_sequences);
@@ -236,7 +237,9 @@ absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
   BeamGroup& group = *running.group;
   auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
   if (cost.has_value()) {
-    if (!runs_ahead_ || !group.waits_to_draft(drafts_ahead_)) cost->wait = 0;
+    cost->wait *=
+        runs_ahead_ ? group.NumWaitsToDraft(drafts_ahead_, drafts_before_steps_)
+                    : 0;
     group.SetDraftCost(*cost);
   }
   const int64_t num_drafted = group.num_drafted_tokens();

@@ -17,8 +17,9 @@
 //
 // Where plans run ahead of answers, a group that drafts from history, or for
 // beams, does not: the device waits until the host has read an answer and sent
-// the next plan. DraftCost::wait is that time by the step's. Some steps are
-// held up by what happens once, so it is the least of the last 16.
+// the next plan. DraftCost::wait is that time by the step's, for one answer of
+// those that drafts wait for (BeamGroup::NumWaitsToDraft). Some steps are held
+// up by what happens once, so it is the least of the last 16.
 //
 // Who finds drafts too dear asks for none, and learns nothing more. So what
 // they cost is taken to be unknown again when 64 steps or more without any have

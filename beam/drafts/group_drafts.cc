@@ -206,6 +206,13 @@ void GroupDrafts::RecordPaths(const DraftReplay* replay) {
   num_tokens_ = length_.Next(Cost());
 }
 
+void GroupDrafts::RecordUnverified(int num_drafted) {
+  if (!can_draft()) return;
+  CountStep();
+  length_.RecordUnverified(num_drafted);
+  num_tokens_ = length_.Next(Cost());
+}
+
 void GroupDrafts::Advance(std::span<const int> parents,
                           std::span<const std::vector<TokenId>> tokens) {
   if (drafters_.empty()) return;

@@ -183,6 +183,9 @@ class GroupDrafts {
   // The same of a step whose rows had paths of beams; or not, as `*replay` or
   // null says.
   void RecordPaths(const DraftReplay* replay);
+  // The same of a step that had no room to verify drafts of up to so many
+  // tokens.
+  void RecordUnverified(int num_drafted);
   // The next sequences are children of these ranks, each with `tokens` more
   // than its parent. Throws std::bad_alloc, and the group must be dropped then.
   void Advance(std::span<const int> parents,

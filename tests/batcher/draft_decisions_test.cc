@@ -154,8 +154,9 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
   EXPECT_GE(run.num_plans_with_drafts, 6);
 }
 
-// Six tokens that are accepted are worth a wait of five steps, and not one
-// of seven. Where plans do not run ahead, steps without drafts wait as well.
+// Six tokens that are accepted are worth a wait of four steps, and not one of
+// seven. For drafts of beams a model is asked first: they wait twice. Where
+// plans do not run ahead, steps without drafts wait as well.
 TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
   for (const int num_beams : {1, 2}) {
     SCOPED_TRACE(num_beams);
@@ -169,7 +170,8 @@ TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
                   .wait = absl::Milliseconds(wait_ms)})
           .num_plans_with_drafts;
     };
-    EXPECT_GE(num_drafting(true, 5), kNumTokens / 8);
+    const int num_waits = num_beams;
+    EXPECT_GE(num_drafting(true, 4 / num_waits), kNumTokens / 8);
     // Until it is known.
     EXPECT_LE(num_drafting(true, 7), 18);
     EXPECT_GE(num_drafting(false, 7), kNumTokens / 8);
@@ -193,21 +195,26 @@ class UnverifiedDraftsTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(UnverifiedDraftsTest, TheySayNothing) {
   constexpr int kNumWithoutRoom = 60;  // steps
-  int num_drafted_then = 0;
+  int num_steps = 0;
+  int num_unverified = 0;
   const DraftingRun run = RunDrafting(
       DraftingRequest(GetParam() == 1 ? SpeculationMethod::kNgram
                                       : SpeculationMethod::kDraft,
                       GetParam()),
       [&](const StepPlan& plan, StepResult* result) {
-        if (num_drafted_then == kNumWithoutRoom) return;
+        num_steps += !plan.rows.empty();
+        if (num_steps > kNumWithoutRoom) return;
         const bool drafts = std::ranges::any_of(
             plan.selections,
             [](const PlanSelection& s) { return !s.drafts.empty(); });
         if (!drafts) return;
-        ++num_drafted_then;
+        ++num_unverified;
         LeaveUnverified(plan, result);
       });
-  EXPECT_EQ(num_drafted_then, kNumWithoutRoom);
+  // So many tokens that are fed for nothing are a step's, or half of it, and
+  // then one in nine steps.
+  EXPECT_GE(num_unverified, 6);
+  EXPECT_LE(num_unverified, 14);
   // Those steps, a few before the text repeats itself, and as soon as there is
   // room again several tokens a step.
   EXPECT_LE(run.num_steps, kNumWithoutRoom + 50);

@@ -168,7 +168,21 @@ TEST_F(SpeculationCountsTest, BeamsCountTokensOnPathsAndStepsByPlace) {
   EXPECT_EQ(stats.num_steps, num_steps_);
   // 40 tokens: the prompt's step gives the first.
   EXPECT_EQ(stats.speculation.num_accepted_tokens, 40 - stats.num_steps);
-  EXPECT_LE(stats.speculation.num_target_steps, stats.num_steps - 1);
+  // All but the prompt's.
+  EXPECT_EQ(stats.speculation.num_target_steps, stats.num_steps - 1);
+}
+
+// The history of a text that does not repeat itself has a draft now and then.
+TEST_F(SpeculationCountsTest, StepsOfBeamsWithoutDraftsCountToo) {
+  Request beams = LongRequest(40);
+  beams.params.num_beams = 3;
+  beams.params.speculate = {SpeculationMethod::kNgram, 6};
+  Submit(beams);
+  while (Step()) continue;
+  const SchedulerStats& stats = scheduler_->stats();
+  EXPECT_GT(stats.num_drafted_tokens, 0);
+  EXPECT_EQ(stats.speculation.num_accepted_tokens, 40 - stats.num_steps);
+  EXPECT_EQ(stats.speculation.num_target_steps, stats.num_steps - 1);
 }
 
 TEST_F(SpeculationCountsTest, PrometheusHasThemByPosition) {

@@ -68,6 +68,32 @@ TEST(DraftLengthTest, AWaitIsPaidOnceAStep) {
   EXPECT_EQ(BestDraftLength({{0.9, 0.3}}, {.row = 0.2, .wait = 0.5}), 2);
 }
 
+TEST(DraftLengthTest, WithoutRoomDraftsAreShorterAndThenFewer) {
+  constexpr DraftCost kCheap = {.row = 0.01};
+  DraftLength length({.max_tokens = 8});
+  ASSERT_EQ(length.Next(kCheap), 8);
+  length.RecordUnverified(8);
+  EXPECT_EQ(length.Next(kCheap), 4);
+  length.RecordUnverified(4);
+  EXPECT_EQ(length.Next(kCheap), 2);
+  length.RecordUnverified(2);
+  for (const int num_skipped : {1, 2, 4, 8, 8}) {
+    EXPECT_EQ(length.Next(kCheap), 1);
+    length.RecordUnverified(1);
+    for (int i = 0; i < num_skipped; ++i) EXPECT_EQ(length.Next(kCheap), 0);
+  }
+  // One more with each that is verified, and at once where one is longer.
+  EXPECT_DOUBLE_EQ(length.acceptance(0), 0.8);  // nothing is known
+  for (int num_tokens = 1; num_tokens < 5; ++num_tokens) {
+    EXPECT_EQ(length.Next(kCheap), num_tokens);
+    length.Record(num_tokens, num_tokens);
+  }
+  length.RecordUnverified(5);
+  EXPECT_EQ(length.Next(kCheap), 2);
+  length.Record(2, 2);
+  EXPECT_EQ(length.Next(kCheap), 3);
+}
+
 TEST(DraftLengthTest, AFixedLengthIsThatOfEveryStep) {
   DraftLength length({.max_tokens = 3, .is_fixed = true});
   for (int step = 0; step < 100; ++step) {

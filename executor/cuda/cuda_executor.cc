@@ -50,7 +50,8 @@ absl::Status CopiesAlone(size_t num_copies) {
 }
 
 // Attention has room for whatever a step can be: a token is a query of its own
-// pages, and if it is a beam's, of its group's shared ones.
+// pages, and if it is a beam's, or one that verifies a draft, of its group's
+// shared ones; each of these has a row of logits.
 absl::Status CheckAttention(const CudaStepLimits& limits) {
   const int64_t num_items = int64_t{limits.max_tokens} + limits.max_rows;
   if (limits.max_items < num_items) {

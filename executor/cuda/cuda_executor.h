@@ -100,13 +100,11 @@ class CudaExecutor : public StepExecutor {
   // A result's forward_time is that of the whole step on the device.
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
   // larger than its limits; kInvalidArgument if a request selects from a row of
-  // logits of logits that is not its row's last, beams have drafts (those of
-  // samples are verified, docs/verification.md), rows that choose by themselves
-  // are to be continued, or there is no such host slot; what the model returns;
-  // as base/cuda.h. After a plan that could not be launched no group is
-  // resident: continuations are answered without candidates until rows set them
-  // again. An error that leaves the device unusable is that of every later
-  // plan.
+  // logits that is not its row's last, rows that choose by themselves are to be
+  // continued, or there is no such host slot; what the model returns; as
+  // base/cuda.h. After a plan that could not be launched no group is resident:
+  // continuations are answered without candidates until rows set them again. An
+  // error that leaves the device unusable is that of every later plan.
   void Execute(StepPlan plan, Done done) override;
 
   // At any time, from any thread.

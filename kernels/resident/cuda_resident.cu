@@ -331,7 +331,9 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
     view.samples[rank] = kNoSample;
   }
   MoveBeams(view, num_beams, scratch, storage);
-  if (threadIdx.x == 0) ++state.positions[view.group.first_slot];
+  if (threadIdx.x == 0 && view.group.num_slots > 0) {
+    ++state.positions[view.group.first_slot];
+  }
 }
 
 __global__ void __launch_bounds__(kAdvanceThreads)

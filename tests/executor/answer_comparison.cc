@@ -193,6 +193,11 @@ std::string CompareSamples(const GenerationParams& params,
   return "";
 }
 
+bool AreEmptyFrom(size_t step, const CandidateLists& steps) {
+  return std::all_of(steps.begin() + step, steps.end(),
+                     [](const auto& candidates) { return candidates.empty(); });
+}
+
 // Of a search that takes the best of all rows together: its answers are in
 // order, and say all that decides.
 std::string CompareBestFirst(const AnsweredRequest& expected,
@@ -212,7 +217,10 @@ std::string CompareBestFirst(const AnsweredRequest& expected,
     const std::vector<Candidate>& b = actual.steps[step];
     // The search has ended before: what is verified in one step may go on
     // behind the end.
-    if (a.empty() || b.empty()) break;
+    if (AreEmptyFrom(step, expected.steps) ||
+        AreEmptyFrom(step, actual.steps)) {
+      break;
+    }
     const std::vector<Candidate> unmatched = Unmatched(a, b);
     if (!unmatched.empty()) {
       const bool is_near = ScoresAreClose(a, b, score);

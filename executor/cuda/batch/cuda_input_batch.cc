@@ -96,6 +96,10 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
             : static_cast<int>(std::min<int64_t>(
                   request.num_candidates,
                   int64_t{logits_rows.num_logits_rows} * shape.vocab_size));
+  // Without slots no beams are taken on.
+  const int num_eos = logits_rows.num_slots == 0
+                          ? 0
+                          : static_cast<int>(group.eos_token_ids.size());
   selections.push_back({.first_row = logits_rows.first_logits_row,
                         .num_rows = logits_rows.num_logits_rows,
                         .num_candidates = draws ? 0 : m,
@@ -105,9 +109,9 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                     .num_slots = logits_rows.num_slots,
                     .num_shared_pages = group.num_shared_pages,
                     .first_eos = static_cast<int>(eos_token_ids.size()),
-                    .num_eos = static_cast<int>(group.eos_token_ids.size())});
+                    .num_eos = num_eos});
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
-                       group.eos_token_ids.end());
+                       group.eos_token_ids.begin() + num_eos);
   gumbel_selections.push_back(selections.back());
   gumbel_selections.back().num_candidates = 0;
   if (draws) AddDraws(group, request, logits_rows);

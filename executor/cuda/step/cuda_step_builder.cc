@@ -305,7 +305,8 @@ std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
 }
 
 // Rows of one group, as paths of beams and samples with drafts are, share their
-// prompt and more. What lies before all of them is complete.
+// prompt and more. What lies before all of them is complete. Only where each
+// token has a row of logits: attention has room for so many queries of runs.
 void CudaStepBuilder::SharePages(const StepPlan& plan,
                                  std::span<const int> first_tokens,
                                  CudaInputBatch* batch) const {
@@ -315,13 +316,15 @@ void CudaStepBuilder::SharePages(const StepPlan& plan,
     int num_pages = entry.group->num_shared_pages;
     int num_tokens = 0;
     bool follow_each_other = first_token >= 0;
+    bool have_logits = true;
     for (const int row_idx : entry.rows) {
       const PlanRow& row = plan.rows[row_idx];
       follow_each_other &= first_tokens[row_idx] == first_token + num_tokens;
+      have_logits &= row.num_logits == row.num_tokens;
       num_tokens += row.num_tokens;
       num_pages = std::min(num_pages, row.first_position / shape_.page_size);
     }
-    if (num_pages == 0 || !follow_each_other) continue;
+    if (num_pages == 0 || !follow_each_other || !have_logits) continue;
     batch->SharePages(first_token, num_tokens, num_pages * shape_.page_size);
   }
 }

@@ -49,6 +49,9 @@ struct CudaSpeculationCase {
   // So many make beams ask for more candidates than a step has room for where
   // paths are long: then drafts are not verified.
   int num_stop_ids = 0;
+  // So often a prompt repeats itself. Where that makes it longer than 256
+  // positions, what a group's rows share is read for all of them together.
+  int num_repeats = 2;
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -107,6 +110,10 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
      .max_step_tokens = 72,
      .is_beams = true,
      .num_stop_ids = 60},
+    {.name = "NgramBehindLongPrompts", .num_repeats = 8},
+    {.name = "BeamsByNgramBehindLongPrompts",
+     .is_beams = true,
+     .num_repeats = 8},
     {.name = "BeamsByDraft",
      .method = SpeculationMethod::kDraft,
      .max_draft_rows = 96,
@@ -236,8 +243,10 @@ class CudaSpeculationTest
         if (random() % 3 == 0) params.top_p = 0.9;
       }
       const std::vector<TokenId> prompt = request.prompt_tokens;
-      request.prompt_tokens.insert(request.prompt_tokens.end(), prompt.begin(),
-                                   prompt.end());
+      for (int copy = 1; copy < GetParam().num_repeats; ++copy) {
+        request.prompt_tokens.insert(request.prompt_tokens.end(),
+                                     prompt.begin(), prompt.end());
+      }
       params.speculate = {.method = GetParam().method,
                           .num_tokens = 1 + static_cast<int>(random() % 8),
                           .mode = GetParam().mode,

@@ -65,6 +65,7 @@ void AttentionBatch::AddChunks(int num_rows, int shared_pages, int tail,
     std::vector<int> table = prefix;
     cache_.Extend(table, shared + tail + num_tokens, shared);
     AddRowWith(table, shared, shared + tail, num_tokens, 0);
+    tail += 3;
   }
 }
 

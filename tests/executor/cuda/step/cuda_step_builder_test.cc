@@ -506,13 +506,14 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
   CudaStepBuilderPagesTest()
       : StepBuilderFixture(WithLongTables(), kBuilderPageSize) {}
 
-  // Rows of a group that feed three tokens from `first_positions` on. Of their
-  // pages the first `num_shared` are the same.
-  void AddRows(std::span<const int> first_positions, int num_shared) {
+  // Rows of a group that feed three tokens from `first_positions` on, with so
+  // many rows of logits. Of their pages the first `num_shared` are the same.
+  void AddRows(std::span<const int> first_positions, int num_shared,
+               int num_logits = 3) {
     StepPlan& plan = source_.plan;
     const int num_rows = static_cast<int>(first_positions.size());
     for (int row = 0; row < num_rows; ++row) {
-      source_.AddRow(std::vector<TokenId>{8, 5, 6}, 3);
+      source_.AddRow(std::vector<TokenId>{8, 5, 6}, num_logits);
       plan.rows.back().first_position = first_positions[row];
       plan.page_indices.resize(plan.page_indptr[plan.page_indptr.size() - 2]);
       const int num_pages = static_cast<int>(
@@ -527,12 +528,13 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
     params->kind = SelectionKind::kDraws;
     PlanSelection& selection =
         source_.AddSelection(RequestId{0}, num_rows, num_rows, params);
-    selection.first_logits = plan.num_logits - 3 * num_rows;
+    selection.first_logits = plan.num_logits - num_logits * num_rows;
     selection.num_generated = 3;
     selection.row_num_generated.assign(num_rows, 3);
     for (int row = 0; row < num_rows; ++row) {
       selection.samples.push_back(row);
-      selection.drafts.push_back({5, 6});
+      selection.drafts.push_back({7 - num_logits, 6});
+      selection.drafts.back().resize(num_logits - 1);
     }
   }
 
@@ -557,6 +559,7 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
       for (int i = 0; i < kItemWords; ++i) words[i] = sent[at + i];
       items.push_back(std::bit_cast<CudaAttentionItem>(words));
     }
+    EXPECT_FALSE(items.empty());
     return items;
   }
 
@@ -590,6 +593,12 @@ TEST_F(CudaStepBuilderPagesTest, RowsThatBeginInSharedPagesReadThose) {
 
 TEST_F(CudaStepBuilderPagesTest, RowsReadTheirOwnPagesByThemselves) {
   AddRows(std::vector<int>{608, 600}, 0);
+  for (const CudaAttentionItem& item : Items()) EXPECT_EQ(item.num_queries, 3);
+}
+
+// There would be more queries of runs than attention has room for.
+TEST_F(CudaStepBuilderPagesTest, RowsWithTokensWithoutLogitsReadByThemselves) {
+  AddRows(std::vector<int>{608, 600}, 37, 2);
   for (const CudaAttentionItem& item : Items()) EXPECT_EQ(item.num_queries, 3);
 }
 

@@ -22,15 +22,16 @@ TokenId LowestToken(const SelectionParams& params) {
   return may_lack ? kNotANumber : 0;
 }
 
+//   num_rows    that it may follow
 //   logits_row  of the selection's
-absl::Status CheckCandidate(const PlanSelection& asked,
+absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
                             const Candidate& candidate, int logits_row,
                             int vocab_size) {
   const auto [row, token, cum_log_prob] = candidate;
-  if (row < 0 || row >= asked.num_rows || token < LowestToken(*asked.params) ||
+  if (row < 0 || row >= num_rows || token < LowestToken(*asked.params) ||
       token >= vocab_size) {
     return Internal("a step answered with token ", token, " after beam ", row,
-                    " of ", asked.num_rows);
+                    " of ", num_rows);
   }
   if (token < 0) return absl::OkStatus();
   if (std::isnan(cum_log_prob)) {
@@ -94,8 +95,8 @@ absl::Status CheckRuns(const PlanSelection& asked,
 }
 
 // The row of logits of each candidate of a selection with drafts.
-std::vector<int> SelectionRowsOf(const PlanSelection& asked,
-                                 const SelectionResult& answer) {
+std::vector<int> LogitsRowsOf(const PlanSelection& asked,
+                              const SelectionResult& answer) {
   std::vector<int> logits_rows;
   int first = 0;
   for (size_t rank = 0; rank < asked.drafts.size(); ++rank) {
@@ -169,7 +170,7 @@ std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
 
 // What all answers have to be, whether drafts were verified or not.
 //   logits_rows  of the candidates; empty where these are their rows
-absl::Status CheckEach(const PlanSelection& asked,
+absl::Status CheckEach(const PlanSelection& asked, int num_rows,
                        const SelectionResult& answer,
                        std::span<const int> logits_rows, int vocab_size) {
   const std::span<const Candidate> candidates = answer.candidates;
@@ -177,7 +178,7 @@ absl::Status CheckEach(const PlanSelection& asked,
     const int logits_row =
         logits_rows.empty() ? candidates[i].beam : logits_rows[i];
     RETURN_IF_ERROR(
-        CheckCandidate(asked, candidates[i], logits_row, vocab_size));
+        CheckCandidate(asked, num_rows, candidates[i], logits_row, vocab_size));
   }
   const int num_logprobs = asked.params->num_logprobs;
   if (num_logprobs < 0) return absl::OkStatus();
@@ -186,25 +187,24 @@ absl::Status CheckEach(const PlanSelection& asked,
 }
 
 // One of beams that feed no drafts, or of a step behind it.
-absl::Status CheckRanked(const PlanSelection& asked,
+absl::Status CheckRanked(const PlanSelection& asked, int num_rows,
                          const SelectionResult& answer, int vocab_size) {
-  RETURN_IF_ERROR(CheckEach(asked, answer, {}, vocab_size));
+  RETURN_IF_ERROR(CheckEach(asked, num_rows, answer, {}, vocab_size));
   RETURN_IF_ERROR(CheckRanks(asked, answer.candidates));
   return CheckDistinct(answer.candidates);
 }
 
 // The steps of a search whose beams feed paths: each is of the beams that the
 // one before makes, which are all on paths.
-absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
-                           int vocab_size, const DraftTree& tree) {
+absl::Status CheckReplayed(const PlanSelection& asked,
+                           const SelectionResult& answer, int vocab_size,
+                           const DraftTree& tree) {
   if (answer.has_unverified_drafts && !answer.further.empty()) {
     return Internal("a step that verified no drafts answered for ",
                     answer.further.size(), " steps behind it");
   }
   std::vector<int> nodes = tree.Roots();
-  asked.drafts.clear();
-  asked.ranks.clear();
-  RETURN_IF_ERROR(CheckRanked(asked, answer, vocab_size));
+  RETURN_IF_ERROR(CheckRanked(asked, asked.num_rows, answer, vocab_size));
   std::span<const Candidate> candidates = answer.candidates;
   for (size_t i = 0; i < answer.further.size(); ++i) {
     const std::vector<int> surviving =
@@ -215,8 +215,9 @@ absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
       return Internal("a step answered for ", i + 1,
                       " steps behind it that its drafts do not lead to");
     }
-    asked.num_rows = static_cast<int>(nodes.size());
-    RETURN_IF_ERROR(CheckRanked(asked, answer.further[i], vocab_size));
+    const int num_rows = static_cast<int>(nodes.size());
+    RETURN_IF_ERROR(
+        CheckRanked(asked, num_rows, answer.further[i], vocab_size));
     candidates = answer.further[i].candidates;
   }
   return absl::OkStatus();
@@ -242,12 +243,13 @@ absl::Status ValidateResult(const PlanSelection& asked,
     return Internal("a step answered for steps behind it without drafts");
   }
   if (!verifies_runs && asked.params->kind != SelectionKind::kDraws) {
-    return CheckRanked(asked, answer, vocab_size);
+    return CheckRanked(asked, asked.num_rows, answer, vocab_size);
   }
   if (verifies_runs) {
-    return CheckEach(asked, answer, SelectionRowsOf(asked, answer), vocab_size);
+    return CheckEach(asked, asked.num_rows, answer, LogitsRowsOf(asked, answer),
+                     vocab_size);
   }
-  RETURN_IF_ERROR(CheckEach(asked, answer, {}, vocab_size));
+  RETURN_IF_ERROR(CheckEach(asked, asked.num_rows, answer, {}, vocab_size));
   return CheckDraws(asked, answer.candidates);
 }
 

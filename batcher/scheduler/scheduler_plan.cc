@@ -251,8 +251,8 @@ void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
   next_plan_.forks = std::move(plan.forks);
   next_plan_.finished = std::move(plan.finished);
   next_plan_.ended = std::move(plan.ended);
-  if (groups_.empty()) {
-    // What has no memory now waits for others of the process.
+  if (groups_.num_running() == 0) {
+    // Nothing ends. What has no memory now waits for others of the process.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (RunningGroup& running : groups_) {

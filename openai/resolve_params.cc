@@ -120,7 +120,9 @@ void Resolver::Settle(const ServerDefaults& server, int64_t model_beams) {
       search == SearchKind::kNoDraws && params().num_return_sequences == 1;
   if (refuses_beams && !is_greedy) search = SearchKind::kDraws;
   if (search == SearchKind::kOpen) {
-    if (model_beams > 1) return;
+    // num_beams 1 of the server takes the place of the model's beams.
+    const bool is_overridden = server.call().Gives("num_beams");
+    if (model_beams > 1 && !is_overridden) return;
     search = SearchKind::kDraws;
   }
   const bool draws = search == SearchKind::kDraws;

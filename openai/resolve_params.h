@@ -13,9 +13,10 @@
 // Search. Who names beams (use_beam_search, num_beams above 1, stochastic) gets
 // them, and who says how tokens are drawn (do_sample, best_of, a temperature
 // above 0, a filter) or refuses beams (use_beam_search false, num_beams 1) gets
-// draws. A call that says neither gets what the
-// server's defaults name, or else the model's; where these name nothing either,
-// draws. Beams by default are at least as many as the call's n.
+// draws. A call that says neither gets what the server's defaults name, of
+// which num_beams 1 takes the place of the model's beams, or else the model's;
+// where these name nothing either, draws. Beams by default are at least as many
+// as the call's n.
 //
 // Thread safety: values; functions without state.
 #pragma once

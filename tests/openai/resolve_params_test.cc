@@ -199,6 +199,28 @@ TEST(ResolveParamsTest, BeamsOfTheServer) {
   EXPECT_EQ(Resolve("", sampled).params.num_beams, 3);
 }
 
+TEST(ResolveParamsTest, OneBeamOfTheServerTakesThePlaceOfTheModels) {
+  for (const char* server :
+       {R"({"num_beams": 1})", R"({"use_beam_search": false})"}) {
+    const Sources one = {.server = server, .model = R"({"num_beams": 4})"};
+    const Sources none = {.server = server};
+    for (const char* fields :
+         {"", R"("n": 3)", R"("n": 6)", R"("temperature": 0)",
+          R"("temperature": 0, "n": 3)", R"("max_tokens": 3)"}) {
+      const GenerationParams params = Resolve(fields, one).params;
+      EXPECT_EQ(params.num_beams, 1) << server << fields;
+      EXPECT_TRUE(params.do_sample) << server << fields;
+      EXPECT_EQ(params.do_sample, Resolve(fields, none).params.do_sample);
+    }
+    EXPECT_EQ(Resolve(R"("num_beams": 2, "n": 2)", one).params.num_beams, 2);
+    EXPECT_FALSE(Resolve(R"("do_sample": false)", one).params.do_sample);
+  }
+  const Sources greedy = {.server = R"({"num_beams": 1, "do_sample": false})",
+                          .model = R"({"num_beams": 4})"};
+  EXPECT_EQ(Resolve("", greedy).params.num_beams, 1);
+  EXPECT_FALSE(Resolve("", greedy).params.do_sample);
+}
+
 TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
   Limits limits;
   limits.max_n = 12;

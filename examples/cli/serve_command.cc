@@ -158,7 +158,8 @@ absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,
 }
 
 // Errors: of beams or samples that every call which leaves them open would have
-// by the model's defaults, and a step has no room for.
+// by the model's defaults, and that are beyond the server's limits of a call,
+// or that a step has no room for.
 absl::Status CheckOpenCall(const ServeOptions& options,
                            const std::string& server_defaults,
                            const Generator& generator) {
@@ -170,11 +171,14 @@ absl::Status CheckOpenCall(const ServeOptions& options,
   const ModelDescription& model = generator.description();
   // What is wrong with the server's own is told when it takes the model.
   if (!server.Check(model).ok()) return absl::OkStatus();
+  const openai::Call call = {.limits = options.server.requests};
   const openai::ResolvedParams open =
-      openai::ResolveParams({}, server, generator.defaults(), model,
+      openai::ResolveParams(call, server, generator.defaults(), model,
                             /*num_prompt_tokens=*/1);
-  return options.names.InOptions(NameModelDefaults(
-      ValidateSearch(model, open.params), open.defaults, generator.defaults()));
+  absl::Status status = openai::CheckLimits(call, open.params, nullptr);
+  if (status.ok()) status = ValidateSearch(model, open.params);
+  return options.names.InOptions(
+      NameModelDefaults(status, open.defaults, generator.defaults()));
 }
 
 // Each connection takes a descriptor, and the limit that a shell gives is for

@@ -172,6 +172,26 @@ TEST_F(GenerationConfigTest, MoreBeamsThanThereIsRoomForAreTold) {
       "has room for), got 3\n");
 }
 
+// A server of them would refuse every call that leaves its beams open.
+TEST_F(GenerationConfigTest, NoServerStartsWhoseLimitsRefuseTheModelsBeams) {
+  WriteConfig(R"({"num_beams": 4})");
+  for (const char* const limit : {"--max-num-beams", "--max-choices"}) {
+    const auto serve = [&](std::vector<std::string> options) {
+      options.insert(options.begin(), {"serve", "--port", "0", limit, "2"});
+      return Run(options);
+    };
+    const std::string range =
+        Concat("espalier: --num-beams must be in [1, 2] (", limit, "), got 4");
+    const ProgramRun refused = serve({});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_EQ(refused.err,
+              Concat(range, "; --num-beams is 4 by ", model_.path(),
+                     "/generation_config.json: give another, or "
+                     "--generation-config none\n"));
+    EXPECT_EQ(serve({"--num-beams", "4"}).err, range + "\n");
+  }
+}
+
 TEST_F(GenerationConfigTest, TheWordOfAnotherEngineIsUnderstood) {
   const ProgramRun run =
       Run({"generate", "--generation-config", "vllm", "It rains."});

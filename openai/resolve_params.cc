@@ -14,6 +14,7 @@
 #include "openai/call_fields.h"
 #include "openai/error.h"
 #include "openai/object_fields.h"
+#include "pages/page_table.h"
 #include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
 #include "request/validate_params.h"
@@ -63,6 +64,27 @@ void SetDefault(const std::pair<std::string, std::string>& value,
   CHECK(status.ok()) << Message(status);
   if (value.first != "num_beams" || params->num_beams == 1) return;
   params->num_beams = std::max(params->num_beams, params->num_return_sequences);
+}
+
+// The most new tokens of which the worst case fits into all pages
+// (WorstCasePages), if there is nobody else; at least 1, which the engine
+// refuses where not even that fits.
+int64_t RoomInPages(const ModelDescription& model, int64_t num_prompt_tokens,
+                    const GenerationParams& params) {
+  const int64_t page_size = model.page_size;
+  int64_t num_shared = NumContextTokens(model, num_prompt_tokens, params);
+  if (model.encoder) {
+    num_shared += NumPages(num_prompt_tokens, model.page_size) * page_size;
+  }
+  const int64_t width = std::max({params.num_beams, params.num_return_sequences,
+                                  params.best_of.value_or(1)});
+  const int64_t num_shared_pages = num_shared / page_size;
+  const int64_t num_pages_each =
+      (int64_t{model.num_pages} - num_shared_pages) / width;
+  // The last token that is generated is not fed.
+  const int64_t room =
+      (num_shared_pages + num_pages_each) * page_size - num_shared + 1;
+  return std::max<int64_t>(room, 1);
 }
 
 // The params of a call while defaults are taken.
@@ -206,18 +228,17 @@ void Resolver::DropIncludeStop() {
 
 void Resolver::TakeMaxTokens() {
   if (params().max_new_tokens || params().allowed_sequences) return;
-  const int64_t num_in_context =
-      NumContextTokens(model_, num_prompt_tokens_, params());
-  const int64_t width =
-      std::max({params().num_beams, params().num_return_sequences,
-                params().best_of.value_or(1)});
-  // A page of each sequence is half full, and one is copied.
-  const int64_t num_free = int64_t{model_.num_pages} * model_.page_size -
-                           num_in_context - width * 2 * model_.page_size;
-  int64_t room = std::min({model_.max_context - num_in_context,
-                           std::max<int64_t>(num_free / width, 1),
-                           call_.limits.max_tokens});
+  int64_t room =
+      std::min(model_.max_context -
+                   NumContextTokens(model_, num_prompt_tokens_, params()),
+               call_.limits.max_tokens);
   if (call_.api == Api::kCompletions) room = std::min(room, kCompletionTokens);
+  const int64_t in_pages = RoomInPages(model_, num_prompt_tokens_, params());
+  if (in_pages < room) {
+    // Which nobody can tell from the call.
+    room = in_pages;
+    resolved_.defaults.emplace_back("max_new_tokens", Concat(room));
+  }
   if (room >= 1) params().max_new_tokens = room;
 }
 

@@ -347,7 +347,11 @@ absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
   const std::string message = Message(error);
   std::string origins;
   for (const auto& [name, value] : taken) {
-    if (!HasWord(message, name)) continue;
+    // max_length makes max_new_tokens, whose name this is not.
+    const bool is_named = name == "max_length"
+                              ? HasWord(message, "max_new_tokens")
+                              : HasWord(message, name);
+    if (!is_named) continue;
     origins += Concat("; ", name, " is ", Shown(value), " by ", origin);
   }
   return origins.empty() ? error : WithMessage(error, message + origins);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "pages/page_table.h"
 #include "request/json/generation_config.h"
 #include "tests/status_matchers.h"
 
@@ -82,6 +83,47 @@ TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {
                                 .params.max_new_tokens;
   EXPECT_GT(of_beams, 100);
   EXPECT_LT(of_beams, 160);
+}
+
+// As many as the engine admits, and told where the pages are what limits them.
+TEST(ResolveParamsTest, WhatIsLeftOpenIsCutToAllPagesAndNoFurther) {
+  constexpr int64_t kPrompt = 20;
+  ModelDescription decoder = Model();
+  decoder.num_pages = 12;
+  ModelDescription with_encoder = decoder;
+  with_encoder.encoder = {.max_source_tokens = 100, .decoder_prompt = {3}};
+  for (const ModelDescription& model : {decoder, with_encoder}) {
+    const int64_t shared = model.encoder ? 32 + 1 : kPrompt;
+    for (const Api api : {Api::kCompletions, Api::kTokens}) {
+      const bool is_text = api == Api::kCompletions;
+      for (int64_t width = 1; width <= 12; ++width) {
+        const std::string fields =
+            Concat(is_text ? R"({"prompt": "a")" : R"({"token_ids": [1])",
+                   is_text ? "" : R"(, "sampling_params": {"n": 1)",
+                   R"(, "num_beams": )", width, is_text ? "}" : "}}");
+        const auto call = ReadCall(api, fields);
+        ASSERT_OK(call) << fields;
+        const ResolvedParams resolved =
+            ResolveParams(*call, {}, {}, model, kPrompt);
+        const int64_t length = *resolved.params.max_new_tokens;
+        const auto fits = [&](int64_t some) {
+          return WorstCasePages(shared, shared + some - 1,
+                                some == 1 ? 1 : width,
+                                model.page_size) <= model.num_pages;
+        };
+        EXPECT_TRUE(fits(length)) << fields;
+        if (is_text && fits(16)) {
+          EXPECT_EQ(length, 16) << fields;
+          EXPECT_THAT(resolved.defaults, IsEmpty()) << fields;
+        } else {
+          EXPECT_FALSE(fits(length + 1)) << fields;
+          EXPECT_THAT(resolved.defaults,
+                      ElementsAre(Pair("max_new_tokens", Concat(length))))
+              << fields;
+        }
+      }
+    }
+  }
 }
 
 TEST(ResolveParamsTest, TemperatureZeroIsGreedy) {

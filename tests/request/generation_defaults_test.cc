@@ -227,6 +227,17 @@ TEST(GenerationDefaultsTest, TheErrorOfAWrongSearchIsOfTheBeamsByDefault) {
   EXPECT_EQ(error(R"({"n": 5, "do_sample": true})"), "");
 }
 
+// Whose value max_new_tokens is made of, which has another name.
+TEST(GenerationDefaultsTest, AnErrorOfTheLengthIsOfMaxLengthByDefault) {
+  const NamedValues taken = {{"num_beams", "4"}, {"max_length", "40"}};
+  EXPECT_EQ(Message(NameDefaults(InvalidArgument("lower max_new_tokens"), taken,
+                                 "DIR/gen.json")),
+            "lower max_new_tokens; max_length is 40 by DIR/gen.json");
+  EXPECT_EQ(
+      Message(NameDefaults(InvalidArgument("lower it"), taken, "DIR/gen.json")),
+      "lower it");
+}
+
 TEST(GenerationDefaultsTest, MoreBeamsThanAStepTakesAreTakenAndTold) {
   ModelDescription model = EnFr();
   model.limits.max_beams = 2;

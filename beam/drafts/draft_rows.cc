@@ -39,6 +39,21 @@ std::vector<BeamPath> CutTo(size_t length, std::vector<BeamPath> paths) {
   return Maximal(std::move(paths));
 }
 
+int64_t NumOfLength(std::span<const BeamPath> paths, size_t length) {
+  return std::ranges::count_if(paths, [&](const BeamPath& path) {
+    return path.path.tokens.size() == length;
+  });
+}
+
+// The first `count` of `paths` as they are, the others cut to `length`.
+std::vector<BeamPath> WithLastStep(std::vector<BeamPath> paths, size_t length,
+                                   size_t count) {
+  for (BeamPath& path : std::span(paths).subspan(count)) {
+    if (path.path.tokens.size() > length) path.path.tokens.resize(length);
+  }
+  return Maximal(std::move(paths));
+}
+
 // The greatest number in [0, most] for which `fits` is true: it is for 0, and
 // for all below one for which it is.
 template <typename Fits>
@@ -99,22 +114,23 @@ DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
   paths = Maximal(std::move(paths));
   if (paths.empty()) return {};
   const int max_length = static_cast<int>(paths.front().path.tokens.size());
-  const auto pruned = std::ranges::find_if(paths, [&](const BeamPath& path) {
-    return std::ssize(path.path.tokens) < max_length;
-  });
-  const std::vector<BeamPath> whole(paths.begin(), pruned);
   const auto fits_of = [&](std::span<const BeamPath> some) {
     return fits(RowsOf(some, num_beams));
   };
-  const int length =
-      Most(max_length, [&](int some) { return fits_of(CutTo(some, whole)); });
-  if (length == 0) return {};
-  const int num_whole = static_cast<int>(CutTo(length, whole).size());
-  paths = CutTo(length, std::move(paths));
-  const int num_more = Most(std::ssize(paths) - num_whole, [&](int some) {
-    return fits_of(std::span(paths).first(num_whole + some));
+  const int num_whole =
+      Most(max_length, [&](int steps) { return fits_of(CutTo(steps, paths)); });
+  if (num_whole == max_length) return RowsOf(paths, num_beams);
+  const std::vector<BeamPath> longer = CutTo(num_whole + 1, paths);
+  const auto with_last = [&](int count) {
+    return WithLastStep(longer, num_whole, count);
+  };
+  const int num_last = Most(NumOfLength(longer, num_whole + 1), [&](int count) {
+    return fits_of(with_last(count));
   });
-  return RowsOf(std::span(paths).first(num_whole + num_more), num_beams);
+  // Fewer can not be all that the search goes on with.
+  const bool has_last = num_last >= num_beams;
+  if (num_whole == 0 && !has_last) return {};
+  return RowsOf(with_last(has_last ? num_last : 0), num_beams);
 }
 
 }  // namespace espalier

@@ -2,10 +2,11 @@
 // continues beam ranks[i] by drafts[i] (PlanSelection::ranks). A beam without a
 // path has a row of its own token alone.
 //
-// A step goes on behind another only if all beams are on paths. So where not
-// all have room, those that were pruned on the way are left out first: the
-// shorter before the longer, and of equals the less probable; then the last
-// step of all.
+// A step goes on behind another only if all beams that survive are on paths. So
+// where not all have room, fewer steps are drafted rather than fewer paths: as
+// many as there is room for all paths of, those that end on the way included,
+// and of one more the paths that go furthest and of equals the most probable,
+// if there is room for as many as there are beams.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -41,9 +42,9 @@ struct DraftRows {
 std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending);
 
-// As many of `paths` as fit, in which beams are [0, num_beams); empty if none
-// does. Fewer rows, and shorter ones, fit where more do, so `fits` is called as
-// often as lengths and paths can be halved.
+// As much of `paths` as fits, in which beams are [0, num_beams); empty if not
+// even one step does. Fewer rows, and shorter ones, fit where more do, so
+// `fits` is called as often as lengths and paths can be halved.
 DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
                           const std::function<bool(const DraftRows&)>& fits);
 

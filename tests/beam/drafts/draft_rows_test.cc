@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 #include <vector>
@@ -46,33 +47,92 @@ TEST(DraftRowsTest, EveryBeamHasARowAndEveryPathOne) {
   EXPECT_THAT(one.drafts, ElementsAre(Tokens{}, Tokens{5}));
 }
 
-TEST(DraftRowsTest, PrunedPathsAreLeftOutFirstAndTheShortestOfThem) {
-  EXPECT_THAT(ChooseOf(Paths(), 10).drafts,
-              ElementsAre(Tokens{8, 9}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
-  EXPECT_THAT(ChooseOf(Paths(), 8).drafts,
-              ElementsAre(Tokens{}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
-  // Of equals the more probable ones stay.
-  std::vector<BeamPath> paths = Paths();
-  paths.push_back({0, {{7}, -0.5}});
-  EXPECT_THAT(
-      ChooseOf(paths, 11).drafts,
-      ElementsAre(Tokens{8, 9}, Tokens{7}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
-  EXPECT_THAT(ChooseOf(paths, 12).drafts, SizeIs(4));
-  paths.push_back({0, {{6, 9}, -1}});
-  EXPECT_THAT(ChooseOf(paths, 10).drafts,
-              ElementsAre(Tokens{6, 9}, Tokens{5, 6, 7}, Tokens{5, 6, 8}));
+// Paths() are 4 and 8 at the first step and at the second 9, of beam 0; of beam
+// 1 they are 5, then 6, then 7 and 8.
+TEST(DraftRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
+  // The third step is two rows or none: two beams do not go on in one.
+  for (const int room : {6, 7, 8, 9, 10}) {
+    EXPECT_THAT(ChooseOf(Paths(), room).drafts,
+                ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6}))
+        << room;
+  }
+  for (const int room : {4, 5}) {
+    EXPECT_THAT(ChooseOf(Paths(), room).drafts,
+                ElementsAre(Tokens{8}, Tokens{4}, Tokens{5}))
+        << room;
+  }
 }
 
-TEST(DraftRowsTest, ThenTheLastStepIs) {
-  // Of two tokens the paths of beam 1 are one.
-  EXPECT_THAT(ChooseOf(Paths(), 6).drafts,
-              ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6}));
-  EXPECT_THAT(ChooseOf(Paths(), 5).drafts,
-              ElementsAre(Tokens{8, 9}, Tokens{5, 6}));
-  EXPECT_THAT(ChooseOf(Paths(), 3).drafts, ElementsAre(Tokens{}, Tokens{5, 6}));
-  EXPECT_THAT(ChooseOf(Paths(), 1).drafts, ElementsAre(Tokens{}, Tokens{5}));
-  EXPECT_TRUE(ChooseOf(Paths(), 0).empty());
+TEST(DraftRowsTest, OfTheLastStepTheLikeliestStay) {
+  // Beam 0 goes on by 5 to 8 and 9, and by 6; beam 1 by 7 to 4, and by 2.
+  const std::vector<BeamPath> paths = {
+      {0, {{5, 8}, -3}}, {0, {{5, 9}, -1}}, {1, {{7, 4}, -2}},
+      {0, {{6}, -1.5}},  {1, {{2}, -0.5}},
+  };
+  EXPECT_THAT(ChooseOf(paths, 11).drafts,
+              ElementsAre(Tokens{5, 9}, Tokens{5, 8}, Tokens{6}, Tokens{7, 4},
+                          Tokens{2}));
+  EXPECT_THAT(ChooseOf(paths, 8).drafts,
+              ElementsAre(Tokens{5, 9}, Tokens{6}, Tokens{7, 4}, Tokens{2}));
+  for (const int room : {6, 7}) {
+    EXPECT_THAT(ChooseOf(paths, room).drafts,
+                ElementsAre(Tokens{5}, Tokens{6}, Tokens{7}, Tokens{2}))
+        << room;
+  }
+  // Also of the first: those that go on are the likeliest.
+  EXPECT_THAT(ChooseOf(paths, 4).drafts,
+              ElementsAre(Tokens{5}, Tokens{7}, Tokens{2}));
+  EXPECT_THAT(ChooseOf(paths, 2).drafts, ElementsAre(Tokens{5}, Tokens{7}));
+  EXPECT_TRUE(ChooseOf(paths, 1).empty());
+  EXPECT_TRUE(ChooseOf(paths, 0).empty());
   EXPECT_TRUE(ChooseOf({}, 2).empty());
+}
+
+// Whoever asks for more steps ahead has those that fit, of all paths.
+TEST(DraftRowsTest, LongerPathsTakeNothingFromShorterOnes) {
+  std::mt19937 random(2);
+  const auto below = [&](int limit) {
+    return static_cast<int>(random() % limit);
+  };
+  for (int i = 0; i < 300; ++i) {
+    const int num_beams = 1 + below(4);
+    std::vector<BeamPath> paths;
+    for (int path = 1 + below(20); path > 0; --path) {
+      std::vector<TokenId> tokens(1 + below(5));
+      for (TokenId& token : tokens) token = below(3);
+      paths.push_back({below(num_beams),
+                       {std::move(tokens), -static_cast<float>(below(9))}});
+    }
+    const int room = below(40);
+    const auto choose = [&](const std::vector<BeamPath>& some) {
+      return ChooseDraftRows(some, num_beams, [&](const DraftRows& rows) {
+        return rows.num_drafted(num_beams) <= room;
+      });
+    };
+    const DraftRows chosen = choose(paths);
+    for (int length = 1; length < 5; ++length) {
+      std::vector<BeamPath> cut = paths;
+      for (BeamPath& path : cut) {
+        if (std::ssize(path.path.tokens) > length) {
+          path.path.tokens.resize(length);
+        }
+      }
+      const DraftRows all = ChooseDraftRows(
+          cut, num_beams, [](const DraftRows&) { return true; });
+      if (all.num_drafted(num_beams) > room) continue;
+      for (const BeamPath& path : cut) {
+        bool is_fed = false;
+        for (size_t row = 0; row < chosen.ranks.size(); ++row) {
+          const Tokens& draft = chosen.drafts[row];
+          const Tokens& tokens = path.path.tokens;
+          is_fed |= chosen.ranks[row] == path.rank &&
+                    draft.size() >= tokens.size() &&
+                    std::equal(tokens.begin(), tokens.end(), draft.begin());
+        }
+        EXPECT_TRUE(is_fed) << i << ", " << length;
+      }
+    }
+  }
 }
 
 // The obvious way: all counts at all lengths, from the most on.

@@ -14,12 +14,10 @@
 namespace espalier {
 namespace {
 
-// As far as it is asked for an encoder. Where a config.json cannot be read,
-// loading the model says why.
+// As far as it is asked for an encoder.
 ModelDescription EncoderOf(const std::string& directory) {
   ModelDescription description;
-  const auto config = ReadTransformerConfig(directory);
-  if (config.ok() && config->encoder) description.encoder.emplace();
+  if (HasEncoder(directory)) description.encoder.emplace();
   return description;
 }
 
@@ -55,6 +53,11 @@ absl::Status CheckModelDirectory(const std::string& directory) {
     return absl::OkStatus();
   }
   return NotFound(shown, " has no config.json", kWhatItIs);
+}
+
+bool HasEncoder(const std::string& directory) {
+  const auto config = ReadTransformerConfig(directory);
+  return config.ok() && config->encoder.has_value();
 }
 
 absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {

@@ -188,9 +188,12 @@ std::string FormatVerdict(const SpeculationReport& report) {
              "a step has, so that near ties may fall the other way with and "
              "without speculation: fewest with --dtype f32\n";
     case SpeculationVerdict::kNothingShown:
-      return "verdict: none: no draft was verified, so nothing was shown; try "
-             "longer outputs (max_new_tokens), texts that repeat themselves "
-             "for ngram and suffix, or --draft-model\n";
+      return Concat(
+          "verdict: none: no draft was verified, so nothing was shown; try "
+          "longer outputs (max_new_tokens)",
+          report.may_add_draft_model ? ", " : " or ",
+          "texts that repeat themselves for ngram and suffix",
+          report.may_add_draft_model ? ", or --draft-model\n" : "\n");
   }
   return "";
 }

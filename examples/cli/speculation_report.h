@@ -48,6 +48,7 @@ enum class SpeculationVerdict {
 };
 
 struct SpeculationReport {
+  bool may_add_draft_model = true;  // there is none yet, and it takes one
   ExactComparison exact;
   std::vector<SampleComparison> sampled;
   std::vector<std::string> left_out;  // why, one line each

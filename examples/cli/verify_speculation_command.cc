@@ -15,6 +15,7 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "beam/strategy/selection_options.h"
+#include "espalier/backend.h"
 #include "examples/cli/beginning_tables.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/options/options.h"
@@ -215,6 +216,9 @@ class Verification {
         pairs_(std::move(requests.pairs())) {
     report_.left_out = std::move(requests.left_out());
     report_.exact.tolerance = ToleranceOf(runtime_->backend_options());
+    report_.may_add_draft_model =
+        options_.runtime.generator.draft_model.empty() &&
+        !HasEncoder(options_.runtime.model);
   }
 
   // Errors: of a request that fails without speculation, or cannot have it.
@@ -400,8 +404,12 @@ absl::StatusOr<SpeculationParams> DefaultSpeculation(
                            InQuotes(options.speculate));
   }
   if (speculate.method == SpeculationMethod::kDraft && !has_draft) {
-    return InvalidArgument("--speculate ", options.speculate,
-                           " needs a draft model: add --draft-model DIR");
+    return InvalidArgument(
+        "--speculate ", options.speculate, " needs a draft model",
+        HasEncoder(options.runtime.model)
+            ? ", and a model with an encoder takes none: ngram and "
+              "suffix need none"
+            : ": add --draft-model DIR");
   }
   return speculate;
 }

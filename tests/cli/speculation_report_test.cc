@@ -255,6 +255,10 @@ TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {
                       "shown; try longer outputs (max_new_tokens), texts that "
                       "repeat themselves for ngram and suffix, or "
                       "--draft-model\n")));
+  report.may_add_draft_model = false;
+  EXPECT_THAT(Format(report),
+              HasSubstr("; try longer outputs (max_new_tokens) or texts that "
+                        "repeat themselves for ngram and suffix\n"));
   report.sampled[0].has_drafts = true;
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
   report.sampled.clear();

@@ -124,6 +124,26 @@ TEST(VerifySpeculationTest, WhatDoesNotPayIsComparedAllTheSame) {
   EXPECT_THAT(run.out, HasSubstr("as they pay: drafted 0 tokens"));
 }
 
+// Which would refuse it.
+TEST(VerifySpeculationTest, NobodyIsToAddADraftModelBesideAnEncoder) {
+  const auto verify = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"verify-speculation", "-m",
+                                     ModelDirectory("en-fr-marian"), "-"});
+    return RunEspalier(
+        options, R"({"prompt": "Yes.", "params": {"max_new_tokens": 1}})");
+  };
+  const ProgramRun refused = verify({"--speculate", "draft"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(
+      refused.err,
+      "espalier: --speculate draft needs a draft model, and a model with an "
+      "encoder takes none: ngram and suffix need none\n");
+  const ProgramRun nothing = verify({"--rounds", "1"});
+  EXPECT_EQ(nothing.exit_code, 3) << nothing.err;
+  EXPECT_THAT(nothing.out, AllOf(HasSubstr("repeat themselves"),
+                                 Not(HasSubstr("--draft-model"))));
+}
+
 TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
   constexpr char kGood[] = R"({"prompt": "Yes."})";
   const struct {

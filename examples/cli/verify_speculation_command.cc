@@ -159,6 +159,9 @@ int64_t TokensOfAStep(const GenerationParams& params) {
   return NumSequences(params) * (1 + num_paths * num_tokens);
 }
 
+// What a request counts for in the time that all take.
+int64_t WorkOf(const GenerationParams& params) { return NumSequences(params); }
+
 // Runs all, as many together as feed `room` tokens in a step; one at least.
 asio::awaitable<Answers> RunAll(Runtime* runtime,
                                 std::vector<RequestBody> bodies, int64_t room,
@@ -174,9 +177,10 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
     }
     ++num_running;
     num_tokens += more;
+    const int64_t work = WorkOf(bodies[i].params);
     asio::co_spawn(runtime->context(), runtime->Run(std::move(bodies[i])),
-                   [&, i, more](std::exception_ptr error,
-                                absl::StatusOr<Generation> answer) {
+                   [&, i, more, work](std::exception_ptr error,
+                                      absl::StatusOr<Generation> answer) {
                      answers[i] = std::move(answer);
                      if (error != nullptr) {
                        answers[i] =
@@ -184,7 +188,7 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
                      }
                      --num_running;
                      num_tokens -= more;
-                     progress->Step();
+                     progress->Step(work);
                      answered.Notify();
                    });
   }
@@ -223,6 +227,7 @@ class Verification {
 
   // Errors: of a request that fails without speculation, or cannot have it.
   asio::awaitable<absl::Status> Run() {
+    progress_.Expect(Work());
     absl::Status status = co_await Compare();
     if (status.ok()) co_await TimeAll();
     for (const Pair& pair : pairs_) {
@@ -280,6 +285,24 @@ class Verification {
     return runtime_->backend_options().max_step_tokens / 2;
   }
 
+  // Of all parts, as the requests of each count (WorkOf).
+  int64_t Work() const {
+    int64_t work = 0;
+    for (const Pair& pair : pairs_) {
+      const GenerationParams& params = pair.with.params;
+      work += WorkOf(params) * (2 + 2 * options_.num_rounds);
+      if (!pair.by_distribution) continue;
+      work += 2 * NumToSample(params) * params.num_return_sequences;
+    }
+    return work;
+  }
+
+  // Requests that give as many samples as there are to be each way.
+  int64_t NumToSample(const GenerationParams& params) const {
+    return (options_.num_samples + params.num_return_sequences - 1) /
+           params.num_return_sequences;
+  }
+
   asio::awaitable<absl::Status> Compare() {
     const Answers without = co_await RunPairs("comparing, without speculation",
                                               Drafts::kNone, RoomToCompare());
@@ -329,10 +352,7 @@ class Verification {
       params.max_new_tokens = std::min<int64_t>(
           *params.max_new_tokens, kCountedTokens + kMaxDraftTokens);
     }
-    const int64_t num_requests =
-        (options_.num_samples + params.num_return_sequences - 1) /
-        params.num_return_sequences;
-    std::vector<RequestBody> bodies(num_requests, body);
+    std::vector<RequestBody> bodies(NumToSample(params), body);
     for (RequestBody& request : bodies) request.params.seed = first_seed++;
     return bodies;
   }
@@ -483,7 +503,8 @@ It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
 2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says
 otherwise (at least 100). These take most of the time, for a short sentence
 some 10 s of CPU time with models/en-fr. A line on stderr says first how much
-there is to do; a terminal shows how far it is.
+there is to do; a terminal shows how far it is, and once a second has passed how long the rest
+will take.
 
 Exit code: 0 if the verdict is equal, 1 if it is different, 2 if it could not
 run, or a request of FILE is wrong, 3 if nothing was shown.)";

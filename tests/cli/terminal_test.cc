@@ -147,13 +147,29 @@ TEST(TerminalTest, AComparisonTellsItsPhases) {
       RunOnTerminal({"verify-speculation", "-m", ModelDirectory("en-fr"),
                      "--rounds", "1", "--samples", "100", input});
   for (const char* what :
-       {"comparing, without speculation: 0/2 requests, 0/s\r",
-        "comparing, with speculation: 0/2 requests, 0/s\r",
-        "timing, run 2 of 2: 0/2 requests, 0/s\r",
-        "sampling line 2, 1 of 1, with speculation: 0/100 requests, 0/s\r"}) {
+       {"comparing, without speculation: 0/2 requests, 0/s",
+        "comparing, with speculation: 0/2 requests, 0/s",
+        "timing, run 2 of 2: 0/2 requests, 0/s",
+        "sampling line 2, 1 of 1, with speculation: 0/100 requests, 0/s"}) {
     EXPECT_THAT(run.out, HasSubstr(what));
   }
   EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
+}
+
+// From what the parts behind it took, of all together.
+TEST(TerminalTest, ALongComparisonTellsWhenItWillBeDone) {
+  const ScratchDirectory scratch;
+  const std::string input = scratch.Write(
+      "in", "{\"prompt\": \"No.\", \"params\": {\"min_tokens\": 250}}\n");
+  LiveProgram program({"verify-speculation", "-m", ModelDirectory("en-fr"),
+                       "--rounds", "1000", input},
+                      LiveProgram::Ends::kTerminal);
+  EXPECT_TRUE(program.WaitFor("timing, run ", " left\r"));
+  program.Send(SIGINT);
+  const std::string out = program.Wait().out;
+  EXPECT_THAT(out, HasSubstr("1 request, 2002 runs each\r\n"));
+  EXPECT_THAT(out, ContainsRegex("timing, run [0-9]+ of 2000: 0/1 request, "
+                                 "0/s, [0-9]+ (s|min) left\r"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -25,8 +26,15 @@ void Progress::Begin(std::string what, int total) {
   if (enabled_) Show();
 }
 
-void Progress::Step() {
+void Progress::Expect(int64_t work) {
+  work_ = work;
+  work_done_ = 0;
+  since_expected_.Lap();
+}
+
+void Progress::Step(int64_t work) {
   ++num_done_;
+  work_done_ += work;
   if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
   Show();
 }
@@ -36,6 +44,18 @@ void Progress::Tick() {
   Show(Concat(", ", absl::ToInt64Seconds(since_start_.Elapsed()), " s"));
 }
 
+std::string Progress::TimeLeft() const {
+  const absl::Duration passed = since_expected_.Elapsed();
+  if (work_done_ == 0 || work_done_ >= work_ || passed < absl::Seconds(1)) {
+    return "";
+  }
+  const double seconds = absl::ToDoubleSeconds(passed) *
+                         static_cast<double>(work_ - work_done_) /
+                         static_cast<double>(work_done_);
+  if (seconds < 100) return Concat(", ", std::lround(seconds), " s left");
+  return Concat(", ", std::lround(seconds / 60), " min left");
+}
+
 void Progress::Show(const std::string& more) {
   since_print_.Lap();
   const std::string done =
@@ -43,8 +63,9 @@ void Progress::Show(const std::string& more) {
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
-  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s", what_.c_str(), done.c_str(),
-               seconds > 0 ? num_done_ / seconds : 0, more.c_str());
+  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s%s", what_.c_str(), done.c_str(),
+               seconds > 0 ? num_done_ / seconds : 0, more.c_str(),
+               TimeLeft().c_str());
 }
 
 }  // namespace espalier::cli

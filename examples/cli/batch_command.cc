@@ -312,14 +312,15 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadRuntime(options.common));
-  RETURN_IF_ERROR(runtime->OpenTrace());
-  RETURN_IF_ERROR(runtime->OpenStats());
-  // Last: to open any of these empties it, and results are dearest.
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(
       CheckFiles(options.common, "--output", OutputPath(options.output)));
+  RETURN_IF_ERROR(runtime->OpenTrace());
+  RETURN_IF_ERROR(runtime->OpenStats());
+  // Nothing loses what it has before all are open.
+  output->CutToNothing();
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
   Batch batch(runtime.get(), &async_reader, output.get(), options);

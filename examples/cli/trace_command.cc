@@ -195,6 +195,7 @@ absl::Status DrawTrace(const TraceOptions& options) {
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
+  output->CutToNothing();
   output->Write(render->second(trees.trees()));
   return output->Close();
 }

@@ -100,7 +100,7 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   const std::string link = scratch.path("link");
   std::filesystem::create_symlink(scratch.Write("target", ""), link);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--stats", "/no/such/stats"}, "cannot write /no/such/stats.tmp: No "},
+      {{"--stats", "/no/such/stats"}, "cannot write /no/such/stats: No "},
       {{"--stats", directory}, "--stats needs a regular file, got "},
       {{"--stats", "/dev/null"}, "--stats needs a regular file, got /dev/null"},
       {{"--stats", "-"}, "--stats needs a file, got -"},
@@ -135,6 +135,40 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   EXPECT_EQ(ReadText(other), "{\"prompt\": \"No.\"}\n");
   EXPECT_EQ(ReadText(input), kTwoLines);
   EXPECT_EQ(ReadText(theirs), "of somebody else\n");
+}
+
+TEST(StatsTest, WhatIsThereAndCannotBeReplacedIsNamedWithWhatReplacesIt) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("stats.prom", "of before\n");
+  // Which stands in the way, whoever runs this.
+  std::filesystem::create_symlink("/dev/null", file + ".tmp");
+  const ProgramRun run = RunEspalier(BatchWith({"--stats", file}), "");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("cannot write " + file + " by way of "));
+  EXPECT_THAT(run.err, HasSubstr("stats.prom.tmp: Too many levels"));
+  EXPECT_EQ(ReadText(file), "of before\n");
+}
+
+// Whichever of its files it is that stops it.
+TEST(StatsTest, ARunThatCannotWriteLeavesAllFilesAlone) {
+  const ScratchDirectory scratch;
+  const std::string files[] = {scratch.Write("output", "of before\n"),
+                               scratch.Write("trace", "of before\n"),
+                               scratch.Write("stats", "of before\n")};
+  const char* const options[] = {"--output", "--trace", "--stats"};
+  for (size_t wrong = 0; wrong < 3; ++wrong) {
+    std::vector<std::string> args;
+    for (size_t i = 0; i < 3; ++i) {
+      args.insert(args.end(),
+                  {options[i], i == wrong ? "/no/such/file" : files[i]});
+    }
+    const ProgramRun run = RunEspalier(BatchWith(args), kTwoLines);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("cannot write /no/such/file: No such "));
+    for (const std::string& file : files) {
+      EXPECT_EQ(ReadText(file), "of before\n") << options[wrong] << file;
+    }
+  }
 }
 
 // A run that was killed leaves it behind, in whole or in part.
@@ -172,7 +206,7 @@ TEST(StatsTest, WhatCannotBeWrittenToTheEndIsAnError) {
   program.CloseInput();
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("cannot write " + file + ".tmp: No such"));
+  EXPECT_THAT(run.err, HasSubstr("cannot write " + file + ": No such"));
 }
 
 }  // namespace

@@ -135,8 +135,7 @@ absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {
   if (path == "-") {
     return std::unique_ptr<Output>(new Output(STDOUT_FILENO, "stdout"));
   }
-  const int fd =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
     return FailedPrecondition("cannot write ", path, ": ",
                               std::strerror(errno));
@@ -152,6 +151,12 @@ Output::Output(int fd, std::string name)
 
 Output::~Output() {
   if (is_open_ && fd_ != STDOUT_FILENO) close(fd_);
+}
+
+// A pipe or a device has nothing to cut.
+void Output::CutToNothing() {
+  if (fd_ == STDOUT_FILENO || is_live_) return;
+  if (ftruncate(fd_, 0) != 0) error_ = errno;
 }
 
 void Output::Write(std::string_view text) {

@@ -47,12 +47,16 @@ inline constexpr char kCannotBeWritten[] = "the output cannot be written";
 
 class Output {
  public:
-  // Cuts the file at `path` to nothing, or makes it; "-" is stdout.
+  // The file at `path`, which is made if there is none; "-" is stdout. What a
+  // file has stays until CutToNothing: there may be more to open.
   // Errors: kFailedPrecondition naming the path and the system's reason.
   static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
+
+  // Of a file other than stdout, before anything is written.
+  void CutToNothing();
 
   // After an error both do nothing. What is written waits for Flush, or until
   // much has come together.

@@ -17,9 +17,7 @@
 namespace espalier::cli {
 namespace {
 
-absl::Status CannotWriteStats(absl::StatusCode code, const std::string& path) {
-  return MakeError(code, "cannot write ", path, ": ", std::strerror(errno));
-}
+constexpr char kTemporarySuffix[] = ".tmp";
 
 // Sets errno where it returns false.
 bool WriteWhole(int fd, std::string_view text) {
@@ -50,23 +48,24 @@ bool IsFree(const std::string& temporary) {
   return begin == bytes;
 }
 
-// Errors: of this code.
-absl::Status ReplaceFile(const std::string& path, std::string_view text,
-                         absl::StatusCode code) {
-  const std::string temporary = StatsFile::TemporaryOf(path);
+// Writes `text` to `temporary` and gives it the name `path`. Sets errno where
+// it returns false.
+bool ReplaceFile(const std::string& path, const std::string& temporary,
+                 std::string_view text) {
   const int fd =
       open(temporary.c_str(),
            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd < 0) return CannotWriteStats(code, temporary);
-  const bool is_written = WriteWhole(fd, text);
-  absl::Status status;
-  if (!is_written) status = CannotWriteStats(code, temporary);
-  if (close(fd) != 0 && status.ok()) status = CannotWriteStats(code, temporary);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = CannotWriteStats(code, path);
+  if (fd < 0) return false;
+  bool is_written = WriteWhole(fd, text);
+  int error = errno;
+  if (close(fd) != 0 && std::exchange(is_written, false)) error = errno;
+  if (is_written) {
+    is_written = std::rename(temporary.c_str(), path.c_str()) == 0;
+    error = errno;
   }
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  if (!is_written) unlink(temporary.c_str());
+  errno = error;
+  return is_written;
 }
 
 }  // namespace
@@ -82,23 +81,33 @@ absl::StatusOr<StatsFile> StatsFile::Open(const std::string& path,
     return InvalidArgument("--stats is first written to ", temporary,
                            ", where there is another file");
   }
-  StatsFile file(TargetOf(path), std::move(labels));
-  RETURN_IF_ERROR(ReplaceFile(file.path_,
-                              PrometheusText(EngineStats(), file.labels_),
-                              absl::StatusCode::kFailedPrecondition));
+  StatsFile file(path, std::move(labels));
+  RETURN_IF_ERROR(
+      file.Write(EngineStats(), absl::StatusCode::kFailedPrecondition));
   return file;
 }
 
 std::string StatsFile::TemporaryOf(const std::string& path) {
-  return TargetOf(path) + ".tmp";
+  return TargetOf(path) + kTemporarySuffix;
 }
 
 StatsFile::StatsFile(std::string path, std::vector<MetricLabel> labels)
-    : path_(std::move(path)), labels_(std::move(labels)) {}
+    : path_(std::move(path)),
+      target_(TargetOf(path_)),
+      labels_(std::move(labels)) {}
 
-absl::Status StatsFile::Write(const EngineStats& stats) const {
-  return ReplaceFile(path_, PrometheusText(stats, labels_),
-                     absl::StatusCode::kInternal);
+absl::Status StatsFile::Write(const EngineStats& stats,
+                              absl::StatusCode code) const {
+  const std::string temporary = target_ + kTemporarySuffix;
+  if (ReplaceFile(target_, temporary, PrometheusText(stats, labels_))) {
+    return absl::OkStatus();
+  }
+  const std::string why = std::strerror(errno);
+  // Where it is there, its own permissions are not what was missing.
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(target_, error);
+  return MakeError(code, "cannot write ", path_,
+                   is_there ? " by way of " + temporary : "", ": ", why);
 }
 
 }  // namespace espalier::cli

@@ -32,14 +32,16 @@ class StatsFile {
   // Where the texts of the file at `path` are written first.
   static std::string TemporaryOf(const std::string& path);
 
-  // Errors: kInternal naming the file and the system's reason; the file has
-  // its last text then.
-  absl::Status Write(const EngineStats& stats) const;
+  // Errors: kInternal, or `code`, naming the file and the system's reason; the
+  // file has its last text then.
+  absl::Status Write(const EngineStats& stats,
+                     absl::StatusCode code = absl::StatusCode::kInternal) const;
 
  private:
   StatsFile(std::string path, std::vector<MetricLabel> labels);
 
-  std::string path_;
+  std::string path_;    // as it was given
+  std::string target_;  // the file that it leads to
   std::vector<MetricLabel> labels_;
 };
 

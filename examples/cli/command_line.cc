@@ -360,13 +360,15 @@ int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   return written.ok() ? exit_code : Refuse(written);
 }
 
-// Help is asked for in other programs' ways, too: "help" is --help, "help
-// generate" is generate --help.
+// Both are asked for in other programs' ways, too: "help" is --help, "help
+// generate" is generate --help, "version" is --version.
 std::vector<char*> Translate(std::span<char* const> args) {
   static char help[] = "--help";
+  static char version[] = "--version";
   const std::string_view first = args.size() > 1 ? args[1] : "";
   if (first == "help" && args.size() == 2) return {args[0], help};
   if (first == "help" && args.size() == 3) return {args[0], args[2], help};
+  if (first == "version" && args.size() == 2) return {args[0], version};
   return {args.begin(), args.end()};
 }
 

@@ -503,8 +503,8 @@ It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
 2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says
 otherwise (at least 100). These take most of the time, for a short sentence
 some 10 s of CPU time with models/en-fr. A line on stderr says first how much
-there is to do; a terminal shows how far it is, and once a second has passed how long the rest
-will take.
+there is to do; a terminal shows how far it is, and once a second has passed how long the
+rest will take.
 
 Exit code: 0 if the verdict is equal, 1 if it is different, 2 if it could not
 run, or a request of FILE is wrong, 3 if nothing was shown.)";

@@ -440,6 +440,7 @@ TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {
   const std::string help = RunEspalier({"--help"}).out;
   EXPECT_THAT(help, HasSubstr("verify-speculation"));
   EXPECT_EQ(RunEspalier({"help"}).out, help);
+  EXPECT_EQ(RunEspalier({"version"}).out, RunEspalier({"--version"}).out);
   for (const char* command : {"generate", "batch", "tokenize"}) {
     EXPECT_EQ(RunEspalier({"help", command}).out,
               RunEspalier({command, "--help"}).out);

@@ -147,10 +147,10 @@ TEST(TerminalTest, AComparisonTellsItsPhases) {
       RunOnTerminal({"verify-speculation", "-m", ModelDirectory("en-fr"),
                      "--rounds", "1", "--samples", "100", input});
   for (const char* what :
-       {"comparing, without speculation: 0/2 requests, 0/s",
-        "comparing, with speculation: 0/2 requests, 0/s",
-        "timing, run 2 of 2: 0/2 requests, 0/s",
-        "sampling line 2, 1 of 1, with speculation: 0/100 requests, 0/s"}) {
+       {"comparing, without speculation: 0/2 requests, ",
+        "comparing, with speculation: 0/2 requests, ",
+        "timing, run 2 of 2: 0/2 requests, ",
+        "sampling line 2, 1 of 1, with speculation: 0/100 requests, "}) {
     EXPECT_THAT(run.out, HasSubstr(what));
   }
   EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
@@ -168,8 +168,8 @@ TEST(TerminalTest, ALongComparisonTellsWhenItWillBeDone) {
   program.Send(SIGINT);
   const std::string out = program.Wait().out;
   EXPECT_THAT(out, HasSubstr("1 request, 2002 runs each\r\n"));
-  EXPECT_THAT(out, ContainsRegex("timing, run [0-9]+ of 2000: 0/1 request, "
-                                 "0/s, [0-9]+ (s|min) left\r"));
+  EXPECT_THAT(out, ContainsRegex("timing, run [0-9]+ of 2000: [01]/1 request, "
+                                 "[0-9]+ (s|min) left"));
 }
 
 }  // namespace

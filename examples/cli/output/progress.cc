@@ -1,5 +1,6 @@
 #include "examples/cli/output/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -10,6 +11,17 @@
 #include "base/wording.h"
 
 namespace espalier::cli {
+namespace {
+
+// A line that is longer goes on in the next one, and is not erased.
+size_t MaxLength() {
+  winsize size = {};
+  const bool is_known =
+      ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return is_known ? size.ws_col - 1 : std::string::npos;
+}
+
+}  // namespace
 
 Progress::Progress(int total)
     : enabled_(isatty(STDERR_FILENO) == 1), total_(total) {}
@@ -52,8 +64,8 @@ std::string Progress::TimeLeft() const {
   const double seconds = absl::ToDoubleSeconds(passed) *
                          static_cast<double>(work_ - work_done_) /
                          static_cast<double>(work_done_);
-  if (seconds < 100) return Concat(", ", std::lround(seconds), " s left");
-  return Concat(", ", std::lround(seconds / 60), " min left");
+  if (seconds < 100) return Concat(std::lround(seconds), " s left");
+  return Concat(std::lround(seconds / 60), " min left");
 }
 
 void Progress::Show(const std::string& more) {
@@ -63,9 +75,12 @@ void Progress::Show(const std::string& more) {
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
-  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s%s%s", what_.c_str(), done.c_str(),
-               seconds > 0 ? num_done_ / seconds : 0, more.c_str(),
-               TimeLeft().c_str());
+  const double rate = seconds > 0 ? num_done_ / seconds : 0;
+  const std::string left = TimeLeft();
+  const std::string line =
+      Concat(what_, done, ", ",
+             left.empty() ? Concat(std::llround(rate), "/s") : left, more);
+  std::fprintf(stderr, "\r\033[K%s", line.substr(0, MaxLength()).c_str());
 }
 
 }  // namespace espalier::cli

@@ -1,9 +1,9 @@
 // Progress: one line on stderr that overwrites itself, only when stderr is a
-// terminal, and at most ten times a second:
+// terminal, of which it is cut to the width, and at most ten times a second:
 //   142/3000 requests, 68/s
 //   timing, run 2 of 6: 142/3000 requests, 68/s
 //   0/1 request, 0/s, 12 s
-//   timing, run 2 of 6: 142/3000 requests, 68/s, 40 s left
+//   timing, run 2 of 6: 142/3000 requests, 40 s left
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Progress {
 
  private:
   void Show(const std::string& more = "");
-  // ", 40 s left", or "" where too little is done to tell.
+  // "40 s left", or "" where too little is done to tell.
   std::string TimeLeft() const;
 
   const bool enabled_;

@@ -127,7 +127,8 @@ DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
   const int num_last = Most(NumOfLength(longer, num_whole + 1), [&](int count) {
     return fits_of(with_last(count));
   });
-  // Fewer can not be all that the search goes on with.
+  // Fewer are seldom all that the search goes on with: where it has no more
+  // candidates that go on than that.
   const bool has_last = num_last >= num_beams;
   if (num_whole == 0 && !has_last) return {};
   return RowsOf(with_last(has_last ? num_last : 0), num_beams);

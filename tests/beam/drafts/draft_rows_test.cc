@@ -50,7 +50,7 @@ TEST(DraftRowsTest, EveryBeamHasARowAndEveryPathOne) {
 // Paths() are 4 and 8 at the first step and at the second 9, of beam 0; of beam
 // 1 they are 5, then 6, then 7 and 8.
 TEST(DraftRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
-  // The third step is two rows or none: two beams do not go on in one.
+  // The third step is two rows or none: two beams seldom go on in one.
   for (const int room : {6, 7, 8, 9, 10}) {
     EXPECT_THAT(ChooseOf(Paths(), room).drafts,
                 ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6}))

@@ -69,18 +69,25 @@ std::string Drafts(const SchedulerStats& s) {
          failures;
 }
 
+// " (900/s with all beams)"; nothing where there are no more than returned, as
+// of greedy search: the first token of each, which is of its prompt's step, is
+// not counted here.
+std::string WithAllBeams(const SchedulerStats& s, double seconds) {
+  const int64_t count = s.num_decode_rows + s.num_accepted_tokens;
+  if (count <= s.num_generated_tokens) return "";
+  return absl::StrFormat(" (%.0f/s with all beams)", count / seconds);
+}
+
 }  // namespace
 
 std::string FormatFigures(const EngineStats& s, int num_requests,
                           absl::Duration wall_time) {
   const double seconds = absl::ToDoubleSeconds(wall_time);
-  return absl::StrFormat(
-             "%s in %.3f s: %s returned, %.0f tokens/s "
-             "(%.0f/s with all beams)\n",
-             Pluralize(num_requests, "request"), seconds,
-             Pluralize(s.num_generated_tokens, "token"),
-             s.num_generated_tokens / seconds,
-             (s.num_decode_rows + s.num_accepted_tokens) / seconds) +
+  return absl::StrFormat("%s in %.3f s: %s returned, %.0f tokens/s%s\n",
+                         Pluralize(num_requests, "request"), seconds,
+                         Pluralize(s.num_generated_tokens, "token"),
+                         s.num_generated_tokens / seconds,
+                         WithAllBeams(s, seconds)) +
          absl::StrFormat(
              "%s: %s and %d cached, %s, %s\n", Pluralize(s.num_steps, "step"),
              Pluralize(s.num_prompt_tokens, "prompt token"),

@@ -119,9 +119,14 @@ absl::Status ValidateSamples(const ModelDescription& model,
 absl::Status ValidateGreedy(const GenerationParams& params) {
   RETURN_IF_ERROR(
       CheckAtLeast("num_return_sequences", params.num_return_sequences, 1));
-  RETURN_IF_ERROR(CheckOff<int64_t>(
+  const absl::Status one = CheckOff<int64_t>(
       "num_return_sequences", params.num_return_sequences, 1,
-      "in greedy search (num_beams is 1 and do_sample false)"));
+      "in greedy search (num_beams is 1 and do_sample false)");
+  if (!one.ok()) {
+    return InvalidArgument(Message(one),
+                           "; raise num_beams for the best of a search, or add "
+                           "do_sample for samples");
+  }
   if (!params.best_of) return absl::OkStatus();
   return InvalidArgument("best_of must be unset without do_sample, got ",
                          *params.best_of);

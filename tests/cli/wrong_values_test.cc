@@ -131,7 +131,8 @@ std::vector<WrongValue> WrongValues() {
        "--max-tokens must be an integer in [1, 2^63), got 1e30\n"},
       {{"-n", "3"},
        "-n must be 1 in greedy search (--num-beams is 1 and "
-       "--do-sample false), got 3"},
+       "--do-sample false), got 3; raise --num-beams for the best of a search, "
+       "or add --do-sample for samples\n"},
       {{"--n", "0"}, "--n must be at least 1, got 0"},
       {{"--n=x"}, "--n must be an integer"},
       {{"-nx"}, "-n must be an integer"},

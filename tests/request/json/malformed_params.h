@@ -220,7 +220,8 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "num_return_sequences must be at most 2 (num_beams), got 3"),
       params(R"({"n": 2})",
              "n must be 1 in greedy search (num_beams is 1 "
-             "and do_sample false), got 2"),
+             "and do_sample false), got 2; raise num_beams for the best of a "
+             "search, or add do_sample for samples"),
       params(R"({"max_new_tokens": 0})",
              "max_new_tokens must be at least 1, got 0"),
       params(R"({"max_new_tokens": 1022})",

@@ -48,9 +48,9 @@ absl::Status PassedDeadline(const Request& request,
 }  // namespace
 
 Scheduler::Scheduler(const ModelDescription& model,
-                     const SchedulerOptions& options, bool runs_ahead)
+                     const SchedulerOptions& options, bool async_scheduling)
     : options_(options),
-      runs_ahead_(runs_ahead),
+      async_scheduling_(async_scheduling),
       vocab_size_(model.vocab_size),
       max_logits_(model.limits.max_beams),
       max_prefill_rows_(model.limits.max_prefill_rows),
@@ -237,9 +237,9 @@ absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
   BeamGroup& group = *running.group;
   auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
   if (cost.has_value()) {
-    cost->wait *=
-        runs_ahead_ ? group.NumWaitsToDraft(drafts_ahead_, drafts_before_steps_)
-                    : 0;
+    cost->wait *= async_scheduling_ ? group.NumWaitsToDraft(
+                                          drafts_ahead_, drafts_before_steps_)
+                                    : 0;
     group.SetDraftCost(*cost);
   }
   const int64_t num_drafted = group.num_drafted_tokens();

@@ -81,10 +81,10 @@ class Scheduler {
   // CancelAll or ExpireDeadlines. It must not call the scheduler.
   using Done = std::function<void(absl::StatusOr<Result>)>;
 
-  // With `runs_ahead` the caller asks for plans while others run.
+  // With `async_scheduling` the caller asks for plans while others run.
   // REQUIRES: CheckDescription and CheckOptions find both right.
   Scheduler(const ModelDescription& model, const SchedulerOptions& options,
-            bool runs_ahead = false);
+            bool async_scheduling = false);
   // Drops what it still holds without an answer.
   ~Scheduler();
 
@@ -296,7 +296,7 @@ class Scheduler {
 
   // Constant after construction.
   const SchedulerOptions options_;
-  const bool runs_ahead_;
+  const bool async_scheduling_;
   const int vocab_size_;
   const int max_logits_;              // of a step
   const int max_prefill_rows_;        // of a step

@@ -44,7 +44,7 @@ Request DraftingRequest(SpeculationMethod method, int num_beams) {
 
 struct DraftingOptions {
   int max_step_tokens = 256;
-  bool runs_ahead = false;
+  bool async_scheduling = false;
   // From a plan to its answer, beside the time on the device.
   absl::Duration wait = absl::ZeroDuration();
 };
@@ -72,7 +72,7 @@ DraftingRun RunDrafting(
   Scheduler scheduler(
       description,
       {.max_step_tokens = options.max_step_tokens, .validate_steps = true},
-      options.runs_ahead);
+      options.async_scheduling);
   scheduler.Submit(RequestId{0}, PreparedRequest(std::move(request)),
                    [](const auto& result) { EXPECT_OK(result.status()); });
   Request plain;
@@ -160,13 +160,13 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
 TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
   for (const int num_beams : {1, 2}) {
     SCOPED_TRACE(num_beams);
-    const auto num_drafting = [&](bool runs_ahead, int wait_ms) {
+    const auto num_drafting = [&](bool async_scheduling, int wait_ms) {
       return RunDrafting(
                  DraftingRequest(num_beams == 1 ? SpeculationMethod::kNgram
                                                 : SpeculationMethod::kDraft,
                                  num_beams),
                  StepsThatTake(absl::Microseconds(1), absl::Nanoseconds(1)),
-                 {.runs_ahead = runs_ahead,
+                 {.async_scheduling = async_scheduling,
                   .wait = absl::Milliseconds(wait_ms)})
           .num_plans_with_drafts;
     };

@@ -8,6 +8,7 @@
 #                             kernels, beside torch's
 #   forward                   the forward pass alone
 #   step                      whole decode steps, beside a CUDA graph of torch's
+#   vllm                      the same work in vLLM, where PYTHON has it
 #   fp8                       the same with weights of e4m3, beside bf16, and
 #                             their products
 #   histories                 edits of scores that follow from histories
@@ -15,7 +16,7 @@
 #   parity                    results against the reference, and among others
 #   e2e                       500 sentences, beside transformers
 #
-# Without parts, all of them. BIN is the directory of the programs
+# Without parts, all of them but vllm. BIN is the directory of the programs
 # (build/cuda/bin without), PYTHON a Python with tools/requirements.txt and a
 # torch for GPUs (python3 without). A part that fails or takes too long says so
 # and leaves the others; then the exit code is 1.
@@ -79,6 +80,15 @@ run_step() {
     "${steps[@]}"
   printf '\nLeft out: a graph of torch that draws samples, for %s\n' \
     "${without[*]}"
+}
+
+# Beside our steps of the same shapes, whose beams are vLLM's samples.
+run_vllm() {
+  local cases=(68m:5x1/128 1b:1x4/128 1b:64x1/128 1b:64s1/128 8b:1x4/128
+    8b:8x4/512 8b:16x8/512 8b:1x8/8192)
+  limited 120 "$bin/cuda_step_benchmark" "${cases[@]}"
+  echo
+  limited 400 "$python" benchmarks/peers/vllm_step.py "${cases[@]}"
 }
 
 run_fp8() {

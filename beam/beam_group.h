@@ -51,9 +51,9 @@
 
 #include "beam/drafts/draft_choice.h"
 #include "beam/drafts/draft_replay.h"
-#include "beam/drafts/draft_rows.h"
 #include "beam/drafts/drafts_in_flight.h"
 #include "beam/drafts/group_drafts.h"
+#include "beam/drafts/path_rows.h"
 #include "beam/group_tracer.h"
 #include "beam/pages/group_pages.h"
 #include "beam/pages/group_prefill.h"
@@ -339,7 +339,7 @@ class alignas(64) BeamGroup {
   absl::Status PlanTokens(StepPlan* plan);
   absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                           int max_draft_tokens, StepPlan* plan);
-  absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
+  absl::Status PlanPaths(PathRows drafts, StepPlan* plan);
   // Adds the sequences that the draft model drafts for, of the next step; and
   // of this one, with their rows.
   void AskForDrafts(const DraftChoice& choice, StepPlan* plan);

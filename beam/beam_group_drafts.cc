@@ -95,7 +95,7 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
     AskForDrafts(choice, plan);
     return absl::OkStatus();
   }
-  if (DraftRows paths = choice.Paths(); !paths.empty()) {
+  if (PathRows paths = choice.Paths(); !paths.empty()) {
     return PlanPaths(std::move(paths), plan);
   }
   if (auto drafts = choice.Tokens(); !drafts.empty()) {

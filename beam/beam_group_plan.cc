@@ -251,7 +251,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
+absl::Status BeamGroup::PlanPaths(PathRows drafts, StepPlan* plan) {
   const std::vector<int> num_tokens = drafts.num_tokens();
   RETURN_IF_ERROR(pages_.AppendRows(drafts.ranks, num_tokens, plan));
   was_planned_ = true;
@@ -300,7 +300,7 @@ void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
 }
 
 void BeamGroup::DescribePaths(PlanSelection* selection) const {
-  const DraftRows& rows = replay_->drafts();
+  const PathRows& rows = replay_->drafts();
   selection->ranks.assign(rows.ranks.begin(), rows.ranks.end());
   selection->drafts = rows.drafts;
 }

@@ -228,13 +228,13 @@ absl::Status CheckReplayed(const PlanSelection& asked,
 absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size,
                             const DraftTree* paths) {
-  const bool verifies_runs = !asked.drafts.empty() && asked.ranks.empty();
+  const bool verifies_runs = !asked.drafts.empty() && !asked.has_paths();
   if (verifies_runs) {
     RETURN_IF_ERROR(CheckRuns(asked, answer));
   } else if (!answer.num_tokens.empty()) {
     return Internal("a step verified drafts that there were not");
   }
-  if (!asked.ranks.empty()) {
+  if (asked.has_paths()) {
     return paths != nullptr
                ? CheckReplayed(asked, answer, vocab_size, *paths)
                : CheckReplayed(asked, answer, vocab_size, DraftTree(asked));

@@ -200,9 +200,11 @@ struct PlanSelection {
   int max_draft_tokens = 0;
   RowRanking ranking = {};
 
+  // Whether its rows feed paths of beams.
+  bool has_paths() const { return !ranks.empty(); }
   // Rows that the plan has for it.
   int num_plan_rows() const {
-    return ranks.empty() ? num_rows : static_cast<int>(ranks.size());
+    return has_paths() ? static_cast<int>(ranks.size()) : num_rows;
   }
   // Rows of logits: one for each row, and one for each drafted token.
   int num_logits() const;

@@ -36,7 +36,7 @@ bool HasDraftRows(const PlanSelection& selection) {
 
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies) {
-  const bool are_paths = !selection.ranks.empty();
+  const bool are_paths = selection.has_paths();
   CHECK(are_paths ? selection.params->kind == SelectionKind::kBeams
                   : selection.params->kind == SelectionKind::kDraws &&
                         std::ssize(selection.samples) == selection.num_rows)

@@ -118,15 +118,15 @@ std::vector<std::vector<TokenId>> DraftChoice::Tokens() const {
   return drafts;
 }
 
-DraftRows DraftChoice::Paths() const {
+PathRows DraftChoice::Paths() const {
   if (room_.num_tokens < 1 || !is_beam_search()) return {};
   const int num_beams = num_sequences();
   const std::vector<int> one_each(num_beams, 1);
   const int64_t num_pages = room_.num_pages + pages_.NumPagesToAppend(one_each);
-  return ChooseDraftRows(
+  return ChoosePathRows(
       CutAtEnds(drafts_.DraftPaths(num_beams, strategy_.max_draft_tokens(0)),
                 finishing_token_ids_),
-      num_beams, [&](const DraftRows& rows) {
+      num_beams, [&](const PathRows& rows) {
         return rows.num_drafted(num_beams) <= room_.num_tokens &&
                pages_.NumPagesToAppendRows(rows.ranks, rows.num_tokens()) <=
                    num_pages;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "beam/drafts/draft_rows.h"
 #include "beam/drafts/drafts_in_flight.h"
 #include "beam/drafts/group_drafts.h"
+#include "beam/drafts/path_rows.h"
 #include "beam/pages/group_pages.h"
 #include "beam/strategy/decode_strategy.h"
 #include "request/request.h"
@@ -54,7 +54,7 @@ class DraftChoice {
   // What the next step verifies: of samples, by rank; of beams. Empty: nothing,
   // or there is no room for it.
   std::vector<std::vector<TokenId>> Tokens() const;
-  DraftRows Paths() const;
+  PathRows Paths() const;
 
  private:
   bool is_beam_search() const { return IsBeamSearch(request_.params); }

@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-DraftReplay::DraftReplay(int num_beams, DraftRows rows)
+DraftReplay::DraftReplay(int num_beams, PathRows rows)
     : num_beams_(num_beams),
       drafts_(std::move(rows)),
       tree_(num_beams, drafts_.ranks, drafts_.drafts),

@@ -1,5 +1,5 @@
 // DraftReplay: where the beams of a group stand on the paths that a step feeds
-// for them (draft_rows.h), while the answers of that step are applied one after
+// for them (path_rows.h), while the answers of that step are applied one after
 // the other (SelectionResult::further).
 //
 //   DraftReplay replay(num_beams, rows);
@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "beam/drafts/draft_rows.h"
+#include "beam/drafts/path_rows.h"
 #include "beam/strategy/decode_strategy.h"
 #include "exec_request/draft_tree.h"
 
@@ -21,10 +21,10 @@ namespace espalier {
 
 class DraftReplay {
  public:
-  DraftReplay(int num_beams, DraftRows rows);
+  DraftReplay(int num_beams, PathRows rows);
 
   // What the step verifies.
-  const DraftRows& drafts() const { return drafts_; }
+  const PathRows& drafts() const { return drafts_; }
   const DraftTree& tree() const { return tree_; }
   // Steps that it may decide behind its first, and tokens that it drafts, each
   // once.
@@ -45,7 +45,7 @@ class DraftReplay {
 
  private:
   const int num_beams_;
-  const DraftRows drafts_;
+  const PathRows drafts_;
   const DraftTree tree_;
   std::vector<int> nodes_;  // by rank
   int num_steps_followed_ = 0;

@@ -16,7 +16,7 @@
 //
 // The beams of a search are drafted for together. From history each has a
 // chain, from a draft model the paths that its own search takes; a step then
-// verifies paths (draft_rows.h). A token ahead is one of every beam, and is
+// verifies paths (path_rows.h). A token ahead is one of every beam, and is
 // accepted if the search takes all of its beams on by drafts.
 //
 // Belongs to its group's strand.
@@ -33,7 +33,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "beam/drafts/draft_replay.h"
-#include "beam/drafts/draft_rows.h"
+#include "beam/drafts/path_rows.h"
 #include "exec_request/step_plan.h"
 #include "request/generation_params.h"
 #include "speculate/draft_length.h"

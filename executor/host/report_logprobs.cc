@@ -66,7 +66,7 @@ void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
     works->push_back({.logits_row = selection.first_logits + i,
                       .num_best = selection.params->num_logprobs});
   }
-  if (!selection.ranks.empty()) {
+  if (selection.has_paths()) {
     return AskReplayed(selection, result, std::span(*works).subspan(first));
   }
   result->logprobs.resize(result->candidates.size());

@@ -47,7 +47,7 @@ void CudaDraftRoom::Subtract(const Needs& needs) {
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
                                             bool of_drafts) const {
-  if (!selection.ranks.empty()) return NeedsOfPaths(selection, of_drafts);
+  if (selection.has_paths()) return NeedsOfPaths(selection, of_drafts);
   if (of_drafts && HasDraftRows(selection)) return NeedsOfDrawn(selection);
   Needs needs;
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {

@@ -70,7 +70,7 @@ class CudaGroupInit {
 // which of them a row of its lives in, by rank, or by path.
 int NumSlotsOf(const PlanSelection& selection);
 inline int SlotOf(const PlanSelection& selection, int row) {
-  return selection.ranks.empty() ? selection.slots[row] : row;
+  return selection.has_paths() ? row : selection.slots[row];
 }
 
 // The row that a row of logits is of.

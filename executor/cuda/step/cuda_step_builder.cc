@@ -478,7 +478,7 @@ void CudaStepBuilder::DropPassing(const StepPlan& plan) {
   }
   for (const Entry& entry : prompts_) {
     const PlanSelection& selection = plan.selections[entry.answer];
-    if (!selection.ranks.empty()) groups_.Drop(selection.request);
+    if (selection.has_paths()) groups_.Drop(selection.request);
   }
 }
 

@@ -94,7 +94,7 @@ void AddPlainBeams(const CudaDifferentRows& rows, CudaInputBatch* batch,
 void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
                       CudaStep* step, CudaStep::Answer* answer) {
   const PlanSelection& selection = *rows.selection;
-  const bool are_paths = !selection.ranks.empty();
+  const bool are_paths = selection.has_paths();
   if (are_paths && !rows.verifies) return AddPlainBeams(rows, batch, answer);
   (are_paths ? answer->paths : answer->runs) = &selection;
   answer->logits_rows = SelectionRowsOf(selection, rows.verifies);

@@ -26,7 +26,7 @@ struct BeamPath {
   DraftPath path = {};
 };
 
-struct DraftRows {
+struct PathRows {
   std::vector<int> ranks;  // ascending, every beam at least once
   std::vector<std::vector<TokenId>> drafts;
 
@@ -45,7 +45,7 @@ std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
 // As much of `paths` as fits, in which beams are [0, num_beams); empty if not
 // even one step does. Fewer rows, and shorter ones, fit where more do, so
 // `fits` is called as often as lengths and paths can be halved.
-DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
-                          const std::function<bool(const DraftRows&)>& fits);
+PathRows ChoosePathRows(std::vector<BeamPath> paths, int num_beams,
+                        const std::function<bool(const PathRows&)>& fits);
 
 }  // namespace espalier

@@ -1,4 +1,4 @@
-#include "beam/drafts/draft_rows.h"
+#include "beam/drafts/path_rows.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -63,8 +63,8 @@ int Most(int64_t most, const Fits& fits) {
                           numbers.begin());
 }
 
-DraftRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
-  DraftRows rows;
+PathRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
+  PathRows rows;
   for (int rank = 0; rank < num_beams; ++rank) {
     const size_t first = rows.ranks.size();
     for (const BeamPath& path : paths) {
@@ -81,7 +81,7 @@ DraftRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
 
 }  // namespace
 
-std::vector<int> DraftRows::num_tokens() const {
+std::vector<int> PathRows::num_tokens() const {
   std::vector<int> counts;
   for (const std::vector<TokenId>& draft : drafts) {
     counts.push_back(static_cast<int>(draft.size()) + 1);
@@ -89,7 +89,7 @@ std::vector<int> DraftRows::num_tokens() const {
   return counts;
 }
 
-int DraftRows::num_drafted(int num_beams) const {
+int PathRows::num_drafted(int num_beams) const {
   int count = -num_beams;
   for (const int num_fed : num_tokens()) count += num_fed;
   return count;
@@ -106,8 +106,8 @@ std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
   return paths;
 }
 
-DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
-                          const std::function<bool(const DraftRows&)>& fits) {
+PathRows ChoosePathRows(std::vector<BeamPath> paths, int num_beams,
+                        const std::function<bool(const PathRows&)>& fits) {
   std::ranges::stable_sort(paths, [](const BeamPath& a, const BeamPath& b) {
     return a.path.cum_log_prob > b.path.cum_log_prob;
   });

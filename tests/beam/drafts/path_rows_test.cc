@@ -1,4 +1,4 @@
-#include "beam/drafts/draft_rows.h"
+#include "beam/drafts/path_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // What fits in so many drafted tokens, of two beams.
-DraftRows ChooseOf(const std::vector<BeamPath>& paths, int num_tokens) {
-  return ChooseDraftRows(paths, 2, [&](const DraftRows& rows) {
+PathRows ChooseOf(const std::vector<BeamPath>& paths, int num_tokens) {
+  return ChoosePathRows(paths, 2, [&](const PathRows& rows) {
     return rows.num_drafted(2) <= num_tokens;
   });
 }
@@ -34,22 +34,22 @@ const std::vector<BeamPath>& Paths() {
   return *paths;
 }
 
-TEST(DraftRowsTest, EveryBeamHasARowAndEveryPathOne) {
-  const DraftRows all = ChooseOf(Paths(), 100);
+TEST(PathRowsTest, EveryBeamHasARowAndEveryPathOne) {
+  const PathRows all = ChooseOf(Paths(), 100);
   EXPECT_THAT(all.ranks, ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(all.drafts, ElementsAre(Tokens{8, 9}, Tokens{4}, Tokens{5, 6, 7},
                                       Tokens{5, 6, 8}));
   EXPECT_THAT(all.num_tokens(), ElementsAre(3, 2, 4, 4));
   EXPECT_EQ(all.num_drafted(2), 11);
 
-  const DraftRows one = ChooseOf({{1, {{5}, -1}}}, 100);
+  const PathRows one = ChooseOf({{1, {{5}, -1}}}, 100);
   EXPECT_THAT(one.ranks, ElementsAre(0, 1));
   EXPECT_THAT(one.drafts, ElementsAre(Tokens{}, Tokens{5}));
 }
 
 // Paths() are 4 and 8 at the first step and at the second 9, of beam 0; of beam
 // 1 they are 5, then 6, then 7 and 8.
-TEST(DraftRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
+TEST(PathRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
   // The third step is two rows or none: two beams seldom go on in one.
   for (const int room : {6, 7, 8, 9, 10}) {
     EXPECT_THAT(ChooseOf(Paths(), room).drafts,
@@ -63,7 +63,7 @@ TEST(DraftRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
   }
 }
 
-TEST(DraftRowsTest, OfTheLastStepTheLikeliestStay) {
+TEST(PathRowsTest, OfTheLastStepTheLikeliestStay) {
   // Beam 0 goes on by 5 to 8 and 9, and by 6; beam 1 by 7 to 4, and by 2.
   const std::vector<BeamPath> paths = {
       {0, {{5, 8}, -3}}, {0, {{5, 9}, -1}}, {1, {{7, 4}, -2}},
@@ -89,7 +89,7 @@ TEST(DraftRowsTest, OfTheLastStepTheLikeliestStay) {
 }
 
 // Whoever asks for more steps ahead has those that fit, of all paths.
-TEST(DraftRowsTest, LongerPathsTakeNothingFromShorterOnes) {
+TEST(PathRowsTest, LongerPathsTakeNothingFromShorterOnes) {
   std::mt19937 random(2);
   const auto below = [&](int limit) {
     return static_cast<int>(random() % limit);
@@ -105,11 +105,11 @@ TEST(DraftRowsTest, LongerPathsTakeNothingFromShorterOnes) {
     }
     const int room = below(40);
     const auto choose = [&](const std::vector<BeamPath>& some) {
-      return ChooseDraftRows(some, num_beams, [&](const DraftRows& rows) {
+      return ChoosePathRows(some, num_beams, [&](const PathRows& rows) {
         return rows.num_drafted(num_beams) <= room;
       });
     };
-    const DraftRows chosen = choose(paths);
+    const PathRows chosen = choose(paths);
     for (int length = 1; length < 5; ++length) {
       std::vector<BeamPath> cut = paths;
       for (BeamPath& path : cut) {
@@ -117,8 +117,8 @@ TEST(DraftRowsTest, LongerPathsTakeNothingFromShorterOnes) {
           path.path.tokens.resize(length);
         }
       }
-      const DraftRows all = ChooseDraftRows(
-          cut, num_beams, [](const DraftRows&) { return true; });
+      const PathRows all =
+          ChoosePathRows(cut, num_beams, [](const PathRows&) { return true; });
       if (all.num_drafted(num_beams) > room) continue;
       for (const BeamPath& path : cut) {
         bool is_fed = false;
@@ -136,7 +136,7 @@ TEST(DraftRowsTest, LongerPathsTakeNothingFromShorterOnes) {
 }
 
 // The obvious way: all counts at all lengths, from the most on.
-TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
+TEST(PathRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
   std::mt19937 random(1);
   const auto below = [&](int limit) {
     return static_cast<int>(random() % limit);
@@ -152,15 +152,15 @@ TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
     }
     const int room = below(60);
     int num_tries = 0;
-    const DraftRows chosen =
-        ChooseDraftRows(paths, num_beams, [&](const DraftRows& rows) {
+    const PathRows chosen =
+        ChoosePathRows(paths, num_beams, [&](const PathRows& rows) {
           ++num_tries;
           return rows.num_drafted(num_beams) <= room;
         });
     EXPECT_LE(num_tries, 5 + 7);
     // Room for one token more only where that is not enough for a row more.
-    const DraftRows all =
-        ChooseDraftRows(paths, num_beams, [](const auto&) { return true; });
+    const PathRows all =
+        ChoosePathRows(paths, num_beams, [](const auto&) { return true; });
     const int num_all = all.empty() ? 0 : all.num_drafted(num_beams);
     if (num_all <= room) {
       EXPECT_EQ(chosen.drafts, all.drafts);
@@ -168,8 +168,8 @@ TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
     const int num_chosen = chosen.empty() ? 0 : chosen.num_drafted(num_beams);
     EXPECT_LE(num_chosen, room);
     for (int more = num_chosen + 1; more <= num_all; ++more) {
-      const DraftRows rows =
-          ChooseDraftRows(paths, num_beams, [&](const DraftRows& some) {
+      const PathRows rows =
+          ChoosePathRows(paths, num_beams, [&](const PathRows& some) {
             return some.num_drafted(num_beams) <= more;
           });
       const int count = rows.empty() ? 0 : rows.num_drafted(num_beams);
@@ -181,13 +181,13 @@ TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
   }
 }
 
-TEST(DraftRowsTest, APathThatAnotherBeginsWithHasNoRow) {
+TEST(PathRowsTest, APathThatAnotherBeginsWithHasNoRow) {
   EXPECT_THAT(
       ChooseOf({{0, {{4, 5}, 0}}, {0, {{4}, 0}}, {0, {{4, 5}, 0}}}, 100).drafts,
       ElementsAre(Tokens{4, 5}, Tokens{}));
 }
 
-TEST(DraftRowsTest, NoPathGoesThroughAnEnd) {
+TEST(PathRowsTest, NoPathGoesThroughAnEnd) {
   const std::vector<TokenId> ending = {5, 9};
   const std::vector<BeamPath> cut = CutAtEnds(Paths(), ending);
   EXPECT_THAT(cut[0].path.tokens, IsEmpty());

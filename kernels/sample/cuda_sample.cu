@@ -48,8 +48,8 @@ absl::Status CheckShapes(const CudaSampleInputs& in) {
   if (in.dtype != DType::kFloat32 && in.dtype != DType::kBFloat16) {
     return InvalidArgument("logits are neither float32 nor bfloat16");
   }
-  if (in.kept != nullptr && in.dtype != DType::kFloat32) {
-    return InvalidArgument("rows to keep are not float32");
+  if (in.copies != nullptr && in.dtype != DType::kFloat32) {
+    return InvalidArgument("rows to copy are not float32");
   }
   if (in.num_rows < 1 || in.vocab_size < 1 || in.max_draws < 1) {
     return InvalidArgument("cannot draw up to ", in.max_draws, " tokens from ",

@@ -60,10 +60,10 @@ struct CudaSampleInputs {
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
   // A copy of each float32 row that is drawn from, made as it is read: row r
-  // becomes row kept_rows[r] of `kept`, or none where that is -1. Both are
+  // becomes row copied_rows[r] of `copies`, or none where that is -1. Both are
   // there or neither; rows have places of their own, none of them in `logits`.
-  float* kept = nullptr;           // [any, vocab_size], or null: none
-  const int* kept_rows = nullptr;  // [num_rows]
+  float* copies = nullptr;           // [any, vocab_size], or null: none
+  const int* copied_rows = nullptr;  // [num_rows]
 };
 
 // Bytes of scratch that CudaSample needs, aligned to 256. Nothing is kept there

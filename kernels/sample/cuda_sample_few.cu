@@ -59,13 +59,13 @@ class HeldTile {
     is_edited_ = window_.Changes((tile_ + 1) * kTileSize);
   }
 
-  template <bool kKeeps>
+  template <bool kCopies>
   __device__ void Load(const Params& p, int row) {
     if (!exists_) return;
     const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
 #pragma unroll
     for (int i = 0; i < 2; ++i) raw_[i] = logits.Load(2 * tile_ + i);
-    if constexpr (kKeeps) Keep(p, p.KeptRow(row));
+    if constexpr (kCopies) Copy(p, p.CopyOfRow(row));
   }
 
   __device__ void Edit(WarpLogits<2>& shared) {
@@ -139,11 +139,11 @@ class HeldTile {
   }
 
  private:
-  __device__ void Keep(const Params& p, float* kept) const {
-    if (kept == nullptr) return;
+  __device__ void Copy(const Params& p, float* copy) const {
+    if (copy == nullptr) return;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      cuda_logits::StorePiece(raw_[i], 2 * tile_ + i, p.in.vocab_size, kept);
+      cuda_logits::StorePiece(raw_[i], 2 * tile_ + i, p.in.vocab_size, copy);
     }
   }
 
@@ -157,7 +157,7 @@ class HeldTile {
   float max_ = -__builtin_inff();  // of these
 };
 
-template <typename T, bool kKeeps>
+template <typename T, bool kCopies>
 __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   const DrawTask task(
       p, static_cast<int>(blockIdx.x) / NumBlocks<SmallBatchPolicy>());
@@ -167,7 +167,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   GridDependencyWait();  // for logits; the rest was there before
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<SmallBatchPolicy>(p);
-  held.template Load<kKeeps>(p, task.draw.row);
+  held.template Load<kCopies>(p, task.draw.row);
   WaitCluster();  // all blocks are there
   held.Edit(shared.edited_tiles[Warp()]);
   held.BroadcastMaxima(shared);
@@ -185,8 +185,8 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
 
 #endif
 
-// A draw's blocks are a cluster. If `kKeeps`, rows may be kept.
-template <typename T, bool kKeeps>
+// A draw's blocks are a cluster. If `kCopies`, rows may be copied.
+template <typename T, bool kCopies>
 __global__ __launch_bounds__(
     SmallBatchPolicy::kThreads,
     SmallBatchPolicy::kMinBlocks) void DrawInClusters(const __grid_constant__
@@ -197,7 +197,7 @@ __global__ __launch_bounds__(
   Clear<SmallBatchPolicy>(p.in.vocab_size);
   // The next barrier publishes what is cleared, before any block adds to it.
   ArriveCluster();
-  ReadAndDraw<T, kKeeps>(p, *reinterpret_cast<HeldShared*>(dynamic));
+  ReadAndDraw<T, kCopies>(p, *reinterpret_cast<HeldShared*>(dynamic));
 #endif
 }
 
@@ -210,9 +210,9 @@ LaunchConfig ShapeOf(const Params& p, int num_blocks) {
 }
 
 // How many blocks a draw has; 0 if that does not pay.
-template <typename T, bool kKeeps>
+template <typename T, bool kCopies>
 absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
-  if (!HasClusters(DrawInClusters<T, kKeeps>, device) ||
+  if (!HasClusters(DrawInClusters<T, kCopies>, device) ||
       sizeof(Shared) + sizeof(HeldShared) > size_t(device.max_shared_bytes)) {
     return 0;
   }
@@ -221,9 +221,9 @@ absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
         p.num_tiles > kWarps * blocks) {
       continue;
     }
-    RETURN_IF_ERROR(SetMaxDynamicSharedMemory(DrawInClusters<T, kKeeps>,
+    RETURN_IF_ERROR(SetMaxDynamicSharedMemory(DrawInClusters<T, kCopies>,
                                               sizeof(HeldShared)));
-    if (MaxActiveClusters(DrawInClusters<T, kKeeps>, ShapeOf(p, blocks)) >=
+    if (MaxActiveClusters(DrawInClusters<T, kCopies>, ShapeOf(p, blocks)) >=
         p.in.max_draws) {
       return blocks;
     }
@@ -231,13 +231,13 @@ absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
   return 0;
 }
 
-template <typename T, bool kKeeps>
+template <typename T, bool kCopies>
 absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
                                     cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const int blocks, (NumBlocksOf<T, kKeeps>(p, device)));
+  ASSIGN_OR_RETURN(const int blocks, (NumBlocksOf<T, kCopies>(p, device)));
   if (blocks == 0) return false;
   RETURN_IF_ERROR(
-      Launch(DrawInClusters<T, kKeeps>, ShapeOf(p, blocks), stream, p));
+      Launch(DrawInClusters<T, kCopies>, ShapeOf(p, blocks), stream, p));
   return true;
 }
 
@@ -248,8 +248,9 @@ absl::StatusOr<bool> DrawFewTokens(const Params& p, const CudaDevice& device,
   if (p.in.dtype != DType::kFloat32) {
     return LaunchClusters<uint16_t, false>(p, device, stream);
   }
-  return p.in.kept != nullptr ? LaunchClusters<float, true>(p, device, stream)
-                              : LaunchClusters<float, false>(p, device, stream);
+  return p.in.copies != nullptr
+             ? LaunchClusters<float, true>(p, device, stream)
+             : LaunchClusters<float, false>(p, device, stream);
 }
 
 }  // namespace espalier::cuda_sample

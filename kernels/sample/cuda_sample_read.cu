@@ -14,9 +14,9 @@ using cuda_logits::RowPieces;
 using cuda_logits::StorePiece;
 using cuda_logits::WarpTiles;
 
-// If `kEdits`, rows may have edits, which were there before; if `kKeeps`, rows
-// may be kept.
-template <typename T, bool kEdits, bool kKeeps>
+// If `kEdits`, rows may have edits, which were there before; if `kCopies`, rows
+// may be copied.
+template <typename T, bool kEdits, bool kCopies>
 __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
@@ -31,7 +31,7 @@ __global__ __launch_bounds__(
   const int size = p.in.vocab_size;
   const RowPieces<T> logits(p.LogitsOf<T>(row), size);
   const WarpTiles tiles(p.num_tiles, tiles_per_warp);
-  float* const kept = kKeeps ? p.KeptRow(row) : nullptr;
+  float* const copy = kCopies ? p.CopyOfRow(row) : nullptr;
   const bool wanted = (params >= 0) & (cum > MinusInf());
   GridDependencyWait();  // for logits
   if (!wanted || !tiles.any()) return;
@@ -48,8 +48,8 @@ __global__ __launch_bounds__(
   LaneTile lane;
   bool edits_tile = false;
   const auto add = [&](const LanePiece<T>& piece, int tile, int second) {
-    if constexpr (kKeeps) {
-      if (kept != nullptr) StorePiece(piece, 2 * tile + second, size, kept);
+    if constexpr (kCopies) {
+      if (copy != nullptr) StorePiece(piece, 2 * tile + second, size, copy);
     }
     float x[16];
     Unpack(piece, x);
@@ -79,12 +79,12 @@ __global__ __launch_bounds__(
   ForEachPiece(logits, tiles, first_piece, add);
 }
 
-template <typename T, bool kEdits, bool kKeeps = false>
+template <typename T, bool kEdits, bool kCopies = false>
 absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
   const auto [launch, tiles_per_warp] =
       cuda_logits::ShapeOfReading(p.in.num_rows, p.num_tiles, device);
-  return Launch(ReadTiles<T, kEdits, kKeeps>, launch, stream, p,
+  return Launch(ReadTiles<T, kEdits, kCopies>, launch, stream, p,
                 tiles_per_warp);
 }
 
@@ -92,7 +92,7 @@ template <typename T>
 absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
   if constexpr (std::is_same_v<T, float>) {
-    if (p.in.kept != nullptr) {
+    if (p.in.copies != nullptr) {
       return p.in.row_edits != nullptr
                  ? LaunchRead<T, true, true>(p, device, stream)
                  : LaunchRead<T, false, true>(p, device, stream);

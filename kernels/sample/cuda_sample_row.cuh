@@ -53,10 +53,10 @@ struct Params {
     if (own != 0) return reinterpret_cast<const T*>(own);
     return static_cast<const T*>(in.logits) + size_t(row) * in.vocab_size;
   }
-  // Where the row is kept; or null.
-  __device__ float* KeptRow(int row) const {
-    const int kept = in.kept == nullptr ? -1 : in.kept_rows[row];
-    return kept < 0 ? nullptr : in.kept + size_t(kept) * in.vocab_size;
+  // Where the row's copy is to be; or null.
+  __device__ float* CopyOfRow(int row) const {
+    const int copy = in.copies == nullptr ? -1 : in.copied_rows[row];
+    return copy < 0 ? nullptr : in.copies + size_t(copy) * in.vocab_size;
   }
 };
 

@@ -43,7 +43,7 @@ struct CudaDraftState {
   CudaDraw* draws = nullptr;
   CudaRowEdits* row_edits = nullptr;
   // [num_rows]  where the rows of logits of their tokens go, one behind the
-  // other (CudaSampleInputs::kept_rows); -1: nowhere.
+  // other (CudaSampleInputs::copied_rows); -1: nowhere.
   int* kept_rows = nullptr;
   // [num_rows]  as CudaSample wrote them
   const Candidate* candidates = nullptr;

@@ -124,8 +124,8 @@ CudaSampleInputs CudaDraftRunner::SampleInputs(const Shape& shape) const {
           .cum_log_probs = arrays.cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
           .edits = arrays.edits,
-          .kept = shape.keeps_logits ? memory_.kept->data() : nullptr,
-          .kept_rows = arrays.kept_rows};
+          .copies = shape.keeps_logits ? memory_.kept->data() : nullptr,
+          .copied_rows = arrays.kept_rows};
 }
 
 }  // namespace espalier

@@ -256,13 +256,13 @@ TEST(CudaSampleEdgesTest, DeadRowsAndFewDrawsShareALaunch) {
 // Without their edits, in one launch and in two; of sizes that are no multiple
 // of 4 some rows do not begin at 16 bytes. One that nobody draws from is not
 // read.
-TEST(CudaSampleEdgesTest, RowsAreKeptAsTheyWere) {
+TEST(CudaSampleEdgesTest, RowsAreCopiedAsTheyWere) {
   for (const int size : testing::Cases(
            std::vector{5, 1024, 4002, 40001, 128256}, std::vector{5, 4002})) {
-    for (const int count : {3, 33}) {
+    for (const int count : {1, 3, 16, 33}) {
       std::vector<SampledRow> rows;
-      KeptRows keep;
-      keep.kept.assign(2 * count * size, -77);
+      RowCopies copies;
+      copies.memory.assign(2 * count * size, -77);
       for (int i = 0; i < count; ++i) {
         const std::vector<float> logits = Row("normal", size);
         rows.push_back(i % 2 == 0
@@ -270,17 +270,17 @@ TEST(CudaSampleEdgesTest, RowsAreKeptAsTheyWere) {
                            : RowOf(logits, {}, SomeEdits(logits, 100, i)));
         for (float& x : rows[i].logits) x *= 1 + 0.05f * static_cast<float>(i);
         rows[i].num_draws = i == 1 ? 0 : 1;
-        keep.rows.push_back(i == 2 ? -1 : 2 * (count - i) - 1);
+        copies.rows.push_back(i == 2 ? -1 : 2 * (count - i) - 1);
       }
-      std::vector<float> expected = keep.kept;
+      std::vector<float> expected = copies.memory;
       for (int i = 0; i < count; ++i) {
         if (i == 1 || i == 2) continue;
         std::ranges::copy(rows[i].logits,
-                          expected.begin() + int64_t{keep.rows[i]} * size);
+                          expected.begin() + int64_t{copies.rows[i]} * size);
       }
-      const auto drawn = DrawOnDevice(rows, kF32, 0, 0, &keep);
+      const auto drawn = DrawOnDevice(rows, kF32, 0, 0, &copies);
       EXPECT_EQ(drawn, DrawOnDevice(rows, kF32));
-      EXPECT_TRUE(keep.kept == expected) << count << " rows of " << size;
+      EXPECT_TRUE(copies.memory == expected) << count << " rows of " << size;
     }
   }
 }

@@ -193,8 +193,8 @@ TEST(CudaSampleShapesTest, RefusesImpossibleShapes) {
       testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
   in.vocab_size = 8;
   in.dtype = DType::kBFloat16;
-  float kept = 0;
-  in.kept = &kept;
+  float copy = 0;
+  in.copies = &copy;
   EXPECT_THAT(
       CudaSample(in, nullptr, nullptr, *device, nullptr),
       testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));

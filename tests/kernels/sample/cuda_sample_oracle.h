@@ -42,17 +42,17 @@ inline std::vector<float> AsRead(const std::vector<float>& logits,
   return rounded;
 }
 
-// Where rows are kept, and what comes of that memory.
-struct KeptRows {
+// Where copies of rows are to be, and what comes of that memory.
+struct RowCopies {
   std::vector<int> rows;
-  std::vector<float> kept;
+  std::vector<float> memory;
 };
 
 // One call for all rows. `max_draws` is what the launch is sized for, and
 // `compute_capability` what the device is said to have, if not 0.
 inline std::vector<testing::Candidates> DrawOnDevice(
     const std::vector<SampledRow>& rows, DType dtype, int max_draws = 0,
-    int compute_capability = 0, KeptRows* keep = nullptr) {
+    int compute_capability = 0, RowCopies* copies = nullptr) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
   std::vector<CudaDraw> draws;
@@ -116,11 +116,12 @@ inline std::vector<testing::Candidates> DrawOnDevice(
   in.cum_log_probs = device_cum.data();
   in.row_edits = device_row_edits.data();
   in.edits = device_edits.data();
-  const auto kept = testing::Upload(keep ? keep->kept : std::vector<float>());
-  const auto kept_rows =
-      testing::Upload(keep ? keep->rows : std::vector<int>());
-  if (keep != nullptr) in.kept = kept.data();
-  in.kept_rows = kept_rows.data();
+  const auto device_copies =
+      testing::Upload(copies ? copies->memory : std::vector<float>());
+  const auto copied_rows =
+      testing::Upload(copies ? copies->rows : std::vector<int>());
+  if (copies != nullptr) in.copies = device_copies.data();
+  in.copied_rows = copied_rows.data();
   const auto scratch = DeviceBuffer<char>::Create(CudaSampleScratchBytes(in));
   EXPECT_TRUE(scratch.ok());
   EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
@@ -133,7 +134,7 @@ inline std::vector<testing::Candidates> DrawOnDevice(
           .ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
   const testing::Candidates all = testing::Download(candidates);
-  if (keep != nullptr) keep->kept = testing::Download(kept);
+  if (copies != nullptr) copies->memory = testing::Download(device_copies);
   std::vector<testing::Candidates> split;
   auto next = all.begin();
   for (const SampledRow& row : rows) {

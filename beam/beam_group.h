@@ -395,7 +395,8 @@ class alignas(64) BeamGroup {
   // may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
-  // Of the drafts of the step, and the lengths that sequences have by them.
+  // Applies a step's result to the drafts: what was accepted, how long the next
+  // are, and how long sequences are by that.
   void AdvanceDrafts(const SelectionResult& result,
                      std::span<const Continuation> live, bool is_last);
   // Whether the step that was answered last could have drafts: the step of a

@@ -67,8 +67,7 @@ void SetDefault(const std::pair<std::string, std::string>& value,
 }
 
 // The most new tokens of which the worst case fits into all pages
-// (WorstCasePages), if there is nobody else; at least 1, which the engine
-// refuses where not even that fits.
+// (WorstCasePages), if there is nobody else; 0 if not even one does.
 int64_t RoomInPages(const ModelDescription& model, int64_t num_prompt_tokens,
                     const GenerationParams& params) {
   const int64_t page_size = model.page_size;
@@ -84,7 +83,9 @@ int64_t RoomInPages(const ModelDescription& model, int64_t num_prompt_tokens,
   // The last token that is generated is not fed.
   const int64_t room =
       (num_shared_pages + num_pages_each) * page_size - num_shared + 1;
-  return std::max<int64_t>(room, 1);
+  // The first token takes nothing beside the prompt.
+  const bool fits_one = num_shared <= model.num_pages * page_size;
+  return std::max<int64_t>(room, fits_one ? 1 : 0);
 }
 
 // The params of a call while defaults are taken.
@@ -235,9 +236,12 @@ void Resolver::TakeMaxTokens() {
   if (call_.api == Api::kCompletions) room = std::min(room, kCompletionTokens);
   const int64_t in_pages = RoomInPages(model_, num_prompt_tokens_, params());
   if (in_pages < room) {
+    // Where not even one fits the engine refuses that.
+    room = std::max<int64_t>(in_pages, 1);
     // Which nobody can tell from the call.
-    room = in_pages;
-    resolved_.defaults.emplace_back("max_new_tokens", Concat(room));
+    if (in_pages >= 1) {
+      resolved_.defaults.emplace_back("max_new_tokens", Concat(room));
+    }
   }
   if (room >= 1) params().max_new_tokens = room;
 }

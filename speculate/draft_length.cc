@@ -1,6 +1,8 @@
 #include "speculate/draft_length.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "base/check.h"
 
@@ -54,11 +56,13 @@ int DraftLength::Next(const DraftCost& cost) {
     --num_steps_to_skip_;
     return 0;
   }
-  const int best = BestDraftLength(Acceptance(), cost);
+  const std::vector<double> acceptance = Acceptance();
+  const int best =
+      BestDraftLength(std::span(acceptance).first(max_verified_), cost);
   if (best > 0) {
     num_idle_steps_ = 0;
     probe_interval_ = options_.probe_interval;
-    return std::min(best, max_verified_);
+    return best;
   }
   ++num_idle_steps_;
   // If all are accepted.
@@ -72,7 +76,7 @@ void DraftLength::Record(int num_drafted, int num_accepted) {
       << num_accepted << " accepted of " << num_drafted;
   if (num_drafted == 0) return;
   max_verified_ =
-      std::min(std::max(max_verified_, num_drafted + 1), options_.max_tokens);
+      std::min(std::max(max_verified_, num_drafted) + 1, options_.max_tokens);
   skip_interval_ = 1;
   for (int i = 0; i < static_cast<int>(averages_.size()); ++i) {
     // What follows a rejected token is not observed.

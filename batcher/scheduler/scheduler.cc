@@ -168,10 +168,11 @@ void Scheduler::RecordCosts(const PlanInFlight& plan,
       has_counted ? result.num_logits : plan.num_decode_only_tokens,
       result.forward_time);
   costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
-  if (plan.num_decode_only_tokens > 0 && plan.planned_alone_ns >= 0) {
+  // A draft model may have run beside the step.
+  if (plan.num_decode_only_tokens > 0 && plan.planned_alone_ns >= 0 &&
+      plan.drafted.empty()) {
     costs_.RecordWait(absl::Nanoseconds(now_ - plan.planned_alone_ns) -
-                      result.forward_time - result.select_time -
-                      result.draft_time);
+                      result.forward_time - result.select_time);
   }
   if (plan.num_decode_only_tokens > 0 && plan.num_decode_sequences > 0) {
     num_decode_sequences_ = static_cast<int>(plan.num_decode_sequences);

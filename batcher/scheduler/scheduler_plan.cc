@@ -395,12 +395,12 @@ void Scheduler::Remember(const StepPlan& plan) {
   // Nothing fails from here on.
   const size_t num_decode_groups = planned_counts_.num_decode_groups;
   remembered.only_decodes = num_decode_groups == remembered.requests.size();
+  if (runs_now) remembered.planned_alone_ns = now_;
   if (runs_now && num_decode_groups == groups_.size() &&
       plan.continuations.empty()) {
     remembered.num_unshared_pages = std::ssize(plan.page_indices);
   }
   saved_.clear();
-  if (runs_now) remembered.planned_alone_ns = now_;
   const PlanCounts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;

@@ -70,8 +70,9 @@ std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
   const double start = mean_y - slope * mean_x;
   const double step = start + slope * num_sequences;
   DraftCost cost = {.row = num_sequences * slope / step};
-  if (num_waits_ >= kNumWaits)
+  if (num_waits_ >= kNumWaits) {
     cost.wait = *std::ranges::min_element(waits_) / step;
+  }
   if (by_model) {
     cost.draft = num_sequences * draft_seconds_ / drafted_ / step;
     if (is_draft_cost_old()) {

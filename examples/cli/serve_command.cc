@@ -286,7 +286,8 @@ const char kServeExamples[] =
   ESPALIER_API_KEY=$(openssl rand -hex 16) \
     espalier serve -m models/en-fr --host 0.0.0.0
 
-  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \
+  curl http://127.0.0.1:8000/v1/completions \
+    -H 'Content-Type: application/json' \
     -d '{"prompt": "Where is the station?", "num_beams": 4, "n": 2}'
   curl -N http://127.0.0.1:8000/v1/completions \
     -H 'Content-Type: application/json' \

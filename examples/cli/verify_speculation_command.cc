@@ -476,8 +476,8 @@ Each runs without speculation and with: as its own "speculate" says, or else as
 For the comparison every step has drafts for which there is room, also where
 they do not pay and would be turned off; so that there is room only so many
 requests run together. Where no draft was verified all the same, as ngram finds
-none in texts that do not repeat, nothing was shown; the verdict says of how many
-requests that is so, and a line above it which lines of FILE have them.
+none in texts that do not repeat, nothing was shown; the verdict says of how
+many requests that is so, and a line above it which lines of FILE have them.
 
 What must be equal to the bit is compared so, token for token and score for
 score: greedy search, beams, and samples in mode "coupled". On a GPU scores are
@@ -492,8 +492,8 @@ and as often without, all with seeds of their own, and the tokens at places 2 to
 says how likely a difference as great is if there is none. The verdict calls a
 right implementation different once in 1,000 files. It sees a token whose
 probability differs by about 5 / sqrt(samples), 0.11 with 2,000; it does not see
-what is smaller, nor what is only in later tokens or in rare ones: for that there
-are the exact comparisons, and the tests of this project.
+what is smaller, nor what is only in later tokens or in rare ones: for that
+there are the exact comparisons, and the tests of this project.
 
 Times are of all requests together, both ways in turn, with drafts as they pay;
 --max-running 1 has them run one by one. Runs of less than 0.2 s say nothing of
@@ -503,7 +503,7 @@ It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
 2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says
 otherwise (at least 100). These take most of the time, for a short sentence
 some 10 s of CPU time with models/en-fr. A line on stderr says first how much
-there is to do; a terminal shows how far it is, and once a second has passed how long the
+there is to do; a terminal shows how far it is, and after a second how long the
 rest will take.
 
 Exit code: 0 if the verdict is equal, 1 if it is different, 2 if it could not

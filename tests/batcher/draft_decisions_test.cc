@@ -145,8 +145,9 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
       RunDrafting(request,
                   [&](const StepPlan& plan, StepResult* result) {
                     EXPECT_LE(plan.max_draft_step_tokens, 20);
-                    if (!plan.drafting.empty())
+                    if (!plan.drafting.empty()) {
                       num_behind += result->drafts[0].is_behind;
+                    }
                   },
                   {.max_step_tokens = 20});
   EXPECT_GE(num_behind, 7);
@@ -155,22 +156,27 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
 }
 
 // Six tokens that are accepted are worth a wait of four steps, and not one of
-// seven. For drafts of beams a model is asked first: they wait twice. Where
+// seven. A draft model that is asked by a plan of its own makes it two. Where
 // plans do not run ahead, steps without drafts wait as well.
 TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
-  for (const int num_beams : {1, 2}) {
-    SCOPED_TRACE(num_beams);
+  struct Case {
+    SpeculationMethod method;
+    int num_beams;
+    int num_waits;
+  };
+  for (const auto& [method, num_beams, num_waits] :
+       {Case{SpeculationMethod::kNgram, 1, 1},
+        Case{SpeculationMethod::kDraft, 1, 2},
+        Case{SpeculationMethod::kDraft, 2, 2}}) {
+    SCOPED_TRACE(num_beams + 10 * num_waits);
     const auto num_drafting = [&](bool async_scheduling, int wait_ms) {
       return RunDrafting(
-                 DraftingRequest(num_beams == 1 ? SpeculationMethod::kNgram
-                                                : SpeculationMethod::kDraft,
-                                 num_beams),
+                 DraftingRequest(method, num_beams),
                  StepsThatTake(absl::Microseconds(1), absl::Nanoseconds(1)),
                  {.async_scheduling = async_scheduling,
                   .wait = absl::Milliseconds(wait_ms)})
           .num_plans_with_drafts;
     };
-    const int num_waits = num_beams;
     EXPECT_GE(num_drafting(true, 4 / num_waits), kNumTokens / 8);
     // Until it is known.
     EXPECT_LE(num_drafting(true, 7), 18);

@@ -32,8 +32,9 @@ void Become(const std::vector<std::string>& args) {
 }  // namespace
 
 LiveProgram::LiveProgram(const std::vector<std::string>& args, Ends ends) {
-  if (ends == Ends::kTerminal) {
-    const winsize size = {24, 80, 0, 0};
+  if (ends != Ends::kPipes) {
+    const bool is_narrow = ends == Ends::kNarrowTerminal;
+    const winsize size = {24, static_cast<uint16_t>(is_narrow ? 40 : 80), 0, 0};
     pid_ = forkpty(&out_, nullptr, nullptr, &size);
     CHECK_GE(pid_, 0);
     if (pid_ == 0) Become(args);

@@ -20,8 +20,8 @@ namespace espalier::testing {
 
 class LiveProgram {
  public:
-  // kTerminal: one of 80 columns is stdin, stdout and stderr.
-  enum class Ends { kPipes, kTerminal };
+  // kTerminal: one of 80 columns is stdin, stdout and stderr; or of 40.
+  enum class Ends { kPipes, kTerminal, kNarrowTerminal };
 
   LiveProgram(const std::vector<std::string>& args, Ends ends);
   ~LiveProgram();

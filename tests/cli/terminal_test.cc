@@ -156,6 +156,27 @@ TEST(TerminalTest, AComparisonTellsItsPhases) {
   EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
 }
 
+// One that went on in the next line would not be erased.
+TEST(TerminalTest, ProgressStaysWithinTheTerminalsWidth) {
+  const ScratchDirectory scratch;
+  const std::string input =
+      scratch.Write("in", "{\"prompt\": \"No.\"}\n{\"prompt\": \"Yes.\"}\n");
+  const std::string out =
+      LiveProgram({"verify-speculation", "-m", ModelDirectory("en-fr"), input},
+                  LiveProgram::Ends::kNarrowTerminal)
+          .Wait()
+          .out;
+  constexpr std::string_view kBegin = "\r\x1b[K";
+  size_t longest = 0;
+  for (size_t at = out.find(kBegin); at != std::string::npos;) {
+    const size_t begin = at + kBegin.size();
+    at = out.find(kBegin, begin);
+    if (at == std::string::npos) break;  // what follows stays
+    longest = std::max(longest, at - begin);
+  }
+  EXPECT_EQ(longest, 39u) << out;
+}
+
 // From what the parts behind it took, of all together.
 TEST(TerminalTest, ALongComparisonTellsWhenItWillBeDone) {
   const ScratchDirectory scratch;

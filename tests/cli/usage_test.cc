@@ -462,7 +462,8 @@ TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
 }
 
 TEST(UsageTest, HelpFitsATerminal) {
-  for (const char* command : {"generate", "batch", "trace"}) {
+  for (const char* command : {"generate", "batch", "trace", "serve",
+                              "verify-speculation", "inspect"}) {
     const ProgramRun help = RunEspalier({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     for (const std::string& line : SplitLines(help.out)) {

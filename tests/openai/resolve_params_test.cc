@@ -85,6 +85,18 @@ TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {
   EXPECT_LT(of_beams, 160);
 }
 
+// Then it is the prompt that is to be shorter.
+TEST(ResolveParamsTest, APromptThatNoPagesHoldLeavesNothingToTell) {
+  ModelDescription model = Model();
+  model.num_pages = 12;
+  const auto call = ReadCall(Api::kCompletions, R"({"prompt": "a"})");
+  ASSERT_OK(call);
+  const ResolvedParams resolved = ResolveParams(
+      *call, {}, {}, model, /*num_prompt_tokens=*/12 * model.page_size + 1);
+  EXPECT_EQ(resolved.params.max_new_tokens, 1);
+  EXPECT_THAT(resolved.defaults, IsEmpty());
+}
+
 // As many as the engine admits, and told where the pages are what limits them.
 TEST(ResolveParamsTest, WhatIsLeftOpenIsCutToAllPagesAndNoFurther) {
   constexpr int64_t kPrompt = 20;

@@ -94,6 +94,33 @@ TEST(DraftLengthTest, WithoutRoomDraftsAreShorterAndThenFewer) {
   EXPECT_EQ(length.Next(kCheap), 3);
 }
 
+// Of tokens that are all accepted, more than three are worth a wait of three
+// steps; where there is room for two, one is tried now and then.
+TEST(DraftLengthTest, WhatFindsRoomHasToBeWorthTheWait) {
+  constexpr DraftCost kSlow = {.row = 0.01, .wait = 3};
+  DraftLength length({.max_tokens = 8});
+  for (int i = 0; i < 50; ++i) length.Record(8, 8);
+  ASSERT_EQ(length.Next(kSlow), 8);
+  length.RecordUnverified(4);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(length.Next(kSlow), 0);
+  int num_drafted = 0;
+  for (int step = 0; step < 400; ++step) {
+    const int num_tokens = length.Next(kSlow);
+    num_drafted += num_tokens;
+    if (num_tokens > 2) {
+      length.RecordUnverified(num_tokens);
+    } else {
+      length.Record(num_tokens, num_tokens);
+    }
+  }
+  EXPECT_GT(num_drafted, 0);
+  EXPECT_LE(num_drafted, 120);
+  // As soon as there is room for all, probes find it.
+  int step = 0;
+  for (; step < 400 && length.Next(kSlow) < 8; ++step) length.Record(1, 1);
+  EXPECT_LT(step, 400);
+}
+
 TEST(DraftLengthTest, AFixedLengthIsThatOfEveryStep) {
   DraftLength length({.max_tokens = 3, .is_fixed = true});
   for (int step = 0; step < 100; ++step) {

@@ -6,10 +6,10 @@
 //   cuda_verify_step_benchmark --drafts 4 8b:8s1/512
 //
 // Cases are those of decode_case.h; samples of a request share the pages of its
-// prompt. Prints a line of a
-// markdown table a case and kind of step: medians of the time on the device, by
-// its own clock, and from a plan to its answer; and how many times those of the
-// decode step that is. Steps take turns and none runs ahead.
+// prompt. Prints a line of a markdown table a case and kind of step: medians of
+// the time on the device, by its own clock, and from a plan to its answer; and
+// how many times those of the decode step that is. Steps take turns and none
+// runs ahead.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

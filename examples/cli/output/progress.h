@@ -1,5 +1,5 @@
 // Progress: one line on stderr that overwrites itself, only when stderr is a
-// terminal, of which it is cut to the width, and at most ten times a second:
+// terminal, cut to that one's width, and at most ten times a second:
 //   142/3000 requests, 68/s
 //   timing, run 2 of 6: 142/3000 requests, 68/s
 //   0/1 request, 0/s, 12 s

@@ -1,9 +1,8 @@
 // CudaDraftRoom: what a step has left for drafts beside all that requests need.
 // A request takes the room of its sequences when it begins, and drafts take
 // what nobody needs in a step: rows of logits, draws, candidates, edits of
-// scores. A draft
-// that finds none is fed, but not verified, so that it costs its request a step
-// and nobody's result. No step fails because of drafts.
+// scores. A draft that finds none is fed, but not verified, so that it costs
+// its request a step and nobody's result. No step fails because of drafts.
 //
 // Thread safety: a plain value.
 #pragma once

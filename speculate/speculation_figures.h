@@ -28,7 +28,8 @@ struct SpeculationFigures {
   // Of the tokens drafted, those that were accepted, in [0, 1]; 0 of none.
   double AcceptanceRate() const;
   // That the steps gave, the one that the model adds to each included; 1 if
-  // there were no steps.
+  // there were no steps. At most: a step in which a sequence ends within its
+  // drafts adds none, and what follows a stop string there is accepted, too.
   double TokensPerStep() const;
 
   friend bool operator==(const SpeculationFigures&,

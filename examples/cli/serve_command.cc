@@ -270,8 +270,8 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   PrintToStderr(Concat("espalier: listening on ", (*server)->url(), "\n"));
   context.run();
   PrintToStderr(
-      "espalier: shutting down; a second signal ends it at once, one that a "
-      "program sends if it comes 2 s later\n");
+      "espalier: shutting down; Ctrl-C once more ends it at once (a signal "
+      "that a program sends, from 2 s on)\n");
   const int num_cut = (*server)->Drain(options.drain_timeout);
   if (num_cut == 0) return kAllSucceeded;
   PrintToStderr(Concat("espalier: ", Pluralize(num_cut, "call"),

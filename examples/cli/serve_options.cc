@@ -147,7 +147,7 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
   command
       ->add_option("--defaults", options->defaults_file,
                    "a JSON object of fields of requests: defaults of those "
-                   "that leave them open. Options of generate come before it")
+                   "that leave them open. Options given here come before it")
       ->option_text("FILE")
       ->group("Model");
   AddSeconds(command, "--drain-timeout",

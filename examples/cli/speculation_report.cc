@@ -178,10 +178,16 @@ std::string FormatVerdict(const SpeculationReport& report) {
   const int64_t num_without = std::ssize(LinesWithoutDrafts(report));
   switch (report.verdict()) {
     case SpeculationVerdict::kEqual:
-      if (num_without == 0) return "verdict: equal\n";
-      return Concat("verdict: equal; but ", num_without, " of ",
-                    Pluralize(NumRequests(report), "request"),
-                    " had no draft verified: of these nothing was shown\n");
+      if (num_without > 0) {
+        return Concat("verdict: equal; but ", num_without, " of ",
+                      Pluralize(NumRequests(report), "request"),
+                      " had no draft verified: of these nothing was shown\n");
+      }
+      if (report.compared.num_accepted_tokens == 0) {
+        return "verdict: equal; but no draft was accepted, so none saved a "
+               "step\n";
+      }
+      return "verdict: equal\n";
     case SpeculationVerdict::kDifferent:
       if (report.exact.tolerance == 0) return "verdict: DIFFERENT\n";
       return "verdict: DIFFERENT; on a GPU rounding follows from how many rows "
@@ -190,7 +196,8 @@ std::string FormatVerdict(const SpeculationReport& report) {
     case SpeculationVerdict::kNothingShown:
       return Concat(
           "verdict: none: no draft was verified, so nothing was shown; try "
-          "longer outputs (max_new_tokens)",
+          "longer outputs (max_new_tokens), more room in a step "
+          "(--max-step-tokens, --max-beams), beams without stop strings",
           report.may_add_draft_model ? ", " : " or ",
           "texts that repeat themselves for ngram and suffix",
           report.may_add_draft_model ? ", or --draft-model\n" : "\n");

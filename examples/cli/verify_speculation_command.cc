@@ -280,9 +280,12 @@ class Verification {
   }
 
   // So that a step of all that are compared together has room for their drafts,
-  // beside the prompts of those that follow.
+  // in tokens and in rows of logits, beside the prompts of those that follow.
   int64_t RoomToCompare() const {
-    return runtime_->backend_options().max_step_tokens / 2;
+    const BackendOptions& options = runtime_->backend_options();
+    int room = options.max_step_tokens;
+    if (options.max_beams > 0) room = std::min(room, options.max_beams);
+    return room / 2;
   }
 
   // Of all parts, as the requests of each count (WorkOf).

@@ -252,13 +252,14 @@ TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {
       Format(report),
       AllOf(HasSubstr("drafts were verified in 0 of 2 requests\n"),
             HasSubstr("verdict: none: no draft was verified, so nothing was "
-                      "shown; try longer outputs (max_new_tokens), texts that "
-                      "repeat themselves for ngram and suffix, or "
-                      "--draft-model\n")));
+                      "shown; try longer outputs (max_new_tokens), more room "
+                      "in a step (--max-step-tokens, --max-beams), beams "
+                      "without stop strings, texts that repeat themselves for "
+                      "ngram and suffix, or --draft-model\n")));
   report.may_add_draft_model = false;
   EXPECT_THAT(Format(report),
-              HasSubstr("; try longer outputs (max_new_tokens) or texts that "
-                        "repeat themselves for ngram and suffix\n"));
+              HasSubstr("beams without stop strings or texts that repeat "
+                        "themselves for ngram and suffix\n"));
   report.sampled[0].has_drafts = true;
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
   report.sampled.clear();
@@ -266,6 +267,15 @@ TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {
   with.usage.num_drafted_tokens = 1;
   report.exact.Compare(3, GenerationOf({5, 6}), with);
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
+}
+
+TEST(SpeculationReportTest, WithoutAcceptedDraftsItSaysSo) {
+  SpeculationReport report;
+  report.sampled = {{.line = 2, .num_samples = 100, .has_drafts = true}};
+  EXPECT_THAT(Format(report), HasSubstr("verdict: equal; but no draft was "
+                                        "accepted, so none saved a step\n"));
+  report.compared.num_accepted_tokens = 1;
+  EXPECT_THAT(Format(report), HasSubstr("verdict: equal\n"));
   // A difference without drafts is one.
   report.exact = {};
   report.exact.Compare(4, GenerationOf({5, 6}), GenerationOf({5, 7}));

@@ -203,8 +203,10 @@ TEST_P(BeamSpeculationTest, StepsAndResultsAreThoseWithoutDrafts) {
       num_plain_steps += plain[i].result->usage.num_steps;
     }
   }
-  EXPECT_GT(num_drafted, testing::Cases(1000, 200));
-  const int min_saved = GetParam().min_percent_saved;
+  EXPECT_GT(num_drafted, testing::Cases(1000, 150));
+  // Of a fifth of the requests a few steps more or less are chance.
+  const int min_saved =
+      std::max(GetParam().min_percent_saved - testing::Cases(0, 2), 0);
   EXPECT_LE(num_steps, num_plain_steps * (100 - min_saved) / 100);
   EXPECT_GT(50 * num_accepted, min_saved > 0 ? num_drafted : -1);
   RecordProperty("drafted", static_cast<int>(num_drafted));
@@ -242,12 +244,12 @@ INSTANTIATE_TEST_SUITE_P(
                             .min_percent_saved = 5},
         BeamSpeculationCase{.method = Method::kDraft, .min_percent_saved = 40},
         BeamSpeculationCase{
-            .method = Method::kDraft, .num_pages = 80, .min_percent_saved = 25},
+            .method = Method::kDraft, .num_pages = 80, .min_percent_saved = 30},
         BeamSpeculationCase{
             .method = Method::kDraft, .page_size = 7, .max_step_tokens = 32},
         BeamSpeculationCase{.method = Method::kDraft,
                             .draft_impossible_percent = 60,
-                            .min_percent_saved = 5},
+                            .min_percent_saved = 29},
         BeamSpeculationCase{.method = Method::kDraft,
                             .plans_in_flight = 2,
                             .impossible_percent = 40,

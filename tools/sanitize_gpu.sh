@@ -81,6 +81,7 @@ readonly slow_tests=(
   '*/CudaExecutorDTypeTest.SixteenBit*'
   '*/CudaSelectTest.GroupsAreTheSame*'
   'CudaExecutorTest.EveryHypothesis*'
+  '*/CudaSpeculationTest.TokensAre*'
   '*/CudaMixtureTest.*'
   'CudaHistoryTest.*'
   'CudaExecutorTest.RequestsWait*'

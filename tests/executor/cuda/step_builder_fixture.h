@@ -15,6 +15,19 @@
 
 namespace espalier::testing {
 
+// Of most tests.
+inline constexpr int kBuilderPageSize = 16;
+inline constexpr CudaStepLimits kBuilderLimits = {.max_rows = 128,
+                                                  .max_tokens = 512,
+                                                  .num_slots = 256,
+                                                  .table_stride = 4,
+                                                  .num_pages = 1000,
+                                                  .max_candidates = 2000,
+                                                  .max_eos_token_ids = 128,
+                                                  .max_best_tokens = 512,
+                                                  .max_items = 2048,
+                                                  .max_partials = 2048};
+
 class StepBuilderFixture : public ::testing::Test {
  protected:
   static constexpr int kVocabSize = 1000;

@@ -71,8 +71,7 @@ class DraftLength {
   // A step had no room to verify `num_drafted` tokens, which says nothing of
   // their acceptance. The next draft is half as long, and one more with each
   // that is verified; where a single token finds no room, 1, 2, 4 and then 8
-  // steps draft nothing. (Not so
-  // where lengths are fixed.)
+  // steps draft nothing. A fixed length stays.
   void RecordUnverified(int num_drafted);
 
   // The estimate for the i-th draft, from 0, if those before it are accepted.

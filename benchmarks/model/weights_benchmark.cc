@@ -37,6 +37,7 @@
 #include "base/file.h"
 #include "base/stopwatch.h"
 #include "base/thread_pool.h"
+#include "kernels/matmul/matmul_tile.h"
 #include "kernels/panel_memory.h"
 #include "model/transformer_model.h"
 
@@ -192,7 +193,8 @@ std::string Rates(double bytes, const Best& best) {
                          1e-9 * bytes / best.cpu);
 }
 
-// All of it, by all threads; the result keeps the reads from being left out.
+// All of it, by all threads, fetched ahead as weights are; the result keeps the
+// reads from being left out.
 uint64_t Sum(std::span<const std::byte> bytes, ThreadPool& pool) {
   constexpr int kPieces = 64;
   std::vector<uint64_t> sums(kPieces);
@@ -202,7 +204,8 @@ uint64_t Sum(std::span<const std::byte> bytes, ThreadPool& pool) {
         reinterpret_cast<const uint64_t*>(bytes.data()) + piece * num_words;
     uint64_t lanes[8] = {};
     for (size_t i = 0; i < num_words; i += 8) {
-      __builtin_prefetch(words + i + 512);
+      PrefetchNear(words + i);
+      PrefetchFar(words + i + 2048);
       for (int j = 0; j < 8; ++j) lanes[j] += words[i + j];
     }
     for (const uint64_t lane : lanes) sums[piece] += lane;

@@ -124,6 +124,9 @@ class Product {
     tile.num_rows = rows.end - rows.begin;
     tile.panels = w_.panel(k, panels.begin);
     tile.panel_bytes = w_.panel_bytes(k);
+    const int next_k = k + kBlockDepth;
+    tile.next_panels =
+        next_k < w_.num_cols() ? w_.panel(next_k, panels.begin) : tile.panels;
     const int num_full_panels = w_.num_rows() / kPanelWidth;
     tile.num_panels = std::min(panels.end, num_full_panels) - panels.begin;
     tile.y = y_ + int64_t{rows.begin} * w_.num_rows() +

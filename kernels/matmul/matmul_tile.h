@@ -22,11 +22,19 @@ inline constexpr int kBlockDepth = 256;
 inline constexpr int kTileStride = kBlockDepth + 16;
 // No CPU's MaxTileRows() is larger.
 inline constexpr int kTileRowsLimit = 12;
-// How far ahead weights are fetched, in bytes. The processor's own prefetching
-// ends with a page, and what is computed of a weight with several rows keeps it
-// from getting far ahead.
-inline constexpr int kPrefetchDistance = 4096;
 inline constexpr int kCacheLineBytes = 64;
+
+// Weights are fetched ahead of their use, a cache line at a time: into the
+// second-level cache those a panel further, from there into the first what is
+// needed soon. The processor's own prefetching ends with a page, and what is
+// computed of a weight with several rows keeps it from getting far ahead.
+inline void PrefetchFar(const void* line_of_next_panel) {
+  __builtin_prefetch(line_of_next_panel, /*rw=*/0, /*locality=*/2);
+}
+inline void PrefetchNear(const void* line) {
+  constexpr int kNumBytes = 1024;
+  __builtin_prefetch(static_cast<const std::byte*>(line) + kNumBytes);
+}
 
 struct MatMulTile {
   const float* x = nullptr;       // [num_rows, kTileStride]
@@ -38,6 +46,7 @@ struct MatMulTile {
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   int num_panels = 0;
+  const std::byte* next_panels = nullptr;  // what is read behind these
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
   bool accumulate = false;  // go on from y, else start at zero

@@ -10,7 +10,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/matmul_tile_cpu.cc"
 #include "hwy/foreach_target.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // clang-format on
 
@@ -103,16 +102,23 @@ template <int kRows, int kPairs, typename W>
 void MultiplyColumns(const MatMulTile& tile, int first) {
   using Pair = Pairs<W>;
   constexpr int kVectors = 2 * kPairs;
+  constexpr bool kIsCached = kPairs > 1;  // MultiplyRows
   const Floats d;
   const W* w[kPairs];
+  const W* next[kPairs];  // the same place in the panel behind
   int column[kVectors];
   hn::Vec<Floats> sums[kRows][kVectors];
   HWY_UNROLL(8)
   for (int p = 0; p < kPairs; ++p) {
     const int panel = (first + p) / kPairsPerPanel;
     const int pair = (first + p) % kPairsPerPanel;
-    w[p] = reinterpret_cast<const W*>(tile.panels + panel * tile.panel_bytes) +
-           pair * 2 * kLanes;
+    const std::byte* const bytes = tile.panels + panel * tile.panel_bytes;
+    const bool is_last = panel + 1 == tile.num_panels;
+    const int first_weight = pair * 2 * kLanes;
+    w[p] = reinterpret_cast<const W*>(bytes) + first_weight;
+    next[p] = reinterpret_cast<const W*>(is_last ? tile.next_panels
+                                                 : bytes + tile.panel_bytes) +
+              first_weight;
     column[2 * p] = panel * kPanelWidth + pair * Pair::kStep;
     column[2 * p + 1] = column[2 * p] + Pair::kSecond;
   }
@@ -131,9 +137,11 @@ void MultiplyColumns(const MatMulTile& tile, int first) {
     for (int p = 0; p < kPairs; ++p) {
       const W* const row = w[p] + k * kPanelWidth;
       Pair::Load(row, &weights[2 * p], &weights[2 * p + 1]);
-      const W* const ahead = row + kPrefetchDistance / sizeof(W);
-      hwy::Prefetch(ahead);
-      if (kLanes * sizeof(W) >= kCacheLineBytes) hwy::Prefetch(ahead + kLanes);
+      constexpr int kLine = kCacheLineBytes / sizeof(W);
+      for (int i = 0; i < 2 * kLanes; i += kLine) {
+        PrefetchNear(row + i);
+        if constexpr (!kIsCached) PrefetchFar(next[p] + k * kPanelWidth + i);
+      }
     }
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {

@@ -14,7 +14,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/quantized_tile_cpu.cc"
 #include "hwy/foreach_target.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // clang-format on
 
@@ -108,10 +107,11 @@ HWY_INLINE void AddQuad(const QuantizedInputs* x, int k,
 }
 
 // The sums of inputs [begin, end), a group, for kQuantVectors vectors of
-// outputs, from `codes` on.
+// outputs, from `codes` on. The panel read after this one lies `to_next` bytes
+// behind it.
 template <int kRows, bool kIsInt4, bool kAtOnce>
 HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
-                         const std::byte* codes,
+                         const std::byte* codes, ptrdiff_t to_next,
                          hn::Vec<QuantInts> (&sums)[kRows][kQuantVectors]) {
   const QuantUints d;
   const auto low_bits = hn::Set(d, 0x0F0F0F0Fu);
@@ -123,7 +123,9 @@ HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
           d, reinterpret_cast<const uint32_t*>(codes) + v * kQuantLanes);
       // Once a cache line.
       if (4 * v * kQuantLanes % kCacheLineBytes == 0) {
-        hwy::Prefetch(codes + 4 * v * kQuantLanes + kPrefetchDistance);
+        const std::byte* const line = codes + 4 * v * kQuantLanes;
+        PrefetchNear(line);
+        PrefetchFar(line + to_next);
       }
     }
     if constexpr (kIsInt4) {
@@ -158,8 +160,11 @@ void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
   const QuantFloats d;
   const QuantInts ints;
   const int first = column % kPanelWidth;  // output of the panel
-  const std::byte* group =
-      tile.panels + column / kPanelWidth * tile.panel_bytes;
+  const int panel = column / kPanelWidth;
+  const std::byte* group = tile.panels + panel * tile.panel_bytes;
+  const ptrdiff_t to_next = panel + 1 == tile.num_panels
+                                ? tile.next_panels - group
+                                : static_cast<ptrdiff_t>(tile.panel_bytes);
   hn::Vec<QuantFloats> y[kRows][kQuantVectors];
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
@@ -180,7 +185,7 @@ void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
       }
     }
     SumGroup<kRows, kIsInt4, kAtOnce>(tile.x, begin, begin + PaddedDepth(depth),
-                                      group + 4 * first, sums);
+                                      group + 4 * first, to_next, sums);
     group += QuantGroupBytes(kFormat, depth);
     const std::byte* scales = group - 2 * kPanelWidth + 2 * first;
     HWY_UNROLL(2)

@@ -4,14 +4,17 @@
 #include <cmath>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
 
 namespace espalier {
 namespace {
 
-// Rows that one task of an elementwise kernel takes: about a microsecond.
+// Tokens of a row that one task stores the keys and values of.
 constexpr int kRowBlock = 8;
+// Numbers that one task of an elementwise kernel takes: about a microsecond.
+constexpr int kTaskSize = 2048;
 
 // The first `num_rows` * `num_cols` numbers of `buffer`, which grows to hold
 // them.
@@ -154,7 +157,7 @@ void TransformerPass::Embed(const Batch& batch,
   const auto x = FirstRows(x_, batch.num_tokens, size);
   const auto normed = FirstRows(normed_, batch.num_tokens, size);
   const float scale = std::sqrt(static_cast<float>(size));
-  ForRowBlocks(batch.num_tokens, [&](int begin, int end) {
+  ForRowBlocks(batch.num_tokens, size, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       const auto to = RowsBetween(x, t, t + 1, size);
       network_.weights.embedding.CopyRow(batch.tokens[t], to);
@@ -308,7 +311,7 @@ void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
   MatMul(Normed(num_tokens), layer.gate_up.matrix, gate_up, *pool_);
   const bool has_gate = network_.config.has_gate;
   const auto gated = has_gate ? FirstRows(gated_, num_tokens, size) : gate_up;
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
+  ForRowBlocks(num_tokens, size, [&](int begin, int end) {
     const auto rows = RowsBetween(gate_up, begin, end, width);
     if (!layer.gate_up.bias.empty()) AddToRows(layer.gate_up.bias, rows);
     Activate(rows, size, RowsBetween(gated, begin, end, size));
@@ -354,7 +357,7 @@ void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
   MatMul(Normed(num_tokens), weights.head, logits, *pool_);
   const auto cap = static_cast<float>(config.logit_soft_cap);
   if (cap == 0 && weights.logits_bias.empty()) return;
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
+  ForRowBlocks(num_tokens, config.vocab_size, [&](int begin, int end) {
     const auto rows = RowsBetween(logits, begin, end, config.vocab_size);
     if (!weights.logits_bias.empty()) AddToRows(weights.logits_bias, rows);
     if (cap > 0) SoftCapInPlace(cap, rows);
@@ -362,11 +365,12 @@ void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
 }
 
 template <typename Body>
-void TransformerPass::ForRowBlocks(int num_rows, const Body& body) {
-  const int num_blocks = (num_rows + kRowBlock - 1) / kRowBlock;
-  pool_->ParallelFor(num_blocks, [&](int block) {
-    const int begin = block * kRowBlock;
-    body(begin, std::min(begin + kRowBlock, num_rows));
+void TransformerPass::ForRowBlocks(int num_rows, int num_cols,
+                                   const Body& body) {
+  const int block_size = std::max(kTaskSize / num_cols, 1);
+  pool_->ParallelFor(CeilDiv(num_rows, block_size), [&](int block) {
+    const int begin = block * block_size;
+    body(begin, std::min(begin + block_size, num_rows));
   });
 }
 
@@ -381,9 +385,10 @@ void TransformerPass::Multiply(std::span<const float> x,
   MatMul(x, product.matrix, y, *pool_);
   if (product.bias.empty()) return;
   const int size = product.matrix.num_rows();
-  ForRowBlocks(static_cast<int>(y.size() / size), [&](int begin, int end) {
-    AddToRows(product.bias, RowsBetween(y, begin, end, size));
-  });
+  ForRowBlocks(static_cast<int>(y.size() / size), size,
+               [&](int begin, int end) {
+                 AddToRows(product.bias, RowsBetween(y, begin, end, size));
+               });
 }
 
 void TransformerPass::Normalise(std::span<const float> x,
@@ -404,7 +409,7 @@ void TransformerPass::AddAndNormalise(std::span<float> branch,
   const int size = network_.config.hidden_size;
   const auto x = FirstRows(x_, num_tokens, size);
   const auto normed = FirstRows(normed_, num_tokens, size);
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
+  ForRowBlocks(num_tokens, size, [&](int begin, int end) {
     const auto added = RowsBetween(branch, begin, end, size);
     const auto sum = RowsBetween(x, begin, end, size);
     if (!post_norm.weight.empty()) Normalise(added, post_norm, added);

@@ -120,9 +120,10 @@ class TransformerPass {
   void StoreSources(const StepPlan& plan, std::span<const PlanSource> sources,
                     int num_tokens);
 
-  // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
+  // Calls body(begin, end) for blocks of rows [0, num_rows), each of
+  // `num_cols` numbers, on the pool.
   template <typename Body>
-  void ForRowBlocks(int num_rows, const Body& body);
+  void ForRowBlocks(int num_rows, int num_cols, const Body& body);
   // The first rows of normed_.
   std::span<const float> Normed(int num_tokens) const;
   // y = x * product's matrix, plus its bias.

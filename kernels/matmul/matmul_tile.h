@@ -31,9 +31,8 @@ inline constexpr int kCacheLineBytes = 64;
 inline void PrefetchFar(const void* line_of_next_panel) {
   __builtin_prefetch(line_of_next_panel, /*rw=*/0, /*locality=*/2);
 }
-inline void PrefetchNear(const void* line) {
-  constexpr int kNumBytes = 1024;
-  __builtin_prefetch(static_cast<const std::byte*>(line) + kNumBytes);
+inline void PrefetchNear(const void* line, int num_bytes = 1024) {
+  __builtin_prefetch(static_cast<const std::byte*>(line) + num_bytes);
 }
 
 struct MatMulTile {

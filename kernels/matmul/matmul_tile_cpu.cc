@@ -103,6 +103,7 @@ void MultiplyColumns(const MatMulTile& tile, int first) {
   using Pair = Pairs<W>;
   constexpr int kVectors = 2 * kPairs;
   constexpr bool kIsCached = kPairs > 1;  // MultiplyRows
+  constexpr int kNearBytes = sizeof(W) == sizeof(float) ? 4096 : 1024;
   const Floats d;
   const W* w[kPairs];
   const W* next[kPairs];  // the same place in the panel behind
@@ -139,7 +140,7 @@ void MultiplyColumns(const MatMulTile& tile, int first) {
       Pair::Load(row, &weights[2 * p], &weights[2 * p + 1]);
       constexpr int kLine = kCacheLineBytes / sizeof(W);
       for (int i = 0; i < 2 * kLanes; i += kLine) {
-        PrefetchNear(row + i);
+        PrefetchNear(row + i, kNearBytes);
         if constexpr (!kIsCached) PrefetchFar(next[p] + k * kPanelWidth + i);
       }
     }

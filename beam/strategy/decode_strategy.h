@@ -35,10 +35,11 @@ struct Continuation {
 using Continuations = SmallVector<Continuation>;
 
 // A sequence that an answer ended, as it was before that: of this rank and
-// path.
+// path; and the tokens that the answer gave it, the last of which ended it.
 struct EndedSequence {
   int rank = 0;
   TokenTree::Node node = TokenTree::kRoot;
+  int num_tokens = 1;
 };
 
 // What became of a candidate, for the trace of a search.

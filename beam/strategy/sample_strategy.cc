@@ -133,7 +133,7 @@ void SampleStrategy::AdvanceByOne(std::span<const Candidate> drawn) {
     const bool is_last = sample.length + 1 >= max_new_tokens_;
     Grow(drawn[rank], is_last, stopping_criteria_, &tree_, &sample);
     if (sample.finish_reason.has_value()) {
-      OnEnd(rank, node);
+      OnEnd(rank, node, 1);
       continue;
     }
     continuations_.push_back({drawn[rank].beam, drawn[rank].token, 1});
@@ -161,7 +161,7 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
         GrowBy(run, static_cast<int>(first), sample, decisions);
     first += run.size();
     if (samples_[sample].finish_reason.has_value()) {
-      OnEnd(rank, node);
+      OnEnd(rank, node, num_taken);
       continue;
     }
     if (num_taken < run.size()) {
@@ -181,8 +181,11 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
 }
 
 // At the first step there is one sequence, which all samples begin with.
-void SampleStrategy::OnEnd(size_t rank, TokenTree::Node node) {
-  if (is_forked_) ended_.push_back({static_cast<int>(rank), node});
+void SampleStrategy::OnEnd(size_t rank, TokenTree::Node node,
+                           size_t num_tokens) {
+  if (!is_forked_) return;
+  ended_.push_back(
+      {static_cast<int>(rank), node, static_cast<int>(num_tokens)});
 }
 
 void SampleStrategy::ShrinkLive(size_t num_live) {

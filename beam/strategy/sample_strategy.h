@@ -113,8 +113,9 @@ class SampleStrategy final : public DecodeStrategy {
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,
              std::vector<Decision>* decisions);
-  // The sample of a rank ends, whose path this was before the step.
-  void OnEnd(size_t rank, TokenTree::Node node);
+  // The sample of a rank ends, whose path this was before the step, by the last
+  // of so many tokens.
+  void OnEnd(size_t rank, TokenTree::Node node, size_t num_tokens);
   // So many are left of those that lived, fewer.
   void ShrinkLive(size_t num_live);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,

@@ -123,8 +123,8 @@ TEST(SampleStrategyTest, AnUpdatedSelectionIsAsOneDescribedAnew) {
 std::vector<std::pair<int, TokenTree::Node>> Ended(
     const DecodeStrategy& strategy) {
   std::vector<std::pair<int, TokenTree::Node>> ended;
-  for (const auto& [rank, node] : strategy.ended()) {
-    ended.emplace_back(rank, node);
+  for (const EndedSequence& sequence : strategy.ended()) {
+    ended.emplace_back(sequence.rank, sequence.node);
   }
   return ended;
 }
@@ -149,6 +149,28 @@ TEST(SampleStrategyTest, SamplesThatEndedAreThoseBeforeTheStep) {
                         .num_tokens = {1, 2}},
                        nullptr));
   EXPECT_THAT(Ended(strategy), ElementsAre(Pair(1, third)));
+}
+
+// The fourth token of its draft follows its end.
+TEST(SampleStrategyTest, AnEndedSampleHasTheTokensUpToItsEnd) {
+  GenerationParams params = SampleParams(9);
+  params.num_return_sequences = 2;
+  SampleStrategy strategy(params);
+  ASSERT_OK(
+      strategy.Advance({.candidates = {{0, 5, -1}, {0, 6, -1}}}, nullptr));
+  ASSERT_OK(strategy.Advance({.candidates = {{0, 4, -2},
+                                             {0, 5, -3},
+                                             {0, 9, -4},
+                                             {0, 4, -5},
+                                             {1, 4, -2},
+                                             {1, 5, -3}},
+                              .num_tokens = {4, 2}},
+                             nullptr));
+  ASSERT_EQ(strategy.ended().size(), 1u);
+  EXPECT_EQ(strategy.ended()[0].num_tokens, 3);
+  EXPECT_EQ(strategy.continuations()[0].num_tokens, 2);
+  ASSERT_OK(strategy.Advance({.candidates = {{0, 9, -4}}}, nullptr));
+  EXPECT_EQ(strategy.ended()[0].num_tokens, 1);
 }
 
 // There is one sequence then, in which all begin.
@@ -222,6 +244,7 @@ void ExpectEqual(const SampleStrategy& a, const SampleStrategy& b) {
   for (size_t i = 0; i < a.ended().size(); ++i) {
     ASSERT_EQ(a.ended()[i].rank, b.ended()[i].rank);
     ASSERT_EQ(a.ended()[i].node, b.ended()[i].node);
+    ASSERT_EQ(a.ended()[i].num_tokens, b.ended()[i].num_tokens);
   }
   const std::vector<SequenceState> states = b.States();
   for (size_t i = 0; i < states.size(); ++i) {

@@ -151,6 +151,8 @@ void WriteSpeculation(const SpeculationFigures& s, MetricWriter* out) {
   out->Counter("espalier:spec_decode_num_target_steps_total",
                s.num_target_steps,
                "Steps of sequences that speculate, with a draft or without.");
+  out->Counter("espalier:spec_decode_num_tokens_total", s.num_tokens,
+               "Tokens that these steps gave their sequences.");
 }
 
 // As vLLM has it: of a preempted request it says that it waits.

@@ -10,6 +10,24 @@
 #include "beam/beam_group.h"
 
 namespace espalier {
+namespace {
+
+// Tokens that the last answer gave each of so many samples, by rank.
+// REQUIRES: so many lived when it came, or `num_samples` is 0.
+std::vector<int> NumTokensGiven(const DecodeStrategy& strategy,
+                                size_t num_samples) {
+  std::vector<int> counts(num_samples);
+  if (counts.empty()) return counts;
+  for (const Continuation& sample : strategy.continuations()) {
+    counts[sample.parent_rank] = sample.num_tokens;
+  }
+  for (const EndedSequence& sample : strategy.ended()) {
+    counts[sample.rank] = sample.num_tokens;
+  }
+  return counts;
+}
+
+}  // namespace
 
 bool BeamGroup::CanDraftAhead() const {
   if (num_unanswered_ != 1 || !drafts_.can_go_on() ||
@@ -145,7 +163,8 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   if (is_unverified) {
     drafts_.RecordUnverified(longest);
   } else {
-    drafts_.Record(drafted, accepted);
+    drafts_.Record(drafted, accepted,
+                   NumTokensGiven(*strategy_, drafted.size()));
   }
   if ((drafted.empty() || is_unverified) && might_draft()) {
     drafts_.RecordUndrafted(num_live_beams());

@@ -179,14 +179,16 @@ std::vector<DraftLogits> GroupDrafts::Logits(
 }
 
 void GroupDrafts::Record(std::span<const int> num_drafted,
-                         std::span<const int> num_accepted) {
+                         std::span<const int> num_accepted,
+                         std::span<const int> num_tokens) {
   if (!can_draft()) return;
   CountStep();
   for (size_t rank = 0; rank < num_drafted.size(); ++rank) {
     length_.Record(num_drafted[rank], num_accepted[rank]);
-    figures_.Record(num_drafted[rank], num_accepted[rank]);
+    const int num_kept = std::min(num_accepted[rank], num_tokens[rank]);
+    figures_.Record(num_drafted[rank], num_kept, num_tokens[rank]);
     num_drafted_ += num_drafted[rank];
-    num_accepted_ += num_accepted[rank];
+    num_accepted_ += num_kept;
   }
   num_tokens_ = length_.Next(Cost());
 }
@@ -199,7 +201,8 @@ void GroupDrafts::RecordPaths(const DraftReplay* replay) {
     constexpr double kNewest = 0.2;  // its part in the average
     rows_per_token_ +=
         kNewest * (replay->num_tokens_per_step() - rows_per_token_);
-    figures_.Record(replay->num_steps_drafted(), replay->num_steps_followed());
+    figures_.Record(replay->num_steps_drafted(), replay->num_steps_followed(),
+                    replay->num_steps_followed() + 1);
     num_drafted_ += replay->num_tokens_drafted();
     num_accepted_ += replay->num_tokens_followed();
   }

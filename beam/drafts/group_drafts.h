@@ -175,11 +175,14 @@ class GroupDrafts {
     if (state_ == State::kReady) EndAnswer(verifies);
   }
 
-  // A step's answer is there. Of each sequence that it ran, by rank: what it
-  // had drafted, none if nothing of any, and how many of these were accepted.
-  //   num_drafted, num_accepted  [sequences]; or the former empty
+  // A step's answer is there. Of each sample that it ran, by rank: what it had
+  // drafted, none if nothing of any; how many of these verification accepted,
+  // which says how far to draft; and how many tokens the sample got, which are
+  // fewer if it ended within its drafts.
+  //   num_drafted, num_accepted, num_tokens  [samples]; or the first empty
   void Record(std::span<const int> num_drafted,
-              std::span<const int> num_accepted);
+              std::span<const int> num_accepted,
+              std::span<const int> num_tokens);
   // The same of a step whose rows had paths of beams; or not, as `*replay` or
   // null says.
   void RecordPaths(const DraftReplay* replay);
@@ -194,7 +197,7 @@ class GroupDrafts {
   // The same of a step in which none of so many sequences had a draft that was
   // verified.
   void RecordUndrafted(int num_sequences) {
-    for (int i = 0; i < num_sequences; ++i) figures_.Record(0, 0);
+    for (int i = 0; i < num_sequences; ++i) figures_.Record(0, 0, 1);
   }
   // Of the steps recorded since the last call.
   SpeculationFigures TakeFigures() { return std::exchange(figures_, {}); }

@@ -93,8 +93,9 @@ void BM_Worth(benchmark::State& state, const std::string& path) {
       const auto rejected =
           std::mismatch(draft.begin(), draft.end(), text.begin() + i).first;
       const auto num_accepted = static_cast<int>(rejected - draft.begin());
-      figures.Record(static_cast<int>(draft.size()), num_accepted);
       const size_t end = std::min(i + num_accepted + 1, text.size());
+      figures.Record(static_cast<int>(draft.size()), num_accepted,
+                     static_cast<int>(end - i));
       drafter->Append({text.data() + i, end - i});
       i = end;
     }

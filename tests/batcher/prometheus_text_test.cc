@@ -49,9 +49,9 @@ EngineStats SomeStats() {
   s.num_draft_tokens_fed = 14;
   s.num_drafted_tokens = 11;
   s.num_accepted_tokens = 8;
-  s.speculation.Record(4, 3);
-  s.speculation.Record(2, 2);
-  s.speculation.Record(0, 0);
+  s.speculation.Record(4, 3, 3);
+  s.speculation.Record(2, 2, 3);
+  s.speculation.Record(0, 0, 1);
   s.num_steps = 21;
   s.num_draft_steps = 9;
   s.num_draft_failures = 4;
@@ -125,6 +125,7 @@ TEST(PrometheusTextTest, SpeculationIsThereByPosition) {
     EXPECT_EQ(at(drafted, i), i < 2 ? 2 : i < 4 ? 1 : 0);
   }
   EXPECT_EQ(samples.at("espalier:spec_decode_num_target_steps_total"), 3);
+  EXPECT_EQ(samples.at("espalier:spec_decode_num_tokens_total"), 7);
   EXPECT_EQ(samples.at("espalier:steps_total"), 21);
   EXPECT_EQ(samples.at("espalier:draft_steps_total"), 9);
   EXPECT_EQ(samples.at("espalier:draft_failures_total"), 4);

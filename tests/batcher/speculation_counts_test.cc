@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,7 @@ class SpeculationCountsTest : public ::testing::Test {
   void Submit(Request request) {
     ASSERT_OK(ValidateRequest(description_, &request));
     speculates_.push_back(request.params.speculate.has_value());
+    ends_by_eos_.push_back(!request.params.ignore_eos);
     scheduler_->Submit(
         RequestId{num_submitted_++}, PreparedRequest(std::move(request)),
         [this](const absl::StatusOr<Result>& result) {
@@ -71,6 +74,16 @@ class SpeculationCountsTest : public ::testing::Test {
     return true;
   }
 
+  // Tokens of a run up to an EOS id that ends its sample, if one does.
+  static int NumUntilEnd(std::span<const Candidate> run, bool ends_by_eos) {
+    const auto is_end = [&](const Candidate& drawn) {
+      return ends_by_eos && drawn.token == 0;
+    };
+    const auto end = std::ranges::find_if(run, is_end);
+    const auto num_tokens = static_cast<int>(end - run.begin());
+    return end == run.end() ? num_tokens : num_tokens + 1;
+  }
+
   // Of samples, as the plan and its answer have them.
   void Count(const StepPlan& plan, const StepResult& result) {
     for (size_t i = 0; i < plan.selections.size(); ++i) {
@@ -78,15 +91,21 @@ class SpeculationCountsTest : public ::testing::Test {
       const bool is_counted = speculates_[selection.request.value] &&
                               selection.params->kind == SelectionKind::kDraws;
       if (!is_counted || selection.num_generated == 0) continue;
+      const SelectionResult& answer = result.selections[i];
+      std::span<const Candidate> left = answer.candidates;
       for (int row = 0; row < selection.num_rows; ++row) {
         const int num_drafted =
             selection.drafts.empty()
                 ? 0
                 : static_cast<int>(selection.drafts[row].size());
-        const int num_accepted = selection.drafts.empty()
-                                     ? 0
-                                     : result.selections[i].num_tokens[row] - 1;
-        expected_.Record(num_drafted, num_accepted);
+        const int num_drawn =
+            selection.drafts.empty() ? 1 : answer.num_tokens[row];
+        const int num_given = NumUntilEnd(
+            left.first(num_drawn), ends_by_eos_[selection.request.value]);
+        num_ends_in_drafts_ += num_given < num_drawn;
+        expected_.Record(num_drafted, std::min(num_drawn - 1, num_given),
+                         num_given);
+        left = left.subspan(num_drawn);
       }
     }
   }
@@ -121,6 +140,8 @@ class SpeculationCountsTest : public ::testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
   SpeculationFigures expected_;
   std::vector<bool> speculates_;  // by request
+  std::vector<bool> ends_by_eos_;
+  int num_ends_in_drafts_ = 0;
   int num_submitted_ = 0;
   int64_t num_fed_ = 0;
   int64_t num_steps_ = 0;
@@ -150,6 +171,23 @@ TEST_F(SpeculationCountsTest, EveryStepOfSamplesIsCountedWhenItIsAnswered) {
   EXPECT_LT(num_accepted_of_results_, expected_.num_accepted_tokens);
 }
 
+// Drafts that are drawn may end in an EOS id, and the model's token behind it
+// is nobody's.
+TEST_F(SpeculationCountsTest, NothingIsCountedBehindTheEndOfASample) {
+  for (int i = 0; i < 10; ++i) {
+    Request request =
+        Samples(SpeculationMethod::kDraft, 4, SpeculationMode::kRejection);
+    request.params.ignore_eos = false;
+    request.params.seed = i;
+    Submit(request);
+  }
+  while (Step()) {
+    ExpectCounted();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(num_ends_in_drafts_, 3);
+}
+
 // As `usage` has them, in tokens on paths; by place they are steps of a search.
 TEST_F(SpeculationCountsTest, BeamsCountTokensOnPathsAndStepsByPlace) {
   Request beams = LongRequest(40);
@@ -167,6 +205,7 @@ TEST_F(SpeculationCountsTest, BeamsCountTokensOnPathsAndStepsByPlace) {
             num_fed_);
   EXPECT_EQ(stats.num_steps, num_steps_);
   // 40 tokens: the prompt's step gives the first.
+  EXPECT_EQ(stats.speculation.num_tokens, 39);
   EXPECT_EQ(stats.speculation.num_accepted_tokens, 40 - stats.num_steps);
   // All but the prompt's.
   EXPECT_EQ(stats.speculation.num_target_steps, stats.num_steps - 1);
@@ -181,6 +220,7 @@ TEST_F(SpeculationCountsTest, StepsOfBeamsWithoutDraftsCountToo) {
   while (Step()) continue;
   const SchedulerStats& stats = scheduler_->stats();
   EXPECT_GT(stats.num_drafted_tokens, 0);
+  EXPECT_EQ(stats.speculation.num_tokens, 39);
   EXPECT_EQ(stats.speculation.num_accepted_tokens, 40 - stats.num_steps);
   EXPECT_EQ(stats.speculation.num_target_steps, stats.num_steps - 1);
 }
@@ -211,6 +251,8 @@ TEST_F(SpeculationCountsTest, PrometheusHasThemByPosition) {
             expected_.num_drafted_at[0]);
   EXPECT_EQ(samples.at("espalier:spec_decode_num_target_steps_total"),
             expected_.num_target_steps);
+  EXPECT_EQ(samples.at("espalier:spec_decode_num_tokens_total"),
+            expected_.num_tokens);
   EXPECT_EQ(samples.at("espalier:steps_total"), num_steps_);
   EXPECT_EQ(samples.at("espalier:draft_steps_total"), num_draft_steps_);
   EXPECT_GT(num_accepted, 20);

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
-
 namespace espalier {
 namespace {
 
@@ -12,11 +10,12 @@ TEST(SpeculationFiguresTest, StepsAreCountedByPlace) {
   SpeculationFigures figures;
   EXPECT_EQ(figures.AcceptanceRate(), 0);
   EXPECT_EQ(figures.TokensPerStep(), 1);
-  figures.Record(3, 1);
-  figures.Record(0, 0);
-  figures.Record(2, 2);
-  figures.Record(kMaxDraftTokens, 0);
+  figures.Record(3, 1, 2);
+  figures.Record(0, 0, 1);
+  figures.Record(2, 2, 3);
+  figures.Record(kMaxDraftTokens, 0, 1);
   EXPECT_EQ(figures.num_target_steps, 4);
+  EXPECT_EQ(figures.num_tokens, 7);
   EXPECT_EQ(figures.num_drafted_tokens, 5 + kMaxDraftTokens);
   EXPECT_EQ(figures.num_accepted_tokens, 3);
   EXPECT_EQ(figures.num_drafted_at[0], 3);
@@ -29,14 +28,30 @@ TEST(SpeculationFiguresTest, StepsAreCountedByPlace) {
   EXPECT_DOUBLE_EQ(figures.TokensPerStep(), 7.0 / 4);
 }
 
+TEST(SpeculationFiguresTest, AStepThatEndsWithADraftGivesNoTokenMore) {
+  SpeculationFigures figures;
+  figures.Record(3, 2, 2);
+  EXPECT_EQ(figures.num_accepted_tokens, 2);
+  EXPECT_EQ(figures.TokensPerStep(), 2);
+  figures.Record(3, 2, 3);
+  EXPECT_EQ(figures.TokensPerStep(), 2.5);
+}
+
+TEST(SpeculationFiguresDeathTest, TokensAreThoseAcceptedAndOneMoreOrNone) {
+  SpeculationFigures figures;
+  EXPECT_DEATH(figures.Record(3, 2, 4), "4 tokens, 2 of them accepted");
+  EXPECT_DEATH(figures.Record(3, 2, 1), "1 tokens, 2 of them accepted");
+  EXPECT_DEATH(figures.Record(3, 0, 0), "0 tokens, 0 of them accepted");
+}
+
 TEST(SpeculationFiguresTest, SumsAreThoseOfAllSteps) {
   SpeculationFigures first, second, both;
-  first.Record(3, 1);
-  second.Record(5, 5);
-  second.Record(1, 0);
-  for (const auto& [drafted, accepted] : {std::pair(3, 1), {5, 5}, {1, 0}}) {
-    both.Record(drafted, accepted);
-  }
+  first.Record(3, 1, 2);
+  second.Record(5, 5, 5);
+  second.Record(1, 0, 1);
+  both.Record(3, 1, 2);
+  both.Record(5, 5, 5);
+  both.Record(1, 0, 1);
   const SpeculationFigures earlier = first;
   first.Add(second);
   EXPECT_EQ(first, both);

@@ -39,7 +39,8 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   drafts.OnPlan(/*verifies=*/true);
   const std::vector<int> drafted = {3};
   const std::vector<int> accepted = {1};
-  drafts.Record(drafted, accepted);
+  const std::vector<int> given = {2};
+  drafts.Record(drafted, accepted, given);
   EXPECT_FALSE(drafts.has_answer());
   EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
 }
@@ -77,7 +78,7 @@ int NumAsks(int num_steps, const DraftedTokens& answer, bool verifies) {
       drafts.Take(answers);
     }
     drafts.OnPlan(verifies);
-    drafts.Record({}, {});
+    drafts.Record({}, {}, {});
   }
   return num_asks;
 }

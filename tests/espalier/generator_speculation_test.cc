@@ -243,6 +243,48 @@ TEST(DraftModelTest, ItDraftsForRequestsThatDoNotSay) {
   EXPECT_FALSE(drafted(std::nullopt, kOff));
 }
 
+// The first token of each comes with the prompt.
+TEST(DraftModelTest, AnswersHaveWhatTheirStepsGave) {
+  int64_t num_ends_in_drafts = 0;
+  for (const auto mode :
+       {SpeculationMode::kCoupled, SpeculationMode::kRejection}) {
+    ASSERT_OK_AND_ASSIGN(
+        Generator generator,
+        Generator::Load(EnFrDir(), {.num_threads = 1,
+                                    .draft_model = DraftDirectory(),
+                                    .speculate = SpeculationParams{
+                                        .method = SpeculationMethod::kDraft,
+                                        .mode = mode,
+                                        .always_drafts = true}}));
+    SpeculationFigures before;
+    for (const int num_samples : {0, 1, 3}) {  // 0: greedy
+      for (const auto& stop : {"", " la ", "e", "vi"}) {
+        SCOPED_TRACE(Concat(num_samples, " samples, stop \"", stop, "\""));
+        GenerationRequest request{"It rains a lot in the city where I live."};
+        if (*stop != 0) request.params.stop = {stop};
+        if (num_samples > 0) {
+          request.params.do_sample = true;
+          request.params.seed = 3;
+          request.params.num_return_sequences = num_samples;
+        }
+        ASSERT_OK_AND_ASSIGN(const Generation answer,
+                             generator.Generate(request));
+        const SpeculationFigures now = generator.Stats().speculation;
+        SpeculationFigures figures = now;
+        figures.Subtract(before);
+        before = now;
+        EXPECT_EQ(answer.usage.num_generated_tokens,
+                  std::ssize(answer.hypotheses) + figures.num_tokens);
+        EXPECT_EQ(answer.usage.num_accepted_tokens,
+                  figures.num_accepted_tokens);
+        num_ends_in_drafts += figures.num_accepted_tokens +
+                              figures.num_target_steps - figures.num_tokens;
+      }
+    }
+  }
+  EXPECT_GT(num_ends_in_drafts, 3);
+}
+
 // Its context is too short for the prompt: it is never asked.
 TEST(DraftModelTest, AShortContextCostsNothing) {
   const ScratchDirectory scratch;

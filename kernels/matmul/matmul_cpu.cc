@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMinTaskWork = 1 << 15;
 // Tasks a thread gets: enough to even out, few enough to keep panels reused. On
 // 16 threads eight took 1 to 7 % off a step of 3 billion weights on one machine
-// and added 9 to 18 % to one of 8 billion on another (docs/performance.md).
+// and added 9 to 18 % to one of 8 billion on another (docs/experiments.md).
 constexpr int kTasksPerThread = 4;
 // A task's panels of one block of k: a quarter of the second-level cache. Fewer
 // would have the same rows of x copied or quantised again by more tasks.

@@ -30,7 +30,7 @@ std::string_view NameOf(SpeculationMode mode) {
 }
 
 namespace {
-constexpr std::string_view kWhenOff = "with speculate.method off";
+constexpr std::string_view kWhenOff = "with speculate.method \"off\"";
 }  // namespace
 
 bool CanSpeculate(const GenerationParams& params) {
@@ -53,14 +53,14 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
   }
   if (!model.verifies_drafts) {
     return InvalidArgument(
-        "speculate must be false where the executor verifies no drafts, got "
-        "method \"",
+        "speculate.method must be \"off\" where the executor verifies no "
+        "drafts, got \"",
         NameOf(speculate.method), '"');
   }
   if (!CanSpeculate(params)) {
     return InvalidArgument(
-        "speculate must be false with do_sample, stochastic or num_beam_groups "
-        "beside num_beams, got method \"",
+        "speculate.method must be \"off\" with do_sample, stochastic or "
+        "num_beam_groups beside num_beams, got \"",
         NameOf(speculate.method), '"');
   }
   if (speculate.method == SpeculationMethod::kDraft && model.encoder) {

@@ -14,7 +14,7 @@ namespace espalier {
 namespace {
 
 constexpr std::string_view kSpeculateWanted =
-    "false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an object";
+    "\"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an object";
 constexpr std::array<std::string_view, 3> kKeys = {"method", "num_tokens",
                                                    "mode"};
 

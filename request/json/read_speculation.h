@@ -1,11 +1,11 @@
 // The field `speculate` of the request format:
 //
-//   false, "off"             off, also where the engine has a default
+//   "off"                    off, also where the engine has a default
 //   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]], or METHOD::MODE
 //   {"method": "ngram", "num_tokens": 8, "mode": "coupled"}
 //
 // where all but the method may be left out, or null, and nothing may stand
-// beside "off".
+// beside "off". False is read as "off".
 #pragma once
 
 #include <optional>

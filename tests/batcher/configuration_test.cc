@@ -142,8 +142,9 @@ TEST(ConfigurationTest, OptionsOfAnEngineAreNamed) {
   EngineOptions drafting;
   drafting.speculate = {SpeculationMethod::kNgram};
   EXPECT_THAT(create(drafting),
-              StatusIs(kInvalid, HasSubstr("speculate must be false where the "
-                                           "executor verifies no drafts")));
+              StatusIs(kInvalid,
+                       "speculate.method must be \"off\" where the executor "
+                       "verifies no drafts, got \"ngram\""));
   ModelDescription verifying = Sound();
   verifying.verifies_drafts = true;
   for (const auto& [speculate, message] :

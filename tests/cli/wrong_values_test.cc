@@ -102,6 +102,9 @@ std::vector<WrongValue> WrongValues() {
        "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
        "\"off\", "
        "got \"eagle\""},
+      {{"--speculate", "true"},
+       "--speculate must be \"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+       "object, got true\n"},
       {{"--speculate", "none"}, "\"draft\" or \"off\", got \"none\""},
       {{"--speculate", "off:5"},
        "--speculate: num_tokens must be left out with method \"off\", got 5"},
@@ -161,6 +164,9 @@ std::vector<WrongValue> WrongValues() {
       {{"--logprobs", "65"}, "--logprobs must be at most 64, got 65"},
       {{"--speculate", "ngram:33"},
        "--speculate: num_tokens must be at most 32, got 33"},
+      {{"--speculate", "ngram:8", "--num-beams", "4", "--do-sample"},
+       "--speculate: method must be \"off\" with --do-sample, --stochastic or "
+       "--num-beam-groups beside --num-beams, got \"ngram\"\n"},
       // The model.
       {{"--template", "\xC3"}, "espalier: --template is not UTF-8\n"},
       {{"--from", "\xC3", "--to", "fr"}, "espalier: --from is not UTF-8\n"},

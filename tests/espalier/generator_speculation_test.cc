@@ -99,8 +99,11 @@ TEST(SpeculationDefaultTest, RequestsThatCannotSpeculateRunAllTheSame) {
     change(&request.params);
     EXPECT_OK(drafting.Generate(request));
     request.params.speculate = SpeculationParams{SpeculationMethod::kNgram};
-    EXPECT_THAT(drafting.Generate(request),
-                StatusIs(kInvalid, HasSubstr("speculate must be false with")));
+    EXPECT_THAT(
+        drafting.Generate(request),
+        StatusIs(kInvalid,
+                 "speculate.method must be \"off\" with do_sample, stochastic "
+                 "or num_beam_groups beside num_beams, got \"ngram\""));
   }
 }
 

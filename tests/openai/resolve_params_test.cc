@@ -380,6 +380,37 @@ TEST(ResolveParamsTest, AWrongCallHasTheBeamsOfTheServer) {
             "best_of must be unset with beams, got 3");
 }
 
+// In the words of the request format: drafts are "off", not false.
+TEST(ResolveParamsTest, WrongDraftsAreNamedAsInTheRequestFormat) {
+  const auto call = [](const std::string& fields) {
+    return ReadCall(Api::kCompletions,
+                    Concat(R"({"prompt": "a", )", fields, "}"));
+  };
+  EXPECT_THAT(call(R"("speculate": true)"),
+              StatusIs(kInvalid,
+                       "speculate must be \"off\", "
+                       "\"METHOD[:NUM_TOKENS[:MODE]]\" or an object, got "
+                       "true"));
+  const auto error = [&](const std::string& fields, bool verifies_drafts) {
+    const auto read = call(fields);
+    EXPECT_OK(read);
+    ModelDescription model = Model();
+    model.verifies_drafts = verifies_drafts;
+    GenerationParams params = ResolveParams(*read, {}, {}, model, 10).params;
+    return Message(ValidateParams(model, 10, &params));
+  };
+  EXPECT_EQ(error(R"("speculate": "suffix:3")", false),
+            "speculate.method must be \"off\" where the executor verifies no "
+            "drafts, got \"suffix\"");
+  EXPECT_EQ(
+      error(R"("speculate": "ngram", "num_beams": 2, "do_sample": true)", true),
+      "speculate.method must be \"off\" with do_sample, stochastic or "
+      "num_beam_groups beside num_beams, got \"ngram\"");
+  for (const char* off : {R"("off")", "false", R"({"method": "off"})"}) {
+    EXPECT_EQ(error(Concat(R"("speculate": )", off), false), "");
+  }
+}
+
 TEST(ResolveParamsTest, ADefaultOfTheServerBeyondALimitIsSaidToBeOne) {
   Limits limits;
   limits.max_n = 4;

@@ -157,13 +157,13 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"prompt_logprobs": "5"})",
              "prompt_logprobs must be an integer, got \"5\""),
       params(R"({"speculate": true})",
-             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "speculate must be \"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
              "object, got true"),
       params(R"({"speculate": ["ngram"]})",
-             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "speculate must be \"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
              "object, got [\"ngram\"]"),
       params(R"({"speculate": "ngram:5:coupled:"})",
-             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "speculate must be \"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
              "object, got \"ngram:5:coupled:\""),
       params(R"({"speculate": "eagle"})",
              "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "

@@ -68,7 +68,7 @@ TEST(SpeculationJsonTest, DraftsNeedAnExecutorThatVerifiesThem) {
   request.params.speculate = {SpeculationMethod::kNgram};
   EXPECT_THAT(ValidateRequest(model, &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("verifies no drafts, got method \"ngram\"")));
+                       HasSubstr("verifies no drafts, got \"ngram\"")));
   request.params.speculate = {SpeculationMethod::kNone};
   EXPECT_OK(ValidateRequest(model, &request));
 }
@@ -78,9 +78,12 @@ TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
        {R"({"speculate": "ngram", "num_beams": 4, "do_sample": true})",
         R"({"speculate": "ngram", "num_beams": 4, "stochastic": true})",
         R"({"speculate": "ngram", "num_beams": 4, "num_beam_groups": 2})"}) {
-    EXPECT_THAT(Check(WithParams(params)),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("speculate must be false with do_sample")))
+    EXPECT_THAT(
+        Check(WithParams(params)),
+        StatusIs(
+            absl::StatusCode::kInvalidArgument,
+            "speculate.method must be \"off\" with do_sample, "
+            "stochastic or num_beam_groups beside num_beams, got \"ngram\""))
         << params;
   }
 }
@@ -180,12 +183,12 @@ TEST(SpeculationJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.num_tokens must be 5 with speculate.method "
-                       "off, got 6"));
+                       "\"off\", got 6"));
   request.params.speculate = {.mode = SpeculationMode::kRejection};
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.mode must be coupled with "
-                       "speculate.method off, got rejection"));
+                       "speculate.method \"off\", got rejection"));
 }
 
 }  // namespace

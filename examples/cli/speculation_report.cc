@@ -205,7 +205,11 @@ std::string FormatVerdict(const SpeculationReport& report) {
   return "";
 }
 
-std::string FormatFigures(const char* runs, const SpeculationFigures& figures) {
+std::string FormatFigures(const std::string& runs,
+                          const SpeculationFigures& figures) {
+  if (figures.num_target_steps == 0) {
+    return runs + ": no step could have verified drafts\n";
+  }
   std::string text = absl::StrFormat(
       "%s: drafted %s, accepted %d (%.1f%%); %.2f tokens per step "
       "of a sequence\n",
@@ -275,7 +279,10 @@ std::string Format(const SpeculationReport& report) {
             Lines(report.left_out);
   }
   text += FormatFigures("compared, with drafts in every step", report.compared);
-  text += FormatFigures("timed, with drafts as they pay", report.timed);
+  text += FormatFigures(
+      Concat("timed, ", Pluralize(report.times_with.size(), "run"),
+             " with drafts as they pay"),
+      report.timed);
   return text + FormatTimes(report) + FormatVerdict(report);
 }
 

@@ -35,6 +35,9 @@ namespace asio = boost::asio;
 
 using Answers = std::vector<absl::StatusOr<Generation>>;
 
+// Samples are counted and dropped after so many requests, so that memory does
+// not grow with their number, but for the counts.
+constexpr int kSampledTogether = 4096;
 constexpr int64_t kAllTogether = std::numeric_limits<int64_t>::max();
 
 // A request of the file, twice.
@@ -326,9 +329,8 @@ class Verification {
     report_.timed.Subtract(before.speculation);
   }
 
-  // The request's beginnings, each with a seed of its own.
-  std::vector<RequestBody> Beginnings(RequestBody body,
-                                      int64_t first_seed) const {
+  // The request's beginning, without a seed.
+  static RequestBody Beginning(RequestBody body) {
     GenerationParams& params = body.params;
     params.best_of.reset();  // the best of several have another distribution
     params.logprobs.reset();
@@ -338,9 +340,7 @@ class Verification {
       params.max_new_tokens = std::min<int64_t>(
           *params.max_new_tokens, kCountedTokens + kMaxDraftTokens);
     }
-    std::vector<RequestBody> bodies(NumToSample(params), body);
-    for (RequestBody& request : bodies) request.params.seed = first_seed++;
-    return bodies;
+    return body;
   }
 
   asio::awaitable<absl::Status> Sample(const Pair& pair) {
@@ -351,22 +351,27 @@ class Verification {
     BeginningTables tables[2];
     for (const bool with : {false, true}) {
       // Seeds that both had would give both the same first token.
-      const int64_t first_seed =
-          options_.seed + (with ? options_.num_samples : 0);
-      std::vector<RequestBody> bodies = Beginnings(
-          Body(pair, with ? Drafts::kAlways : Drafts::kNone), first_seed);
+      int64_t seed = options_.seed + (with ? options_.num_samples : 0);
+      const RequestBody beginning =
+          Beginning(Body(pair, with ? Drafts::kAlways : Drafts::kNone));
+      const auto count = static_cast<int>(NumToSample(beginning.params));
       progress_.Begin(
           Concat("sampling line ", pair.line, ", ", number, " of ", num_sampled,
                  with ? ", with" : ", without", " speculation"),
-          static_cast<int>(bodies.size()));
-      const Answers answers = co_await RunAll(runtime_, std::move(bodies),
-                                              RoomToCompare(), &progress_);
-      for (const auto& answer : answers) {
-        if (!answer.ok()) {
-          co_return OnLine(answer.status(), options_.file, pair.line);
+          count);
+      for (int begin = 0; begin < count; begin += kSampledTogether) {
+        std::vector<RequestBody> bodies(
+            std::min(kSampledTogether, count - begin), beginning);
+        for (RequestBody& body : bodies) body.params.seed = seed++;
+        const Answers answers = co_await RunAll(runtime_, std::move(bodies),
+                                                RoomToCompare(), &progress_);
+        for (const auto& answer : answers) {
+          if (!answer.ok()) {
+            co_return OnLine(answer.status(), options_.file, pair.line);
+          }
+          tables[with].Add(*answer);
+          sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
         }
-        tables[with].Add(*answer);
-        sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
       }
     }
     progress_.Begin("comparing distributions", 0);

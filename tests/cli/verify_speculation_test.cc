@@ -61,7 +61,7 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
       run.out,
       AllOf(HasSubstr("drafts were verified in 3 of 3 requests\n"),
             HasSubstr("compared, with drafts in every step: drafted "),
-            HasSubstr("timed, with drafts as they pay: drafted "),
+            HasSubstr(" with drafts as they pay: drafted "),
             HasSubstr(" tokens per step of a sequence\n"), HasSubstr("place "),
             HasSubstr("medians of 1 run each"), HasSubstr("verdict: equal\n")));
 }

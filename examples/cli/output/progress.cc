@@ -67,12 +67,15 @@ void Progress::Show(const std::string& more) {
       total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
+  const bool has_requests = total_ > 0 || num_done_ > 0 || what_.empty();
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
   const double rate = seconds > 0 ? num_done_ / seconds : 0;
   const std::string left = TimeLeft();
   const std::string line =
-      Concat(what_, done, ", ",
-             left.empty() ? Concat(std::llround(rate), "/s") : left, more);
+      has_requests
+          ? Concat(what_, done, ", ",
+                   left.empty() ? Concat(std::llround(rate), "/s") : left, more)
+          : Concat(what_, "...");
   std::fprintf(stderr, "\r\033[K%s", line.substr(0, MaxLength()).c_str());
 }
 

@@ -170,8 +170,9 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
                "Times that a request was preempted.");
   out->Counter("vllm:spec_decode_num_draft_tokens_total", s.num_drafted_tokens,
                "Tokens that were drafted and verified.");
-  out->Counter("vllm:spec_decode_num_accepted_tokens_total",
-               s.num_accepted_tokens, "Drafted tokens that were accepted.");
+  out->Counter(
+      "vllm:spec_decode_num_accepted_tokens_total", s.num_accepted_tokens,
+      "Drafted tokens that were accepted, up to the end of their sequence.");
   out->Counter("vllm:prefix_cache_queries_total", s.num_queried_tokens,
                "Prompt tokens looked up in the prefix cache.");
   out->Counter("vllm:prefix_cache_hits_total", s.num_cached_tokens,

@@ -288,10 +288,10 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
 
 void BeamGroup::KeepEnded() {
   if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return;
-  for (const auto& [rank, node, num_tokens] : strategy_->ended()) {
+  for (const EndedSequence& ended : strategy_->ended()) {
     // Before the first answer there is one sequence, however many begin there.
-    if (rank >= num_live_beams()) continue;
-    Keep(rank, node, strategy_->tree().depth(node));
+    if (ended.rank >= num_live_beams()) continue;
+    Keep(ended.rank, ended.node, strategy_->tree().depth(ended.node));
   }
 }
 

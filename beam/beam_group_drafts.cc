@@ -13,15 +13,18 @@ namespace espalier {
 namespace {
 
 // Tokens that the last answer gave each of so many samples, by rank.
-// REQUIRES: so many lived when it came, or `num_samples` is 0.
+// REQUIRES: so many lived when it came, or `num_samples` is 0; it was not the
+// first, whose ends are not in ended().
 std::vector<int> NumTokensGiven(const DecodeStrategy& strategy,
                                 size_t num_samples) {
   std::vector<int> counts(num_samples);
   if (counts.empty()) return counts;
   for (const Continuation& sample : strategy.continuations()) {
+    DCHECK(size_t(sample.parent_rank) < counts.size());
     counts[sample.parent_rank] = sample.num_tokens;
   }
   for (const EndedSequence& sample : strategy.ended()) {
+    DCHECK(size_t(sample.rank) < counts.size());
     counts[sample.rank] = sample.num_tokens;
   }
   return counts;

@@ -13,7 +13,8 @@ namespace {
 
 // Tokens of a row that one task stores the keys and values of.
 constexpr int kRowBlock = 8;
-// Numbers that one task of an elementwise kernel takes: about a microsecond.
+// About how many numbers a task of an elementwise kernel takes, a microsecond
+// of work; at least a row, which is not divided.
 constexpr int kTaskSize = 2048;
 
 // The first `num_rows` * `num_cols` numbers of `buffer`, which grows to hold
@@ -311,7 +312,7 @@ void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
   MatMul(Normed(num_tokens), layer.gate_up.matrix, gate_up, *pool_);
   const bool has_gate = network_.config.has_gate;
   const auto gated = has_gate ? FirstRows(gated_, num_tokens, size) : gate_up;
-  ForRowBlocks(num_tokens, size, [&](int begin, int end) {
+  ForRowBlocks(num_tokens, width, [&](int begin, int end) {
     const auto rows = RowsBetween(gate_up, begin, end, width);
     if (!layer.gate_up.bias.empty()) AddToRows(layer.gate_up.bias, rows);
     Activate(rows, size, RowsBetween(gated, begin, end, size));

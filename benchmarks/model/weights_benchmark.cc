@@ -204,7 +204,7 @@ uint64_t Sum(std::span<const std::byte> bytes, ThreadPool& pool) {
         reinterpret_cast<const uint64_t*>(bytes.data()) + piece * num_words;
     uint64_t lanes[8] = {};
     for (size_t i = 0; i < num_words; i += 8) {
-      PrefetchNear(words + i);
+      PrefetchNear(words + i, kNearBytes);
       PrefetchFar(words + i + 2048);
       for (int j = 0; j < 8; ++j) lanes[j] += words[i + j];
     }

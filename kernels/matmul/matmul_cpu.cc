@@ -133,8 +133,15 @@ class Product {
              int64_t{panels.begin} * kPanelWidth;
     tile.y_stride = w_.num_rows();
     tile.accumulate = k > 0;
-    if (tile.num_panels > 0) MultiplyTile(tile);
-    if (panels.end > num_full_panels) RunRaggedPanel(tile);
+    const bool has_ragged = panels.end > num_full_panels;
+    if (tile.num_panels > 0) {
+      Tile full = tile;
+      if (has_ragged) {
+        full.next_panels = tile.panels + tile.panel_bytes * tile.num_panels;
+      }
+      MultiplyTile(full);
+    }
+    if (has_ragged) RunRaggedPanel(tile);
   }
 
   // The panel after those of `tile`, of which y has only some columns.

@@ -24,14 +24,20 @@ inline constexpr int kTileStride = kBlockDepth + 16;
 inline constexpr int kTileRowsLimit = 12;
 inline constexpr int kCacheLineBytes = 64;
 
+// How far PrefetchNear looks ahead. With 1 KiB of float32, one and four rows
+// took 16 % longer on a Zen 4.
+inline constexpr int kNearBytes = 1024;
+inline constexpr int kNearFloat32Bytes = 4096;
+
 // Weights are fetched ahead of their use, a cache line at a time: into the
 // second-level cache those a panel further, from there into the first what is
 // needed soon. The processor's own prefetching ends with a page, and what is
 // computed of a weight with several rows keeps it from getting far ahead.
+// An address may lie past the end of the weights: a prefetch never faults.
 inline void PrefetchFar(const void* line_of_next_panel) {
   __builtin_prefetch(line_of_next_panel, /*rw=*/0, /*locality=*/2);
 }
-inline void PrefetchNear(const void* line, int num_bytes = 1024) {
+inline void PrefetchNear(const void* line, int num_bytes) {
   __builtin_prefetch(static_cast<const std::byte*>(line) + num_bytes);
 }
 
@@ -45,7 +51,8 @@ struct MatMulTile {
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   int num_panels = 0;
-  const std::byte* next_panels = nullptr;  // what is read behind these
+  // Where to fetch ahead from after the last panel; never read. Not null.
+  const std::byte* next_panels = nullptr;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
   bool accumulate = false;  // go on from y, else start at zero

@@ -102,11 +102,13 @@ template <int kRows, int kPairs, typename W>
 void MultiplyColumns(const MatMulTile& tile, int first) {
   using Pair = Pairs<W>;
   constexpr int kVectors = 2 * kPairs;
-  constexpr bool kIsCached = kPairs > 1;  // MultiplyRows
-  constexpr int kNearBytes = sizeof(W) == sizeof(float) ? 4096 : 1024;
+  // Several pairs are taken at once of weights in a cache alone (MultiplyRows).
+  constexpr bool kFetchesFar = kPairs == 1;
+  constexpr int kNear =
+      sizeof(W) == sizeof(float) ? kNearFloat32Bytes : kNearBytes;
   const Floats d;
   const W* w[kPairs];
-  const W* next[kPairs];  // the same place in the panel behind
+  const W* next[kPairs];  // the same place in the next panel
   int column[kVectors];
   hn::Vec<Floats> sums[kRows][kVectors];
   HWY_UNROLL(8)
@@ -140,8 +142,8 @@ void MultiplyColumns(const MatMulTile& tile, int first) {
       Pair::Load(row, &weights[2 * p], &weights[2 * p + 1]);
       constexpr int kLine = kCacheLineBytes / sizeof(W);
       for (int i = 0; i < 2 * kLanes; i += kLine) {
-        PrefetchNear(row + i, kNearBytes);
-        if constexpr (!kIsCached) PrefetchFar(next[p] + k * kPanelWidth + i);
+        PrefetchNear(row + i, kNear);
+        if constexpr (kFetchesFar) PrefetchFar(next[p] + k * kPanelWidth + i);
       }
     }
     HWY_UNROLL(16)

@@ -39,7 +39,8 @@ struct QuantizedTile {
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   int num_panels = 0;
-  const std::byte* next_panels = nullptr;  // what is read behind these
+  // Where to fetch ahead from after the last panel; never read. Not null.
+  const std::byte* next_panels = nullptr;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
   bool accumulate = false;  // go on from y, else start at zero

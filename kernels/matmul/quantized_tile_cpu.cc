@@ -108,7 +108,7 @@ HWY_INLINE void AddQuad(const QuantizedInputs* x, int k,
 
 // The sums of inputs [begin, end), a group, for kQuantVectors vectors of
 // outputs, from `codes` on. The panel read after this one lies `to_next` bytes
-// behind it.
+// further.
 template <int kRows, bool kIsInt4, bool kAtOnce>
 HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
                          const std::byte* codes, ptrdiff_t to_next,
@@ -124,7 +124,7 @@ HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
       // Once a cache line.
       if (4 * v * kQuantLanes % kCacheLineBytes == 0) {
         const std::byte* const line = codes + 4 * v * kQuantLanes;
-        PrefetchNear(line);
+        PrefetchNear(line, kNearBytes);
         PrefetchFar(line + to_next);
       }
     }

@@ -208,7 +208,7 @@ std::string FormatVerdict(const SpeculationReport& report) {
 std::string FormatFigures(const std::string& runs,
                           const SpeculationFigures& figures) {
   if (figures.num_target_steps == 0) {
-    return runs + ": no step could have verified drafts\n";
+    return runs + ": no step verified drafts\n";
   }
   std::string text = absl::StrFormat(
       "%s: drafted %s, accepted %d (%.1f%%); %.2f tokens per step "

@@ -162,6 +162,9 @@ int64_t TokensOfAStep(const GenerationParams& params) {
   return NumSequences(params) * (1 + num_paths * num_tokens);
 }
 
+// What a request counts for in the time that all take.
+int64_t WorkOf(const GenerationParams& params) { return NumSequences(params); }
+
 // Runs all, as many together as feed `room` tokens in a step; one at least.
 asio::awaitable<Answers> RunAll(Runtime* runtime,
                                 std::vector<RequestBody> bodies, int64_t room,
@@ -177,9 +180,10 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
     }
     ++num_running;
     num_tokens += more;
+    const int64_t work = WorkOf(bodies[i].params);
     asio::co_spawn(runtime->context(), runtime->Run(std::move(bodies[i])),
-                   [&, i, more](std::exception_ptr error,
-                                absl::StatusOr<Generation> answer) {
+                   [&, i, more, work](std::exception_ptr error,
+                                      absl::StatusOr<Generation> answer) {
                      answers[i] = std::move(answer);
                      if (error != nullptr) {
                        answers[i] =
@@ -187,7 +191,7 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
                      }
                      --num_running;
                      num_tokens -= more;
-                     progress->Step();
+                     progress->Step(work);
                      answered.Notify();
                    });
   }
@@ -226,6 +230,7 @@ class Verification {
 
   // Errors: of a request that fails without speculation, or cannot have it.
   asio::awaitable<absl::Status> Run() {
+    progress_.Expect(Work());
     absl::Status status = co_await Compare();
     if (status.ok()) co_await TimeAll();
     for (const Pair& pair : pairs_) {
@@ -284,6 +289,18 @@ class Verification {
     int room = options.max_step_tokens;
     if (options.max_beams > 0) room = std::min(room, options.max_beams);
     return room / 2;
+  }
+
+  // Of all parts, as the requests of each count (WorkOf).
+  int64_t Work() const {
+    int64_t work = 0;
+    for (const Pair& pair : pairs_) {
+      const GenerationParams& params = pair.with.params;
+      work += WorkOf(params) * (2 + 2 * options_.num_rounds);
+      if (!pair.by_distribution) continue;
+      work += 2 * NumToSample(params) * params.num_return_sequences;
+    }
+    return work;
   }
 
   // Requests that give as many samples as there are to be each way.

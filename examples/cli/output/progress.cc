@@ -38,8 +38,15 @@ void Progress::Begin(std::string what, int total) {
   if (enabled_) Show();
 }
 
-void Progress::Step() {
+void Progress::Expect(int64_t work) {
+  work_ = work;
+  work_done_ = 0;
+  since_expected_.Lap();
+}
+
+void Progress::Step(int64_t work) {
   ++num_done_;
+  work_done_ += work;
   if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
   Show();
 }
@@ -50,15 +57,15 @@ void Progress::Tick() {
 }
 
 std::string Progress::TimeLeft() const {
-  const absl::Duration passed = since_start_.Elapsed();
-  if (what_.empty() || num_done_ == 0 || num_done_ >= total_ ||
-      passed < absl::Seconds(1)) {
+  const absl::Duration passed = since_expected_.Elapsed();
+  if (work_done_ == 0 || work_done_ >= work_ || passed < absl::Seconds(1)) {
     return "";
   }
-  const double seconds =
-      absl::ToDoubleSeconds(passed) * (total_ - num_done_) / num_done_;
-  if (seconds < 100) return Concat(std::lround(seconds), " s left of this");
-  return Concat(std::lround(seconds / 60), " min left of this");
+  const double seconds = absl::ToDoubleSeconds(passed) *
+                         static_cast<double>(work_ - work_done_) /
+                         static_cast<double>(work_done_);
+  if (seconds < 100) return Concat(std::lround(seconds), " s left");
+  return Concat(std::lround(seconds / 60), " min left");
 }
 
 void Progress::Show(const std::string& more) {

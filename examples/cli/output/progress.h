@@ -3,9 +3,10 @@
 //   142/3000 requests, 68/s
 //   timing, run 2 of 6: 142/3000 requests, 68/s
 //   0/1 request, 0/s, 12 s
-//   timing, run 2 of 6: 142/3000 requests, 40 s left of this
+//   timing, run 2 of 6: 142/3000 requests, 40 s left
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
@@ -20,12 +21,13 @@ class Progress {
   ~Progress() { Erase(); }
 
   void SetTotal(int total) { total_ = total; }
+  // All parts together come to so much, of which Step tells; from then on it
+  // says how long the rest will take, if it takes as long as what is done.
+  void Expect(int64_t work);
   // Begins anew, with a part of the work that is called `what`, and shows it.
-  // From then on it says how long the rest of the part will take, if its
-  // requests take as long as those that are done.
   void Begin(std::string what, int total);
-  // Counts one more request as done.
-  void Step();
+  // Counts one more request as done, and so much of the work that is expected.
+  void Step(int64_t work = 0);
   // Shows it with the time that has passed, if it has not been shown for a
   // second.
   void Tick();
@@ -34,7 +36,7 @@ class Progress {
 
  private:
   void Show(const std::string& more = "");
-  // "40 s left of this", or "" where too little is done to tell.
+  // "40 s left", or "" where too little is done to tell.
   std::string TimeLeft() const;
 
   const bool enabled_;
@@ -42,6 +44,9 @@ class Progress {
   bool is_shown_ = false;
   int total_;
   int num_done_ = 0;
+  int64_t work_ = 0;  // of all parts; 0: not known
+  int64_t work_done_ = 0;
+  Stopwatch since_expected_;
   Stopwatch since_start_;
   Stopwatch since_print_;
 };

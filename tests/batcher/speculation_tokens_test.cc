@@ -160,8 +160,9 @@ TEST_P(SpeculationTokensTest, SamplesHaveWhatTheirStepsGave) {
     num_ends[reason] += usage.num_accepted_tokens > 0;
     num_ends_in_drafts[reason] += num_without_model;
   }
-  EXPECT_GT(num_ends[FinishReason::kLength], 5);
-  EXPECT_GT(num_ends[FinishReason::kEos], 5);
+  const int least = Cases(5, 0);
+  EXPECT_GT(num_ends[FinishReason::kLength], least);
+  EXPECT_GT(num_ends[FinishReason::kEos], least);
   EXPECT_GT(num_ends_in_drafts[FinishReason::kStop], 0);
   // Where drafts are drawn they are cut behind an EOS id, elsewhere before it;
   // and one is never as long as what its sequence may still generate.

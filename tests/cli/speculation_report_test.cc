@@ -236,8 +236,10 @@ TEST(SpeculationReportTest, OnlyTimesThatSaySomethingAreCompared) {
 
 TEST(SpeculationReportTest, OneTokenIsOne) {
   SpeculationReport report;
+  report.compared.num_target_steps = 1;
   report.compared.num_drafted_tokens = 1;
   report.compared.num_accepted_tokens = 1;
+  report.timed.num_target_steps = 1;
   const std::string text = Format(report);
   EXPECT_THAT(text, HasSubstr(": drafted 1 token, accepted 1 (100.0%); "));
   EXPECT_THAT(text, HasSubstr(": drafted 0 tokens, accepted 0 (0.0%); "));

@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "beam/beam_group.h"
+#include "tests/beam/drafts/drafting_model.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
+
+using ::espalier::testing::DraftingModel;
 
 // What executors do: nothing, draft in the step that verifies, and draft ahead
 // of the answer before it, which needs the former.
@@ -25,21 +28,12 @@ class DraftWaitsTest : public ::testing::Test {
  protected:
   int NumWaits(SpeculationMethod method, int num_beams,
                const Abilities& abilities, bool has_allowed_sequences = false) {
-    ModelDescription model;
-    model.vocab_size = 100;
-    model.max_context = 100;
-    model.num_pages = 50;
-    model.page_size = 4;
-    model.has_shareable_pages = true;
-    model.verifies_drafts = true;
-    model.verifies_beam_drafts = true;
-    model.has_draft_model = true;
     Request request = {{1, 2, 3, 4, 5, 6}, {}};
     request.params.max_new_tokens = 20;
     request.params.num_beams = num_beams;
     request.params.speculate = {method};
     if (has_allowed_sequences) request.params.allowed_sequences = {{7, 8, 9}};
-    EXPECT_OK(ValidateRequest(model, &request));
+    EXPECT_OK(ValidateRequest(DraftingModel(), &request));
     const BeamGroup group(RequestId{1}, PreparedRequest(std::move(request)),
                           &pool_, &ids_);
     EXPECT_TRUE(group.speculates());

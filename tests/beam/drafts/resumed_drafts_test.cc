@@ -8,27 +8,22 @@
 #include <utility>
 
 #include "beam/beam_group.h"
+#include "tests/beam/drafts/drafting_model.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::DraftingModel;
+
 class ResumedDraftsTest : public ::testing::Test {
  protected:
   static PreparedRequest Prepared() {
-    ModelDescription model;
-    model.vocab_size = 100;
-    model.max_context = 100;
-    model.num_pages = 50;
-    model.page_size = 4;
-    model.has_shareable_pages = true;
-    model.verifies_drafts = true;
-    model.has_draft_model = true;
     Request request = {{1, 2, 3, 4, 5, 6}, {}};
     request.params.max_new_tokens = 20;
     request.params.ignore_eos = true;
     request.params.speculate = {SpeculationMethod::kDraft};
-    EXPECT_OK(ValidateRequest(model, &request));
+    EXPECT_OK(ValidateRequest(DraftingModel(), &request));
     return PreparedRequest(std::move(request));
   }
 

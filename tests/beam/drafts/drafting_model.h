@@ -1,0 +1,22 @@
+// A model whose executor verifies every kind of draft, for tests of groups that
+// speculate.
+#pragma once
+
+#include "exec_request/model_description.h"
+
+namespace espalier::testing {
+
+inline ModelDescription DraftingModel() {
+  ModelDescription model;
+  model.vocab_size = 100;
+  model.max_context = 100;
+  model.num_pages = 50;
+  model.page_size = 4;
+  model.has_shareable_pages = true;
+  model.verifies_drafts = true;
+  model.verifies_beam_drafts = true;
+  model.has_draft_model = true;
+  return model;
+}
+
+}  // namespace espalier::testing

@@ -10,7 +10,7 @@ namespace espalier {
 
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// `text` behind its mark, if it has one.
+// `text` after its mark, if it has one.
 inline std::string_view WithoutByteOrderMark(std::string_view text) {
   if (text.starts_with(kByteOrderMark)) {
     text.remove_prefix(kByteOrderMark.size());

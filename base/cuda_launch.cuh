@@ -12,7 +12,7 @@
 //
 // Memory that an earlier kernel of the stream writes is written within the
 // lifetime of a kernel that starts early. So it is not read with ld.global.nc,
-// as __ldg and a const __restrict__ parameter do: not behind the wait either.
+// as __ldg and a const __restrict__ parameter do: not after the wait either.
 //
 // Whether a kernel can wait is decided by what was compiled, never by the
 // device: both calls are nothing in code for less than compute capability 9.0,

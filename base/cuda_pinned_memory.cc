@@ -28,7 +28,7 @@ constexpr size_t kMinRegisteredBytes = 32 * kHugePage;
 // The system clears about 10 GB/s a thread.
 constexpr int kMaxTouchThreads = 8;
 
-// The number behind `key` in a file of the system, or the file's first word if
+// The number after `key` in a file of the system, or the file's first word if
 // `key` is empty; nothing if there is none, as where a limit is "max".
 std::optional<size_t> ReadNumber(const char* path, const std::string& key) {
   std::ifstream file(path);

@@ -51,7 +51,7 @@ class DeviceLayout {
   explicit DeviceLayout(size_t alignment = kAlignment)
       : alignment_(alignment) {}
 
-  // The next range, behind all that are there. `name` outlives the layout.
+  // The next range, after all that are there. `name` outlives the layout.
   DeviceRange Add(std::string_view name, size_t count, size_t item_bytes) {
     const DeviceRange range = {name, bytes_, count, item_bytes};
     bytes_ = (range.end() + alignment_ - 1) / alignment_ * alignment_;

@@ -5,14 +5,14 @@
 // Under PDL a kernel starts when all blocks of the one before it have called
 // LaunchDependents(); GridDependencyWait() returns when that one has completed
 // (base/cuda_launch.cuh). Threads of every block of every kernel wait, so none
-// completes before what is in front of it, and completion is transitive: behind
+// completes before what is in front of it, and completion is transitive: after
 // the wait, all earlier kernels have completed. Ahead of the wait a kernel may
 // touch constants (weights) and its own shared memory; and two kinds of kernel
 // make it safe to read more:
 //
 //   kWritesEarlyRead  writes memory that some kernel reads before its wait: a
 //                     step's work lists, tables, positions, sums, edits
-//   kBarrier          calls LaunchDependents() behind its wait: when any later
+//   kBarrier          calls LaunchDependents() after its wait: when any later
 //                     kernel starts, all that was enqueued before the barrier
 //                     has completed
 //   kReadsEarly       reads, before its wait, what was complete at the last
@@ -33,7 +33,7 @@ namespace espalier {
 
 enum class GridDependency {
   // Waits before its first access to anything but constants. Nothing that it
-  // writes is read by a kernel that has not waited, unless behind a barrier
+  // writes is read by a kernel that has not waited, unless after a barrier
   // that the same function enqueues (kernels/gumbel_topk/cuda_gumbel_topk.cu).
   kWaitsFirst,
   kReadsEarly,

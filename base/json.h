@@ -33,7 +33,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text);
 // infinities, which JSON lacks, as null.
 std::string WriteJson(const json::value& value);
 
-// The same, behind what `out` has, of a text (in quotes) and of numbers; a
+// The same, after what `out` has, of a text (in quotes) and of numbers; a
 // float is written as JsonFloat writes it.
 void AppendJson(std::string_view text, std::string* out);
 void AppendJson(double value, std::string* out);

@@ -31,7 +31,7 @@ bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // Whether eight bytes of a string are all as they stand: no quote, no
 // backslash, no control character. Each comparison may be wrong about a byte
-// behind one that it is right about, and so is not about all.
+// after one that it is right about, and so is not about all.
 bool ArePlain(const char* bytes) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x80 * kOnes;
   uint64_t word = 0;
@@ -300,7 +300,7 @@ class Scanner {
     }
   }
 
-  // Behind its backslash.
+  // After its backslash.
   bool Escape() {
     if (at_ == end_) return Fail(kIncomplete);
     if (*at_ != 'u') {

@@ -63,7 +63,7 @@ void Waiter::Begin(const asio::any_io_executor& executor, Handler handler) {
 
 // The mutex is held until nothing of the handler is left here, and then nothing
 // of the link: a context that ends meanwhile waits for that in OnContextEnd, so
-// the handler is not destroyed behind its context. Its gate's mutex is locked
+// the handler is not destroyed after its context. Its gate's mutex is locked
 // while this one is held, never the other way round.
 void Waiter::End(Outcome outcome) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);

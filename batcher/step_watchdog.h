@@ -9,7 +9,7 @@
 //
 // It has a thread of its own, which sleeps until a step could be late, and so
 // costs a step a lock and a look at the clock. The report goes to the strand
-// behind the answers that are there already: a strand that is busy makes no
+// after the answers that are there already: a strand that is busy makes no
 // step late, however long an answer waits for it.
 //
 // StepStops and UnansweredSteps are what an engine needs to go on, or to end,

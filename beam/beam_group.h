@@ -12,7 +12,7 @@
 // Such a step is planned with a page for every slot to write into, its tail,
 // whichever beam will live there.
 //
-// A request that speculates has its sequences feed drafts behind their last
+// A request that speculates has its sequences feed drafts after their last
 // tokens (beam/drafts/group_drafts.h, beam/drafts/draft_choice.h). The answer
 // verifies them: what it accepts was fed already, and what it rejects is
 // truncated. Where a draft model drafts for samples, the plan that asks for
@@ -83,7 +83,7 @@ class alignas(64) BeamGroup {
 
   RequestId id() const { return id_; }
   const Request& request() const { return request_; }
-  // As they were given: those of a source without what lies behind it.
+  // As they were given: those of a source without what lies after it.
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
   // How many tokens it would feed in the next step: what is left to prefill, or
@@ -324,7 +324,7 @@ class alignas(64) BeamGroup {
  private:
   // can_plan() while an answer is outstanding.
   bool CanPlanAhead() const;
-  // The same of a step that a draft model drafts for, behind one of the kind.
+  // The same of a step that a draft model drafts for, after one of the kind.
   bool CanDraftAhead() const;
   DraftChoice ChoiceIn(const DraftRoom& room) const {
     return {request_, finishing_token_ids_, *strategy_, pages_, drafts_, room};
@@ -356,7 +356,7 @@ class alignas(64) BeamGroup {
   const PlanSelection& AskFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
-  // Of a row behind the tokens that the plan has so far.
+  // Of a row after the tokens that the plan has so far.
   void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
                 StepPlan* plan) const;
   // Of a sequence whose next token this is; and of all.
@@ -482,7 +482,7 @@ class alignas(64) BeamGroup {
   std::shared_ptr<PlanSelection> asked_;
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
   GroupPages pages_;
-  GroupPrefill prefill_;  // behind the pages: it releases its own first
+  GroupPrefill prefill_;  // after the pages: it releases its own first
   GroupDrafts drafts_;
 
   DraftsInFlight in_flight_;

@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 // Tokens that may follow all sequences together, where few may. Beams of one
-// search have different tokens behind them, so no two can come to the same
+// search have different tokens after them, so no two can come to the same
 // allowed sequence; samples and other groups can.
 int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
                          int vocab_size) {

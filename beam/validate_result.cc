@@ -186,7 +186,7 @@ absl::Status CheckEach(const PlanSelection& asked, int num_rows,
                        vocab_size);
 }
 
-// One of beams that feed no drafts, or of a step behind it.
+// One of beams that feed no drafts, or of a step after it.
 absl::Status CheckRanked(const PlanSelection& asked, int num_rows,
                          const SelectionResult& answer, int vocab_size) {
   RETURN_IF_ERROR(CheckEach(asked, num_rows, answer, {}, vocab_size));
@@ -201,7 +201,7 @@ absl::Status CheckReplayed(const PlanSelection& asked,
                            const DraftTree& tree) {
   if (answer.has_unverified_drafts && !answer.further.empty()) {
     return Internal("a step that verified no drafts answered for ",
-                    answer.further.size(), " steps behind it");
+                    answer.further.size(), " steps after it");
   }
   std::vector<int> nodes = tree.Roots();
   RETURN_IF_ERROR(CheckRanked(asked, asked.num_rows, answer, vocab_size));
@@ -213,7 +213,7 @@ absl::Status CheckReplayed(const PlanSelection& asked,
     if (nodes.empty() || !answer.further[i].further.empty() ||
         answer.further[i].has_unverified_drafts) {
       return Internal("a step answered for ", i + 1,
-                      " steps behind it that its drafts do not lead to");
+                      " steps after it that its drafts do not lead to");
     }
     const int num_rows = static_cast<int>(nodes.size());
     RETURN_IF_ERROR(
@@ -240,7 +240,7 @@ absl::Status ValidateResult(const PlanSelection& asked,
                : CheckReplayed(asked, answer, vocab_size, DraftTree(asked));
   }
   if (!answer.further.empty()) {
-    return Internal("a step answered for steps behind it without drafts");
+    return Internal("a step answered for steps after it without drafts");
   }
   if (!verifies_runs && asked.params->kind != SelectionKind::kDraws) {
     return CheckRanked(asked, asked.num_rows, answer, vocab_size);

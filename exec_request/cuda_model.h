@@ -65,7 +65,7 @@ struct CudaBatch {
   int num_logits = 0;
   // [num_logits] which tokens have logits; null: the first num_logits.
   const int* logits_tokens = nullptr;
-  // Behind an encoder. Tokens are the decoder's, and so are their positions and
+  // With an encoder. Tokens are the decoder's, and so are their positions and
   // pages. Each attends to its source too, whose last position is the query's;
   // cross_attention.tables are of the pages of sources.
   CudaAttentionInputs cross_attention = {};

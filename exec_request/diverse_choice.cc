@@ -34,7 +34,7 @@ std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
                                               const RowRanking::Group& group,
                                               const TokenChoices& choices,
                                               double penalty) {
-  Heap heads;    // of rows, as they are; what is behind them ranks later
+  Heap heads;    // of rows, as they are; what is after them ranks later
   Heap lowered;  // what was taken from rows, as it ranks
   const auto push_head = [&](size_t idx) {
     PenalisedCandidate head = {answer[idx], static_cast<int>(idx)};
@@ -57,10 +57,9 @@ std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
     }
     if (heads.empty()) break;
     PenalisedCandidate next = Pop(&heads);
-    const size_t behind = next.idx + 1;
-    if (behind < answer.size() &&
-        answer[behind].beam == answer[next.idx].beam) {
-      push_head(behind);
+    const size_t after = next.idx + 1;
+    if (after < answer.size() && answer[after].beam == answer[next.idx].beam) {
+      push_head(after);
     }
     const auto chosen = choices.find(next.candidate.token);
     if (chosen != choices.end()) {

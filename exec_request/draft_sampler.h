@@ -25,7 +25,7 @@ namespace espalier {
 
 // What was drawn for a sequence.
 struct SampledDraft {
-  // As many as were asked for, also behind the end of a text. A token that
+  // As many as were asked for, also after the end of a text. A token that
   // could not be drawn is negative, and what follows it means nothing.
   std::vector<TokenId> tokens = {};
   // Instead of these, of Start: where they will be.

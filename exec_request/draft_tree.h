@@ -8,7 +8,7 @@
 //   row 2: beam 1            beam 1
 //
 // Where all beams of a step stand on nodes, the step is evaluated: that is how
-// the executor goes on behind the first one, and the group follows it.
+// the executor goes on after the first one, and the group follows it.
 //
 // Thread safety: constant after construction.
 #pragma once
@@ -41,12 +41,12 @@ class DraftTree {
 
   // The nodes of the beams, by rank.
   std::vector<int> Roots() const;
-  // Behind `token`; kNone if no path goes there.
+  // After `token`; kNone if no path goes there.
   int Child(int node, TokenId token) const;
 
   // The first row that has the node: of two nodes of one depth, never the same.
   int row(int node) const { return nodes_[node].row; }
-  // Tokens of its row's draft that are behind it.
+  // Tokens of its row's draft that are after it.
   int depth(int node) const { return nodes_[node].depth; }
   // Its row of logits, of the selection's.
   int logits_row(int node) const {

@@ -1,5 +1,5 @@
 // DraftVerification: when a step says of the drafts of one run of a draft model
-// (DraftSampler::Start) what became of them, for the run behind it, before the
+// (DraftSampler::Start) what became of them, for the run after it, before the
 // host knows it.
 //
 //   executor's stream   step N: verify ─> VerifiedDraft of each ─> event
@@ -21,7 +21,7 @@ namespace espalier {
 
 class DraftVerification {
  public:
-  // The step is enqueued, and `event`, a cudaEvent_t, behind what it says of
+  // The step is enqueued, and `event`, a cudaEvent_t, after what it says of
   // all drafts; null: that is there already. The first of Set and Fail counts.
   void Set(void* event) { Decide(event); }
   // There is no such step: nothing is ever said of the drafts.

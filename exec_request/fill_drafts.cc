@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-// Behind what ends the sequence nothing is drafted. That itself the step draws
+// After what ends the sequence nothing is drafted. That itself the step draws
 // besides; but where its logits decide, to leave it out would be to choose by
 // what was drawn.
 void CutAtEnd(const PlanSelection& selection, DraftedTokens* draft) {
@@ -71,7 +71,7 @@ class RowWriter {
   RowWriter(int page_size, StepPlan* plan)
       : page_size_(page_size), plan_(*plan), removed_(1, 0) {}
 
-  // A row as it is, or with `draft` behind its first token, which may be up to
+  // A row as it is, or with `draft` after its first token, which may be up to
   // `num_ahead` positions further on.
   void Add(size_t row_idx, const std::vector<TokenId>* draft, int num_ahead) {
     PlanRow& row = plan_.rows[row_idx];

@@ -18,7 +18,7 @@ namespace espalier {
 // Scheduler::Submit); requests together never are beyond it, because the
 // scheduler lets the next one wait.
 struct StepLimits {
-  // >= max_beams. Behind an encoder, of the decoder: those of sources are
+  // >= max_beams. With an encoder, of the decoder: those of sources are
   // counted, but as one is read at once, a step has up to that many beside.
   int max_step_tokens = std::numeric_limits<int>::max();
   // Of all that run; and so many rows of logits in a step.
@@ -51,7 +51,7 @@ struct EncoderDescription {
 
 struct ModelDescription {
   int vocab_size = 0;  // tokens are [0, vocab_size)
-  // Prompt and generated tokens together; behind an encoder, those of the
+  // Prompt and generated tokens together; with an encoder, those of the
   // decoder.
   int max_context = 0;
   std::vector<TokenId> eos_token_ids = {};
@@ -61,7 +61,7 @@ struct ModelDescription {
   int num_pages = 0;
   int page_size = 16;
   // Whether pages are all that a model keeps of a sequence, so that a row may
-  // begin behind tokens that another sequence fed into the pages it has. False:
+  // begin after tokens that another sequence fed into the pages it has. False:
   // no pages are shared between requests.
   bool has_shareable_pages = false;
   // Set by the executor: whether selections may have drafts to verify, so that

@@ -11,7 +11,7 @@
 //
 // - Tokens are written before they are placed: the executor's stream waits for
 //   the event (cudaStreamWaitEvent).
-// - Tokens are written before the host reads them: the step's own end is behind
+// - Tokens are written before the host reads them: the step's own end is after
 //   that wait.
 // - Tokens are read before they are written again: memory is used again when
 //   the last copy is gone, and the executor holds one until its step has ended.
@@ -43,7 +43,7 @@ class PendingDraft {
   //   tokens  pinned host memory, that GPUs see at the same address: token i is
   //           tokens[i * stride]; negative where none could be drawn, and what
   //           follows means nothing then
-  //   event   a cudaEvent_t behind the writes of all of them; `tokens` owns it,
+  //   event   a cudaEvent_t after the writes of all of them; `tokens` owns it,
   //           too. Null: they are there
   //   verification, verified  whoever verifies the draft says there what became
   //           of it (verified: in pinned memory, too), and when that is said of

@@ -57,7 +57,7 @@ struct PlanRow {
   // Of a model with an encoder (docs/step.md, "Sources"): the first positions
   // of the sequence are those of its source, so many, and padding up to the end
   // of a page; there it has keys and values of cross-attention. Rows of logits
-  // are of tokens behind. 0: no encoder.
+  // are of tokens after. 0: no encoder.
   int source_length = 0;
 };
 
@@ -114,12 +114,12 @@ std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params);
 // out of the answer (contenders.h); the rest is in the order it would have. An
 // answer that has more of the rows' candidates leads to the same.
 struct RowRanking {
-  // Of kBeams: the beams. What ends in one of eos_token_ids and ranks behind
+  // Of kBeams: the beams. What ends in one of eos_token_ids and ranks after
   // twice as many may be left out. Of kRows: so many are taken of all rows
   // together, by perturbed sums: cumulative score + noise
   // (kernels/gumbel_topk/gumbel_topk.h), in double. 0: unset, all matter.
   int num_first = 0;
-  // Of stochastic beams behind their first step: what the highest perturbed sum
+  // Of stochastic beams after their first step: what the highest perturbed sum
   // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.
   std::vector<double> parent_sums = {};
   // Of groups that avoid each other's tokens, in their order, instead of the
@@ -155,16 +155,16 @@ struct PlanSelection {
   // Tokens that each row has generated, where they differ: [num_rows], or empty
   // for num_generated. Of kDraws.
   SmallVector<int> row_num_generated = {};
-  // Tokens of each row behind the prompt of params->edits, those it feeds
+  // Tokens of each row after the prompt of params->edits, those it feeds
   // included, if the processors need them: [num_rows] or empty. Where params
   // has no edits, prompt and generated tokens.
   std::vector<std::vector<TokenId>> histories = {};
   // The tokens that alone may follow each row of logits, ascending, each once:
   // [num_logits()] or empty. What they point to lives as long as `params`.
   std::vector<std::span<const TokenId>> allowed = {};
-  // Speculation: tokens that each row feeds behind its last one, for this
+  // Speculation: tokens that each row feeds after its last one, for this
   // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
-  // 1 rows of logits, behind those of row r - 1. Of kDraws with a sample for
+  // 1 rows of logits, after those of row r - 1. Of kDraws with a sample for
   // each row. No continuation goes on from such a step, but one with drafts
   // where a draft model drafts for each row before the step
   // (DraftSequence::verified_by).
@@ -187,7 +187,7 @@ struct PlanSelection {
   std::vector<PendingDraft> pending_drafts = {};
   // Drafts that the plan before verifies and whose answer the planner has not
   // read: [num_rows], or empty. Each row begins where verification of its own
-  // ends, by as many positions and tokens further on as that accepts, behind
+  // ends, by as many positions and tokens further on as that accepts, after
   // the token that it says is next (VerifiedDraft); what this selection and its
   // rows say is for none accepted, with any token, and pages for all. Sums are
   // not known: each candidate of the answer has its own log-probability alone.
@@ -227,7 +227,7 @@ struct SequenceFork {
 
 // What the next step drafts and verifies of samples whose last step verified
 // what a draft model had drafted before it. Each sample that lives on feeds its
-// last token, at whatever position the answer before takes it to, and behind
+// last token, at whatever position the answer before takes it to, and after
 // that what the draft model drafts. What that answer rejected is overwritten.
 // Samples end by an EOS id alone: none comes to its last token before.
 struct ContinuedDrafts {
@@ -327,7 +327,7 @@ struct DraftSequence {
   // executor does that (ModelDescription::drafts_before_steps).
   DraftTarget verified_by = {};
   // As PlanSelection::verified_before: `generated` is what was there before
-  // that draft, and the new one begins behind what verification of it says.
+  // that draft, and the new one begins after what verification of it says.
   PendingDraft verified_before = {};
   // Of a beam: its sum, and its search; null of a sample. All live beams of a
   // search are drafted for, and to one length.
@@ -408,7 +408,7 @@ struct SelectionResult {
   SmallVector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates] or empty
   // Where drafts were verified: how many of `candidates` are of each sample,
-  // one behind the other. They are those of its drafts that were accepted, from
+  // one after the other. They are those of its drafts that were accepted, from
   // the first on, and one token more. [samples], or empty if each has one.
   std::vector<int> num_tokens = {};
   // The step had no room to verify the drafts: each sample has one token, or
@@ -418,7 +418,7 @@ struct SelectionResult {
   // [samples]; or empty if the draft model was behind with one of them
   // (DraftedTokens::is_behind) and had drafts of none.
   std::vector<int> num_drafted = {};
-  // Of kBeams where drafts were verified: the answers of the steps behind this
+  // Of kBeams where drafts were verified: the answers of the steps after this
   // one, each as if it had been run with the beams that the answer before it
   // makes (SurvivingCandidates), whose ranks its candidates name. There is one
   // if all of these beams are on drafted paths.

@@ -60,18 +60,18 @@ std::vector<double> Contenders::SumsOf(
     if (std::isnan(sum)) return {};
     sums.push_back(sum);
     maximum = std::max(maximum, sum);
-    if (EndsBehind(row, sum, maximum)) break;
+    if (EndsAfter(row, sum, maximum)) break;
   }
   return sums;
 }
 
 // The order is that of value + noise, where sums have cum_log_prob, rounded to
 // float32 once: by less than 2^-24 of itself, which is no further from the sum
-// than noise goes, 36.7. So a sum that stands behind is higher by less than the
+// than noise goes, 36.7. So a sum that stands after is higher by less than the
 // slack below, that of devices' noise included. ShiftToMaximum keeps the order
-// but for the rounding of double; and where the maximum may stand behind it is
+// but for the rounding of double; and where the maximum may stand after it is
 // the parent's sum that is too low.
-bool Contenders::EndsBehind(int row, double sum, double maximum) const {
+bool Contenders::EndsAfter(int row, double sum, double maximum) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor) return false;
   const double most = sum + 0x1p-22 * (std::abs(sum) + 64);

@@ -9,7 +9,7 @@
 //   diverse     what each group can choose when those before it have chosen
 //
 // A row with noise comes in falling order of value + noise (step_plan.h). So
-// what stands behind a candidate too low to be taken is not looked at: of k
+// what stands after a candidate too low to be taken is not looked at: of k
 // rows of k + 1 candidates, noise is computed for a few of each.
 //
 // What is left is in the order of rows, and within rows as they came, so that
@@ -57,8 +57,8 @@ class Contenders {
   // is no number.
   std::vector<double> SumsOf(int row,
                              std::span<const Candidate> candidates) const;
-  // Whether that holds of all that stand behind a candidate of this sum.
-  bool EndsBehind(int row, double sum, double maximum) const;
+  // Whether that holds of all that stand after a candidate of this sum.
+  bool EndsAfter(int row, double sum, double maximum) const;
   // Shifts the sums of a row's candidates; returns which was the highest.
   size_t Shift(int row, std::vector<double>* sums) const;
   // Learns from more sums how high the first ones are.

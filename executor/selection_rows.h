@@ -1,7 +1,7 @@
 // SelectionRow: what one row of logits is asked in a selection whose rows of
 // logits differ: those of samples of different lengths, and those that verify
 // drafts (PlanSelection::drafts). Of beams, each is asked for the best tokens
-// behind the beam and so much of the path (beam_replay.h). Of samples, each
+// after the beam and so much of the path (beam_replay.h). Of samples, each
 // draws a token of its own, as a sample that had generated the drafted tokens
 // before it would. The draws are all there is to verification that is coupled
 // (docs/verification.md), so an executor that draws needs nothing else for it.
@@ -64,7 +64,7 @@ int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
                    int vocab_size);
 
 // The answer to the selection. A run goes on while what is drawn is the draft
-// and there is a row of logits behind it; without any behind the first ones it
+// and there is a row of logits after it; without any after the first ones it
 // says that nothing was verified (SelectionResult::has_unverified_drafts).
 //   drawn     [logits_rows]  what each has drawn; its sum is the token's own
 //                      log-probability. A negative beam: verification came to

@@ -9,7 +9,7 @@
 //
 // One read is awaited at any time, for the next request or for the client's
 // end, which are the same event; only while bytes of the next request wait
-// behind the present one, none is. So what a client sends ahead is at most one
+// after the present one, none is. So what a client sends ahead is at most one
 // read's worth, and does not keep its end from being noticed (Check).
 //
 // Thread safety: its worker's thread alone. Callbacks and coroutines hold it.

@@ -27,7 +27,7 @@ absl::Status CheckSinusoidalPositions(std::span<const std::byte> stored,
 // T5's relative position biases, written out for each distance
 // (AttentionOptions::biases).
 //   buckets   [num_buckets, num_heads]
-//   sees_all  half of the buckets are for keys behind the query; else there are
+//   sees_all  half of the buckets are for keys after the query; else there are
 //             no such keys
 //   result    [num_heads, 2 * max_distance + 1]
 // Half of a direction's buckets are of one distance each, the others of

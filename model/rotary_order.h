@@ -1,6 +1,6 @@
 // How heads lie where a kernel has heads of a multiple of 8 dimensions and
 // rotates whole ones: dimensions of q and k are put in another order when
-// weights are loaded, which changes no product of the two; the pairs behind the
+// weights are loaded, which changes no product of the two; the pairs after the
 // rotated ones turn by no angle; and dimensions that a model does not have are
 // zero, which adds nothing to scores and gives zeros of values.
 #pragma once
@@ -28,7 +28,7 @@ std::vector<int> QkRowOrder(const TransformerConfig& config, int head_width);
 //   result  [(num_heads + 2 * num_kv_heads) * head_width]
 std::vector<int> HeadRowOrder(const TransformerConfig& config, int head_width);
 
-// `rows`, of which each has rotary_dim / 2 numbers, with `padding` behind them.
+// `rows`, of which each has rotary_dim / 2 numbers, with `padding` after them.
 //   result  [num_positions, head_width / 2]
 std::vector<float> PadRotaryRows(std::span<const float> rows, int num_positions,
                                  int head_width, float padding);

@@ -35,7 +35,7 @@ struct TensorNames {
   std::string_view k_norm = "";
   std::string_view output = "self_attn.o_proj";
   std::string_view post_attention_norm = "";  // of what is added
-  // Of cross-attention: a decoder's behind an encoder.
+  // Of cross-attention: a decoder's with an encoder.
   std::string_view cross_norm = "";
   std::string_view cross_q = "";
   std::string_view cross_k = "";

@@ -1,5 +1,5 @@
 // TransformerConfig: the sizes and features of a transformer, a decoder alone
-// or behind an encoder, and its generation defaults, read from a model
+// or with an encoder, and its generation defaults, read from a model
 // directory's config.json and generation_config.json under the names
 // transformers gives them.
 //

@@ -203,7 +203,7 @@ bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     const size_t end = row.first_position + row.num_tokens;
-    // The decoder's positions begin behind the source.
+    // The decoder's positions begin after the source.
     const int source_end =
         static_cast<int>(NumSourceTokens(row, description_.page_size));
     const size_t in_context = std::max<int>(end - source_end, 0);

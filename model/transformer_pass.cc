@@ -33,7 +33,7 @@ std::span<T> RowsBetween(std::span<T> matrix, int begin, int end,
                         size_t(end - begin) * num_cols);
 }
 
-// The part of a row that the decoder reads: its tokens behind the source.
+// The part of a row that the decoder reads: its tokens after the source.
 struct DecoderRow {
   int first_token = 0;     // index in StepPlan::tokens
   int num_tokens = 0;      // may be 0

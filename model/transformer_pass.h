@@ -5,20 +5,20 @@
 //              norm, gate up, silu * up, down, + ] x layers -> norm -> head
 //
 // That is Llama; features of TransformerConfig change its parts: biases after
-// products, norms of q and k, norms before additions or behind them, windows
+// products, norms of q and k, norms before additions or after them, windows
 // and caps of attention, another activation, learned positions in place of
 // rotation.
 //
-// Behind an encoder, a layer has cross-attention between its two parts:
+// With an encoder, a layer has cross-attention between its two parts:
 //
 //   + -> [ norm, q, attend to the source's k v, output, + ] -> norm ...
 //
 // Those keys and values are computed where a row feeds positions of its source
 // (PlanRow::source_length): first the encoder reads the sources of such rows,
 // all of their tokens seeing each other; then each layer of the decoder stores
-// its keys and values of the positions that are fed. Tokens behind the source
+// its keys and values of the positions that are fed. Tokens after the source
 // go through the decoder as everywhere, but that their positions, and the pages
-// they attend to, begin behind it.
+// they attend to, begin after it.
 //
 // Rows are sequences, and sequences do not read what others write in the same
 // step; so passes over different rows of one plan may run at the same time.
@@ -73,7 +73,7 @@ class TransformerPass {
   // The tokens a layer works on, as rows of the scratch.
   struct Batch {
     std::vector<PagedRow> rows;
-    std::vector<PagedRow> source_rows;  // of the same tokens; behind an encoder
+    std::vector<PagedRow> source_rows;  // of the same tokens; with an encoder
     std::vector<TokenId> tokens;
     std::vector<int> positions;  // of the tokens
     int num_tokens = 0;

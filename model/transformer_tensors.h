@@ -55,7 +55,7 @@ struct TransformerLayerTensors {
   TransformerTensor output;  // [hidden_size, q_size]
   TransformerTensor output_bias;
   TransformerTensor post_attention_norm;  // [hidden_size]
-  // Of a decoder behind an encoder.
+  // Of a decoder with an encoder.
   TransformerTensor cross_norm;  // [hidden_size]
   TransformerTensor cross_norm_bias;
   TransformerTensor cross_q;  // [q_size, hidden_size]

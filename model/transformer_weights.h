@@ -40,7 +40,7 @@ struct TransformerLayerWeights {
   NormWeights k_norm;               // [head_dim]
   ProductWeights output;            // [hidden_size, q_size]
   NormWeights post_attention_norm;  // [hidden_size]
-  // Of a decoder behind an encoder.
+  // Of a decoder with an encoder.
   NormWeights cross_norm = {};       // [hidden_size]
   ProductWeights cross_q = {};       // [q_size, hidden_size]
   ProductWeights cross_kv = {};      // [2 * kv_size, hidden_size]

@@ -43,7 +43,7 @@ void AppendIds(std::span<const TokenId> tokens, std::string* out);
 void AppendHead(Api api, const AnswerHead& head, bool is_chunk,
                 std::string* out);
 
-// Behind what is there: ,"warnings":[...]. Nothing if there are none.
+// After what is there: ,"warnings":[...]. Nothing if there are none.
 void AppendWarnings(std::span<const std::string> warnings, std::string* out);
 
 struct TokenCounts {

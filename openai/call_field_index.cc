@@ -18,7 +18,7 @@ bool IsBesideSampling(std::string_view param) {
          param == "deadline_ms" || param == "prefix_cache";
 }
 
-// Params that say what the decoder behind an encoder begins with, and how much
+// Params that say what the decoder with an encoder begins with, and how much
 // room a prompt that is truncated leaves.
 bool IsOfPrompt(std::string_view param) {
   return param == "decoder_prompt" || param == "decoder_prompt_tokens" ||

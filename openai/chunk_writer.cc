@@ -64,7 +64,7 @@ class ChunkWriter::Impl {
 
  private:
   void BeginEvent(std::string* out) { *out += event_begin_; }
-  // Behind "choices":[...], up to the end of the event.
+  // After "choices":[...], up to the end of the event.
   void EndEvent(std::string* out);
   void AppendIdsOnce(PromptStream* prompt, std::string* out);
   void AppendNewsOf(PromptStream* prompt, ChoiceStream* choice,

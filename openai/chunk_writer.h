@@ -24,7 +24,7 @@
 //        {"text": "...", "tokens": [...], "score": -0.4, "cum_log_prob": -1.2,
 //         "finish_reason": null}, ...]}}
 //
-// Log-probabilities of samples come with their tokens, or behind them while the
+// Log-probabilities of samples come with their tokens, or after them while the
 // text waits for what may be a stop; those of beams with the last event of a
 // choice, as the engine reports them in the end. So does the whole of a choice
 // that echoes its prompt with log-probabilities.

@@ -32,7 +32,7 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
 // What a call that generates would be fed.
 struct Tokenized {
   std::vector<TokenId> tokens = {};
-  // All that the decoder behind an encoder begins with; unset without one.
+  // All that the decoder with an encoder begins with; unset without one.
   std::optional<std::vector<TokenId>> decoder_prompt = {};
 };
 

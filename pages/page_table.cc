@@ -42,7 +42,7 @@ void PageTable::ForkFrom(const PageTable& parent, int num_tokens) {
       << "fork of " << num_tokens << " tokens, there are "
       << parent.num_tokens_;
   const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
-  Reserve(num_pages);  // nothing throws behind it
+  Reserve(num_pages);  // nothing throws after it
   const std::span<const PageId> all = parent.page_ids().first(num_pages);
   const int64_t num_common =
       std::ranges::mismatch(page_ids_, all).in2 - all.begin();

@@ -89,7 +89,7 @@ class PageTable {
   absl::Status AppendCopy(const PageRef& from, int num_tokens,
                           std::vector<PageCopy>* copies);
 
-  // Keeps the first `num_tokens` tokens and releases the pages behind them.
+  // Keeps the first `num_tokens` tokens and releases the pages after them.
   // Other tables that hold these pages keep them as they are.
   // A page released may be allocated again at once. So the copies that Append
   // has reported must be in a plan already, and plans run in order.

@@ -277,7 +277,7 @@ void PrefixTree::RemoveFilling(Cursor cursor) {
 }
 
 // A leaf that sequences hold is in use now: it becomes the most recently used
-// and is passed over, once until its turn comes again (second chance). Behind
+// and is passed over, once until its turn comes again (second chance). After
 // an idle page there may be held ones alone, where a sequence has a copy of its
 // own of that page: then these leave the tree before it.
 bool PrefixTree::ReclaimPage() {

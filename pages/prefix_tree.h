@@ -63,14 +63,14 @@ struct PrefixMatch;
 
 class PrefixTree final : public PageReclaimer {
  public:
-  // A place in the tree: behind the pages on the way to it. Default: behind
+  // A place in the tree: after the pages on the way to it. Default: after
   // none, the root of any salt. It goes stale when its page leaves the tree.
   struct Cursor {
     int node = -1;
     int64_t serial = 0;
   };
   struct Inserted {
-    Cursor cursor;       // behind the page
+    Cursor cursor;       // after the page
     bool is_new = true;  // false: the tree had the page's tokens already
   };
 
@@ -85,7 +85,7 @@ class PrefixTree final : public PageReclaimer {
   // used. Throws std::bad_alloc, and the tree is as it was.
   PrefixMatch Find(std::string_view salt, Cursor from, const TokenPath& tokens);
 
-  // Adds a full page behind `parent`. Where the tree has one of the same tokens
+  // Adds a full page after `parent`. Where the tree has one of the same tokens
   // it keeps that, unless that is still being filled and `page` is ready.
   // Nothing if `parent` is stale. Throws std::bad_alloc, and the tree is as it
   // was.
@@ -166,7 +166,7 @@ class PrefixTree final : public PageReclaimer {
 
 struct PrefixMatch {
   std::vector<PageRef> pages;   // full ones, in order
-  PrefixTree::Cursor end = {};  // behind these
+  PrefixTree::Cursor end = {};  // after these
   // A page whose first tokens come next, though not all of them.
   PageRef tail = {};
   int num_tail_tokens = 0;

@@ -35,10 +35,10 @@ absl::Status AppendForms(const Tokenizer& tokenizer, const std::string& word,
                          std::vector<TokenIds>* forms) {
   ASSIGN_OR_RETURN(TokenIds first, Encode(tokenizer, word));
   if (first.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(TokenIds behind_space, Encode(tokenizer, " " + word));
-  const bool is_banned = EndsIn(behind_space, first);
+  ASSIGN_OR_RETURN(TokenIds after_space, Encode(tokenizer, " " + word));
+  const bool is_banned = EndsIn(after_space, first);
   forms->push_back(std::move(first));
-  if (!is_banned) forms->push_back(std::move(behind_space));
+  if (!is_banned) forms->push_back(std::move(after_space));
   return absl::OkStatus();
 }
 

@@ -3,7 +3,7 @@
 // (GenerationParams::bad_words_ids), which are what is banned.
 //
 // A tokenizer spells a word in one way where a text begins, and in another
-// behind a space: "York" and "▁York", or several tokens and one. So each word
+// after a space: "York" and "▁York", or several tokens and one. So each word
 // is banned in both forms, encoded by itself without the tokenizer's special
 // tokens, in the pieces that the model writes (Tokenizer::EncodeOutput). The
 // second is left out where it ends in the first, which bans it already: where
@@ -16,7 +16,7 @@
 //
 // What is banned is how the tokenizer spells a word, as with bad_words_ids: not
 // the same letters out of other tokens, nor within a longer word or right
-// behind other characters, as "ban" is in "urban".
+// after other characters, as "ban" is in "urban".
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// What decoder_prompt_tokens add behind `start`, the model's own.
+// What decoder_prompt_tokens add after `start`, the model's own.
 std::span<const int64_t> OwnTokens(const std::vector<TokenId>& start,
                                    std::span<const int64_t> tokens) {
   const bool has_start = tokens.size() >= start.size() &&
@@ -50,7 +50,7 @@ absl::Status NoTokensOfText(const std::string& text) {
       "got ", ShownInQuotes(text));
 }
 
-// That the text has more tokens than there is room for behind `num_before`,
+// That the text has more tokens than there is room for after `num_before`,
 // which counts the decoder's start and a forced token.
 absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
                          std::string_view got) {
@@ -63,7 +63,7 @@ absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
       "generate), got ", got);
 }
 
-// The tokens of a text that stands behind `num_before` others.
+// The tokens of a text that stands after `num_before` others.
 absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
                                             const std::string& text,
                                             const ModelDescription& model,
@@ -137,7 +137,7 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
-  // What only repeats the start says nothing of what comes behind it.
+  // What only repeats the start says nothing of what comes after it.
   if (!params.forced_bos_token_id ||
       OwnTokens(model.encoder->decoder_prompt, tokens).empty()) {
     return absl::OkStatus();

@@ -1,7 +1,7 @@
 // The decoder prompt: how the output of an encoder-decoder begins, given by the
 // request (GenerationParams::decoder_prompt_tokens, or decoder_prompt as text):
 // a translation that somebody has begun, or a token that names a language. The
-// decoder reads it behind what it begins with anyway, decoder_start_token_id,
+// decoder reads it after what it begins with anyway, decoder_start_token_id,
 // and what is generated follows:
 //
 //   prompt          "Where is the station?"      read by the encoder
@@ -55,7 +55,7 @@ std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params);
 
 // Tokens of the model's max_context that stand before the first that is
-// generated: those of the prompt, or behind an encoder of the decoder's.
+// generated: those of the prompt, or with an encoder of the decoder's.
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params);

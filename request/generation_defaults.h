@@ -97,7 +97,7 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params);
 
-// The error of a request that has taken defaults, or OK; behind it where those
+// The error of a request that has taken defaults, or OK; after it where those
 // are from, that its message names: "...; num_beams is 4 by ORIGIN".
 absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
                           std::string_view origin);

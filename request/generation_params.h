@@ -94,7 +94,7 @@ struct GenerationParams {
   // (request/bad_words.h).
   std::vector<std::string> bad_words;
   std::vector<int64_t> suppress_tokens;
-  // Of an encoder-decoder: tokens that the decoder begins with, behind those
+  // Of an encoder-decoder: tokens that the decoder begins with, after those
   // that every one of the model's begins with; what is generated follows them.
   // transformers' decoder_input_ids (request/decoder_prompt.h). Empty: none.
   std::vector<int64_t> decoder_prompt_tokens;

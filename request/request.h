@@ -59,7 +59,7 @@ struct Usage {
   // steps of a search; BeamsEvent::num_steps counts those.
   int64_t num_steps = 0;
   // Of speculation, in all sequences: tokens drafted and verified, and those of
-  // them that were accepted, but for any behind the end of their sequence.
+  // them that were accepted, but for any after the end of their sequence.
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
   // Params that the request left open and the model's generation_config.json

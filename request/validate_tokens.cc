@@ -167,8 +167,8 @@ absl::Status ValidateForced(const ModelDescription& model,
   return absl::OkStatus();
 }
 
-// That there is no room behind `num_tokens`: a prompt, or what the decoder
-// behind an encoder begins with, for whose start alone a model has room.
+// That there is no room after `num_tokens`: a prompt, or what the decoder
+// with an encoder begins with, for whose start alone a model has room.
 absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
   if (model.encoder) {
     const int64_t num_start = std::ssize(model.encoder->decoder_prompt);

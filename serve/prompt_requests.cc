@@ -102,7 +102,7 @@ absl::Status CheckEcho(const openai::Call& call,
                          "log-probabilities, got true");
 }
 
-// What is echoed in front of a text: what the text goes on from. Behind an
+// What is echoed in front of a text: what the text goes on from. After an
 // encoder that is the decoder prompt, as its tokens spell it; the source is no
 // beginning of what is generated. Else the prompt: as the call has it, or if it
 // was given or cut as tokens, what the engine got.

@@ -40,7 +40,7 @@ struct PromptRequest {
 
 // An error of one of a call's prompts. Where they are a list it says which:
 // "prompt[1] has ..." where the prompt is the field, and if there are several
-// "; of prompt[1]" behind a message that has its number of tokens, or that no
+// "; of prompt[1]" after a message that has its number of tokens, or that no
 // token is possible, whether or not others would fail, too. Other errors stay
 // as they are.
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,

@@ -26,7 +26,7 @@ std::optional<RunEvent> RunEventOf(
   if (!event.ok()) {
     return RunEvent{prompt, absl::StatusOr<Result>(event.status())};
   }
-  // It ends with its result, behind which nobody reads.
+  // It ends with its result, after which nobody reads.
   if (auto* result = std::get_if<Result>(&event->value())) {
     return RunEvent{prompt, absl::StatusOr<Result>(std::move(*result))};
   }

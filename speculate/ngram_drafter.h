@@ -1,6 +1,6 @@
 // NgramDrafter: prompt lookup. It takes the last n tokens of the text, n from
 // max_ngram down to min_ngram, finds where they occurred last before, and
-// drafts what followed there. Behind the end of the text it goes on with the
+// drafts what followed there. After the end of the text it goes on with the
 // draft itself, as an LZ77 copy does, so that a loop is drafted at full length.
 //
 //   ... the cat sat on the mat . the cat  ->  sat on the mat . the cat

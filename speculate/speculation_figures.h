@@ -2,7 +2,7 @@
 // what a sequence drafted, what of that was accepted, and what it got.
 //
 // A sequence may end within its drafts, by an EOS id that was drafted or by a
-// stop string. It gets nothing of what verification has behind that: the drafts
+// stop string. It gets nothing of what verification has after that: the drafts
 // there count as drafted and not as accepted, and the token that the model adds
 // does not count. So each accepted token is one that a sequence has.
 //
@@ -24,7 +24,7 @@ struct SpeculationFigures {
   int64_t num_tokens = 0;
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
-  // The same by a draft's place, from 0; a draft behind one that was rejected
+  // The same by a draft's place, from 0; a draft after one that was rejected
   // is drafted and not accepted.
   std::array<int64_t, kMaxDraftTokens> num_drafted_at = {};
   std::array<int64_t, kMaxDraftTokens> num_accepted_at = {};

@@ -41,7 +41,7 @@ struct TextOptions {
   bool include_stop = false;
   // No stop begins in what the first so many tokens add.
   int min_new_tokens = 0;
-  // Whether the tokens open a text: false behind something that it began with,
+  // Whether the tokens open a text: false after something that it began with,
   // which a space may divide them from.
   bool is_opening = true;
 };

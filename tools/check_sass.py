@@ -11,7 +11,7 @@ for compute capability 9.0 it checks that every kernel
   - reads nothing with ld.global.nc (LDG...CONSTANT);
   - writes no global memory ahead of its wait, and reads some only if it is
     declared to read early, or reads constants, in the lists below;
-  - lets the next kernel start (PREEXIT) behind its wait if it is a barrier.
+  - lets the next kernel start (PREEXIT) after its wait if it is a barrier.
 
 "Ahead" is by address, which is how the compiler lays out code that runs once.
 """

@@ -145,7 +145,7 @@ class Reference:
         """Tokens of a sequence that are not generated."""
         if not self.has_encoder:
             return len(prompt)
-        # A decoder behind an encoder begins with decoder_start_token_id.
+        # A decoder with an encoder begins with decoder_start_token_id.
         start = self.model.config.decoder_start_token_id
         given = params.get("decoder_input_ids", [])
         return len(given) + (given[:1] != [start])

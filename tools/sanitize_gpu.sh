@@ -211,7 +211,7 @@ run_process() {
     echo "$tool, $(blamed "${status:-0}" "$log.out" "$tests"): $wrong"
 }
 
-# Where a test stands among the slow ones; behind all of them if it is not slow.
+# Where a test stands among the slow ones; after all of them if it is not slow.
 rank_of() {
   local i
   for i in "${!slow_tests[@]}"; do

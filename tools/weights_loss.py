@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, weights: str, requests: list[Row]) -> list[Row
 
 
 def next_tokens(answers: list[Row], num_prompt: list[int]) -> list[dict[int, float]]:
-    """The log-probabilities of the best tokens at each place behind a prompt."""
+    """The log-probabilities of the best tokens at each place after a prompt."""
     places = []
     for answer, begin in zip(answers, num_prompt, strict=True):
         for place in answer["prompt_logprobs"][begin:]:

@@ -77,7 +77,7 @@ struct TraceCandidate {
 struct TraceSlotPages {
   int slot = 0;
   int node = kTraceRoot;           // the sequence's last
-  std::vector<PageId> pages = {};  // behind TracePages::shared, in order
+  std::vector<PageId> pages = {};  // after TracePages::shared, in order
   friend bool operator==(const TraceSlotPages&,
                          const TraceSlotPages&) = default;
 };
@@ -97,7 +97,7 @@ struct TracePages {
   std::vector<PageId> shared = {};  // every slot's table begins with these
   std::vector<TraceSlotPages> slots = {};  // of live sequences
   // Of each row beside these that verifies drafts (docs/speculation.md,
-  // "Beams"): its pages behind `shared`, in order.
+  // "Beams"): its pages after `shared`, in order.
   std::vector<std::vector<PageId>> drafts = {};
   // Of these pages: found in the prefix tree, not filled by this request.
   std::vector<PageId> cached = {};

@@ -17,7 +17,7 @@ constexpr double kBendWidth = 44;
 constexpr double kLabelGap = 12;  // beside a label
 constexpr double kLeft = 92;      // for the names of slots
 constexpr double kTop = 34;       // for the numbers of steps
-constexpr double kTail = 8;       // behind the last label
+constexpr double kTail = 8;       // after the last label
 
 double LabelWidth(const TraceNode& node) {
   return kColumnWidth * NumColumns(NodeLabel(node));

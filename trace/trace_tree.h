@@ -64,7 +64,7 @@ class TraceTrees {
     TraceTree* tree;
     std::unordered_map<int, int> newest_steps;  // by slot, of what lives there
     // Where nodes live that have moved since. No node has a place for good: the
-    // next one behind it has one of its own.
+    // next one after it has one of its own.
     std::unordered_map<int, int> moved;
 
     int SlotOf(int node) const;

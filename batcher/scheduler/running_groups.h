@@ -43,7 +43,7 @@ struct RunningGroup {
 
 // For whoever goes through groups, at `idx`: the next two begin to be read.
 // They lie anywhere, and those that run are more than a cache holds.
-[[gnu::always_inline]] inline void PrefetchBehind(
+[[gnu::always_inline]] inline void PrefetchAfter(
     std::span<const RunningGroup> groups, size_t idx) {
   if (idx + 2 < groups.size()) groups[idx + 2].group->Prefetch();
   if (idx + 1 < groups.size()) groups[idx + 1].group->PrefetchParts();
@@ -69,7 +69,7 @@ class RunningGroups {
     RunningGroup* const next = groups_.data() + found_;
     if (next < std::to_address(groups_.end()) && next->id == id &&
         !next->group->done()) {
-      PrefetchBehind(groups_, found_++);
+      PrefetchAfter(groups_, found_++);
       return next;
     }
     return Search(id);
@@ -89,7 +89,7 @@ class RunningGroups {
   RunningGroup* Search(RequestId id);
 
   std::vector<RunningGroup> groups_;
-  size_t found_ = 0;  // index behind the one found last
+  size_t found_ = 0;  // index after the one found last
 };
 
 }  // namespace espalier

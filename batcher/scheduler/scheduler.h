@@ -149,7 +149,7 @@ class Scheduler {
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
     // Among them: padding, and what decoders begin with.
-    int64_t num_behind_sources = 0;
+    int64_t num_after_sources = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
     int64_t num_sequences_ahead = 0;  // of continuations with drafts, at most

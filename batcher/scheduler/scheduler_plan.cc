@@ -29,9 +29,9 @@ DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
 }
 
 // Of the last `num_tokens` that a group's prefill has put into a plan, from
-// `first_row` on: those that lie behind a source.
-int64_t NumBehindSource(const BeamGroup& group, const StepPlan& plan,
-                        size_t first_row, int64_t num_tokens) {
+// `first_row` on: those that lie after a source.
+int64_t NumAfterSource(const BeamGroup& group, const StepPlan& plan,
+                       size_t first_row, int64_t num_tokens) {
   if (num_tokens == 0 || plan.rows[first_row].source_length == 0) return 0;
   const PlanRow& row = plan.rows[first_row];
   return std::clamp<int64_t>(
@@ -137,7 +137,7 @@ void Scheduler::PlanDecode(std::span<RunningGroup> groups, StepPlan* plan,
   const size_t num_continuations = plan->continuations.size();
   for (size_t i = 0; i < groups.size(); ++i) {
     RunningGroup& running = groups[i];
-    PrefetchBehind(groups, i);
+    PrefetchAfter(groups, i);
     changes_groups_ = changes_groups_ || !running.is_known;
     const absl::Status status = running.group->PlanDecode(plan);
     if (!status.ok()) throw PlanError{status};
@@ -318,8 +318,8 @@ void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
   const int64_t num_prompt_tokens =
       std::ssize(plan->tokens) - first_token - num_fed_again;
   planned_counts_.num_prompt_tokens += num_prompt_tokens;
-  planned_counts_.num_behind_sources +=
-      NumBehindSource(group, *plan, first_row, num_prompt_tokens);
+  planned_counts_.num_after_sources +=
+      NumAfterSource(group, *plan, first_row, num_prompt_tokens);
   planned_counts_.num_fed_again += num_fed_again;
   if (plan->selections.size() == num_selections) {
     budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - first_row);
@@ -408,7 +408,7 @@ void Scheduler::Remember(const StepPlan& plan) {
       counts.num_decode_sequences + counts.num_sequences_ahead;
   remembered.num_draft_pages = counts.num_draft_pages;
   stats_.num_prompt_tokens +=
-      counts.num_prompt_tokens - counts.num_behind_sources;
+      counts.num_prompt_tokens - counts.num_after_sources;
   stats_.num_tokens_fed_again += counts.num_fed_again;
   stats_.num_decode_rows += counts.num_decode_sequences;
   stats_.num_draft_tokens_fed += counts.num_draft_tokens_fed;

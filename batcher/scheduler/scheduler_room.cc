@@ -94,7 +94,7 @@ void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
   const PrefillCounts before = running.group->prefill_counts();
   running.group->MatchPrefix(num_promised, plan);
   const PrefillCounts& after = running.group->prefill_counts();
-  // What lies behind a source is no part of its prompt.
+  // What lies after a source is no part of its prompt.
   const int64_t num_prompt_tokens = running.group->num_prompt_tokens();
   stats_.num_cached_tokens += std::min(after.num_cached, num_prompt_tokens) -
                               std::min(before.num_cached, num_prompt_tokens);

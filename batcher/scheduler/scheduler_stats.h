@@ -36,7 +36,7 @@ struct SchedulerStats {
   int64_t num_draft_failures = 0;
   absl::Status last_draft_failure;
   // Tokens, each in one of these; of a model with an encoder, those of the
-  // source, without what lies behind it (beam/pages/source_layout.h).
+  // source, without what lies after it (beam/pages/source_layout.h).
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
   int64_t num_decode_rows = 0;       // live beams fed, one token each

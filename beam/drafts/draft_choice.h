@@ -47,7 +47,7 @@ class DraftChoice {
   // Pages that it takes to verify so many of each beside a token of each. Of
   // beams, whose paths are cut to what there are pages for, one token.
   int64_t NumPagesToVerify(std::span<const int> counts) const;
-  // Tokens to draft for each sample in the step behind the one that runs, ahead
+  // Tokens to draft for each sample in the step after the one that runs, ahead
   // of its answer; 0 if there is no room, in length, tokens or pages.
   int NumAhead(const DraftsInFlight& in_flight) const;
 

@@ -26,7 +26,7 @@ class DraftReplay {
   // What the step verifies.
   const PathRows& drafts() const { return drafts_; }
   const DraftTree& tree() const { return tree_; }
-  // Steps that it may decide behind its first, and tokens that it drafts, each
+  // Steps that it may decide after its first, and tokens that it drafts, each
   // once.
   int num_steps_drafted() const { return tree_.max_depth(); }
   int num_tokens_drafted() const { return tree_.num_nodes() - num_beams_; }

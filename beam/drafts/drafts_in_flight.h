@@ -1,9 +1,9 @@
-// DraftsInFlight: what a group's sequences feed behind their last tokens in the
+// DraftsInFlight: what a group's sequences feed after their last tokens in the
 // step that runs, and how many tokens a draft model may draft for the one
 // planned ahead of its answer. Drafted paths of beams are DraftReplay's.
 //
 //   Feed(drafts)      the step that runs verifies these
-//   FeedAhead(count)  the one behind it, of as many a sequence as this
+//   FeedAhead(count)  the one after it, of as many a sequence as this
 //   Take(result)      the first is answered, so the second runs
 //
 // Of a step that was planned ahead the group never has the tokens, but only,

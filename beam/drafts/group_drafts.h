@@ -113,7 +113,7 @@ class GroupDrafts {
     return is_by_model_ && is_on() && state_ == State::kIdle &&
            num_steps_alone_ == 0;
   }
-  // Whether the step behind one that is asked, or that drafts ahead, may draft
+  // Whether the step after one that is asked, or that drafts ahead, may draft
   // without its answer: of a draft model that has drafts.
   bool can_go_on() const {
     return is_by_model_ && is_on() && state_ != State::kReady &&
@@ -156,7 +156,7 @@ class GroupDrafts {
   // The answer. REQUIRES: Validate.
   void Take(std::span<DraftedTokens> drafts);
 
-  // Tokens to feed behind the last one of each sequence.
+  // Tokens to feed after the last one of each sequence.
   //   max_tokens  [sequences]  of each, by rank
   //   num_tokens  of all together
   std::vector<std::vector<TokenId>> Draft(std::span<const int> max_tokens,

@@ -2,7 +2,7 @@
 // continues beam ranks[i] by drafts[i] (PlanSelection::ranks). A beam without a
 // path has a row of its own token alone.
 //
-// A step goes on behind another only if all beams that survive are on paths. So
+// A step goes on after another only if all beams that survive are on paths. So
 // where not all have room, fewer steps are drafted rather than fewer paths: as
 // many as there is room for all paths of, those that end on the way included,
 // and of one more the paths that go furthest and of equals the most probable,
@@ -37,7 +37,7 @@ struct PathRows {
   int num_drafted(int num_beams) const;
 };
 
-// Without what comes behind a token of `ending`, ascending, and that itself: no
+// Without what comes after a token of `ending`, ascending, and that itself: no
 // beam goes on there.
 std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending);

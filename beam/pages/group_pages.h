@@ -26,7 +26,7 @@
 //
 // A step may have several rows of one sequence, for paths that it may take
 // (docs/speculation.md, "Beams"). Each row but a sequence's first is a fork of
-// it, in a slot of its own behind the others, until the answer:
+// it, in a slot of its own after the others, until the answer:
 //
 //   RETURN_IF_ERROR(pages.AppendRows(ranks, num_tokens, &plan));  // plans it
 //   pages.FollowRows(rows);            // while its result names no new tokens
@@ -138,7 +138,7 @@ class GroupPages {
     return *slots_[slots_by_row_[row]].sequence;
   }
 
-  // The sequence of a rank keeps so many tokens: drafts behind them were
+  // The sequence of a rank keeps so many tokens: drafts after them were
   // rejected.
   // REQUIRES: no tails are reserved, the answer to the plan is there.
   void Truncate(int rank, int num_tokens);

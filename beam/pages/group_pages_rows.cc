@@ -65,7 +65,7 @@ void GroupPages::FollowRows(std::span<const int> rows) {
   }
 }
 
-// Those that live on are at most as many as slots, so one that is behind them
+// Those that live on are at most as many as slots, so one that is after them
 // finds one free.
 void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
   if (is_away_) return;

@@ -192,7 +192,7 @@ class GroupPrefill {
   std::vector<std::vector<TokenId>> branches_;  // by rank; of a prompt: none
   int64_t prompt_fed_ = 0;  // of its tokens, with those shared, at most so far
   PrefillCounts counts_;
-  // In the tree, of the stem: the place behind its first num_announced_ pages.
+  // In the tree, of the stem: the place after its first num_announced_ pages.
   PrefixTree::Cursor announced_;
   int num_announced_ = 0;
   bool may_announce_ = true;

@@ -55,7 +55,7 @@ class SavedPages {
 
   // Null if there is a gap.
   const SavedPage* Find(int rank, int page_idx) const;
-  // Of a rank's pages behind `page_idx`, the first; -1: none.
+  // Of a rank's pages after `page_idx`, the first; -1: none.
   int NextAfter(int rank, int page_idx) const;
 
   bool empty() const { return tables_.empty(); }

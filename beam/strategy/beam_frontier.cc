@@ -75,7 +75,7 @@ void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
         << "candidate of beam " << ranked.beam << " of " << live_.size();
     const bool may_finish = rank < num_beams_;
     const bool may_live = !step.is_last && next_.size() < num_beams_;
-    // Nor may any that ranks behind it.
+    // Nor may any that ranks after it.
     if (!may_finish && !may_live && step.decisions == nullptr) break;
     if (Take(ranked, step, may_finish, may_live, &next_)) continue;
     if (step.decisions == nullptr) continue;

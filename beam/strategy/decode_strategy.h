@@ -96,7 +96,7 @@ class DecodeStrategy {
   // REQUIRES: supports_drafts().
   virtual int max_draft_tokens(int rank) const;
   // Cuts each draft, by rank, at a token that ends its sequence or may not
-  // follow: before it, or behind it if the drafts were drawn, since what is
+  // follow: before it, or after it if the drafts were drawn, since what is
   // verified must not depend on what was drawn.
   // REQUIRES: supports_drafts(), and a step was answered.
   virtual std::vector<std::vector<TokenId>> CutDrafts(

@@ -62,7 +62,7 @@ class SampleStrategy final : public DecodeStrategy {
                       PlanSelection* selection) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;
-  // Advance behind the first step where each sample goes on by a token, which
+  // Advance after the first step where each sample goes on by a token, which
   // is mostly so. False where one ends, or where `drawn` is no answer to what
   // was asked (beam/validate_result.h), and nothing is done.
   // REQUIRES: !done(); no drafts are verified, and none restricts the request.

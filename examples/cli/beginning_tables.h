@@ -18,14 +18,14 @@ inline constexpr int kCountedTokens = 4;
 // One observation of each table for each sample.
 class BeginningTables {
  public:
-  // Each place behind the first, and each pair of neighbours.
+  // Each place after the first, and each pair of neighbours.
   static constexpr int kNumTables = 2 * (kCountedTokens - 1);
 
   void Add(const Generation& generation) {
     for (const Hypothesis& hypothesis : generation.hypotheses) {
       const auto token = [&](size_t place) -> int64_t {
         const auto& tokens = hypothesis.tokens;
-        return place < tokens.size() ? tokens[place] : -1;  // behind the end
+        return place < tokens.size() ? tokens[place] : -1;  // after the end
       };
       for (int i = 1; i < kCountedTokens; ++i) {
         tables_[2 * i - 2].push_back(token(i));

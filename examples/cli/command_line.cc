@@ -102,11 +102,11 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
 void AddTexts(CLI::App* command, std::vector<std::string>* texts) {
   // Each is taken as it is: an option that takes "extra" arguments would part
   // "[a, b]" into two. One that waits for more arguments than there can be
-  // takes all, those behind "--" included.
+  // takes all, those after "--" included.
   constexpr int kNeverEnough = CLI::detail::expected_max_vector_size;
   command
       ->add_option("text", *texts,
-                   "texts, behind -- if one begins with -; none, or -, is the "
+                   "texts, after -- if one begins with -; none, or -, is the "
                    "lines of stdin")
       ->expected(kNeverEnough, kNeverEnough)
       ->allow_extra_args(false)
@@ -397,7 +397,7 @@ int ParseAndRun(std::span<char* const> args) {
   }
   const std::string_view first = args.size() > 1 ? args[1] : "";
   if (args.size() > 2 && !first.starts_with('-') && !IsCommand(app, first)) {
-    args = args.first(2);  // it is wrong, whatever stands behind it
+    args = args.first(2);  // it is wrong, whatever stands after it
   }
   std::vector<char*> of_program(args.begin(), args.end());
   if (args.size() == 3 && IsCommand(app, first) &&

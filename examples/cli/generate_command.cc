@@ -154,7 +154,7 @@ read as JSON.
 
 With --chat each text is one message of a user: the model's chat template
 (chat_template.jinja, or chat_template in tokenizer_config.json) makes a prompt
-of it, with --system before it and the beginning of the answer behind it. Names
+of it, with --system before it and the beginning of the answer after it. Names
 of special tokens in the text or in --system stay text, but for marks that a
 tokenizer.model has as user-defined symbols, such as <en>: any text finds them.
 

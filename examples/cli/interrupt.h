@@ -41,7 +41,7 @@ inline constexpr char kInterrupted[] = "interrupted";
 class Interrupt {
  public:
   // Listens from now on; a signal that the program was started to ignore, as
-  // those behind `nohup` or in the background of a script are, stays ignored.
+  // those under `nohup` or in the background of a script are, stays ignored.
   // The context calls `on_signal`, once. A wait of `output` for its reader ends
   // soon after a signal.
   // Errors: kResourceExhausted with the system's reason, if it has no room for

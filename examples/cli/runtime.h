@@ -2,7 +2,7 @@
 // (espalier/backend.h, espalier/model_text.h) without its threads. The engine
 // runs on a context of the runtime's own, whose one thread also reads, prints
 // and hears signals: a reader who keeps it waiting holds the steps back, and
-// after Ctrl-C nothing runs behind what is printed.
+// after Ctrl-C nothing runs after what is printed.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

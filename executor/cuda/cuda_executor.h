@@ -17,7 +17,7 @@
 // where it feeds prompts, the same functions run one by one. Tokens of drafts
 // to verify are padded as rows are, and part of a shape.
 //
-// Behind an encoder (docs/step.md, "Sources") steps that feed sources have it
+// With an encoder (docs/step.md, "Sources") steps that feed sources have it
 // read these first, in calls of their own
 // (executor/cuda/step/cuda_source_reader.h); from then on a group decodes as
 // others do, and cross-attention has a work list that changes only as groups

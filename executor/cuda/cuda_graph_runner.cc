@@ -159,7 +159,7 @@ absl::Status CudaGraphRunner::ReportVerified(const CudaStep& step) {
                             memory_->arrays().candidates, stream_);
 }
 
-// Behind all rows of logits that the step writes; earlier steps have
+// After all rows of logits that the step writes; earlier steps have
 // read them. Verification reads those on this device where they are.
 absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
   for (const auto& [logits, first_row] : step.draft_rows) {
@@ -204,7 +204,7 @@ absl::Status CudaGraphRunner::EnqueueAll(
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));
   }
-  // Behind the copies: a page that is copied from may be a source's from now
+  // After the copies: a page that is copied from may be a source's from now
   // on.
   if (!sources.empty()) {
     RETURN_IF_ERROR(source_reader_->Enqueue(sources, stream_));

@@ -93,7 +93,7 @@ class CudaGraphRunner {
   CudaPlacedBatch PlacedBatch() const;
   absl::Status BeginRows(const CudaStep& step);
   absl::Status PlaceDrafts(const CudaStep& step);
-  // Behind the step, for what begins behind its drafts.
+  // After the step, for what begins after its drafts.
   absl::Status ReportVerified(const CudaStep& step);
   absl::Status EnqueueStep(const CudaStep& step);
   absl::Status SendDraftLogits(const CudaStep& step);
@@ -121,7 +121,7 @@ class CudaGraphRunner {
   CudaUploadRing uploads_;
   // Where drafts are drawn to, read in place: [reports, max_rows].
   PinnedBuffer<CudaPlacedDraft> placed_drafts_;
-  // What rows begin behind, read in place: [reports, max_rows].
+  // What rows begin after, read in place: [reports, max_rows].
   PinnedBuffer<CudaUnreadRow> unread_rows_;
   int64_t num_enqueued_ = 0;
 };

@@ -296,13 +296,13 @@ absl::Status DraftModel::TakePending() {
   for (Pending& started : pending) {
     const DraftSequences::Key key = started.key;
     if (!sequences_.Has(key)) continue;
-    const DraftText text = TextBehind(std::move(started));
+    const DraftText text = TextAfter(std::move(started));
     sequences_.SetFed(key, text, text.size() - 1);
   }
   return absl::OkStatus();
 }
 
-DraftText DraftModel::TextBehind(Pending pending) {
+DraftText DraftModel::TextAfter(Pending pending) {
   DraftText text = std::move(pending.text);
   if (const PendingDraft& before = pending.verified_before; !before.empty()) {
     // Read by the run, so it is there.
@@ -337,7 +337,7 @@ bool DraftModel::AddSamplingRow(Drafting* drafting, StepPlan* step) {
   const int num_ahead = drafting->asked->num_tokens - 1;
   drafting->is_done = true;
   if (drafting->is_unread()) {
-    return sequences_.AddRowBehind(
+    return sequences_.AddRowAfter(
         drafting->key, drafting->text.size(),
         drafting->asked->verified_before.num_tokens() + 1 + num_ahead, step);
   }
@@ -369,7 +369,7 @@ void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
     const size_t vocab_size = description().vocab_size;
     draft.logits = sampled.logits.First(draft.tokens.size() * vocab_size);
   }
-  // The last one was not fed, nor is anything kept behind it.
+  // The last one was not fed, nor is anything kept after it.
   const size_t num_unfed = draft.tokens.empty() ? 0 : 1;
   sequences_.SetFed(drafting->key, drafting->text,
                     drafting->text.size() - num_unfed);
@@ -484,7 +484,7 @@ void DraftModel::Take(TokenId token, Drafting* drafting) const {
   DraftedTokens& draft = drafting->draft;
   const bool ends =
       std::ranges::binary_search(params.processors.eos_token_ids, token);
-  // Behind what ends the sequence nothing is drafted. That itself the step
+  // After what ends the sequence nothing is drafted. That itself the step
   // draws besides; but where its logits decide, to leave it out would be to
   // choose by what was drawn.
   if (token < 0 || (ends && !NeedsDraftLogits(params))) {

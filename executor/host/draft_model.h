@@ -52,7 +52,7 @@
 
 namespace espalier {
 
-// That a draft model can draft for sequences of `model`: not behind an encoder.
+// That a draft model can draft for sequences of `model`: not with an encoder.
 // A draft of a translation that has not seen the source is worth little, so the
 // draft model would need an encoder of its own, and read each source, too.
 // Errors: kInvalidArgument naming draft_model, and `directory` if that is what
@@ -154,8 +154,8 @@ class DraftModel {
   // What the sampler draws since the last run.
   struct Pending {
     DraftSequences::Key key;
-    DraftText text;                // behind which it draws; or, with
-    PendingDraft verified_before;  // behind what is accepted of that
+    DraftText text;                // after which it draws; or, with
+    PendingDraft verified_before;  // after what is accepted of that
     PendingDraft draft;
   };
 
@@ -183,7 +183,7 @@ class DraftModel {
   void DeferSearch(Searching* search, StepPlan* step);
   // The same of one sequence; false if there are no pages for it.
   bool AddChunk(const Drafting& drafting, StepPlan* step);
-  // Has the sampler draft for the samples that it can draw for, behind what
+  // Has the sampler draft for the samples that it can draw for, after what
   // `*step` has, which is fed, too, if there are some; then it is empty.
   absl::Status SampleDrafts(Work* work, StepPlan* step, std::stop_token stop);
   bool CanSample(const DraftSequence& asked) const;
@@ -194,7 +194,7 @@ class DraftModel {
   // Adds the row to `*step` from which the sampler drafts; false as AddRow.
   bool AddSamplingRow(Drafting* drafting, StepPlan* step);
   // What `pending` has fed, whose last token it has not.
-  static DraftText TextBehind(Pending pending);
+  static DraftText TextAfter(Pending pending);
   void TakeSampled(SampledDraft sampled, Drafting* drafting);
   void TakeStarted(SampledDraft started, Drafting* drafting);
   // Feeds what `step` has, and what each lacks of its text, with logits of the

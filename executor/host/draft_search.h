@@ -7,7 +7,7 @@
 //   search.TakePaths(drafts);      // every path that it took
 //
 // The other search may rank its beams otherwise, and drafts help it only while
-// all of its beams are among them. So the candidates that come next behind the
+// all of its beams are among them. So the candidates that come next after the
 // beams are paths, too: as many again, which go no further.
 //
 // Which row of logits is which beam's, and what the model has fed, is its
@@ -51,7 +51,7 @@ class DraftSearch {
   bool is_done() const { return live_.empty() || num_steps_ >= max_steps_; }
 
   // Reads the row of logits of a live beam.
-  //   generated  the tokens behind the prompt
+  //   generated  the tokens after the prompt
   void Choose(int rank, std::span<const TokenId> generated,
               std::span<const float> logits);
   // When all are read: the next beams, by rank.

@@ -138,8 +138,8 @@ bool DraftSequences::AddRow(const Key& key, const DraftText& text, size_t end,
   return true;
 }
 
-bool DraftSequences::AddRowBehind(const Key& key, size_t first, int num_tokens,
-                                  StepPlan* step) {
+bool DraftSequences::AddRowAfter(const Key& key, size_t first, int num_tokens,
+                                 StepPlan* step) {
   if (!Has(key)) return false;
   State& state = states_.at(key);
   const size_t end = first + num_tokens;

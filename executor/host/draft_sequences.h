@@ -59,7 +59,7 @@ class DraftSequences {
   // `to` has the first `num_tokens` tokens of `from` now.
   void Share(const Key& from, const Key& to, size_t num_tokens);
   // The first `num_tokens` tokens of `text` are fed, also where others were:
-  // pages behind them go.
+  // pages after them go.
   void SetFed(const Key& key, const DraftText& text, size_t num_tokens);
   // It may lose its pages to the others of this run.
   void GiveUp(const Key& key);
@@ -75,12 +75,12 @@ class DraftSequences {
   // `*step` has no copies those before it were fed.
   bool AddRow(const Key& key, const DraftText& text, size_t end, int num_logits,
               StepPlan* step, int num_ahead = 0);
-  // Adds a row of one token, which is not known, at position `first`, behind
+  // Adds a row of one token, which is not known, at position `first`, after
   // what is known to be right of what the sequence has fed; with pages for
   // `num_tokens` from there on. Of what was fed nothing is forgotten: that row
   // may begin further on. False as AddRow, and of a sequence that is not there.
-  bool AddRowBehind(const Key& key, size_t first, int num_tokens,
-                    StepPlan* step);
+  bool AddRowAfter(const Key& key, size_t first, int num_tokens,
+                   StepPlan* step);
   // Pages that this takes from the pool.
   int64_t NumPagesForRow(const Key& key, size_t end) const;
   // Sequences that were begun least recently lose theirs until so many are

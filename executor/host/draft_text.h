@@ -1,6 +1,6 @@
 // DraftText: the tokens of a sequence that a draft model drafts for, or as many
 // of them as it has fed: the request's prompt, which all of its sequences
-// share, and what was generated behind that. A copy costs what was generated,
+// share, and what was generated after that. A copy costs what was generated,
 // however long the prompt is.
 //
 // Thread safety: a plain value.
@@ -30,10 +30,10 @@ class DraftText {
         generated_(std::move(generated)) {}
 
   size_t size() const { return num_prompt_ + generated_.size(); }
-  // Behind the prompt.
+  // After the prompt.
   std::span<const TokenId> generated() const { return generated_; }
 
-  // Behind all of the prompt.
+  // After all of the prompt.
   void Append(TokenId token) { generated_.push_back(token); }
   // Its first `size` tokens. REQUIRES: size <= size().
   DraftText First(size_t size) const;

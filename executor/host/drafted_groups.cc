@@ -132,12 +132,12 @@ DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
       };
       CHECK(
           ForEachDraftBefore(continuation.request, found->second, before, add))
-          << "a sample has no draft to begin behind";
+          << "a sample has no draft to begin after";
     }
     continued.is_unread = !verified_before.empty();
     AddRows(continuation, found->second, std::move(verified_before), &expanded);
   }
-  // Those that are still continuations are answered behind all selections.
+  // Those that are still continuations are answered after all selections.
   int answer = static_cast<int>(expanded.selections.size());
   for (size_t i = 0; i < plan->continuations.size(); ++i) {
     if (!plan->continuations[i].drafts.empty()) continue;

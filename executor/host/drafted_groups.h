@@ -23,14 +23,14 @@
 //   answers. Before `first_place` it names none: there lie tokens whose answers
 //   it has read, which nothing changes.
 // - Drafts that the first step rejects lie at positions that the second one
-//   feeds anew, or behind them, which it does not read. Plans run in order, so
+//   feeds anew, or after them, which it does not read. Plans run in order, so
 //   what it does read is there.
 // - What it drafts follows the answer, and is drafted when that is there.
 //
 // Where device and sampler take each other's word (PlanSelection::
 // verified_before) rows need not wait for the answer either: those of plan t+1
 // are written for what the samples were before step t, and say which of its
-// drafts they begin behind. The answer is then completed: of samples that have
+// drafts they begin after. The answer is then completed: of samples that have
 // ended in step t it has nothing, and sums begin with those of step t.
 //
 // For one thread at a time. What throws std::bad_alloc has done nothing that
@@ -75,7 +75,7 @@ class DraftedGroups {
     struct Continued {
       RequestId request;
       int answer = -1;
-      int num_drafting = 0;  // sequences, behind those of the one before
+      int num_drafting = 0;  // sequences, after those of the one before
       // Whether its rows were written before the answer before was there; and
       // then, once their own is there, which of them are of samples that live.
       bool is_unread = false;
@@ -112,7 +112,7 @@ class DraftedGroups {
   bool CanFollow(const StepPlan& plan, const Unread& before) const;
 
   // Writes continuations with drafts out as rows, selections and sequences to
-  // draft for, behind the plan's own; takes note of the groups that its rows
+  // draft for, after the plan's own; takes note of the groups that its rows
   // set and that ended. A group without samples, or that is not known, gets
   // nothing.
   // REQUIRES: the answers to all plans before are taken; or to all but

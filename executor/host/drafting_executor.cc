@@ -267,7 +267,7 @@ class DraftingExecutor::Drafts {
       plan->waits_for_drafts = false;
     }
     HandOnPlans(drafts);
-    MakeProgress(drafts);  // the plan behind it may go on from its drafts
+    MakeProgress(drafts);  // the plan after it may go on from its drafts
   }
 
   // In their order, by one thread at a time, as far as they are complete.

@@ -7,7 +7,7 @@
 //
 // Where rows of the plan verify what it drafts (DraftSequence::verified_by) it
 // is handed on when that is there, filled in (fill_drafts.h), and so are the
-// plans behind it: the drafts of a sequence and the step that verifies them are
+// plans after it: the drafts of a sequence and the step that verifies them are
 // one plan, with nobody else between them.
 //
 // A continuation with drafts (ContinuedDrafts) becomes such rows as soon as the

@@ -25,7 +25,7 @@ class PersistentGroups {
   // Pages are of `page_size` tokens.
   explicit PersistentGroups(int page_size) : page_size_(page_size) {}
 
-  // Writes the continuations of `*plan` out as rows behind its own, with the
+  // Writes the continuations of `*plan` out as rows after its own, with the
   // page copies and selections these need, so that a model can run it; takes
   // note of the groups that its selections set and that ended. A group without
   // beams, or without state, gets a selection from no rows.

@@ -93,7 +93,7 @@ struct CudaAttentionItem {
   // barrier, as earlier steps' are: then their keys and values may be read
   // before the previous kernel has ended.
   int kv_from_earlier_steps = 0;  // a number: lists are compared as bytes
-  // Where each query goes on alone behind kv_end, up to its own position: the
+  // Where each query goes on alone after kv_end, up to its own position: the
   // first one's table, the next one's is the next. -1: no query does. Of items
   // of a block that have more rows than kAttentionBlockRows / 2.
   int own_tables = -1;

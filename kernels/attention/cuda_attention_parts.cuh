@@ -81,7 +81,7 @@ struct WorkTile {
 // What a warp knows of its unit's queries, in shared memory.
 struct Queries {
   // They attend to positions below these; of an item whose queries go on alone
-  // behind it, with what they see there.
+  // after it, with what they see there.
   int limits[kAttentionBlockRows];
   int first_partials[kAttentionBlockRows];
   bool is_partial[kAttentionBlockRows];  // several items have it
@@ -128,7 +128,7 @@ __device__ __forceinline__ int WindowBegin(const Params& params, int query) {
 }
 
 // All lanes of a warp. Where a unit begins of which no query sees anything
-// before: whole runs of kPositions behind the item's begin, so that a query's
+// before: whole runs of kPositions after the item's begin, so that a query's
 // sums are added up in the same order whatever other queries the item has.
 template <int kPositions>
 __device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {

@@ -56,7 +56,7 @@ struct Piece {
   bool is_multi_query = false;    // a tile of a row of many queries
   int kv_from_earlier_steps = 0;  // as CudaAttentionItem's
   int own_tables = -1;            // the same
-  int own_positions = 0;          // of all queries behind kv_end, with tables
+  int own_positions = 0;          // of all queries after kv_end, with tables
 
   int length() const { return std::max(kv_end - kv_begin, 1); }
 };
@@ -195,8 +195,8 @@ void AppendTiles(const Piece& piece, int max_queries,
 
 // Which tile each query has by itself, where that is all that it has but one
 // run in front of it: then both can be one item. Indices of `tiles`, or -1.
-std::vector<int> TilesBehindOneRun(const std::vector<Piece>& tiles,
-                                   int num_queries) {
+std::vector<int> TilesAfterOneRun(const std::vector<Piece>& tiles,
+                                  int num_queries) {
   std::vector<int> own(num_queries, -1);
   std::vector<int> num_runs(num_queries, 0);
   for (size_t t = 0; t < tiles.size(); ++t) {
@@ -217,7 +217,7 @@ std::vector<int> TilesBehindOneRun(const std::vector<Piece>& tiles,
   return own;
 }
 
-// Whether the queries of a run's tile go on behind it each by itself, with
+// Whether the queries of a run's tile go on after it each by itself, with
 // tables one after the other.
 bool GoOnAlone(const Piece& run, const std::vector<Piece>& tiles,
                const std::vector<int>& own) {
@@ -273,7 +273,7 @@ class Planner {
   // that a block each is enough for the device, take what their queries have
   // alone with them: then these queries have one item, and nothing is merged.
   void JoinTiles() {
-    const std::vector<int> own = TilesBehindOneRun(tiles_, num_queries_);
+    const std::vector<int> own = TilesAfterOneRun(tiles_, num_queries_);
     const int64_t chunk = ChunkOfBatch();
     std::vector<Piece*> joined;
     for (Piece& tile : tiles_) {

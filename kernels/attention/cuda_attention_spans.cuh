@@ -1,6 +1,6 @@
 // Keys and values on their way to a warp of attention on the tensor cores:
 // spans of 16 positions in a ring in shared memory, of a unit's positions, and
-// of what a query goes on with alone behind the run that its item shares.
+// of what a query goes on with alone after the run that its item shares.
 #pragma once
 
 #include "kernels/attention/cuda_attention_parts.cuh"
@@ -50,7 +50,7 @@ constexpr int kTilePositions = kWarps * kKvTile;
 constexpr int kTileHalfBytes = kTilePositions * 128;
 constexpr int kTileAlignment = 1024;
 
-// Where the keys of a span lie behind its first, and the values behind them.
+// Where the keys of a span lie after its first, and the values after them.
 struct SpanLayout {
   int row_bytes;
   int half_bytes;  // from 64 dimensions to the next
@@ -137,7 +137,7 @@ class KvTileLoader {
 };
 
 // Starts copying a span to shared memory at `to`: keys from `keys` on, values
-// behind them. Rows from `num_rows` on are not read, but zero.
+// after them. Rows from `num_rows` on are not read, but zero.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ void StartSpan(const T* keys, int64_t values_offset,
                                           int num_rows,
@@ -161,7 +161,7 @@ __device__ __forceinline__ void StartSpan(const T* keys, int64_t values_offset,
   }
 }
 
-// Copies what the queries of a warp's rows go on with alone behind their item:
+// Copies what the queries of a warp's rows go on with alone after their item:
 // spans of the first, then as many of the next, as many as the one with the
 // most has.
 template <typename T, int kHeadDim>
@@ -197,7 +197,7 @@ class OwnSpanLoader {
     return {first_query_ + query, unit_.item.kv_end + kKvTile * span};
   }
 
-  // Starts copying the i-th, for i = 0, 1, ... in this order; none behind the
+  // Starts copying the i-th, for i = 0, 1, ... in this order; none after the
   // last.
   __device__ __forceinline__ void Start(int i, uint32_t to) {
     if (i >= count_) return;
@@ -213,7 +213,7 @@ class OwnSpanLoader {
   }
 
  private:
-  // A lane a span, of `first` and those behind it.
+  // A lane a span, of `first` and those after it.
   __device__ void LookUp(int first) {
     num_rows_ = 0;
     const int i = first + threadIdx.x % 32;

@@ -59,7 +59,7 @@ absl::Status CudaAddRmsNorm(float* x, const SplitKPartials& addends,
 
 // x = the tokens' rows of the embedding table, and normed = CudaRmsNorm(x).
 // The forward pass's GridDependency::kBarrier (base/grid_dependency.h): kernels
-// behind it read what a step is made of (positions, tables, work lists, keys
+// after it read what a step is made of (positions, tables, work lists, keys
 // and values of earlier steps) early.
 //   tokens  [num_tokens]         device, each in [0, embedding.num_rows)
 //   x       [num_tokens, width]  f32              device

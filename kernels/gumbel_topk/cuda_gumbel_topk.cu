@@ -248,7 +248,7 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
   Params unedited = p.raw;  // of which only raw sums are wanted
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
-  // It writes `cum`, which CudaSelect alone reads early, behind the barrier
+  // It writes `cum`, which CudaSelect alone reads early, after the barrier
   // below. What the kernels between read early is older.
   RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
                        : Launch(ProcessRows<uint16_t>, tiles, stream, p));

@@ -98,7 +98,7 @@ absl::Status Swap(const CudaPageList& list, const CudaKvCache& cache,
       int64_t{list.count} * layout.num_layers * layout.chunks_per_layer;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, num_chunks));
-  // Records are read on another stream, behind an event; pages are read early.
+  // Records are read on another stream, after an event; pages are read early.
   return Launch(SwapPages<kGather>,
                 {.grid = grid,
                  .block = kThreads,

@@ -24,7 +24,7 @@ namespace espalier {
 class ScoreEdits {
  public:
   struct Row {
-    // Tokens behind the prompt; may be empty if !processors.needs_history().
+    // Tokens after the prompt; may be empty if !processors.needs_history().
     std::span<const TokenId> tail = {};
     int num_generated = 0;  // of these, at the end
     int vocab_size = 0;     // tokens outside [0, vocab_size) are left out

@@ -188,7 +188,7 @@ struct TileCodes {
     low = *reinterpret_cast<const uint4*>(from);
     high = *reinterpret_cast<const uint4*>(from + 1024);
   }
-  // What is computed from these is computed behind this line: the compiler
+  // What is computed from these is computed after this line: the compiler
   // would move it ahead of the wgmma that it should overlap.
   __device__ __forceinline__ void FenceOperands() {
     asm volatile(""

@@ -64,7 +64,7 @@ HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
 }
 
 // Two vectors of a panel's row, and which of its outputs they are of: pair p
-// has those from p * kStep on, and from kSecond behind them on.
+// has those from p * kStep on, and from kSecond after them on.
 template <typename W>
 struct Pairs {
   static constexpr int kStep = 2 * kLanes;

@@ -20,7 +20,7 @@ static_assert(kBlockDepth % QuantGroupSize(WeightFormat::kInt8) == 0);
 
 // One row of x over one block of k.
 struct QuantizedInputs {
-  alignas(64) int8_t q[kBlockDepth];  // 0 behind the inputs
+  alignas(64) int8_t q[kBlockDepth];  // 0 after the inputs
   float scales[kQuantTileGroups];
   int32_t sums[kQuantTileGroups];  // of a group's q
 };

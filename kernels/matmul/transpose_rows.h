@@ -97,7 +97,7 @@ void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
 }
 
 // The same of rows whose halves alternate: of 2 n rows, row i goes where row 2
-// i would, and row n + i behind it. REQUIRES: num_rows and num_cols are
+// i would, and row n + i after it. REQUIRES: num_rows and num_cols are
 // multiples of the lanes of a vector, num_rows of twice as many.
 template <typename T>
 void TransposeAlternating(const std::byte* from, size_t from_stride,

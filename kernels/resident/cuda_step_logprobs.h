@@ -5,7 +5,7 @@
 //   selection, sampling ─> CudaGatherLogprobQueries ─> CudaLogprobs ─┐
 //                                       CudaSelect (best tokens) ├─> report
 //
-// What the host asks of rows whose next token it knows, it writes behind what
+// What the host asks of rows whose next token it knows, it writes after what
 // groups ask. All memory is device memory unless it says otherwise; everything
 // may be captured, and nothing here allocates or waits.
 #pragma once
@@ -33,7 +33,7 @@ struct CudaLogprobGroup {
 // What a step asks for.
 struct CudaLogprobCounts {
   int num_asking_groups = 0;
-  int num_logprob_queries = 0;  // of groups, and of the host behind them
+  int num_logprob_queries = 0;  // of groups, and of the host after them
   int num_best_groups = 0;      // rows whose best tokens are wanted
   int num_best = 0;             // places of these tokens
 };

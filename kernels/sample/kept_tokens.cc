@@ -37,7 +37,7 @@ float LowestKept(float low, float high, const Keeps& keeps) {
   return ScoreAt(in);
 }
 
-// Puts out what ranks behind tokens that have `bound` together. Lower ranks
+// Puts out what ranks after tokens that have `bound` together. Lower ranks
 // stay first; equals stay or go together.
 template <typename Token, typename Rank>
 void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {

@@ -31,7 +31,7 @@ LogProbs Tempered(std::span<const float> scores, double temperature) {
   return tempered;
 }
 
-// Puts out what ranks behind tokens that have `bound` together. Ranks order
+// Puts out what ranks after tokens that have `bound` together. Ranks order
 // tokens, the first to stay first; equals stay or go together.
 void KeepFirst(double bound, const std::vector<double>& rank,
                LogProbs& log_probs) {

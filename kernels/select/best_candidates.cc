@@ -58,19 +58,18 @@ void BestCandidates::Prune() {
   min_sum_.store(candidates_.back().cum_log_prob, std::memory_order_relaxed);
 }
 
-// The first num_best_ are in front. Behind them only what does not end counts,
+// The first num_best_ are in front. After them only what does not end counts,
 // as far as it is among the first num_beams_ that do not.
 void BestCandidates::PruneEnding() {
-  const auto behind = candidates_.begin() + num_best_;
-  const size_t num_lasting =
-      std::count_if(candidates_.begin(), behind,
-                    [&](const Candidate& c) { return !Ends(c); });
+  const auto after = candidates_.begin() + num_best_;
+  const size_t num_lasting = std::count_if(
+      candidates_.begin(), after, [&](const Candidate& c) { return !Ends(c); });
   if (num_lasting >= num_beams_) {
-    min_sum_.store((behind - 1)->cum_log_prob, std::memory_order_relaxed);
+    min_sum_.store((after - 1)->cum_log_prob, std::memory_order_relaxed);
     candidates_.resize(num_best_);
     return;
   }
-  candidates_.erase(std::remove_if(behind, candidates_.end(),
+  candidates_.erase(std::remove_if(after, candidates_.end(),
                                    [&](const Candidate& c) { return Ends(c); }),
                     candidates_.end());
   const size_t num_kept = num_best_ + num_beams_ - num_lasting;

@@ -30,7 +30,7 @@ class BestCandidates {
  public:
   // REQUIRES: num_best >= 1.
   explicit BestCandidates(int num_best);
-  // Of the best `num_best`, the 2 * num_beams first, and behind them what is
+  // Of the best `num_best`, the 2 * num_beams first, and after them what is
   // among the first num_beams that end in none of `ending`, ascending, which
   // outlives this.
   // REQUIRES: num_best, num_beams >= 1.

@@ -42,7 +42,7 @@ struct CudaDraftState {
   int* token_tables = nullptr;
   CudaDraw* draws = nullptr;
   CudaRowEdits* row_edits = nullptr;
-  // [num_rows]  where the rows of logits of their tokens go, one behind the
+  // [num_rows]  where the rows of logits of their tokens go, one after the
   // other (CudaSampleInputs::copied_rows); -1: nowhere.
   int* kept_rows = nullptr;
   // [num_rows]  as CudaSample wrote them

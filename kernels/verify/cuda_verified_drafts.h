@@ -1,4 +1,4 @@
-// What verification says of drafts, on the device, and what begins behind it
+// What verification says of drafts, on the device, and what begins after it
 // there: the next draft of a sequence, and the row that verifies that. Between
 // two steps the host is not asked how many drafted tokens were accepted.
 //

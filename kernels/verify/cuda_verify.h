@@ -77,7 +77,7 @@ struct CudaVerifyInputs {
   const SamplingParams* params = nullptr;   // what row_params points into
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
-  // [max_sequences], 0 before the first call, and again behind each; of one
+  // [max_sequences], 0 before the first call, and again after each; of one
   // call at a time. Null: there are always three launches.
   unsigned* counters = nullptr;
 };
@@ -85,7 +85,7 @@ struct CudaVerifyInputs {
 // Device memory. As VerifiedTokens has it, at each sequence's first_token; or
 // as candidates, as CudaSample's: their sums are the tokens' own
 // log-probabilities, -inf where there is no token, and their beams first_beam
-// and on. Behind the last token of a sequence a beam is -1.
+// and on. After the last token of a sequence a beam is -1.
 struct CudaVerifyOutputs {
   TokenId* tokens = nullptr;
   float* log_probs = nullptr;

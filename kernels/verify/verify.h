@@ -27,7 +27,7 @@
 //
 // A greedy target row (temperature 0) needs no chance: in both modes d is
 // accepted if it is the best edited token, and that is the token otherwise. If
-// all of the draft is accepted, the token behind it, the bonus, is what plain
+// all of the draft is accepted, the token after it, the bonus, is what plain
 // sampling draws from row k, in both modes.
 //
 // The noise has a purpose of its own for each use, all at (seed, sample,
@@ -58,7 +58,7 @@ struct VerifyRow {
 // One sequence.
 struct VerifyInputs {
   VerifyMode mode = VerifyMode::kRejection;
-  // [k], may be empty. A negative one ends the draft: it and all behind it
+  // [k], may be empty. A negative one ends the draft: it and all after it
   // count as if they were not there.
   std::span<const TokenId> drafts = {};
   std::span<const VerifyRow> target_rows = {};  // [k + 1]

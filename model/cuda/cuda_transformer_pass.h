@@ -9,7 +9,7 @@
 // activations are part of the gate's and up's product, heads need no finishing,
 // and norms are the plain ones of kernels/elementwise/cuda_elementwise.h.
 //
-// Behind an encoder a layer has cross-attention between its two parts, as on
+// With an encoder a layer has cross-attention between its two parts, as on
 // the host (model/transformer_pass.h); and before the layers the encoder reads
 // the batch's sources, whose keys and values of cross-attention are stored in
 // their pages.

@@ -7,7 +7,7 @@
 namespace espalier {
 
 // All layers keep their keys and values in the same pages: none needs them
-// behind its attention.
+// after its attention.
 absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
                                               cudaStream_t stream) {
   const CudaSourceBatch& sources = batch.sources;

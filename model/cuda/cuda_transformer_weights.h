@@ -62,7 +62,7 @@ struct CudaTransformerLayer {
   CudaMatrix output;                     // [hidden, q]
   float* output_bias = nullptr;          // [hidden]
   float* post_attention_norm = nullptr;  // [hidden]
-  // Of a decoder behind an encoder.
+  // Of a decoder with an encoder.
   CudaNormWeights cross_norm;
   CudaMatrix cross_q;                  // [q, hidden]
   float* cross_q_bias = nullptr;       // [q]

@@ -29,7 +29,7 @@ struct CudaTensorPlace {
   // kNoHeadRow (model/rotary_order.h) is zeros. Empty: all as they are.
   std::span<const int> sources = {};
   int first_source = 0;
-  // Runs of from_run columns begin at multiples of to_run; the columns behind
+  // Runs of from_run columns begin at multiples of to_run; the columns after
   // them are zero. 0: columns as they are.
   int from_run = 0;
   int to_run = 0;
@@ -45,7 +45,7 @@ class CudaWeightUploader {
   static absl::StatusOr<CudaWeightUploader> Create(int widest_row);
 
   // Writes the tensor's rows to `to`, rounded to nearest even, with zeros
-  // behind their columns. A matrix of e4m3 codes gets those that are stored, or
+  // after their columns. A matrix of e4m3 codes gets those that are stored, or
   // quantised ones.
   // Errors: kInvalidArgument naming `name` and the value if one that is finite
   // has no finite place in float16; as ReadFp8Row (model/fp8_rows.h).
@@ -70,7 +70,7 @@ class CudaWeightUploader {
   PinnedBuffer<std::byte> staging_;
 };
 
-// The numbers of vectors, one behind the other, each plus `addend`.
+// The numbers of vectors, one after the other, each plus `addend`.
 std::vector<float> WidenedNumbers(std::span<const TransformerTensor> vectors,
                                   float addend = 0);
 

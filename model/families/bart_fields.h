@@ -1,5 +1,5 @@
 // What BART and Marian have in common: an encoder and a decoder of one width,
-// LayerNorm behind each part, biases everywhere, a feed-forward part without a
+// LayerNorm after each part, biases everywhere, a feed-forward part without a
 // gate, one embedding for both and for the head.
 #pragma once
 

@@ -97,7 +97,7 @@ absl::Status ReadDistances(const json::object& json,
                            kMaxBiases / config->num_heads, " with num_heads ",
                            config->num_heads, ", got ", config->max_distance);
   }
-  // Each bucket of a range begins behind those of one distance.
+  // Each bucket of a range begins after those of one distance.
   if (config->max_distance > config->num_distance_buckets / 2) {
     return absl::OkStatus();
   }

@@ -47,7 +47,7 @@ constexpr UnsupportedField kUnsupported[] = {
 // What transformers takes for no max_length at all.
 constexpr int64_t kLibraryMaxLength = 20;
 
-// Of the model: what begins the context of a decoder behind an encoder.
+// Of the model: what begins the context of a decoder with an encoder.
 constexpr std::string_view kDecoderStart = "decoder_start_token_id";
 
 bool IsNeutral(const json::value& value, double neutral) {

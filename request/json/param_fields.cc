@@ -170,7 +170,7 @@ constexpr ParamField kFields[] = {
      Set<&P::decoder_prompt>},
     {"decoder_prompt_tokens", "decoder_input_ids", kConstraints, "ID",
      "token id, or list of ids, that the output of an encoder-decoder goes on "
-     "from, behind the decoder's start: [7, 8]",
+     "from, after the decoder's start: [7, 8]",
      SetIds<&P::decoder_prompt_tokens>},
     {"forced_bos_token_id", "", kConstraints, "ID",
      "token id that alone may come first, with a score of 0",

@@ -19,7 +19,7 @@ class Integers {
   bool Next(int64_t* out) {
     while (IsBetween(*at_)) ++at_;
     const auto [rest, error] = std::from_chars(at_, end_, *out);
-    // 1.5 and 1e3 begin like integers; a list ends behind its values.
+    // 1.5 and 1e3 begin like integers; a list ends after its values.
     if (error != std::errc() || !(IsBetween(*rest) || *rest == ']')) {
       return false;
     }
@@ -27,7 +27,7 @@ class Integers {
     return true;
   }
 
-  // What Next stopped at, and all behind it; "]" at the end.
+  // What Next stopped at, and all after it; "]" at the end.
   std::string_view rest() const { return {at_, size_t(end_ - at_)}; }
 
   // What stands between elements.

@@ -23,7 +23,7 @@ bool IsRequestField(std::string_view key) {
 }
 
 // The members of an object, of one key the last, each where its key stands
-// first; up to the first whose key is not known, behind which nothing counts.
+// first; up to the first whose key is not known, after which nothing counts.
 // So they are few, whatever the object is.
 class ObjectFields {
  public:

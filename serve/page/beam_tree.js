@@ -147,16 +147,16 @@ class BeamTree {
 
   /* Gives nodes their labels: what each adds to the text before it. Events tell
      the texts of whole beams, and some steps are left out. Where the text of a
-     fork is not known it is what those behind it begin with; a node on a
+     fork is not known it is what those after it begin with; a node on a
      straight line without a text of its own has no label, and the next one has
      that of both. */
   label() {
-    const behind = new Map();   /* the text that begins all behind a node */
+    const after = new Map();   /* the text that begins all after a node */
     for (const node of [...this.nodes].reverse()) {
-      const texts = [...node.children.values()].map((child) => behind.get(child))
+      const texts = [...node.children.values()].map((child) => after.get(child))
         .filter((text) => text !== undefined);
       const common = texts.length > 0 ? texts.reduce(commonBeginning) : undefined;
-      behind.set(node, node.text ?? common);
+      after.set(node, node.text ?? common);
       node.guess = node.text ?? (node.children.size > 1 ? common : undefined);
     }
     for (const node of this.nodes.slice(1)) {

@@ -128,7 +128,7 @@ TEST_F(CudaLaunchGpuTest, EachKernelSeesWhatAllBeforeItWrote) {
   }
 }
 
-TEST_F(CudaLaunchGpuTest, BehindABarrierWhatWasWrittenBeforeItIsReadEarly) {
+TEST_F(CudaLaunchGpuTest, AfterABarrierWhatWasWrittenBeforeItIsReadEarly) {
   for (int round = 1; round <= 100; ++round) {
     ASSERT_TRUE(Launch(AddSlowly, ShapeOf(GridDependency::kWritesEarlyRead),
                        stream_.get(), x_.data(), kSize, 1)

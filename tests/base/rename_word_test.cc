@@ -14,7 +14,7 @@ TEST(RenameWordTest, WordsAreRenamedAndValuesAreNot) {
   EXPECT_EQ(renamed(""), "");
   // Parts of names are other names.
   EXPECT_EQ(renamed("nn n_ _n n1 1n"), "nn n_ _n n1 1n");
-  // A quote behind a backslash ends no value.
+  // A quote after a backslash ends no value.
   EXPECT_EQ(renamed(R"("a\" n" n)"), R"("a\" n" --num)");
   EXPECT_EQ(renamed(R"("\\" n)"), R"("\\" --num)");
   // A value that does not end.

@@ -38,7 +38,7 @@ class FailingModel : public ToyModel {
   }
 };
 
-// Of 80 tokens behind a prompt of 10, with drafts by a model.
+// Of 80 tokens after a prompt of 10, with drafts by a model.
 Request DraftedRequest() {
   Request request{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}};
   request.params.max_new_tokens = 80;
@@ -139,7 +139,7 @@ TEST(DraftLimitsTest, ADraftModelThatCannotHoldAPromptIsNeverAsked) {
 }
 
 // Of 90 tokens it can feed so many.
-TEST(DraftLimitsTest, BehindWhatADraftModelCanHoldItIsNotAsked) {
+TEST(DraftLimitsTest, AfterWhatADraftModelCanHoldItIsNotAsked) {
   constexpr int kHeld = 30;
   for (const Request& request : EveryKind()) {
     for (const auto& draft : {Draft(kHeld, 3, 1000), Draft(256, 3, 11)}) {
@@ -176,7 +176,7 @@ TEST(DraftLimitsTest, ADraftModelWithoutAnswersIsAskedEverMoreSeldom) {
     const DraftedRun with =
         RunWith(std::make_shared<FailingModel>(TargetModel()), request);
     EXPECT_GT(with.num_draft_plans, 0);
-    // Behind 1, 2, 4, 7, 12, 21, 38 and 71 tokens.
+    // After 1, 2, 4, 7, 12, 21, 38 and 71 tokens.
     EXPECT_LE(with.num_draft_plans, 8);
     EXPECT_EQ(with.stats.num_draft_failures, with.num_draft_plans);
     // Rows that were planned for drafts are not computed, and not counted as

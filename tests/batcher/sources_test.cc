@@ -129,7 +129,7 @@ TEST(SourcesTest, EqualSourcesAreReadOnceAndOthersShareNothing) {
   ExpectNothingHeld(scheduler);
 }
 
-// Whose salts and sources, one behind the other, are the same bytes.
+// Whose salts and sources, one after the other, are the same bytes.
 TEST(SourcesTest, NoSaltIsTakenForPartOfASource) {
   ReadingModel model(/*page_size=*/1);
   Scheduler scheduler(model.description(), {.validate_steps = true});

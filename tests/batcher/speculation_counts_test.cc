@@ -171,9 +171,9 @@ TEST_F(SpeculationCountsTest, EveryStepOfSamplesIsCountedWhenItIsAnswered) {
   EXPECT_LT(num_accepted_of_results_, expected_.num_accepted_tokens);
 }
 
-// Drafts that are drawn may end in an EOS id, and the model's token behind it
+// Drafts that are drawn may end in an EOS id, and the model's token after it
 // is nobody's.
-TEST_F(SpeculationCountsTest, NothingIsCountedBehindTheEndOfASample) {
+TEST_F(SpeculationCountsTest, NothingIsCountedAfterTheEndOfASample) {
   for (int i = 0; i < 10; ++i) {
     Request request =
         Samples(SpeculationMethod::kDraft, 4, SpeculationMode::kRejection);

@@ -130,7 +130,7 @@ class SpeculationTokensTest : public ::testing::TestWithParam<TokensCase> {
 
 TEST_P(SpeculationTokensTest, SamplesHaveWhatTheirStepsGave) {
   std::map<FinishReason, int> num_ends;  // with drafts accepted
-  // Steps without a token of the model behind the drafts, by what ended them.
+  // Steps without a token of the model after the drafts, by what ended them.
   std::map<FinishReason, int64_t> num_ends_in_drafts;
   for (uint32_t seed = 0; seed < Cases(200u, 60u); ++seed) {
     SCOPED_TRACE(seed);
@@ -164,7 +164,7 @@ TEST_P(SpeculationTokensTest, SamplesHaveWhatTheirStepsGave) {
   EXPECT_GT(num_ends[FinishReason::kLength], least);
   EXPECT_GT(num_ends[FinishReason::kEos], least);
   EXPECT_GT(num_ends_in_drafts[FinishReason::kStop], 0);
-  // Where drafts are drawn they are cut behind an EOS id, elsewhere before it;
+  // Where drafts are drawn they are cut after an EOS id, elsewhere before it;
   // and one is never as long as what its sequence may still generate.
   const bool are_drawn = GetParam().method == Method::kDraft &&
                          GetParam().mode == Mode::kRejection;

@@ -32,7 +32,7 @@ struct ExecutorFault {
       change_result = [](auto&&...) {};
 };
 
-// A fault: each draft is judged with the logits of the one behind it.
+// A fault: each draft is judged with the logits of the one after it.
 void ShiftDraftLogits(StepPlan* plan);
 
 struct TextCase {
@@ -74,7 +74,7 @@ TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
                         const ExecutorFault& fault = {});
 
 // The probability of each beginning of kCountedTokens tokens, where
-// kToyVocabSize stands for what is behind an end; the last runs fastest.
+// kToyVocabSize stands for what is after an end; the last runs fastest.
 std::vector<double> EnumerateBeginnings(const Request& request);
 
 // What each of them is counted by.

@@ -177,7 +177,7 @@ SelectionResult Replayed(std::vector<SmallVector<Candidate>> steps) {
   return answer;
 }
 
-TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
+TEST(ValidateResultTest, StepsAfterOneAreOfTheBeamsThatItMakes) {
   const PlanSelection asked = AskedWithPaths();
   const auto check = [&](std::vector<SmallVector<Candidate>> steps) {
     return ValidateResult(asked, Replayed(std::move(steps)), kNumAnswerTokens);
@@ -187,9 +187,9 @@ TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
   EXPECT_OK(check({{{0, 5, -1}}, {{0, 7, -3}, {0, 6, -4}}, {{1, 2, -5}}}));
   // 3 was not drafted.
   ExpectRefused(check({{{0, 5, -1}, {1, 3, -2}}, {{0, 6, -3}}}),
-                "1 steps behind it that its drafts do not lead to");
+                "1 steps after it that its drafts do not lead to");
   ExpectRefused(check({{{0, 5, -1}}, {{0, 3, -3}}, {{0, 3, -4}}}),
-                "2 steps behind it that its drafts do not lead to");
+                "2 steps after it that its drafts do not lead to");
   ExpectRefused(check({{{0, 9, -1}}, {{0, 3, -3}}}), "do not lead to");
   // One beam lives.
   ExpectRefused(check({{{0, 5, -1}}, {{1, 3, -3}}}), "after beam 1 of 1");
@@ -200,7 +200,7 @@ TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
                 "do not lead to");
 }
 
-TEST(ValidateResultTest, NoStepIsBehindOneThatVerifiedNoDrafts) {
+TEST(ValidateResultTest, NoStepIsAfterOneThatVerifiedNoDrafts) {
   const PlanSelection asked = AskedWithPaths();
   SelectionResult alone = Replayed({{{0, 5, -1}}});
   alone.has_unverified_drafts = true;
@@ -208,24 +208,24 @@ TEST(ValidateResultTest, NoStepIsBehindOneThatVerifiedNoDrafts) {
   SelectionResult first = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
   first.has_unverified_drafts = true;
   ExpectRefused(ValidateResult(asked, first, kNumAnswerTokens),
-                "verified no drafts answered for 1 steps behind it");
-  SelectionResult behind = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
-  behind.further[0].has_unverified_drafts = true;
-  ExpectRefused(ValidateResult(asked, behind, kNumAnswerTokens),
+                "verified no drafts answered for 1 steps after it");
+  SelectionResult after = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
+  after.further[0].has_unverified_drafts = true;
+  ExpectRefused(ValidateResult(asked, after, kNumAnswerTokens),
                 "do not lead to");
 }
 
-TEST(ValidateResultTest, OnlyPathsLeadToStepsBehindOne) {
+TEST(ValidateResultTest, OnlyPathsLeadToStepsAfterOne) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {
     ExpectRefused(ValidateResult(SelectionOf(kind),
                                  Replayed({{{0, 5, -1}}, {{0, 6, -3}}}),
                                  kNumAnswerTokens),
-                  "steps behind it without drafts");
+                  "steps after it without drafts");
   }
 }
 
-TEST(ValidateResultTest, StepsBehindOneReportLogProbabilitiesToo) {
+TEST(ValidateResultTest, StepsAfterOneReportLogProbabilitiesToo) {
   SelectionResult answer = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
   answer.logprobs = {Of(5)};
   ExpectRefused(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens),

@@ -150,7 +150,7 @@ struct ShownCommand {
   std::string output;
 };
 
-// What stands behind "$ " in blocks of a document.
+// What stands after "$ " in blocks of a document.
 std::vector<ShownCommand> ShownCommands(const std::string& document) {
   std::vector<ShownCommand> commands;
   bool in_command = false;

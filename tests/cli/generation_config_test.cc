@@ -1,5 +1,5 @@
 // Where the defaults of requests come from: the model's generation_config.json
-// behind the command line and the requests themselves.
+// after the command line and the requests themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -122,7 +122,7 @@ TEST_F(MarianModelTest, ErrorsSpeakOfTheValuesInForce) {
                                    "reads at most 512 tokens: "));
 }
 
-// Behind the first words of a translation comes its rest, with the space that
+// After the first words of a translation comes its rest, with the space that
 // divides the two.
 TEST_F(MarianModelTest, ATranslationThatIsBegunGoesOn) {
   const std::vector<json::value> whole = Translate({});

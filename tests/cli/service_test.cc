@@ -17,7 +17,7 @@ std::string Translation(const std::string& sentence) {
                    "4", "--stop", ",", "--stop", ".", sentence});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string line = SplitLines(run.out).at(1);
-  return line.substr(line.find("  ", 4) + 2);  // behind the score
+  return line.substr(line.find("  ", 4) + 2);  // after the score
 }
 
 TEST(ServiceTest, ItsTextsAreTheProgramsAndItsEndIsTold) {

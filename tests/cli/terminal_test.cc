@@ -177,7 +177,7 @@ TEST(TerminalTest, ProgressStaysWithinTheTerminalsWidth) {
   EXPECT_EQ(longest, 39u) << out;
 }
 
-// From what the parts behind it took, of all together.
+// From what the parts after it took, of all together.
 TEST(TerminalTest, ALongComparisonTellsWhenItWillBeDone) {
   const ScratchDirectory scratch;
   const std::string input = scratch.Write(

@@ -59,9 +59,9 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"batch", "--quantum", "x"}, "batch has no option --quantum\n"},
       {{"generate", "--quantum", "x"},
        "generate has no option --quantum; a text that begins with - goes "
-       "behind --\n"},
+       "after --\n"},
       {{"generate", "--num beams"},
-       "no option --num; a text that begins with - goes behind --\n"},
+       "no option --num; a text that begins with - goes after --\n"},
       {{"generate", "--num-beams 4"},
        "generate takes --num-beams and its value as two arguments, got "
        "\"--num-beams 4\"\n"},
@@ -358,7 +358,7 @@ TEST(UsageTest, NorDoesAFlagOrAFile) {
               HasSubstr("--file must not be empty"));
   EXPECT_THAT(RunEspalier({"trace", ""}).err,
               HasSubstr("trace: file must not be empty"));
-  // Behind -- it is no option.
+  // After -- it is no option.
   EXPECT_THAT(RunEspalier({"trace", "--", "--to="}).err,
               HasSubstr("cannot read --to="));
 }
@@ -366,7 +366,7 @@ TEST(UsageTest, NorDoesAFlagOrAFile) {
 TEST(UsageTest, AFlagsValueIsNoText) {
   EXPECT_THAT(RunEspalier({"generate", "--do-sample", "False", "No."}).err,
               StartsWith("espalier: generate: write --do-sample=false; a text "
-                         "that is just False goes behind --\n"));
+                         "that is just False goes after --\n"));
   EXPECT_THAT(RunEspalier({"batch", "--figures", "true"}).err,
               Not(HasSubstr("--figures=true")));
   for (const char* value :

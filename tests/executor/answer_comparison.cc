@@ -216,7 +216,7 @@ std::string CompareBestFirst(const AnsweredRequest& expected,
     const std::vector<Candidate>& a = expected.steps[step];
     const std::vector<Candidate>& b = actual.steps[step];
     // The search has ended before: what is verified in one step may go on
-    // behind the end.
+    // after the end.
     if (AreEmptyFrom(step, expected.steps) ||
         AreEmptyFrom(step, actual.steps)) {
       break;
@@ -288,7 +288,7 @@ class RowsComparison {
   }
 
  private:
-  // A filter kept a token in one run alone: behind it, beams may be others. Of
+  // A filter kept a token in one run alone: after it, beams may be others. Of
   // sampled beams, those that both have in the end have the same sums; of
   // stochastic ones these are of what their rows' filters kept.
   std::string FilteredTie() {
@@ -307,7 +307,7 @@ class RowsComparison {
 
   // The first beam that is another ties with the one in its place: all before
   // it are the same, so the penalties are, by which both are ranked. What comes
-  // behind it has other penalties. Where one run has fewer beams, a group of it
+  // after it has other penalties. Where one run has fewer beams, a group of it
   // ended: which of its beams those are is not known.
   std::string DiverseTie(size_t step) const {
     const BeamTokens& a = a_.beams(step);

@@ -16,9 +16,9 @@
 //              group. Or hypotheses are others though all answers agree.
 //   late tie   of rows that choose by themselves: a step has other beams, or
 //              has them at other ranks, though all answers before it agree. The
-//              noise of a row is of its rank, so all may differ behind it.
+//              noise of a row is of its rank, so all may differ after it.
 //              Of diverse beams, the first that is another has the score of
-//              the one in its place; those behind it may be lowered otherwise.
+//              the one in its place; those after it may be lowered otherwise.
 //              Else: beams tied in an earlier step, with nothing to see there
 //              but their order; then other candidates may follow.
 //   amplified  a stochastic beam's score is its log-probability with noise,

@@ -8,7 +8,7 @@
 //
 // The second is a matter of comparison with another run of the same request:
 // candidates of both agree within rounding, and one that only one run has
-// ranked last. Where that holds, and the beams behind it are others, or in
+// ranked last. Where that holds, and the beams after it are others, or in
 // other ranks, then rounding has turned the order of candidates around.
 #pragma once
 

@@ -153,7 +153,7 @@ TEST(FillDraftsTest, ThePlanIsThatOfKnownDrafts) {
 }
 
 // What ends a sequence is drafted where its logits decide, and not otherwise;
-// nothing is behind it.
+// nothing is after it.
 TEST(FillDraftsTest, DraftsEndWithTheirSequences) {
   for (const VerifyMode mode : {VerifyMode::kRejection, VerifyMode::kCoupled}) {
     StepPlan plan;

@@ -30,7 +30,7 @@ class PlanSource {
                               std::shared_ptr<const SelectionParams> params);
   // The next step of a group that a selection with one row set.
   void Continue(const PlanSelection& selection);
-  // The rows of a selection again, each with one of `tokens` behind its own.
+  // The rows of a selection again, each with one of `tokens` after its own.
   PlanSelection& FeedRows(PlanSelection selection,
                           std::span<const TokenId> tokens);
 

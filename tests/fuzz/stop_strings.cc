@@ -51,7 +51,7 @@ TextEnd FeedCharacters(const StopStrings& stops, bool include_stop,
   return result;
 }
 
-// By looking for every stop behind every byte.
+// By looking for every stop after every byte.
 TextEnd SlowTextEnd(const std::vector<std::string>& stops, bool include_stop,
                     std::string_view text) {
   for (size_t end = 1; end <= text.size(); ++end) {

@@ -46,7 +46,7 @@ class RawClient {
   void Close();
   void Reset();  // closes by a reset
 
-  // One whole response. What was received behind it is kept. One that is not
+  // One whole response. What was received after it is kept. One that is not
   // whole if the server closes before, or ten seconds pass.
   RawResponse Receive(bool to_head = false);
   // What comes until there are `count` bytes, or the server closes.

@@ -21,7 +21,7 @@ class Feeder {
  public:
   explicit Feeder(Model* model);
 
-  // A new, empty sequence. Behind an encoder its source is `source`, which its
+  // A new, empty sequence. With an encoder its source is `source`, which its
   // first row feeds before its own tokens.
   int Add(std::vector<TokenId> source = {});
 

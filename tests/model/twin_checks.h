@@ -12,7 +12,7 @@
 
 namespace espalier::testing {
 
-// Of float32: logits of tiny models are near 1, and behind each lie some
+// Of float32: logits of tiny models are near 1, and after each lie some
 // hundred roundings of 2^-24.
 inline constexpr double kFloat32Tolerance = 1e-5;
 

@@ -60,7 +60,7 @@ inline void AppendLists(const json::value& from, json::object* to) {
 }
 
 inline void AppendDelta(const json::object& delta, StreamedChoice* choice) {
-  EXPECT_FALSE(choice->has_ended) << "goes on behind its end";
+  EXPECT_FALSE(choice->has_ended) << "goes on after its end";
   ++choice->num_events;
   bool is_empty = delta.at("finish_reason").is_null();
   for (const auto& [key, value] : delta) {

@@ -193,7 +193,7 @@ TEST_F(PrefixTreeTest, PagesInUseAreNotTakenBack) {
   EXPECT_THAT(IdsOf(Find(Iota(50, 16))), IsEmpty());
 }
 
-// A sequence computed its own copy of page 0, and holds page 1 behind the
+// A sequence computed its own copy of page 0, and holds page 1 after the
 // tree's.
 TEST_F(PrefixTreeTest, AnIdlePageBeforeOneInUseIsAvailable) {
   Store(Iota(0, 4));

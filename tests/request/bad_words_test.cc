@@ -81,9 +81,9 @@ constexpr const char* kWords[] = {"a",     "the",   "ab",  "New York", "damn",
 
 // Calls `check` with both forms of each word by each tokenizer, and with what
 // is banned for the word.
-void ForEachWord(const std::function<
-                 void(const TokenIds& first, const TokenIds& behind_space,
-                      const std::vector<TokenIds>& banned)>& check) {
+void ForEachWord(
+    const std::function<void(const TokenIds& first, const TokenIds& after_space,
+                             const std::vector<TokenIds>& banned)>& check) {
   for (const auto& [name, tokenizer] : AllTokenizers()) {
     for (const std::string word : kWords) {
       const TokenIds first = Encode(*tokenizer, word);
@@ -96,29 +96,29 @@ void ForEachWord(const std::function<
 }
 
 TEST(BadWordsTest, BothFormsOfAWordAreBannedByAnyTokenizer) {
-  ForEachWord([](const TokenIds& first, const TokenIds& behind_space,
+  ForEachWord([](const TokenIds& first, const TokenIds& after_space,
                  const std::vector<TokenIds>& banned) {
     const auto is_banned = [&](const TokenIds& form) {
       return std::ranges::any_of(
           banned, [&](const TokenIds& ban) { return EndsIn(form, ban); });
     };
     EXPECT_TRUE(is_banned(first));
-    EXPECT_TRUE(is_banned(behind_space));
+    EXPECT_TRUE(is_banned(after_space));
     // Nothing else is.
     for (const TokenIds& ban : banned) {
-      EXPECT_THAT(ban, AnyOf(first, behind_space));
+      EXPECT_THAT(ban, AnyOf(first, after_space));
     }
   });
 }
 
 // As vLLM's SamplingParams.update_from_tokenizer decides.
 TEST(BadWordsTest, WhatVllmBansIsBanned) {
-  ForEachWord([](const TokenIds& first, const TokenIds& behind_space,
+  ForEachWord([](const TokenIds& first, const TokenIds& after_space,
                  const std::vector<TokenIds>& banned) {
     EXPECT_THAT(banned, Contains(first));
-    if (behind_space.front() != first.front() &&
-        behind_space.size() == first.size()) {
-      EXPECT_THAT(banned, Contains(behind_space));
+    if (after_space.front() != first.front() &&
+        after_space.size() == first.size()) {
+      EXPECT_THAT(banned, Contains(after_space));
     }
   });
 }

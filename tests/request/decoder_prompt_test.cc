@@ -192,7 +192,7 @@ TEST(DecoderPromptTest, DefaultsOfLengthsLeaveRoomForIt) {
               ElementsAre(Pair("max_length", "12")));
   EXPECT_EQ(params.max_new_tokens, 8);
   EXPECT_THAT(params.decoder_prompt_tokens, ElementsAre(7, 8, 9));
-  // Behind the decoder's start alone it does.
+  // After the decoder's start alone it does.
   params = {};
   params.decoder_prompt_tokens = {kDecoderStart};
   EXPECT_THAT(

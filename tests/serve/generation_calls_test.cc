@@ -70,7 +70,7 @@ class GenerationCallsTest : public ServerFixture {
     for (const json::value& event : events.all) {
       for (const json::value& choice : event.at("choices").as_array()) {
         const int64_t index = choice.at("index").as_int64();
-        EXPECT_EQ(num_ends[index], 0) << "a choice goes on behind its end";
+        EXPECT_EQ(num_ends[index], 0) << "a choice goes on after its end";
         texts[index] += choice.at("text").as_string();
         num_ends[index] += !choice.at("finish_reason").is_null();
       }

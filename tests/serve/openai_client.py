@@ -67,7 +67,7 @@ def choices_of(stream) -> dict[int, dict]:
     for event in stream:
         for choice in event.choices:
             whole = choices.setdefault(choice.index, {"text": "", "end": None})
-            assert whole["end"] is None, "goes on behind its end"
+            assert whole["end"] is None, "goes on after its end"
             assert choice.text or choice.finish_reason, "an empty delta"
             whole["text"] += choice.text
             whole["end"] = choice.finish_reason

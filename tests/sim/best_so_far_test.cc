@@ -22,7 +22,7 @@ Hypothesis Sample(std::vector<TokenId> tokens, float score,
           .finish_reason = reason};
 }
 
-// Alone the request fails behind this step: one sample lives, one has ended.
+// Alone the request fails after this step: one sample lives, one has ended.
 const SearchStates kAlone = {
     {Sample({1, 2}, -1), Sample({1, 0}, -2, FinishReason::kEos)}};
 
@@ -48,7 +48,7 @@ TEST(BestSoFarTest, WhatGoesOnFromNoLivingSampleIsRefused) {
   const auto is_refused = HasSubstr("at no step alone");
   EXPECT_THAT(Check({Sample({1, 2, 3}, -1.5)}, false), is_refused);
   EXPECT_THAT(Check({Sample({1, 3, 3}, -1.5)}), is_refused);
-  // Behind what has ended; likelier than its beginning; two from one.
+  // After what has ended; likelier than its beginning; two from one.
   EXPECT_THAT(Check({Sample({1, 0, 3}, -2.5)}), is_refused);
   EXPECT_THAT(Check({Sample({1, 2, 3}, -0.5)}), is_refused);
   EXPECT_THAT(Check({Sample({1, 2, 3}, -1.5), Sample({1, 2, 4}, -1.6f)}),

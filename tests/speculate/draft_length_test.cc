@@ -50,7 +50,7 @@ TEST(DraftLengthTest, TheBestLengthIsTheFormulas) {
       EXPECT_EQ(BestDraftLength(acceptance, {.row = c / 4, .draft = 3 * c / 4}),
                 best);
     }
-    // For nothing; behind many that are rejected rounding hides what is left.
+    // For nothing; after many that are rejected rounding hides what is left.
     if (a >= 0.5) {
       EXPECT_EQ(BestDraftLength(acceptance, {}), 20);
     }
@@ -170,7 +170,7 @@ TEST(DraftLengthTest, LengthsAreNearlyAsGoodAsTheBest) {
 
 struct Waste {
   int until_off = 0;  // tokens drafted until a step has none
-  int after = 0;      // in the 10,000 steps behind it
+  int after = 0;      // in the 10,000 steps after it
 };
 
 Waste WasteOf(DraftLength* length, double row_cost) {

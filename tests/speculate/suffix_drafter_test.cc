@@ -181,7 +181,7 @@ RC_GTEST_PROP(SuffixDrafterProperty, DraftsAreThoseOfCountingEverySubstring,
                    });
 }
 
-// Tokens that are all different, so that the state behind each is that of its
+// Tokens that are all different, so that the state after each is that of its
 // number; the edges that lead there have the low bits of 0 in a hash that has
 // no key, which multiplies a state and a token and folds the product.
 std::vector<TokenId> TokensOfOneEdgeSlot(int count, int num_bits) {

@@ -36,7 +36,7 @@ using ::espalier::testing::Cases;
 using ::espalier::testing::EnFrTokenizer;
 
 // Calls `call` with allocations failing, of the first ones each in turn, and
-// some behind it; what it answers is what it answers without that.
+// some after it; what it answers is what it answers without that.
 template <typename Call>
 void FailEach(const Call& call) {
   const auto expected = call();

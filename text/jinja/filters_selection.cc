@@ -18,7 +18,7 @@ const std::string& NameOf(const Value& name, std::string_view what) {
   return name.bytes();
 }
 
-// The arguments behind the first `count`.
+// The arguments after the first `count`.
 Arguments Rest(const Arguments& arguments, size_t count, Budget& budget) {
   budget.TakeSteps(static_cast<int64_t>(arguments.positional.size()) / 4 +
                    static_cast<int64_t>(arguments.named.size()));

@@ -42,7 +42,7 @@ Value CapitalizeFilter(Evaluator& evaluator, const Value& value,
   return Made(text, Capitalize(text.bytes()));
 }
 
-// Unlike str.title() a word begins behind white space and "-({[<" alone.
+// Unlike str.title() a word begins after white space and "-({[<" alone.
 Value TitleFilter(Evaluator& evaluator, const Value& value,
                   const Arguments& arguments) {
   const ArgumentReader args("title", arguments, {});

@@ -173,7 +173,7 @@ class BraceFormatter {
   Text Run();
 
  private:
-  // The field that begins behind `begin`; returns where its "}" is.
+  // The field that begins after `begin`; returns where its "}" is.
   size_t AddField(size_t begin);
   Value Find(std::string_view field);
   Value FindFirst(std::string_view name);

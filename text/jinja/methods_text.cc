@@ -70,7 +70,7 @@ std::pair<size_t, std::string_view> Within(const Value& object,
   evaluator.budget().TakeBytes(bytes.size());
   if (!args.Has(1) && !args.Has(2)) return {0, bytes};
   const int64_t size = CountCharacters(bytes);
-  // Behind the end there is not even an empty text, which is no data.
+  // After the end there is not even an empty text, which is no data.
   if (args.IntOr(1, 0) > size) return {0, std::string_view()};
   const auto clamp = [&](int64_t i) {
     return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size);

@@ -46,7 +46,7 @@ class Parser {
   // parser.cc: statements.
   using Ends = std::vector<std::string_view>;
   Body ParseUntil(const Ends& ends);
-  // A statement's body, behind the end of its tag; the current token is then
+  // A statement's body, after the end of its tag; the current token is then
   // one of `ends`.
   Body ParseBody(const Ends& ends);
   // The same with one end, which is taken.

@@ -1,4 +1,4 @@
-// Tests: what stands behind "is".
+// Tests: what stands after "is".
 #include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/operators.h"

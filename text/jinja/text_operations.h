@@ -54,7 +54,7 @@ std::vector<Text> Split(const Text& text,
 Text EscapeHtml(const Value& value, Budget& budget);
 
 std::vector<Text> SplitLines(const Text& text, bool keeps_ends, Budget& budget);
-// A line break that "\n" behind it would not be a part of.
+// A line break that "\n" after it would not be a part of.
 bool EndsInLineBreak(std::string_view text);
 
 std::string Capitalize(std::string_view text);

@@ -36,7 +36,7 @@ BpeModel::MergeTable::MergeTable(const std::vector<Merge>& merges)
 }
 
 void BpeModel::MergeTable::Remove(const std::vector<bool>& is_reachable) {
-  // Their pairs stay, so that those behind them are found.
+  // Their pairs stay, so that those after them are found.
   for (Entry& entry : entries_) {
     if (entry.joined >= 0 && !is_reachable[entry.joined]) entry.rank = kNoRank;
   }

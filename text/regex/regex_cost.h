@@ -6,7 +6,7 @@
 // match costs without repetitions that have no end is bounded by the pattern,
 // and not counted if that is little. Such a repetition may go to the end of the
 // text; where what follows may fail, so that it went there for nothing, PCRE2
-// calls back behind it (a callout, "(?C1)"), and what it went is counted. In
+// calls back after it (a callout, "(?C1)"), and what it went is counted. In
 // the patterns of models that is \s* of \s*[\r\n]+, but not a word's \p{L}+, at
 // which the match ends: it costs what it takes from the text.
 //

@@ -34,7 +34,7 @@ namespace espalier {
 
 class IncrementalDetokenizer {
  public:
-  // At the opening of a text, or behind something that it began with.
+  // At the opening of a text, or after something that it began with.
   // `tokenizer` must outlive this and its copies.
   explicit IncrementalDetokenizer(const Tokenizer& tokenizer,
                                   bool is_opening = true);

@@ -5,7 +5,7 @@
 // tokens that have a role. Tokens and texts are those of transformers'
 // MarianTokenizer with split_special_tokens and without sacremoses.
 //
-// A text that begins with ">>", and has "<<" somewhere behind, begins with a
+// A text that begins with ">>", and has "<<" somewhere after, begins with a
 // token of its own, up to there: the language to translate into.
 //
 // Decoded texts have no spaces at either end.

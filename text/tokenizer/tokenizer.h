@@ -54,7 +54,7 @@ struct EncodeOptions {
 
 struct DecodeOptions {
   // Whether special tokens are spelt out, as the vocabulary calls them. They
-  // are of the text: no space behind one opens it.
+  // are of the text: no space after one opens it.
   bool show_special = false;
 };
 

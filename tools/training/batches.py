@@ -59,7 +59,7 @@ def places(lengths: list[int], width: int) -> torch.Tensor:
 
 
 def padded(rows: list[np.ndarray]) -> torch.Tensor:
-    """Token ids, [len(rows), longest, rounded up to 4], PAD behind a row's."""
+    """Token ids, [len(rows), longest, rounded up to 4], PAD after a row's."""
     lengths = list(map(len, rows))
     filled = places(lengths, (max(lengths) + 3) // 4 * 4)
     ids = torch.full(filled.shape, PAD)

@@ -36,7 +36,7 @@ def _generate(
         do_sample=False,
         max_new_tokens=MAX_NEW_TOKENS,
     )
-    # A decoder behind an encoder begins with decoder_start_token_id.
+    # A decoder with an encoder begins with decoder_start_token_id.
     has_encoder = translator.model.config.is_encoder_decoder
     num_before = 1 if has_encoder else ids.shape[1]
     return [up_to_end(t) for t in out[:, num_before:].tolist()]

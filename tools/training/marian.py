@@ -40,7 +40,7 @@ def _prompt_templates() -> dict[str, Any]:
 
 
 class MarianTokenizer:
-    """One SentencePiece vocabulary for both languages, and behind its pieces a
+    """One SentencePiece vocabulary for both languages, and after its pieces a
     token for each language to translate into. PAD and EOS have their usual ids."""
 
     def __init__(self, pieces_path: Path):

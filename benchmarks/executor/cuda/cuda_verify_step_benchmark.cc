@@ -39,7 +39,7 @@ int NumOwnPages(const DecodeCase& c, int num_drafts) {
       NumPages(c.num_prompt_tokens % kPageSize + 1 + num_drafts, kPageSize));
 }
 
-// One step of all sequences, each behind its prompt and a generated token.
+// One step of all sequences, each after its prompt and a generated token.
 StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
   static const auto* const greedy =
       new std::shared_ptr<const SelectionParams>([] {

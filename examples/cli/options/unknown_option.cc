@@ -140,7 +140,7 @@ std::string DescribeOption(const CLI::App& app, const CLI::App& command,
   std::string hint = is_sentence ? "" : HintFor(app, command, meant);
   if (hint.empty() && CommandName(command) == "generate" &&
       !IsOfOtherPrograms(meant)) {
-    hint = "a text that begins with - goes behind --";
+    hint = "a text that begins with - goes after --";
   }
   return Concat(CommandName(command), " has no option ", Shortened(option),
                 hint.empty() ? "" : "; " + hint);

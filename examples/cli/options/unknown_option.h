@@ -15,7 +15,7 @@ class App;
 namespace espalier::cli {
 
 // "generate has no option --beams; did you mean --num-beams?" of `argument`, as
-// it was typed, with a value behind it or not.
+// it was typed, with a value after it or not.
 std::string DescribeOption(const CLI::App& app, const CLI::App& command,
                            const std::string& argument);
 

@@ -196,7 +196,7 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
           AppendHint(*command, DescribeOption(app, *command, option)));
     } else if (takes_texts && !flag.empty() && ReadTrueOrFalse(arg)) {
       what = Concat("write ", flag, "=", NormalizeName(arg),
-                    "; a text that is just ", arg, " goes behind --");
+                    "; a text that is just ", arg, " goes after --");
     }
     const bool takes_next = TakesNext(*command, arg);
     if (takes_next && i + 1 < args.size()) {

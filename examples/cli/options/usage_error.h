@@ -19,9 +19,9 @@ namespace espalier::cli {
 // read by.
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args);
 
-// What the library would misread: `--option=` with nothing behind it takes the
+// What the library would misread: `--option=` with nothing after it takes the
 // next argument for its value, an option that needs one takes the name of
-// another, and `true`, `1` and so on behind a flag of generate is a text.
+// another, and `true`, `1` and so on after a flag of generate is a text.
 // Errors: kInvalidArgument, as DescribeUsageError says it.
 absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args);
 

@@ -54,7 +54,7 @@ enum class CudaArrayReaders {
   kWithGumbelTopK,  // rows
   kWithLogprobs,    // asked for
   kWithVerified,    // drafts, by rejection
-  kWithSources,     // behind an encoder
+  kWithSources,     // with an encoder
 };
 
 struct CudaArrayInfo {
@@ -114,7 +114,7 @@ struct CudaBatchArrays {
   Array<int> best_row_groups{};          // by row of logits
 
   // Drafts that are verified by rejection (cuda_verify_rows.h). Their rows are
-  // all rows of logits of the step, and those of drafts behind them.
+  // all rows of logits of the step, and those of drafts after them.
   Array<int, 1> verify_count{};
   Array<CudaVerifySequence> verify_sequences{};
   Array<TokenId> verify_drafts{};

@@ -19,7 +19,7 @@ namespace espalier {
 struct CudaLogprobPlace {
   int first_asked = -1;  // of the first token; -1: nothing was asked
   // Of the first row of logits, whose best tokens are at first_best; the next
-  // row's are `num_best` places behind.
+  // row's are `num_best` places after.
   int first_best_group = 0;
   int first_best = 0;
   int num_best = 0;  // of a row of logits

@@ -97,7 +97,7 @@ void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
   delta->Put<int>(state.logits_tokens + first, batch.prompt_logits_tokens);
   delta->Put<float>(state.batch_cum_log_probs + first,
                     batch.prompt_cum_log_probs);
-  // Behind those that the device writes.
+  // After those that the device writes.
   delta->Put<CudaDraw>(
       state.draws + batch.num_draws() - batch.prompt_draws.size(),
       batch.prompt_draws);

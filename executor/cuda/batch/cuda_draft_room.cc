@@ -70,19 +70,19 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfPaths(const PlanSelection& selection,
     const int rank = selection.ranks[path];
     const int64_t num_history =
         selection.histories.empty() ? 0 : std::ssize(selection.histories[rank]);
-    const auto num_edits_behind = [&](int64_t num_drafted) {
+    const auto num_edits_after = [&](int64_t num_drafted) {
       return MaxEditsOf(selection, num_history + num_drafted, vocab_size_);
     };
-    // A row of logits behind the beam, and one behind each drafted token.
+    // A row of logits after the beam, and one after each drafted token.
     const int64_t num_drafts = std::ssize(selection.drafts[path]);
     all.num_logits_rows += 1 + num_drafts;
     all.num_candidates += (1 + num_drafts) * selection.num_candidates;
     for (int64_t i = 0; i <= num_drafts; ++i) {
-      all.num_edits += num_edits_behind(i);
+      all.num_edits += num_edits_after(i);
     }
     if (rank < num_beams) continue;  // not its first path
     ++num_beams;
-    plain.num_edits += num_edits_behind(0);
+    plain.num_edits += num_edits_after(0);
   }
   if (!of_drafts) return plain;
   return {.num_logits_rows = all.num_logits_rows - plain.num_logits_rows,

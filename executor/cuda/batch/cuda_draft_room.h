@@ -27,7 +27,7 @@ class CudaDraftRoom {
   bool Take(const PlanSelection& selection);
 
  private:
-  // What rows of logits need; of the first of each row, or of those behind it.
+  // What rows of logits need; of the first of each row, or of those after it.
   struct Needs {
     int64_t num_logits_rows = 0;
     int64_t num_draws = 0;

@@ -115,14 +115,14 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,
                                         int num_logprobs);
-  // Rows of nobody behind those of beams, up to `padded_rows`.
+  // Rows of nobody after those of beams, up to `padded_rows`.
   // REQUIRES: there are no prompts yet.
   void Pad(int padded_rows, int padding_table);
-  // Tokens of nobody behind those of prompts, up to `padded_tokens` of the
-  // batch, with a row of logits each, behind all others.
+  // Tokens of nobody after those of prompts, up to `padded_tokens` of the
+  // batch, with a row of logits each, after all others.
   // REQUIRES: each token has a row of logits.
   void PadPrompts(int padded_tokens, int padding_table);
-  // Rows of logits of drafts, `padded_rows` of them, behind all others. Last.
+  // Rows of logits of drafts, `padded_rows` of them, after all others. Last.
   // REQUIRES: padded_rows >= verified.num_draft_rows().
   void PlaceDraftRows(int padded_rows);
 
@@ -190,7 +190,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // The step reads arrays for such steps, so they are written from now on.
   // Rows before say nothing in them.
   void AddReaders(CudaArrayReaders readers);
-  // Rows of logits that no array says anything of, behind all others.
+  // Rows of logits that no array says anything of, after all others.
   void AddLogitsRows(int count);
   CudaAnswerPart AddGroup(const CudaGroup& group,
                           const CudaGroupRequest& request,

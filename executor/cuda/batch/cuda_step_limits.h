@@ -28,7 +28,7 @@ struct CudaStepLimits {
   int max_items = 1;        // of attention
   int max_partials = 1;
 
-  // Of tables: the pages of a source are behind those of the decoder.
+  // Of tables: the pages of a source are after those of the decoder.
   int row_stride() const { return table_stride + source_stride; }
   // Tables of rows that no selection is of (StepLimits::max_prefill_rows).
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }

@@ -19,7 +19,7 @@ namespace espalier {
 // `log_probs` as they are, so these name some of the batch's arrays too.
 struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
                         CudaAttentionArrays<DeviceArray> {
-  CudaAttentionArrays<DeviceArray> cross_attention;  // behind an encoder
+  CudaAttentionArrays<DeviceArray> cross_attention;  // with an encoder
   CudaBeamState state;
   Candidate* candidates = nullptr;  // [max_candidates]
   int* num_candidates = nullptr;    // [max_rows]  by group
@@ -52,7 +52,7 @@ class CudaStepMemory {
   const int* table(int i) const {
     return arrays_.state.tables + int64_t{i} * limits_.row_stride();
   }
-  // Behind an encoder: the part of a table that has the pages of a source. That
+  // With an encoder: the part of a table that has the pages of a source. That
   // of a group is in the table of its first slot.
   const int* source_table(int i) const {
     return table(i) + limits_.table_stride;

@@ -1,13 +1,13 @@
 // CudaVerifyRows: the drafts of a step's batch that are verified by rejection,
 // with the rows of logits that they were drawn from, if they were. A sequence
 // of kernels/verify/cuda_verify.h is a row of the plan with its rows of logits,
-// one for each drafted token and one behind; what it answers are the candidates
+// one for each drafted token and one after; what it answers are the candidates
 // of these.
 //
 //   rows of logits  [ plain draws | sequence 0: 3 | sequence 1: 5 | padding ]
 //   rows of drafts  [ of sequence 0: 2 | of sequence 1: 4 | padding ]
 //
-// Rows of drafts are numbered behind all rows of logits that the step computes.
+// Rows of drafts are numbered after all rows of logits that the step computes.
 // There the host puts those that it has, before the step; those on the device
 // stay where they are (verify_row_addresses).
 //
@@ -34,13 +34,13 @@ struct CudaVerifyRows {
     int first_candidate = 0;
     int params = 0;  // of the batch
   };
-  // of_draft(i) are the edits of the row that the token behind logits_rows[i]
+  // of_draft(i) are the edits of the row that the token after logits_rows[i]
   // was drawn from.
   template <typename EditsOfDraft>
   void Add(const Selection& selection, const EditsOfDraft& of_draft,
            CudaBatchArrays<HostArray>* batch);
 
-  // Writes the arrays by row: of `num_logits_rows`, and `num_draft_rows` behind
+  // Writes the arrays by row: of `num_logits_rows`, and `num_draft_rows` after
   // them, padded. Once, when all rows of logits and their edits are there.
   void PlaceRows(int num_logits_rows, int num_draft_rows,
                  CudaBatchArrays<HostArray>* batch) const;

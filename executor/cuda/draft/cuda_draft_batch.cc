@@ -27,7 +27,7 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
                          int first_kept) {
   const SelectionParams& asked = *sequence.params;
   const int row = num_sequences++;
-  // Of one that begins behind a draft that is being verified the first token
+  // Of one that begins after a draft that is being verified the first token
   // that is not known comes with that.
   const int max_accepted = sequence.verified_before.num_tokens();
   const int num_generated =

@@ -1,6 +1,6 @@
 // CudaDraftLogitsPool: device memory for the rows of logits that drafts were
 // drawn from, from when they are drawn until verification has read them. A
-// draft's rows are one behind the other. They are given back with the last copy
+// draft's rows are one after the other. They are given back with the last copy
 // of their DraftLogits, whose owner waits for the device first.
 //
 //   std::optional<CudaDraftLogitsPool::Rows> rows = pool.Take(num_tokens);
@@ -32,7 +32,7 @@ class CudaDraftLogitsPool {
                                                     int vocab_size,
                                                     const CudaDevice& device);
 
-  // Rows one behind the other; nothing where there are not as many.
+  // Rows one after the other; nothing where there are not as many.
   std::optional<Rows> Take(int num_rows);
   // [num_rows, vocab_size]  f32  device
   float* data() const;

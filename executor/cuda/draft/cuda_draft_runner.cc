@@ -62,7 +62,7 @@ absl::Status CudaDraftRunner::EnqueueEach(const Shape& shape) {
   return absl::OkStatus();
 }
 
-// The forward pass of the step behind begins with a barrier, so that it reads
+// The forward pass of the step after begins with a barrier, so that it reads
 // what this one advances to.
 absl::Status CudaDraftRunner::EnqueueStep(const Shape& shape, bool feeds_two) {
   const CudaDraftArrays& arrays = memory_.inputs->arrays();

@@ -30,10 +30,10 @@ bool IsUnread(const DraftSequence* sequence) {
   return !sequence->verified_before.empty();
 }
 
-// What to wait for on the device before drafts that begin behind a
+// What to wait for on the device before drafts that begin after a
 // verification; nothing if that has failed. All are of the plan before, mostly
 // of one run.
-std::optional<std::vector<void*>> EventsBehind(
+std::optional<std::vector<void*>> EventsToWaitFor(
     std::span<const DraftSequence* const> unread) {
   std::vector<void*> events;
   const DraftVerification* last = nullptr;
@@ -142,12 +142,12 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(RunBehind(run_all));
+  RETURN_IF_ERROR(RunAfterWait(run_all));
   return drafts;
 }
 
 template <typename Body>
-absl::Status CudaDraftSampler::RunBehind(const Body& body) {
+absl::Status CudaDraftSampler::RunAfterWait(const Body& body) {
   const auto give_up = [this] {
     // What was enqueued may still write.
     cudaStreamSynchronize(stream_.get());
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
     return drafts;
   }
   const std::optional<std::vector<void*>> verified =
-      EventsBehind(sequences.subspan(num_read));
+      EventsToWaitFor(sequences.subspan(num_read));
   if (!verified.has_value()) sequences = sequences.first(num_read);
   if (sequences.empty()) return drafts;
   const auto enqueue = [&]() -> absl::Status {
@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
     return CudaStatus(cudaEventRecord(run->ended.get(), stream_.get()),
                       "cudaEventRecord");
   };
-  RETURN_IF_ERROR(RunBehind(enqueue));
+  RETURN_IF_ERROR(RunAfterWait(enqueue));
   ++num_runs_;
   ++num_pending_runs_;
   if (sequences.size() > num_read) ++num_unread_runs_;

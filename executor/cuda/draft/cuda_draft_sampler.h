@@ -1,6 +1,6 @@
 // CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h): the
 // host sends what some sequences feed and how they draw; then the steps of the
-// draft model, each with its draws and the inputs of the step behind it, are
+// draft model, each with its draws and the inputs of the step after it, are
 // replays of graphs, and the host gets the tokens of all steps in pinned
 // memory.
 //
@@ -18,19 +18,19 @@
 // What orders it against others:
 //
 // - What a run was sent: Send writes a pinned buffer that the device reads.
-//   RunBehind writes it again only behind Wait(), which waits for `ended` of
+//   RunAfterWait writes it again only after Wait(), which waits for `ended` of
 //   the last run on the host.
 // - The model's activations and scratch: nobody else runs the model until
 //   Wait() (DraftSampler::Start).
 // - Tokens of a run: the executor's stream waits for `ended`
 //   (exec_request/pending_draft.h). They are in the run's own part of drafted_,
 //   and UnusedRun gives a run out again only when no PendingDraft holds it.
-// - What a draft begins behind, where the host does not know that yet: the
+// - What a draft begins after, where the host does not know that yet: the
 //   sampler's stream waits for the step that verifies the draft before
 //   (exec_request/draft_verification.h), and one launch writes it into what was
 //   sent. It is read in the memory of that draft's run, which the new draft's
 //   plan holds.
-// - Kept rows of logits: the same event. The executor's step reads them behind
+// - Kept rows of logits: the same event. The executor's step reads them after
 //   that wait, and holds the rows until it has ended.
 //
 // Thread safety: one thread, that of the model's other calls.
@@ -89,7 +89,7 @@ class CudaDraftSampler : public DraftSampler {
   struct Counts {
     int64_t num_runs = 0;
     int64_t num_pending_runs = 0;  // of these, that were started
-    // Of these, that began behind a verification that no answer had told of.
+    // Of these, that began after a verification that no answer had told of.
     int64_t num_unread_runs = 0;
     int64_t num_graph_launches = 0;
     int num_graphs = 0;
@@ -103,7 +103,7 @@ class CudaDraftSampler : public DraftSampler {
 
  private:
   static constexpr int kMaxDraftTokens = 64;
-  // Of the step that runs, of the one behind it, and of the next.
+  // Of the step that runs, of the one after it, and of the next.
   static constexpr int kMaxPending = 4;
 
   // What the device has of a step's work list.
@@ -123,7 +123,7 @@ class CudaDraftSampler : public DraftSampler {
     CudaEvent ended;
     PinnedBuffer<VerifiedDraft> verified;  // [max_rows]  its drafts
     DraftVerification verification;        // of these
-    PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  what it begins behind
+    PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  what it begins after
   };
 
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
@@ -133,7 +133,7 @@ class CudaDraftSampler : public DraftSampler {
   // After an error it waits for the stream, and what the device has is not
   // known.
   template <typename Body>
-  absl::Status RunBehind(const Body& body);
+  absl::Status RunAfterWait(const Body& body);
   // One whose tokens nobody will read any more; null if there is none.
   std::shared_ptr<PendingRun> UnusedRun() const;
 
@@ -148,7 +148,7 @@ class CudaDraftSampler : public DraftSampler {
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
                   SentWork* sent);
-  // Has those of them that begin behind a verification begin there.
+  // Has those of them that begin after a verification begin there.
   absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
                            PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);

@@ -50,7 +50,7 @@ void AddTokens(const CudaSourceRead& read, int null_table,
   }
 }
 
-// The encoder's pages, one source's behind the other's.
+// The encoder's pages, one source's after the other's.
 void SetTables(int page_size, CudaSourceCall* call) {
   call->tables.resize(call->attention_rows.size() * call->stride);
   int next_page = 0;

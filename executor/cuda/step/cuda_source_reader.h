@@ -30,7 +30,7 @@ struct CudaSourceRead {
   int table = 0;
   // Positions [first_fed, end_fed), whose keys and values are stored in those
   // pages. The encoder reads all tokens; keys and values in front of these are
-  // stored already, those behind them in a later step.
+  // stored already, those after them in a later step.
   int first_fed = 0;
   int end_fed = 0;
 };

@@ -43,7 +43,7 @@ struct CudaStep {
     int first_token = 0;   // of the batch
     int first_draft = -1;  // of verify_drafts; -1: it has no place there
     // What says what became of it: from this candidate of the step on, of as
-    // many tokens as have rows of logits behind them.
+    // many tokens as have rows of logits after them.
     int first_candidate = 0;
     int num_verified = 0;
   };

@@ -212,7 +212,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
                       memory_->padding_table());
   }
   PlaceDraftRows(memory_->limits(), device_ordinal_, batch, step);
-  // Behind draws that the device writes.
+  // After draws that the device writes.
   for (CudaStep::UnreadRow& row : step->unread_rows) {
     row.first_draw +=
         batch->num_draws() - static_cast<int>(batch->prompt_draws.size());

@@ -42,7 +42,7 @@ class CudaStepBuilder {
 
   // Adds to `*delta` what the device must know before the step. Where
   // `gumbel_status` is an error, it is the answer of selections from perturbed
-  // rows: their rows are fed, and their groups are dropped behind the step.
+  // rows: their rows are fed, and their groups are dropped after the step.
   // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
   // not be used.
   // REQUIRES: `sources` were taken out of the plan.

@@ -23,7 +23,7 @@ void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
   }
 }
 
-// The token of the batch that a row feeds behind `num_before` of those with
+// The token of the batch that a row feeds after `num_before` of those with
 // rows of logits.
 int TokenOf(const CudaDifferentRows& rows, int row_of_selection,
             int num_before) {
@@ -41,7 +41,7 @@ struct Places {
   int candidate = 0;
 };
 
-// What the device fills in of the selection's rows: drafts behind their first
+// What the device fills in of the selection's rows: drafts after their first
 // tokens, and where they begin.
 void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
   const PlanSelection& selection = *rows.selection;

@@ -33,7 +33,7 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
 
 // Of drafts that verification reads the logits of, of all selections.
 int64_t NumDraftRows(const StepPlan& plan);
-// Places rows of drafts behind all rows of logits; padded if the step is. Those
+// Places rows of drafts after all rows of logits; padded if the step is. Those
 // on the device `ordinal` are read where they are.
 void PlaceDraftRows(const CudaStepLimits& limits, int ordinal,
                     CudaInputBatch* batch, CudaStep* step);

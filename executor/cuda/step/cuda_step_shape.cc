@@ -181,7 +181,7 @@ std::string DrawsFault(const CudaInputBatch& batch,
 }
 
 // Sequences of drafts: each with rows of logits of its own, and rows of drafts
-// behind all of these; what is answered are the candidates of the former.
+// after all of these; what is answered are the candidates of the former.
 std::string VerifyFault(const CudaInputBatch& batch, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
   const CudaVerifyLayout layout(shape.num_verify_rows, batch.shape.vocab_size,
@@ -297,7 +297,7 @@ int PaddedDraftRows(int num_rows, int max_rows) {
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size) {
   // Candidates of the step, not of the groups that are selected for: these are
-  // placed behind tokens drawn and candidates of rows with noise.
+  // placed after tokens drawn and candidates of rows with noise.
   return {.num_rows = shape.num_logits_rows,
           .vocab_size = vocab_size,
           .max_groups = shape.max_groups,

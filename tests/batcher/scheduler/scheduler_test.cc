@@ -183,7 +183,7 @@ TEST(SchedulerTest, AQuarterOfAStepRunsBesideAGroupThatIsWiderThanIt) {
     widest = std::max(widest, plan.tokens.size());
     scheduler.Advance(RunPlan(model, plan));
   }
-  // Two sequences at a time; three wait until it ends, and who comes behind
+  // Two sequences at a time; three wait until it ends, and who comes after
   // these with them.
   EXPECT_EQ(widest, 9u + kMaxStepTokens / 4);
   EXPECT_EQ(std::set(answers.order().begin(), answers.order().begin() + 3),

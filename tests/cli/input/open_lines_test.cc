@@ -34,7 +34,7 @@ TEST(OpenLinesTest, LinesAreBounded) {
   EXPECT_TRUE(lines.is_full());
 }
 
-// Behind a slow one they pile up, however small their requests were.
+// After a slow one they pile up, however small their requests were.
 TEST(OpenLinesTest, FinishedAnswersAreBounded) {
   OpenLines lines;
   const size_t slow = lines.Open(10);

@@ -142,7 +142,7 @@ TEST(CudaExecutorModelTest, SourcesOfAStepAreReadInAsManyCallsAsTheyTake) {
   EXPECT_EQ(on.model->batches().back().num_tokens, 9);
 }
 
-// Where pages of a source were lost that others behind them were not: a row
+// Where pages of a source were lost that others after them were not: a row
 // feeds these alone.
 TEST(CudaExecutorModelTest, AStepMayReadASourceAndFeedNothing) {
   BeginDryRun(90);

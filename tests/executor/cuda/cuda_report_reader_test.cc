@@ -206,7 +206,7 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
                                            FakeReport::LogProbOf(2, 5, 5)));
 }
 
-// Of drafts that the plan did not know, what is behind an end counts for
+// Of drafts that the plan did not know, what is after an end counts for
 // nothing; by rejection that end was drafted.
 TEST(CudaReportReaderTest, RunsOfPendingDraftsEndWithTheirTexts) {
   for (const bool keeps_end : {false, true}) {

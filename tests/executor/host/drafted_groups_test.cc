@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenId kEos = 9;
 
-// Two samples behind a prompt of four tokens that have generated 5, and feed it
+// Two samples after a prompt of four tokens that have generated 5, and feed it
 // with two drafts, over pages of two tokens: 0 1 2 3 and 0 1 4 5.
 StepPlan TwoSamples(RequestId request) {
   StepPlan plan;
@@ -115,7 +115,7 @@ TEST(DraftedGroupsTest, SamplesGoOnFromWhereTheirAnswerTakesThem) {
   EXPECT_EQ(next.drafting[1].verified_by.plan_row, 1);
 }
 
-// Also by one that was drafted, with others behind it.
+// Also by one that was drafted, with others after it.
 TEST(DraftedGroupsTest, SamplesThatEndFeedNothing) {
   DraftedGroups groups;
   StepPlan plan = TwoSamples(RequestId{1});

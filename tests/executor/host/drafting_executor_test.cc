@@ -76,7 +76,7 @@ TEST_F(DraftingExecutorTest, RejectionIsThatOfAnExecutorThatDraftsItself) {
   EXPECT_GT(num_drafted, 100);
 }
 
-// A plan that drafts, and one behind it that has nothing to do.
+// A plan that drafts, and one after it that has nothing to do.
 TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   std::promise<std::vector<int>> all;
   std::vector<int> order;  // by one thread at a time

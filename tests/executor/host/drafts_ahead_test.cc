@@ -81,7 +81,7 @@ class PlanRecorder : public StepExecutor {
         line += Concat(" ", token);
       }
       if (selection.histories.empty()) continue;
-      line += " behind";
+      line += " after";
       for (const TokenId token : selection.histories[i]) {
         line += Concat(" ", token);
       }

@@ -52,7 +52,7 @@ class PlanChanger : public StepExecutor {
   ModelDescription description_;
 };
 
-// Changes the plan of a step that the executor drafts for itself: behind the
+// Changes the plan of a step that the executor drafts for itself: after the
 // drafts, before they are judged.
 class FilledPlanChanger : public Model {
  public:
@@ -156,7 +156,7 @@ TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
             1.02 * coupled.num_accepted / coupled.num_drafted);
 }
 
-// Where drafts begin behind a verification that no answer has told of, the
+// Where drafts begin after a verification that no answer has told of, the
 // draft model has fed what it has when answers are read: it drafts the same
 // tokens.
 TEST(RejectionTest, DraftsThatBeginOnADeviceAreThoseBehindAnswers) {

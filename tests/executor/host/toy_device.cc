@@ -292,7 +292,7 @@ void SayVerified(const std::vector<Unknown>& all, StepResult* result) {
         *draft.verified() = {count - 1,
                              whole.candidates[first + count - 1].token};
       }
-      // Behind the end of a text nothing was drafted.
+      // After the end of a text nothing was drafted.
       const int num_kept =
           draft.empty()
               ? count

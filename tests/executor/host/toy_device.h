@@ -22,7 +22,7 @@
 
 namespace espalier::testing {
 
-// The token that a sequence drafts behind `num_generated` tokens, drawn from
+// The token that a sequence drafts after `num_generated` tokens, drawn from
 // this row of logits. REQUIRES: its processors do not read the text.
 TokenId DrawDraftFor(const DraftSequence& sequence, int num_generated,
                      std::span<const float> logits);
@@ -72,7 +72,7 @@ class ToyDeviceSampler : public DraftSampler {
       std::span<const DraftSequence* const> sequences) override;
   absl::StatusOr<absl::Duration> Wait() override;
 
-  // Sequences whose drafts began behind a verification that only the device
+  // Sequences whose drafts began after a verification that only the device
   // knew; and of these, that fed two tokens.
   int num_unread() const { return num_unread_; }
   int num_unread_with_two() const { return num_with_two_; }

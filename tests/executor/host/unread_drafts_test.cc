@@ -105,7 +105,7 @@ void ExpectSame(const Result& alone, const Result& together) {
   }
 }
 
-// And a model that drafts for itself is right, but for what is behind ends.
+// And a model that drafts for itself is right, but for what is after ends.
 TEST_F(UnreadDraftsTest, RequestsGetWhatTheyGetAlone) {
   int num_unread = 0;
   int num_with_two = 0;

@@ -31,8 +31,8 @@ class AttentionBatch {
   void AddSource(int num_positions, int num_tokens);
   // Beams of `tail` positions of their own after pages they share.
   void AddGroup(int num_beams, int shared_pages, int tail, int ahead = 0);
-  // Chunks of `num_tokens` each behind pages they share: the first `tail`
-  // positions behind, each other one three more.
+  // Chunks of `num_tokens` each after pages they share: the first `tail`
+  // positions after, each other one three more.
   void AddChunks(int num_rows, int shared_pages, int tail, int num_tokens);
   // As AddGroup, the halves of the beams sharing some more pages each.
   void AddTree(int num_beams, int shared_pages, int more_pages, int tail);

@@ -55,7 +55,7 @@ TEST_P(CudaAttentionTest, MatchesTheTwinWhenPartialsAreFew) {
   batch.ExpectMatchesTwin(1, 17);
 }
 
-// Items of a run and of what each of its beams has behind it alone.
+// Items of a run and of what each of its beams has after it alone.
 TEST_P(CudaAttentionTest, MatchesTheTwinWhereRunsFillTheDevice) {
   const int page_size = GetParam().page_size;
   AttentionBatch batch(GetParam(), 21000 / page_size + 960);

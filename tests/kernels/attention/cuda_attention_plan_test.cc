@@ -254,7 +254,7 @@ TEST(CudaAttentionPlanTest, NothingAskedIsNothingPlanned) {
   EXPECT_EQ(work.partial_indptr, std::vector<int>{0});
 }
 
-// Of a row what is below its first query; behind, it attends to what it writes.
+// Of a row what is below its first query; after, it attends to what it writes.
 // A row that sees all may do so from the start.
 TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
   Asked asked;

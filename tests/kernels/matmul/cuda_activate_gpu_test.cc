@@ -46,7 +46,7 @@ struct ActivateCase {
   bool has_bias;
 };
 
-// A number of a row of sums: the gate's or, behind it, the up's.
+// A number of a row of sums: the gate's or, after it, the up's.
 struct SumAt {
   size_t gate;
   size_t up;

@@ -242,12 +242,12 @@ double TokensPValue(const PairOfRows& rows, DType dtype, int num_calls) {
   const VerifyRow bonus = row_of(rows.bonus, 0, 6);
   const reference::VerifyPosition position =
       reference::VerifyPositionOf(target, &draft, 0);
-  const std::vector<double> behind =
+  const std::vector<double> after =
       reference::DrawProbabilities(bonus.logits, bonus.options);
   std::vector<double> expected;
   for (TokenId t = 0; t < vocab_size; ++t) {
     const double accepted = position.q[t] * position.Acceptance(t);
-    for (const double x : behind) expected.push_back(accepted * x);
+    for (const double x : after) expected.push_back(accepted * x);
     expected.push_back(position.p[t] - accepted);
   }
   return testing::ChiSquarePValue(expected, counts);

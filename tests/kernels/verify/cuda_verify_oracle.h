@@ -21,7 +21,7 @@
 
 namespace espalier {
 
-// A batch as arrays of the host. Rows of drafts come first, and behind all of
+// A batch as arrays of the host. Rows of drafts come first, and after all of
 // them those of targets.
 struct VerifyBatch {
   std::vector<float> logits;

@@ -149,7 +149,7 @@ class Speculation {
     return verifier_.draft(row);
   }
 
-  // The row behind text_, of which the first `length` tokens are verified.
+  // The row after text_, of which the first `length` tokens are verified.
   VerifyRow RowOf(const std::vector<float>& logits, size_t length,
                   const SamplingParams& params) {
     const size_t seen = verifier_.edits_see_drafts ? text_.size() : length;

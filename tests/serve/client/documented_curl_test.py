@@ -38,7 +38,7 @@ class Shown:
 
 
 def shown_commands(text: str) -> list[Shown]:
-    """What stands behind "curl" in blocks of a document, or in a help text."""
+    """What stands after "curl" in blocks of a document, or in a help text."""
     commands: list[Shown] = []
     is_in = goes_on = shows_output = False
     for line in text.splitlines():

@@ -92,7 +92,7 @@ TEST(TokenizerTest, SpecialTokensSpellNothingAndAreStillRead) {
   marked.insert(marked.end(), ordinary.begin(), ordinary.end());
   tokenizer->MarkSpecial(marked);
   // As transformers' skip_special_tokens: they are left out before tokens
-  // become text, so what stands behind one may open it.
+  // become text, so what stands after one may open it.
   EXPECT_EQ(tokenizer->Decode(tokens).value(), "a b");
   EXPECT_EQ(tokenizer->Encode("a<fr> b<en>").value(), tokens);
   EXPECT_EQ(tokenizer->Piece(5), "<fr>");

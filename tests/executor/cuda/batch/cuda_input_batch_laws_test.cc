@@ -89,7 +89,7 @@ TEST(CudaInputBatchLawsTest, ARowOfLogitsIsChosenForInOneWay) {
   });
 }
 
-// LogitsRows one behind the other, and as many rows of drafts but one behind
+// LogitsRows one after the other, and as many rows of drafts but one after
 // all others, or none; with the edits of theirs where nothing else is
 // allowed.
 TEST(CudaInputBatchLawsTest, DraftsThatAreVerifiedHaveRowsOfTheirOwn) {
@@ -234,7 +234,7 @@ TEST(CudaInputBatchLawsTest, EveryTokenAttends) {
   });
 }
 
-// Behind an encoder each token but those of padding attends to its source in
+// With an encoder each token but those of padding attends to its source in
 // one row, and tokens of one source that follow each other in the same.
 TEST(CudaInputBatchLawsTest, EveryTokenAttendsToItsSource) {
   int num_shared = 0;

@@ -286,7 +286,7 @@ TEST(CudaInputBatchTest, PromptsThatSharePagesReadThemTogether) {
   EXPECT_THAT(begins, ElementsAre(0, 8, 8, 0));
 }
 
-TEST(CudaInputBatchTest, DrawsOfPromptsStandBehindThoseOfTheDevice) {
+TEST(CudaInputBatchTest, DrawsOfPromptsComeAfterThoseOfTheDevice) {
   SelectionParams params = ParamsOf(SelectionKind::kDraws);
   params.sampling.seed = 5;
   CudaGroupRequest request = {.num_generated = 6, .params = &params};

@@ -21,7 +21,7 @@ struct PlanWithSources {
   int page_size = 1;
 };
 
-// Rows of any lengths, that begin within their source, at its end or behind.
+// Rows of any lengths, that begin within their source, at its end or after.
 PlanWithSources AnyPlanWithSources(uint32_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
@@ -34,8 +34,8 @@ PlanWithSources AnyPlanWithSources(uint32_t seed) {
     const int end = SourceEnd(source_length, made.page_size);
     const int first = below(end + 10);
     const int num_tokens = 1 + below(end + 10);
-    const int num_behind = std::clamp(first + num_tokens - end, 0, num_tokens);
-    const int num_logits = below(num_behind + 1);
+    const int num_after = std::clamp(first + num_tokens - end, 0, num_tokens);
+    const int num_logits = below(num_after + 1);
     plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
                          .num_tokens = num_tokens,
                          .first_position = first,

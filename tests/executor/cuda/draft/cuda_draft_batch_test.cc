@@ -39,7 +39,7 @@ ScoreProcessors Suppress(std::vector<TokenId> tokens) {
   return processors;
 }
 
-TEST(CudaDraftBatchTest, RowsFeedTheirLastTokensAndAreOfNobodyBehind) {
+TEST(CudaDraftBatchTest, RowsFeedTheirLastTokensAndAreOfNobodyAfter) {
   CudaDraftBatch batch(kDraftLimits, 16, 100);
   batch.Add(SequenceOf({}, 2, 3), std::vector<TokenId>{7}, 5, -1);
   batch.Add(SequenceOf({}, 4, 5), std::vector<TokenId>{6, 7}, 6, 20);

@@ -231,10 +231,10 @@ TEST_F(CudaStepBuilderDraftsTest, PaddingTakesNoRoomFromDrafts) {
   EXPECT_EQ(step->answers[0].logits_rows.size(), 50u);
 }
 
-// Behind all logits_rows, padded as these are: three samples are 15
+// After all logits_rows, padded as these are: three samples are 15
 // logits_rows, 12 drafts.
 TEST_F(CudaStepBuilderDraftsTest,
-       RowsThatDraftsWereDrawnFromAreBehindAllOthers) {
+       RowsThatDraftsWereDrawnFromComeAfterAllOthers) {
   AddDrafted(0, 2, {});
   AddDraftLogits(&AddDrafted(1, 3, {}));
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
@@ -254,7 +254,7 @@ TEST_F(CudaStepBuilderDraftsTest,
 }
 
 // Those on the step's device are read where they are; of another, as of the
-// host, the rows behind all others have copies.
+// host, the rows after all others have copies.
 TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
   const std::vector<float> memory(2 * 4 * kVocabSize);
   const auto on_device = [&](size_t first, int ordinal) {
@@ -477,7 +477,7 @@ TEST_F(CudaStepBuilderPathsTest, WithoutRoomThereIsOneSelectionOfAllBeams) {
 }
 
 // Groups of such a step keep no slots: there may be as many in the next.
-TEST_F(CudaStepBuilderPathsTest, SlotsOfPathsAreFreeBehindTheStep) {
+TEST_F(CudaStepBuilderPathsTest, SlotsOfPathsAreFreeAfterTheStep) {
   for (int i = 0; i < 20; ++i) {
     AddBeams(i, 21, 2);  // 42 slots of 256
     ASSERT_OK(Build(absl::OkStatus()).status());

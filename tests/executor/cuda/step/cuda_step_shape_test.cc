@@ -245,7 +245,7 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
   EXPECT_GT(num_verified, Cases(200, 20));
 }
 
-// Two groups of 40 and 64 beams behind 300 samples.
+// Two groups of 40 and 64 beams after 300 samples.
 CudaInputBatch WideBesideSamples() {
   CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
   SelectionParams draws;
@@ -290,7 +290,7 @@ TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
               HasSubstr("overlaps maxima"));
 }
 
-// Of four draws from the one row of logits of a prompt, behind two samples.
+// Of four draws from the one row of logits of a prompt, after two samples.
 CudaInputBatch DrawsOfPrompt(const SelectionParams& draws) {
   CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
   batch.AddBeams(GroupAt(0, 2), {.params = &draws});
@@ -323,7 +323,7 @@ TEST(CudaStepShapeTest, DrawsOfOtherRowsOrIntoOtherPlacesAreSeen) {
 }
 
 // Sized by the groups that are selected for, as scratch once was, the entries
-// of these groups would lie behind their part.
+// of these groups would lie after their part.
 TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {
   const CudaInputBatch batch = WideBesideSamples();
   const CudaSelectBounds bounds = {.num_rows = batch.num_logits_rows(),

@@ -1,7 +1,6 @@
 #include "openai/read_prompts.h"
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "openai/call_draft.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
+#include "request/json/read_prompt.h"
 
 namespace espalier::openai {
 namespace {
@@ -21,12 +21,7 @@ absl::Status RefuseEmpty(std::string_view name, std::string_view value) {
 absl::Status ToTokens(std::string_view name, const std::vector<int64_t>& ids,
                       std::vector<TokenId>* tokens) {
   if (ids.empty()) return RefuseEmpty(name, "[]");
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] <= std::numeric_limits<TokenId>::max()) continue;
-    return InvalidArgument(name, "[", i, "] must be a token id, got ", ids[i]);
-  }
-  tokens->assign(ids.begin(), ids.end());
-  return absl::OkStatus();
+  return ToTokenIds(name, ids, tokens);
 }
 
 absl::Status CheckText(std::string_view name, const std::string& text) {
@@ -67,54 +62,6 @@ absl::Status ReadTokenLists(std::string_view name, const JsonText& json,
     RETURN_IF_ERROR(ToTokens(Concat(name, "[", i, "]"), lists[i], &tokens));
     prompts->emplace_back(std::move(tokens));
   }
-  return absl::OkStatus();
-}
-
-// A list of {"type": "text", "text": T} as one text.
-absl::Status JoinParts(const std::string& name, const json::array& parts,
-                       json::string* joined) {
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string part_name = Concat(name, "[", i, "]");
-    if (!parts[i].is_object()) {
-      return WrongType(part_name, "an object", parts[i]);
-    }
-    const json::object& part = parts[i].get_object();
-    const json::value* const type = part.if_contains("type");
-    if (type == nullptr || *type != "text") {
-      return InvalidArgument(part_name, ".type must be \"text\", got ",
-                             Shown(type));
-    }
-    const json::value* const text = part.if_contains("text");
-    if (text == nullptr || !text->is_string()) {
-      return InvalidArgument(part_name, ".text must be a string, got ",
-                             Shown(text));
-    }
-    if (i > 0) joined->push_back('\n');
-    joined->append(text->get_string());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckMessage(const std::string& name, json::value* value) {
-  if (!value->is_object()) return WrongType(name, "an object", *value);
-  json::object& message = value->get_object();
-  const json::value* const role = message.if_contains("role");
-  if (role == nullptr || !role->is_string() || role->get_string().empty()) {
-    return InvalidArgument(name, ".role must be a string, and not empty, got ",
-                           Shown(role));
-  }
-  RETURN_IF_ERROR(CheckContent(name, message));
-  json::value* const content = message.if_contains("content");
-  if (content == nullptr || content->is_null() || content->is_string()) {
-    return absl::OkStatus();
-  }
-  const std::string content_name = name + ".content";
-  if (!content->is_array()) {
-    return WrongType(content_name, "a string or a list of texts", *content);
-  }
-  json::string joined;
-  RETURN_IF_ERROR(JoinParts(content_name, content->get_array(), &joined));
-  *content = std::move(joined);
   return absl::OkStatus();
 }
 
@@ -161,17 +108,11 @@ absl::Status ReadPrompts(std::string_view name, const JsonText& json,
 absl::Status ReadMessages(std::string_view name, const JsonText& json,
                           const Limits& limits,
                           std::optional<ChatInputs>* chat) {
-  if (!json.is_array()) return WrongType(name, "a list", json.text);
   RETURN_IF_ERROR(CheckElements(name, json, limits));
-  ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
-  json::array& messages = value.get_array();
-  if (messages.empty()) return RefuseEmpty(name, "[]");
+  ASSIGN_OR_RETURN(json::array messages, espalier::ReadMessages(name, json));
   if (static_cast<int64_t>(messages.size()) > limits.max_messages) {
     return InvalidArgument(name, " must have at most ", limits.max_messages,
                            " messages (--max-messages), got ", messages.size());
-  }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    RETURN_IF_ERROR(CheckMessage(Concat(name, "[", i, "]"), &messages[i]));
   }
   if (!*chat) chat->emplace();
   (*chat)->messages = std::move(messages);

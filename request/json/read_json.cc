@@ -196,19 +196,6 @@ absl::Status Read(std::string_view field, const json::value& value,
   return absl::OkStatus();
 }
 
-absl::Status CheckContent(std::string_view name, const json::object& message) {
-  const json::value* const role = message.if_contains("role");
-  const json::value* const content = message.if_contains("content");
-  if (role == nullptr || (content != nullptr && !content->is_null())) {
-    return absl::OkStatus();
-  }
-  if (*role != "user" && *role != "system" && *role != "developer") {
-    return absl::OkStatus();
-  }
-  return InvalidArgument(name, ".content must be there with role ", Shown(role),
-                         ", got ", Shown(content));
-}
-
 absl::Status ReadIds(std::string_view field, const json::value& value,
                      std::vector<int64_t>* out) {
   if (value.is_array()) return Read(field, value, out);

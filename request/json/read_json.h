@@ -115,11 +115,6 @@ absl::Status Read(std::string_view field, const json::value& value,
   return Read(field, value, &out->emplace());
 }
 
-// That a message of a conversation by "user", "system" or "developer" says
-// something: chat templates take one without "content" for one that is empty.
-// What `message` is called, as "messages[0]", comes first in the error.
-absl::Status CheckContent(std::string_view name, const json::object& message);
-
 // A token id, or a list of them.
 absl::Status ReadIds(std::string_view field, const json::value& value,
                      std::vector<int64_t>* out);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "request/json/other_names.h"
 #include "request/json/param_fields.h"
 #include "request/json/read_json_text.h"
+#include "request/json/read_prompt.h"
 
 namespace espalier {
 namespace {
@@ -138,14 +138,7 @@ absl::Status WithHint(const absl::Status& error, std::string_view hint) {
 absl::Status ReadPromptTokens(const JsonText& json, std::vector<TokenId>* out) {
   std::vector<int64_t> ids;
   RETURN_IF_ERROR(Read("prompt_tokens", json, &ids));
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] > std::numeric_limits<TokenId>::max()) {
-      return InvalidArgument("prompt_tokens[", i, "] must be a token id, got ",
-                             ids[i]);
-    }
-  }
-  out->assign(ids.begin(), ids.end());
-  return absl::OkStatus();
+  return ToTokenIds("prompt_tokens", ids, out);
 }
 
 absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
@@ -162,35 +155,6 @@ absl::Status ReadTemplate(const JsonText& json, RequestBody* body) {
   RETURN_IF_ERROR(Read("template", json, &body->template_name));
   if (!body->template_name.empty()) return absl::OkStatus();
   return InvalidArgument("template must not be empty, got \"\"");
-}
-
-// A value of a message's, as an error shows it.
-absl::Status WrongMessage(size_t index, std::string_view what,
-                          const json::value* value) {
-  return InvalidArgument("messages[", index, "]", what, ", got ", Shown(value));
-}
-
-absl::Status ReadMessages(const JsonText& json, RequestBody* body) {
-  if (!json.is_array()) return WrongType("messages", "a list", json.text);
-  ASSIGN_OR_RETURN(json::value value, ReadAny("messages", json));
-  json::array& messages = value.get_array();
-  if (messages.empty()) {
-    return InvalidArgument("messages must not be empty, got []");
-  }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    if (!messages[i].is_object()) {
-      return WrongMessage(i, " must be an object", &messages[i]);
-    }
-    const json::value* const role =
-        messages[i].get_object().if_contains("role");
-    if (role == nullptr || !role->is_string()) {
-      return WrongMessage(i, ".role must be a string", role);
-    }
-    RETURN_IF_ERROR(
-        CheckContent(Concat("messages[", i, "]"), messages[i].get_object()));
-  }
-  body->messages = std::move(messages);
-  return absl::OkStatus();
 }
 
 // Of what a request goes on from there is one.
@@ -230,7 +194,7 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
       RETURN_IF_ERROR(ReadPromptTokens(value, &body.prompt_tokens));
     } else if (key == "messages") {
       RETURN_IF_ERROR(CheckSize(key, value, limits));
-      RETURN_IF_ERROR(ReadMessages(value, &body));
+      ASSIGN_OR_RETURN(body.messages, ReadMessages(key, value));
     } else if (key == "template") {
       RETURN_IF_ERROR(ReadTemplate(value, &body));
     } else {

@@ -43,7 +43,7 @@ using ::testing::StartsWith;
 TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
   const std::string messages =
       R"([{"role": "system", "content": "Be brief."}, )"
-      R"({"role": "user", "content": [{"type": "text", "text": "caf\u00e9"}]}, )"
+      R"({"role": "user", "name": "caf\u00e9", "content": ""}, )"
       R"({"role": "assistant", "tool_calls": [{"id": 1.5}]}])";
   const RequestLine line =
       ParseRequestLine(R"({"messages": )" + messages + "}");
@@ -51,6 +51,21 @@ TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
   EXPECT_EQ(line.body->prompt, std::nullopt);
   ASSERT_TRUE(line.body->messages.has_value());
   EXPECT_EQ(json::value(*line.body->messages), ParseJson(messages).value());
+}
+
+TEST(RequestJsonTest, TextsOfAMessageAreJoinedByLineEnds) {
+  const auto content = [](const std::string& parts) {
+    const RequestLine line = ParseRequestLine(
+        R"({"messages": [{"role": "user", "content": )" + parts + "}]}");
+    EXPECT_OK(line.body);
+    return line.body->messages->at(0).at("content");
+  };
+  EXPECT_EQ(content("[]"), "");
+  EXPECT_EQ(content(R"([{"type": "text", "text": "a"}])"), "a");
+  EXPECT_EQ(content(R"([{"type": "text", "text": "a", "more": 1}, )"
+                    R"({"type": "text", "text": ""}, )"
+                    R"({"type": "text", "text": "caf\u00e9"}])"),
+            "a\n\ncaf\u00e9");
 }
 
 // Its keys could be chosen to be slow to find.

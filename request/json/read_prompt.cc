@@ -1,0 +1,95 @@
+#include "request/json/read_prompt.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "request/json/read_json.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier {
+namespace {
+
+// Chat templates take a message without "content" for one that is empty. One of
+// the assistant may be a call of tools alone.
+bool NeedsContent(const json::string& role) {
+  return role == "user" || role == "system" || role == "developer";
+}
+
+absl::StatusOr<json::string> JoinParts(const std::string& name,
+                                       const json::array& parts) {
+  json::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_name = Concat(name, "[", i, "]");
+    if (!parts[i].is_object()) {
+      return WrongType(part_name, "an object", parts[i]);
+    }
+    const json::object& part = parts[i].get_object();
+    const json::value* const type = part.if_contains("type");
+    if (type == nullptr || *type != "text") {
+      return InvalidArgument(part_name, ".type must be \"text\", got ",
+                             Shown(type));
+    }
+    const json::value* const text = part.if_contains("text");
+    if (text == nullptr || !text->is_string()) {
+      return InvalidArgument(part_name, ".text must be a string, got ",
+                             Shown(text));
+    }
+    if (i > 0) joined.push_back('\n');
+    joined.append(text->get_string());
+  }
+  return joined;
+}
+
+absl::Status ReadMessage(const std::string& name, json::value* value) {
+  if (!value->is_object()) return WrongType(name, "an object", *value);
+  json::object& message = value->get_object();
+  const json::value* const role = message.if_contains("role");
+  if (role == nullptr || !role->is_string() || role->get_string().empty()) {
+    return InvalidArgument(name, ".role must be a string, and not empty, got ",
+                           Shown(role));
+  }
+  const std::string content_name = name + ".content";
+  json::value* const content = message.if_contains("content");
+  if (content == nullptr || content->is_null()) {
+    if (!NeedsContent(role->get_string())) return absl::OkStatus();
+    return InvalidArgument(content_name, " must be there with role ",
+                           Shown(role), ", got ", Shown(content));
+  }
+  if (content->is_string()) return absl::OkStatus();
+  if (!content->is_array()) {
+    return WrongType(content_name, "a string or a list of texts", *content);
+  }
+  ASSIGN_OR_RETURN(*content, JoinParts(content_name, content->get_array()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
+                        std::vector<TokenId>* tokens) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] <= std::numeric_limits<TokenId>::max()) continue;
+    return InvalidArgument(name, "[", i, "] must be a token id, got ", ids[i]);
+  }
+  tokens->assign(ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json::array> ReadMessages(std::string_view name,
+                                         const JsonText& json) {
+  if (!json.is_array()) return WrongType(name, "a list", json.text);
+  ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
+  json::array& messages = value.get_array();
+  if (messages.empty()) {
+    return InvalidArgument(name, " must not be empty, got []");
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    RETURN_IF_ERROR(ReadMessage(Concat(name, "[", i, "]"), &messages[i]));
+  }
+  return std::move(messages);
+}
+
+}  // namespace espalier

@@ -1,0 +1,33 @@
+// What a request goes on from, read from its text: token ids and messages, of
+// the lines of a file and of the bodies of calls alike.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+
+namespace espalier {
+
+// `ids` as token ids, which may be none. Whether the model has them is checked
+// with the request.
+// Errors: kInvalidArgument naming the id ("prompt_tokens[3]") and its value.
+absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
+                        std::vector<TokenId>* tokens);
+
+// A conversation for a chat template: objects with a "role", at least one. A
+// "content" is a string; a list of {"type": "text", "text": T} becomes one, its
+// texts joined by line ends. Those of "user", "system" and "developer" must
+// have one. Other members are as they were given.
+// Errors: kInvalidArgument naming the member ("messages[0].role") and the
+// value.
+absl::StatusOr<json::array> ReadMessages(std::string_view name,
+                                         const JsonText& json);
+
+}  // namespace espalier

@@ -80,14 +80,13 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
       placed.push_back({tokens[i], log_prob, offsets[i]});
     }
   };
-  size_t base = 0;
   if (call_.echo && result.prompt_logprobs) {
     place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0, true);
-    base = CountCharacters(prompt.text);
   }
   if (!call_.prompt_only) {
     const bool is_opening =
         tokenizer_ == nullptr || OpensText(*tokenizer_, prompt.params);
+    const size_t base = call_.echo ? CountCharacters(prompt.text) : 0;
     place(hypothesis.tokens, 0, hypothesis.logprobs, text, base, is_opening);
   }
   return placed;

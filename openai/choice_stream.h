@@ -26,7 +26,10 @@ class ChoiceStream {
       : index_(index), prompt_(prompt), writer_(writer) {}
 
   // The echoed prompt, in front of all.
-  void AddText(std::string_view text) { text_ += text; }
+  void AddPrompt(std::string_view text) {
+    text_ += text;
+    num_characters_ += CountCharacters(text);
+  }
   // What the engine reports of it.
   //   log_probs  [tokens], if the request asks for them, or none: then they
   //              are written with the end
@@ -64,7 +67,7 @@ class ChoiceStream {
   std::vector<size_t> text_offsets_;
   size_t num_log_probs_written_ = 0;
   std::optional<IncrementalDetokenizer> detokenizer_;
-  size_t num_characters_ = 0;  // that all tokens spell
+  size_t num_characters_ = 0;  // of the prompt and what all tokens spell
 };
 
 }  // namespace espalier::openai

@@ -145,7 +145,7 @@ std::string ChunkWriter::Impl::Begin() {
       const bool grows =
           !prompt.is_written_at_end && (!prompt.has_beams || i == 0);
       if (call_.echo && grows) {
-        prompt.choices[i].AddText(prompt.parts.text);
+        prompt.choices[i].AddPrompt(prompt.parts.text);
         AppendNewsOf(&prompt, &prompt.choices[i], &events);
       }
     }

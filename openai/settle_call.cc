@@ -49,11 +49,6 @@ absl::Status CheckLimit(const Limited& limited, const Call& call,
                          option, " of the server");
 }
 
-// Whether a call names beams.
-bool HasBeams(const GenerationParams& params) {
-  return params.num_beams > 1 || params.stochastic;
-}
-
 // vLLM's: beams as many as n, or as best_of.
 absl::Status SettleBeams(CallDraft* draft) {
   if (!draft->use_beam_search) return absl::OkStatus();
@@ -61,7 +56,7 @@ absl::Status SettleBeams(CallDraft* draft) {
   Call& call = draft->call;
   GenerationParams& params = call.params;
   if (!*draft->use_beam_search) {
-    if (HasBeams(params)) {
+    if (IsBeamSearch(params)) {
       return InvalidArgument(
           kName, " must be true with ",
           params.stochastic ? "stochastic" : "num_beams above 1",
@@ -92,9 +87,12 @@ absl::Status SettleChatLogProbs(CallDraft* draft) {
   if (!has && top != 0) {
     return InvalidArgument("top_logprobs needs logprobs true, got ", top);
   }
-  if (!has) return absl::OkStatus();
-  draft->call.params.logprobs = top;
-  MarkGiven("logprobs", "top_logprobs", draft);
+  if (has) {
+    draft->call.params.logprobs = top;
+    MarkGiven("logprobs", "top_logprobs", draft);
+  } else if (draft->has_logprobs) {
+    MarkGiven("logprobs", "logprobs", draft);  // false, whatever the default
+  }
   return absl::OkStatus();
 }
 
@@ -121,7 +119,7 @@ absl::Status SettleEcho(CallDraft* draft) {
         call.NameOf("num_return_sequences"), " must be 1 with echo and ",
         call.NameOf("max_new_tokens"), " 0, got ", params.num_return_sequences);
   }
-  if (HasBeams(params) || params.best_of) {
+  if (IsBeamSearch(params) || params.best_of) {
     return InvalidArgument(call.NameOf("max_new_tokens"),
                            " must be at least 1 with beams and best_of, got 0");
   }
@@ -197,7 +195,7 @@ absl::Status CheckElements(std::string_view name, const JsonText& json,
 absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                          const ServerDefaults* server) {
   const Limits& limits = call.limits;
-  const bool has_beams = HasBeams(params);
+  const bool has_beams = IsBeamSearch(params);
   const Limited beams =
       LimitOfSequences("num_beams", params.num_beams, limits.max_num_beams,
                        "--max-num-beams", limits);

@@ -160,6 +160,17 @@ TEST(AnswerTest, EchoPutsThePromptInFront) {
   EXPECT_FALSE(choice.contains("prompt_logprobs"));
 }
 
+// Of a call that takes the server's default for logprobs only what it generates
+// has them, and that begins after the prompt.
+TEST(AnswerTest, OffsetsCountTheEchoWhereItHasNoLogProbabilities) {
+  Call call = CallOf(Api::kCompletions, R"("echo": true, "logprobs": 1)");
+  call.params.prompt_logprobs.reset();
+  const json::object parsed = Parsed(Answer(call, {"le chat"}));
+  EXPECT_EQ(Choice(parsed, 0).at("text"), "Hellole chat");
+  EXPECT_EQ(WriteJson(Choice(parsed, 0).at("logprobs").at("text_offset")),
+            "[5, 7, 12]");
+}
+
 TEST(AnswerTest, AnEchoedPromptAloneHasNoTokensOfItsOwn) {
   const json::object parsed =
       Parsed(Answer(CallOf(Api::kCompletions,

@@ -229,6 +229,10 @@ RC_GTEST_PROP(ChunkWriterProperty, EventsAddUpToTheWholeAnswer, ()) {
   std::vector<Run> runs;
   for (int i = 0; i < num_prompts; ++i) {
     prompts.push_back(PromptOf(call));
+    // As if logprobs were the server's default.
+    if (*rc::gen::arbitrary<bool>()) {
+      prompts[i].params.prompt_logprobs.reset();
+    }
     runs.push_back(IsBeamSearch(call.params) ? RunBeams(prompts[i])
                                              : RunSamples(prompts[i]));
   }

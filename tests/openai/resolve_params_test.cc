@@ -236,6 +236,14 @@ TEST(ResolveParamsTest, TheServerStandsBetweenCallAndModel) {
   EXPECT_EQ(Resolve("", {.model = both.model}).params.max_new_tokens, 50);
 }
 
+TEST(ResolveParamsTest, AChatWithoutLogProbabilitiesHasNoneOfTheServers) {
+  const Sources chat = {.server = R"({"logprobs": 2})", .api = Api::kChat};
+  EXPECT_EQ(Resolve("", chat).params.logprobs, 2);
+  EXPECT_EQ(Resolve(R"("logprobs": false)", chat).params.logprobs,
+            std::nullopt);
+  EXPECT_EQ(Resolve(R"("logprobs": true)", chat).params.logprobs, 0);
+}
+
 TEST(ResolveParamsTest, BeamsOfTheServer) {
   for (const char* server :
        {R"({"num_beams": 4})", R"({"use_beam_search": true, "n": 4})"}) {

@@ -232,8 +232,8 @@ bool Connection::CheckBody(RequestReader::State before) {
   const ServerShared& shared = worker_->shared();
   const Request& request = reader_->head().request;
   if (before != RequestReader::State::kBody && shared.head_check != nullptr) {
-    if (const auto response = shared.head_check(request)) {
-      FailWith(*response);
+    if (auto refusal = shared.head_check(request)) {
+      FailWith(refusal->response, std::move(refusal->note));
       return false;
     }
   }
@@ -352,15 +352,19 @@ void Connection::Fail(int status, std::string_view message) {
   FailWith(worker_->shared().error_response(status, message));
 }
 
-void Connection::FailWith(const Response& response) {
+void Connection::FailWith(const Response& response, std::string note) {
   static const Request kUnread;
-  BeginLog(reader_ == nullptr ? kUnread : reader_->head().request);
-  DropReader();
+  const Request& request =
+      reader_ == nullptr ? kUnread : reader_->head().request;
+  BeginLog(request);
+  SetNote(std::move(note));
   is_http_1_0_ = false;
-  is_head_ = false;
+  is_head_ = request.method == "HEAD";
   keep_alive_ = false;
-  const std::string_view parts[] = {MakeHead(response, BodyFraming::kLength),
-                                    response.body};
+  DropReader();
+  const std::string_view parts[] = {
+      MakeHead(response, BodyFraming::kLength),
+      is_head_ ? std::string_view() : std::string_view(response.body)};
   // A client that does not even take this is not waited for.
   const bool is_sent = Send(parts) && unsent_.empty();
   EndLog(is_sent);

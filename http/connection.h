@@ -104,7 +104,7 @@ class Connection : public std::enable_shared_from_this<Connection>,
   void EndExchange();
   // Answers without a handler, and ends the connection.
   void Fail(int status, std::string_view message);
-  void FailWith(const Response& response);
+  void FailWith(const Response& response, std::string note = {});
   void BeginLinger();
   // The client has gone, or has to go.
   void DropClient();

@@ -13,8 +13,8 @@ namespace espalier::http {
 // What a server answers to a client that sends `bytes`, `piece` of them at a
 // time (0: all at once), and then closes its sending half. Runs on the calling
 // thread, over a pair of sockets, until the server has closed its end. Of
-// the options only limits, error_response and head_check count. A handler must
-// not wait for anything that other threads do.
+// the options only limits, error_response, head_check and answer_log count. A
+// handler must not wait for anything that other threads do.
 std::string ServeBytes(std::string_view bytes, size_t piece,
                        const ServerOptions& options, const Handler& handler);
 

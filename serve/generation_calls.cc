@@ -122,6 +122,7 @@ void CallAnswerer::SetRequestId(const std::string& id) {
   for (http::Header& header : caller_.headers) {
     if (header.name == "x-request-id") header.value = id;
   }
+  exchange_->set_note(LogNote(caller_));
 }
 
 std::vector<openai::PromptParts> CallAnswerer::TakeParts() {

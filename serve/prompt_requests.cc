@@ -40,19 +40,19 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(
 absl::Status AddKey(const Caller& caller, GenerationParams* params) {
   if (caller.key < 0) return absl::OkStatus();
   const std::string of_key = Concat("key ", caller.key, " ");
-  const auto add = [&](std::string_view field, std::string* value) {
-    constexpr size_t kMost = 256;
-    if (value->size() + of_key.size() > kMost) {
+  const auto add = [&](std::string_view field, size_t max_bytes,
+                       std::string* value) {
+    if (value->size() + of_key.size() > max_bytes) {
       return InvalidArgument(field, " must have at most ",
-                             kMost - of_key.size(),
+                             max_bytes - of_key.size(),
                              " bytes beside an API key, got ", value->size());
     }
     *value = of_key + *value;
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(add("tenant", &params->tenant));
+  RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
   if (!params->prefix_cache) return absl::OkStatus();
-  return add("cache_salt", &params->cache_salt);
+  return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
 }
 
 // The request that a prompt of a call makes.
@@ -157,6 +157,11 @@ absl::Status CheckLengths(const openai::Call& call,
 }
 
 }  // namespace
+
+std::string LogNote(const Caller& caller) {
+  const std::string id = Concat("id=", caller.request_id);
+  return caller.key < 0 ? id : Concat(id, " key=", caller.key);
+}
 
 std::string TraceId(const Caller& caller, std::string_view id) {
   if (caller.key < 0) return std::string(id);

@@ -28,6 +28,9 @@ struct Caller {
   std::vector<http::Header> headers = {};
 };
 
+// What the request log says of a call, "id=abc key=1".
+std::string LogNote(const Caller& caller);
+
 // What traces know an answer by: its id, which clients may choose, and whose it
 // is. So nobody reads the traces of another key.
 std::string TraceId(const Caller& caller, std::string_view id);

@@ -53,11 +53,6 @@ std::string RequestIdOf(const http::Request& request) {
   return is_good ? std::string(given) : NewRequestId();
 }
 
-// What an error shows of what a client sent, whatever bytes these are.
-std::string ShownText(std::string_view text) {
-  return IsUtf8(text) ? ShownInQuotes(text) : "bytes that are not UTF-8";
-}
-
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   const char lower = absl::ascii_tolower(c);
@@ -111,12 +106,6 @@ class Counted {
  private:
   std::atomic<int>* const count_;
 };
-
-// In the log of requests.
-std::string LogNote(const Caller& caller) {
-  const std::string id = Concat("id=", caller.request_id);
-  return caller.key < 0 ? id : Concat(id, " key=", caller.key);
-}
 
 http::Response HttpErrorResponse(int status, std::string_view message) {
   return ErrorResponse(openai::MakeHttpError(status, message));
@@ -234,10 +223,13 @@ ServerCore::Passed ServerCore::Check(const http::Request& request) {
   return passed;
 }
 
-std::optional<http::Response> ServerCore::CheckHead(const http::Request& head) {
+std::optional<http::HeadRefusal> ServerCore::CheckHead(
+    const http::Request& head) {
   const Passed passed = Check(head);
   if (!passed.refusal.has_value()) return std::nullopt;
-  return ErrorResponse(*passed.refusal, passed.caller.headers);
+  return http::HeadRefusal{
+      ErrorResponse(*passed.refusal, passed.caller.headers),
+      LogNote(passed.caller)};
 }
 
 ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
@@ -313,18 +305,18 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
     return openai::MakeHttpError(
         403, Concat("without an API key this server is for its own machine, "
                     "and not to be asked for as ",
-                    ShownText(request.Find("host"))));
+                    BytesInQuotes(request.Find("host"))));
   }
   if (route == nullptr && allowed.empty()) {
     return openai::MakeHttpError(
-        404, Concat("there is nothing at ", ShownText(request.path),
+        404, Concat("there is nothing at ", BytesInQuotes(request.path),
                     RouteHint(request.path)));
   }
   if (route == nullptr) {
     caller->headers.push_back({"Allow", allowed});
     return openai::MakeHttpError(
-        405, Concat(ShownText(request.path), " takes ", allowed, ", not ",
-                    ShownText(request.method)));
+        405, Concat(BytesInQuotes(request.path), " takes ", allowed, ", not ",
+                    BytesInQuotes(request.method)));
   }
   const std::string_view origin = request.Find("origin");
   if (options_.api_keys.empty() && !origin.empty() &&
@@ -332,7 +324,7 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
       !IsOwnOrigin(origin, request.Find("host"), IsLoopback(options_.host))) {
     return openai::MakeHttpError(
         403,
-        Concat("a page of ", ShownText(origin),
+        Concat("a page of ", BytesInQuotes(origin),
                " may not use this server, which has no API key, unless it is "
                "allowed to (--allowed-origin)"));
   }

@@ -71,7 +71,7 @@ class ServerCore {
   };
   Passed Check(const http::Request& request);
   // Refuses bodies that would be read for nothing.
-  std::optional<http::Response> CheckHead(const http::Request& head);
+  std::optional<http::HeadRefusal> CheckHead(const http::Request& head);
   Work Handle(http::Exchange& exchange);
   // Null if there is none; then `*allowed` is which methods there are for this
   // path.

@@ -252,11 +252,9 @@ TEST(LimitsTest, BodiesOnTheirWayAreLimitedTogether) {
 
 TEST(LimitsTest, BodyIsRefusedByItsHead) {
   ServerOptions options;
-  options.head_check = [](const Request& head) -> std::optional<Response> {
+  options.head_check = [](const Request& head) -> std::optional<HeadRefusal> {
     if (head.Find("Authorization") == "known") return std::nullopt;
-    Response response;
-    response.status = 401;
-    return response;
+    return HeadRefusal{{.status = 401, .body = "who?"}};
   };
   const auto server = StartServer(Echo, options);
   const auto head = [](std::string_view more) {
@@ -269,6 +267,12 @@ TEST(LimitsTest, BodyIsRefusedByItsHead) {
     EXPECT_EQ(unknown.Receive().status, 401);
     EXPECT_TRUE(unknown.WaitForEnd());
   }
+  RawClient asks_for_head(server->port());
+  asks_for_head.Send("HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n");
+  const RawResponse refused = asks_for_head.Receive(/*to_head=*/true);
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.Find("Content-Length"), "4");
+  EXPECT_EQ(asks_for_head.ReceiveAll(), "");
   RawClient known(server->port());
   known.Send(head("Authorization: known\r\nExpect: 100-continue\r\n"));
   EXPECT_EQ(known.Receive().status, 100);

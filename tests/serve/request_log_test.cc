@@ -100,6 +100,9 @@ TEST_F(RequestLogTest, EachAnswerHasALineInItsOrder) {
                  key + id),
         PostText("/v1/completions",
                  R"({"prompt": [4], "max_tokens": 2, "stream": true})", key),
+        PostText("/v1/completions",
+                 R"({"prompt": [4], "max_tokens": 1, "request_id": "his"})",
+                 key + id),
         GetText("/health?a=secret"), GetText("/v1/models"),
         std::string("GET /a\x01 HTTP/1.1\r\n\r\n")}) {
     client.Send(text);
@@ -107,7 +110,7 @@ TEST_F(RequestLogTest, EachAnswerHasALineInItsOrder) {
   }
   const std::string begin = "[0-9T:.-]+Z 127\\.0\\.0\\.1 ";
   const std::string figures = " [0-9]\\.[0-9]{3}s [0-9]+B";
-  const std::vector<std::string> lines = log_.ReadLines(5);
+  const std::vector<std::string> lines = log_.ReadLines(6);
   EXPECT_THAT(
       lines,
       ElementsAre(
@@ -115,9 +118,26 @@ TEST_F(RequestLogTest, EachAnswerHasALineInItsOrder) {
                        " id=mine key=1"),
           MatchesRegex(begin + "POST /v1/completions 200" + figures +
                        " id=[0-9a-f]{24} key=1"),
+          MatchesRegex(begin + "POST /v1/completions 200" + figures +
+                       " id=his key=1"),
           MatchesRegex(begin + "GET /health 200" + figures + " id=.*"),
           MatchesRegex(begin + "GET /v1/models 401" + figures + " id=.*"),
           MatchesRegex(begin + "- - 400" + figures)));
+}
+
+TEST_F(RequestLogTest, SaysWhoseBodyWasRefusedUnread) {
+  ServerOptions options = Logging();
+  options.api_keys = ApiKeys({"a-key"});
+  Start(options);
+  RawClient client = Connect();
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nX-Request-Id: mine\r\n"
+      "Content-Length: 9\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 401);
+  const std::vector<std::string> lines = log_.ReadLines(1);
+  ASSERT_EQ(lines.size(), 1);
+  EXPECT_THAT(lines[0], HasSubstr("POST /v1/completions 401 "));
+  EXPECT_TRUE(absl::EndsWith(lines[0], " id=mine"));
 }
 
 TEST_F(RequestLogTest, SaysWhoseAnswerWasCut) {

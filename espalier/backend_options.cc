@@ -122,14 +122,16 @@ absl::StatusOr<PreemptedPages> Resolver::ParsePreemptedPages() const {
 
 absl::Status Resolver::CheckOfCpu() const {
   if (options_.device == "auto") return absl::OkStatus();
-  const std::pair<const char*, bool> given[] = {
-      {"num_threads", options_.num_threads != 0},
-      {"max_candidates", options_.max_candidates.has_value()},
-      {"max_score_edits", options_.max_score_edits.has_value()}};
-  for (const auto& [field, is_given] : given) {
-    if (is_given) {
-      return InvalidArgument(name_(field), " is of ", name_("device"), " cpu");
-    }
+  std::optional<int64_t> num_threads;
+  if (options_.num_threads != 0) num_threads = options_.num_threads;
+  const std::pair<const char*, std::optional<int64_t>> values[] = {
+      {"num_threads", num_threads},
+      {"max_candidates", options_.max_candidates},
+      {"max_score_edits", options_.max_score_edits}};
+  for (const auto& [field, value] : values) {
+    if (!value.has_value()) continue;
+    return InvalidArgument(name_(field), " needs ", name_("device"),
+                           " cpu, got ", *value);
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/memory.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "espalier/generator_call.h"
@@ -186,8 +187,8 @@ absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
   if (parts_.text.templates.has_value()) {
     return parts_.text.templates->Find(name);
   }
-  return NotFound("no prompt template \"", name,
-                  "\": a model of one's own has the default alone");
+  return NotFound("no prompt template ", BytesInQuotes(name),
+                  ": a model of one's own has the default alone");
 }
 
 absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(

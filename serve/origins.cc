@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "serve/server_options.h"
 
@@ -33,7 +34,8 @@ bool IsOrigin(std::string_view text) {
 }  // namespace
 
 bool IsOwnHost(std::string_view host) {
-  const std::string name = HostOf(host);
+  std::string name = HostOf(host);
+  if (name.ends_with('.')) name.pop_back();  // the root's
   boost::system::error_code error;
   boost::asio::ip::make_address(name, error);
   return !error || name.find('.') == name.npos || name.ends_with(".localhost");
@@ -55,7 +57,7 @@ absl::StatusOr<AllowedOrigins> AllowedOrigins::Make(
     return InvalidArgument(
         "an origin is a scheme and a host, as in https://chat.example.com, "
         "without a path; or null, or *; got ",
-        IsUtf8(origin) ? ShownInQuotes(origin) : "bytes that are not UTF-8");
+        BytesInQuotes(origin));
   }
   AllowedOrigins allowed;
   allowed.is_any_ = std::ranges::find(origins, "*") != origins.end();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "batcher/prometheus_text.h"
@@ -172,10 +173,8 @@ ServerCore::Work ServerCore::Model(Call& call) {
     co_await RespondJson(call, openai::WriteModel(Card(call.id)));
     co_return;
   }
-  const std::string shown =
-      IsUtf8(call.id) ? ShownInQuotes(call.id) : "of that name";
-  const absl::Status error =
-      openai::ModelNotFound(Concat("the model ", shown, " is not served here"));
+  const absl::Status error = openai::ModelNotFound(
+      Concat("the model ", BytesInQuotes(call.id), " is not served here"));
   co_await Refuse(call, openai::ErrorOf(error));
 }
 

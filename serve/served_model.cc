@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "openai/error.h"
@@ -32,9 +33,9 @@ absl::Status CheckServed(const ServedModel& model, const std::string& named) {
   if (named.empty() || IsNameOf(model, named) || named == model.root) {
     return absl::OkStatus();
   }
-  return openai::ModelNotFound(Concat(
-      "the model ", IsUtf8(named) ? ShownInQuotes(named) : "of that name",
-      " is not served here; \"", model.name, "\" is"));
+  return openai::ModelNotFound(Concat("the model ", BytesInQuotes(named),
+                                      " is not served here; \"", model.name,
+                                      "\" is"));
 }
 
 }  // namespace espalier::serve

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "trace/token_texts.h"
 #include "trace/trace_html.h"
@@ -52,9 +53,9 @@ absl::StatusOr<TraceFormat> ChooseTraceFormat(std::string_view query,
   if (format == "jsonl") return TraceFormat::kLines;
   if (format == "html") return TraceFormat::kPage;
   if (format.data() != nullptr) {
-    return InvalidArgument(
-        "format must be jsonl or html, got ",
-        IsUtf8(format) ? ShownInQuotes(format) : "bytes that are not UTF-8");
+    return openai::RefuseField(
+        "format",
+        Concat("format must be jsonl or html, got ", BytesInQuotes(format)));
   }
   const bool takes_page = accept.find("text/html") != accept.npos &&
                           accept.find("json") == accept.npos;

@@ -62,10 +62,10 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
             dtype);
   }
   ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
-                "--threads is of --device cpu");
+                "--threads needs --device cpu, got 2");
   for (const std::string option : {"--max-candidates", "--max-score-edits"}) {
     ExpectRefused(Generate({"--device", "cuda", option, "2"}),
-                  option + " is of --device cpu");
+                  option + " needs --device cpu, got 2");
   }
   ExpectRefused(Generate({"--device", "cuda", "--max-beams", "9",
                           "--max-step-tokens", "8"}),

@@ -169,7 +169,7 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.max_waiting_tokens = -1}),
               named("max_waiting_tokens"));
   EXPECT_THAT(LoadStatus({.device = "cuda", .num_threads = 2}),
-              named("num_threads is of device cpu"));
+              named("num_threads needs device cpu, got 2"));
 }
 
 #ifndef ESPALIER_CUDA

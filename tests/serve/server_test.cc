@@ -362,7 +362,7 @@ TEST_F(ServerTest, NamesOfOthersThatLeadHereAreRefused) {
   };
   for (const char* const host :
        {"127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000", "replicas",
-        "10.1.2.3", "a.localhost"}) {
+        "10.1.2.3", "a.localhost", "localhost.:8000"}) {
     EXPECT_EQ(status(host, "/v1/models"), 200) << host;
   }
   for (const char* const host :

@@ -62,6 +62,8 @@ class Requests {
   // Errors: what is wrong with the file, or with a line of it.
   absl::Status Read(const std::string& path);
 
+  // The file as errors call it.
+  const std::string& name() const { return name_; }
   std::vector<Pair>& pairs() { return pairs_; }
   std::vector<std::string>& left_out() { return left_out_; }
 
@@ -74,6 +76,7 @@ class Requests {
 
   const Runtime& runtime_;
   const SpeculationParams default_;
+  std::string name_;
   std::vector<Pair> pairs_;
   std::vector<std::string> left_out_;
 };
@@ -81,6 +84,7 @@ class Requests {
 absl::Status Requests::Read(const std::string& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(path));
+  name_ = reader->name();
   int64_t line = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader->Read());
@@ -90,18 +94,18 @@ absl::Status Requests::Read(const std::string& path) {
       if (text.size() > kMaxLineBytes) {
         return OnLine(InvalidArgument("a line may have ", kMaxLineBytes,
                                       " bytes, this one has more"),
-                      reader->name(), line);
+                      name_, line);
       }
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
       const absl::Status status = Add(text, line);
-      if (!status.ok()) return OnLine(status, reader->name(), line);
+      if (!status.ok()) return OnLine(status, name_, line);
     }
   }
   if (!pairs_.empty()) return absl::OkStatus();
   if (left_out_.empty()) {
-    return InvalidArgument(reader->name(), " has no request");
+    return InvalidArgument(name_, " has no request");
   }
-  return InvalidArgument(reader->name(),
+  return InvalidArgument(name_,
                          " has no request that speculates: ", left_out_[0]);
 }
 
@@ -220,6 +224,7 @@ class Verification {
                Requests requests)
       : runtime_(runtime),
         options_(options),
+        file_(requests.name()),
         pairs_(std::move(requests.pairs())) {
     report_.left_out = std::move(requests.left_out());
     report_.exact.tolerance = ToleranceOf(runtime_->backend_options());
@@ -318,7 +323,7 @@ class Verification {
       const int64_t line = pairs_[i].line;
       for (const auto* answer : {&without[i], &with[i]}) {
         if (!answer->ok()) {
-          co_return OnLine(answer->status(), options_.file, line);
+          co_return OnLine(answer->status(), file_, line);
         }
       }
       if (pairs_[i].by_distribution) continue;
@@ -384,7 +389,7 @@ class Verification {
                                                 RoomToCompare(), &progress_);
         for (const auto& answer : answers) {
           if (!answer.ok()) {
-            co_return OnLine(answer.status(), options_.file, pair.line);
+            co_return OnLine(answer.status(), file_, pair.line);
           }
           tables[with].Add(*answer);
           sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
@@ -400,6 +405,7 @@ class Verification {
 
   Runtime* const runtime_;
   const VerifySpeculationOptions& options_;
+  const std::string file_;
   std::vector<Pair> pairs_;
   SpeculationReport report_;
   Progress progress_{0};

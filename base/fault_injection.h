@@ -4,8 +4,8 @@
 //   if (FaultInjected(FaultPoint::kTakePages)) return ResourceExhausted(...);
 //
 //   InjectedFault fault(FaultPoint::kTakePages, /*num_good=*/5);  // the test's
-//   ...                                     // the sixth call at the point
-//   fails EXPECT_TRUE(fault.has_struck());
+//   ...  // the sixth call at the point fails
+//   EXPECT_TRUE(fault.has_struck());
 //
 // Always compiled in, so that what is tested is what runs: without a fault, a
 // point costs the load of a word that nobody writes, and a branch. So points

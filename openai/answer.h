@@ -46,7 +46,7 @@ struct PromptAnswer {
 
 // Choices stand best first, those of a prompt together: that of index
 // prompt * n + i is the i-th best of a prompt. `tokenizer` may be null; then
-// log- probabilities name tokens "token_id:7".
+// log-probabilities name tokens "token_id:7".
 std::string WriteAnswer(const Call& call, const AnswerHead& head,
                         std::span<const PromptParts> prompts,
                         std::span<const PromptAnswer> answers,

@@ -99,7 +99,6 @@ absl::Status SetPrompts(std::string_view name, const JsonText& json,
   return ReadPrompts(name, json, limits, &draft->call);
 }
 
-// A text, which may be empty: it has no tokens then.
 absl::Status SetText(std::string_view name, const JsonText& json, const Limits&,
                      Draft* draft) {
   std::string text;

@@ -1,5 +1,5 @@
 // GenerationParams: the options of a request, under the names of the request
-// format and with its defaults, and the one place where they are checked.
+// format and with its defaults. validate_params.h checks them.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,7 @@
 // client did not get all of it; a status 0, that it left before there was an
 // answer; "-" stands for what could not be read. Spaces and bytes that are not
 // printable ASCII are written as \xHH, and what is longer than 256 bytes ends
-// in
-// "...": a line stays a line, whatever is asked for.
+// in "...": a line stays a line, whatever is asked for.
 //
 // A thread of its own writes, so that a reader of the log who is slow, or a
 // terminal that is stopped, holds up no answer: beyond kMaxWaitingBytes lines

@@ -16,10 +16,10 @@ namespace espalier::cli {
 
 class OpenLines {
  public:
-  static constexpr size_t kMaxLogitsRows = 4096;
+  static constexpr size_t kMaxLines = 4096;
   static constexpr size_t kMaxBytes = 64 << 20;
 
-  // Adds a line of so many bytes behind the others. Returns its number.
+  // Adds a line of so many bytes after the others. Returns its number.
   size_t Open(size_t num_bytes) {
     lines_.push_back({num_bytes, {}});
     num_bytes_ += num_bytes;
@@ -50,7 +50,7 @@ class OpenLines {
   size_t num_bytes() const { return num_bytes_; }
   bool empty() const { return lines_.empty(); }
   bool is_full() const {
-    return lines_.size() >= kMaxLogitsRows ||
+    return lines_.size() >= kMaxLines ||
            (num_bytes_ >= kMaxBytes && !lines_.empty());
   }
 

@@ -28,7 +28,7 @@ TEST(OpenLinesTest, AnswersAreTakenInTheOrderOfTheLines) {
 
 TEST(OpenLinesTest, LinesAreBounded) {
   OpenLines lines;
-  for (size_t i = 1; i < OpenLines::kMaxLogitsRows; ++i) lines.Open(1);
+  for (size_t i = 1; i < OpenLines::kMaxLines; ++i) lines.Open(1);
   EXPECT_FALSE(lines.is_full());
   lines.Open(1);
   EXPECT_TRUE(lines.is_full());

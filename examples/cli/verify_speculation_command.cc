@@ -6,7 +6,6 @@
 #include <exception>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "beam/strategy/selection_options.h"
 #include "espalier/backend.h"
 #include "examples/cli/beginning_tables.h"
-#include "examples/cli/input/line_reader.h"
 #include "examples/cli/options/options.h"
 #include "examples/cli/output/cut_short.h"
 #include "examples/cli/output/exit_code.h"
@@ -25,6 +23,7 @@
 #include "examples/cli/output/progress.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/speculation_report.h"
+#include "examples/cli/speculation_requests.h"
 #include "examples/cli/wakeup.h"
 #include "request/json/request_json.h"
 
@@ -39,124 +38,6 @@ using Answers = std::vector<absl::StatusOr<Generation>>;
 // not grow with their number, but for the counts.
 constexpr int kSampledTogether = 4096;
 constexpr int64_t kAllTogether = std::numeric_limits<int64_t>::max();
-
-// A request of the file, twice.
-struct Pair {
-  int64_t line = 0;
-  RequestBody without;
-  RequestBody with;
-  bool by_distribution = false;  // else the two give the same, to the bit
-};
-
-absl::Status OnLine(const absl::Status& status, const std::string& file,
-                    int64_t line) {
-  return Annotate(status, Concat(file, ", line ", line));
-}
-
-// Only requests speculate here that say so or that the default lets.
-class Requests {
- public:
-  Requests(const Runtime& runtime, const SpeculationParams& speculate)
-      : runtime_(runtime), default_(speculate) {}
-
-  // Errors: what is wrong with the file, or with a line of it.
-  absl::Status Read(const std::string& path);
-
-  // The file as errors call it.
-  const std::string& name() const { return name_; }
-  std::vector<Pair>& pairs() { return pairs_; }
-  std::vector<std::string>& left_out() { return left_out_; }
-
- private:
-  absl::Status Add(const std::string& text, int64_t line);
-  absl::Status Complete(RequestBody body, int64_t line);
-  void LeaveOut(int64_t line, std::string_view why) {
-    left_out_.push_back(Concat("line ", line, ": ", why));
-  }
-
-  const Runtime& runtime_;
-  const SpeculationParams default_;
-  std::string name_;
-  std::vector<Pair> pairs_;
-  std::vector<std::string> left_out_;
-};
-
-absl::Status Requests::Read(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(path));
-  name_ = reader->name();
-  int64_t line = 0;
-  while (true) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader->Read());
-    if (lines.empty()) break;
-    for (const std::string& text : lines) {
-      ++line;
-      if (text.size() > kMaxLineBytes) {
-        return OnLine(InvalidArgument("a line may have ", kMaxLineBytes,
-                                      " bytes, this one has more"),
-                      name_, line);
-      }
-      if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const absl::Status status = Add(text, line);
-      if (!status.ok()) return OnLine(status, name_, line);
-    }
-  }
-  if (!pairs_.empty()) return absl::OkStatus();
-  if (left_out_.empty()) {
-    return InvalidArgument(name_, " has no request");
-  }
-  return InvalidArgument(name_,
-                         " has no request that speculates: ", left_out_[0]);
-}
-
-absl::Status Requests::Add(const std::string& text, int64_t line) {
-  ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(text).body);
-  const std::vector<GivenAlias> aliases = body.aliases;
-  return InWordsOfLine(aliases, Complete(std::move(body), line));
-}
-
-absl::Status Requests::Complete(RequestBody body, int64_t line) {
-  // Checked before Complete() writes the defaults in: after that an error
-  // cannot say which values are those.
-  RETURN_IF_ERROR(runtime_.CheckParams(body.params, body.given).status());
-  ASSIGN_OR_RETURN(body, runtime_.Complete(std::move(body)));
-  GenerationParams& params = body.params;
-  const bool says_so = params.speculate.has_value();
-  if (params.do_sample || params.stochastic) {
-    params.seed = params.seed.value_or(line);
-  }
-  // Or the second run would find the prompts of the first one in its pages.
-  params.prefix_cache = false;
-  params.cache_salt.clear();
-  // What a deadline leaves depends on the clock.
-  params.deadline_ms.reset();
-  Pair pair = {.line = line, .without = body, .with = std::move(body)};
-  pair.without.params.speculate = SpeculationParams();
-  if (!says_so) pair.with.params.speculate = default_;
-  const SpeculationParams& speculate = *pair.with.params.speculate;
-  RETURN_IF_ERROR(
-      runtime_.CheckParams(pair.without.params, pair.without.given).status());
-  if (!says_so && !CanSpeculate(pair.with.params)) {
-    LeaveOut(line,
-             "a beam search with do_sample, stochastic or num_beam_groups "
-             "never speculates");
-    return absl::OkStatus();
-  }
-  const absl::Status checked =
-      runtime_.CheckParams(pair.with.params, pair.with.given).status();
-  if (!checked.ok() && says_so) return checked;
-  if (!checked.ok()) {
-    LeaveOut(line, Message(checked));
-  } else if (speculate.method == SpeculationMethod::kNone) {
-    LeaveOut(line, "its speculate is off");
-  } else {
-    pair.by_distribution = speculate.mode == SpeculationMode::kRejection &&
-                           DrawsAtRandom(pair.with.params) &&
-                           !IsBeamSearch(pair.with.params);
-    pairs_.push_back(std::move(pair));
-  }
-  return absl::OkStatus();
-}
 
 // What a request feeds in a step of the model that verifies its drafts.
 int64_t TokensOfAStep(const GenerationParams& params) {
@@ -221,12 +102,9 @@ double ToleranceOf(const BackendOptions& options) {
 class Verification {
  public:
   Verification(Runtime* runtime, const VerifySpeculationOptions& options,
-               Requests requests)
-      : runtime_(runtime),
-        options_(options),
-        file_(requests.name()),
-        pairs_(std::move(requests.pairs())) {
-    report_.left_out = std::move(requests.left_out());
+               SpeculationRequests requests)
+      : runtime_(runtime), options_(options), requests_(std::move(requests)) {
+    report_.left_out = std::move(requests_.left_out);
     report_.exact.tolerance = ToleranceOf(runtime_->backend_options());
     report_.may_add_draft_model =
         options_.runtime.generator.draft_model.empty() &&
@@ -238,7 +116,7 @@ class Verification {
     progress_.Expect(Work());
     absl::Status status = co_await Compare();
     if (status.ok()) co_await TimeAll();
-    for (const Pair& pair : pairs_) {
+    for (const SpeculationRequest& pair : requests_.requests) {
       if (status.ok() && pair.by_distribution) status = co_await Sample(pair);
     }
     progress_.Erase();
@@ -250,8 +128,8 @@ class Verification {
   // How much it is going to run, one line.
   std::string WorkToDo() const {
     const int64_t num_sampled = NumSampled();
-    std::string work = Concat(Pluralize(pairs_.size(), "request"), ", ",
-                              2 + 2 * options_.num_rounds, " runs each");
+    std::string work = Concat(Pluralize(requests_.requests.size(), "request"),
+                              ", ", 2 + 2 * options_.num_rounds, " runs each");
     if (num_sampled > 0) {
       work += Concat("; ", num_sampled, " of them in mode rejection, ",
                      2 * options_.num_samples,
@@ -268,7 +146,7 @@ class Verification {
     kAlways,       // so that there is something to compare
   };
 
-  static RequestBody Body(const Pair& pair, Drafts drafts) {
+  static RequestBody Body(const SpeculationRequest& pair, Drafts drafts) {
     RequestBody body = drafts == Drafts::kNone ? pair.without : pair.with;
     body.params.speculate->always_drafts = drafts == Drafts::kAlways;
     return body;
@@ -277,14 +155,16 @@ class Verification {
   asio::awaitable<Answers> RunPairs(std::string what, Drafts drafts,
                                     int64_t room) {
     std::vector<RequestBody> bodies;
-    for (const Pair& pair : pairs_) bodies.push_back(Body(pair, drafts));
+    for (const SpeculationRequest& pair : requests_.requests)
+      bodies.push_back(Body(pair, drafts));
     progress_.Begin(std::move(what), static_cast<int>(bodies.size()));
     return RunAll(runtime_, std::move(bodies), room, &progress_);
   }
 
   int64_t NumSampled() const {
     return std::ranges::count_if(
-        pairs_, [](const Pair& pair) { return pair.by_distribution; });
+        requests_.requests,
+        [](const SpeculationRequest& pair) { return pair.by_distribution; });
   }
 
   // So that a step of all that are compared together has room for their drafts,
@@ -299,7 +179,7 @@ class Verification {
   // Of all parts, as the requests of each count (WorkOf).
   int64_t Work() const {
     int64_t work = 0;
-    for (const Pair& pair : pairs_) {
+    for (const SpeculationRequest& pair : requests_.requests) {
       const GenerationParams& params = pair.with.params;
       work += WorkOf(params) * (2 + 2 * options_.num_rounds);
       if (!pair.by_distribution) continue;
@@ -319,14 +199,14 @@ class Verification {
                                               Drafts::kNone, RoomToCompare());
     const Answers with = co_await RunPairs("comparing, with speculation",
                                            Drafts::kAlways, RoomToCompare());
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      const int64_t line = pairs_[i].line;
+    for (size_t i = 0; i < requests_.requests.size(); ++i) {
+      const int64_t line = requests_.requests[i].line;
       for (const auto* answer : {&without[i], &with[i]}) {
         if (!answer->ok()) {
-          co_return OnLine(answer->status(), file_, line);
+          co_return requests_.OnLine(answer->status(), line);
         }
       }
-      if (pairs_[i].by_distribution) continue;
+      if (requests_.requests[i].by_distribution) continue;
       report_.exact.Compare(line, *without[i], *with[i]);
     }
     co_return absl::OkStatus();
@@ -365,7 +245,7 @@ class Verification {
     return body;
   }
 
-  asio::awaitable<absl::Status> Sample(const Pair& pair) {
+  asio::awaitable<absl::Status> Sample(const SpeculationRequest& pair) {
     const int64_t num_sampled = NumSampled();
     const auto number = report_.sampled.size() + 1;
     SampleComparison& sampled = report_.sampled.emplace_back();
@@ -389,7 +269,7 @@ class Verification {
                                                 RoomToCompare(), &progress_);
         for (const auto& answer : answers) {
           if (!answer.ok()) {
-            co_return OnLine(answer.status(), file_, pair.line);
+            co_return requests_.OnLine(answer.status(), pair.line);
           }
           tables[with].Add(*answer);
           sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
@@ -405,8 +285,7 @@ class Verification {
 
   Runtime* const runtime_;
   const VerifySpeculationOptions& options_;
-  const std::string file_;
-  std::vector<Pair> pairs_;
+  SpeculationRequests requests_;
   SpeculationReport report_;
   Progress progress_{0};
 };
@@ -457,8 +336,8 @@ absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options) {
   with_default.generator.speculate = speculate;
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Load(with_default));
-  Requests requests(*runtime, speculate);
-  RETURN_IF_ERROR(requests.Read(options.file));
+  ASSIGN_OR_RETURN(SpeculationRequests requests,
+                   ReadSpeculationRequests(*runtime, speculate, options.file));
   Verification verification(runtime.get(), options, std::move(requests));
   PrintToStderr(Concat("espalier: ", verification.WorkToDo(), "\n"));
   absl::Status status = Internal("the run was cut short");

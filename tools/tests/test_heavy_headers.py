@@ -25,6 +25,7 @@ MAY_READ = {
         "examples/cli/output/progress_ticks.cc",
         "examples/cli/runtime.cc",
         "examples/cli/serve_command.cc",
+        "examples/cli/speculation_requests.cc",
         "examples/cli/stream_output.cc",
         "examples/cli/text_run.cc",
         "examples/cli/input/text_source.cc",

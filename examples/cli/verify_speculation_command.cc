@@ -47,28 +47,28 @@ int64_t TokensOfAStep(const GenerationParams& params) {
   return NumSequences(params) * (1 + num_paths * num_tokens);
 }
 
-// What a request counts for in the time that all take.
-int64_t WorkOf(const GenerationParams& params) { return NumSequences(params); }
+struct Job {
+  RequestBody body;
+  int64_t work = 0;  // that it counts for in the time that all take
+};
 
 // Runs all, as many together as feed `room` tokens in a step; one at least.
-asio::awaitable<Answers> RunAll(Runtime* runtime,
-                                std::vector<RequestBody> bodies, int64_t room,
-                                Progress* progress) {
-  Answers answers(bodies.size());
+asio::awaitable<Answers> RunAll(Runtime* runtime, std::vector<Job> jobs,
+                                int64_t room, Progress* progress) {
+  Answers answers(jobs.size());
   int64_t num_running = 0;
   int64_t num_tokens = 0;  // of those
   Wakeup answered(runtime->context());
-  for (size_t i = 0; i < bodies.size(); ++i) {
-    const int64_t more = TokensOfAStep(bodies[i].params);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const int64_t more = TokensOfAStep(jobs[i].body.params);
     while (num_running > 0 && num_tokens + more > room) {
       co_await answered.Wait();
     }
     ++num_running;
     num_tokens += more;
-    const int64_t work = WorkOf(bodies[i].params);
-    asio::co_spawn(runtime->context(), runtime->Run(std::move(bodies[i])),
-                   [&, i, more, work](std::exception_ptr error,
-                                      absl::StatusOr<Generation> answer) {
+    asio::co_spawn(runtime->context(), runtime->Run(std::move(jobs[i].body)),
+                   [&, i, more](std::exception_ptr error,
+                                absl::StatusOr<Generation> answer) {
                      answers[i] = std::move(answer);
                      if (error != nullptr) {
                        answers[i] =
@@ -76,7 +76,7 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
                      }
                      --num_running;
                      num_tokens -= more;
-                     progress->Step(work);
+                     progress->Step(jobs[i].work);
                      answered.Notify();
                    });
   }
@@ -103,8 +103,11 @@ class Verification {
  public:
   Verification(Runtime* runtime, const VerifySpeculationOptions& options,
                SpeculationRequests requests)
-      : runtime_(runtime), options_(options), requests_(std::move(requests)) {
-    report_.left_out = std::move(requests_.left_out);
+      : runtime_(runtime),
+        options_(options),
+        file_(std::move(requests)),
+        lengths_(file_.requests.size(), 1) {
+    report_.left_out = std::move(file_.left_out);
     report_.exact.tolerance = ToleranceOf(runtime_->backend_options());
     report_.may_add_draft_model =
         options_.runtime.generator.draft_model.empty() &&
@@ -113,11 +116,13 @@ class Verification {
 
   // Errors: of a request that fails without speculation, or cannot have it.
   asio::awaitable<absl::Status> Run() {
-    progress_.Expect(Work());
+    progress_.Expect(Work(2 + 2 * options_.num_rounds));
     absl::Status status = co_await Compare();
+    progress_.Expect(Work(2 * options_.num_rounds));  // lengths are known now
     if (status.ok()) co_await TimeAll();
-    for (const SpeculationRequest& pair : requests_.requests) {
-      if (status.ok() && pair.by_distribution) status = co_await Sample(pair);
+    for (size_t i = 0; i < file_.requests.size(); ++i) {
+      const bool is_sampled = file_.requests[i].by_distribution;
+      if (status.ok() && is_sampled) status = co_await Sample(i);
     }
     progress_.Erase();
     co_return status;
@@ -128,8 +133,8 @@ class Verification {
   // How much it is going to run, one line.
   std::string WorkToDo() const {
     const int64_t num_sampled = NumSampled();
-    std::string work = Concat(Pluralize(requests_.requests.size(), "request"),
-                              ", ", 2 + 2 * options_.num_rounds, " runs each");
+    std::string work = Concat(Pluralize(file_.requests.size(), "request"), ", ",
+                              2 + 2 * options_.num_rounds, " runs each");
     if (num_sampled > 0) {
       work += Concat("; ", num_sampled, " of them in mode rejection, ",
                      2 * options_.num_samples,
@@ -154,16 +159,17 @@ class Verification {
 
   asio::awaitable<Answers> RunPairs(std::string what, Drafts drafts,
                                     int64_t room) {
-    std::vector<RequestBody> bodies;
-    for (const SpeculationRequest& pair : requests_.requests)
-      bodies.push_back(Body(pair, drafts));
-    progress_.Begin(std::move(what), static_cast<int>(bodies.size()));
-    return RunAll(runtime_, std::move(bodies), room, &progress_);
+    std::vector<Job> jobs;
+    for (size_t i = 0; i < file_.requests.size(); ++i) {
+      jobs.push_back({Body(file_.requests[i], drafts), WorkOf(i)});
+    }
+    progress_.Begin(std::move(what), static_cast<int>(jobs.size()));
+    return RunAll(runtime_, std::move(jobs), room, &progress_);
   }
 
   int64_t NumSampled() const {
     return std::ranges::count_if(
-        requests_.requests,
+        file_.requests,
         [](const SpeculationRequest& pair) { return pair.by_distribution; });
   }
 
@@ -176,14 +182,26 @@ class Verification {
     return room / 2;
   }
 
-  // Of all parts, as the requests of each count (WorkOf).
-  int64_t Work() const {
+  // What a run of the i-th request counts for: tokens that it generates, where
+  // it has run.
+  int64_t WorkOf(size_t i) const {
+    return NumSequences(file_.requests[i].with.params) * lengths_[i];
+  }
+
+  // The same of one that gives samples of its beginning.
+  int64_t WorkOfSamples(size_t i) const {
+    return file_.requests[i].with.params.num_return_sequences *
+           std::min<int64_t>(lengths_[i], kSampledTokens);
+  }
+
+  // Of so many runs of all, and of samples.
+  int64_t Work(int64_t num_runs) const {
     int64_t work = 0;
-    for (const SpeculationRequest& pair : requests_.requests) {
-      const GenerationParams& params = pair.with.params;
-      work += WorkOf(params) * (2 + 2 * options_.num_rounds);
+    for (size_t i = 0; i < file_.requests.size(); ++i) {
+      const SpeculationRequest& pair = file_.requests[i];
+      work += WorkOf(i) * num_runs;
       if (!pair.by_distribution) continue;
-      work += 2 * NumToSample(params) * params.num_return_sequences;
+      work += WorkOfSamples(i) * 2 * NumToSample(pair.with.params);
     }
     return work;
   }
@@ -199,14 +217,17 @@ class Verification {
                                               Drafts::kNone, RoomToCompare());
     const Answers with = co_await RunPairs("comparing, with speculation",
                                            Drafts::kAlways, RoomToCompare());
-    for (size_t i = 0; i < requests_.requests.size(); ++i) {
-      const int64_t line = requests_.requests[i].line;
+    for (size_t i = 0; i < file_.requests.size(); ++i) {
+      const int64_t line = file_.requests[i].line;
       for (const auto* answer : {&without[i], &with[i]}) {
         if (!answer->ok()) {
-          co_return requests_.OnLine(answer->status(), line);
+          co_return file_.OnLine(answer->status(), line);
+        }
+        for (const auto& hypothesis : (*answer)->hypotheses) {
+          lengths_[i] = std::max(lengths_[i], std::ssize(hypothesis.tokens));
         }
       }
-      if (requests_.requests[i].by_distribution) continue;
+      if (file_.requests[i].by_distribution) continue;
       report_.exact.Compare(line, *without[i], *with[i]);
     }
     co_return absl::OkStatus();
@@ -231,6 +252,9 @@ class Verification {
     report_.timed.Subtract(before.speculation);
   }
 
+  // As many more than are counted as there are drafts in a step.
+  static constexpr int64_t kSampledTokens = kCountedTokens + kMaxDraftTokens;
+
   // The request's beginning, without a seed.
   static RequestBody Beginning(RequestBody body) {
     GenerationParams& params = body.params;
@@ -238,14 +262,14 @@ class Verification {
     params.logprobs.reset();
     params.prompt_logprobs.reset();
     if (!params.allowed_sequences && params.max_new_tokens) {
-      // As many more as the drafts of a step.
-      params.max_new_tokens = std::min<int64_t>(
-          *params.max_new_tokens, kCountedTokens + kMaxDraftTokens);
+      params.max_new_tokens =
+          std::min<int64_t>(*params.max_new_tokens, kSampledTokens);
     }
     return body;
   }
 
-  asio::awaitable<absl::Status> Sample(const SpeculationRequest& pair) {
+  asio::awaitable<absl::Status> Sample(size_t i) {
+    const SpeculationRequest& pair = file_.requests[i];
     const int64_t num_sampled = NumSampled();
     const auto number = report_.sampled.size() + 1;
     SampleComparison& sampled = report_.sampled.emplace_back();
@@ -262,14 +286,14 @@ class Verification {
                  with ? ", with" : ", without", " speculation"),
           count);
       for (int begin = 0; begin < count; begin += kSampledTogether) {
-        std::vector<RequestBody> bodies(
-            std::min(kSampledTogether, count - begin), beginning);
-        for (RequestBody& body : bodies) body.params.seed = seed++;
-        const Answers answers = co_await RunAll(runtime_, std::move(bodies),
+        std::vector<Job> jobs(std::min(kSampledTogether, count - begin),
+                              {beginning, WorkOfSamples(i)});
+        for (Job& job : jobs) job.body.params.seed = seed++;
+        const Answers answers = co_await RunAll(runtime_, std::move(jobs),
                                                 RoomToCompare(), &progress_);
         for (const auto& answer : answers) {
           if (!answer.ok()) {
-            co_return requests_.OnLine(answer.status(), pair.line);
+            co_return file_.OnLine(answer.status(), pair.line);
           }
           tables[with].Add(*answer);
           sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
@@ -285,7 +309,9 @@ class Verification {
 
   Runtime* const runtime_;
   const VerifySpeculationOptions& options_;
-  SpeculationRequests requests_;
+  SpeculationRequests file_;
+  // Tokens of the longest sequence of each request; 1 before it has run.
+  std::vector<ptrdiff_t> lengths_;
   SpeculationReport report_;
   Progress progress_{0};
 };

@@ -3,6 +3,7 @@
 
 #include "text/jinja/error.h"
 #include "text/jinja/format.h"
+#include "text/jinja/format_spec.h"
 #include "text/jinja/number.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/printing.h"
@@ -34,12 +35,18 @@ Conversion TakeConversion(std::string_view* rest) {
     if (c == '-') spec.align = '<';
     if (c == '+' || (c == ' ' && spec.sign != '+')) spec.sign = c;
     if (c == '#') spec.is_alternate = true;
-    if (c == '0') spec.has_zeros = true;
+    if (c == '0') spec.fill = "0";
     rest->remove_prefix(1);
   }
+  if (spec.align == '<') spec.fill = " ";
   spec.width = TakeFormatNumber(rest).value_or(0);
   if (TakeFormatCharacter(rest, '.')) {
     spec.precision = static_cast<int>(TakeFormatNumber(rest).value_or(0));
+  }
+  // C's length, which has no meaning here.
+  if (!rest->empty() &&
+      std::string_view("hlL").find((*rest)[0]) != std::string_view::npos) {
+    rest->remove_prefix(1);
   }
   if (rest->empty()) Fail("incomplete format");
   spec.type = (*rest)[0];
@@ -52,41 +59,64 @@ Conversion TakeConversion(std::string_view* rest) {
   return conversion;
 }
 
-Text ApplyConversion(FormatSpec spec, const Value& value, Budget& budget) {
+// %c: one character, or its number.
+Text CharacterOf(const Value& value) {
+  if (value.is_integer()) {
+    return Text(FormatCharacter(value.integer()), value.is_input());
+  }
+  if (!value.is(Kind::kString) || CountCharacters(value.bytes()) != 1) {
+    Fail("%c needs an integer or one character, got ", TypeName(value));
+  }
+  return value.text();
+}
+
+Text ApplyToText(FormatSpec spec, const Value& value, Budget& budget) {
+  spec.fill = " ";
+  switch (spec.type) {
+    case 's':
+      return LayOutText(spec, ToText(value, budget), '>', budget);
+    case 'c':
+      spec.precision.reset();
+      return LayOutText(spec, CharacterOf(value), '>', budget);
+    default:
+      return LayOutText(spec, ReprText(value, spec.type == 'a', budget), '>',
+                        budget);
+  }
+}
+
+Text ApplyToInteger(FormatSpec spec, const Value& value, Budget& budget) {
+  const bool is_decimal =
+      spec.type == 'd' || spec.type == 'i' || spec.type == 'u';
+  if (!(is_decimal ? value.is_number() : value.is_integer())) {
+    Fail("%", spec.type,
+         is_decimal ? " needs a number, got " : " needs an integer, got ",
+         TypeName(value));
+  }
+  if (is_decimal) spec.type = 'd';
+  const std::optional<int64_t> integer =
+      value.is_integer() ? value.integer() : TruncatedInteger(value.number());
+  if (!integer) Fail("%d cannot write this number");
+  spec.min_digits = spec.precision.value_or(0);
+  budget.TakeBytes(spec.min_digits);
+  return LayOutNumber(spec, Value::Int(*integer).MarkedAs(value.is_input()),
+                      budget);
+}
+
+Text ApplyConversion(const FormatSpec& spec, const Value& value,
+                     Budget& budget) {
   switch (spec.type) {
     case 's':
     case 'r':
-    case 'a': {
-      bool has_input = false;
-      Text text = spec.type == 's' ? ToText(value, budget)
-                                   : Text(Repr(value, budget, &has_input));
-      if (spec.type != 's') text = Text(text.bytes(), has_input);
-      spec.type = 's';
-      spec.has_zeros = false;
-      if (spec.align == '\0') spec.align = '>';
-      return ApplyFormat(spec, Value::String(std::move(text)), budget);
-    }
+    case 'a':
+    case 'c':
+      return ApplyToText(spec, value, budget);
     case 'd':
     case 'i':
-    case 'u': {
-      if (!value.is_number()) {
-        Fail("%", spec.type, " needs a number, got ", TypeName(value));
-      }
-      spec.type = 'd';
-      const std::optional<int64_t> integer =
-          value.is_integer() ? value.integer()
-                             : TruncatedInteger(value.number());
-      if (!integer) Fail("%d cannot write this number");
-      return ApplyFormat(spec, Value::Int(*integer).MarkedAs(value.is_input()),
-                         budget);
-    }
+    case 'u':
     case 'x':
     case 'X':
     case 'o':
-      if (!value.is_integer()) {
-        Fail("%", spec.type, " needs an integer, got ", TypeName(value));
-      }
-      return ApplyFormat(spec, value, budget);
+      return ApplyToInteger(spec, value, budget);
     case 'e':
     case 'E':
     case 'f':
@@ -96,7 +126,7 @@ Text ApplyConversion(FormatSpec spec, const Value& value, Budget& budget) {
       if (!value.is_number()) {
         Fail("%", spec.type, " needs a number, got ", TypeName(value));
       }
-      return ApplyFormat(spec, value, budget);
+      return LayOutNumber(spec, value, budget);
     default:
       Fail("unsupported format character '", spec.type, "'");
   }
@@ -122,7 +152,7 @@ Value FormatPercent(const Text& format, const Value& arguments,
     const Conversion conversion = TakeConversion(&rest);
     i = bytes.size() - rest.size();
     const Text field = format.Part(plain, i - plain);
-    if (conversion.spec.type == '%') {
+    if (i - plain == 2 && conversion.spec.type == '%') {
       out.Append(MadeBy(field, Text("%")));
       continue;
     }

@@ -88,6 +88,12 @@ std::string ReprOfScalar(const Value& value) {
   }
 }
 
+std::string EscapeOfCharacter(uint32_t code_point) {
+  if (code_point < 0x100) return absl::StrFormat("\\x%02x", code_point);
+  if (code_point < 0x10000) return absl::StrFormat("\\u%04x", code_point);
+  return absl::StrFormat("\\U%08x", code_point);
+}
+
 }  // namespace
 
 std::string FormatFloat(double value) {
@@ -129,12 +135,8 @@ std::string ReprOfString(std::string_view text) {
       repr += "\\t";
     } else if (IsPrintable(code_point)) {
       repr += text.substr(i, CharacterSize(byte));
-    } else if (code_point < 0x100) {
-      repr += absl::StrFormat("\\x%02x", code_point);
-    } else if (code_point < 0x10000) {
-      repr += absl::StrFormat("\\u%04x", code_point);
     } else {
-      repr += absl::StrFormat("\\U%08x", code_point);
+      repr += EscapeOfCharacter(code_point);
     }
   }
   return repr + quote;
@@ -156,6 +158,22 @@ std::string Repr(const Value& value, Budget& budget, bool* has_input) {
   }
   budget.TakeBytes(text.size());
   return text;
+}
+
+Text ReprText(const Value& value, bool is_ascii, Budget& budget) {
+  bool has_input = false;
+  const std::string repr = Repr(value, budget, &has_input);
+  if (!is_ascii) return Text(repr, has_input);
+  std::string ascii;
+  for (size_t i = 0; i < repr.size(); i += CharacterSize(repr[i])) {
+    if (CharacterSize(repr[i]) == 1) {
+      ascii += repr[i];
+    } else {
+      ascii += EscapeOfCharacter(FirstCodePoint(repr.substr(i, 4)));
+    }
+  }
+  budget.TakeBytes(ascii.size());
+  return Text(std::move(ascii), has_input);
 }
 
 Text ToText(const Value& value, Budget& budget) {

@@ -138,6 +138,51 @@ TEST(TemplateTest, IntegersOf64BitsAreReadAndRounded) {
   }
 }
 
+// What Python's format() gives.
+TEST(TemplateTest, NumbersAreFormattedAsPythonFormatsThem) {
+  EXPECT_EQ(Render("{{ '{:_} {:,} {:_x} {:_.2f}'.format(1234567, 1234567.5, "
+                   "1048575, 1234567) }}"),
+            "1_234_567 1,234,567.5 f_ffff 1_234_567.00");
+  EXPECT_EQ(Render("{{ '{:010,}|{:09_x}|{:07}|{:#06x}|{:*<05}'.format(1234567, "
+                   "48879, -1.5, 255, 1) }}"),
+            "01,234,567|0000_beef|-0001.5|0x00ff|1****");
+  EXPECT_EQ(Render("{{ '{:c}{:4c}|{:n}|{:3}|{:05}'.format(65, 233, 7, true, "
+                   "'a') }}"),
+            "A   é|7|  1|a0000");
+  EXPECT_EQ(Render("{{ '{:.3} {:.3} {:#.3} {:#.0f} {:z.1f}'.format(100.0, "
+                   "12.0, 1.0, 2.0, -0.01) }}"),
+            "1e+02 12.0 1.00 2. 0.0");
+  EXPECT_EQ(Render("{% set inf = 'inf'|float %}{{ '{:E} {:%} {:05}'.format(inf,"
+                   " inf - inf, inf) }}"),
+            "INF nan% 00inf");
+  EXPECT_EQ(Render("{{ '{!s:3}|{!a}|{!r}'.format(1, 'é', 'é') }}"),
+            "1  |'\\xe9'|'é'");
+}
+
+TEST(TemplateTest, SpecificationsThatDoNotFitAreRefused) {
+  for (const char* const source :
+       {"{{ '{:q}'.format(3) }}", "{{ '{:d}'.format(1.0) }}",
+        "{{ '{:x}'.format('a') }}", "{{ '{:,x}'.format(1) }}",
+        "{{ '{:.2d}'.format(1) }}", "{{ '{:+}'.format('a') }}",
+        "{{ '{:=5}'.format('a') }}", "{{ '{:5}'.format([]) }}",
+        "{{ '{:,_}'.format(1) }}", "{{ '{!q}'.format(1) }}",
+        "{{ '{:c}'.format(1114112) }}", "{{ '{:c}'.format(55296) }}",
+        "{{ '%b' % 1 }}", "{{ '%5%' % () }}", "{{ '%c' % 'ab' }}"}) {
+    EXPECT_THAT(Render(source), HasSubstr("ERROR")) << source;
+  }
+}
+
+TEST(TemplateTest, PercentFormatsAsPythonDoes) {
+  EXPECT_EQ(Render("{{ '%a' % 'é😀' }} {{ '%r' % 'é' }}"),
+            "'\\xe9\\U0001f600' 'é'");
+  EXPECT_EQ(Render("{{ '%c%c|%3c' % (65, 'é', 'b') }}"), "Aé|  b");
+  EXPECT_EQ(Render("{{ '%.4d|%+06.3d|%#06x|%#.3o|%-05d|' % (7, 7, 255, 8, 7) "
+                   "}}"),
+            "0007|+00007|0x00ff|0o010|7    |");
+  EXPECT_EQ(Render("{{ '%ld %#g %F' % (7, 1, 'inf'|float) }}"),
+            "7 1.00000 INF");
+}
+
 TEST(TemplateTest, WhatHasNoSlicesHasNone) {
   EXPECT_THAT(Render("{{ x[1:] }}", R"({"x": null})"),
               HasSubstr("'NoneType' object has no slices"));

@@ -75,17 +75,43 @@ Value ApplyToIntegers(std::string_view op, int64_t left, int64_t right) {
   return Value::Int(result);
 }
 
+double Power(double base, double exponent) {
+  const bool are_finite = std::isfinite(base) && std::isfinite(exponent);
+  if (base == 0 && exponent < 0 && are_finite) {
+    Fail("0.0 cannot be raised to a negative power");
+  }
+  if (are_finite && base < 0 && exponent != std::floor(exponent)) {
+    Fail("a power of a negative number is complex");
+  }
+  const double power = std::pow(base, exponent);
+  if (are_finite && std::isinf(power)) Fail("a power is too large");
+  return power;
+}
+
+// Python's %, or // where `divides`: the remainder has the sign of `right`.
+double DivideWithRest(double left, double right, bool divides) {
+  double rest = std::fmod(left, right);
+  double quotient = (left - rest) / right;
+  if (rest == 0) {
+    rest = std::copysign(0.0, right);
+  } else if ((rest < 0) != (right < 0)) {
+    rest += right;
+    quotient -= 1;
+  }
+  if (!divides) return rest;
+  if (quotient == 0) return std::copysign(0.0, left / right);
+  const double floor = std::floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
+}
+
 Value ApplyToFloats(std::string_view op, double left, double right) {
   if (op == "+") return Value::Float(left + right);
   if (op == "-") return Value::Float(left - right);
   if (op == "*") return Value::Float(left * right);
-  if (op == "**") return Value::Float(std::pow(left, right));
+  if (op == "**") return Value::Float(Power(left, right));
   if (right == 0) Fail("division by zero");
   if (op == "/") return Value::Float(left / right);
-  double rest = std::fmod(left, right);
-  if (rest != 0 && (rest < 0) != (right < 0)) rest += right;
-  if (op == "%") return Value::Float(rest);
-  return Value::Float(std::floor((left - rest) / right + 0.5));
+  return Value::Float(DivideWithRest(left, right, op == "//"));
 }
 
 Value RepeatText(const Text& text, int64_t times, Budget& budget) {

@@ -183,6 +183,20 @@ TEST(TemplateTest, PercentFormatsAsPythonDoes) {
             "7 1.00000 INF");
 }
 
+TEST(TemplateTest, FloatsArePoweredAndDividedAsInPython) {
+  EXPECT_EQ(Render("{{ 2.0 ** -1 }} {{ 0.0 ** 0 }} {{ (-8.0) ** 3 }} "
+                   "{{ 0.0 ** ('-inf'|float) }}"),
+            "0.5 1.0 -512.0 inf");
+  for (const char* const source :
+       {"{{ 0.0 ** -1 }}", "{{ (-8) ** 0.5 }}", "{{ 10.0 ** 400 }}"}) {
+    EXPECT_THAT(Render(source), HasSubstr("ERROR")) << source;
+  }
+  EXPECT_EQ(Render("{{ -3.0 % 1 }} {{ 4.0 % -2 }} {{ 0.0 // -4 }} "
+                   "{{ 1.0 // ('-inf'|float) }} {{ -7.5 // 2 }} "
+                   "{{ -7.5 % 2 }}"),
+            "0.0 -0.0 -0.0 -1.0 -4.0 0.5");
+}
+
 TEST(TemplateTest, WhatHasNoSlicesHasNone) {
   EXPECT_THAT(Render("{{ x[1:] }}", R"({"x": null})"),
               HasSubstr("'NoneType' object has no slices"));

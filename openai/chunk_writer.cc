@@ -166,7 +166,7 @@ void ChunkWriter::Impl::AppendNewsOf(PromptStream* prompt, ChoiceStream* choice,
 
 void ChunkWriter::Impl::AppendBeams(int prompt_idx, const BeamsEvent& event,
                                     std::string* out) {
-  const PromptStream& prompt = prompts_[prompt_idx];
+  PromptStream& prompt = prompts_[prompt_idx];
   if (!prompt.live_beams) return;
   BeginEvent(out);
   *out += R"(],"espalier":)";

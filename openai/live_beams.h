@@ -1,10 +1,15 @@
 // LiveBeams: the state of a beam search as an event of a stream shows it.
 //
-// Thread safety: constant; any thread may call.
+// A beam's text is its parent's and what its new tokens add to it, so that a
+// step costs the tokens it added, not those of all beams again.
+//
+// Thread safety: none of its own; one caller at a time.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "request/generation_params.h"
 #include "request/stream_event.h"
@@ -21,16 +26,34 @@ class LiveBeams {
 
   // {"prompt", "step", "beams": [{"text", "tokens", "score", "cum_log_prob",
   //  "finish_reason"}, ...]}: what lives by rank, then what may still be
-  // returned. Texts are what is certain of them.
-  void Append(int prompt, const BeamsEvent& event, std::string* out) const;
+  // returned. Texts are what is certain of them. Events in any order give the
+  // same texts; in the order of a search they cost least.
+  void Append(int prompt, const BeamsEvent& event, std::string* out);
 
  private:
-  std::string TextOf(const BeamState& beam) const;
+  // The text that is certain of some tokens, and what makes that of more.
+  struct GrowingText {
+    TextStream stream;
+    std::string text;
+  };
+  struct TokensHash {
+    size_t operator()(const std::vector<TokenId>& tokens) const;
+  };
+  using Texts =
+      std::unordered_map<std::vector<TokenId>, GrowingText, TokensHash>;
+
+  void AppendBeam(const BeamState& beam, std::string* out) const;
+  // Of all beams of the event, which becomes the one before.
+  void GrowTexts(const BeamsEvent& event);
+  GrowingText TextOf(const std::vector<TokenId>& tokens) const;
 
   // Constant after construction.
   const Tokenizer* tokenizer_;
   std::unique_ptr<const StopStrings> stops_;  // texts refer to them
   TextOptions options_;
+
+  Texts texts_;                    // of the event before, by their tokens
+  size_t num_tokens_of_live_ = 0;  // each live beam's, in the event before
 };
 
 }  // namespace espalier::openai

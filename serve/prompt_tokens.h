@@ -4,6 +4,7 @@
 // Thread safety: functions without state.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -18,6 +19,11 @@
 #include "openai/resolve_params.h"
 
 namespace espalier::serve {
+
+// A longer body, unless its text is judged by the model's context first, is
+// tokenized on a thread of its own: 1 MiB takes up to a second, for which other
+// connections of its I/O thread should not wait; this takes some 10 ms.
+inline constexpr int64_t kMaxBytesOnIoThread = 64 << 10;
 
 struct PromptTokensOptions {
   // The model's prompt template, or BOS. Unset: true for a text, false for a

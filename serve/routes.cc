@@ -18,6 +18,7 @@
 #include "espalier/chat.h"
 #include "serve/http_metrics.h"
 #include "serve/page.h"
+#include "serve/prompt_tokens.h"
 #include "serve/server_core.h"
 #include "serve/text_calls.h"
 #include "serve/trace_answer.h"
@@ -204,13 +205,14 @@ ServerCore::Work ServerCore::Trace(Call& call) {
     co_await Refuse(call, openai::ErrorOf(format.status()));
     co_return;
   }
-  DrawingThread::Draw draw = [&traces = *options_.traces, format = *format,
-                              id = TraceId(call.caller, call.id),
-                              tokenizer =
-                                  model_.load()->generator.tokenizer()] {
-    return AnswerTrace(traces, id, format, tokenizer.get());
-  };
-  absl::StatusOr<TraceAnswer> answer = co_await drawing_.Run(std::move(draw));
+  WorkerThread::WorkFor<TraceAnswer> draw =
+      [&traces = *options_.traces, format = *format,
+       id = TraceId(call.caller, call.id),
+       tokenizer = model_.load()->generator.tokenizer()] {
+        return AnswerTrace(traces, id, format, tokenizer.get());
+      };
+  absl::StatusOr<TraceAnswer> answer =
+      co_await drawing_.Run<TraceAnswer>(std::move(draw));
   if (!answer.ok()) {
     co_await Refuse(call, TraceError(answer.status()));
     co_return;
@@ -227,15 +229,26 @@ ServerCore::Work ServerCore::Trace(Call& call) {
   co_await call.exchange.Respond(std::move(response));
 }
 
+ServerCore::Work ServerCore::RespondText(Call& call, AnswerText answer) {
+  std::string body = call.exchange.TakeRequest().body;
+  if (std::ssize(body) <= kMaxBytesOnIoThread) {
+    co_await RespondOr(call, answer(*model_, body, options_.requests));
+    co_return;
+  }
+  WorkerThread::WorkFor<std::string> work =
+      [answer, &model = *model_.load(), &limits = options_.requests,
+       body = std::move(body)] { return answer(model, body, limits); };
+  absl::StatusOr<std::string> answered =
+      co_await tokenizing_.Run<std::string>(std::move(work));
+  co_await RespondOr(call, std::move(answered));
+}
+
 ServerCore::Work ServerCore::Tokenize(Call& call) {
-  co_await RespondOr(call, AnswerTokenize(*model_, call.exchange.request().body,
-                                          options_.requests));
+  return RespondText(call, &AnswerTokenize);
 }
 
 ServerCore::Work ServerCore::Detokenize(Call& call) {
-  co_await RespondOr(call,
-                     AnswerDetokenize(*model_, call.exchange.request().body,
-                                      options_.requests));
+  return RespondText(call, &AnswerDetokenize);
 }
 
 ServerCore::Work ServerCore::Completions(Call& call) {

@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   }
   auto core = std::make_unique<ServerCore>(options, std::move(defaults));
   if (options.traces != nullptr) RETURN_IF_ERROR(core->drawing_.Start());
+  RETURN_IF_ERROR(core->tokenizing_.Start());
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -208,7 +209,9 @@ void ServerCore::Stop() {
   }
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
-  drawing_.Stop();  // so that calls that wait for it are told, too
+  // So that calls that wait for them are told, too.
+  drawing_.Stop();
+  tokenizing_.Stop();
   http_->Stop();
 }
 

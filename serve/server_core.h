@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "http/server.h"
 #include "openai/listing.h"
-#include "serve/drawing_thread.h"
 #include "serve/generation_calls.h"
 #include "serve/request_log.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
+#include "serve/worker_thread.h"
 
 namespace espalier::serve {
 
@@ -105,6 +105,12 @@ class ServerCore {
 
   Work Generate(Call& call, openai::Api api);
 
+  // Responds to `call` with what `answer` makes of its body, on a thread of its
+  // own if that is long.
+  using AnswerText = absl::StatusOr<std::string> (*)(const ServedModel&,
+                                                     std::string_view,
+                                                     const openai::Limits&);
+  Work RespondText(Call& call, AnswerText answer);
   Work RespondJson(Call& call, std::string body);
   Work Refuse(Call& call, const openai::Error& error);
   Work RespondOr(Call& call, absl::StatusOr<std::string> body);
@@ -125,8 +131,9 @@ class ServerCore {
   std::unique_ptr<http::Server> http_;
   // The same for its own threads, which may run before it is there.
   std::atomic<http::Server*> listening_ = nullptr;
-  // Ends before http_, whose exchanges wait for it. Runs where traces are kept.
-  DrawingThread drawing_;
+  // End before http_, whose exchanges wait for them.
+  WorkerThread drawing_{"draw traces"};  // runs where traces are kept
+  WorkerThread tokenizing_{"tokenize long texts"};
 };
 
 }  // namespace espalier::serve

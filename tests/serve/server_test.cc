@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/prometheus_checker.h"
 #include "tests/serve/server_fixture.h"
 
@@ -43,6 +47,44 @@ TEST_F(ServerTest, EveryRouteAnswers) {
             200);
   EXPECT_EQ(Post("/tokenize", R"({"prompt": "It rains."})").status, 200);
   EXPECT_EQ(Post("/detokenize", R"({"tokens": [70, 71]})").status, 200);
+}
+
+// Whether other calls of the I/O thread waited for most of this one.
+bool HoldsOthers(int port, const std::string& text) {
+  std::atomic<bool> is_answered = false;
+  absl::Duration whole;
+  std::jthread caller([&] {
+    const absl::Time begin = absl::Now();
+    RawClient client(port);
+    client.Send(text);
+    EXPECT_EQ(client.Receive().status, 200);
+    whole = absl::Now() - begin;
+    is_answered = true;
+  });
+  absl::Duration longest;
+  while (!is_answered) {
+    const absl::Time begin = absl::Now();
+    RawClient client(port);
+    client.Send(GetText("/health"));
+    EXPECT_EQ(client.Receive().status, 200);
+    longest = std::max(longest, absl::Now() - begin);
+  }
+  caller.join();
+  return longest > whole / 2;
+}
+
+TEST_F(ServerTest, NobodyWaitsForLongTexts) {
+  Start();
+  std::string text, ids;
+  while (text.size() < 1'000'000) text += "It rains in the city. ";
+  while (ids.size() < 2'000'000) ids += ids.empty() ? "400" : ",401,402,403";
+  for (const std::string& call :
+       {PostText("/tokenize", Concat(R"({"prompt": ")", text, "\"}")),
+        PostText("/detokenize", Concat(R"({"tokens": [)", ids, "]}"))}) {
+    int num_held = 0;  // by other load of the machine, too
+    while (num_held < 5 && HoldsOthers(server_->port(), call)) ++num_held;
+    EXPECT_LT(num_held, 5) << call.substr(0, 100);
+  }
 }
 
 TEST_F(ServerTest, WhatIsNotThereIs404AndAnotherMethod405) {

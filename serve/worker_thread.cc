@@ -1,4 +1,4 @@
-#include "serve/drawing_thread.h"
+#include "serve/worker_thread.h"
 
 #include <atomic>
 #include <boost/asio/post.hpp>
@@ -25,46 +25,35 @@ absl::Status Stopped() {
                    "the server is shutting down");
 }
 
-absl::StatusOr<TraceAnswer> Try(const DrawingThread::Draw& draw) {
-  try {
-    return draw();
-  } catch (const std::bad_alloc&) {
-    return MakeError(absl::StatusCode::kUnavailable,
-                     "not enough memory to draw the trace");
-  } catch (const std::exception& error) {
-    return Internal("the trace cannot be drawn: ", error.what());
-  }
-}
-
 }  // namespace
 
-// Its thread fills `drawn` before the caller's executor sets is_drawn, on which
+// Its thread fills `result` before the caller's executor sets is_done, on which
 // the caller reads it.
-struct DrawingThread::Job {
-  Job(const asio::any_io_executor& executor, Draw drawing)
-      : draw(std::move(drawing)), wakes(executor) {
+struct WorkerThread::Job {
+  Job(const asio::any_io_executor& executor, Work to_do)
+      : work(std::move(to_do)), wakes(executor) {
     wakes.expires_at(asio::steady_timer::time_point::max());
   }
 
-  const Draw draw;
+  const Work work;
   std::atomic<bool> is_wanted = true;
-  absl::StatusOr<TraceAnswer> drawn = Stopped();
-  bool is_drawn = false;
+  absl::Status result = Stopped();
+  bool is_done = false;
   asio::steady_timer wakes;
 };
 
-absl::Status DrawingThread::Start() {
+absl::Status WorkerThread::Start() {
   const std::lock_guard<std::mutex> lock(join_mutex_);
   try {
-    thread_ = std::thread([this] { DrawAll(); });
+    thread_ = std::thread([this] { DoAll(); });
   } catch (const std::system_error& error) {
     return MakeError(absl::StatusCode::kUnavailable,
-                     "cannot start a thread to draw traces: ", error.what());
+                     "cannot start a thread to ", purpose_, ": ", error.what());
   }
   return absl::OkStatus();
 }
 
-void DrawingThread::Stop() {
+void WorkerThread::Stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_stopped_ = true;
@@ -74,35 +63,35 @@ void DrawingThread::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status DrawingThread::Add(const std::shared_ptr<Job>& job) {
+absl::Status WorkerThread::Add(const std::shared_ptr<Job>& job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_stopped_) return Stopped();
   std::erase_if(waiting_, [](const auto& other) { return !other->is_wanted; });
   if (std::ssize(waiting_) >= kMaxWaiting) {
-    return ResourceExhausted(kMaxWaiting,
-                             " traces wait to be drawn; try again later");
+    return ResourceExhausted("cannot ", purpose_, " now: ", kMaxWaiting,
+                             " calls wait for it; try again later");
   }
   waiting_.push_back(job);
   has_work_.notify_one();
   return absl::OkStatus();
 }
 
-asio::awaitable<absl::StatusOr<TraceAnswer>> DrawingThread::Run(Draw draw) {
+asio::awaitable<absl::Status> WorkerThread::Do(Work work) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  const auto job = std::make_shared<Job>(executor, std::move(draw));
+  const auto job = std::make_shared<Job>(executor, std::move(work));
   const absl::Status added = Add(job);
   if (!added.ok()) co_return added;
   boost::system::error_code woken;
   co_await job->wakes.async_wait(
       asio::redirect_error(asio::use_awaitable, woken));
   job->is_wanted = false;
-  if (!job->is_drawn) {
+  if (!job->is_done) {
     co_return MakeError(absl::StatusCode::kCancelled, "the client has gone");
   }
-  co_return std::move(job->drawn);
+  co_return std::move(job->result);
 }
 
-void DrawingThread::DrawAll() {
+void WorkerThread::DoAll() {
   while (true) {
     std::shared_ptr<Job> job;
     bool is_stopped = false;
@@ -117,7 +106,7 @@ void DrawingThread::DrawAll() {
       is_stopped = is_stopped_;
     }
     if (!job->is_wanted) continue;
-    job->drawn = is_stopped ? Stopped() : Try(job->draw);
+    job->result = is_stopped ? Stopped() : Try(job->work);
     // The caller waits for it, so want of memory is waited out.
     while (!TryHandOver(job)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -125,10 +114,21 @@ void DrawingThread::DrawAll() {
   }
 }
 
-bool DrawingThread::TryHandOver(const std::shared_ptr<Job>& job) {
+absl::Status WorkerThread::Try(const Work& work) const {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return MakeError(absl::StatusCode::kUnavailable, "not enough memory to ",
+                     purpose_);
+  } catch (const std::exception& error) {
+    return Internal("cannot ", purpose_, ": ", error.what());
+  }
+}
+
+bool WorkerThread::TryHandOver(const std::shared_ptr<Job>& job) {
   try {
     asio::post(job->wakes.get_executor(), [job] {
-      job->is_drawn = true;
+      job->is_done = true;
       job->wakes.cancel();
     });
     return true;

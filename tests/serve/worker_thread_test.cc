@@ -1,6 +1,6 @@
-// Drawings come in order, one at a time; what is too much, too late or thrown
+// Work is done in order, one at a time; what is too much, too late or thrown
 // fails alone.
-#include "serve/drawing_thread.h"
+#include "serve/worker_thread.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -30,34 +31,35 @@ namespace asio = boost::asio;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
-using Answers = std::vector<absl::StatusOr<TraceAnswer>>;
+using Answers = std::vector<absl::StatusOr<std::string>>;
+using Work = std::function<absl::StatusOr<std::string>()>;
 
-asio::awaitable<void> Ask(DrawingThread* drawing, DrawingThread::Draw draw,
-                          Answers* answers) {
-  absl::StatusOr<TraceAnswer> answer = co_await drawing->Run(std::move(draw));
+asio::awaitable<void> Ask(WorkerThread* worker, Work work, Answers* answers) {
+  absl::StatusOr<std::string> answer =
+      co_await worker->Run<std::string>(std::move(work));
   answers->push_back(std::move(answer));
 }
 
-DrawingThread::Draw Named(const std::string& name) {
-  return [name] { return TraceAnswer{.body = name}; };
+Work Named(const std::string& name) {
+  return [name] { return name; };
 }
 
-class DrawingThreadTest : public ::testing::Test {
+class WorkerThreadTest : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_OK(drawing_.Start()); }
+  void SetUp() override { ASSERT_OK(worker_.Start()); }
   void TearDown() override { LetGo(); }
 
-  void Spawn(DrawingThread::Draw draw) {
-    asio::co_spawn(context_, Ask(&drawing_, std::move(draw), &answers_),
+  void Spawn(Work work) {
+    asio::co_spawn(context_, Ask(&worker_, std::move(work), &answers_),
                    asio::detached);
   }
-  // A drawing that takes until LetGo. Returns once it has begun.
+  // Work that takes until LetGo. Returns once it has begun.
   void Hold() {
     Spawn([this] {
       has_begun_ = true;
       has_begun_.notify_all();
       may_end_.wait(false);
-      return TraceAnswer{.body = "held"};
+      return std::string("held");
     });
     context_.poll();
     has_begun_.wait(false);
@@ -71,21 +73,21 @@ class DrawingThreadTest : public ::testing::Test {
   std::atomic<bool> may_end_ = false;
   asio::io_context context_;
   Answers answers_;
-  DrawingThread drawing_;
+  WorkerThread worker_{"draw traces"};
 };
 
-TEST_F(DrawingThreadTest, AnswersInOrderAndWhatIsThrownIsAnError) {
+TEST_F(WorkerThreadTest, AnswersInOrderAndWhatIsThrownIsAnError) {
   Spawn(Named("a"));
-  Spawn([]() -> absl::StatusOr<TraceAnswer> { throw std::bad_alloc(); });
-  Spawn([]() -> absl::StatusOr<TraceAnswer> {
+  Spawn([]() -> absl::StatusOr<std::string> { throw std::bad_alloc(); });
+  Spawn([]() -> absl::StatusOr<std::string> {
     throw std::length_error("too long");
   });
-  Spawn([]() -> absl::StatusOr<TraceAnswer> { return NotFound("none"); });
+  Spawn([]() -> absl::StatusOr<std::string> { return NotFound("none"); });
   Spawn(Named("b"));
   context_.run();
   ASSERT_EQ(answers_.size(), 5u);
   ASSERT_OK(answers_[0]);
-  EXPECT_EQ(answers_[0]->body, "a");
+  EXPECT_EQ(*answers_[0], "a");
   EXPECT_THAT(answers_[1].status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("memory")));
   EXPECT_THAT(answers_[2].status(),
@@ -93,81 +95,81 @@ TEST_F(DrawingThreadTest, AnswersInOrderAndWhatIsThrownIsAnError) {
   EXPECT_THAT(answers_[3].status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
   ASSERT_OK(answers_[4]);
-  EXPECT_EQ(answers_[4]->body, "b");
+  EXPECT_EQ(*answers_[4], "b");
 }
 
-TEST_F(DrawingThreadTest, MoreThanMayWaitAreRefusedAtOnce) {
+TEST_F(WorkerThreadTest, MoreThanMayWaitAreRefusedAtOnce) {
   Hold();
-  for (int i = 0; i <= DrawingThread::kMaxWaiting; ++i) Spawn(Named("later"));
+  for (int i = 0; i <= WorkerThread::kMaxWaiting; ++i) Spawn(Named("later"));
   context_.poll();
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_THAT(answers_[0].status(),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("16 traces wait to be drawn")));
+                       HasSubstr("cannot draw traces now: 16 calls wait")));
   LetGo();
   context_.run();
-  EXPECT_EQ(answers_.size(), 2u + DrawingThread::kMaxWaiting);
+  EXPECT_EQ(answers_.size(), 2u + WorkerThread::kMaxWaiting);
 }
 
-TEST_F(DrawingThreadTest, StopEndsWhatWaitsAndWaitsForWhatIsDrawn) {
+TEST_F(WorkerThreadTest, StopEndsWhatWaitsAndWaitsForWhatIsDone) {
   Hold();
   Spawn(Named("never"));
   Spawn(Named("never"));
   context_.poll();
   std::vector<std::jthread> stopping;
   for (int i = 0; i < 3; ++i) {
-    stopping.emplace_back([this] { drawing_.Stop(); });
+    stopping.emplace_back([this] { worker_.Stop(); });
   }
   LetGo();
   stopping.clear();
   Spawn(Named("too late"));
   context_.run();
   ASSERT_EQ(answers_.size(), 4u);
-  int num_drawn = 0;
+  int num_done = 0;
   for (const auto& answer : answers_) {
-    num_drawn += answer.ok();
+    num_done += answer.ok();
     if (answer.ok()) continue;
     EXPECT_THAT(answer.status(), StatusIs(absl::StatusCode::kUnavailable,
                                           HasSubstr("shutting down")));
   }
-  // The others were drawn if the first one was before any thread could stop.
-  EXPECT_GE(num_drawn, 1);
-  EXPECT_LE(num_drawn, 3);
+  // The others were done if the first one was before any thread could stop.
+  EXPECT_GE(num_done, 1);
+  EXPECT_LE(num_done, 3);
 }
 
-TEST_F(DrawingThreadTest, WhoHasGoneIsNotDrawnForAndKeepsNoPlace) {
+TEST_F(WorkerThreadTest, WhoHasGoneIsNotWorkedForAndKeepsNoPlace) {
   Hold();
   asio::cancellation_signal leaves;
-  bool is_drawn = false;
+  bool is_done = false;
   asio::co_spawn(context_,
                  Ask(
-                     &drawing_,
-                     [&is_drawn]() -> absl::StatusOr<TraceAnswer> {
-                       is_drawn = true;
-                       return TraceAnswer{};
+                     &worker_,
+                     [&is_done]() -> absl::StatusOr<std::string> {
+                       is_done = true;
+                       return std::string();
                      },
                      &answers_),
                  asio::bind_cancellation_slot(leaves.slot(), asio::detached));
   context_.poll();
   leaves.emit(asio::cancellation_type::terminal);
   context_.poll();
-  for (int i = 0; i < DrawingThread::kMaxWaiting; ++i) Spawn(Named("b"));
+  for (int i = 0; i < WorkerThread::kMaxWaiting; ++i) Spawn(Named("b"));
   context_.poll();
   for (const auto& answer : answers_) {
     EXPECT_NE(answer.status().code(), absl::StatusCode::kResourceExhausted);
   }
   LetGo();
   context_.run();
-  EXPECT_FALSE(is_drawn);
-  int num_drawn = 0;
-  for (const auto& answer : answers_) num_drawn += answer.ok();
-  EXPECT_EQ(num_drawn, 1 + DrawingThread::kMaxWaiting);
+  EXPECT_FALSE(is_done);
+  int num_done = 0;
+  for (const auto& answer : answers_) num_done += answer.ok();
+  EXPECT_EQ(num_done, 1 + WorkerThread::kMaxWaiting);
 }
 
-TEST(StoppedDrawingThreadTest, WithoutAThreadItStopsAsWell) {
-  DrawingThread drawing;
-  drawing.Stop();
-  drawing.Stop();
+TEST(StoppedWorkerThreadTest, WithoutAThreadItStopsAsWell) {
+  WorkerThread worker("work");
+  worker.Stop();
+  worker.Stop();
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// WorkerThread: does what takes a while, such as drawing a trace or tokenizing
+// a long text, on a thread that no other call waits for.
+//
+//   WorkerThread drawing("draw traces");
+//   RETURN_IF_ERROR(drawing.Start());
+//   absl::StatusOr<TraceAnswer> answer =
+//       co_await drawing.Run<TraceAnswer>(draw);
+//
+// One at a time, first come, first served. Work whose client has gone is not
+// begun.
+//
+// Thread safety: Run from any executor's threads; Start before them; Stop from
+// any thread.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace espalier::serve {
+
+class WorkerThread {
+ public:
+  // Work that waits, beside what is being done.
+  static constexpr int kMaxWaiting = 16;
+
+  // `purpose` is for errors: "cannot " and it.
+  explicit WorkerThread(std::string purpose) : purpose_(std::move(purpose)) {}
+  ~WorkerThread() { Stop(); }
+  WorkerThread(const WorkerThread&) = delete;
+  WorkerThread& operator=(const WorkerThread&) = delete;
+
+  // Once. Errors: kUnavailable if there is no thread to be had.
+  absl::Status Start();
+  // Waits for what is being done, if there is anything; what waits, and all
+  // from now on, fails. Again, and from several threads, it waits as well.
+  void Stop();
+
+  template <typename T>
+  using WorkFor = std::function<absl::StatusOr<T>()>;
+
+  // What `work` returns. It owns what it reads, or that outlives this: it may
+  // still run when the caller has been cancelled. Errors: kResourceExhausted if
+  // kMaxWaiting wait, kUnavailable once it stops or if memory runs out,
+  // kInternal if `work` throws anything else; kCancelled if the caller is
+  // cancelled, at once.
+  template <typename T>
+  boost::asio::awaitable<absl::StatusOr<T>> Run(WorkFor<T> work) {
+    const auto result = std::make_shared<absl::StatusOr<T>>();
+    Work store = [result, work = std::move(work)] {
+      *result = work();
+      return absl::OkStatus();
+    };
+    const absl::Status done = co_await Do(std::move(store));
+    if (!done.ok()) co_return done;
+    co_return *std::move(result);
+  }
+
+ private:
+  struct Job;
+  using Work = std::function<absl::Status()>;
+
+  boost::asio::awaitable<absl::Status> Do(Work work);
+  absl::Status Add(const std::shared_ptr<Job>& job);
+  void DoAll();
+  absl::Status Try(const Work& work) const;
+  // False if there is no memory for it.
+  static bool TryHandOver(const std::shared_ptr<Job>& job);
+
+  const std::string purpose_;
+  std::mutex mutex_;
+  std::condition_variable has_work_;
+  std::deque<std::shared_ptr<Job>> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex join_mutex_;
+  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+};
+
+}  // namespace espalier::serve

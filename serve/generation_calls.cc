@@ -22,12 +22,18 @@ namespace asio = boost::asio;
 
 class CallAnswerer {
  public:
-  CallAnswerer(http::Exchange* exchange, ServedModel* model, Caller caller)
-      : exchange_(exchange), model_(model), caller_(std::move(caller)) {}
+  CallAnswerer(http::Exchange* exchange, ServedModel* model,
+               WorkerThread* tokenizing, Caller caller)
+      : exchange_(exchange),
+        model_(model),
+        tokenizing_(tokenizing),
+        caller_(std::move(caller)) {}
 
   asio::awaitable<void> Answer(openai::Api api, const openai::Limits& limits);
 
  private:
+  asio::awaitable<absl::StatusOr<std::vector<PromptRequest>>> MakePrompts(
+      int64_t num_bytes);
   asio::awaitable<absl::Status> AnswerWhole();
   asio::awaitable<absl::Status> AnswerInEvents();
   asio::awaitable<absl::Status> RunAll(
@@ -49,6 +55,7 @@ class CallAnswerer {
 
   http::Exchange* const exchange_;
   ServedModel* const model_;
+  WorkerThread* const tokenizing_;
   Caller caller_;
   openai::Call call_;
   openai::AnswerHead head_;
@@ -96,7 +103,7 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
   absl::StatusOr<std::vector<PromptRequest>> prompts =
-      MakePromptRequests(call_, *model_, caller_, head_.id);
+      co_await MakePrompts(num_bytes);
   if (!prompts.ok()) {
     co_await refuse(prompts.status());
     co_return;
@@ -115,6 +122,20 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   }
   if (is_answered_) metered.SetAnswered();
   if (!answered.ok()) co_await refuse(answered);
+}
+
+asio::awaitable<absl::StatusOr<std::vector<PromptRequest>>>
+CallAnswerer::MakePrompts(int64_t num_bytes) {
+  // The model's context bounds the time that others take.
+  if (!call_.truncate_prompt_tokens || num_bytes <= kMaxBytesOnIoThread) {
+    co_return MakePromptRequests(call_, *model_, caller_, head_.id);
+  }
+  WorkerThread::WorkFor<std::vector<PromptRequest>> work =
+      [call = call_, model = model_, caller = caller_, id = head_.id] {
+        return MakePromptRequests(call, *model, caller, id);
+      };
+  co_return co_await tokenizing_->Run<std::vector<PromptRequest>>(
+      std::move(work));
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
@@ -256,8 +277,9 @@ http::Response ErrorResponse(const openai::Error& error,
 
 asio::awaitable<void> AnswerCall(http::Exchange& exchange, openai::Api api,
                                  ServedModel& model,
-                                 const openai::Limits& limits, Caller caller) {
-  CallAnswerer answerer(&exchange, &model, std::move(caller));
+                                 const openai::Limits& limits,
+                                 WorkerThread& tokenizing, Caller caller) {
+  CallAnswerer answerer(&exchange, &model, &tokenizing, std::move(caller));
   co_await answerer.Answer(api, limits);
 }
 

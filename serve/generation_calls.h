@@ -5,7 +5,8 @@
 //   body ─ ReadCall ─ prompts as tokens ─ ResolveParams ─ Engine ─ WriteAnswer
 //                                                            └──── ChunkWriter
 //
-// All of it but the engine's part is done on the connection's thread.
+// All of it but the engine's part is done on the connection's thread, but for
+// long prompts that are cut: `tokenizing` makes those tokens.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -16,6 +17,7 @@
 #include "openai/error.h"
 #include "serve/prompt_requests.h"
 #include "serve/served_model.h"
+#include "serve/worker_thread.h"
 
 namespace espalier::serve {
 
@@ -24,6 +26,7 @@ namespace espalier::serve {
 boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
+                                        WorkerThread& tokenizing,
                                         Caller caller);
 
 // An error as the answer to a call.

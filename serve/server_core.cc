@@ -364,7 +364,7 @@ ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
 ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
   const Counted counted(&num_generating_);
   co_await AnswerCall(call.exchange, api, *model_, options_.requests,
-                      std::move(call.caller));
+                      tokenizing_, std::move(call.caller));
 }
 
 }  // namespace espalier::serve

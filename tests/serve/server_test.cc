@@ -80,7 +80,11 @@ TEST_F(ServerTest, NobodyWaitsForLongTexts) {
   while (ids.size() < 2'000'000) ids += ids.empty() ? "400" : ",401,402,403";
   for (const std::string& call :
        {PostText("/tokenize", Concat(R"({"prompt": ")", text, "\"}")),
-        PostText("/detokenize", Concat(R"({"tokens": [)", ids, "]}"))}) {
+        PostText("/detokenize", Concat(R"({"tokens": [)", ids, "]}")),
+        PostText("/v1/completions",
+                 Concat(R"({"truncate_prompt_tokens": 2, "max_tokens": 1,
+                        "prompt": ")",
+                        text, "\"}"))}) {
     int num_held = 0;  // by other load of the machine, too
     while (num_held < 5 && HoldsOthers(server_->port(), call)) ++num_held;
     EXPECT_LT(num_held, 5) << call.substr(0, 100);

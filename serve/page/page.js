@@ -267,7 +267,7 @@ const end = (own) => {
     return showMap(own);
   }
   if (own.error.name === "AbortError") return showStatus("Stopped.");
-  showStatus(own.answer.step > 0 ? "Ended by an error." : "Not run.");
+  showStatus(own.answer.hasBegun() ? "Ended by an error." : "Not run.");
   if (own.error.status === 401) askForKey();
   showError(own.error.message,
             own.error.status === 401 ? "key" : own.error.param);
@@ -307,8 +307,10 @@ const showMap = async (own) => {
       (isDrawn ? "" : " The map is too large to draw it here.");
   } catch (error) {
     if (own !== run) return;
-    byId("map-hint").textContent = `There is no trace to show pages of: ` +
-      `${error.message} Start the server with --trace-requests 16.`;
+    byId("map-hint").textContent =
+      `There is no trace to show pages of: ${error.message}` +
+      (error.status === 404 ? " Start the server with --trace-requests 16."
+                            : "");
   }
 };
 

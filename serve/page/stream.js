@@ -101,6 +101,11 @@ class Answer {
     }
   }
 
+  /* Whether there is something of beams or samples. */
+  hasBegun() {
+    return this.step > 0 || this.choices.size > 0;
+  }
+
   /* The choices that have ended, as they are numbered. */
   ended() {
     return [...this.choices.values()].filter((choice) => choice.finish_reason)

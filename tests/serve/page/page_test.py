@@ -330,6 +330,17 @@ class PageTest(unittest.TestCase):
         self.assertIn("--trace-requests", page.text("#map-hint"))
         self.assertTrue(page.run("document.querySelector('#map').hidden"))
 
+    def test_only_a_trace_that_is_not_there_needs_another_server(self):
+        for status, advises in {404: True, 401: False, 500: False}.items():
+            with self.subTest(status):
+                self.server.trace_refusal = (status, {"message": "No trace."})
+                page = self.open()
+                self.start(page)
+                page.wait("document.querySelector('#map-hint').textContent"
+                          ".includes('No trace.')")
+                self.assertEqual("--trace-requests" in page.text("#map-hint"),
+                                 advises)
+
     # --- Errors ------------------------------------------------------------
 
     def test_the_servers_limits_are_the_fields(self):
@@ -386,6 +397,14 @@ class PageTest(unittest.TestCase):
         page.wait("!document.querySelector('#error').hidden")
         self.assertEqual(page.text("#error"), "The device is gone.")
         self.assertEqual(page.run(TEXTS), ["The vine", "The tree"])
+
+    def test_samples_that_came_before_an_error_were_run(self):
+        self.server.script = [choice_event(0, "The vine"),
+                              {"error": {"message": "The device is gone."}}]
+        page = self.open()
+        self.start(page)
+        page.wait("!document.querySelector('#error').hidden")
+        self.assertEqual(page.text("#status"), "Ended by an error.")
 
     def test_a_stream_that_breaks_off_is_an_error(self):
         self.server.script = [TWO_BEAMS[0], "close"]

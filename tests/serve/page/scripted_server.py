@@ -65,6 +65,7 @@ class ScriptedServer:
         self.refusal: tuple[int, dict] | None = None
         self.model: dict = {"id": "scripted", "object": "model"}
         self.trace: str | None = None
+        self.trace_refusal: tuple[int, dict] | None = None
         self.key = ""
         self.requests: list[tuple[str, dict]] = []  # path, body
         self.num_dropped = 0  # streams whose reader went
@@ -124,6 +125,9 @@ class ScriptedServer:
                     return None
                 if self.path == "/v1/models":
                     return self.answer(200, {"data": [server.model]})
+                if server.trace_refusal and "/trace" in self.path:
+                    status, error = server.trace_refusal
+                    return self.refuse(status, **error)
                 if server.trace is not None and "/trace" in self.path:
                     return self.answer(200, server.trace)
                 return self.refuse(404, message="no such thing")

@@ -1,6 +1,7 @@
 #include "trace/trace_tree.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -74,12 +75,13 @@ absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
   return absl::OkStatus();
 }
 
-absl::Status CheckHypothesis(const TraceTree& tree,
+// `field` is that of the hypothesis: "hypotheses[0]".
+absl::Status CheckHypothesis(const TraceTree& tree, const std::string& field,
                              const TraceHypothesis& hypothesis) {
-  RETURN_IF_ERROR(CheckNode(tree, "hypotheses.node", hypothesis.node));
+  RETURN_IF_ERROR(CheckNode(tree, field + ".node", hypothesis.node));
   const CandidateFate fate = tree.nodes[hypothesis.node].candidate.fate;
   if (fate == CandidateFate::kPruned) {
-    return InvalidArgument("hypotheses.node must be a candidate that ",
+    return InvalidArgument(field, ".node must be a candidate that ",
                            "finished or was kept, got ", hypothesis.node);
   }
   // What was kept ends where the request does, at its deadline: as "stop" where
@@ -91,11 +93,27 @@ absl::Status CheckHypothesis(const TraceTree& tree,
                                                   NameOf(FinishReason::kStop)
                           : !is_at_deadline;
   if (may_be) return absl::OkStatus();
-  return InvalidArgument("hypotheses.finish_reason must be \"", deadline,
+  return InvalidArgument(field, ".finish_reason must be \"", deadline,
                          "\" or \"stop\" if its node was kept, and not \"",
                          deadline, "\" if it finished; node ", hypothesis.node,
                          " was ", Name(fate), ", got ",
                          ShownInQuotes(hypothesis.finish_reason));
+}
+
+absl::Status CheckPagesStep(const TraceTree& tree, int step) {
+  const int last = tree.pages.empty() ? 0 : tree.pages.back().step;
+  const int next = tree.num_steps() + 1;
+  if (step > last && step <= next) return absl::OkStatus();
+  if (last < next) {
+    return InvalidArgument("step must be in (", last, ", ", next, "], got ",
+                           step);
+  }
+  // There is no such step before the next candidates.
+  if (step > last) {
+    return InvalidArgument("step must be at most ", next, ", got ", step);
+  }
+  return InvalidArgument("step must be above ", last,
+                         ", the step of the pages before, got ", step);
 }
 
 absl::Status CheckNextStep(const TraceTree& tree, int step) {
@@ -168,14 +186,11 @@ absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
 
 absl::Status TraceTrees::AddTo(Open& open, TracePages event) {
   TraceTree& tree = *open.tree;
-  const int last = tree.pages.empty() ? 0 : tree.pages.back().step;
-  if (event.step <= last || event.step > tree.num_steps() + 1) {
-    return InvalidArgument("step must be in (", last, ", ",
-                           tree.num_steps() + 1, "], got ", event.step);
-  }
-  for (const TraceSlotPages& slot : event.slots) {
-    if (slot.node == kTraceRoot) continue;
-    RETURN_IF_ERROR(CheckNode(tree, "slots.node", slot.node));
+  RETURN_IF_ERROR(CheckPagesStep(tree, event.step));
+  for (size_t i = 0; i < event.slots.size(); ++i) {
+    const int node = event.slots[i].node;
+    if (node == kTraceRoot) continue;
+    RETURN_IF_ERROR(CheckNode(tree, Concat("slots[", i, "].node"), node));
   }
   tree.pages.push_back(std::move(event));
   return absl::OkStatus();
@@ -188,10 +203,12 @@ absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
                            "are ", event.hypotheses.size());
   }
   std::unordered_set<int> told;
-  for (const TraceHypothesis& hypothesis : event.hypotheses) {
-    RETURN_IF_ERROR(CheckHypothesis(tree, hypothesis));
+  for (size_t i = 0; i < event.hypotheses.size(); ++i) {
+    const TraceHypothesis& hypothesis = event.hypotheses[i];
+    const std::string field = Concat("hypotheses[", i, "]");
+    RETURN_IF_ERROR(CheckHypothesis(tree, field, hypothesis));
     if (told.insert(hypothesis.node).second) continue;
-    return InvalidArgument("hypotheses.node must be another of each, got ",
+    return InvalidArgument(field, ".node must be another of each, got ",
                            hypothesis.node, " twice");
   }
   // From worst to best, so that the best has the last word.
@@ -208,10 +225,12 @@ absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
 absl::Status TraceTrees::AddTo(Open& open, TracePreempted event) {
   TraceTree& tree = *open.tree;
   RETURN_IF_ERROR(CheckNextStep(tree, event.step));
-  for (const int node : event.nodes) {
-    RETURN_IF_ERROR(CheckNode(tree, "nodes", node));
+  for (size_t i = 0; i < event.nodes.size(); ++i) {
+    const int node = event.nodes[i];
+    const std::string field = Concat("nodes[", i, "]");
+    RETURN_IF_ERROR(CheckNode(tree, field, node));
     if (tree.nodes[node].kept()) continue;
-    return InvalidArgument("nodes must be candidates that were kept, got ",
+    return InvalidArgument(field, " must be a candidate that was kept, got ",
                            node);
   }
   open.moved.clear();

@@ -60,22 +60,37 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
        "parent_slot must be 0, where node 0 lives, got 1"},
       {{begin, TracePages{.step = 2}}, "step must be in (0, 1], got 2"},
       {{begin, TracePages{.slots = {{.node = 4}}}},
-       "slots.node must be a candidate before, got 4"},
+       "slots[0].node must be a candidate before, got 4"},
+      {{begin, TracePages{}, TracePages{}},
+       "step must be above 1, the step of the pages before, got 1"},
+      {{begin, TracePages{}, TracePages{.step = 3}},
+       "step must be at most 1, got 3"},
+      {{begin, kept, TracePages{}, TracePages{}},
+       "step must be in (1, 2], got 1"},
+      {{begin, kept,
+        TracePages{.slots = {{.node = 0}, {.node = kTraceRoot}, {.node = 1}}}},
+       "slots[2].node must be a candidate before, got 1"},
+      {{begin, kept, finished, TracePreempted{.step = 2, .nodes = {0, 2}}},
+       "nodes[1] must be a candidate before, got 2"},
+      {{begin, kept, finished, TracePreempted{.step = 2, .nodes = {0, 1}}},
+       "nodes[1] must be a candidate that was kept, got 1"},
       {{begin, pruned, TraceEnd{.hypotheses = {{.node = 0}}}},
-       "hypotheses.node must be a candidate that finished or was kept, got 0"},
+       "hypotheses[0].node must be a candidate that finished or was kept, got "
+       "0"},
       {{begin, TraceEnd{.hypotheses = {{.node = 0}}}},
-       "hypotheses.node must be a candidate before, got 0"},
+       "hypotheses[0].node must be a candidate before, got 0"},
       // Deadlines: what lives ends by them, and nothing else does.
       {{begin, kept,
         TraceEnd{.hypotheses = {{.node = 0, .finish_reason = "eos"}}}},
-       "finish_reason must be \"deadline\" or \"stop\" if its node was kept, "
+       "hypotheses[0].finish_reason must be \"deadline\" or \"stop\" if its "
+       "node was kept, "
        "and not \"deadline\" if it finished; node 0 was kept, got \"eos\""},
       {{begin, kept, finished,
         TraceEnd{.hypotheses = {{.node = 1, .finish_reason = "deadline"}}}},
        "node 1 was finished, got \"deadline\""},
       {{begin, kept, finished,
         TraceEnd{.hypotheses = {{.node = 1}, {.node = 1}}}},
-       "hypotheses.node must be another of each, got 1 twice"},
+       "hypotheses[1].node must be another of each, got 1 twice"},
       {{begin, kept, finished,
         TraceEnd{.hypotheses = {{.node = 1}},
                  .error = absl::DeadlineExceededError("late")}},
@@ -153,8 +168,9 @@ TEST(TraceTreesTest, WhatResumesWasPreempted) {
                   StatusIs(kInvalid, HasSubstr("step must be")));
       bad = std::get<TracePreempted>(event);
       bad.nodes.push_back(999);
-      EXPECT_THAT(trees.Add(bad),
-                  StatusIs(kInvalid, HasSubstr("nodes must be a candidate")));
+      EXPECT_THAT(
+          trees.Add(bad),
+          StatusIs(kInvalid, HasSubstr("nodes[4] must be a candidate")));
       continue;
     }
     const absl::Status status = trees.Add(event);

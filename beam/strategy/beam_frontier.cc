@@ -29,6 +29,23 @@ Decision FinishedDecision(int candidate_idx, TokenTree::Node parent,
           .score = finished.score};
 }
 
+Decision BelowDecision(int candidate_idx, TokenTree::Node parent) {
+  return {.candidate_idx = candidate_idx,
+          .why = "below the beams",
+          .parent = parent};
+}
+
+// What was recorded of a beam that has turned out to be below the others.
+void Drop(const LiveBeam& beam, const BeamFrontier::Step& step) {
+  if (step.decisions == nullptr) return;
+  for (Decision& decision : *step.decisions) {
+    if (decision.what == Decision::What::kKept &&
+        decision.candidate_idx == beam.candidate_idx) {
+      decision = BelowDecision(decision.candidate_idx, decision.parent);
+    }
+  }
+}
+
 void Record(const BeamFrontier::Step& step, const Decision& decision) {
   if (step.decisions != nullptr) step.decisions->push_back(decision);
 }
@@ -74,16 +91,19 @@ void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
     CHECK(ranked.beam >= 0 && ranked.beam < live_.size())
         << "candidate of beam " << ranked.beam << " of " << live_.size();
     const bool may_finish = rank < num_beams_;
-    const bool may_live = !step.is_last && next_.size() < num_beams_;
+    const bool may_live =
+        !step.is_last && (step.are_drawn || next_.size() < num_beams_);
     // Nor may any that ranks after it.
     if (!may_finish && !may_live && step.decisions == nullptr) break;
     if (Take(ranked, step, may_finish, may_live, &next_)) continue;
     if (step.decisions == nullptr) continue;
-    Record(step, {.candidate_idx = ranked.candidate_idx,
-                  .why = "below the beams",
-                  .parent = live_[ranked.beam].node});
+    Record(step, BelowDecision(ranked.candidate_idx, live_[ranked.beam].node));
   }
   SortBySum(&next_);
+  while (next_.size() > num_beams_) {
+    Drop(next_.back(), step);
+    next_.pop_back();
+  }
   live_.swap(next_);
 }
 

@@ -44,8 +44,9 @@ void RankAsGiven(std::span<const Candidate> candidates,
 class BeamFrontier {
  public:
   struct Step {
-    int length = 0;                              // tokens generated with it
-    bool is_last = false;                        // every candidate ends
+    int length = 0;          // tokens generated with it
+    bool is_last = false;    // every candidate ends
+    bool are_drawn = false;  // candidates rank as they were drawn, not by sum
     std::vector<Decision>* decisions = nullptr;  // or null
     // As what FinishAll ends a beam that nothing else does.
     FinishReason reason = FinishReason::kLength;
@@ -58,7 +59,8 @@ class BeamFrontier {
                TokenTree* tree);
 
   // Takes the candidates of a step, by rank. Each gets a decision; one that
-  // ends and goes on gets two.
+  // ends and goes on gets two. Of those that go on the `num_beams` of the
+  // highest sums live, wherever they rank.
   void Advance(std::span<const RankedCandidate> candidates, const Step& step);
 
   // Finishes all live beams, which are those that the step made; decides on

@@ -67,6 +67,7 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
   ++num_generated_;
   frontier_.Advance(ranked_, {.length = num_generated_,
                               .is_last = num_generated_ >= max_new_tokens_,
+                              .are_drawn = !order_->is_best_first(),
                               .decisions = decisions});
   const std::span<const LiveBeam> live = frontier_.live();
   done_ = live.empty() ||

@@ -6,9 +6,9 @@
 //     do_sample, m that are drawn (candidate_order.h);
 //   - a candidate hits if it meets the stopping criteria
 //     (stopping_criteria.h), such as an EOS id, or has max_new_tokens tokens;
-//   - the k best that do not hit live on; of candidates that are drawn, the
-//     first k, the best of them leading;
-//   - those of the k best, or first, that hit enter the finished pool of k with
+//   - the k best that do not hit live on, of candidates that are drawn as well;
+//   - those of the k best, or first drawn, that hit enter the finished pool of
+//   k with
 //     score cum / t^length_penalty (length_penalty.h);
 //   - it ends by its SearchTermination, or when every candidate hit.
 //

@@ -53,12 +53,14 @@ absl::Status ExplainNoToken(const absl::Status& status,
                             const GenerationParams& params) {
   if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
   const std::vector<std::string> names = BanningOptions(params);
+  if (names.empty()) {
+    return Internal(ToStd(status.message()),
+                    ": the model gives every token probability 0, or NaN");
+  }
   return FailedPrecondition(
-      ToStd(status.message()), ": ",
-      names.empty()
-          ? "the model gives every token probability 0, or NaN"
-          : JoinWithAnd(names) + (names.size() == 1 ? " leaves" : " leave") +
-                " none to which the model gives a chance");
+      ToStd(status.message()), ": ", JoinWithAnd(names),
+      names.size() == 1 ? " leaves" : " leave",
+      " none to which the model gives a chance, unless its logits are NaN");
 }
 
 absl::Status AllTokensMasked(std::optional<int> num_generated) {

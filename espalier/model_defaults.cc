@@ -18,17 +18,20 @@ absl::Status OfFile(const absl::Status& status, const std::string& path) {
 }
 
 absl::StatusOr<GenerationDefaults> ReadDefaults(const std::string& path,
-                                                EosOf eos) {
+                                                DefaultsOf file) {
   const absl::StatusOr<json::object> config = ReadGenerationConfig(path);
   if (!config.ok()) return OfFile(config.status(), path);
-  return ReadGenerationDefaults(*config, path, eos);
+  return ReadGenerationDefaults(*config, path, file);
 }
 
-// The model's own; none if it has no such file.
+// The model's own. Without such a file they are fields of config.json, as in
+// transformers: models of its first versions have them there.
 absl::StatusOr<GenerationDefaults> ReadModels(const std::string& directory) {
   if (directory.empty()) return GenerationDefaults();
   absl::StatusOr<GenerationDefaults> defaults =
-      ReadDefaults(directory + kFileName, EosOf::kModel);
+      ReadDefaults(directory + kFileName, DefaultsOf::kModel);
+  if (!absl::IsNotFound(defaults.status())) return defaults;
+  defaults = ReadDefaults(directory + "/config.json", DefaultsOf::kModelConfig);
   if (absl::IsNotFound(defaults.status())) return GenerationDefaults();
   return defaults;
 }
@@ -49,7 +52,7 @@ absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   absl::StatusOr<GenerationDefaults> defaults =
-      ReadDefaults(is_directory ? path + kFileName : path, EosOf::kFile);
+      ReadDefaults(is_directory ? path + kFileName : path, DefaultsOf::kGiven);
   if (absl::IsNotFound(defaults.status())) {
     return NoSuchFile(defaults.status(), path, option);
   }

@@ -128,11 +128,12 @@ absl::Status ReadParam(const DefaultName& field, const json::value& value,
   return absl::OkStatus();
 }
 
-absl::Status ReadInto(const json::object& config, EosOf eos,
+absl::Status ReadInto(const json::object& config, DefaultsOf file,
                       GenerationDefaults* defaults) {
   for (const DefaultName& field : DefaultNames()) {
     const json::value* const value = Find(config, field.name);
-    const bool is_models = field.name == "eos_token_id" && eos == EosOf::kModel;
+    const bool is_models =
+        field.name == "eos_token_id" && file != DefaultsOf::kGiven;
     if (value == nullptr || is_models) continue;
     const auto* const length =
         std::ranges::find(kLengths, field.name, &LengthField::name);
@@ -146,6 +147,7 @@ absl::Status ReadInto(const json::object& config, EosOf eos,
     Add(field.name, *value, &defaults->unsupported);
   }
   for (const auto& [key, value] : config) {
+    if (file == DefaultsOf::kModelConfig) break;  // num_heads is no num_beams
     const std::string_view name(key.data(), key.size());
     if (IsKnown(name) || IsNeutral(value, kNone) || !IsMisspelt(name)) continue;
     Add(name, value, &defaults->unsupported);
@@ -166,10 +168,10 @@ absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path) {
 }
 
 absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(
-    const json::object& config, const std::string& path, EosOf eos) {
+    const json::object& config, const std::string& path, DefaultsOf file) {
   GenerationDefaults defaults;
   defaults.path = path;
-  RETURN_IF_ERROR(Annotate(ReadInto(config, eos, &defaults), path));
+  RETURN_IF_ERROR(Annotate(ReadInto(config, file, &defaults), path));
   return defaults;
 }
 

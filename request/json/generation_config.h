@@ -23,14 +23,18 @@ namespace espalier {
 // its name.
 absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path);
 
-// Whether eos_token_id is among the defaults. That of the model's own file is
-// not: it is the model's (ModelDescription::eos_token_ids).
-enum class EosOf { kModel, kFile };
+// Whose file it is. eos_token_id of the model's own is not among the defaults:
+// it is the model's (ModelDescription::eos_token_ids).
+enum class DefaultsOf {
+  kModel,        // generation_config.json of the model's directory
+  kModelConfig,  // config.json there, whose fields are mostly of other things
+  kGiven,        // any file
+};
 
 // The defaults in `config`, the object of the file at `path`. Ranges are
 // checked by CheckDefaults.
 // Errors: kInvalidArgument naming file, field and value.
 absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(
-    const json::object& config, const std::string& path, EosOf eos);
+    const json::object& config, const std::string& path, DefaultsOf file);
 
 }  // namespace espalier

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {
@@ -63,6 +66,24 @@ TEST_F(GenerationConfigTest, RequestsGoBeforeIt) {
   EXPECT_EQ(one.at("hypotheses"), plain.at("hypotheses"));
   EXPECT_EQ(Answer("{}", {"--generation-config", "none"}).at("hypotheses"),
             plain.at("hypotheses"));
+}
+
+// Where models of transformers' first versions have them.
+TEST_F(GenerationConfigTest, WithoutItTheModelsConfigHasThem) {
+  const json::value plain = Answer(R"({"num_beams": 3})");
+  json::object config =
+      ParseJson(*ReadFile(ModelDirectory("en-fr") + "/config.json", 1 << 20))
+          ->as_object();
+  config["num_beams"] = 3;
+  config["num_beam"] = 5;  // any model's own, not a misspelt field
+  std::filesystem::remove(model_.path() + "/generation_config.json");
+  std::filesystem::remove(model_.path() + "/config.json");
+  model_.Write("config.json", WriteJson(config));
+  const json::value taken = Answer("{}");
+  EXPECT_EQ(DefaultsOf(taken), (json::value{{"num_beams", 3}}));
+  EXPECT_EQ(taken.at("hypotheses"), plain.at("hypotheses"));
+  WriteConfig("{}");
+  EXPECT_EQ(DefaultsOf(Answer("{}")), nullptr);
 }
 
 TEST_F(GenerationConfigTest, OptionsGoBeforeIt) {

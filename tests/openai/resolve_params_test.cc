@@ -55,7 +55,7 @@ ResolvedParams Resolve(const std::string& fields, const Sources& sources = {}) {
   }
   const auto model =
       ReadGenerationDefaults(ParseJson(sources.model)->get_object(),
-                             "generation_config.json", EosOf::kModel);
+                             "generation_config.json", DefaultsOf::kModel);
   EXPECT_OK(model);
   ResolvedParams resolved = ResolveParams(*call, server, *model, Model(), 10);
   GenerationParams checked = resolved.params;
@@ -296,7 +296,7 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
     EXPECT_OK(call);
     const auto defaults =
         ReadGenerationDefaults(ParseJson(model_defaults)->get_object(),
-                               "generation_config.json", EosOf::kModel);
+                               "generation_config.json", DefaultsOf::kModel);
     EXPECT_OK(defaults);
     const ServerDefaults server;
     const ResolvedParams resolved =

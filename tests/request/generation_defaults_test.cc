@@ -27,12 +27,12 @@ using ::testing::Pair;
 
 constexpr auto kWrongValue = absl::StatusCode::kInvalidArgument;
 
-absl::StatusOr<GenerationDefaults> ReadDefaults(const std::string& config,
-                                                EosOf eos = EosOf::kModel) {
+absl::StatusOr<GenerationDefaults> ReadDefaults(
+    const std::string& config, DefaultsOf of = DefaultsOf::kModel) {
   ASSIGN_OR_RETURN(const json::value value, ParseJson(config));
   ASSIGN_OR_RETURN(
       GenerationDefaults defaults,
-      ReadGenerationDefaults(value.get_object(), "DIR/gen.json", eos));
+      ReadGenerationDefaults(value.get_object(), "DIR/gen.json", of));
   RETURN_IF_ERROR(CheckDefaults(defaults, EnFr()));
   return defaults;
 }
@@ -43,8 +43,8 @@ struct Filled {
   NamedValues taken;
 };
 Filled FillIn(const std::string& config, const std::string& params,
-              int num_prompt_tokens = 3, EosOf eos = EosOf::kModel) {
-  const absl::StatusOr<GenerationDefaults> defaults = ReadDefaults(config, eos);
+              int num_prompt_tokens = 3, DefaultsOf of = DefaultsOf::kModel) {
+  const absl::StatusOr<GenerationDefaults> defaults = ReadDefaults(config, of);
   EXPECT_OK(defaults) << config;
   RequestLine line =
       ParseRequestLine(R"({"prompt": "a", "params": )" + params + "}");
@@ -140,7 +140,7 @@ TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
           R"({"suppress_tokens": [2, 3]})",
           R"({"max_new_tokens": 1})"}) {
       FillIn(file, params);
-      FillIn(file, params, 3, EosOf::kFile);
+      FillIn(file, params, 3, DefaultsOf::kGiven);
     }
   }
 }
@@ -151,7 +151,7 @@ TEST(GenerationDefaultsTest, ListsAreTakenWhereTheRequestHasRoomForThem) {
   const char* const config =
       R"({"eos_token_id": [6, 7], "suppress_tokens": [9], "do_sample": true})";
   const auto taken = [&](const char* params) {
-    return FillIn(config, params, 3, EosOf::kFile).taken;
+    return FillIn(config, params, 3, DefaultsOf::kGiven).taken;
   };
   const auto eos = Pair("eos_token_id", "[6, 7]");
   const auto suppressed = Pair("suppress_tokens", "[9]");
@@ -168,7 +168,7 @@ TEST(GenerationDefaultsTest, ListsAreTakenWhereTheRequestHasRoomForThem) {
   ModelDescription model = EnFr();
   model.limits.max_eos_token_ids = 3;
   ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
-                       ReadDefaults(config, EosOf::kFile));
+                       ReadDefaults(config, DefaultsOf::kGiven));
   for (const int num_stops : {1, 2}) {
     GenerationParams params;
     for (int i = 0; i < num_stops; ++i) params.stop_token_ids.push_back(20 + i);
@@ -413,9 +413,9 @@ TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
 
 TEST(GenerationDefaultsTest, EosIsTheFilesOnlyWhereItIsNotTheModels) {
   const char* const config = R"({"eos_token_id": [2, 5]})";
-  EXPECT_THAT(ReadDefaults(config, EosOf::kModel)->fields, IsEmpty());
+  EXPECT_THAT(ReadDefaults(config, DefaultsOf::kModel)->fields, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
-                       ReadDefaults(config, EosOf::kFile));
+                       ReadDefaults(config, DefaultsOf::kGiven));
   GenerationParams params;
   EXPECT_THAT(TakeDefaults(defaults, {}, EnFr(), 3, &params),
               ElementsAre(Pair("eos_token_id", "[2, 5]")));

@@ -147,6 +147,24 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return file;
 }
 
+namespace {
+
+// Which the library reads as texts by name, though nothing here needs them.
+absl::Status CheckMetadata(const json::value& metadata) {
+  if (!metadata.is_object()) {
+    return InvalidArgument("__metadata__ must be an object, got ",
+                           Shown(&metadata));
+  }
+  for (const auto& [key, value] : metadata.get_object()) {
+    if (value.is_string()) continue;
+    return InvalidArgument("__metadata__ must have strings, got ",
+                           Shown(&value));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status SafetensorsFile::ReadHeader() {
   const std::span<const std::byte> bytes = file_.bytes();
   uint64_t length = 0;
@@ -172,7 +190,10 @@ absl::Status SafetensorsFile::ReadHeader() {
   }
   const auto data = bytes.subspan(kLengthBytes + length);
   for (const auto& [key, value] : header->get_object()) {
-    if (key == "__metadata__") continue;
+    if (key == "__metadata__") {
+      RETURN_IF_ERROR(CheckMetadata(value));
+      continue;
+    }
     const std::string name(key);
     auto tensor = ReadEntry(value, data);
     if (!tensor.ok()) {

@@ -132,11 +132,12 @@ class StackFinder {
               std::string base)
       : checkpoint_(checkpoint), config_(config), base_(std::move(base)) {}
 
-  absl::Status Run(const TensorNames& names, int num_positions, int num_layers,
+  absl::Status Run(const TensorNames& names, int num_layers,
                    int intermediate_size, TransformerStackTensors* stack) {
     const int hidden = config_.hidden_size;
     if (config_.positions == PositionKind::kLearned) {
-      const int num_rows = config_.position_offset + num_positions;
+      // An encoder has as many, though it may read fewer tokens.
+      const int num_rows = config_.position_offset + config_.max_context;
       ASSIGN_OR_RETURN(stack->positions,
                        Weight(names.positions, {num_rows, hidden}));
     }
@@ -232,19 +233,19 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
                      FindMatrix(checkpoint, config, head, config.vocab_size,
                                 config.hidden_size));
   }
-  if (config.has_logits_bias) {
+  // Where it is missing it is zeros, as in transformers.
+  const std::string bias(names.logits_bias);
+  if (config.has_logits_bias && checkpoint.Find(bias).ok()) {
     ASSIGN_OR_RETURN(tensors.logits_bias,
-                     FindTensor(checkpoint, std::string(names.logits_bias),
-                                {1, config.vocab_size}));
+                     FindTensor(checkpoint, bias, {1, config.vocab_size}));
   }
   StackFinder finder(checkpoint, config, base);
-  RETURN_IF_ERROR(finder.Run(names, config.max_context, config.num_layers,
-                             config.intermediate_size, &tensors));
+  RETURN_IF_ERROR(
+      finder.Run(names, config.num_layers, config.intermediate_size, &tensors));
   if (config.encoder) {
     const EncoderConfig& encoder = *config.encoder;
-    RETURN_IF_ERROR(finder.Run(encoder.names, encoder.max_tokens,
-                               encoder.num_layers, encoder.intermediate_size,
-                               &tensors.encoder));
+    RETURN_IF_ERROR(finder.Run(encoder.names, encoder.num_layers,
+                               encoder.intermediate_size, &tensors.encoder));
   }
   RETURN_IF_ERROR(CheckAllAreUsed(checkpoint, config, tensors));
   return tensors;

@@ -226,7 +226,7 @@ absl::StatusOr<TransformerWeights> Load(
   TransformerWeights weights;
   weights.checkpoint = std::move(checkpoint);
   weights.embedding = Table(tensors.embedding, hidden);
-  if (config.has_logits_bias) {
+  if (!tensors.logits_bias.data.empty()) {
     weights.logits_bias = WidenAll(tensors.logits_bias, config.vocab_size);
   }
   PackStack(config, tensors, config.intermediate_size, /*sees_all=*/false,

@@ -171,7 +171,10 @@ class ModelUploader {
     if (!config_.tie_word_embeddings) {
       RETURN_IF_ERROR(uploader_.Upload("lm_head", from.head, to.head));
     }
-    if (config_.has_logits_bias) {
+    if (config_.has_logits_bias && from.logits_bias.data.empty()) {
+      const std::vector<float> zeros(config_.vocab_size);
+      RETURN_IF_ERROR(uploader_.UploadFloats(zeros, to.logits_bias));
+    } else if (config_.has_logits_bias) {
       TransformerTensor bias = from.logits_bias;
       bias.num_rows = config_.vocab_size;  // it is stored as one row
       RETURN_IF_ERROR(UploadVector(bias, to.logits_bias));
@@ -191,8 +194,9 @@ class ModelUploader {
   absl::Status UploadStack(const TransformerStackTensors& from, bool sees_all,
                            const CudaTransformerStack& to) {
     if (config_.positions == PositionKind::kLearned) {
-      RETURN_IF_ERROR(
-          uploader_.Upload("positions", UsedPositions(from), to.positions));
+      RETURN_IF_ERROR(uploader_.Upload(
+          "positions", UsedPositions(from, to.positions.num_rows),
+          to.positions));
     }
     if (to.distance_biases != nullptr) {
       TransformerTensor buckets = from.distance_biases;
@@ -225,12 +229,15 @@ class ModelUploader {
     return uploader_.UploadFloats(norm, to.final_norm.weight);
   }
 
-  // From that of position 0 on.
-  TransformerTensor UsedPositions(const TransformerStackTensors& from) const {
+  // `num_rows` from that of position 0 on: an encoder may read fewer tokens
+  // than it has positions.
+  TransformerTensor UsedPositions(const TransformerStackTensors& from,
+                                  int64_t num_rows) const {
     TransformerTensor used = from.positions;
-    used.data = used.data.subspan(used.data.size() / used.num_rows *
-                                  config_.position_offset);
-    used.num_rows -= config_.position_offset;
+    const size_t row_bytes = used.data.size() / used.num_rows;
+    used.data = used.data.subspan(row_bytes * config_.position_offset,
+                                  row_bytes * num_rows);
+    used.num_rows = num_rows;
     return used;
   }
 

@@ -22,6 +22,21 @@ absl::StatusOr<int> ReadInt(const json::object& object, std::string_view key,
   return static_cast<int>(value->get_int64());
 }
 
+absl::StatusOr<int> ReadAliasedInt(const json::object& object,
+                                   std::string_view key, std::string_view alias,
+                                   int low, int high,
+                                   std::optional<int> fallback) {
+  const json::value* const by_alias = FindField(object, alias);
+  if (by_alias == nullptr) return ReadInt(object, key, low, high, fallback);
+  const json::value* const value = FindField(object, key);
+  if (value != nullptr && *value != *by_alias) {
+    return InvalidArgument(alias, " must be ", key, ", ", Shown(value),
+                           ", which it is another name of, got ",
+                           Shown(by_alias));
+  }
+  return ReadInt(object, value == nullptr ? alias : key, low, high);
+}
+
 absl::StatusOr<double> ReadNumber(const json::object& object,
                                   std::string_view key, double low, double high,
                                   std::optional<double> fallback) {

@@ -20,6 +20,13 @@ absl::StatusOr<int> ReadInt(const json::object& object, std::string_view key,
                             int low, int high,
                             std::optional<int> fallback = std::nullopt);
 
+// The same of a field that transformers' configurations know by another name as
+// well (`attribute_map`): `alias` may stand in its place, or say the same.
+absl::StatusOr<int> ReadAliasedInt(const json::object& object,
+                                   std::string_view key, std::string_view alias,
+                                   int low, int high,
+                                   std::optional<int> fallback = std::nullopt);
+
 // The same for a number in (low, high].
 absl::StatusOr<double> ReadNumber(
     const json::object& object, std::string_view key, double low, double high,

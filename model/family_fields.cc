@@ -78,12 +78,12 @@ absl::StatusOr<Activation> ReadActivation(const json::object& json,
                                           Activation fallback) {
   const json::value* value = FindField(json, key);
   if (value == nullptr) return fallback;
-  if (*value == "silu") return Activation::kSilu;
+  if (*value == "silu" || *value == "swish") return Activation::kSilu;
   if (*value == "gelu_new" || *value == "gelu_pytorch_tanh") {
     return Activation::kGeluTanh;
   }
-  return InvalidArgument(key, " must be silu, gelu_new or gelu_pytorch_tanh, ",
-                         "got ", Shown(value));
+  return InvalidArgument(key, " must be silu, swish, gelu_new or ",
+                         "gelu_pytorch_tanh, ", "got ", Shown(value));
 }
 
 absl::StatusOr<Activation> ReadAnyActivation(const json::object& json,

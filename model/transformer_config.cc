@@ -50,10 +50,20 @@ absl::Status CheckFeatures(const json::object& config,
   return absl::OkStatus();
 }
 
-absl::Status ReadEosTokenIds(const json::object& json,
+// What "eos_token_id": null says.
+enum class NullEos {
+  kIsNone,     // no id, not even that of the family's class
+  kIsMissing,  // nothing
+};
+
+absl::Status ReadEosTokenIds(const json::object& json, NullEos null,
                              TransformerConfig* config) {
-  const json::value* value = FindField(json, "eos_token_id");
+  const json::value* value = json.if_contains("eos_token_id");
   if (value == nullptr) return absl::OkStatus();
+  if (value->is_null()) {
+    if (null == NullEos::kIsNone) config->eos_token_ids.clear();
+    return absl::OkStatus();
+  }
   const json::array ids =
       value->is_array() ? value->get_array() : json::array{*value};
   config->eos_token_ids.clear();
@@ -101,14 +111,14 @@ absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->has_fp8_weights, ReadFp8Config(json));
   RETURN_IF_ERROR(family->read(json, config));
   RETURN_IF_ERROR(ReadDecoderStart(json, config));
-  return ReadEosTokenIds(json, config);
+  return ReadEosTokenIds(json, NullEos::kIsNone, config);
 }
 
 absl::Status ReadGeneration(const std::string& path,
                             TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
   RETURN_IF_ERROR(ReadDecoderStart(json, config));
-  return ReadEosTokenIds(json, config);
+  return ReadEosTokenIds(json, NullEos::kIsMissing, config);
 }
 
 }  // namespace

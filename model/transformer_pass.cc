@@ -333,6 +333,7 @@ void TransformerPass::Activate(std::span<float> gate_up, int size,
   const Activation activation = network_.config.activation;
   if (network_.config.has_gate) {
     if (activation == Activation::kSilu) return SiluMul(gate_up, size, gated);
+    CHECK(activation == Activation::kGeluTanh) << "no family has another gate";
     return GeluMul(gate_up, size, gated);
   }
   switch (activation) {

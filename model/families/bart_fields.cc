@@ -56,7 +56,8 @@ absl::Status ReadBartHeads(const json::object& json,
   ASSIGN_OR_RETURN(config->num_heads,
                    ReadInt(json, "decoder_attention_heads", 1, kMaxHeads, 16));
   ASSIGN_OR_RETURN(const int num_encoder_heads,
-                   ReadInt(json, "encoder_attention_heads", 1, kMaxHeads, 16));
+                   ReadAliasedInt(json, "encoder_attention_heads",
+                                  "num_attention_heads", 1, kMaxHeads, 16));
   if (num_encoder_heads != config->num_heads) {
     return InvalidArgument(
         "encoder_attention_heads must be decoder_attention_heads, ",
@@ -78,8 +79,9 @@ absl::Status ReadBartSizes(const json::object& json,
                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
-  ASSIGN_OR_RETURN(config->hidden_size,
-                   ReadInt(json, "d_model", 1, kMaxWidth, 1024));
+  ASSIGN_OR_RETURN(
+      config->hidden_size,
+      ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 1024));
   ASSIGN_OR_RETURN(config->num_layers,
                    ReadInt(json, "decoder_layers", 1, kMaxLayers, 12));
   ASSIGN_OR_RETURN(config->intermediate_size,
@@ -90,7 +92,8 @@ absl::Status ReadBartSizes(const json::object& json,
   encoder.names = kEncoderNames;
   encoder.max_tokens = std::min(config->max_context, kMaxSourceTokens);
   ASSIGN_OR_RETURN(encoder.num_layers,
-                   ReadInt(json, "encoder_layers", 1, kMaxLayers, 12));
+                   ReadAliasedInt(json, "encoder_layers", "num_hidden_layers",
+                                  1, kMaxLayers, 12));
   ASSIGN_OR_RETURN(encoder.intermediate_size,
                    ReadInt(json, "encoder_ffn_dim", 1, kMaxWidth, 4096));
   return ReadBartHeads(json, config);

@@ -9,8 +9,9 @@ namespace espalier {
 namespace {
 
 absl::Status ReadGemma2(const json::object& json, TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadGemma(
-      json, {.attention_soft_cap = 50, .logit_soft_cap = 30}, config));
+  RETURN_IF_ERROR(ReadGemma(json, /*logit_soft_cap=*/30, config));
+  ASSIGN_OR_RETURN(config->attention_soft_cap,
+                   ReadSoftCap(json, "attn_logit_softcapping", 50));
   ASSIGN_OR_RETURN(const int window, ReadGemmaWindow(json));
   RETURN_IF_ERROR(ReadLayerTypes(
       json, window, [](int i) { return i % 2 == 0; }, config));

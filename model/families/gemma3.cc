@@ -58,7 +58,13 @@ absl::StatusOr<RopeParameters> ReadRopeOf(const json::object& json,
 }
 
 absl::Status ReadGemma3(const json::object& json, TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadGemma(json, {}, config));
+  RETURN_IF_ERROR(ReadGemma(json, /*logit_soft_cap=*/0, config));
+  // transformers reads it, and caps no scores by it.
+  const json::value* const cap = FindField(json, "attn_logit_softcapping");
+  if (cap != nullptr) {
+    return InvalidArgument("attn_logit_softcapping must be null, got ",
+                           Shown(cap));
+  }
   config->names.q_norm = "self_attn.q_norm";
   config->names.k_norm = "self_attn.k_norm";
   config->has_qk_norms = true;

@@ -19,7 +19,7 @@ constexpr DecoderDefaults kGemmaDefaults = {
 
 }  // namespace
 
-absl::Status ReadGemma(const json::object& json, const GemmaDefaults& defaults,
+absl::Status ReadGemma(const json::object& json, double logit_soft_cap,
                        TransformerConfig* config) {
   RETURN_IF_ERROR(ReadDecoder(json, kGemmaDefaults, config));
   RETURN_IF_ERROR(ReadAttentionBias(json, config));
@@ -33,11 +33,8 @@ absl::Status ReadGemma(const json::object& json, const GemmaDefaults& defaults,
       config->query_pre_attn_scalar,
       ReadNumber(json, "query_pre_attn_scalar", 0, kMaxScalar, 256.0));
   ASSIGN_OR_RETURN(
-      config->attention_soft_cap,
-      ReadSoftCap(json, "attn_logit_softcapping", defaults.attention_soft_cap));
-  ASSIGN_OR_RETURN(
       config->logit_soft_cap,
-      ReadSoftCap(json, "final_logit_softcapping", defaults.logit_soft_cap));
+      ReadSoftCap(json, "final_logit_softcapping", logit_soft_cap));
   return absl::OkStatus();
 }
 

@@ -8,15 +8,11 @@
 namespace espalier {
 
 // Soft caps where fields are missing; 0: none.
-struct GemmaDefaults {
-  double attention_soft_cap = 0;
-  double logit_soft_cap = 0;
-};
-
 // Everything but windows and rotary positions: norms that multiply by
 // 1 + weight, before and after each part, scaled embeddings, gated GELU,
-// query_pre_attn_scalar, soft caps.
-absl::Status ReadGemma(const json::object& json, const GemmaDefaults& defaults,
+// query_pre_attn_scalar, the soft cap of logits, by default `logit_soft_cap`, 0
+// for none.
+absl::Status ReadGemma(const json::object& json, double logit_soft_cap,
                        TransformerConfig* config);
 
 // sliding_window.

@@ -25,11 +25,17 @@ absl::Status ReadGpt2Sizes(const json::object& json,
                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
-  ASSIGN_OR_RETURN(config->hidden_size, ReadInt(json, "n_embd", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "n_layer", 1, kMaxLayers));
+  ASSIGN_OR_RETURN(config->hidden_size,
+                   ReadAliasedInt(json, "n_embd", "hidden_size", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(
+      config->num_layers,
+      ReadAliasedInt(json, "n_layer", "num_hidden_layers", 1, kMaxLayers));
   ASSIGN_OR_RETURN(config->max_context,
-                   ReadInt(json, "n_positions", 1, kMaxContext));
-  ASSIGN_OR_RETURN(config->num_heads, ReadInt(json, "n_head", 1, kMaxHeads));
+                   ReadAliasedInt(json, "n_positions",
+                                  "max_position_embeddings", 1, kMaxContext));
+  ASSIGN_OR_RETURN(
+      config->num_heads,
+      ReadAliasedInt(json, "n_head", "num_attention_heads", 1, kMaxHeads));
   if (config->hidden_size % config->num_heads != 0) {
     return InvalidArgument("n_embd ", config->hidden_size,
                            " must be a multiple of n_head ", config->num_heads);
@@ -51,12 +57,7 @@ absl::Status ReadGpt2(const json::object& json, TransformerConfig* config) {
   config->names = kGpt2Names;
   ASSIGN_OR_RETURN(
       config->activation,
-      ReadActivation(json, "activation_function", Activation::kGeluTanh));
-  if (config->activation != Activation::kGeluTanh) {
-    return InvalidArgument(
-        "activation_function must be gelu_new or gelu_pytorch_tanh, got ",
-        Shown(FindField(json, "activation_function")));
-  }
+      ReadAnyActivation(json, "activation_function", Activation::kGeluTanh));
   config->positions = PositionKind::kLearned;
   config->norm = NormKind::kLayer;
   config->has_qkv_bias = true;

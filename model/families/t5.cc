@@ -63,13 +63,16 @@ constexpr TensorNames kT5DecoderNames = {
 absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
-  ASSIGN_OR_RETURN(config->hidden_size,
-                   ReadInt(json, "d_model", 1, kMaxWidth, 512));
+  ASSIGN_OR_RETURN(
+      config->hidden_size,
+      ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 512));
   ASSIGN_OR_RETURN(config->intermediate_size,
                    ReadInt(json, "d_ff", 1, kMaxWidth, 2048));
   ASSIGN_OR_RETURN(config->num_heads,
-                   ReadInt(json, "num_heads", 1, kMaxHeads, 8));
-  ASSIGN_OR_RETURN(config->head_dim, ReadInt(json, "d_kv", 1, kMaxHeadDim, 64));
+                   ReadAliasedInt(json, "num_heads", "num_attention_heads", 1,
+                                  kMaxHeads, 8));
+  ASSIGN_OR_RETURN(config->head_dim, ReadAliasedInt(json, "d_kv", "head_dim", 1,
+                                                    kMaxHeadDim, 64));
   config->num_kv_heads = config->num_heads;
   config->max_context = kMaxT5Context;
   EncoderConfig& encoder = config->encoder.emplace();
@@ -77,7 +80,8 @@ absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
   encoder.max_tokens = kMaxSourceTokens;
   encoder.intermediate_size = config->intermediate_size;
   ASSIGN_OR_RETURN(encoder.num_layers,
-                   ReadInt(json, "num_layers", 1, kMaxLayers, 6));
+                   ReadAliasedInt(json, "num_layers", "num_hidden_layers", 1,
+                                  kMaxLayers, 6));
   ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "num_decoder_layers", 1,
                                                kMaxLayers, encoder.num_layers));
   return absl::OkStatus();
@@ -107,13 +111,38 @@ absl::Status ReadDistances(const json::object& json,
                          config->max_distance);
 }
 
+struct FeedForwardForm {
+  std::string_view name;
+  Activation activation;
+  bool has_gate;
+};
+
+// transformers derives two fields from the form, and lets the file override
+// them; then it is another form.
+absl::Status CheckDerived(const json::object& json,
+                          const FeedForwardForm& form) {
+  std::string_view activation = form.name;
+  if (form.has_gate)
+    activation.remove_prefix(std::string_view("gated-").size());
+  if (form.name == "gated-gelu") activation = "gelu_new";
+  const json::value* const given = FindField(json, "dense_act_fn");
+  if (given != nullptr && *given != json::string_view(activation)) {
+    return InvalidArgument("dense_act_fn must be ", activation,
+                           " with feed_forward_proj ", form.name, ", got ",
+                           Shown(given));
+  }
+  ASSIGN_OR_RETURN(const bool is_gated,
+                   ReadBool(json, "is_gated_act", form.has_gate));
+  if (is_gated == form.has_gate) return absl::OkStatus();
+  return InvalidArgument("is_gated_act must be ",
+                         form.has_gate ? "true" : "false",
+                         " with feed_forward_proj ", form.name, ", got ",
+                         is_gated ? "true" : "false");
+}
+
 absl::Status ReadFeedForward(const json::object& json,
                              TransformerConfig* config) {
-  struct Form {
-    std::string_view name;
-    Activation activation;
-    bool has_gate;
-  };
+  using Form = FeedForwardForm;
   // gated-gelu is gelu_new, as transformers has it.
   constexpr Form kForms[] = {{"relu", Activation::kRelu, false},
                              {"gelu", Activation::kGelu, false},
@@ -134,7 +163,7 @@ absl::Status ReadFeedForward(const json::object& json,
       config->names.up = "layer.2.DenseReluDense.wi_1";
       config->encoder->names.up = "layer.1.DenseReluDense.wi_1";
     }
-    return absl::OkStatus();
+    return CheckDerived(json, form);
   }
   return InvalidArgument(
       "feed_forward_proj must be relu, gelu, gelu_new, silu, gated-gelu, ",

@@ -22,6 +22,7 @@ using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Fields of a config.json that are replaced; "missing" stands for none.
 using Changes = std::vector<std::pair<std::string, std::string>>;
@@ -101,16 +102,22 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
   ExpectAllRefused({
       {"mistral",
        {{"hidden_act", "\"gelu\""}},
-       "hidden_act must be silu, gelu_new or gelu_pytorch_tanh, got \"gelu\""},
+       "hidden_act must be silu, swish, gelu_new or gelu_pytorch_tanh, got "},
       {"gemma2",
        {{"hidden_activation", "\"relu\""}},
-       "hidden_activation must be silu, gelu_new or gelu_pytorch_tanh, got "},
+       "hidden_activation must be silu, swish, gelu_new or "
+       "gelu_pytorch_tanh, "},
       {"gpt2",
-       {{"activation_function", "\"relu\""}},
-       "activation_function must be silu, gelu_new or gelu_pytorch_tanh, got "},
+       {{"activation_function", "\"tanh\""}},
+       "activation_function must be silu, swish, gelu, gelu_new, "
+       "gelu_pytorch_tanh or relu, got "},
       {"gpt2",
-       {{"activation_function", "\"silu\""}},
-       "activation_function must be gelu_new or gelu_pytorch_tanh, got "},
+       {{"num_attention_heads", "1"}},
+       "num_attention_heads must be n_head, 3, which it is another name of, "
+       "got 1"},
+      {"gpt2",
+       {{"n_layer", kAbsent}, {"num_hidden_layers", "0"}},
+       "num_hidden_layers must be an integer in [1, 4096], got 0"},
       {"gpt2",
        {{"scale_attn_by_inverse_layer_idx", "true"}},
        "scale_attn_by_inverse_layer_idx true is not supported"},
@@ -156,8 +163,8 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
        {{"attn_logit_softcapping", "-1"}},
        "attn_logit_softcapping must be a number in (0, "},
       {"gemma3",
-       {{"attn_logit_softcapping", "\"50\""}},
-       "attn_logit_softcapping must be a number in (0, "},
+       {{"attn_logit_softcapping", "50"}},
+       "attn_logit_softcapping must be null, got 50"},
       {"gemma2",
        {{"final_logit_softcapping", "0"}},
        "final_logit_softcapping must be a number in (0, "},
@@ -209,6 +216,22 @@ TEST(FamilyConfigTest, EncoderDecodersThatAreNotComputedAreRefused) {
        "feed_forward_proj must be relu, gelu, gelu_new, silu, gated-gelu, "
        "gated-gelu_new or gated-silu, got \"gated-relu\""},
       {"t5",
+       {{"dense_act_fn", "\"gelu\""}},
+       "dense_act_fn must be relu with feed_forward_proj relu, got \"gelu\""},
+      {"t5_gated",
+       {{"dense_act_fn", "\"relu\""}},
+       "dense_act_fn must be gelu_new with feed_forward_proj gated-gelu, got "},
+      {"t5_gated",
+       {{"is_gated_act", "false"}},
+       "is_gated_act must be true with feed_forward_proj gated-gelu, got "},
+      {"marian",
+       {{"hidden_size", "16"}},
+       "hidden_size must be d_model, 32, which it is another name of, got 16"},
+      {"bart",
+       {{"num_hidden_layers", "1"}},
+       "num_hidden_layers must be encoder_layers, "},
+      {"t5", {{"head_dim", "2"}}, "head_dim must be d_kv, "},
+      {"t5",
        {{"relative_attention_num_buckets", "3"}},
        "relative_attention_num_buckets must be an integer in [4, "},
       {"t5",
@@ -252,6 +275,57 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   config = *ReadChanged("t5", {{"scale_decoder_outputs", kAbsent},
                                {"tie_word_embeddings", "false"}});
   EXPECT_FALSE(config.scales_head);
+}
+
+// By transformers' attribute_map: either may be there, or both of one value.
+TEST(FamilyConfigTest, SizesHaveTheirOtherNames) {
+  using Names = std::vector<std::pair<std::string, std::string>>;
+  const std::pair<std::string, Names> families[] = {
+      {"gpt2",
+       {{"n_embd", "hidden_size"},
+        {"n_layer", "num_hidden_layers"},
+        {"n_head", "num_attention_heads"},
+        {"n_positions", "max_position_embeddings"}}},
+      {"bart",
+       {{"d_model", "hidden_size"},
+        {"encoder_layers", "num_hidden_layers"},
+        {"encoder_attention_heads", "num_attention_heads"}}},
+      {"marian",
+       {{"d_model", "hidden_size"},
+        {"encoder_layers", "num_hidden_layers"},
+        {"encoder_attention_heads", "num_attention_heads"}}},
+      {"t5",
+       {{"d_model", "hidden_size"},
+        {"num_layers", "num_hidden_layers"},
+        {"num_heads", "num_attention_heads"},
+        {"d_kv", "head_dim"}}}};
+  for (const auto& [family, names] : families) {
+    const json::value json =
+        *ParseJson(*ReadFile(FamilyPath(family) + "/config.json", 1 << 20));
+    const TransformerConfig config = *ReadChanged(family, {});
+    for (const bool has_both : {false, true}) {
+      Changes changes;
+      for (const auto& [name, other] : names) {
+        changes.push_back({other, WriteJson(json.at(name))});
+        if (!has_both) changes.push_back({name, kAbsent});
+      }
+      ASSERT_OK_AND_ASSIGN(const TransformerConfig same,
+                           ReadChanged(family, changes));
+      EXPECT_EQ(same.hidden_size, config.hidden_size) << family;
+      EXPECT_EQ(same.num_layers, config.num_layers) << family;
+      EXPECT_EQ(same.num_heads, config.num_heads) << family;
+      EXPECT_EQ(same.head_dim, config.head_dim) << family;
+      EXPECT_EQ(same.max_context, config.max_context) << family;
+    }
+  }
+}
+
+TEST(FamilyConfigTest, NullIsNoEosId) {
+  for (const char* family : {"bart", "marian", "t5", "qwen3"}) {
+    EXPECT_THAT(ReadChanged(family, {{"eos_token_id", "null"}})->eos_token_ids,
+                IsEmpty())
+        << family;
+  }
 }
 
 // A step reads all of one.

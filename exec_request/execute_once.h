@@ -1,4 +1,5 @@
-// How an engine starts a step on an executor that may break its contract.
+// How a step is started on an executor that may break its contract: by an
+// engine, and by an executor that stands between the two (drafting_executor.h).
 #pragma once
 
 #include "exec_request/step_executor.h"

@@ -1,4 +1,4 @@
-#include "batcher/execute_once.h"
+#include "exec_request/execute_once.h"
 
 #include <atomic>
 #include <exception>

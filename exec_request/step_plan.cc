@@ -31,6 +31,17 @@ std::shared_ptr<const SelectionParams> PlanSelection::DefaultParams() {
   return *params;
 }
 
+std::vector<RequestId> AskedOf(const StepPlan& plan) {
+  std::vector<RequestId> asked;
+  for (const PlanSelection& selection : plan.selections) {
+    asked.push_back(selection.request);
+  }
+  for (const GroupContinuation& continuation : plan.continuations) {
+    asked.push_back(continuation.request);
+  }
+  return asked;
+}
+
 bool NeedsDraftLogits(const SelectionParams& params) {
   return params.verify_mode == VerifyMode::kRejection &&
          !params.sampling.greedy();

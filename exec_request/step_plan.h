@@ -399,6 +399,9 @@ struct StepPlan {
   }
 };
 
+// Who asks for the selections of the answer, in their order.
+std::vector<RequestId> AskedOf(const StepPlan& plan);
+
 // The answer to one PlanSelection or GroupContinuation.
 struct SelectionResult {
   RequestId request = {};

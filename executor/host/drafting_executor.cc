@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec_request/execute_once.h"
 #include "exec_request/fill_drafts.h"
 #include "executor/host/catch_model_errors.h"
 #include "executor/host/drafted_groups.h"
@@ -278,7 +279,6 @@ class DraftingExecutor::Drafts {
     while (const std::shared_ptr<PlanOnItsWay> plan = drafts->NextToHandOn()) {
       plan->was_handed_on = true;
       lock.unlock();
-      plan->plan.drafting.clear();
       HandOn(drafts, plan);
       lock.lock();
     }
@@ -286,20 +286,30 @@ class DraftingExecutor::Drafts {
     drafts->all_handed_on_.notify_all();
   }
 
-  // As an engine does, which this stands between: what is thrown is an answer.
+  // The executor may not have read a plan that it refuses: then it knows groups
+  // of that as they were before, and plans that continue them may be on their
+  // way. It forgets these groups with the next plan, and answers continuations
+  // of them without candidates.
   static void HandOn(const std::shared_ptr<Drafts>& drafts,
                      const std::shared_ptr<PlanOnItsWay>& plan) {
-    const Done report = UntilThereIsMemory([&] {
+    StepPlan& step = plan->plan;
+    step.drafting.clear();
+    UntilThereIsMemory([&] {
+      step.ended.insert(step.ended.end(), drafts->refused_groups_.begin(),
+                        drafts->refused_groups_.end());
+    });
+    drafts->refused_groups_ = UntilThereIsMemory([&] {
+      std::vector<RequestId> groups = AskedOf(step);
+      groups.insert(groups.end(), step.ended.begin(), step.ended.end());
+      return groups;
+    });
+    Done report = UntilThereIsMemory([&] {
       return Done([drafts, plan](absl::StatusOr<StepResult> result) {
         OnResult(drafts, plan.get(), std::move(result));
       });
     });
-    try {
-      drafts->steps_->Execute(std::move(plan->plan), report);
-    } catch (const std::exception& error) {
-      report(UntilThereIsMemory([&] {
-        return ResourceExhausted("cannot start a step: ", error.what());
-      }));
+    if (ExecuteOnce(drafts->steps_.get(), std::move(step), std::move(report))) {
+      drafts->refused_groups_.clear();
     }
   }
 
@@ -353,6 +363,9 @@ class DraftingExecutor::Drafts {
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
   DraftedGroups groups_;  // touched by the thread that is expanding
+  // Of the last plan, if the executor refused it, or of the one that is handed
+  // on; touched by the thread that is handing on.
+  std::vector<RequestId> refused_groups_;
   bool is_expanding_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;

@@ -22,17 +22,6 @@ std::vector<int> PlanRowsOf(const StepPlan& plan) {
   return rows;
 }
 
-std::vector<RequestId> AskedOf(const StepPlan& plan) {
-  std::vector<RequestId> asked;
-  for (const PlanSelection& selection : plan.selections) {
-    asked.push_back(selection.request);
-  }
-  for (const GroupContinuation& continuation : plan.continuations) {
-    asked.push_back(continuation.request);
-  }
-  return asked;
-}
-
 }  // namespace
 
 void PersistentGroups::ExpandContinuations(StepPlan* plan) {

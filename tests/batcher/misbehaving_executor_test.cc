@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "batcher/engine.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
@@ -88,18 +90,47 @@ class RudeExecutor : public StepExecutor {
   int num_steps_ = 0;
 };
 
+// With a draft model beside it.
+std::shared_ptr<StepExecutor> MakeDrafting(std::shared_ptr<StepExecutor> steps,
+                                           const ToyModelOptions& options) {
+  auto draft =
+      DraftModel::Create(std::make_shared<ToyModel>(options), MakePool(1));
+  CHECK(draft.ok()) << draft.status().ToString();
+  auto drafting = DraftingExecutor::Create(std::move(steps), *std::move(draft));
+  CHECK(drafting.ok()) << drafting.status().ToString();
+  return *std::move(drafting);
+}
+
+void Speculate(std::vector<Request>* requests) {
+  for (Request& request : *requests) {
+    if (!CanSpeculate(request.params)) continue;
+    request.params.speculate = {.method = SpeculationMethod::kDraft,
+                                .num_tokens = 3,
+                                .mode = SpeculationMode::kCoupled,
+                                .always_drafts = true};
+  }
+}
+
 // Submits requests, lets them end, and submits some more.
-void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
+void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight,
+                     bool drafts) {
   ToyModelOptions options = SmallModel(plans_in_flight);
   // Known by its pages alone, it misses nothing of a plan that it never saw.
   options.memory = ToyModelOptions::Memory::kPages;
+  options.has_shareable_pages = drafts;
   ToyModel model(options);
-  RudeExecutor steps(&model, plans_in_flight > 1, rudeness, rude_step);
+  const auto rude = std::make_shared<RudeExecutor>(&model, plans_in_flight > 1,
+                                                   rudeness, rude_step);
+  const std::shared_ptr<StepExecutor> steps =
+      drafts ? MakeDrafting(rude, options) : rude;
   asio::io_context context;  // whose end uses steps
-  Engine engine = MakeEngine(context.get_executor(), &steps, Validated(3));
+  Engine engine = MakeEngine(context.get_executor(), steps, Validated(3));
   int num_errors = 0;
   for (int round = 0; round < 2; ++round) {
-    const auto requests = RandomRequests(5, 31 + round, model.description());
+    const auto alone_requests =
+        RandomRequests(5, 31 + round, model.description());
+    std::vector<Request> requests = alone_requests;
+    if (drafts) Speculate(&requests);
     std::vector<std::future<absl::StatusOr<Result>>> answers;
     for (const Request& request : requests) {
       answers.push_back(
@@ -109,9 +140,11 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
     context.run();
     for (size_t i = 0; i < requests.size(); ++i) {
       const absl::StatusOr<Result> answer = answers[i].get();
-      const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);
+      const absl::StatusOr<Result> alone = RunAlone(options, alone_requests[i]);
       if (answer.ok() && alone.ok()) {
-        EXPECT_TRUE(SameResult(*answer, *alone)) << i;
+        EXPECT_TRUE(drafts ? SameHypotheses(*answer, *alone)
+                           : SameResult(*answer, *alone))
+            << i;
       }
       if (answer.status() == alone.status()) continue;
       ++num_errors;
@@ -122,7 +155,7 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
     }
     if (round == 1) continue;
     // A step may have had nothing but the names of ended sequences.
-    EXPECT_TRUE(steps.was_rude());
+    EXPECT_TRUE(rude->was_rude());
     EXPECT_LE(num_errors, rudeness == Rudeness::kAnswersTwice ? 0 : 3);
   }
   std::future<EngineStats> stats =
@@ -137,15 +170,19 @@ class RudeExecutorTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, RudeExecutorTest,
                          ::testing::Values(1, 2));
 
+// And a draft model beside it changes nothing of that.
 TEST_P(RudeExecutorTest, EndsRequestsOfThatStepAndNoOther) {
   for (const Rudeness rudeness :
        {Rudeness::kThrows, Rudeness::kThrowsANumber,
         Rudeness::kAnswersAndThrows, Rudeness::kDropsTheAnswer,
         Rudeness::kAnswersTwice, Rudeness::kFails}) {
-    for (int step = 0; step < 6; ++step) {
+    for (int i = 0; i < 2 * 6; ++i) {
+      const int step = i / 2;
+      const bool drafts = i % 2 != 0;
       SCOPED_TRACE(::testing::Message()
-                   << static_cast<int>(rudeness) << " at " << step);
-      RunWithRudeness(rudeness, step, GetParam());
+                   << static_cast<int>(rudeness) << " at " << step
+                   << (drafts ? ", with a draft model" : ""));
+      RunWithRudeness(rudeness, step, GetParam(), drafts);
     }
   }
 }

@@ -300,6 +300,69 @@ TEST_F(DraftingExecutorTest, AStepThatFailsEndsItsRequestsAlone) {
   EXPECT_GT(num_ended, 0);
 }
 
+// Throws at the second plan, which nobody reads then.
+class RefusingSteps : public StepExecutor {
+ public:
+  explicit RefusingSteps(std::shared_ptr<StepExecutor> steps)
+      : steps_(std::move(steps)) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override { return 2; }
+  void Execute(StepPlan plan, Done done) override {
+    if (++num_plans_ == 2) throw 7;
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+ private:
+  const std::shared_ptr<StepExecutor> steps_;
+  int num_plans_ = 0;
+};
+
+// Two beams that feed at `position` what the plan before has chosen.
+StepPlan ContinuationOf(RequestId request, int position) {
+  StepPlan plan;
+  plan.continuations.push_back({.request = request,
+                                .position = position,
+                                .tail_pages = {PageId{1}, PageId{2}},
+                                .num_candidates = 4,
+                                .num_generated = position - 3});
+  return plan;
+}
+
+// A planner that has not read that a plan was refused continues its groups, of
+// which the executor has what they were before it.
+TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
+  const auto pool = MakePool(1);
+  const auto refusing = std::make_shared<RefusingSteps>(*ModelExecutor::Create(
+      std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true}));
+  const auto drafting = *DraftingExecutor::Create(
+      refusing,
+      *DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool));
+  const RequestId request{7};
+  StepPlan prompt;
+  prompt.rows = {{.num_tokens = 4, .num_logits = 1}};
+  prompt.tokens = {1, 2, 3, 4};
+  prompt.num_logits = 1;
+  for (const int page : {0, 1}) prompt.page_indices.push_back(PageId{page});
+  prompt.page_indptr = {0, 2};
+  PlanSelection selection = {
+      .request = request, .num_rows = 1, .num_candidates = 4};
+  selection.cum_log_probs = {0};
+  selection.slots = {0};
+  selection.num_slots = 2;
+  prompt.selections = {std::move(selection)};
+  ASSERT_OK(RunPlan(*drafting, std::move(prompt)).status());
+  EXPECT_THAT(RunPlan(*drafting, ContinuationOf(request, 4)).status(),
+              StatusIs(absl::StatusCode::kInternal, "the step executor threw"));
+  const auto result = RunPlan(*drafting, ContinuationOf(request, 5));
+  ASSERT_OK(result.status());
+  ASSERT_EQ(result->selections.size(), 1u);
+  EXPECT_EQ(result->selections[0].request, request);
+  EXPECT_TRUE(result->selections[0].candidates.empty());
+}
+
 // It waits for plans that wait for drafts.
 TEST_F(DraftingExecutorTest, ThatEndsAnswersWhatItHas) {
   int num_answered = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "exec_request/surviving_candidates.h"
 #include "kernels/resident/assign_slots.h"
 
@@ -25,11 +26,10 @@ std::vector<int> PlanRowsOf(const StepPlan& plan) {
 }  // namespace
 
 void PersistentGroups::ExpandContinuations(StepPlan* plan) {
-  // First what cannot fail: a plan that fails before it is recorded here loses
-  // no group of the last plan (Lose).
-  asked_.clear();
+  // Until there is memory: of a plan that fails, DiscardFailedStep has to know
+  // the groups.
+  asked_ = UntilThereIsMemory([&] { return AskedOf(*plan); });
   for (const RequestId group : plan->ended) groups_.erase(group);
-  asked_ = AskedOf(*plan);
   const std::vector<int> rows = PlanRowsOf(*plan);
   for (const PlanSelection& selection : plan->selections) {
     if (!selection.drafts.empty()) {  // nothing goes on from it

@@ -26,7 +26,6 @@
 #include "batcher/engine.h"
 #include "batcher/scheduler/scheduler.h"
 #include "beam/beam_group.h"
-#include "executor/host/persistent_groups.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_log.h"
 #include "tests/batcher/toy_requests.h"
@@ -353,42 +352,6 @@ TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
   EXPECT_EQ(at_allocation, nullptr);
   EXPECT_TRUE(waits);
   end.get();
-}
-
-// A plan that fails before its groups are recorded loses no group of the plan
-// before.
-TEST(PersistentGroupsTest, AFailureAtTheFirstAllocationLosesNoGroup) {
-  PersistentGroups groups(/*page_size=*/4);
-  StepPlan plan;
-  plan.rows = {{.num_tokens = 1, .num_logits = 1}};
-  plan.tokens = {5};
-  plan.num_logits = 1;
-  plan.page_indptr = {0, 1};
-  plan.page_indices = {PageId{0}};
-  PlanSelection& selection = plan.selections.emplace_back();
-  selection.request = RequestId{8};
-  selection.num_rows = 1;
-  selection.num_candidates = 2;
-  selection.cum_log_probs = {0};
-  selection.slots = {0};
-  StepPlan next = plan;
-  next.selections.Edit(0).request = RequestId{7};
-  groups.ExpandContinuations(&plan);
-  groups.Advance({.selections = {{RequestId{8}, {{0, 1, -1}}}},
-                  .forward_time = {},
-                  .select_time = {}});
-  allocations_left = 1;
-  failures_left = 1;
-  bool failed = false;
-  try {
-    groups.ExpandContinuations(&next);
-  } catch (const std::bad_alloc&) {
-    failed = true;
-  }
-  allocations_left = -1;
-  EXPECT_TRUE(failed);
-  groups.DiscardFailedStep();
-  EXPECT_EQ(groups.num_groups(), 1);
 }
 
 // What the plan takes that starts a request of a pool that then is full.

@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,7 @@ struct PlanOnItsWay {
       (*result)->num_draft_rows = drafted.num_rows;
       (*result)->draft_status = std::move(drafted.status);
     }
-    done(*std::move(result));
+    std::exchange(done, nullptr)(*std::move(result));
   }
 };
 
@@ -99,17 +100,19 @@ class DraftingExecutor::Drafts {
   static void StartThread(const std::shared_ptr<Drafts>& drafts) {
     drafts->thread_.Start(drafts);
   }
-  // When all plans were handed on.
+  // Waits until all plans were handed on, and ends. Within a `done` it waits
+  // for nothing, since this thread may be the one that drafts or hands on: then
+  // the draft thread ends by itself when all were.
   void End() {
     std::unique_lock lock(mutex_);
-    all_handed_on_.wait(lock, [this] {
-      return !is_handing_on_ &&
-             std::ranges::all_of(
-                 plans_, [](const auto& plan) { return plan->was_handed_on; });
-    });
+    if (answering_ == std::this_thread::get_id()) {
+      ends_by_itself_ = true;
+      lock.unlock();
+      return EndIfAllHandedOn();
+    }
+    all_handed_on_.wait(lock, [this] { return WereAllHandedOn(); });
     lock.unlock();
-    steps_ = nullptr;  // finishes its plans, which may wait for drafts
-    thread_.End();
+    LetGo();
   }
 
   const ModelDescription& description() const { return steps_->description(); }
@@ -271,6 +274,27 @@ class DraftingExecutor::Drafts {
     MakeProgress(drafts);  // the plan after it may go on from its drafts
   }
 
+  bool WereAllHandedOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !is_handing_on_ && std::ranges::all_of(plans_, [](const auto& plan) {
+      return plan->was_handed_on;
+    });
+  }
+
+  // On a stack without the executor, which may be calling a `done`.
+  void EndIfAllHandedOn() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!ends_by_itself_ || !WereAllHandedOn()) return;
+      ends_by_itself_ = false;
+    }
+    Post([this] { LetGo(); });  // the thread has a part in this
+  }
+
+  void LetGo() {
+    steps_ = nullptr;  // finishes its plans, which may wait for drafts
+    thread_.End();
+  }
+
   // In their order, by one thread at a time, as far as they are complete.
   static void HandOnPlans(const std::shared_ptr<Drafts>& drafts) {
     std::unique_lock lock(drafts->mutex_);
@@ -284,6 +308,8 @@ class DraftingExecutor::Drafts {
     }
     drafts->is_handing_on_ = false;
     drafts->all_handed_on_.notify_all();
+    lock.unlock();
+    drafts->EndIfAllHandedOn();
   }
 
   // The executor may not have read a plan that it refuses: then it knows groups
@@ -342,8 +368,8 @@ class DraftingExecutor::Drafts {
   // In the order of the plans, by one thread at a time.
   void AnswerPlans() {
     std::unique_lock lock(mutex_);
-    if (is_answering_) return;
-    is_answering_ = true;
+    if (answering_ != std::thread::id()) return;
+    answering_ = std::this_thread::get_id();
     while (!plans_.empty() && plans_.front()->is_answered()) {
       const std::shared_ptr<PlanOnItsWay> plan = std::move(plans_.front());
       plans_.pop_front();
@@ -351,7 +377,7 @@ class DraftingExecutor::Drafts {
       plan->Answer();
       lock.lock();
     }
-    is_answering_ = false;
+    answering_ = {};
   }
 
   std::shared_ptr<StepExecutor> steps_;
@@ -367,8 +393,9 @@ class DraftingExecutor::Drafts {
   // on; touched by the thread that is handing on.
   std::vector<RequestId> refused_groups_;
   bool is_expanding_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread::id answering_ ABSL_GUARDED_BY(mutex_);  // none: nobody is
   bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ends_by_itself_ ABSL_GUARDED_BY(mutex_) = false;
   std::condition_variable all_handed_on_;
   ExecutorThread thread_;
 };

@@ -35,8 +35,8 @@ class DraftingExecutor : public StepExecutor {
   // another vocabulary; kResourceExhausted if there is no thread to be had.
   static absl::StatusOr<std::shared_ptr<DraftingExecutor>> Create(
       std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> draft);
-  // Waits until the plans that were started are answered, as ModelExecutor
-  // does.
+  // Waits until the plans that were started are answered; but not within a
+  // `done` that lets go of the executor, as ModelExecutor's does not.
   ~DraftingExecutor() override;
 
   // The executor's, with a draft model.

@@ -363,45 +363,103 @@ TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
   EXPECT_TRUE(result->selections[0].candidates.empty());
 }
 
+// A plan with a row that verifies what is drafted for it.
+StepPlan PlanThatDrafts(RequestId request) {
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  StepPlan plan;
+  plan.rows = {{.num_tokens = 4, .first_position = 9, .num_logits = 4}};
+  plan.tokens = {2, 0, 0, 0};
+  plan.num_logits = 4;
+  for (int page = 0; page < 5; ++page) {
+    plan.page_indices.push_back(PageId{page});
+  }
+  plan.page_indptr = {0, 5};
+  PlanSelection selection = {.request = request, .params = params};
+  selection.num_rows = 1;
+  selection.num_generated = 1;
+  selection.cum_log_probs = {0};
+  selection.samples = {0};
+  selection.slots = {0};
+  selection.drafts = {{0, 0, 0}};
+  plan.selections.push_back(std::move(selection));
+  plan.drafting.push_back(
+      {.request = request,
+       .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
+       .generated = {2},
+       .num_tokens = 3,
+       .params = params,
+       .verified_by = {0, 0, 0}});
+  return plan;
+}
+
 // It waits for plans that wait for drafts.
 TEST_F(DraftingExecutorTest, ThatEndsAnswersWhatItHas) {
   int num_answered = 0;
   for (int i = 0; i < 10; ++i) {
-    auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
-    StepPlan plan;
-    plan.rows = {{.num_tokens = 4, .first_position = 9, .num_logits = 4}};
-    plan.tokens = {2, 0, 0, 0};
-    plan.num_logits = 4;
-    for (int page = 0; page < 5; ++page) {
-      plan.page_indices.push_back(PageId{page});
-    }
-    plan.page_indptr = {0, 5};
-    PlanSelection selection = {.request = RequestId{i}, .params = params};
-    selection.num_rows = 1;
-    selection.num_generated = 1;
-    selection.cum_log_probs = {0};
-    selection.samples = {0};
-    selection.slots = {0};
-    selection.drafts = {{0, 0, 0}};
-    plan.selections.push_back(std::move(selection));
-    plan.drafting.push_back(
-        {.request = RequestId{i},
-         .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
-         .generated = {2},
-         .num_tokens = 3,
-         .params = params,
-         .verified_by = {0, 0, 0}});
-    steps_->Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
-      EXPECT_OK(result.status());
-      if (result.ok()) {
-        EXPECT_EQ(result->selections.size(), 1u);
-      }
-      ++num_answered;
-    });
+    steps_->Execute(PlanThatDrafts(RequestId{i}),
+                    [&](absl::StatusOr<StepResult> result) {
+                      EXPECT_OK(result.status());
+                      if (result.ok()) {
+                        EXPECT_EQ(result->selections.size(), 1u);
+                      }
+                      ++num_answered;
+                    });
   }
   steps_ = nullptr;
   EXPECT_EQ(num_answered, 10);
+}
+
+// Drafts when it may.
+class GatedDraftModel : public ToyModel {
+ public:
+  explicit GatedDraftModel(std::shared_future<void> gate)
+      : ToyModel(DraftedModel()), gate_(std::move(gate)) {}
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    gate_.wait();
+    return ToyModel::Forward(plan, logits);
+  }
+
+ private:
+  const std::shared_future<void> gate_;
+};
+
+// Answers within Execute.
+class InstantSteps : public StepExecutor {
+ public:
+  InstantSteps() {
+    description_ = ToyModel(DraftedModel()).description();
+    description_.verifies_drafts = true;
+  }
+  const ModelDescription& description() const override { return description_; }
+  int max_plans_in_flight() const override { return 2; }
+  void Execute(StepPlan, Done done) override { done(StepResult()); }
+
+ private:
+  ModelDescription description_;
+};
+
+// The draft thread answers the first plan, whose `done` is what lets go of the
+// executor, and has yet to draft for the second one.
+TEST_F(DraftingExecutorTest, ThatEndsWithinADoneAnswersWhatItHas) {
+  for (const bool verifies_at_once : {false, true}) {
+    SCOPED_TRACE(verifies_at_once);
+    std::promise<void> gate;
+    std::shared_ptr<DraftingExecutor> executor = *DraftingExecutor::Create(
+        std::make_shared<InstantSteps>(),
+        *DraftModel::Create(
+            std::make_shared<GatedDraftModel>(gate.get_future().share()),
+            MakePool(1)));
+    StepPlan first = PlanThatDrafts(RequestId{1});
+    if (!verifies_at_once) first.drafting[0].verified_by = {};
+    std::promise<void> done;
+    executor->Execute(std::move(first), [&](const auto&) { executor.reset(); });
+    executor->Execute(PlanThatDrafts(RequestId{2}),
+                      [&](const auto&) { done.set_value(); });
+    gate.set_value();
+    done.get_future().wait();
+    EXPECT_EQ(executor, nullptr);
+  }
 }
 
 TEST_F(DraftingExecutorTest, WithoutAThreadNothingIsMade) {

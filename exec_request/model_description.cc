@@ -42,6 +42,11 @@ absl::Status CheckEncoder(const ModelDescription& model) {
 
 }  // namespace
 
+void BoundBeamsByTokens(StepLimits* limits) {
+  if (limits->max_beams != StepLimits().max_beams) return;
+  limits->max_beams = limits->max_step_tokens;
+}
+
 absl::Status CheckDescription(const ModelDescription& model) {
   RETURN_IF_ERROR(CheckField("vocab_size", 1, model.vocab_size));
   RETURN_IF_ERROR(CheckField("max_context", 1, model.max_context));

@@ -103,6 +103,9 @@ struct ModelDescription {
   }
 };
 
+// Bounds the beams of a model that bounds tokens alone: each feeds one.
+void BoundBeamsByTokens(StepLimits* limits);
+
 // What no engine can run with: that would end in a crash, not in refusals.
 // Errors: kInvalidArgument naming the field and its value.
 absl::Status CheckDescription(const ModelDescription& model);

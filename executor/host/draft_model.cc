@@ -47,13 +47,15 @@ absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
     std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
     std::shared_ptr<DraftSampler> sampler) {
   if (model == nullptr) return InvalidArgument("draft_model must not be null");
-  RETURN_IF_ERROR(CheckDescription(model->description()));
-  if (!model->description().has_shareable_pages) {
+  ModelDescription description = model->description();
+  BoundBeamsByTokens(&description.limits);
+  RETURN_IF_ERROR(CheckDescription(description));
+  if (!description.has_shareable_pages) {
     return InvalidArgument(
         "a draft model must keep nothing of a sequence but its pages "
         "(has_shareable_pages)");
   }
-  RETURN_IF_ERROR(CheckIsDraftModel(model->description()));
+  RETURN_IF_ERROR(CheckIsDraftModel(description));
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the draft model runs on another executor");
   }

@@ -33,6 +33,7 @@ absl::Status CheckBounds(const ModelExecutorOptions& options) {
   return check("max_score_edits", 0, options.max_score_edits);
 }
 
+// `description` with what a step may take of the host.
 ModelDescription Limited(ModelDescription description,
                          const ModelExecutorOptions& options) {
   constexpr int kMaxBeams = 8192;
@@ -73,11 +74,13 @@ absl::StatusOr<std::unique_ptr<DraftModel>> MakeDraftModel(
 // thread has a part in it, and so can outlive the executor.
 class ModelExecutor::Worker {
  public:
-  //   draft  null: none
-  Worker(std::shared_ptr<Model> model, std::unique_ptr<DraftModel> draft,
-         std::shared_ptr<ThreadPool> pool, const ModelExecutorOptions& options)
+  //   description  the model's, limited
+  //   draft        null: none
+  Worker(std::shared_ptr<Model> model, ModelDescription description,
+         std::unique_ptr<DraftModel> draft, std::shared_ptr<ThreadPool> pool,
+         const ModelExecutorOptions& options)
       : options_(options),
-        description_(Limited(model->description(), options)),
+        description_(std::move(description)),
         model_(std::move(model)),
         draft_(std::move(draft)),
         pool_(std::move(pool)),
@@ -224,7 +227,9 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     const ModelExecutorOptions& options) {
   if (model == nullptr) return InvalidArgument("model must not be null");
   if (pool == nullptr) return InvalidArgument("pool must not be null");
-  RETURN_IF_ERROR(CheckDescription(model->description()));
+  ModelDescription description = model->description();
+  BoundBeamsByTokens(&description.limits);
+  RETURN_IF_ERROR(CheckDescription(description));
   RETURN_IF_ERROR(CheckBounds(options));
   std::unique_ptr<DraftModel> draft;
   if (options.draft_model != nullptr) {
@@ -238,7 +243,8 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     std::shared_ptr<Model> taken(
         model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
     const auto worker = std::make_shared<Worker>(
-        std::move(taken), std::move(draft), std::move(pool), options);
+        std::move(taken), Limited(std::move(description), options),
+        std::move(draft), std::move(pool), options);
     std::unique_ptr<ModelExecutor> executor(new ModelExecutor(worker));
     Worker::StartThread(worker);
     return std::shared_ptr<ModelExecutor>(std::move(executor));

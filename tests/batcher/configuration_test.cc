@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
@@ -114,6 +115,22 @@ TEST(ConfigurationTest, ADescriptionThatNoEngineCanRunWithIsNamed) {
     EXPECT_THAT(ModelExecutor::Create(
                     std::make_shared<DescribedModel>(description), MakePool(1)),
                 StatusIs(kInvalid, c.message));
+  }
+}
+
+TEST(ConfigurationTest, AModelThatBoundsTokensAloneBoundsItsBeams) {
+  for (const int max_step_tokens : {7, 100'000}) {
+    ModelDescription description = Sound();
+    description.limits.max_step_tokens = max_step_tokens;
+    description.has_shareable_pages = true;
+    const auto model = std::make_shared<DescribedModel>(description);
+    const auto executor = ModelExecutor::Create(
+        model, MakePool(1),
+        {.draft_model = std::make_shared<DescribedModel>(description)});
+    ASSERT_OK(executor);
+    const StepLimits& limits = (*executor)->description().limits;
+    EXPECT_EQ(limits.max_step_tokens, max_step_tokens);
+    EXPECT_EQ(limits.max_beams, std::min(max_step_tokens, 8192));
   }
 }
 

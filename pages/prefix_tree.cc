@@ -105,20 +105,30 @@ void PrefixTree::MatchInsidePage(const Node& node, const TokenPath& tokens,
     const size_t num_head = tokens.head.size();
     next[i] = at < num_head ? tokens.head[at] : tokens.rest[at - num_head];
   }
-  // The longest common prefix is that of a neighbour in their order.
-  const size_t at = LowerBound(node, next, count);
-  for (size_t i = at == 0 ? 0 : at - 1; i <= at; ++i) {
-    if (i == node.children.size()) break;
-    const int child = node.children[i];
+  bool is_filling = false;
+  // Whether one further on may be ready and have as many tokens in common.
+  const auto look_at = [&](int child) {
     const size_t common = CommonPrefix(TokensOf(child), next, count);
+    if (static_cast<int>(common) <= match->num_tail_tokens) return false;
     if (!nodes_[child].is_ready) {
       // All tokens will be in pages of the tree.
-      match->is_filling |= common == count && first + count == tokens.size();
-    } else if (static_cast<int>(common) > match->num_tail_tokens) {
-      match->num_tail_tokens = static_cast<int>(common);
-      match->tail = nodes_[child].page;
+      is_filling |= common == count && first + count == tokens.size();
+      return true;
     }
-  }
+    match->num_tail_tokens = static_cast<int>(common);
+    match->tail = nodes_[child].page;
+    return false;
+  };
+  // The longest common prefix is that of a neighbour in their order. Past those
+  // that are being filled so many are looked at on each side.
+  constexpr size_t kMaxLooks = 8;
+  const size_t at = LowerBound(node, next, count);
+  const size_t begin = at - std::min(at, kMaxLooks);
+  const size_t end = std::min(at + kMaxLooks, node.children.size());
+  for (size_t i = at; i > begin && look_at(node.children[i - 1]);) --i;
+  for (size_t i = at; i < end && look_at(node.children[i]);) ++i;
+  match->is_filling =
+      is_filling && match->num_tail_tokens < static_cast<int>(count);
 }
 
 std::optional<PrefixTree::Inserted> PrefixTree::Insert(

@@ -139,7 +139,8 @@ class PrefixTree final : public PageReclaimer {
   int FindChild(const Node& node, const TokenId* tokens) const;
   // page_size tokens from `first`, where they lie or in `buffer_`.
   const TokenId* PageOf(const TokenPath& tokens, size_t first);
-  // The child of `node` that shares most of the first tokens that are left.
+  // The child of `node` that shares most of the first tokens that are left: one
+  // that is ready, if few that are not stand beside it.
   void MatchInsidePage(const Node& node, const TokenPath& tokens, size_t first,
                        PrefixMatch* match);
   // `node` becomes the most recently used.

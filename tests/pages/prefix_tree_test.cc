@@ -125,6 +125,28 @@ TEST_F(PrefixTreeTest, APageIsNotGivenWhileItIsFilled) {
   EXPECT_FALSE(Find(Iota(0, 6)).is_filling);
 }
 
+// In their order those that are being filled come before it, or after.
+TEST_F(PrefixTreeTest, AFillingSiblingHidesNoReadyOne) {
+  const auto fill = [&](const Tokens& tokens) {
+    tree_.Insert("", {}, tokens, *pool_.Allocate(), PageState::kFilling);
+  };
+  fill({1, 2, 3, 4});
+  fill({1, 2, 3, 5});
+  EXPECT_TRUE(Find({1, 2, 3}).is_filling);
+  const std::vector<PageId> after = Store({1, 2, 3, 6});
+  fill({1, 2, 5, 0});
+  fill({1, 2, 7, 0});
+  const PrefixMatch match = Find({1, 2, 3});
+  EXPECT_FALSE(match.is_filling);
+  EXPECT_EQ(match.num_tail_tokens, 3);
+  EXPECT_EQ(match.tail.id(), after[0]);
+  const PrefixMatch past_filling = Find({1, 2, 8});
+  EXPECT_EQ(past_filling.num_tail_tokens, 2);
+  EXPECT_EQ(past_filling.tail.id(), after[0]);
+  // One that has less of what is looked up is no reason not to wait.
+  EXPECT_TRUE(Find({1, 2, 7}).is_filling);
+}
+
 TEST_F(PrefixTreeTest, WhatIsNotFilledLeavesWithAllBehindIt) {
   PageRef first = *pool_.Allocate();
   PageRef second = *pool_.Allocate();

@@ -6,20 +6,15 @@
 #include <vector>
 
 #include "base/check.h"
+#include "exec_request/draft_end.h"
 
 namespace espalier {
 namespace {
 
-// After what ends the sequence nothing is drafted. That itself the step draws
-// besides; but where its logits decide, to leave it out would be to choose by
-// what was drawn.
 void CutAtEnd(const PlanSelection& selection, DraftedTokens* draft) {
-  const auto end = std::ranges::find_if(draft->tokens, [&](TokenId token) {
-    return std::ranges::binary_search(selection.eos_token_ids, token);
-  });
-  if (end == draft->tokens.end()) return;
-  const bool is_kept = NeedsDraftLogits(*selection.params);
-  const size_t count = (end - draft->tokens.begin()) + (is_kept ? 1 : 0);
+  const size_t count = LengthToEnd(draft->tokens, selection.eos_token_ids,
+                                   NeedsDraftLogits(*selection.params));
+  if (count == draft->tokens.size()) return;
   if (!draft->logits.empty()) {
     const size_t vocab_size = draft->logits.size() / draft->tokens.size();
     draft->logits = draft->logits.First(count * vocab_size);

@@ -23,7 +23,6 @@
 // Thread safety: a plain value.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -31,6 +30,7 @@
 
 #include "base/ids.h"
 #include "base/small_vector.h"
+#include "exec_request/draft_end.h"
 #include "exec_request/draft_verification.h"
 #include "kernels/verify/verified_draft.h"
 
@@ -70,8 +70,7 @@ class PendingDraft {
   // REQUIRES: the event has happened.
   TokenId token(int i) const { return tokens_.get()[i * stride_]; }
 
-  // Of what is drawn no more is verified than up to one of `ids`, ascending;
-  // with that one if `keeps_end`.
+  // Of what is drawn only so much is verified (LengthToEnd).
   void EndAt(std::span<const TokenId> ids, bool keeps_end) {
     end_ids_.assign(ids.begin(), ids.end());
     keeps_end_ = keeps_end;
@@ -94,11 +93,9 @@ class PendingDraft {
 inline std::vector<TokenId> PendingDraft::Tokens() const {
   std::vector<TokenId> tokens;
   for (int i = 0; i < num_tokens_ && token(i) >= 0; ++i) {
-    const bool ends = std::ranges::binary_search(end_ids_, token(i));
-    if (ends && !keeps_end_) break;
     tokens.push_back(token(i));
-    if (ends) break;
   }
+  tokens.resize(LengthToEnd(tokens, end_ids_, keeps_end_));
   return tokens;
 }
 

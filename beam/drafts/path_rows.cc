@@ -5,6 +5,8 @@
 #include <ranges>
 #include <utility>
 
+#include "exec_request/draft_end.h"
+
 namespace espalier {
 namespace {
 
@@ -98,10 +100,7 @@ int PathRows::num_drafted(int num_beams) const {
 std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending) {
   for (auto& [rank, path] : paths) {
-    const auto end = std::ranges::find_if(path.tokens, [&](TokenId token) {
-      return std::ranges::binary_search(ending, token);
-    });
-    path.tokens.erase(end, path.tokens.end());
+    path.tokens.resize(LengthToEnd(path.tokens, ending, /*keeps_end=*/false));
   }
   return paths;
 }

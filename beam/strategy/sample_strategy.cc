@@ -9,6 +9,7 @@
 #include "beam/strategy/describe_rows.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/selection_options.h"
+#include "exec_request/draft_end.h"
 
 namespace espalier {
 
@@ -65,16 +66,13 @@ std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
 
 size_t SampleStrategy::LengthOfDraft(const Sample& sample,
                                      std::span<const TokenId> draft) const {
+  if (!stopping_criteria_.restricts()) {
+    return LengthToEnd(draft, stopping_criteria_.token_ids(),
+                       /*keeps_end=*/false);
+  }
   StoppingCriteria::Progress progress;
   progress.allowed = sample.progress.allowed;
   for (size_t i = 0; i < draft.size(); ++i) {
-    if (!stopping_criteria_.restricts()) {
-      if (std::ranges::binary_search(stopping_criteria_.token_ids(),
-                                     draft[i])) {
-        return i;
-      }
-      continue;
-    }
     if (!std::ranges::binary_search(*stopping_criteria_.Next(progress),
                                     draft[i]) ||
         stopping_criteria_.Feed(draft[i], &progress).hit.has_value()) {

@@ -486,9 +486,7 @@ void DraftModel::Take(TokenId token, Drafting* drafting) const {
   DraftedTokens& draft = drafting->draft;
   const bool ends =
       std::ranges::binary_search(params.processors.eos_token_ids, token);
-  // After what ends the sequence nothing is drafted. That itself the step
-  // draws besides; but where its logits decide, to leave it out would be to
-  // choose by what was drawn.
+  // As LengthToEnd has it, token by token.
   if (token < 0 || (ends && !NeedsDraftLogits(params))) {
     drafting->is_done = true;
     return;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "beam/drafts/group_drafts.h"
+#include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 
 namespace espalier {
@@ -18,18 +19,6 @@ int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
   const int64_t num_searches =
       IsBeamSearch(params) ? params.num_beam_groups : num_slots;
   return std::min(num_searches * num_allowed, num_slots * vocab_size);
-}
-
-// PlanSelection::num_candidates at most, of a search by beams.
-int64_t MaxAsked(const PreparedRequest& prepared) {
-  const GenerationParams& params = prepared.request.params;
-  if (params.stochastic) return params.num_beams + 1;
-  const int64_t group_size = params.num_beams / params.num_beam_groups;
-  const int64_t num_ends = FinishingTokenIds(params).size();
-  const int64_t num_own = prepared.allowed != nullptr
-                              ? group_size + prepared.allowed->num_sequences()
-                              : std::max<int64_t>(2, 1 + num_ends) * group_size;
-  return num_own + params.num_beams - group_size;
 }
 
 // Whether steps of its beams may have drafts: BeamStrategy::supports_drafts,
@@ -51,8 +40,9 @@ int64_t NumStepsOfAnswer(const PreparedRequest& prepared) {
 
 // Of one of these steps.
 int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
-  return std::min(MaxAsked(prepared),
-                  NumSequences(prepared.request.params) * int64_t{vocab_size});
+  const GenerationParams& params = prepared.request.params;
+  return std::min(MaxNumCandidates(params, prepared.allowed.get()),
+                  NumSequences(params) * int64_t{vocab_size});
 }
 
 }  // namespace
@@ -121,7 +111,8 @@ void FitDrafts(const StepLimits& limits, int vocab_size,
 }
 
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
-  const int64_t num_sequences = NumSequences(prepared.request.params);
+  const GenerationParams& params = prepared.request.params;
+  const int64_t num_sequences = NumSequences(params);
   switch (prepared.selection_params->kind) {
     case SelectionKind::kDraws:
       return num_sequences;
@@ -129,7 +120,9 @@ int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
       return NumStepsOfAnswer(prepared) *
              MaxCandidatesOfStep(prepared, vocab_size);
     case SelectionKind::kRows:
-      return num_sequences * std::min<int64_t>(MaxAsked(prepared), vocab_size);
+      return num_sequences *
+             std::min<int64_t>(MaxNumCandidates(params, prepared.allowed.get()),
+                               vocab_size);
   }
   return 0;
 }

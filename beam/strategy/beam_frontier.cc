@@ -169,12 +169,19 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
   return finished;
 }
 
+namespace {
+
+int64_t NumUnrestricted(size_t num_ends, int64_t num_beams) {
+  return std::max<int64_t>(2, 1 + num_ends) * num_beams;
+}
+
+}  // namespace
+
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams) {
   if (!criteria.restricts()) {
-    const int64_t factor =
-        std::max<int64_t>(2, 1 + criteria.token_ids().size());
-    return SaturateToInt(factor * num_beams);
+    return SaturateToInt(
+        NumUnrestricted(criteria.token_ids().size(), num_beams));
   }
   int64_t num_next = 0;
   int64_t num_leaf_children = 0;
@@ -187,6 +194,14 @@ int NumCandidates(std::span<const LiveBeam> beams,
   if (num_next > num_leaf_children) count += num_leaf_children;
   return SaturateToInt(
       std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
+}
+
+int64_t MaxNumCandidates(const GenerationParams& params,
+                         const AllowedSequenceTrie* allowed,
+                         int64_t num_beams) {
+  return allowed != nullptr
+             ? num_beams + allowed->num_sequences()
+             : NumUnrestricted(FinishingTokenIds(params).size(), num_beams);
 }
 
 void AssignContinuations(std::span<const LiveBeam> beams,

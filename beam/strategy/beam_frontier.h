@@ -10,14 +10,17 @@
 // come from, how they rank, and when it is over.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/decode_strategy.h"
 #include "beam/strategy/finished_pool.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/stopping_criteria.h"
 #include "beam/strategy/token_tree.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 
@@ -96,6 +99,10 @@ class BeamFrontier {
 // follow are counted.
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams);
+// And at most, of any beams; no two of a frontier come to the same allowed
+// sequence.
+int64_t MaxNumCandidates(const GenerationParams& params,
+                         const AllowedSequenceTrie* allowed, int64_t num_beams);
 
 // What `beams` go on from, by rank.
 void AssignContinuations(std::span<const LiveBeam> beams,

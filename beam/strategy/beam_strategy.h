@@ -43,6 +43,11 @@ class BeamStrategy : public DecodeStrategy {
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
+  // PlanSelection::num_candidates at most, in any step; so in other strategies.
+  static int64_t MaxNumCandidates(const GenerationParams& params,
+                                  const AllowedSequenceTrie* allowed) {
+    return espalier::MaxNumCandidates(params, allowed, params.num_beams);
+  }
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override;
   // Where the executor can go on by itself, drafts can be verified.

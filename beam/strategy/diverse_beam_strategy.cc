@@ -53,6 +53,13 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   selection->ranking.diversity_penalty = diversity_penalty_;
 }
 
+int64_t DiverseBeamStrategy::MaxNumCandidates(
+    const GenerationParams& params, const AllowedSequenceTrie* allowed) {
+  const int64_t group_size = params.num_beams / params.num_beam_groups;
+  return espalier::MaxNumCandidates(params, allowed, group_size) +
+         params.num_beams - group_size;
+}
+
 std::vector<RowRanking::Group> DiverseBeamStrategy::RowsOfGroups() const {
   std::vector<RowRanking::Group> rows;
   int first_row = 0;

@@ -45,6 +45,8 @@ class DiverseBeamStrategy : public DecodeStrategy {
   // Rows are the beams of the first group that is not over, then those of the
   // next; at the first step all begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
+  static int64_t MaxNumCandidates(const GenerationParams& params,
+                                  const AllowedSequenceTrie* allowed);
   bool supports_async_scheduling() const override { return false; }
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;

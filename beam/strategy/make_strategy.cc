@@ -11,6 +11,16 @@
 namespace espalier {
 namespace {
 
+// What is asked of the class of a strategy.
+struct StrategyClass {
+  std::unique_ptr<DecodeStrategy> (*make)(
+      const GenerationParams& params,
+      std::shared_ptr<const AllowedSequenceTrie> allowed,
+      std::shared_ptr<const RequestText> text);
+  int64_t (*max_num_candidates)(const GenerationParams& params,
+                                const AllowedSequenceTrie* allowed);
+};
+
 template <typename Strategy>
 std::unique_ptr<DecodeStrategy> Make(
     const GenerationParams& params,
@@ -20,17 +30,28 @@ std::unique_ptr<DecodeStrategy> Make(
                                     std::move(text));
 }
 
+template <typename Strategy>
+constexpr StrategyClass kClass = {Make<Strategy>, Strategy::MaxNumCandidates};
+
+const StrategyClass& ClassOf(const GenerationParams& params) {
+  return params.stochastic            ? kClass<StochasticBeamStrategy>
+         : !IsBeamSearch(params)      ? kClass<SampleStrategy>
+         : params.num_beam_groups > 1 ? kClass<DiverseBeamStrategy>
+                                      : kClass<BeamStrategy>;
+}
+
 }  // namespace
 
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text) {
-  const auto make = params.stochastic            ? Make<StochasticBeamStrategy>
-                    : !IsBeamSearch(params)      ? Make<SampleStrategy>
-                    : params.num_beam_groups > 1 ? Make<DiverseBeamStrategy>
-                                                 : Make<BeamStrategy>;
-  return make(params, std::move(allowed), std::move(text));
+  return ClassOf(params).make(params, std::move(allowed), std::move(text));
+}
+
+int64_t MaxNumCandidates(const GenerationParams& params,
+                         const AllowedSequenceTrie* allowed) {
+  return ClassOf(params).max_num_candidates(params, allowed);
 }
 
 }  // namespace espalier

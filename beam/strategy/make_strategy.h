@@ -1,6 +1,7 @@
 // MakeStrategy: the strategy of a request, by its parameters.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "beam/strategy/allowed_sequence_trie.h"
@@ -20,5 +21,10 @@ std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text);
+
+// PlanSelection::num_candidates at most, in any step of that strategy.
+//   allowed  null: all sequences are
+int64_t MaxNumCandidates(const GenerationParams& params,
+                         const AllowedSequenceTrie* allowed);
 
 }  // namespace espalier

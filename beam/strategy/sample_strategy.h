@@ -41,6 +41,10 @@ class SampleStrategy final : public DecodeStrategy {
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
+  static int64_t MaxNumCandidates(const GenerationParams&,
+                                  const AllowedSequenceTrie*) {
+    return 1;
+  }
   void UpdateSelection(PlanSelection* selection) const override {
     if (stopping_criteria_.restricts()) return DescribeSelection(selection);
     UpdateUnrestricted(selection);

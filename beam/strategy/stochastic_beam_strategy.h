@@ -49,6 +49,10 @@ class StochasticBeamStrategy : public DecodeStrategy {
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
+  static int64_t MaxNumCandidates(const GenerationParams& params,
+                                  const AllowedSequenceTrie*) {
+    return params.num_beams + 1;
+  }
   bool supports_async_scheduling() const override { return false; }
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 #include "pages/validate.h"
 #include "tests/beam/search_alone.h"
@@ -22,11 +23,13 @@ GroupDriver::GroupDriver(const ToyModelOptions& options, bool run_ahead)
 absl::Status GroupDriver::Add(const Request& request, int chunk) {
   const RequestId id{static_cast<int64_t>(groups_.size())};
   PreparedRequest prepared(request);
+  const int64_t max_asked =
+      MaxNumCandidates(prepared.request.params, prepared.allowed.get());
   const int64_t max_candidates =
       MaxCandidates(prepared, model_.description().vocab_size);
   groups_.push_back(
       {std::make_unique<BeamGroup>(id, std::move(prepared), &pool_, &ids_),
-       chunk, max_candidates, absl::OkStatus()});
+       chunk, max_asked, max_candidates, absl::OkStatus()});
   return absl::OkStatus();
 }
 
@@ -125,6 +128,7 @@ absl::Status GroupDriver::Run() {
       }
     }
   }
+  RETURN_IF_ERROR(CheckAsked(last_plan_));
   std::vector<float> logits(last_plan_.num_logits *
                             model_.description().vocab_size);
   RETURN_IF_ERROR(model_.Forward(last_plan_, logits));
@@ -144,6 +148,16 @@ absl::Status GroupDriver::CheckWrittenOut(const StepPlan& plan) const {
       if (pool_.ref_count(page) > 0) continue;
       return Internal("row ", row, " has page ", page, ", which is free");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupDriver::CheckAsked(const StepPlan& plan) const {
+  for (const PlanSelection& selection : plan.selections) {
+    const int64_t most = groups_[selection.request.value].max_asked;
+    if (selection.num_candidates <= most) continue;
+    return Internal("a selection of ", selection.num_candidates,
+                    " candidates, at most ", most, " are asked for");
   }
   return absl::OkStatus();
 }

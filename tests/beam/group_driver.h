@@ -60,6 +60,7 @@ class GroupDriver {
   struct Entry {
     std::unique_ptr<BeamGroup> group;
     int chunk;
+    int64_t max_asked;       // candidates, of a selection
     int64_t max_candidates;  // of an answer
     absl::Status status;
   };
@@ -71,6 +72,8 @@ class GroupDriver {
   absl::Status Run();
   // What a written out plan reads and writes must be held by then.
   absl::Status CheckWrittenOut(const StepPlan& plan) const;
+  // No selection asks for more candidates than its strategy ever does.
+  absl::Status CheckAsked(const StepPlan& plan) const;
   void Select(std::span<const float> logits);
   static SelectionResult Answer(const PlanSelection& selection,
                                 std::vector<std::vector<float>> rows);

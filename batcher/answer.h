@@ -7,7 +7,7 @@
 // every wait ends.
 //
 //   const auto answer = std::make_shared<Answer<int>>();
-//   core->Post([send = SendTo(answer, -1)] { send(7); });
+//   core->Post([send = SendTo(answer, -1)](EngineCore&) { send(7); });
 //   const std::optional<int> value = co_await Answer<int>::Await(answer);
 //
 // Thread safety: one coroutine awaits, once; any thread answers.

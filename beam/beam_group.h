@@ -30,14 +30,16 @@
 // plan that selects for this group is answered before the next is written, or
 // before the one after that if it goes ahead.
 //
-//   BeamGroup group(id, request, &pool, &sequence_ids);
+//   BeamGroup group(id, PreparedRequest(request), &pool, &sequence_ids);
 //   StepPlan plan;
 //   while (!group.done()) {
 //     RETURN_IF_ERROR(group.PlanStep(max_tokens, &plan));
+//     group.OnPlanOut();
 //     StepResult result = ...;  // an executor's answer to the plan
 //     plan = StepPlan();
+//     group.OnAnswer();
 //     for (const SelectionResult& selection : result.selections) {
-//       RETURN_IF_ERROR(group.Advance(selection, &plan));
+//       RETURN_IF_ERROR(group.ApplyResult(selection, vocab_size, &plan));
 //     }
 //   }
 //   Result result = group.TakeResult();

@@ -40,8 +40,8 @@
 // prompts are fed on, groups go one step ahead of their last answer if they
 // can, and those that cannot join again when it is there.
 //
-//   scheduler.Submit(id, request, done);
-//   while (!(plan = scheduler.Plan()).empty()) {
+//   scheduler.Submit(id, PreparedRequest(request), done);
+//   for (StepPlan plan; !(plan = scheduler.Plan()).empty();) {
 //     scheduler.Advance(Run(plan));  // calls done, sooner or later
 //   }
 #pragma once

@@ -13,10 +13,10 @@
 // page of the stem is announced there as soon as a plan fills it, so that
 // groups with the same beginning wait for it instead of computing it too.
 //
-//   GroupPrefill prefill(&request, &pages, &tree);
+//   GroupPrefill prefill(&request, source_end, &pages, &tree);
 //   while (!prefill.done()) {
 //     prefill.Match(num_scored, num_promised, &plan);  // shares what is there
-//     if (prefill.is_waiting()) ...  // another group is filling it
+//     if (prefill.is_waiting()) break;  // another group is filling it
 //     prefill.OnPlan();
 //     RETURN_IF_ERROR(prefill.Feed(max_tokens, max_rows, &plan, add_row));
 //   }

@@ -3,10 +3,11 @@
 // sequences. When the group resumes they are loaded into fresh pages instead of
 // computed again (group_prefill.h).
 //
-//   saved.Save(tables, to, &plan);   // as the group gives its pages back
-//   saved.Reorder(parent_ranks);     // by answers that come meanwhile
-//   if (const SavedPage* page = saved.Find(rank, page_idx)) ...  // to load it
-//   saved.Clear();                   // when that is done
+//   // As the group gives its pages back:
+//   saved.Save(tables, num_ranks, saving, &plan.page_saves);
+//   saved.Reorder(parent_ranks);  // by answers that come meanwhile
+//   const SavedPage* page = saved.Find(rank, page_idx);  // to load it
+//   saved.Clear();                // when that is done
 //
 // Saving is a plan's work, done before the plan writes anything: so a page can
 // be given out at once. Pages that sequences share are saved once, and the slot

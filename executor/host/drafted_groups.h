@@ -8,10 +8,11 @@
 //   plan t+1   a continuation with drafts          │
 //              rows, selection, drafting    <──────┘
 //
-//   const auto asked = groups.Expand(&plan);  // the plan before is answered
-//   ... draft, FillDrafts, run the plan ...
-//   groups.Advance(asked, result);            // first of all with the result
-//   asked.Restore(drafts, &result);           // the planner's answer
+//   DraftedGroups::Asked asked = groups.Expand(&plan);  // all are answered
+//   std::vector<DraftedTokens> drafts = ...;    // FillDrafts writes them in
+//   absl::StatusOr<StepResult> result = ...;    // of the plan
+//   groups.Advance(&asked, &result);            // first of all with the result
+//   if (result.ok()) asked.Restore(&drafts, &*result);  // the planner's answer
 //
 // Why the planner can write a continuation before it has read the answer that
 // this goes on from:

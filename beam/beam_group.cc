@@ -197,7 +197,7 @@ void BeamGroup::AdvanceDrafts(const SelectionResult& result,
 
 inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
                                            bool is_last, StepPlan* next_plan) {
-  if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
+  if (tracer_ != nullptr) return DecideAndTrace(result, is_last, next_plan);
   if (!reports_logprobs_) {
     return Decide(result, is_last, nullptr, next_plan);
   }
@@ -240,8 +240,8 @@ absl::Status BeamGroup::AdvanceSteps(const SelectionResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
-                                      bool is_last, StepPlan* next_plan) {
+absl::Status BeamGroup::DecideAndTrace(const SelectionResult& result,
+                                       bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents(pages_.slots().begin(), pages_.slots().end());
   std::vector<Decision> decisions;

@@ -410,8 +410,8 @@ class alignas(64) BeamGroup {
     ++num_steps_;
     is_asked_current_ = false;
   }
-  absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
-                             StepPlan* next_plan);
+  absl::Status DecideAndTrace(const SelectionResult& result, bool is_last,
+                              StepPlan* next_plan);
   // Does with the sequences and their pages what the strategy has decided.
   void ApplyContinuations(const SelectionResult& result, bool is_last,
                           StepPlan* next_plan);

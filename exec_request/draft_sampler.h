@@ -1,7 +1,8 @@
-// DraftSampler: samples drafts where a draft model computes its logits: feeds
-// sequences, and then draws token after token of each and feeds it, with nobody
-// else between two steps. On a GPU that is one run of the device, and neither
-// logits nor tokens cross the link until all tokens are drawn.
+// DraftSampler: samples drafts on the device on which a draft model computes
+// its logits. One call feeds the sequences; then it draws a token of each and
+// feeds that, until all tokens are drawn. The host takes no part in between. On
+// a GPU the call is one run of the device, and neither logits nor tokens cross
+// the link before it ends.
 //
 //   a b  c      fed before: a b; feeds c, draws d, feeds it, draws e
 //   a b  c  d

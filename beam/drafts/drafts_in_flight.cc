@@ -28,7 +28,9 @@ absl::Status DraftsInFlight::CheckNumDrafted(const SelectionResult& result,
                   counts.empty() ? 0 : *std::ranges::max_element(counts));
 }
 
-// Whether what was accepted is what was drafted is the executor's to know.
+// Of drafts that were planned ahead only the executor knows the tokens. Those
+// of the answer stand for them, so they are not checked against what was
+// drafted.
 std::vector<std::vector<TokenId>> DraftsInFlight::DraftedAhead(
     const SelectionResult& result, int num_sequences) {
   std::vector<std::vector<TokenId>> drafts(num_sequences);

@@ -70,7 +70,6 @@ class GroupDrafts {
   static constexpr double kRowCost = 0.05;
   static constexpr double kModelCost = 0.1;
   static constexpr int kMaxDoublings = 6;
-  static constexpr int kMaxStepsAlone = 1 << kMaxDoublings;
 
   // For a strategy that supports drafts; nothing is drafted for others.
   //   drafter  has the prompt; null: nothing is drafted from history
@@ -107,7 +106,7 @@ class GroupDrafts {
   // Whether a draft model is to be asked before the next step. Where it
   // has nothing for any sequence, because it failed or lacks pages, it is left
   // alone for more and more steps: none the first time, then 1, 2, 4 and so on
-  // up to kMaxStepsAlone. One that is behind (DraftedTokens::is_behind) is
+  // up to 2^kMaxDoublings. One that is behind (DraftedTokens::is_behind) is
   // asked on. Where no step verifies what it has it is asked every other step.
   bool has_to_ask() const {
     return is_by_model_ && is_on() && state_ == State::kIdle &&

@@ -355,7 +355,8 @@ class DraftingExecutor::Drafts {
                        PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
     {
       const std::lock_guard lock(drafts->mutex_);
-      // Nobody says any more what became of drafts that nobody verified.
+      // A step that has ended, and has not said what became of its drafts,
+      // never will: the draft thread must not wait for it.
       for (const DraftedTokens& draft : plan->drafted.drafts) {
         DraftVerification* const verification = draft.pending.verification();
         if (verification != nullptr) verification->Fail();

@@ -123,14 +123,14 @@ class ModelExecutor::Worker {
 
  private:
   absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
-    is_model_told_ = false;
+    is_delivered_ = false;
     absl::StatusOr<StepResult> result = RunCatching(plan);
     if (!result.ok()) groups_.DiscardFailedStep();
     // A plan that failed may not have come to its drafts.
     if (!result.ok() && draft_ != nullptr) draft_->ForgetEnded(plan->ended);
-    if (!is_model_told_) {
-      Append(plan->forks, &untold_forks_);
-      Append(plan->finished, &untold_finished_);
+    if (!is_delivered_) {
+      Append(plan->forks, &undelivered_forks_);
+      Append(plan->finished, &undelivered_finished_);
     }
     return result;
   }
@@ -141,12 +141,13 @@ class ModelExecutor::Worker {
         [&] { to->insert(to->end(), from.begin(), from.end()); });
   }
 
-  // Puts `*untold` in front of what `*plan` says.
+  // Puts what no plan has delivered in front of what `*plan` says.
   template <typename T>
-  static void TellFirst(std::vector<T>* untold, std::vector<T>* plan) {
-    if (untold->empty()) return;
-    Append(*plan, untold);
-    *plan = std::exchange(*untold, {});
+  static void PrependUndelivered(std::vector<T>* undelivered,
+                                 std::vector<T>* plan) {
+    if (undelivered->empty()) return;
+    Append(*plan, undelivered);
+    *plan = std::exchange(*undelivered, {});
   }
 
   absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
@@ -171,9 +172,9 @@ class ModelExecutor::Worker {
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);
     const std::span<float> logits(logits_.data(), size);
-    TellFirst(&untold_forks_, &plan->forks);
-    TellFirst(&untold_finished_, &plan->finished);
-    is_model_told_ = true;
+    PrependUndelivered(&undelivered_forks_, &plan->forks);
+    PrependUndelivered(&undelivered_finished_, &plan->finished);
+    is_delivered_ = true;
     RETURN_IF_ERROR(model_->Forward(*plan, logits));
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
@@ -213,13 +214,13 @@ class ModelExecutor::Worker {
   const std::shared_ptr<Model> model_;  // given back with the last of this
   const std::unique_ptr<DraftModel> draft_;
   const std::shared_ptr<ThreadPool> pool_;
-  // Of plans that failed before the model saw them: the next one says it.
-  std::vector<SequenceFork> untold_forks_;
-  std::vector<SequenceId> untold_finished_;
-  bool is_model_told_ = false;  // of the plan that runs
-  PersistentGroups groups_;     // without any unless it runs ahead
-  std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
-  ExecutorThread thread_;       // of the plans that were started
+  // Of plans that failed before the model got them: the next one has it.
+  std::vector<SequenceFork> undelivered_forks_;
+  std::vector<SequenceId> undelivered_finished_;
+  bool is_delivered_ = false;  // whether those of the plan that runs are
+  PersistentGroups groups_;    // without any unless it runs ahead
+  std::vector<float> logits_;  // [num_logits, vocab_size] of the last step
+  ExecutorThread thread_;      // of the plans that were started
 };
 
 absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(

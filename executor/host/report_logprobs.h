@@ -1,6 +1,7 @@
-// What executors on the host report beside a step's answers: log-probabilities
-// of the tokens that were chosen, and of those that a prompt goes on with
-// (kernels/logprobs/logprobs.h), on all threads. Nothing where nobody asked.
+// The log-probabilities that executors on the host report with a step's
+// answers: those of chosen tokens, and those of a prompt's tokens
+// (kernels/logprobs/logprobs.h). All threads of a pool compute them, and only
+// for requests that ask for them.
 #pragma once
 
 #include <span>

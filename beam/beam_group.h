@@ -426,6 +426,8 @@ class alignas(64) BeamGroup {
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(const SelectionResult& result,
                   std::span<const Continuation> beams, bool is_last);
+  // Where drafts are from history, it goes on by the tokens of this step.
+  void AdvanceDrafters(std::span<const Continuation> beams);
   // Of so many sequences that live on.
   bool HaveOneLength(size_t num_sequences) const;
   // Tokens that a live sequence has generated; and the last of them, the newest

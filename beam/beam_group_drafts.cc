@@ -174,19 +174,14 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   }
   if (strategy_->done()) return;
   have_one_length_ = HaveOneLength(beams.size());
-  std::vector<int> parents;
-  std::vector<std::vector<TokenId>> tokens;
-  for (size_t rank = 0; rank < beams.size(); ++rank) {
-    const auto& [parent, token, num_tokens] = beams[rank];
-    parents.push_back(parent);
-    tokens.push_back(LastTokens(static_cast<int>(rank), num_tokens));
-    if (!drafted.empty() && !is_away()) {
-      const int num_rejected = counts.planned[parent] - accepted[parent];
-      pages_.Truncate(parent,
-                      pages_.sequence(parent).num_tokens() - num_rejected);
+  if (!drafted.empty() && !is_away()) {
+    for (const Continuation& beam : beams) {
+      const int rank = beam.parent_rank;
+      const int num_rejected = counts.planned[rank] - accepted[rank];
+      pages_.Truncate(rank, pages_.sequence(rank).num_tokens() - num_rejected);
     }
   }
-  drafts_.Advance(parents, tokens);
+  AdvanceDrafters(beams);
 }
 
 void BeamGroup::ApplyPaths(const SelectionResult& result,
@@ -206,12 +201,17 @@ void BeamGroup::ApplyPaths(const SelectionResult& result,
       drafts_.RecordUndrafted(1);
     }
   }
-  if (ends) return;
+  if (!ends) AdvanceDrafters(beams);
+}
+
+void BeamGroup::AdvanceDrafters(std::span<const Continuation> beams) {
+  if (!drafts_.reads_history()) return;
   std::vector<int> parents;
   std::vector<std::vector<TokenId>> tokens;
-  for (const Continuation& beam : beams) {
-    parents.push_back(beam.parent_rank);
-    tokens.push_back({beam.token});
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    parents.push_back(beams[rank].parent_rank);
+    tokens.push_back(
+        LastTokens(static_cast<int>(rank), beams[rank].num_tokens));
   }
   drafts_.Advance(parents, tokens);
 }

@@ -218,7 +218,6 @@ void GroupDrafts::RecordUnverified(int num_drafted) {
 
 void GroupDrafts::Advance(std::span<const int> parents,
                           std::span<const std::vector<TokenId>> tokens) {
-  if (drafters_.empty()) return;
   std::vector<int> num_left(drafters_.size());  // children without a drafter
   for (const int parent : parents) ++num_left[parent];
   std::vector<std::unique_ptr<Drafter>> next;

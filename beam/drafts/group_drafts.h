@@ -92,6 +92,8 @@ class GroupDrafts {
   int num_logits_per_token() const { return are_drawn() ? 2 : 1; }
 
   bool is_by_model() const { return is_by_model_; }
+  // Whether drafts are from history, which Advance tells of.
+  bool reads_history() const { return !drafters_.empty(); }
 
   // What drafts cost now, beside a step. Where results depend on the drafts
   // (SpeculationMode::kRejection) that would make them depend on who else runs,
@@ -190,6 +192,7 @@ class GroupDrafts {
   void RecordUnverified(int num_drafted);
   // The next sequences are children of these ranks, each with `tokens` more
   // than its parent. Throws std::bad_alloc, and the group must be dropped then.
+  // REQUIRES: reads_history().
   void Advance(std::span<const int> parents,
                std::span<const std::vector<TokenId>> tokens);
 

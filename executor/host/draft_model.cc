@@ -43,6 +43,15 @@ absl::Status CheckIsDraftModel(const ModelDescription& draft,
       " must name a model without an encoder", GotDirectory(directory));
 }
 
+absl::Status CheckFits(const ModelDescription& model,
+                       const ModelDescription& draft) {
+  RETURN_IF_ERROR(CheckTakesDraftModel(model));
+  if (draft.vocab_size == model.vocab_size) return absl::OkStatus();
+  return InvalidArgument("the draft model has a vocabulary of ",
+                         draft.vocab_size, " tokens, the model one of ",
+                         model.vocab_size);
+}
+
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
     std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
     std::shared_ptr<DraftSampler> sampler) {

@@ -65,6 +65,11 @@ absl::Status CheckTakesDraftModel(const ModelDescription& model,
 absl::Status CheckIsDraftModel(const ModelDescription& draft,
                                std::string_view directory = "");
 
+// That `draft` can draft for sequences of `model`: CheckTakesDraftModel, and
+// both have the same vocabulary. Errors: kInvalidArgument.
+absl::Status CheckFits(const ModelDescription& model,
+                       const ModelDescription& draft);
+
 class DraftModel {
  public:
   // Errors: kInvalidArgument if the model keeps more of a sequence than pages

@@ -408,12 +408,7 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
     return InvalidArgument(
         "a draft model needs an executor that verifies drafts");
   }
-  RETURN_IF_ERROR(CheckTakesDraftModel(model));
-  if (draft->description().vocab_size != model.vocab_size) {
-    return InvalidArgument("the draft model has a vocabulary of ",
-                           draft->description().vocab_size,
-                           " tokens, the model one of ", model.vocab_size);
-  }
+  RETURN_IF_ERROR(CheckFits(model, draft->description()));
   try {
     const auto drafts =
         std::make_shared<Drafts>(std::move(steps), std::move(draft));

@@ -55,19 +55,6 @@ ModelDescription Limited(ModelDescription description,
   return description;
 }
 
-absl::StatusOr<std::unique_ptr<DraftModel>> MakeDraftModel(
-    const Model& model, std::shared_ptr<Model> draft,
-    std::shared_ptr<ThreadPool> pool) {
-  RETURN_IF_ERROR(CheckTakesDraftModel(model.description()));
-  const int vocab_size = model.description().vocab_size;
-  if (draft->description().vocab_size != vocab_size) {
-    return InvalidArgument("the draft model has a vocabulary of ",
-                           draft->description().vocab_size,
-                           " tokens, the model one of ", vocab_size);
-  }
-  return DraftModel::Create(std::move(draft), std::move(pool));
-}
-
 }  // namespace
 
 // The model and what a step needs, touched on the worker thread only. That
@@ -234,7 +221,8 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   RETURN_IF_ERROR(CheckBounds(options));
   std::unique_ptr<DraftModel> draft;
   if (options.draft_model != nullptr) {
-    ASSIGN_OR_RETURN(draft, MakeDraftModel(*model, options.draft_model, pool));
+    RETURN_IF_ERROR(CheckFits(description, options.draft_model->description()));
+    ASSIGN_OR_RETURN(draft, DraftModel::Create(options.draft_model, pool));
   }
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the model runs on another executor");

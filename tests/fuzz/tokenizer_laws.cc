@@ -18,7 +18,9 @@ namespace espalier::fuzz {
 namespace {
 
 constexpr std::string_view kTexts[] = {
-    "", " ", "abc  ab c", "\u2581a\u00e9\u6f22 12345\n\n<s> don't <unk>"};
+    "", " ", "abc  ab c", "\u2581a\u00e9\u6f22 12345\n\n<s> don't <unk>",
+    // Marks that a normal form joins, splits off or puts in another order.
+    "e\u0301t\u00e9", "\u00e9\u1dc2 a\u0323"};
 
 void CheckDecode(const Tokenizer& tokenizer,
                  const std::vector<TokenId>& tokens) {

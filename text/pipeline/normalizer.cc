@@ -22,6 +22,18 @@ std::string_view BeginningOf(const Normalizer::Text& text) {
   return std::string_view(text.text).substr(0, text.beginning);
 }
 
+// A step may join the beginning with what follows it (NFC: "e" with an accent)
+// or change what it was (Replace), and leave its size inside a character. The
+// character counts as of the beginning.
+void EndBeginningWithCharacter(Normalizer::Text* text) {
+  const auto is_inside = [&](size_t at) {
+    return at < text->text.size() &&
+           (static_cast<uint8_t>(text->text[at]) & 0xC0) == 0x80;
+  };
+  text->beginning = std::min(text->beginning, text->text.size());
+  while (is_inside(text->beginning)) ++text->beginning;
+}
+
 }  // namespace
 
 Normalizer::Text::Text(std::string_view original, RegexBudget* regex_budget)
@@ -223,6 +235,7 @@ absl::Status Normalizer::Apply(Text* text) const {
   const size_t original_bytes = text->text.size();
   for (const Step& step : steps_) {
     RETURN_IF_ERROR(step.run(text));
+    EndBeginningWithCharacter(text);
     if (text->text.size() > text->max_bytes) {
       return InvalidArgument(step.place, " makes more than ", text->max_bytes,
                              " bytes of a text of ", original_bytes);

@@ -27,7 +27,8 @@ class Normalizer {
 
     std::string text;
     // Bytes in front that the first character of the original text has become:
-    // pre-tokenizers ask whether anything of it is still there.
+    // pre-tokenizers ask whether anything of it is still there. Of whole
+    // characters before and after each step.
     size_t beginning;
     // That steps may make of it; less than 2^31.
     size_t max_bytes;

@@ -73,7 +73,10 @@ class FormWriter {
 }  // namespace
 
 char32_t TakeCharacter(std::string_view* text) {
+  CHECK(!text->empty());
   const size_t size = CharacterSize(text->front());
+  CHECK(size <= text->size())
+      << "a character of " << size << " bytes has " << text->size();
   // What the lead byte has beside its marks of length.
   constexpr uint8_t kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
   char32_t character = static_cast<uint8_t>(text->front()) & kLeadBits[size];

@@ -50,7 +50,8 @@ bool OnigurumaReader::Take(std::string_view text) {
   return true;
 }
 
-absl::StatusOr<std::string> OnigurumaReader::TakeClassEscape(bool* is_negated) {
+absl::StatusOr<std::string> OnigurumaReader::TakeClassEscape(
+    std::string_view word_characters, bool* is_negated) {
   const std::string_view rest = pattern_.substr(at_);
   *is_negated = false;
   if (rest.starts_with("\\p") || rest.starts_with("\\P")) {
@@ -61,7 +62,7 @@ absl::StatusOr<std::string> OnigurumaReader::TakeClassEscape(bool* is_negated) {
   std::string characters;
   if (lower == 's') characters = rest[1] == 's' ? kSpaces : kNoSpaces;
   if (lower == 'd') characters = rest[1] == 'd' ? "\\p{Nd}" : "\\P{Nd}";
-  if (lower == 'w') characters = kWordCharacters;
+  if (lower == 'w') characters = word_characters;
   if (lower == 'h') characters = kHexDigits;
   *is_negated = rest[1] == 'W' || rest[1] == 'H';
   if (!characters.empty()) at_ += 2;

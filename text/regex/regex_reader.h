@@ -11,7 +11,12 @@
 namespace espalier {
 
 // \w: characters of a class, without its brackets.
-inline constexpr char kWordCharacters[] = R"(\p{Alphabetic}\p{M}\p{N}\p{Pc})";
+inline constexpr char kWordCharacters[] =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+// \w inside of a class, where Oniguruma does not ask its table of Latin-1, the
+// only one that has ², ³, ¹, ¼, ½ and ¾.
+inline constexpr char kWordCharactersInClass[] =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 class OnigurumaReader {
  public:
@@ -26,8 +31,9 @@ class OnigurumaReader {
   bool Take(std::string_view text);
 
   // The characters of an escape that is a class, without brackets; empty if it
-  // is none. Moves past it.
-  absl::StatusOr<std::string> TakeClassEscape(bool* is_negated);
+  // is none. `word_characters` are those of \w. Moves past it.
+  absl::StatusOr<std::string> TakeClassEscape(std::string_view word_characters,
+                                              bool* is_negated);
 
   // The one character that an escape stands for. Moves past it.
   absl::StatusOr<std::string> TakeCharacterEscape();

@@ -199,7 +199,7 @@ class OnigurumaRewriter : private OnigurumaReader {
     }
     bool is_negated = false;
     ASSIGN_OR_RETURN(const std::string characters,
-                     TakeClassEscape(&is_negated));
+                     TakeClassEscape(kWordCharacters, &is_negated));
     if (!characters.empty()) {
       return CopyAtom(0, Concat(is_negated ? "[^" : "[", characters, "]"));
     }
@@ -237,7 +237,7 @@ class OnigurumaRewriter : private OnigurumaReader {
     bool is_negated = false;
     if (rest.starts_with("\\")) {
       ASSIGN_OR_RETURN(const std::string characters,
-                       TakeClassEscape(&is_negated));
+                       TakeClassEscape(kWordCharactersInClass, &is_negated));
       if (is_negated) return Unsupported("\\W or \\H inside of a class");
       if (!characters.empty()) {
         out_ += characters;

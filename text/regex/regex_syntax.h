@@ -2,7 +2,8 @@
 // use) rewritten for PCRE2, so that they match the same:
 //
 //  - \s, \w, \d and \h, whose characters differ, become classes that are
-//    spelt out; \b is built from \w; ^ and $ are of lines;
+//    spelt out (\w as two: it has ², ³, ¹, ¼, ½ and ¾ outside of brackets
+//    alone); \b is built from \w; ^ and $ are of lines;
 //  - \p{...} takes general categories and some scripts, of which PCRE2 would
 //    take the extensions as well;
 //  - groups capture nothing, as nothing refers to them;

@@ -58,6 +58,20 @@ TEST(RegexTest, ClassesAreThoseOfOniguruma) {
   EXPECT_THAT(Matches("\\bé\\b", "é aé"), ElementsAre("é"));
 }
 
+// Of numbers that are no digits only those of Latin-1 are of words, and these
+// only outside of brackets.
+TEST(RegexTest, WordCharactersAreThoseOfOniguruma) {
+  EXPECT_THAT(Matches("\\w", "①₇⁴৴Ⅷ٣²³¹¼½¾⅓"),
+              ElementsAre("Ⅷ", "٣", "²", "³", "¹", "¼", "½", "¾"));
+  EXPECT_THAT(Matches("\\W", "①a²"), ElementsAre("①"));
+  EXPECT_THAT(Matches("[\\w]", "①²¾a"), ElementsAre("a"));
+  EXPECT_THAT(Matches("[^\\w]", "①²a"), ElementsAre("①", "²"));
+  EXPECT_THAT(Matches("a\\b", "a①"), ElementsAre("a"));
+  EXPECT_THAT(Matches("a\\b", "a²"), IsEmpty());
+  EXPECT_THAT(Matches("a\\B", "a①"), IsEmpty());
+  EXPECT_THAT(Matches("a\\B", "a²"), ElementsAre("a"));
+}
+
 TEST(RegexTest, RepetitionsAreThoseOfOniguruma) {
   EXPECT_THAT(Matches("a{,2}b", "aab"), ElementsAre("aab"));
   // One more quantifier there, possessive in PCRE2.

@@ -22,9 +22,9 @@ std::string_view BeginningOf(const Normalizer::Text& text) {
   return std::string_view(text.text).substr(0, text.beginning);
 }
 
-// A step may join the beginning with what follows it (NFC: "e" with an accent)
-// or change what it was (Replace), and leave its size inside a character. The
-// character counts as of the beginning.
+// A normal form may join the beginning with what follows it ("e" with an
+// accent) or put marks in another order, so that its size ends inside a
+// character. That character counts as of the beginning.
 void EndBeginningWithCharacter(Normalizer::Text* text) {
   const auto is_inside = [&](size_t at) {
     return at < text->text.size() &&
@@ -133,23 +133,27 @@ class NormalizerReader {
   }
 
   // Of what would be too large only the beginning is made: too much as well.
+  // What a match becomes is of the beginning where the last character of the
+  // match is: that is the one whose place it has in the library.
   static absl::Status Replace(const TextPattern& pattern,
                               const std::string& content, Text* text) {
     std::string replaced;
     size_t copied = 0;
+    size_t beginning = text->beginning;  // of `replaced`
     RETURN_IF_ERROR(pattern.ForEachMatch(
         text->text, text->budget, [&](const Regex::Match& match) {
           if (replaced.size() > text->max_bytes) return;
           replaced.append(text->text, copied, match.begin - copied);
+          if (match.begin < text->beginning) beginning = replaced.size();
           replaced += content;
           copied = match.end;
-          if (match.begin == 0) {
-            text->beginning -= std::min(text->beginning, match.end);
-            text->beginning += content.size();
+          if (match.end <= text->beginning) {
+            beginning = replaced.size() + (text->beginning - match.end);
           }
         }));
     replaced.append(text->text, copied);
     text->text = std::move(replaced);
+    text->beginning = beginning;
     return absl::OkStatus();
   }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "tests/status_matchers.h"
 #include "text/pipeline/unicode.h"
 
@@ -48,6 +49,15 @@ const std::string kNfd = R"({"type": "NFD"})";
 const std::string kNfkc = R"({"type": "NFKC"})";
 const std::string kLowercase = R"({"type": "Lowercase"})";
 
+std::string Replacing(const char* pattern, const char* content) {
+  return Concat(R"({"type": "Replace", "pattern": {"String": ")", pattern,
+                R"("}, "content": ")", content, "\"}");
+}
+
+std::string Prepending(const char* prefix) {
+  return Concat(R"({"type": "Prepend", "prepend": ")", prefix, "\"}");
+}
+
 TEST(NormalizerTest, ABeginningThatIsJoinedEndsWithItsCharacter) {
   EXPECT_EQ(Apply({kNfc}, "e\u0301t"), (Normalized{"\u00e9t", 2}));
   EXPECT_EQ(Apply({kNfc, kLowercase}, "E\u0301t\u00e9"),
@@ -60,12 +70,34 @@ TEST(NormalizerTest, ABeginningThatIsJoinedEndsWithItsCharacter) {
 }
 
 TEST(NormalizerTest, ABeginningThatIsReplacedEndsWithItsCharacter) {
-  EXPECT_EQ(Apply({R"({"type": "Prepend", "prepend": "é"})",
+  EXPECT_EQ(Apply({Prepending("é"),
                    R"({"type": "Replace", "pattern": {"Regex": "\\d+"},
                        "content": "▁"})",
                    kNfc},
                   "7a"),
             (Normalized{"é▁a", 5}));
+}
+
+// As in the library, whose results are these.
+TEST(NormalizerTest, TheLastCharacterOfAMatchTellsWhetherItIsOfTheBeginning) {
+  EXPECT_EQ(Apply({Replacing("a", "xy")}, "ad"), (Normalized{"xyd", 2}));
+  EXPECT_EQ(Apply({Replacing("ad", "b")}, "ad"), (Normalized{"b", 0}));
+  EXPECT_EQ(Apply({Replacing("ad", "xyz"), Replacing("x", "q")}, "ad"),
+            (Normalized{"qyz", 0}));
+  // Of several characters in front, all of which the first has become.
+  EXPECT_EQ(Apply({kNfd, Replacing("e\u0301", "b")}, "\u00e9d"),
+            (Normalized{"bd", 1}));
+  const std::string prepend = Prepending("xy");
+  EXPECT_EQ(Apply({prepend, Replacing("y", "zz")}, "ad"),
+            (Normalized{"xzzad", 4}));
+  EXPECT_EQ(Apply({prepend, Replacing("xya", "b")}, "ad"),
+            (Normalized{"bd", 1}));
+  EXPECT_EQ(Apply({prepend, Replacing("yad", "b")}, "ad"),
+            (Normalized{"xb", 1}));
+  EXPECT_EQ(Apply({prepend, Replacing("xyad", "b")}, "ad"),
+            (Normalized{"b", 0}));
+  EXPECT_EQ(Apply({prepend, Replacing("d", "ee")}, "ad"),
+            (Normalized{"xyaee", 3}));
 }
 
 // Of all kinds but Precompiled, which takes a map of its own.

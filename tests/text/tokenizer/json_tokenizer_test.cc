@@ -170,6 +170,16 @@ TEST(JsonTokenizerTest, ManyThreadsMakeTheSameTokens) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// What the library calls the first piece begins with the first character.
+TEST(JsonTokenizerTest, ReplacedCharactersMayNotBeTheFirst) {
+  TokenizerFile file;
+  file.At("/normalizer") = json::parse(R"({"type": "Replace",
+      "pattern": {"String": "xc"}, "content": "abc"})");
+  EXPECT_THAT(file.Parse().value()->Encode("xc").value(), ElementsAre(7));
+  file.At("/normalizer/pattern/String") = "x";
+  EXPECT_THAT(file.Parse().value()->Encode("x").value(), ElementsAre(8));
+}
+
 TEST(JsonTokenizerTest, AUsersTextBecomesNoSpecialToken) {
   const auto tokenizer = TokenizerFile().Parse().value();
   // "<", "s" and ">" are not in the vocabulary.

@@ -118,7 +118,8 @@ class NormalizerReader {
     return AddStep([prefix](Text* text) {
       if (text->text.empty()) return absl::OkStatus();
       text->text.insert(0, prefix);
-      text->beginning += prefix.size();
+      // It has the place of what it stands before.
+      if (text->beginning > 0) text->beginning += prefix.size();
       return absl::OkStatus();
     });
   }

@@ -100,6 +100,17 @@ TEST(NormalizerTest, TheLastCharacterOfAMatchTellsWhetherItIsOfTheBeginning) {
             (Normalized{"xyaee", 3}));
 }
 
+TEST(NormalizerTest, APrefixIsOfTheBeginningIfWhatItIsBeforeIs) {
+  EXPECT_EQ(Apply({Prepending("xy")}, "ad"), (Normalized{"xyad", 3}));
+  EXPECT_EQ(Apply({Replacing("a", ""), Prepending("xy")}, "ad"),
+            (Normalized{"xyd", 0}));
+  EXPECT_EQ(
+      Apply({R"({"type": "Strip", "strip_left": true, "strip_right": false})",
+             Prepending("xy")},
+            "  ad"),
+      (Normalized{"xyad", 0}));
+}
+
 // Of all kinds but Precompiled, which takes a map of its own.
 const std::vector<std::string>& AllSteps() {
   static const auto* const steps = [] {

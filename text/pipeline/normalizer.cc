@@ -138,6 +138,8 @@ class NormalizerReader {
   // match is: that is the one whose place it has in the library.
   static absl::Status Replace(const TextPattern& pattern,
                               const std::string& content, Text* text) {
+    // A pattern that may match nothing finds nothing here, as in the library.
+    if (text->text.empty()) return absl::OkStatus();
     std::string replaced;
     size_t copied = 0;
     size_t beginning = text->beginning;  // of `replaced`

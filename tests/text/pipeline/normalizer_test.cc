@@ -111,6 +111,15 @@ TEST(NormalizerTest, APrefixIsOfTheBeginningIfWhatItIsBeforeIs) {
       (Normalized{"xyad", 0}));
 }
 
+// "^" or "a*" would match.
+TEST(NormalizerTest, NothingIsReplacedInAnEmptyText) {
+  const std::string replace =
+      R"({"type": "Replace", "pattern": {"Regex": "^"}, "content": "x"})";
+  EXPECT_EQ(Apply({replace}, ""), (Normalized{"", 0}));
+  EXPECT_EQ(Apply({Replacing("a", ""), replace}, "a"), (Normalized{"", 0}));
+  EXPECT_EQ(Apply({Replacing("a", ""), replace}, "ad"), (Normalized{"xd", 1}));
+}
+
 // Of all kinds but Precompiled, which takes a map of its own.
 const std::vector<std::string>& AllSteps() {
   static const auto* const steps = [] {

@@ -81,6 +81,9 @@ class AddedTokens {
         continue;
       }
       Widen(token, text, done, &begin, &end, &widened);
+      // With lstrip it begins where the token before it ended: of what that one
+      // took as whitespace nothing is left.
+      if (token.lstrip && end <= done) continue;
       if (done < begin) {
         if (absl::Status s = on_text(done, begin); !s.ok()) return s;
       }

@@ -219,6 +219,32 @@ TEST(JsonTokenizerTest, AddedTokensMarkedSpecialAreNoTextOfAUser) {
               ElementsAre(2, 0, 0, 0, 0, 0, 0));
 }
 
+// One token takes spaces that another would begin with: as in the library, that
+// one is there if it does not take spaces in front or reaches farther.
+TEST(JsonTokenizerTest, SpacesThatATokenTookAreNoTokenAgain) {
+  TokenizerFile file;
+  file.At("/normalizer") = nullptr;
+  file.At("/pre_tokenizer") = nullptr;
+  json::array& added = file.At("/added_tokens").as_array();
+  const auto add = [&](int id, const char* content, bool lstrip, bool rstrip) {
+    added.push_back({{"id", id},
+                     {"content", content},
+                     {"lstrip", lstrip},
+                     {"rstrip", rstrip},
+                     {"normalized", false}});
+  };
+  add(10, "  ", true, true);
+  add(11, "\n", false, true);
+  add(12, " b", true, false);
+  const auto tokenizer = file.Parse().value();
+  EXPECT_THAT(tokenizer->Encode("a    a").value(), ElementsAre(3, 10, 3));
+  EXPECT_THAT(tokenizer->Encode("a     a").value(), ElementsAre(3, 10, 3));
+  EXPECT_THAT(tokenizer->Encode("     ").value(), ElementsAre(10));
+  EXPECT_THAT(tokenizer->Encode("\n     a").value(), ElementsAre(11, 3));
+  EXPECT_THAT(tokenizer->Encode("\n   \na").value(), ElementsAre(11, 11, 3));
+  EXPECT_THAT(tokenizer->Encode("\n b").value(), ElementsAre(11, 12));
+}
+
 // An added token that is a word stands in the vocabulary, too; where it is not
 // recognised by itself, what the model makes of the text may still be it.
 TEST(JsonTokenizerTest, AddedTokensThatAreTextAreMergedToo) {

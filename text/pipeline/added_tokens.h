@@ -53,10 +53,6 @@ class AddedTokens {
   // nullptr if there is none.
   const AddedToken* Find(TokenId id) const;
 
-  bool HasTokens(bool normalized) const {
-    return !MatcherOf(normalized).empty();
-  }
-
   // Parts `text` at those added tokens that are normalized, or at those that
   // are not: is_wanted(id) tells which are to be found, on_text(begin, end)
   // gets what lies between them, never empty, on_token(id) the tokens; both

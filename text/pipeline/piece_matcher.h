@@ -40,8 +40,6 @@ class PieceMatcher {
     return Find(text.substr(begin), lead);
   }
 
-  bool empty() const { return pieces_.empty(); }
-
  private:
   std::optional<Match> Find(std::string_view text, uint8_t lead) const;
 

@@ -2,7 +2,7 @@
 // holds now, as one value that is consistent in itself. prometheus_text.h
 // writes it for those who collect metrics.
 //
-// Of requests the engine was given: every one waits, runs, is away or has
+// Of requests the engine was given: every one waits, runs, is preempted or has
 // ended, so num_requests is the sum of these four. Requests that are refused
 // before they reach the engine's strand, for a field that is wrong or after a
 // shutdown, are not in it.

@@ -158,7 +158,7 @@ void WriteSpeculation(const SpeculationFigures& s, MetricWriter* out) {
 // As vLLM has it: of a preempted request it says that it waits.
 void WriteVllm(const EngineStats& s, MetricWriter* out) {
   out->Gauge("vllm:num_requests_running", s.num_running, "Requests that run.");
-  out->Gauge("vllm:num_requests_waiting", s.num_waiting + s.num_away,
+  out->Gauge("vllm:num_requests_waiting", s.num_waiting + s.num_preempted,
              "Requests that wait, those preempted included.");
   out->Gauge("vllm:kv_cache_usage_perc", Ratio(s.num_pages_held, s.num_pages),
              "Share of the key/value pages that requests hold; 1 is all.");
@@ -220,7 +220,7 @@ void WriteNow(const EngineStats& s, MetricWriter* out) {
   out->Gauge("espalier:requests_running", s.num_running, "Requests that run.");
   out->Gauge("espalier:requests_waiting", s.num_waiting,
              "Requests that have not started.");
-  out->Gauge("espalier:requests_away", s.num_away,
+  out->Gauge("espalier:requests_preempted", s.num_preempted,
              "Requests that were preempted and will resume.");
   out->Gauge("espalier:rows_running", s.num_rows_running,
              "Beams and samples of the requests that run.");

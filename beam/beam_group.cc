@@ -82,7 +82,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
 }
 
 int64_t BeamGroup::num_pending_tokens() const {
-  if (done_ || is_away()) return 0;
+  if (done_ || is_preempted()) return 0;
   return prefilling() ? prefill_.num_pending_tokens() : num_live_beams();
 }
 
@@ -104,7 +104,7 @@ int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
 }
 
 int64_t BeamGroup::NumPagesSoon() const {
-  if (done_ || is_away()) return 0;
+  if (done_ || is_preempted()) return 0;
   if (!prefilling() && num_steps_ > 0) return num_live_beams();
   return prefill_.NumPagesToFeedAll() + pages_.num_slots();
 }
@@ -287,7 +287,7 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
 }
 
 void BeamGroup::KeepEnded() {
-  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return;
+  if (!keeps_pages_ || is_preempted() || !prefill_.is_filled()) return;
   for (const EndedSequence& ended : strategy_->ended()) {
     // Before the first answer there is one sequence, however many begin there.
     if (ended.rank >= num_live_beams()) continue;
@@ -317,9 +317,9 @@ void BeamGroup::KeepLive() {
   }
 }
 
-void BeamGroup::PutAway(const PageSaving& saving, bool names_end,
+void BeamGroup::Preempt(const PageSaving& saving, bool names_end,
                         StepPlan* plan) {
-  CHECK(!done_ && !is_away()) << "request " << id_ << " holds nothing";
+  CHECK(!done_ && !is_preempted()) << "request " << id_ << " holds nothing";
   KeepLive();
   if (tracer_ != nullptr) {
     tracer_->RecordPreemption(pages_.PagesBySlot(), pages_.slots(),
@@ -327,7 +327,7 @@ void BeamGroup::PutAway(const PageSaving& saving, bool names_end,
   }
   if (names_end) ReserveOneMore(&plan->ended);
   // Its sequences begin as one stem.
-  is_saving_ = pages_.PutAway(
+  is_saving_ = pages_.Preempt(
       num_beams(), pages_.has_rows() ? PageSaving{} : saving, names_end, plan);
   if (names_end) plan->ended.push_back(id_);
   prefill_.Stop();
@@ -340,7 +340,7 @@ void BeamGroup::DropSaved() {
 }
 
 void BeamGroup::Resume() {
-  CHECK(is_away() && !has_plan_in_flight()) << "request " << id_;
+  CHECK(is_preempted() && !has_plan_in_flight()) << "request " << id_;
   std::vector<std::vector<TokenId>> branches;
   if (num_steps_ > 0) {
     for (int rank = 0; rank < num_live_beams(); ++rank) {
@@ -370,7 +370,7 @@ int64_t BeamGroup::NumPagesToResume() const {
 
 void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
   CHECK(!done_ && has_output()) << "request " << id_ << " has no output";
-  if (!is_away()) KeepLive();
+  if (!is_preempted()) KeepLive();
   strategy_->FinishLive(reason);
   is_asked_current_ = false;
   Drop(next_plan);

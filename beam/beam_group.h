@@ -21,7 +21,7 @@
 // many rows as these take, and one answer may decide several steps
 // (beam/drafts/draft_replay.h).
 //
-// A group can be put away, to make room for others, and resumed: it keeps its
+// A group can be preempted, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its
 // pages held (beam/pages/group_prefill.h). That changes nothing about its
 // result.
@@ -89,7 +89,7 @@ class alignas(64) BeamGroup {
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
   // How many tokens it would feed in the next step: what is left to prefill, or
-  // one for each live beam. 0 when done or away.
+  // one for each live beam. 0 when done or preempted.
   int64_t num_pending_tokens() const;
   // Beams that feed in the step that runs: rows of the next answer. 1 in the
   // prompt, 0 when done.
@@ -100,7 +100,9 @@ class alignas(64) BeamGroup {
     return outstanding() ? pages_.num_slots() : num_live_beams();
   }
   // Whether some of the prompt, or of what is fed again, is not planned yet.
-  bool prefilling() const { return !done_ && !is_away() && !prefill_.done(); }
+  bool prefilling() const {
+    return !done_ && !is_preempted() && !prefill_.done();
+  }
   // Before a step of the prefill: shares what the prefix tree has and loads
   // what was saved, with copies and loads into `*plan`. Afterwards it may have
   // nothing to prefill, or wait for pages that another group is filling.
@@ -125,7 +127,7 @@ class alignas(64) BeamGroup {
   // the strategy runs ahead, and neither step may have drafts, or both have a
   // draft model's (ContinuedDrafts).
   bool can_plan() const {
-    if (done_ || is_away()) return false;
+    if (done_ || is_preempted()) return false;
     return num_unanswered_ == 0 ? !drafts_.is_waiting() : CanPlanAhead();
   }
   // Of a group that can plan: whether drafts decide whether it does, which
@@ -150,8 +152,8 @@ class alignas(64) BeamGroup {
   // leaves some of the prompt. A prompt whose log-probabilities are reported
   // feeds at most `max_logits` tokens, each with a row of logits. Errors:
   // kResourceExhausted, leaving `*plan` unchanged, if the pool has fewer than
-  // NumPagesForStep; it must be put away or dropped then. REQUIRES: can_plan(),
-  // max_tokens >= 1, max_logits >= 1; can_draft_in(draft_room) if
+  // NumPagesForStep; it must be preempted or dropped then. REQUIRES:
+  // can_plan(), max_tokens >= 1, max_logits >= 1; can_draft_in(draft_room) if
   // has_to_draft().
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max(),
@@ -193,7 +195,7 @@ class alignas(64) BeamGroup {
   bool may_draft() const { return drafts_.is_on(); }
   // Whether its next step verifies what the draft model has drafted.
   bool has_drafts() const {
-    return !done_ && !is_away() && !prefilling() && drafts_.has_answer();
+    return !done_ && !is_preempted() && !prefilling() && drafts_.has_answer();
   }
 
   // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
@@ -231,16 +233,16 @@ class alignas(64) BeamGroup {
   // `names_end`, and what the plan was to copy or load for it is taken out.
   // Throws std::bad_alloc, and the group must be dropped then.
   // REQUIRES: `*plan` has nothing of this group to run.
-  void PutAway(const PageSaving& saving, bool names_end, StepPlan* plan);
+  void Preempt(const PageSaving& saving, bool names_end, StepPlan* plan);
   // Whether a plan that saves its pages is not answered. OnSaved answers that;
   // where they were not saved DropSaved does, and all is fed again.
   bool is_saving() const { return is_saving_; }
   void OnSaved() { is_saving_ = false; }
   void DropSaved();
-  bool is_away() const { return pages_.is_away(); }
+  bool is_preempted() const { return pages_.is_preempted(); }
   // Feeds again what it had fed. Throws std::bad_alloc, and has done nothing
   // then.
-  // REQUIRES: is_away(), !has_plan_in_flight().
+  // REQUIRES: is_preempted(), !has_plan_in_flight().
   void Resume();
   // Pages that it takes to resume, at most.
   int64_t NumPagesToResume() const;

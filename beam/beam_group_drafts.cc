@@ -137,7 +137,7 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
 void BeamGroup::TakeDraftsOfStep() {
   const std::vector<std::vector<TokenId>> planned = in_flight_.drafted();
   in_flight_.Feed(drafts_.TakeForStep(static_cast<int>(planned.size())));
-  if (is_away()) return;
+  if (is_preempted()) return;
   for (int rank = 0; rank < std::ssize(planned); ++rank) {
     const int num_missing = static_cast<int>(planned[rank].size() -
                                              in_flight_.drafted()[rank].size());
@@ -174,7 +174,7 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   }
   if (strategy_->done()) return;
   have_one_length_ = HaveOneLength(beams.size());
-  if (!drafted.empty() && !is_away()) {
+  if (!drafted.empty() && !is_preempted()) {
     for (const Continuation& beam : beams) {
       const int rank = beam.parent_rank;
       const int num_rejected = counts.planned[rank] - accepted[rank];

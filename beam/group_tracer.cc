@@ -74,7 +74,7 @@ void GroupTracer::RecordPreemption(std::span<const HeldPages> slots,
                                    const PrefillCounts& counts) {
   cached_.clear();
   copies_.clear();
-  // Put away again before it had all of its tokens, it is recorded once.
+  // Preempted again before it had all of its tokens, it is recorded once.
   if (preempted_.has_value()) return;
   preempted_ = counts;
   TracePreempted event{.request = id_,

@@ -100,7 +100,7 @@ class GroupTracer {
   std::set<PageId> cached_;  // found in the prefix tree
   std::vector<TraceCopy> copies_;
   std::optional<PrefillCounts>
-      preempted_;  // while away, and until it has pages
+      preempted_;  // while preempted, and until it has pages
   std::vector<Node> nodes_;
   std::vector<int> tree_nodes_;     // by the strategy's node
   std::map<int, int> living_;       // slot to node

@@ -29,9 +29,9 @@ namespace espalier {
 struct DeviceDefaults {
   DType dtype;
   int64_t kv_cache_bytes;
-  // A quarter of that on a GPU: what is away is a part of what runs. On the CPU
-  // key/value memory is as large as one likes. Where the host cannot pin so
-  // much there is less, or none.
+  // A quarter of that on a GPU: what is preempted is a part of what runs. On
+  // the CPU key/value memory is as large as one likes. Where the host cannot
+  // pin so much there is less, or none.
   int64_t host_cache_bytes;
   // Fills the device's multipliers; on the CPU it also lets the activations of
   // small models stay in the caches.

@@ -24,7 +24,7 @@ struct StepLimits {
   // Of all that run; and so many rows of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
   // Rows of a step that no selection is of: chunks of prompts, and what groups
-  // feed again that were put away. >= 1.
+  // feed again that were preempted. >= 1.
   int max_prefill_rows = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
   // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that

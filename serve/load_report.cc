@@ -97,7 +97,8 @@ std::string LoadMetrics(const EngineStats& stats, const RecentLoad& load,
                 "\"num_requests_waiting\": %d, "
                 "\"num_requests_running\": %d, \"num_rows\": %d}}",
       load.calls_per_second, Utilization(load, max_rows), PagesUsed(stats),
-      stats.num_waiting + stats.num_away, stats.num_running, RowsOf(stats));
+      stats.num_waiting + stats.num_preempted, stats.num_running,
+      RowsOf(stats));
 }
 
 }  // namespace espalier::serve

@@ -9,7 +9,7 @@
 //   TraceRequest                        once
 //   TracePages, then TraceCandidates    a step: what was held while it ran, and
 //                                       what its answer came to, best first
-//   TracePreempted, later TraceResumed  whenever it was put away, before the
+//   TracePreempted, later TraceResumed  whenever it was preempted, before the
 //                                       pages of the step it resumed for
 //   TraceEnd                            once
 //
@@ -122,7 +122,7 @@ struct TracePreempted {
                          const TracePreempted&) = default;
 };
 
-// A request that had been put away has its tokens again.
+// A request that had been preempted has its tokens again.
 struct TraceResumed {
   RequestId request = {};
   int step = 1;                   // whose pages follow

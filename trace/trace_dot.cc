@@ -63,9 +63,9 @@ void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
                  " [label=", Quoted(begun.empty() ? "prompt" : begun),
                  ", shape=plaintext];\n");
   for (const TraceNode& node : tree.nodes) AppendNode(index, node, out);
-  for (size_t i = 0; i < tree.away.size(); ++i) {
-    *out += Concat("    t", index, "_away", i,
-                   " [label=", Quoted(AwayLabel(tree.away[i])),
+  for (size_t i = 0; i < tree.preemptions.size(); ++i) {
+    *out += Concat("    t", index, "_preempted", i,
+                   " [label=", Quoted(PreemptionLabel(tree.preemptions[i])),
                    ", shape=plaintext];\n");
   }
   const std::string why_none = WhyNoResult(tree);

@@ -137,11 +137,11 @@ std::string Params(const TraceTree& tree) {
   return out;
 }
 
-std::string AwayNotes(const TraceTree& tree) {
+std::string PreemptionNotes(const TraceTree& tree) {
   std::string out;
-  for (const TraceAway& away : tree.away) {
-    out +=
-        Concat("<p class=\"note\">", EscapeMarkup(AwayLabel(away)), "</p>\n");
+  for (const TracePreemption& preemption : tree.preemptions) {
+    out += Concat("<p class=\"note\">",
+                  EscapeMarkup(PreemptionLabel(preemption)), "</p>\n");
   }
   return out;
 }
@@ -152,8 +152,8 @@ std::string Section(const TraceTree& tree, size_t index) {
   std::string out = Concat(
       "<section class=\"request\" data-r=\"", index, "\"",
       index > 0 ? " hidden" : "", ">\n<h2>", EscapeMarkup(Title(tree)),
-      "</h2>\n<p class=\"note\">", Params(tree), "</p>\n", AwayNotes(tree),
-      Hypotheses(tree),
+      "</h2>\n<p class=\"note\">", Params(tree), "</p>\n",
+      PreemptionNotes(tree), Hypotheses(tree),
       "<div class=\"picture\" tabindex=\"0\" role=\"group\" "
       "aria-label=\"The tree; arrow keys go from candidate to candidate\">\n",
       Svg("tree", "The tree of candidates, steps from left to right",

@@ -211,18 +211,18 @@ std::string WhyNoResult(const TraceTree& tree) {
                 Readable(Message(*tree.end->error)));
 }
 
-std::string AwayLabel(const TraceAway& away) {
+std::string PreemptionLabel(const TracePreemption& preemption) {
   const std::string preempted =
-      Concat("preempted before step ", away.preempted.step, ", gave ",
-             Pluralize(away.preempted.num_pages, "page"), " back; ");
-  if (!away.resumed) return preempted + "did not resume";
+      Concat("preempted before step ", preemption.preempted.step, ", gave ",
+             Pluralize(preemption.preempted.num_pages, "page"), " back; ");
+  if (!preemption.resumed) return preempted + "did not resume";
   return Concat(preempted, "resumed with ",
-                Pluralize(away.resumed->num_cached_tokens, "token"),
+                Pluralize(preemption.resumed->num_cached_tokens, "token"),
                 " cached, ",
-                away.resumed->num_loaded_tokens > 0
-                    ? Concat(away.resumed->num_loaded_tokens, " loaded, ")
+                preemption.resumed->num_loaded_tokens > 0
+                    ? Concat(preemption.resumed->num_loaded_tokens, " loaded, ")
                     : "",
-                away.resumed->num_fed_tokens, " fed again");
+                preemption.resumed->num_fed_tokens, " fed again");
 }
 
 std::string Summary(const TraceTree& tree) {

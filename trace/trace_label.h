@@ -55,7 +55,7 @@ std::string Title(const TraceTree& tree);
 
 // "preempted before step 5, which gave 3 pages back; 12 tokens cached and 4 fed
 // again".
-std::string AwayLabel(const TraceAway& away);
+std::string PreemptionLabel(const TracePreemption& preemption);
 
 // How a request came to no result: its error, or that the trace stops before
 // its end; "" if it came to one.

@@ -122,12 +122,12 @@ PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
                kMargin + row_height * rows.all().at(page), tall);
     }
   }
-  for (const TraceAway& away : tree.away) {
-    if (away.preempted.step > tree.num_steps()) continue;
+  for (const TracePreemption& preemption : tree.preemptions) {
+    if (preemption.preempted.step > tree.num_steps()) continue;
     map.drawing += absl::StrFormat(
-        "<path class=\"away\" data-s=\"%d\" d=\"M%.1f 0V%.1f\"/>\n",
-        away.preempted.step, layout.columns[away.preempted.step - 1],
-        map.height);
+        "<path class=\"preempted\" data-s=\"%d\" d=\"M%.1f 0V%.1f\"/>\n",
+        preemption.preempted.step,
+        layout.columns[preemption.preempted.step - 1], map.height);
   }
   if (!tall) return map;
   for (const auto& [page, row] : rows.all()) {

@@ -88,7 +88,7 @@ std::string Root(const TraceTree& tree, const TraceLayout::Point& at) {
 }
 
 std::string Guides(const TraceTree& tree, const TraceLayout& layout) {
-  std::string out = AwayMarks(tree, layout, layout.height);
+  std::string out = PreemptionMarks(tree, layout, layout.height);
   for (int step = 1; step <= tree.num_steps(); ++step) {
     const std::string x = Px(layout.columns[step]);
     out += Concat("<path class=\"guide\" data-s=\"", step, "\" d=\"M", x,
@@ -131,17 +131,18 @@ std::string Heading(const TraceTree& tree, double* y) {
 
 }  // namespace
 
-std::string AwayMarks(const TraceTree& tree, const TraceLayout& layout,
-                      double height) {
+std::string PreemptionMarks(const TraceTree& tree, const TraceLayout& layout,
+                            double height) {
   std::string out;
-  for (const TraceAway& away : tree.away) {
-    const int step = away.preempted.step;
+  for (const TracePreemption& preemption : tree.preemptions) {
+    const int step = preemption.preempted.step;
     const double x =
         step <= tree.num_steps() ? layout.bends[step] : layout.width - 4;
-    out += Concat("<g class=\"away\" data-s=\"", step, "\"><title>",
-                  EscapeMarkup(AwayLabel(away)), "</title><path d=\"M", Px(x),
-                  " 18V", Px(height), "\"/><text text-anchor=\"middle\" x=\"",
-                  Px(x), "\" y=\"12\">preempted</text></g>\n");
+    out += Concat("<g class=\"preempted\" data-s=\"", step, "\"><title>",
+                  EscapeMarkup(PreemptionLabel(preemption)),
+                  "</title><path d=\"M", Px(x), " 18V", Px(height),
+                  "\"/><text text-anchor=\"middle\" x=\"", Px(x),
+                  "\" y=\"12\">preempted</text></g>\n");
   }
   return out;
 }

@@ -17,9 +17,9 @@ std::string TreeDrawing(const TraceTree& tree, const TraceLayout& layout);
 // A whole file: the requests one below the other, each with its hypotheses.
 std::string RenderTraceSvg(const std::deque<TraceTree>& trees);
 
-// A line from top to bottom where the request was away, for the tree and for
-// what has its columns.
-std::string AwayMarks(const TraceTree& tree, const TraceLayout& layout,
-                      double height);
+// A line from top to bottom where the request was preempted, for the tree and
+// for what has its columns.
+std::string PreemptionMarks(const TraceTree& tree, const TraceLayout& layout,
+                            double height);
 
 }  // namespace espalier

@@ -83,7 +83,8 @@ std::string RenderTraceText(const std::deque<TraceTree>& trees) {
   for (const TraceTree& tree : trees) {
     if (!out.empty()) out += "\n";
     out += Concat(Title(tree), "\n", Summary(tree), "\n");
-    for (const TraceAway& away : tree.away) out += AwayLabel(away) + "\n";
+    for (const TracePreemption& preemption : tree.preemptions)
+      out += PreemptionLabel(preemption) + "\n";
     AppendTree(tree, &out);
     AppendHypotheses(tree, &out);
   }

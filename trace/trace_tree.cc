@@ -241,17 +241,17 @@ absl::Status TraceTrees::AddTo(Open& open, TracePreempted event) {
     open.moved[node] = slot;
     open.newest_steps[slot] = tree.nodes[node].candidate.step;
   }
-  tree.away.push_back({std::move(event), std::nullopt});
+  tree.preemptions.push_back({std::move(event), std::nullopt});
   return absl::OkStatus();
 }
 
 absl::Status TraceTrees::AddTo(Open& open, TraceResumed event) {
   TraceTree& tree = *open.tree;
   RETURN_IF_ERROR(CheckNextStep(tree, event.step));
-  if (tree.away.empty() || tree.away.back().resumed) {
+  if (tree.preemptions.empty() || tree.preemptions.back().resumed) {
     return InvalidArgument("a request resumes that was not preempted");
   }
-  tree.away.back().resumed = event;
+  tree.preemptions.back().resumed = event;
   return absl::OkStatus();
 }
 

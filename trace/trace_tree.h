@@ -29,8 +29,8 @@ struct TraceNode {
   bool kept() const { return candidate.fate == CandidateFate::kKept; }
 };
 
-// A request was away between two steps.
-struct TraceAway {
+// A request was preempted between two steps.
+struct TracePreemption {
   TracePreempted preempted;
   std::optional<TraceResumed> resumed;  // unset if it did not
 };
@@ -38,11 +38,11 @@ struct TraceAway {
 struct TraceTree {
   TraceRequest request;
   std::vector<TraceNode> nodes;
-  std::vector<int> first;               // the nodes after the prompt
-  std::vector<std::vector<int>> steps;  // [num_steps], nodes; step 1 first
-  std::vector<TracePages> pages;        // steps ascending
-  std::vector<TraceAway> away;          // steps ascending
-  std::optional<TraceEnd> end;          // unset if the trace stops before
+  std::vector<int> first;                    // the nodes after the prompt
+  std::vector<std::vector<int>> steps;       // [num_steps], nodes; step 1 first
+  std::vector<TracePages> pages;             // steps ascending
+  std::vector<TracePreemption> preemptions;  // steps ascending
+  std::optional<TraceEnd> end;               // unset if the trace stops before
   int num_slots = 1;
 
   int num_steps() const { return static_cast<int>(steps.size()); }

@@ -5,8 +5,8 @@
 
 namespace espalier {
 
-void RunningGroup::PutAway(const PageSaving& saving, StepPlan* plan) {
-  group->PutAway(saving, is_known, plan);
+void RunningGroup::Preempt(const PageSaving& saving, StepPlan* plan) {
+  group->Preempt(saving, is_known, plan);
   is_known = false;
 }
 
@@ -39,30 +39,30 @@ RunningGroup* RunningGroups::Search(RequestId id) {
   return nullptr;
 }
 
-RunningGroup* RunningGroups::FirstAway() {
+RunningGroup* RunningGroups::FirstPreempted() {
   const auto found =
       std::find_if(groups_.begin(), groups_.end(),
-                   [](const RunningGroup& g) { return g.is_away(); });
+                   [](const RunningGroup& g) { return g.is_preempted(); });
   return found == groups_.end() ? nullptr : &*found;
 }
 
 RunningGroup* RunningGroups::LastRunning() {
   const auto found =
       std::find_if(groups_.rbegin(), groups_.rend(),
-                   [](const RunningGroup& g) { return !g.is_away(); });
+                   [](const RunningGroup& g) { return !g.is_preempted(); });
   return found == groups_.rend() ? nullptr : &*found;
 }
 
 int RunningGroups::num_running() const {
   return static_cast<int>(
       std::count_if(groups_.begin(), groups_.end(),
-                    [](const RunningGroup& g) { return !g.is_away(); }));
+                    [](const RunningGroup& g) { return !g.is_preempted(); }));
 }
 
 RequestNeeds RunningGroups::Needs() const {
   RequestNeeds total;
   for (const RunningGroup& running : groups_) {
-    if (!running.is_away()) total += running.needs;
+    if (!running.is_preempted()) total += running.needs;
   }
   return total;
 }

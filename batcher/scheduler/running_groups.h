@@ -1,6 +1,6 @@
 // RunningGroups: the groups that were admitted and have not ended, by turn. A
-// group runs, holding pages, or is away: it has given them back to make room
-// for others, and resumes at its turn (BeamGroup::PutAway).
+// group runs, holding pages, or is preempted: it has given them back to make
+// room for others, and resumes at its turn (BeamGroup::Preempt).
 //
 // Belongs to its scheduler's strand.
 #pragma once
@@ -36,9 +36,9 @@ struct RunningGroup {
   std::function<void(absl::StatusOr<Result>)> done = nullptr;
   Deadlines::Entry deadline = {};
 
-  bool is_away() const { return group->is_away(); }
+  bool is_preempted() const { return group->is_preempted(); }
   // Throws std::bad_alloc, and the group must be ended then.
-  void PutAway(const PageSaving& saving, StepPlan* plan);
+  void Preempt(const PageSaving& saving, StepPlan* plan);
 };
 
 // For whoever goes through groups, at `idx`: the next two begin to be read.
@@ -74,8 +74,9 @@ class RunningGroups {
     }
     return Search(id);
   }
-  // Of those that are away, the one whose turn comes first; null if none is.
-  RunningGroup* FirstAway();
+  // Of those that are preempted, the one whose turn comes first; null if none
+  // is.
+  RunningGroup* FirstPreempted();
   // Of those that run the one whose turn comes last; null if none does.
   RunningGroup* LastRunning();
 

@@ -28,7 +28,8 @@ void IfThereIsMemory(const Body& body) {
 
 // What a request without a token waits for.
 std::string_view WaitsFor(const BeamGroup& group) {
-  if (group.is_away()) return "the request was preempted, and waited for pages";
+  if (group.is_preempted())
+    return "the request was preempted, and waited for pages";
   if (group.is_waiting_for_prefix()) {
     return "the request waited for pages that another is filling";
   }
@@ -367,7 +368,7 @@ void Scheduler::CountStep() {
 void Scheduler::CountNow(SchedulerGauges* now) const {
   now->num_waiting = num_waiting();
   now->num_running = num_running();
-  now->num_away = num_away();
+  now->num_preempted = num_preempted();
   now->num_rows_waiting = waiting_.num_sequences();
   now->num_prompt_tokens_waiting = waiting_.num_prompt_tokens();
   for (const RunningGroup& running : groups_) {
@@ -375,7 +376,7 @@ void Scheduler::CountNow(SchedulerGauges* now) const {
     const int64_t num_rows = running.times.first_token.has_value()
                                  ? group.num_beams()
                                  : running.needs.num_sequences;
-    (running.is_away() ? now->num_rows_waiting : now->num_rows_running) +=
+    (running.is_preempted() ? now->num_rows_waiting : now->num_rows_running) +=
         num_rows;
     now->num_pages_unshared += group.pages().NumUnsharedPages();
   }

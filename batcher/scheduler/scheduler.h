@@ -18,11 +18,11 @@
 // some steps are for prompts alone.
 //
 // Before a plan is written, room is made for it: while its pages are not
-// available, the group whose turn comes last is put away, as a whole. It
+// available, the group whose turn comes last is preempted, as a whole. It
 // resumes at its turn, before others that wait, and loads from host memory or
 // feeds again what is not in the prefix tree any more
 // (beam/pages/group_prefill.h). Which of its pages go to host memory the plan
-// that puts it away decides (saving_policy.h).
+// that preempts it decides (saving_policy.h).
 //
 // Where memory runs out the requests that it was for end with
 // kResourceExhausted, and the others go on: one whose answer cannot be applied,
@@ -127,8 +127,8 @@ class Scheduler {
 
   int num_waiting() const { return waiting_.size(); }
   int num_running() const { return groups_.num_running(); }
-  // Admitted, and put away to make room.
-  int num_away() const {
+  // Admitted, and preempted to make room.
+  int num_preempted() const {
     return static_cast<int>(groups_.size()) - groups_.num_running();
   }
   bool holds_requests() const { return !waiting_.empty() || !groups_.empty(); }
@@ -176,7 +176,7 @@ class Scheduler {
     bool may_any_draft_ahead = false;
     bool is_any_prefilling = false;
     bool may_any_draft = false;
-    bool is_any_away = false;
+    bool is_any_preempted = false;
     int num_groups = 0;
     int num_idle = 0;  // groups that cannot decode now
     // Beams that feed; a group that runs ahead may have fewer.
@@ -208,12 +208,12 @@ class Scheduler {
   void AbandonPlan(StepPlan plan, const absl::Status& why);
   // Whether it is the prompts' turn to have a step alone.
   bool IsForPrefillAlone(int num_decode_rows);
-  // Puts groups away until all that PlanGroup takes is available; and shares
+  // Preempts groups until all that PlanGroup takes is available; and shares
   // prefixes.
   struct Room {
     int64_t num_pages = 0;          // that PlanGroup takes
     int64_t num_prefill_pages = 0;  // of these, groups that prefill
-    bool was_made = false;          // some group was put away
+    bool was_made = false;          // some group was preempted
   };
   Room MakeRoom(bool decodes, StepPlan* plan);
   // What is left for drafts of a step in which so many pages are taken. Where
@@ -343,7 +343,7 @@ inline void Scheduler::Demand::Add(const BeamGroup& group, bool drafts_ahead) {
   ++num_groups;
   // Mostly it decodes, and all its answers are there.
   if (group.prefilling() || group.outstanding() || group.speculates() ||
-      group.is_away()) {
+      group.is_preempted()) {
     return AddAny(group, drafts_ahead);
   }
   num_decode_rows += group.num_live_beams();

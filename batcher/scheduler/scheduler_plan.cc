@@ -99,7 +99,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 // Of a group that is done there is none.
 void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
   may_any_draft |= group.may_draft();
-  is_any_away |= group.is_away();
+  is_any_preempted |= group.is_preempted();
   if (group.prefilling()) {
     is_any_prefilling = true;
     is_any_schedulable |= !group.is_waiting_for_prefix();
@@ -172,10 +172,10 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
     PlanDecodes(plan, &budget);
   }
   if (demand.is_any_prefilling) PlanPrefills(plan, &budget);
-  // Groups that were put away resume before others start. Those that come in
+  // Groups that were preempted resume before others start. Those that come in
   // share and load pages, which are no longer there for drafts.
   budget.drafts = {};
-  const bool may_come_in = !waiting_.empty() || demand.is_any_away;
+  const bool may_come_in = !waiting_.empty() || demand.is_any_preempted;
   if (!room.was_made && may_come_in) Admit(plan, &budget);
 }
 
@@ -256,7 +256,7 @@ void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (RunningGroup& running : groups_) {
-    if (!running.is_away()) Finish(running, why);
+    if (!running.is_preempted()) Finish(running, why);
   }
   EraseDone();
 }

@@ -1,5 +1,6 @@
-// The part of a scheduler that finds out what there is room for: who is put
-// away to make some, what drafts may take, and who fits beside those that run.
+// The part of a scheduler that finds out what there is room for: who is
+// preempted to make some, what drafts may take, and who fits beside those that
+// run.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -21,7 +22,7 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
 }
 
 DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
-  bool feeds_prompts = !waiting_.empty() || groups_.FirstAway() != nullptr;
+  bool feeds_prompts = !waiting_.empty() || groups_.FirstPreempted() != nullptr;
   bool verifies = false;
   int num_rows = 0;  // that decode, at most
   for (const RunningGroup& running : groups_) {
@@ -58,13 +59,13 @@ DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
 
 Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
   bool made_room = false;
-  const auto put_away = [&](RunningGroup& running) {
+  const auto preempt = [&](RunningGroup& running) {
     if (running.group->pages().holds_pages()) {
       ++stats_.num_preemptions;
       running.was_preempted = true;
     }
     saved_.push_back(running.group->id());
-    running.PutAway({.pool = host_pool_.num_slots() > 0 ? &host_pool_ : nullptr,
+    running.Preempt({.pool = host_pool_.num_slots() > 0 ? &host_pool_ : nullptr,
                      .min_tokens = saving_policy_.min_tokens()},
                     plan);
     if (!running.group->is_saving()) saved_.pop_back();
@@ -73,13 +74,13 @@ Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
   int64_t num_needed = 0;
   int64_t num_prefill_pages = 0;
   for (RunningGroup& running : groups_) {
-    if (running.is_away()) continue;
+    if (running.is_preempted()) continue;
     if (running.group->prefilling()) MatchPrefix(running, num_needed, plan);
     int64_t num_now = NumPagesNow(running, decodes);
     while (num_needed + num_now > pool_.num_available()) {
       RunningGroup* const last = groups_.LastRunning();
       if (last == &running) num_now = 0;
-      put_away(*last);
+      preempt(*last);
       if (last == &running) break;
     }
     num_needed += num_now;
@@ -105,17 +106,18 @@ void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
 }
 
 RunningGroup* Scheduler::NextToResume() {
-  RunningGroup* const away = groups_.FirstAway();
-  const bool is_first = away != nullptr && (waiting_.empty() ||
-                                            away->turn < waiting_.front_turn());
-  return is_first ? away : nullptr;
+  RunningGroup* const preempted = groups_.FirstPreempted();
+  const bool is_first =
+      preempted != nullptr &&
+      (waiting_.empty() || preempted->turn < waiting_.front_turn());
+  return is_first ? preempted : nullptr;
 }
 
 std::optional<int64_t> Scheduler::NumPagesForNext(int64_t num_available) {
-  if (const RunningGroup* away = NextToResume()) {
-    if (away->group->has_plan_in_flight()) return std::nullopt;
-    return NumPagesFor(away->needs, away->group->NumPagesToResume(),
-                       away->group->request(), num_available);
+  if (const RunningGroup* preempted = NextToResume()) {
+    if (preempted->group->has_plan_in_flight()) return std::nullopt;
+    return NumPagesFor(preempted->needs, preempted->group->NumPagesToResume(),
+                       preempted->group->request(), num_available);
   }
   if (waiting_.empty()) return std::nullopt;
   const WaitingRequest& next = waiting_.front();

@@ -57,7 +57,7 @@ struct SchedulerStats {
 
   // Of groups that held pages, and how they had their tokens again: those that
   // are not fed again were found in the prefix tree, or loaded. Counted where
-  // that is planned: a group that is put away again before its plan is out, or
+  // that is planned: a group that is preempted again before its plan is out, or
   // whose plan fails, counts twice.
   int64_t num_preemptions = 0;
   int64_t num_resumptions = 0;
@@ -81,9 +81,10 @@ struct SchedulerStats {
 
   // Nanoseconds, of requests that were answered with a result but for the first
   // two, which count tokens as they come: a group's beams have theirs at once.
-  Histogram time_to_first_token{kFirstTokenBounds};     // from arrival
-  Histogram time_between_tokens{kBetweenTokensBounds};  // being away included
-  Histogram queue_time{kRequestTimeBounds};             // from arrival to start
+  Histogram time_to_first_token{kFirstTokenBounds};  // from arrival
+  Histogram time_between_tokens{
+      kBetweenTokensBounds};                   // time preempted included
+  Histogram queue_time{kRequestTimeBounds};    // from arrival to start
   Histogram prefill_time{kRequestTimeBounds};  // from start to first token
   Histogram decode_time{kRequestTimeBounds};   // from first token to end
   Histogram request_time{kRequestTimeBounds};  // from arrival to end
@@ -102,9 +103,11 @@ struct SchedulerStats {
 struct SchedulerGauges {
   int num_waiting = 0;
   int num_running = 0;
-  int num_away = 0;  // preempted: they gave their pages back, and will resume
+  int num_preempted =
+      0;  // preempted: they gave their pages back, and will resume
   // Sequences: those that live, or, before a prompt is fed, those that there
-  // will be at most; of requests that run, and of those that wait or are away.
+  // will be at most; of requests that run, and of those that wait or are
+  // preempted.
   int64_t num_rows_running = 0;
   int64_t num_rows_waiting = 0;
   int64_t num_prompt_tokens_waiting = 0;  // of requests that wait

@@ -143,7 +143,7 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   const int num_children = static_cast<int>(parent_ranks.size());
   CHECK(num_children >= 1 && num_children <= num_slots_)
       << num_children << " sequences in " << num_slots_ << " slots";
-  if (is_away_) {
+  if (is_preempted_) {
     saved_.Reorder(parent_ranks);
     slots_by_rank_.resize(num_children);
     std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
@@ -284,7 +284,7 @@ void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
   may_have_tails_ = false;
   has_reserved_tails_ = false;
   num_tail_copies_ahead_ = 0;
-  is_away_ = false;
+  is_preempted_ = false;
 }
 
 std::vector<const PageTable*> GroupPages::Tables() const {

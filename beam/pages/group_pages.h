@@ -33,7 +33,7 @@
 //   pages.MergeRows(num_tokens, &next_plan);
 //   pages.Reorder(parent_ranks, &next_plan);
 //
-// A group that has to make room for others is put away: it gives all its pages
+// A group that has to make room for others is preempted: it gives all its pages
 // back and keeps its ranks; of the pages some may go to host memory
 // (saved_pages.h). Restart begins anew with one empty sequence, whose tokens
 // are loaded, fed again, or found in a cache (group_prefill.h).
@@ -100,7 +100,7 @@ class GroupPages {
   // in place and the others copy.
   //   num_tokens  [num_sequences()]  to be fed, by rank, each >= 0
   // Errors: kResourceExhausted, leaving `*copies` unchanged, if the pool has
-  // too few; PutAway or Release is all that may follow.
+  // too few; Preempt or Release is all that may follow.
   // REQUIRES: no tails are reserved.
   absl::Status Append(std::span<const int> num_tokens,
                       std::vector<PageCopy>* copies);
@@ -197,7 +197,7 @@ class GroupPages {
   // Reorder where each sequence has one child, of its own rank, and none moves.
   // False where there is more to do, and nothing is done.
   bool KeepOrder() {
-    if (has_reserved_tails_ || is_away_) return false;
+    if (has_reserved_tails_ || is_preempted_) return false;
     if (may_have_tails_) DropTails();
     num_tail_copies_ahead_ = 0;
     return true;
@@ -217,11 +217,11 @@ class GroupPages {
   // of that, and what was saved before stays so; else pages are saved, if the
   // plans before fill them all. Returns whether any were. If `names_end`, the
   // sequences are appended to plan->finished.
-  bool PutAway(int num_ranks, const PageSaving& saving, bool names_end,
+  bool Preempt(int num_ranks, const PageSaving& saving, bool names_end,
                StepPlan* plan);
-  bool is_away() const { return is_away_; }
+  bool is_preempted() const { return is_preempted_; }
   // One sequence without tokens again, of a new id.
-  // REQUIRES: is_away().
+  // REQUIRES: is_preempted().
   void Restart();
 
   // Begins to read the first slot.
@@ -297,7 +297,7 @@ class GroupPages {
   bool may_have_tails_ = false;  // in slots
   bool has_reserved_tails_ = false;
   bool has_loads_ = false;  // in a plan that is not out
-  bool is_away_ = false;
+  bool is_preempted_ = false;
   int num_tail_copies_ahead_ = 0;
   PageRef copy_source_;
   SavedPages saved_;

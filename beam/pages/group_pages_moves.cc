@@ -1,5 +1,5 @@
 // Pages that come from elsewhere, and those that go: adopted from the cache of
-// prefixes, loaded from host memory, put away to make room for others.
+// prefixes, loaded from host memory, preempted to make room for others.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -73,7 +73,7 @@ bool GroupPages::Holds(PageId page) const {
 }
 
 // Of tails that are reserved only the executor knows what they will hold.
-bool GroupPages::PutAway(int num_ranks, const PageSaving& saving,
+bool GroupPages::Preempt(int num_ranks, const PageSaving& saving,
                          bool names_end, StepPlan* plan) {
   SmallVector<int> ranks(num_ranks);
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -89,17 +89,17 @@ bool GroupPages::PutAway(int num_ranks, const PageSaving& saving,
   }
   ReleasePages(names_end ? &plan->finished : nullptr);
   slots_by_rank_ = std::move(ranks);
-  is_away_ = true;
+  is_preempted_ = true;
   return has_saved;
 }
 
 void GroupPages::Restart() {
-  CHECK(is_away_) << "a group that holds pages";
+  CHECK(is_preempted_) << "a group that holds pages";
   std::vector<Slot> slots(1);
   slots[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
   slots_by_rank_.assign(1, 0);
   slots_ = std::move(slots);
-  is_away_ = false;
+  is_preempted_ = false;
 }
 
 }  // namespace espalier

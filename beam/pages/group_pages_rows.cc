@@ -56,7 +56,7 @@ int64_t GroupPages::NumPagesToAppendRows(
 
 void GroupPages::FollowRows(std::span<const int> rows) {
   slots_by_rank_.resize(rows.size());
-  if (is_away_) {
+  if (is_preempted_) {
     std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
     return;
   }
@@ -68,7 +68,7 @@ void GroupPages::FollowRows(std::span<const int> rows) {
 // Those that live on are at most as many as slots, so one that is after them
 // finds one free.
 void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
-  if (is_away_) return;
+  if (is_preempted_) return;
   std::vector<bool> lives(slots_.size());
   for (const int slot : slots_by_rank_) lives[slot] = true;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {

@@ -388,7 +388,7 @@ void GroupPrefill::CountFed(int64_t count) {
     counts_.num_fed_again += count;
     return;
   }
-  // Put away within its prompt, it had fed the beginning alone.
+  // Preempted within its prompt, it had fed the beginning alone.
   const int64_t end = pages_->sequence(0).num_tokens();
   counts_.num_fed_again +=
       std::clamp<int64_t>(prompt_fed_ - (end - count), 0, count);

@@ -1,5 +1,5 @@
 // GroupPrefill: what a group feeds before its sequences decode. Of a new group
-// that is the prompt. Of a group that was put away and comes back it is all
+// that is the prompt. Of a group that was preempted and comes back it is all
 // that its sequences had fed: first their *stem*, which is the prompt and the
 // generated tokens that all of them share, once; then the *branches*, forked
 // from the stem, as rows of one multi-query step.
@@ -71,8 +71,8 @@ class GroupPrefill {
   GroupPrefill(const GroupPrefill&) = delete;
   GroupPrefill& operator=(const GroupPrefill&) = delete;
 
-  // The pages are put away: there is nothing to feed until a restart. What is
-  // being filled leaves the tree.
+  // The pages were given back: there is nothing to feed until a restart. What
+  // is being filled leaves the tree.
   void Stop();
   // Feeds all again, into pages that were restarted. Throws std::bad_alloc,
   // and then Stop may follow.

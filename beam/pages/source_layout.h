@@ -13,10 +13,10 @@
 //                                 generates
 //
 // The source is thereby a beginning that all beams and samples have in common,
-// on pages of their own: shared, counted, kept in the prefix tree, put away and
-// resumed as those of any prompt. But an encoder reads both ways, so no page of
-// it is worth anything to another source: each has a root of its own in the
-// tree (pages/prefix_tree.h), by its salt.
+// on pages of their own: shared, counted, kept in the prefix tree, preempted
+// and resumed as those of any prompt. But an encoder reads both ways, so no
+// page of it is worth anything to another source: each has a root of its own in
+// the tree (pages/prefix_tree.h), by its salt.
 #pragma once
 
 #include "exec_request/model_description.h"

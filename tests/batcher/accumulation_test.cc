@@ -100,7 +100,7 @@ class Crowd {
     const EngineStats stats = future.get();
     EXPECT_EQ(stats.num_waiting, 0);
     EXPECT_EQ(stats.num_running, 0);
-    EXPECT_EQ(stats.num_away, 0);
+    EXPECT_EQ(stats.num_preempted, 0);
     EXPECT_EQ(stats.num_pages_held, 0);
     EXPECT_LE(stats.num_pages_idle, model_.description().num_pages);
     EXPECT_EQ(steps_.num_groups(), 0);

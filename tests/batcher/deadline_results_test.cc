@@ -122,10 +122,10 @@ void ExpectSame(const std::vector<Hypothesis>& a,
 struct Ended {
   States states;
   std::optional<absl::StatusOr<Result>> result;
-  bool was_away = false;  // one was when the deadline passed
+  bool was_preempted = false;  // one was when the deadline passed
 };
 
-// The request among others, in a pool so small that some are put away; its
+// The request among others, in a pool so small that some are preempted; its
 // deadline passes before plan `moment` is written.
 Ended RunToDeadline(const std::vector<Request>& requests, int i, int moment,
                     int plans_in_flight) {
@@ -154,7 +154,8 @@ Ended RunToDeadline(const std::vector<Request>& requests, int i, int moment,
       scheduler, model,
       [&](int step) {
         const bool had_ended = ended[i].result.has_value();
-        if (step == moment) ended[i].was_away = scheduler.num_away() > 0;
+        if (step == moment)
+          ended[i].was_preempted = scheduler.num_preempted() > 0;
         scheduler.ExpireDeadlines(Deadlines::Time() +
                                   std::chrono::milliseconds(step + 1));
         EXPECT_TRUE(step < moment || ended[i].result.has_value());
@@ -203,7 +204,7 @@ void ExpectBestSoFar(const Request& request, const Unlimited& unlimited,
 TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
   int num_early = 0;
   int num_errors = 0;
-  int num_away = 0;
+  int num_preempted = 0;
   for (uint32_t seed = 0; seed < Cases(12u, 3u); ++seed) {
     ToyModel model(RoomyModel());
     const auto requests = RandomRequests(6, 300 + seed, model.description());
@@ -215,7 +216,7 @@ TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
         const Ended ended =
             RunToDeadline(requests, i, moment, 1 + (i + moment) % 2);
         ASSERT_TRUE(ended.result.has_value());
-        num_away += ended.was_away;
+        num_preempted += ended.was_preempted;
         if (!ended.result->ok()) {
           if (ended.result->status() == unlimited.result.status()) continue;
           EXPECT_THAT(*ended.result,
@@ -234,7 +235,7 @@ TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
   }
   EXPECT_GT(num_early, Cases(100, 20));
   EXPECT_GT(num_errors, Cases(100, 20));
-  EXPECT_GT(num_away, Cases(5, 0));
+  EXPECT_GT(num_preempted, Cases(5, 0));
 }
 
 // The end of each request, in a trace.

@@ -38,7 +38,7 @@ using namespace ::espalier::testing;  // NOLINT
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Of small pages and few of them: groups are put away, and many copy tails.
+// Of small pages and few of them: groups are preempted, and many copy tails.
 ToyModelOptions FewPages() {
   ToyModelOptions options = SmallModel(2);
   options.num_pages = 24;
@@ -162,7 +162,7 @@ void RunMixture(uint32_t seed, int plans_in_flight, Counts* counts) {
   EXPECT_EQ(held.num_pages_held, 0);
   counts->num_preemptions += held.num_preemptions;
   counts->num_cached_tokens += held.num_cached_tokens;
-  EXPECT_EQ(held.num_running + held.num_waiting + held.num_away, 0);
+  EXPECT_EQ(held.num_running + held.num_waiting + held.num_preempted, 0);
 }
 
 class FaultMixtureTest : public ::testing::TestWithParam<int> {};
@@ -179,7 +179,7 @@ TEST_P(FaultMixtureTest, WhoIsNotTouchedGetsWhatItGetsAlone) {
     ASSERT_FALSE(HasFailure());
   }
   std::printf(
-      "%d faults: of %d requests %d touched and %d ended; %d put away\n",
+      "%d faults: of %d requests %d touched and %d ended; %d preempted\n",
       counts.num_faults, counts.num_answers, counts.num_touched,
       counts.num_ended, static_cast<int>(counts.num_preemptions));
   EXPECT_GT(counts.num_faults, num_seeds);

@@ -210,7 +210,7 @@ TEST_F(MemoryTest, AGroupLargerThanAStepResumes) {
   }
 }
 
-TEST_F(MemoryTest, TheUrgentRequestIsServedFirstAndTheOtherIsPutAway) {
+TEST_F(MemoryTest, TheUrgentRequestIsServedFirstAndTheOtherIsPreempted) {
   ToyModelOptions options;
   options.page_size = 4;
   options.num_pages = 40;

@@ -30,7 +30,7 @@ EngineStats SomeStats() {
   s.num_failed[16] = 0;  // there is none
   s.num_running = 3;
   s.num_waiting = 2;
-  s.num_away = 1;
+  s.num_preempted = 1;
   s.num_rows_running = 192;
   s.num_pages = 100;
   s.num_pages_held = 25;

@@ -82,7 +82,7 @@ class SpeculationLifetimes {
     EXPECT_THAT(live_, ::testing::IsEmpty());
     EXPECT_EQ(num_answers_, num_submitted_);
     ExpectNothingHeld(*scheduler_);
-    EXPECT_EQ(scheduler_->num_away(), 0);
+    EXPECT_EQ(scheduler_->num_preempted(), 0);
     EXPECT_EQ(scheduler_->pool().num_held(), scheduler_->tree().num_pages());
     EXPECT_EQ(draft_->num_sequences(), 0);
     EXPECT_EQ(draft_->pages().num_held(), 0);

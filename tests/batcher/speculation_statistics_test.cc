@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
              std::string(NameOf(test.param.mode));
     });
 
-// Groups are put away in the middle of their texts, with drafts under way.
+// Groups are preempted in the middle of their texts, with drafts under way.
 TEST(SpeculationStatisticsTest, PreemptionLeavesTheDistribution) {
   for (const Method method : {Method::kDraft, Method::kNgram}) {
     for (const Mode mode : {Mode::kRejection, Mode::kCoupled}) {

@@ -1,7 +1,7 @@
 // Speculation changes no result: requests that draft, of every kind and among
 // others, have the hypotheses that they have alone and without drafts, to the
-// bit, in any room for pages and tokens; also where groups that are put away go
-// to host memory, with drafts that are not answered in their pages.
+// bit, in any room for pages and tokens; also where groups that are preempted
+// go to host memory, with drafts that are not answered in their pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -125,7 +125,7 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
   void ExpectNothingHeld() {
     const EngineStats stats = Stats();
     EXPECT_EQ(stats.num_pages_held, 0);
-    EXPECT_EQ(stats.num_running + stats.num_waiting + stats.num_away, 0);
+    EXPECT_EQ(stats.num_running + stats.num_waiting + stats.num_preempted, 0);
   }
   // New requests get what each gets alone.
   void ExpectThatItRuns() {

@@ -73,7 +73,7 @@ TEST(ReferenceTest, ChunksOfPromptsAndThreadsGiveTheSameBytes) {
             Together());
 }
 
-// With few pages requests wait for one another, or are put away and resumed.
+// With few pages requests wait for one another, or are preempted and resumed.
 TEST(ReferenceTest, ScarcePagesGiveTheSameBytes) {
   for (const char* cache : {"on", "off"}) {
     EXPECT_EQ(BatchOutput({"--kv-cache-mib", "3", "--prefix-cache", cache}),

@@ -111,7 +111,7 @@ class GeneratorFixture : public ::testing::Test {
     GeneratorStats stats;
     for (int i = 0; i < 10'000; ++i) {
       stats = generator_->Stats();
-      if (stats.num_running + stats.num_away + stats.num_waiting == count)
+      if (stats.num_running + stats.num_preempted + stats.num_waiting == count)
         return stats;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

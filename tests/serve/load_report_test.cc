@@ -9,7 +9,7 @@ namespace {
 EngineStats HalfFull() {
   EngineStats stats;
   stats.num_waiting = 2;
-  stats.num_away = 1;
+  stats.num_preempted = 1;
   stats.num_running = 4;
   stats.num_rows_running = 70;
   stats.num_rows_waiting = 10;

@@ -1,4 +1,4 @@
-// Groups that are put away go to host memory and come back: what is fed again,
+// Groups that are preempted go to host memory and come back: what is fed again,
 // and what becomes of slots where something else happens meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::vector<TokenId> Prompt(int length, int first = 1) {
   return prompt;
 }
 
-// Two requests that do not fit together to their ends: the second is put away.
+// Two requests that do not fit together to their ends: the second is preempted.
 // Without a prefix tree, so that nothing else brings its pages back.
 class HostMemoryTest : public ::testing::Test {
  protected:
@@ -209,11 +209,11 @@ TEST_F(HostMemoryTest, PagesThatAreFedSoonerThanLoadedAreDropped) {
   }
 }
 
-TEST_F(HostMemoryTest, OneThatIsCancelledWhileAwayGivesItsSlotsBack) {
+TEST_F(HostMemoryTest, OneThatIsCancelledWhilePreemptedGivesItsSlotsBack) {
   Start();
   Run(RunUntilSaved());
   EXPECT_GT(scheduler_->host_pool().num_held(), 0);
-  EXPECT_EQ(scheduler_->num_away(), 1);
+  EXPECT_EQ(scheduler_->num_preempted(), 1);
   scheduler_->Cancel(RequestId{1}, absl::CancelledError("stop"));
   EXPECT_EQ(scheduler_->host_pool().num_held(), 0);
   RunToTheEnd();
@@ -243,12 +243,12 @@ TEST_F(HostMemoryTest, WhatAFailedPlanDidNotSaveIsFedAgain) {
 }
 
 // Before that is known it does not come back.
-TEST_F(HostMemoryTest, AGroupStaysAwayUntilItsPagesAreSaved) {
+TEST_F(HostMemoryTest, AGroupStaysPreemptedUntilItsPagesAreSaved) {
   Start();
   StepPlan saving = RunUntilSaved();
   scheduler_->Cancel(RequestId{0}, absl::CancelledError("stop"));
   EXPECT_TRUE(scheduler_->Plan().empty());
-  EXPECT_EQ(scheduler_->num_away(), 1);
+  EXPECT_EQ(scheduler_->num_preempted(), 1);
   Run(std::move(saving));
   const StepPlan next = scheduler_->Plan();
   EXPECT_FALSE(next.page_loads.empty());
@@ -296,7 +296,7 @@ class HostMemoryDeadlineTest : public HostMemoryTest {
   }
 };
 
-TEST_F(HostMemoryDeadlineTest, WhileItIsAway) {
+TEST_F(HostMemoryDeadlineTest, WhileItIsPreempted) {
   Start();
   Run(RunUntilSaved());
   EXPECT_GT(scheduler_->host_pool().num_held(), 0);

@@ -125,7 +125,7 @@ SchedulerOptions AnySchedulerOptions(Dice& dice) {
 }
 
 // Many that are narrow and generate much, where few fit to their end: groups
-// are put away all the time.
+// are preempted all the time.
 void MakeTight(Dice& dice, SimCase* sim_case) {
   sim_case->model.page_size = dice.OneOf({1, 2, 3, 4});
   for (Request& request : sim_case->requests) {

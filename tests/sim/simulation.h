@@ -19,7 +19,7 @@
 //   - requests are admitted by turn, those of each tenant where there are some;
 //   - no starvation: the request whose turn comes first ends after a number of
 //     steps that depends on its own size and that of those it may wait for;
-//   - what groups that were put away had in host memory comes back as it was
+//   - what groups that were preempted had in host memory comes back as it was
 //     (sim_model.h), and the slots held there are theirs;
 //   - in the end nobody runs, no host slot is held, and of pages only idle ones
 //     of the tree.

@@ -148,7 +148,7 @@ void Simulation::CheckEnd() {
   const int num_cached = scheduler.tree().num_pages();
   if (!live_.empty()) Fail(live_.size(), " requests have no answer");
   if (scheduler.num_waiting() != 0 || scheduler.num_running() != 0 ||
-      scheduler.num_away() != 0) {
+      scheduler.num_preempted() != 0) {
     Fail("requests are left in the scheduler");
   }
   if (pool.num_held() != num_cached || pool.num_idle() != num_cached) {

@@ -122,7 +122,7 @@ void PrintFigures(const SimFigures& total) {
   std::printf(
       "%lld requests in %lld steps: %lld results as alone, %lld cancelled, "
       "%lld refused\n%lld steps failed, %lld answers were wrong, %lld groups "
-      "were put away\n%lld results at deadlines, %lld deadlines before a "
+      "were preempted\n%lld results at deadlines, %lld deadlines before a "
       "token\n"
       "%lld prompt tokens were shared, %lld pages were evicted, "
       "%lld went to the host and %lld came back; the first by turn took %.2f "

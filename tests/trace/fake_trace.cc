@@ -78,7 +78,7 @@ class Search {
   }
 
   void Step() {
-    if (step_ == search_.away_before) {
+    if (step_ == search_.preempted_before) {
       std::vector<int> nodes;
       std::reverse(beams_.begin(), beams_.end());  // so that all move
       for (size_t i = 0; i < beams_.size(); ++i) {

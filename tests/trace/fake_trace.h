@@ -20,7 +20,7 @@ struct FakeSearch {
   std::vector<std::string> texts = {" the", " vine", "yard", "é", " grows"};
   bool ends = true;  // false: the trace stops before its end
   // Before this step it is preempted and resumes; 0: before none.
-  int away_before = 0;
+  int preempted_before = 0;
 };
 
 std::vector<TraceEvent> MakeUpTrace(const FakeSearch& search);

@@ -332,18 +332,19 @@ TEST(TracePicturesTest, ARequestWithoutStepsOrWithAnErrorIsDrawnToo) {
 }
 
 TEST(TracePicturesTest, EveryPictureTellsOfAPreemption) {
-  const TraceTrees away = Trees({{.away_before = 3}});
+  const TraceTrees preempted = Trees({{.preempted_before = 3}});
   const TraceTrees stayed = Trees({{}});
   const std::string told =
       "preempted before step 3, gave 3 pages back; resumed with 12 tokens "
       "cached, 4 fed again";
   for (const auto render :
        {RenderTraceText, RenderTraceSvg, RenderTraceHtml, RenderTraceDot}) {
-    EXPECT_THAT(render(away.trees()), HasSubstr(told));
+    EXPECT_THAT(render(preempted.trees()), HasSubstr(told));
     EXPECT_THAT(render(stayed.trees()), Not(HasSubstr("preempted")));
   }
   // A line in the tree and one in the page map.
-  EXPECT_EQ(Count(RenderTraceHtml(away.trees()), "class=\"away\""), 2);
+  EXPECT_EQ(Count(RenderTraceHtml(preempted.trees()), "class=\"preempted\""),
+            2);
 }
 
 TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
@@ -363,7 +364,7 @@ TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
 
 TEST(TracePicturesTest, APreemptionTellsWhatCameBackFromTheHost) {
   TraceTrees trees;
-  for (TraceEvent event : MakeUpTrace({.away_before = 3})) {
+  for (TraceEvent event : MakeUpTrace({.preempted_before = 3})) {
     if (auto* resumed = std::get_if<TraceResumed>(&event)) {
       resumed->num_loaded_tokens = 8;
     }

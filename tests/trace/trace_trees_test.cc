@@ -160,7 +160,7 @@ TEST(TraceTreesTest, SamplesThatSpeculateGoOnAtPacesOfTheirOwn) {
 
 TEST(TraceTreesTest, WhatResumesWasPreempted) {
   TraceTrees trees;
-  for (const TraceEvent& event : MakeUpTrace({.away_before = 2})) {
+  for (const TraceEvent& event : MakeUpTrace({.preempted_before = 2})) {
     if (std::holds_alternative<TracePreempted>(event)) {
       TracePreempted bad = std::get<TracePreempted>(event);
       bad.step = 9;

@@ -68,9 +68,9 @@ class EngineStatsTest : public ::testing::Test {
     const EngineStats stats = Stats();
     EXPECT_EQ(stats.num_requests, num_submitted_);
     EXPECT_EQ(stats.num_ended(), num_ended_);
-    EXPECT_EQ(
-        stats.num_waiting + stats.num_running + stats.num_away + num_ended_,
-        num_submitted_);
+    EXPECT_EQ(stats.num_waiting + stats.num_running + stats.num_preempted +
+                  num_ended_,
+              num_submitted_);
     EXPECT_EQ(stats.num_prompt_tokens + stats.num_tokens_fed_again +
                   stats.num_decode_rows,
               num_fed_);
@@ -78,7 +78,7 @@ class EngineStatsTest : public ::testing::Test {
         stats.num_pages_free + stats.num_pages_held + stats.num_pages_idle,
         stats.num_pages);
     EXPECT_GE(stats.num_pages_unshared, stats.num_pages_held);
-    EXPECT_GE(stats.num_rows_waiting, stats.num_waiting + stats.num_away);
+    EXPECT_GE(stats.num_rows_waiting, stats.num_waiting + stats.num_preempted);
     EXPECT_GE(stats.num_rows_running, stats.num_running);
     EXPECT_LE(stats.num_resumptions, stats.num_preemptions);
     EXPECT_LE(stats.num_cached_tokens, stats.num_queried_tokens);
@@ -146,7 +146,7 @@ TEST_F(EngineStatsTest, TokensFedAgainAreNoPromptTokens) {
   }
 }
 
-TEST_F(EngineStatsTest, AGroupPutAwayWithinItsPromptFeedsItsBeginningAgain) {
+TEST_F(EngineStatsTest, AGroupPreemptedWithinItsPromptFeedsItsBeginningAgain) {
   Make({.page_size = 4, .num_pages = 20},
        {.max_step_tokens = 6, .prefix_cache = false});
   Request first = LongRequest(17);

@@ -28,8 +28,8 @@ class ResumedDraftsTest : public ::testing::Test {
   }
 
   // Feeds the prompt and tokens until `num_generated` are generated, without
-  // room for drafts, and puts the group away.
-  void RunAndPutAway(int num_generated, BeamGroup* group) {
+  // room for drafts, and preempts the group.
+  void RunAndPreempt(int num_generated, BeamGroup* group) {
     StepPlan next;
     for (int i = 0; i < num_generated; ++i) {
       StepPlan plan;
@@ -41,7 +41,7 @@ class ResumedDraftsTest : public ::testing::Test {
                                       .candidates = {{0, 10 + i, -1.0f}}};
       ASSERT_OK(group->Advance(answer, &next));
     }
-    group->PutAway({}, true, &next);
+    group->Preempt({}, true, &next);
   }
 
   PagePool pool_{50, 4};
@@ -51,9 +51,9 @@ class ResumedDraftsTest : public ::testing::Test {
 
 TEST_F(ResumedDraftsTest, WhereAPageIsCopiedATokenIsFedFirst) {
   BeamGroup longer(RequestId{0}, Prepared(), &pool_, &ids_, &tree_);
-  RunAndPutAway(8, &longer);  // 13 tokens are fed: three full pages
+  RunAndPreempt(8, &longer);  // 13 tokens are fed: three full pages
   BeamGroup group(RequestId{1}, Prepared(), &pool_, &ids_, &tree_);
-  RunAndPutAway(4, &group);  // 9 tokens are fed, the last in a page of its own
+  RunAndPreempt(4, &group);  // 9 tokens are fed, the last in a page of its own
   group.Resume();
   StepPlan plan;
   group.MatchPrefix(0, &plan);

@@ -271,11 +271,11 @@ TEST_F(GroupPagesTest, ReleaseGivesRowsBack) {
   EXPECT_EQ(pool_.num_held(), 0);
 }
 
-TEST_F(GroupPagesTest, RowsOfAGroupThatIsPutAwayAreGone) {
+TEST_F(GroupPagesTest, RowsOfAPreemptedGroupAreGone) {
   StartWith({0, 0});
   ASSERT_OK(pages_.AppendRows(std::vector<int>{0, 0, 1},
                               std::vector<int>{2, 2, 2}, &plan_));
-  pages_.PutAway(2, {}, /*names_end=*/true, &plan_);
+  pages_.Preempt(2, {}, /*names_end=*/true, &plan_);
   EXPECT_THAT(plan_.finished, SizeIs(3));
   EXPECT_EQ(pool_.num_held(), 0);
   pages_.FollowRows(std::vector<int>{1});

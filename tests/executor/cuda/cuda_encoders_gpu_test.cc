@@ -297,7 +297,7 @@ TEST_P(CudaEncodersTest, AnyRequestsMatchTheHost) {
   ExpectAnyRequestsMatchTheHost(GetParam(), {}, 128, 1);
 }
 
-// Pages are few: groups are put away and resumed, pages of theirs saved.
+// Pages are few: groups are preempted and resumed, pages of theirs saved.
 TEST_P(CudaEncodersTest, AnyRequestsInFewPagesMatchTheHost) {
   ExpectAnyRequestsMatchTheHost(GetParam(),
                                 {.page_size = 3,

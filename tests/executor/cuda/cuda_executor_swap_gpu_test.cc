@@ -75,7 +75,7 @@ class CudaExecutorSwapTest : public CudaExecutorTest {
     return options;
   }
   void PrintSwaps(const char* name) const {
-    std::printf("%s: %ld groups were put away, %ld pages out, %ld in\n", name,
+    std::printf("%s: %ld groups were preempted, %ld pages out, %ld in\n", name,
                 stats_.num_preemptions, stats_.num_swapped_pages_out,
                 stats_.num_swapped_pages_in);
   }

@@ -179,7 +179,7 @@ class PlanCounter : public StepExecutor {
   const std::shared_ptr<StepExecutor> steps_;
 };
 
-// A group that was put away and finds in the prefix tree all that it had fed,
+// A group that was preempted and finds in the prefix tree all that it had fed,
 // the last page by a copy, has nothing to feed before it drafts. Here those
 // that end first leave it.
 TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {

@@ -49,7 +49,7 @@ const std::string kNfd = R"({"type": "NFD"})";
 const std::string kNfkc = R"({"type": "NFKC"})";
 const std::string kLowercase = R"({"type": "Lowercase"})";
 
-std::string Replacing(const char* pattern, const char* content) {
+std::string ReplaceStep(const char* pattern, const char* content) {
   return Concat(R"({"type": "Replace", "pattern": {"String": ")", pattern,
                 R"("}, "content": ")", content, "\"}");
 }
@@ -80,29 +80,29 @@ TEST(NormalizerTest, ABeginningThatIsReplacedEndsWithItsCharacter) {
 
 // As in the library, whose results are these.
 TEST(NormalizerTest, TheLastCharacterOfAMatchTellsWhetherItIsOfTheBeginning) {
-  EXPECT_EQ(Apply({Replacing("a", "xy")}, "ad"), (Normalized{"xyd", 2}));
-  EXPECT_EQ(Apply({Replacing("ad", "b")}, "ad"), (Normalized{"b", 0}));
-  EXPECT_EQ(Apply({Replacing("ad", "xyz"), Replacing("x", "q")}, "ad"),
+  EXPECT_EQ(Apply({ReplaceStep("a", "xy")}, "ad"), (Normalized{"xyd", 2}));
+  EXPECT_EQ(Apply({ReplaceStep("ad", "b")}, "ad"), (Normalized{"b", 0}));
+  EXPECT_EQ(Apply({ReplaceStep("ad", "xyz"), ReplaceStep("x", "q")}, "ad"),
             (Normalized{"qyz", 0}));
   // Of several characters in front, all of which the first has become.
-  EXPECT_EQ(Apply({kNfd, Replacing("e\u0301", "b")}, "\u00e9d"),
+  EXPECT_EQ(Apply({kNfd, ReplaceStep("e\u0301", "b")}, "\u00e9d"),
             (Normalized{"bd", 1}));
   const std::string prepend = Prepending("xy");
-  EXPECT_EQ(Apply({prepend, Replacing("y", "zz")}, "ad"),
+  EXPECT_EQ(Apply({prepend, ReplaceStep("y", "zz")}, "ad"),
             (Normalized{"xzzad", 4}));
-  EXPECT_EQ(Apply({prepend, Replacing("xya", "b")}, "ad"),
+  EXPECT_EQ(Apply({prepend, ReplaceStep("xya", "b")}, "ad"),
             (Normalized{"bd", 1}));
-  EXPECT_EQ(Apply({prepend, Replacing("yad", "b")}, "ad"),
+  EXPECT_EQ(Apply({prepend, ReplaceStep("yad", "b")}, "ad"),
             (Normalized{"xb", 1}));
-  EXPECT_EQ(Apply({prepend, Replacing("xyad", "b")}, "ad"),
+  EXPECT_EQ(Apply({prepend, ReplaceStep("xyad", "b")}, "ad"),
             (Normalized{"b", 0}));
-  EXPECT_EQ(Apply({prepend, Replacing("d", "ee")}, "ad"),
+  EXPECT_EQ(Apply({prepend, ReplaceStep("d", "ee")}, "ad"),
             (Normalized{"xyaee", 3}));
 }
 
 TEST(NormalizerTest, APrefixIsOfTheBeginningIfWhatItIsBeforeIs) {
   EXPECT_EQ(Apply({Prepending("xy")}, "ad"), (Normalized{"xyad", 3}));
-  EXPECT_EQ(Apply({Replacing("a", ""), Prepending("xy")}, "ad"),
+  EXPECT_EQ(Apply({ReplaceStep("a", ""), Prepending("xy")}, "ad"),
             (Normalized{"xyd", 0}));
   EXPECT_EQ(
       Apply({R"({"type": "Strip", "strip_left": true, "strip_right": false})",
@@ -116,8 +116,9 @@ TEST(NormalizerTest, NothingIsReplacedInAnEmptyText) {
   const std::string replace =
       R"({"type": "Replace", "pattern": {"Regex": "^"}, "content": "x"})";
   EXPECT_EQ(Apply({replace}, ""), (Normalized{"", 0}));
-  EXPECT_EQ(Apply({Replacing("a", ""), replace}, "a"), (Normalized{"", 0}));
-  EXPECT_EQ(Apply({Replacing("a", ""), replace}, "ad"), (Normalized{"xd", 1}));
+  EXPECT_EQ(Apply({ReplaceStep("a", ""), replace}, "a"), (Normalized{"", 0}));
+  EXPECT_EQ(Apply({ReplaceStep("a", ""), replace}, "ad"),
+            (Normalized{"xd", 1}));
 }
 
 // Of all kinds but Precompiled, which takes a map of its own.

@@ -53,6 +53,8 @@ struct GenerationDefaults {
   // Fields that would change results and that there is nothing for here.
   NamedValues unsupported = {};
 
+  // Of `path`, without its directories.
+  std::string file_name() const { return path.substr(path.rfind('/') + 1); }
   // Whether no request can take any.
   bool empty() const { return fields.empty(); }
 };

@@ -279,7 +279,7 @@ void Inspection::AddDefaults() {
       FitDefaults("auto", model, has_tokenizer_, &*defaults);
   if (!checked.ok()) return AddFault("does not run", checked);
   if (!defaults->fields.empty()) {
-    report_ += Line("defaults", Concat("generation_config.json: ",
+    report_ += Line("defaults", Concat(defaults->file_name(), ": ",
                                        ListOf(defaults->fields)));
   }
   if (!defaults->unsupported.empty()) {

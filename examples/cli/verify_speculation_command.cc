@@ -271,13 +271,15 @@ class Verification {
   asio::awaitable<absl::Status> Sample(size_t i) {
     const SpeculationRequest& pair = file_.requests[i];
     const int64_t num_sampled = NumSampled();
-    const auto number = report_.sampled.size() + 1;
+    const auto number = std::ssize(report_.sampled) + 1;
     SampleComparison& sampled = report_.sampled.emplace_back();
     sampled.line = pair.line;
     BeginningTables tables[2];
     for (const bool with : {false, true}) {
-      // Seeds that both had would give both the same first token.
-      int64_t seed = options_.seed + (with ? options_.num_samples : 0);
+      // Seeds that both had would give both the same first token, and lines
+      // that are the same the same samples.
+      int64_t seed =
+          options_.seed + (2 * (number - 1) + with) * options_.num_samples;
       const RequestBody beginning =
           Beginning(Body(pair, with ? Drafts::kAlways : Drafts::kNone));
       const auto count = static_cast<int>(NumToSample(beginning.params));

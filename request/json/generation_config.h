@@ -1,9 +1,10 @@
-// A model's generation_config.json, under the names transformers gives its
-// fields, as defaults of requests (request/generation_defaults.h). One table
-// has the fields that are taken, another those that would change results and
-// that there is nothing for. All others, of caches, reports and the like, say
-// nothing about what is generated, but for those that are nearly the name of
-// one in the tables: these are misspelt, and there is nothing for them either.
+// A model's generation_config.json, or config.json where it has none, under the
+// names that transformers gives their fields, as defaults of requests
+// (request/generation_defaults.h). One table has the fields that are taken,
+// another those that would change results and that there is nothing for. All
+// others, of caches, reports and the like, say nothing about what is generated,
+// but for those that are nearly the name of one in the tables: these are
+// misspelt, and there is nothing for them either.
 //
 // Null is as if the field were missing, and so is the value that a field has
 // without the file. transformers' own defaults for missing fields, top_k 50

@@ -24,7 +24,7 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string part_name = Concat(name, "[", i, "]");
     if (!parts[i].is_object()) {
-      return WrongType(part_name, "an object", parts[i]);
+      return WrongType(part_name, R"({"type": "text", "text": T})", parts[i]);
     }
     const json::object& part = parts[i].get_object();
     const json::value* const type = part.if_contains("type");
@@ -60,7 +60,9 @@ absl::Status ReadMessage(const std::string& name, json::value* value) {
   }
   if (content->is_string()) return absl::OkStatus();
   if (!content->is_array()) {
-    return WrongType(content_name, "a string or a list of texts", *content);
+    return WrongType(content_name,
+                     R"(a string or a list of {"type": "text", "text": T})",
+                     *content);
   }
   ASSIGN_OR_RETURN(*content, JoinParts(content_name, content->get_array()));
   return absl::OkStatus();

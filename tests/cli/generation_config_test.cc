@@ -82,6 +82,8 @@ TEST_F(GenerationConfigTest, WithoutItTheModelsConfigHasThem) {
   const json::value taken = Answer("{}");
   EXPECT_EQ(DefaultsOf(taken), (json::value{{"num_beams", 3}}));
   EXPECT_EQ(taken.at("hypotheses"), plain.at("hypotheses"));
+  EXPECT_THAT(RunEspalier({"inspect", model_.path()}).out,
+              HasSubstr(" config.json: num_beams 3\n"));
   WriteConfig("{}");
   EXPECT_EQ(DefaultsOf(Answer("{}")), nullptr);
 }

@@ -308,10 +308,11 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
   expect(model.path("x"), "no such directory: " + model.path("x"));
   expect(model.Write("file", ""), "file is a file; a model is a directory");
   expect(model.path(), " has no config.json");
-  model.Write("config.json", "{");
+  model.Write("config.json", "{}");
   model.Write("tokenizer.model", "{");
   expect(model.path(), "tokenizer.model");
   std::filesystem::remove(model.path("tokenizer.model"));
+  model.Write("config.json", "{");
   expect(model.path(), "config.json: not JSON");
   std::filesystem::remove(model.path("config.json"));
   for (const std::string file : {"config.json", "model.safetensors"}) {

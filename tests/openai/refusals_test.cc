@@ -257,7 +257,8 @@ TEST(RefusalsTest, MessagesAreChecked) {
   EXPECT_EQ(message(R"([{"content": "x"}])"),
             "messages[0].role must be a string, and not empty, got nothing");
   EXPECT_EQ(message(R"([{"role": "user", "content": 7}])"),
-            "messages[0].content must be a string or a list of texts, got 7");
+            "messages[0].content must be a string or a list of {\"type\": "
+            "\"text\", \"text\": T}, got 7");
   for (const char* const role : {"user", "system", "developer"}) {
     const std::string wanted = Concat(
         "messages[0].content must be there with role \"", role, "\", got ");

@@ -80,8 +80,9 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   command
       ->add_option("--generation-config", options->generator.generation_config,
                    "defaults of requests: auto, the default, those of DIR's "
-                   "generation_config.json; strict, an error where that has "
-                   "more than is supported; none; or another such file")
+                   "generation_config.json, or without one its config.json; "
+                   "strict, an error where that has more than is supported; "
+                   "none; or another such file")
       ->option_text("auto|strict|none|FILE")
       ->group(kGroup);
 }
@@ -339,7 +340,8 @@ std::string HelpOnDefaults(const RuntimeOptions& options) {
                   Message(defaults.status()));
   }
   if (defaults->fields.empty()) return "";
-  std::string help = "\n\nDefaults of this model, by generation_config.json:";
+  std::string help =
+      Concat("\n\nDefaults of this model, by ", defaults->file_name(), ":");
   for (const auto& [name, value] : defaults->fields) {
     help += Concat("\n  ", name, " ", Shown(value));
   }

@@ -36,8 +36,8 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options);
 void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options);
 
 // For --help: the defaults of requests that the model named in `options` has in
-// its generation_config.json, or what is wrong with that file; "" where no
-// model is named, or has none.
+// its generation_config.json or config.json, or what is wrong with that; ""
+// where no model is named, or has none.
 std::string HelpOnDefaults(const RuntimeOptions& options);
 
 }  // namespace espalier::cli

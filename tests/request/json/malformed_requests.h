@@ -140,10 +140,11 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"messages": [{"role": "", "content": "a"}]})",
        "messages[0].role must be a string, and not empty, got \"\""},
       {R"({"messages": [{"role": "user", "content": {"a": 1}}]})",
-       "messages[0].content must be a string or a list of texts, got "
-       "{\"a\": 1}"},
+       "messages[0].content must be a string or a list of {\"type\": "
+       "\"text\", \"text\": T}, got {\"a\": 1}"},
       {R"({"messages": [{"role": "user", "content": ["a"]}]})",
-       "messages[0].content[0] must be an object, got \"a\""},
+       "messages[0].content[0] must be {\"type\": \"text\", \"text\": T}, got "
+       "\"a\""},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
        "messages[0].content[0].type must be \"text\", got \"image\""},
       {R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})",

@@ -76,9 +76,9 @@ struct GeneratorOptions {
 
   // Where the defaults of requests are read that leave params open
   // (request/generation_defaults.h): "auto", the model's generation_config.json
-  // if there is one; "strict", the same, but an error if it has a field that
-  // would change results and that there is nothing for; "none"; or another
-  // such file, or a directory with one.
+  // if there is one, or else its config.json; "strict", the same, but an error
+  // if it has a field that would change results and that there is nothing for;
+  // "none"; or another such file, or a directory with one.
   std::string generation_config = "auto";
 
   int max_running = 256;  // requests that run together; >= 1

@@ -56,15 +56,17 @@ namespace espalier::http {
 using ErrorResponse =
     std::function<Response(int status, std::string_view message)>;
 
+// What refuses a request by its head.
+struct HeadRefusal {
+  Response response;
+  std::string note = {};  // as Exchange::set_note
+};
+
 // Asked about a request whose body is still on its way, so that no body is
 // waited for and kept that is not wanted: who sends it is not known, or it is
 // of the wrong type. An answer refuses it, and ends the connection. Requests
 // that come whole go to their handler at once, which has to check them, too.
 // Called on any thread; must not throw.
-struct HeadRefusal {
-  Response response;
-  std::string note = {};  // as Exchange::set_note
-};
 using HeadCheck =
     std::function<std::optional<HeadRefusal>(const Request& head)>;
 

@@ -151,6 +151,7 @@ namespace {
 
 // Which the library reads as texts by name, though nothing here needs them.
 absl::Status CheckMetadata(const json::value& metadata) {
+  if (metadata.is_null()) return absl::OkStatus();
   if (!metadata.is_object()) {
     return InvalidArgument("__metadata__ must be an object, got ",
                            Shown(&metadata));
@@ -158,7 +159,7 @@ absl::Status CheckMetadata(const json::value& metadata) {
   for (const auto& [key, value] : metadata.get_object()) {
     if (value.is_string()) continue;
     return InvalidArgument("__metadata__ must have strings, got ",
-                           Shown(&value));
+                           Shown(&value), " for ", ShownInQuotes(key));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // LiveBeams: the state of a beam search as an event of a stream shows it.
 //
 // A beam's text is its parent's and what its new tokens add to it, so that a
-// step costs the tokens it added, not those of all beams again.
+// step decodes the tokens it added alone.
 //
 // Thread safety: none of its own; one caller at a time.
 #pragma once

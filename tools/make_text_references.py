@@ -77,7 +77,7 @@ ODD = [
     "</s>",
     "a</s>b",
     "a </s> b <unk><pad> c",
-    "</s>>>fr<< after a special token",
+    "</s>>>fr<< behind a special token",
     "<s> <mask> <extra_id_0> <extra_id_3>",
     "\u6f22\u5b57 \u4eee\u540d",
     "\u6f22a\u5b57",

@@ -82,8 +82,8 @@ struct SchedulerStats {
   // Nanoseconds, of requests that were answered with a result but for the first
   // two, which count tokens as they come: a group's beams have theirs at once.
   Histogram time_to_first_token{kFirstTokenBounds};  // from arrival
-  Histogram time_between_tokens{
-      kBetweenTokensBounds};                   // time preempted included
+  // Time preempted included.
+  Histogram time_between_tokens{kBetweenTokensBounds};
   Histogram queue_time{kRequestTimeBounds};    // from arrival to start
   Histogram prefill_time{kRequestTimeBounds};  // from start to first token
   Histogram decode_time{kRequestTimeBounds};   // from first token to end
@@ -103,8 +103,7 @@ struct SchedulerStats {
 struct SchedulerGauges {
   int num_waiting = 0;
   int num_running = 0;
-  int num_preempted =
-      0;  // preempted: they gave their pages back, and will resume
+  int num_preempted = 0;  // they gave their pages back, and will resume
   // Sequences: those that live, or, before a prompt is fed, those that there
   // will be at most; of requests that run, and of those that wait or are
   // preempted.

@@ -171,7 +171,7 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
 
 namespace {
 
-int64_t NumUnrestricted(size_t num_ends, int64_t num_beams) {
+int64_t NumWithoutTrie(size_t num_ends, int64_t num_beams) {
   return std::max<int64_t>(2, 1 + num_ends) * num_beams;
 }
 
@@ -181,7 +181,7 @@ int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams) {
   if (!criteria.restricts()) {
     return SaturateToInt(
-        NumUnrestricted(criteria.token_ids().size(), num_beams));
+        NumWithoutTrie(criteria.token_ids().size(), num_beams));
   }
   int64_t num_next = 0;
   int64_t num_leaf_children = 0;
@@ -201,7 +201,7 @@ int64_t MaxNumCandidates(const GenerationParams& params,
                          int64_t num_beams) {
   return allowed != nullptr
              ? num_beams + allowed->num_sequences()
-             : NumUnrestricted(FinishingTokenIds(params).size(), num_beams);
+             : NumWithoutTrie(FinishingTokenIds(params).size(), num_beams);
 }
 
 void AssignContinuations(std::span<const LiveBeam> beams,

@@ -3,8 +3,9 @@
 // num_beams, candidates in the order in which they rank:
 //
 //   - those of the first k that hit (stopping_criteria.h) enter the finished
-//   pool;
-//   - the first k that go on live on, by falling cum_log_prob.
+//     pool;
+//   - the first k that go on live on, or if they are drawn the k of the highest
+//     cum_log_prob; by falling cum_log_prob.
 //
 // Every search by beams is made of frontiers: what differs is where candidates
 // come from, how they rank, and when it is over.
@@ -62,8 +63,7 @@ class BeamFrontier {
                TokenTree* tree);
 
   // Takes the candidates of a step, by rank. Each gets a decision; one that
-  // ends and goes on gets two. Of those that go on the `num_beams` of the
-  // highest sums live, wherever they rank.
+  // ends and goes on gets two.
   void Advance(std::span<const RankedCandidate> candidates, const Step& step);
 
   // Finishes all live beams, which are those that the step made; decides on

@@ -8,8 +8,7 @@
 //     (stopping_criteria.h), such as an EOS id, or has max_new_tokens tokens;
 //   - the k best that do not hit live on, of candidates that are drawn as well;
 //   - those of the k best, or first drawn, that hit enter the finished pool of
-//   k with
-//     score cum / t^length_penalty (length_penalty.h);
+//     k with score cum / t^length_penalty (length_penalty.h);
 //   - it ends by its SearchTermination, or when every candidate hit.
 //
 // The reference also keeps a pool from filling after such an end: there a

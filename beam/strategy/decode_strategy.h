@@ -174,7 +174,8 @@ class DecodeStrategy {
 absl::Status AllTokensMasked(std::optional<int> num_generated);
 absl::Status NotANumber(std::optional<int> num_generated);
 // AllTokensMasked with the options of the request that can leave no token, as
-// its caller wrote them; any other status as it is.
+// its caller wrote them, or kInternal where none can: then it is the model's.
+// Any other status as it is.
 absl::Status ExplainNoToken(const absl::Status& status,
                             const GenerationParams& params);
 // NotANumber if there is no number among `candidates`.

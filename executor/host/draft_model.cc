@@ -43,8 +43,8 @@ absl::Status CheckIsDraftModel(const ModelDescription& draft,
       " must name a model without an encoder", GotDirectory(directory));
 }
 
-absl::Status CheckFits(const ModelDescription& model,
-                       const ModelDescription& draft) {
+absl::Status CheckDraftModelFits(const ModelDescription& model,
+                                 const ModelDescription& draft) {
   RETURN_IF_ERROR(CheckTakesDraftModel(model));
   if (draft.vocab_size == model.vocab_size) return absl::OkStatus();
   return InvalidArgument("the draft model has a vocabulary of ",

@@ -67,8 +67,8 @@ absl::Status CheckIsDraftModel(const ModelDescription& draft,
 
 // That `draft` can draft for sequences of `model`: CheckTakesDraftModel, and
 // both have the same vocabulary. Errors: kInvalidArgument.
-absl::Status CheckFits(const ModelDescription& model,
-                       const ModelDescription& draft);
+absl::Status CheckDraftModelFits(const ModelDescription& model,
+                                 const ModelDescription& draft);
 
 class DraftModel {
  public:

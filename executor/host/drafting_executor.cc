@@ -390,8 +390,9 @@ class DraftingExecutor::Drafts {
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
   DraftedGroups groups_;  // touched by the thread that is expanding
-  // Of the last plan, if the executor refused it, or of the one that is handed
-  // on; touched by the thread that is handing on.
+  // Of the last plan, if the executor refused it (or threw, whatever it
+  // answered before), or of the one that is handed on; touched by the thread
+  // that is handing on.
   std::vector<RequestId> refused_groups_;
   bool is_expanding_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread::id answering_ ABSL_GUARDED_BY(mutex_);  // none: nobody is
@@ -408,7 +409,7 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
     return InvalidArgument(
         "a draft model needs an executor that verifies drafts");
   }
-  RETURN_IF_ERROR(CheckFits(model, draft->description()));
+  RETURN_IF_ERROR(CheckDraftModelFits(model, draft->description()));
   try {
     const auto drafts =
         std::make_shared<Drafts>(std::move(steps), std::move(draft));

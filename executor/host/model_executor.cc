@@ -221,7 +221,8 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   RETURN_IF_ERROR(CheckBounds(options));
   std::unique_ptr<DraftModel> draft;
   if (options.draft_model != nullptr) {
-    RETURN_IF_ERROR(CheckFits(description, options.draft_model->description()));
+    RETURN_IF_ERROR(
+        CheckDraftModelFits(description, options.draft_model->description()));
     ASSIGN_OR_RETURN(draft, DraftModel::Create(options.draft_model, pool));
   }
   if (!model->sole_use().Take()) {

@@ -7,7 +7,6 @@
 
 namespace espalier {
 
-// Soft caps where fields are missing; 0: none.
 // Everything but windows and rotary positions: norms that multiply by
 // 1 + weight, before and after each part, scaled embeddings, gated GELU,
 // query_pre_attn_scalar, the soft cap of logits, by default `logit_soft_cap`, 0

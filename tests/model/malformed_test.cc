@@ -235,7 +235,7 @@ TEST(MalformedWeightsTest, EveryBrokenHeaderIsNamed) {
        Replace(kWeights, SafetensorsFileOf("[]", ""))},
       {"DIR/model.safetensors: __metadata__ must be an object, got 5",
        Replace(kWeights, SafetensorsFileOf("{\"__metadata__\": 5}", ""))},
-      {"DIR/model.safetensors: __metadata__ must have strings, got 1",
+      {"DIR/model.safetensors: __metadata__ must have strings, got 1 for \"a\"",
        Replace(kWeights,
                SafetensorsFileOf("{\"__metadata__\": {\"a\": 1}}", ""))},
       {"DIR/model.safetensors: tensor a: entry must be an object, got 3",

@@ -125,7 +125,7 @@ PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
   for (const TracePreemption& preemption : tree.preemptions) {
     if (preemption.preempted.step > tree.num_steps()) continue;
     map.drawing += absl::StrFormat(
-        "<path class=\"preempted\" data-s=\"%d\" d=\"M%.1f 0V%.1f\"/>\n",
+        "<path class=\"preemption\" data-s=\"%d\" d=\"M%.1f 0V%.1f\"/>\n",
         preemption.preempted.step,
         layout.columns[preemption.preempted.step - 1], map.height);
   }

@@ -138,7 +138,7 @@ std::string PreemptionMarks(const TraceTree& tree, const TraceLayout& layout,
     const int step = preemption.preempted.step;
     const double x =
         step <= tree.num_steps() ? layout.bends[step] : layout.width - 4;
-    out += Concat("<g class=\"preempted\" data-s=\"", step, "\"><title>",
+    out += Concat("<g class=\"preemption\" data-s=\"", step, "\"><title>",
                   EscapeMarkup(PreemptionLabel(preemption)),
                   "</title><path d=\"M", Px(x), " 18V", Px(height),
                   "\"/><text text-anchor=\"middle\" x=\"", Px(x),

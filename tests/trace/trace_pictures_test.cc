@@ -343,7 +343,7 @@ TEST(TracePicturesTest, EveryPictureTellsOfAPreemption) {
     EXPECT_THAT(render(stayed.trees()), Not(HasSubstr("preempted")));
   }
   // A line in the tree and one in the page map.
-  EXPECT_EQ(Count(RenderTraceHtml(preempted.trees()), "class=\"preempted\""),
+  EXPECT_EQ(Count(RenderTraceHtml(preempted.trees()), "class=\"preemption\""),
             2);
 }
 

@@ -58,6 +58,18 @@ absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckIsNoLfsPointer(std::string_view bytes,
+                                 const std::string& path) {
+  // The specification has pointers of less than 1,024 bytes.
+  constexpr std::string_view kBeginning = "version https://git-lfs.";
+  if (bytes.size() >= 1024 || !bytes.starts_with(kBeginning)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(path,
+                         " is a git-lfs pointer, not the file itself: run "
+                         "git lfs pull where it was cloned");
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      size_t max_bytes) {
   ASSIGN_OR_RETURN(OpenFile file, OpenRegular(path));
@@ -76,6 +88,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
     }
     done += n;
   }
+  RETURN_IF_ERROR(CheckIsNoLfsPointer(text, path));
   return text;
 }
 
@@ -104,7 +117,10 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (data == MAP_FAILED) {
     return Internal(path, ": mmap: ", std::strerror(errno));
   }
-  return MappedFile({static_cast<const std::byte*>(data), file.num_bytes});
+  MappedFile mapped({static_cast<const std::byte*>(data), file.num_bytes});
+  RETURN_IF_ERROR(CheckIsNoLfsPointer(
+      {static_cast<const char*>(data), file.num_bytes}, path));
+  return mapped;
 }
 
 void MappedFile::DropPages(std::span<const std::byte> bytes) {

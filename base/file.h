@@ -1,5 +1,6 @@
 // Files, read in one of two ways: whole into a string with a size limit, or
-// mapped into memory read-only (weights).
+// mapped into memory read-only (weights). Both refuse a git-lfs pointer: a
+// clone without git-lfs has these small texts in the place of large files.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +8,29 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace espalier {
+
+// Refuses `bytes`, those of the file at `path`, if they are a git-lfs pointer.
+// ReadFile and MappedFile::Open do so by themselves.
+// Errors: kInvalidArgument naming the file and the remedy.
+absl::Status CheckIsNoLfsPointer(std::string_view bytes,
+                                 const std::string& path);
 
 // The bytes of the file at `path`.
 // Errors, naming the file: kNotFound if there is none, kFailedPrecondition with
 // the system's reason if it cannot be opened (no permission, part of the path
 // is no directory, too many open files), kInvalidArgument if it is larger than
-// `max_bytes` or not a regular file, kInternal if reading fails.
+// `max_bytes`, not a regular file or a git-lfs pointer, kInternal if reading
+// fails.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 // The bytes that `path` gives until its end: a file or, which may take a while,
 // a pipe.
-// Errors: as ReadFile, but kFailedPrecondition if reading fails: of a directory.
+// Errors: as ReadFile, but kFailedPrecondition if reading fails: of a
+// directory.
 absl::StatusOr<std::string> ReadToEnd(const std::string& path,
                                       size_t max_bytes);
 

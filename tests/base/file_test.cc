@@ -75,6 +75,29 @@ TEST(FileTest, TheLimitIsTheLargestSizeThatIsRead) {
                        path + " has 5 bytes, at most 4 are read"));
 }
 
+TEST(FileTest, AGitLfsPointerIsNamedAsOne) {
+  const ScratchDirectory scratch;
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\n"
+      "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2"
+      "393\nsize 12345\n";
+  const std::string path = scratch.Write("f", pointer);
+  const std::string message =
+      path +
+      " is a git-lfs pointer, not the file itself: run git lfs pull where it "
+      "was cloned";
+  EXPECT_THAT(ReadFile(path, 1000),
+              StatusIs(absl::StatusCode::kInvalidArgument, message));
+  EXPECT_THAT(MappedFile::Open(path),
+              StatusIs(absl::StatusCode::kInvalidArgument, message));
+  // A text about one, which is longer, is a text.
+  const std::string text = pointer + std::string(1024, ' ');
+  const std::string other = scratch.Write("g", text);
+  ASSERT_OK_AND_ASSIGN(const std::string read, ReadFile(other, 2000));
+  EXPECT_EQ(read, text);
+  EXPECT_OK(MappedFile::Open(other));
+}
+
 TEST(FileTest, AFileThatCannotBeOpenedIsNamedWithTheReason) {
   const ScratchDirectory scratch;
   const std::string path = scratch.Write("f", "12345");

@@ -57,6 +57,28 @@ size_t FindBadUtf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+// `text` with quotes around the numbers that Python alone writes.
+std::string QuoteNonFinite(std::string_view text) {
+  std::string quoted;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    std::string_view next = text.substr(i, 1);
+    if (in_string && next == "\\") next = text.substr(i, 2);
+    if (next == "\"") in_string = !in_string;
+    for (const std::string_view name : {"NaN", "-Infinity", "Infinity"}) {
+      if (in_string || !text.substr(i).starts_with(name)) continue;
+      const size_t after = text.find_first_not_of(" \t\r\n", i + name.size());
+      const bool is_key = after != text.npos && text[after] == ':';
+      if (!is_key) next = name;
+    }
+    i += next.size();
+    const bool is_name = !in_string && next.size() > 1;
+    quoted.append(is_name ? "\"" : "").append(next);
+    if (is_name) quoted += '"';
+  }
+  return quoted;
+}
+
 void Append(const json::value& value, std::string& out);
 
 // A float or a double.
@@ -137,6 +159,15 @@ absl::StatusOr<json::value> ParseJson(std::string_view text) {
                            error.message());
   }
   return parser.release();
+}
+
+absl::StatusOr<json::value> ParsePythonJson(std::string_view text) {
+  absl::StatusOr<json::value> value = ParseJson(text);
+  const bool may_have_names = text.find("NaN") != std::string_view::npos ||
+                              text.find("Infinity") != std::string_view::npos;
+  if (value.ok() || !may_have_names) return value;
+  absl::StatusOr<json::value> quoted = ParseJson(QuoteNonFinite(text));
+  return quoted.ok() ? std::move(quoted) : std::move(value);
 }
 
 std::string WriteJson(const json::value& value) {

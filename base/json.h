@@ -28,6 +28,11 @@ absl::Status CheckUtf8(std::string_view text);
 // Errors: kInvalidArgument naming what is wrong and at which byte.
 absl::StatusOr<json::value> ParseJson(std::string_view text);
 
+// The same of a text that Python wrote: the numbers NaN, Infinity and
+// -Infinity, which JSON lacks, are read as the strings of their names, so that
+// a reader that wants a number there refuses them by name.
+absl::StatusOr<json::value> ParsePythonJson(std::string_view text);
+
 // One line, no spaces after separators except after ',' and ':'. A float is
 // written with the fewest digits that read back to the same value; NaN and
 // infinities, which JSON lacks, as null.

@@ -21,7 +21,7 @@ constexpr size_t kMaxFileBytes = 16 << 20;
 
 absl::StatusOr<json::object> ReadObject(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
-  ASSIGN_OR_RETURN(json::value value, ParseJson(text));
+  ASSIGN_OR_RETURN(json::value value, ParsePythonJson(text));
   if (!value.is_object()) return InvalidArgument("must be a JSON object");
   return std::move(value.get_object());
 }
@@ -68,11 +68,14 @@ absl::Status ReadEosTokenIds(const json::object& json, NullEos null,
       value->is_array() ? value->get_array() : json::array{*value};
   config->eos_token_ids.clear();
   for (const json::value& id : ids) {
-    if (!id.is_int64() || id.get_int64() < 0 ||
-        id.get_int64() >= config->vocab_size) {
-      return InvalidArgument("eos_token_id must be in [0, ", config->vocab_size,
-                             "), got ", Shown(&id));
+    if (!id.is_int64()) {
+      return InvalidArgument(
+          "eos_token_id must be an integer or a list of integers, got ",
+          Shown(&id));
     }
+    // An id that is not in the vocabulary never comes, so nothing ends with it:
+    // GPT-2's default stays where a small one is trained from scratch.
+    if (id.get_int64() < 0 || id.get_int64() >= config->vocab_size) continue;
     config->eos_token_ids.push_back(static_cast<TokenId>(id.get_int64()));
   }
   return absl::OkStatus();

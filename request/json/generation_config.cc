@@ -162,7 +162,7 @@ absl::Status ReadInto(const json::object& config, DefaultsOf file,
 
 absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  ASSIGN_OR_RETURN(json::value value, ParseJson(text));
+  ASSIGN_OR_RETURN(json::value value, ParsePythonJson(text));
   if (!value.is_object()) return InvalidArgument("must be a JSON object");
   return std::move(value.get_object());
 }

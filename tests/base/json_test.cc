@@ -27,6 +27,23 @@ TEST(JsonTest, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(WriteJson(value), line);
 }
 
+TEST(JsonTest, NumbersThatPythonAloneWritesAreTheirNames) {
+  ASSERT_OK_AND_ASSIGN(const json::value value,
+                       ParsePythonJson(R"({"a": [NaN, Infinity, -Infinity, -1],
+                          "NaN": "-Infinity, \\\"NaN", "b": Infinity})"));
+  EXPECT_EQ(WriteJson(value),
+            R"({"a": ["NaN", "Infinity", "-Infinity", -1], )"
+            R"("NaN": "-Infinity, \\\"NaN", "b": "Infinity"})");
+  EXPECT_EQ(*ParsePythonJson("NaN"), json::value("NaN"));
+  for (const char* text :
+       {"", "nan", "+Infinity", "--Infinity", "Infinit", "NaNaN", "[NaN",
+        "{NaN: 1}", "[Infinity Infinity]", "\"NaN", "1NaN"}) {
+    EXPECT_FALSE(ParsePythonJson(text).ok()) << text;
+  }
+  EXPECT_THAT(ParsePythonJson("[1,"), StatusIs(ParseJson("[1,").status().code(),
+                                               HasSubstr("not JSON at byte")));
+}
+
 TEST(JsonTest, NumbersAreWrittenShort) {
   EXPECT_EQ(WriteJson(JsonFloat(0.1f)), "0.1");
   EXPECT_EQ(WriteJson(JsonFloat(-0.37952831387519836f)), "-0.3795283");

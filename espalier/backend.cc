@@ -1,14 +1,13 @@
 #include "espalier/backend.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "base/option_error.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
 #include "executor/host/draft_model.h"
+#include "model/model_directory.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
@@ -30,30 +29,6 @@ absl::Status CheckEncodersOfDrafting(const std::string& directory,
 }
 
 }  // namespace
-
-absl::Status CheckModelDirectory(const std::string& directory) {
-  constexpr char kWhatItIs[] =
-      "; a model is a directory with config.json and model.safetensors";
-  const std::string shown = directory.empty() ? "\"\"" : directory;
-  std::error_code error;
-  const auto found = std::filesystem::status(directory, error);
-  if (found.type() == std::filesystem::file_type::not_found) {
-    return NotFound("no such directory: ", shown);
-  }
-  if (!std::filesystem::status_known(found)) {
-    return FailedPrecondition("cannot read ", shown, ": ", error.message());
-  }
-  if (!std::filesystem::is_directory(found)) {
-    return InvalidArgument(shown, " is a file", kWhatItIs);
-  }
-  // What else is wrong with it reading it tells.
-  const auto config =
-      std::filesystem::status(directory + "/config.json", error);
-  if (config.type() != std::filesystem::file_type::not_found) {
-    return absl::OkStatus();
-  }
-  return NotFound(shown, " has no config.json", kWhatItIs);
-}
 
 bool HasEncoder(const std::string& directory) {
   const auto config = ReadTransformerConfig(directory);

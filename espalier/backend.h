@@ -22,8 +22,6 @@
 
 namespace espalier {
 
-// Errors: kNotFound, or kInvalidArgument, saying why there is no model.
-absl::Status CheckModelDirectory(const std::string& directory);
 // Whether the config.json of a model tells of an encoder; false where it cannot
 // be read, of which loading the model says why.
 bool HasEncoder(const std::string& directory);

@@ -10,6 +10,7 @@
 #include "espalier/model_defaults.h"
 #include "espalier/model_text.h"
 #include "executor/host/model_executor.h"
+#include "model/model_directory.h"
 
 namespace espalier {
 namespace {

@@ -96,8 +96,13 @@ absl::Status CheckFp8(const json::object& json) {
 }
 
 absl::Status CheckMethod(const json::object& json) {
-  RETURN_IF_ERROR(
-      CheckValue(json, "quant_method", {"compressed-tensors", "fp8"}, nullptr));
+  const absl::Status method =
+      CheckValue(json, "quant_method", {"compressed-tensors", "fp8"}, nullptr);
+  if (!method.ok()) {
+    return InvalidArgument(
+        Message(method), "; give the model as it was before it was quantised: ",
+        "the option weights (int8, int4 or fp8) quantises it as it is loaded");
+  }
   return *FindField(json, "quant_method") == "fp8"
              ? CheckFp8(json)
              : CheckCompressedTensors(json);

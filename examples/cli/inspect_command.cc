@@ -23,6 +23,7 @@
 #include "examples/cli/output/output.h"
 #include "model/checkpoint.h"
 #include "model/cuda_limits.h"
+#include "model/model_directory.h"
 #include "model/transformer_config.h"
 #include "model/transformer_tensors.h"
 #include "text/chat/chat_template.h"

@@ -17,6 +17,7 @@
 #include "examples/cli/options/option_names.h"
 #include "examples/cli/output/loading_progress.h"
 #include "examples/cli/output/output.h"
+#include "model/model_directory.h"
 #include "request/bad_words.h"
 #include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"

@@ -17,6 +17,11 @@ absl::Status CheckCudaLimits(const TransformerConfig& config) {
     return InvalidArgument(limit.name, " must be at most ", limit.most,
                            " on a CUDA device, got ", limit.value);
   }
+  if (config.projects_embeddings()) {
+    return InvalidArgument("word_embed_proj_dim must be hidden_size, ",
+                           config.hidden_size, ", on a CUDA device, got ",
+                           config.word_embed_proj_dim);
+  }
   return absl::OkStatus();
 }
 

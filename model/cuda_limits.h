@@ -14,7 +14,8 @@ inline constexpr int kMaxCudaHiddenSize = 16384;
 // Dimensions from one head to the next in the keys and values of a device.
 inline int CudaHeadWidth(int head_dim) { return (head_dim + 7) / 8 * 8; }
 
-// Errors: kInvalidArgument naming the size that is too large.
+// Errors: kInvalidArgument naming the size that is too large, or the feature
+// that is for the CPU alone.
 absl::Status CheckCudaLimits(const TransformerConfig& config);
 
 }  // namespace espalier

@@ -18,6 +18,8 @@ class EmbeddingTable {
   //         outlives the table
   EmbeddingTable(std::span<const std::byte> rows, DType dtype, int num_cols);
 
+  bool empty() const { return rows_.empty(); }
+
   // Row `row`, widened exactly.
   //   out  [num_cols]
   // REQUIRES: 0 <= row < num_rows.

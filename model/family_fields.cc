@@ -51,9 +51,14 @@ absl::StatusOr<bool> IsLocal(const json::value& type) {
 absl::Status ReadDecoder(const json::object& json,
                          const DecoderDefaults& defaults,
                          TransformerConfig* config) {
-  ASSIGN_OR_RETURN(
-      config->activation,
-      ReadActivation(json, defaults.activation_field, defaults.activation));
+  const json::value* act = FindField(json, defaults.activation_field);
+  if (defaults.gelu_is_tanh && act != nullptr && *act == "gelu") {
+    config->activation = Activation::kGeluTanh;
+  } else {
+    ASSIGN_OR_RETURN(
+        config->activation,
+        ReadActivation(json, defaults.activation_field, defaults.activation));
+  }
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(config->hidden_size,
@@ -65,12 +70,26 @@ absl::Status ReadDecoder(const json::object& json,
   ASSIGN_OR_RETURN(config->max_context,
                    ReadInt(json, "max_position_embeddings", 1, kMaxContext));
   RETURN_IF_ERROR(ReadHeads(json, defaults, config));
-  ASSIGN_OR_RETURN(config->norm_eps,
-                   ReadNumber(json, "rms_norm_eps", 0, 1, defaults.norm_eps));
+  ASSIGN_OR_RETURN(config->norm_eps, ReadNumber(json, defaults.norm_eps_field,
+                                                0, 1, defaults.norm_eps));
   ASSIGN_OR_RETURN(
       config->tie_word_embeddings,
       ReadBool(json, "tie_word_embeddings", defaults.tie_word_embeddings));
   return absl::OkStatus();
+}
+
+absl::Status SetHeadDim(TransformerConfig* config, std::string_view size_field,
+                        std::string_view heads_field) {
+  if (config->hidden_size % config->num_heads != 0) {
+    return InvalidArgument(size_field, " ", config->hidden_size,
+                           " must be a multiple of ", heads_field, " ",
+                           config->num_heads);
+  }
+  config->num_kv_heads = config->num_heads;
+  config->head_dim = config->hidden_size / config->num_heads;
+  if (config->head_dim <= kMaxHeadDim) return absl::OkStatus();
+  return InvalidArgument(size_field, " / ", heads_field, " must be at most ",
+                         kMaxHeadDim, ", got ", config->head_dim);
 }
 
 absl::StatusOr<Activation> ReadActivation(const json::object& json,

@@ -27,17 +27,25 @@ inline constexpr int kMaxSourceTokens = 2048;
 struct DecoderDefaults {
   int num_kv_heads = 0;  // 0: as many as heads
   int head_dim = 0;      // 0: hidden_size / num_heads
+  std::string_view norm_eps_field = "rms_norm_eps";
   double norm_eps = 1e-6;
   std::string_view activation_field = "hidden_act";
   Activation activation = Activation::kSilu;
+  bool gelu_is_tanh = false;  // "gelu" names the tanh approximation
   bool tie_word_embeddings = false;
 };
 
 // Fields that all families with rotated heads have under the same names: sizes,
-// heads, rms_norm_eps, the activation, tie_word_embeddings.
+// heads, the norms' epsilon, the activation, tie_word_embeddings.
 absl::Status ReadDecoder(const json::object& json,
                          const DecoderDefaults& defaults,
                          TransformerConfig* config);
+
+// num_kv_heads and head_dim where the hidden size is divided among the heads.
+// Errors: naming the two fields that are given, if it does not divide, or a
+// head is larger than any.
+absl::Status SetHeadDim(TransformerConfig* config, std::string_view size_field,
+                        std::string_view heads_field);
 
 absl::StatusOr<Activation> ReadActivation(const json::object& json,
                                           std::string_view key,

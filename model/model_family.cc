@@ -9,9 +9,11 @@ namespace espalier {
 namespace {
 
 constexpr const ModelFamily* kFamilies[] = {
-    &kBartFamily,  &kGemma2Family, &kGemma3Family,  &kGpt2Family,
-    &kLlamaFamily, &kMarianFamily, &kMistralFamily, &kPhi3Family,
-    &kQwen2Family, &kQwen3Family,  &kT5Family};
+    &kBartFamily,    &kGemmaFamily, &kGemma2Family, &kGemma3ImagesFamily,
+    &kGemma3Family,  &kGpt2Family,  &kLlamaFamily,  &kMarianFamily,
+    &kMistralFamily, &kMt5Family,   &kOptFamily,    &kPegasusFamily,
+    &kPhi3Family,    &kQwen2Family, &kQwen3Family,  &kStableLmFamily,
+    &kT5Family};
 
 std::string ModelTypes() {
   std::string list;
@@ -20,6 +22,24 @@ std::string ModelTypes() {
     list += kFamilies[i]->model_type;
   }
   return list;
+}
+
+// A model of images, sound or more has its text model's configuration in a
+// field of its own.
+absl::Status UnknownType(const json::object& json, const json::value* type) {
+  for (const char* key : {"text_config", "llm_config", "language_config"}) {
+    const json::value* const text = FindField(json, key);
+    if (text == nullptr || !text->is_object()) continue;
+    return InvalidArgument(
+        "model_type ", Shown(type),
+        " is of a model that reads more than text: ",
+        "its text model lies within, in ", key, " (model_type ",
+        Shown(FindField(text->get_object(), "model_type")),
+        "), and is not read from there; give a text model, of model_type ",
+        ModelTypes());
+  }
+  return InvalidArgument("model_type must be ", ModelTypes(), ", got ",
+                         Shown(type));
 }
 
 }  // namespace
@@ -40,8 +60,7 @@ absl::StatusOr<const ModelFamily*> FindModelFamily(const json::object& json) {
     }
     return family;
   }
-  return InvalidArgument("model_type must be ", ModelTypes(), ", got ",
-                         Shown(type));
+  return UnknownType(json, type);
 }
 
 }  // namespace espalier

@@ -28,15 +28,21 @@ struct ModelFamily {
 };
 
 extern const ModelFamily kBartFamily;
+extern const ModelFamily kGemmaFamily;
 extern const ModelFamily kGemma2Family;
+extern const ModelFamily kGemma3ImagesFamily;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kGpt2Family;
 extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kMarianFamily;
 extern const ModelFamily kMistralFamily;
+extern const ModelFamily kMt5Family;
+extern const ModelFamily kOptFamily;
+extern const ModelFamily kPegasusFamily;
 extern const ModelFamily kPhi3Family;
 extern const ModelFamily kQwen2Family;
 extern const ModelFamily kQwen3Family;
+extern const ModelFamily kStableLmFamily;
 extern const ModelFamily kT5Family;
 
 // All of them, by model_type.

@@ -65,7 +65,8 @@ absl::Status ReadPartial(const json::object& rope, const json::object& config,
                          int head_dim, const RopeRules& rules,
                          RopeParameters* result) {
   ASSIGN_OR_RETURN(const double outer,
-                   ReadNumber(config, "partial_rotary_factor", 0, 1, 1.0));
+                   ReadNumber(config, "partial_rotary_factor", 0, 1,
+                              rules.partial_rotary_factor));
   ASSIGN_OR_RETURN(const double partial,
                    ReadNumber(rope, "partial_rotary_factor", 0, 1, outer));
   if (!rules.allows_partial && partial != 1.0) {

@@ -62,6 +62,7 @@ struct RopeRules {
       RopeType::kLlama3,  RopeType::kYarn,   RopeType::kLongRope};
   std::span<const RopeType> types = kAllTypes;
   bool allows_partial = false;
+  double partial_rotary_factor = 1.0;  // where there is none
   // Whether the types su and yarn stand for longrope, as in early Phi-3.
   bool has_old_longrope_names = false;
   // Where config.json does not have it beside the rope's own fields.

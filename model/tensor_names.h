@@ -13,10 +13,16 @@ struct TensorNames {
   // Before all names but the head's. A checkpoint of the model without its head
   // lacks it, and is read all the same, as transformers does.
   std::string_view base = "model.";
+  // Another beginning that they may have in its place.
+  std::string_view other_base = "";
+  // Beginnings of the names of what a checkpoint has beside the text model.
+  std::span<const std::string_view> not_of_text = {};
   std::string_view embedding = "embed_tokens";
   // Other names of the embedding, which a checkpoint may have beside it or in
   // its place.
   std::span<const std::string_view> embedding_aliases = {};
+  std::string_view project_in = "";  // of embeddings, and back
+  std::string_view project_out = "";
   std::string_view positions = "";  // learned ones
   std::string_view embedding_norm = "";
   std::string_view distance_biases = "";  // [buckets, num_heads]

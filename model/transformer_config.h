@@ -58,6 +58,9 @@ struct TransformerConfig {
 
   int vocab_size = 0;
   int hidden_size = 0;
+  // The size of embeddings that are projected to hidden_size, and back before
+  // the head; 0: they have that size.
+  int word_embed_proj_dim = 0;
   int intermediate_size = 0;
   int num_layers = 0;
   int num_heads = 0;     // a multiple of num_kv_heads
@@ -109,6 +112,10 @@ struct TransformerConfig {
   // generation_config.json's where it has them, else config.json's.
   std::vector<TokenId> eos_token_ids;
 
+  bool projects_embeddings() const { return word_embed_proj_dim > 0; }
+  int embedding_size() const {
+    return projects_embeddings() ? word_embed_proj_dim : hidden_size;
+  }
   int q_size() const { return num_heads * head_dim; }
   int kv_size() const { return num_kv_heads * head_dim; }
   int window(int layer) const { return windows.empty() ? 0 : windows[layer]; }

@@ -94,6 +94,8 @@ std::vector<std::string> DescribeFeatures(const TransformerConfig& config) {
   add_if(config.logit_soft_cap > 0,
          Concat("logits capped at ", config.logit_soft_cap));
   add_if(config.scales_embeddings, "scaled embeddings");
+  add_if(config.projects_embeddings(),
+         Concat("projected embeddings of ", config.word_embed_proj_dim));
   add_if(config.tie_word_embeddings, "tied embeddings");
   std::erase(features, "");
   return features;

@@ -141,7 +141,7 @@ void TransformerPass::AddPosition(const TransformerStackWeights& stack,
                                   int position, std::span<float> buffer,
                                   std::span<float> x) const {
   const TransformerConfig& config = network_.config;
-  if (config.positions == PositionKind::kLearned) {
+  if (!stack.positions.empty()) {
     stack.positions.CopyRow(position + config.position_offset, buffer);
     AddInPlace(buffer, x);
   } else if (config.positions == PositionKind::kSinusoidal) {
@@ -151,6 +151,17 @@ void TransformerPass::AddPosition(const TransformerStackWeights& stack,
   }
 }
 
+void TransformerPass::ProjectEmbeddings(const Batch& batch,
+                                        std::span<float> x) {
+  const int size = network_.config.embedding_size();
+  const auto rows = FirstRows(branch_, batch.num_tokens, size);
+  for (int t = 0; t < batch.num_tokens; ++t) {
+    network_.weights.embedding.CopyRow(batch.tokens[t],
+                                       RowsBetween(rows, t, t + 1, size));
+  }
+  MatMul(rows, network_.weights.project_in, x, *pool_);
+}
+
 void TransformerPass::Embed(const Batch& batch,
                             const TransformerStackWeights& stack) {
   const TransformerConfig& config = network_.config;
@@ -158,10 +169,12 @@ void TransformerPass::Embed(const Batch& batch,
   const auto x = FirstRows(x_, batch.num_tokens, size);
   const auto normed = FirstRows(normed_, batch.num_tokens, size);
   const float scale = std::sqrt(static_cast<float>(size));
+  const bool projects = config.projects_embeddings();
+  if (projects) ProjectEmbeddings(batch, x);
   ForRowBlocks(batch.num_tokens, size, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       const auto to = RowsBetween(x, t, t + 1, size);
-      network_.weights.embedding.CopyRow(batch.tokens[t], to);
+      if (!projects) network_.weights.embedding.CopyRow(batch.tokens[t], to);
       if (config.scales_embeddings) ScaleInPlace(scale, to);
       // The norm's place in memory is free until the row's norm is taken.
       AddPosition(stack, batch.positions[t],
@@ -356,7 +369,14 @@ void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
         1.0f / std::sqrt(static_cast<float>(config.hidden_size));
     ScaleInPlace(scale, FirstRows(normed_, num_tokens, config.hidden_size));
   }
-  MatMul(Normed(num_tokens), weights.head, logits, *pool_);
+  std::span<const float> read = Normed(num_tokens);
+  if (config.projects_embeddings()) {
+    const auto projected =
+        FirstRows(branch_, num_tokens, config.embedding_size());
+    MatMul(read, weights.project_out, projected, *pool_);
+    read = projected;
+  }
+  MatMul(read, weights.head, logits, *pool_);
   const auto cap = static_cast<float>(config.logit_soft_cap);
   if (cap == 0 && weights.logits_bias.empty()) return;
   ForRowBlocks(num_tokens, config.vocab_size, [&](int begin, int end) {

@@ -86,6 +86,8 @@ class TransformerPass {
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
   void Embed(const Batch& batch, const TransformerStackWeights& stack);
+  // x = the tokens' embeddings, where these have another size.
+  void ProjectEmbeddings(const Batch& batch, std::span<float> x);
   // Adds the vectors of the tokens' positions, if embeddings have them.
   void AddPosition(const TransformerStackWeights& stack, int position,
                    std::span<float> buffer, std::span<float> x) const;

@@ -53,6 +53,12 @@ bool IsNoWeight(std::string_view name, const TransformerConfig& config) {
   return false;
 }
 
+bool IsOfOtherModel(std::string_view name, const TensorNames& names) {
+  return std::ranges::any_of(names.not_of_text, [&](std::string_view begin) {
+    return name.starts_with(begin);
+  });
+}
+
 void AppendLayer(const TransformerLayerTensors& layer,
                  std::vector<Tensor>* all) {
   for (const auto& stack :
@@ -102,7 +108,8 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
                      checkpoint.Find(std::string(name)));
     const bool is_known = used.contains(located.tensor->data.data()) ||
                           located.tensor->data.empty() || name == head ||
-                          is_alias(name) || IsNoWeight(name, config);
+                          is_alias(name) || IsNoWeight(name, config) ||
+                          IsOfOtherModel(name, config.names);
     if (is_known) continue;
     return InvalidArgument(located.path, ": tensor ", Shown(name),
                            " is no part of a ", config.family, " model of ",
@@ -142,7 +149,7 @@ class StackFinder {
                        Weight(names.positions, {num_rows, hidden}));
     }
     if (config_.positions == PositionKind::kSinusoidal) {
-      RETURN_IF_ERROR(CheckStoredPositions(names.positions));
+      ASSIGN_OR_RETURN(stack->positions, StoredPositions(names.positions));
     }
     if (config_.positions == PositionKind::kDistances) {
       ASSIGN_OR_RETURN(
@@ -174,17 +181,18 @@ class StackFinder {
     return FindTensor(checkpoint_, Concat(base_, name, ".weight"), shape);
   }
 
-  // Positions that are computed may be stored, too.
-  absl::Status CheckStoredPositions(std::string_view name) const {
+  // Positions that are computed may be stored, too, rounded maybe.
+  absl::StatusOr<Tensor> StoredPositions(std::string_view name) const {
     const std::string full_name = Concat(base_, name, ".weight");
     const auto located = checkpoint_.Find(full_name);
-    if (!located.ok()) return absl::OkStatus();
+    if (!located.ok()) return Tensor();
     ASSIGN_OR_RETURN(const Tensor tensor,
                      Weight(name, {config_.max_context, config_.hidden_size}));
-    return Annotate(
+    RETURN_IF_ERROR(Annotate(
         CheckSinusoidalPositions(tensor.data, tensor.dtype, config_.max_context,
                                  config_.hidden_size),
-        Concat(located->path, ": tensor ", full_name));
+        Concat(located->path, ": tensor ", full_name)));
+    return tensor;
   }
 
   absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
@@ -204,10 +212,13 @@ class StackFinder {
 // What all names but the head's begin with in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
                         const TensorNames& names) {
-  const bool is_bare =
-      !checkpoint.Find(Concat(names.base, names.embedding, ".weight")).ok() &&
-      checkpoint.Find(Concat(names.embedding, ".weight")).ok();
-  return is_bare ? "" : names.base;
+  for (const std::string_view base :
+       {names.base, names.other_base, std::string_view()}) {
+    if (checkpoint.Find(Concat(base, names.embedding, ".weight")).ok()) {
+      return base;
+    }
+  }
+  return names.base;
 }
 
 }  // namespace
@@ -215,7 +226,8 @@ std::string_view BaseOf(const Checkpoint& checkpoint,
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config) {
   const TensorNames& names = config.names;
-  const std::vector<int64_t> table = {config.vocab_size, config.hidden_size};
+  const std::vector<int64_t> table = {config.vocab_size,
+                                      config.embedding_size()};
   const std::string base(BaseOf(checkpoint, names));
   TransformerTensors tensors;
   const std::string embedding = EmbeddingName(checkpoint, names, base);
@@ -231,7 +243,18 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
   } else if (!lacks_head) {
     ASSIGN_OR_RETURN(tensors.head,
                      FindMatrix(checkpoint, config, head, config.vocab_size,
-                                config.hidden_size));
+                                config.embedding_size()));
+  }
+  if (config.projects_embeddings()) {
+    const int size = config.embedding_size();
+    ASSIGN_OR_RETURN(
+        tensors.project_in,
+        FindTensor(checkpoint, Concat(base, names.project_in, ".weight"),
+                   {config.hidden_size, size}));
+    ASSIGN_OR_RETURN(
+        tensors.project_out,
+        FindTensor(checkpoint, Concat(base, names.project_out, ".weight"),
+                   {size, config.hidden_size}));
   }
   // Where it is missing it is zeros, as in transformers.
   const std::string bias(names.logits_bias);
@@ -252,7 +275,8 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
 }
 
 std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors) {
-  std::vector<TransformerTensor> all = {tensors.embedding, tensors.head,
+  std::vector<TransformerTensor> all = {tensors.embedding, tensors.project_in,
+                                        tensors.project_out, tensors.head,
                                         tensors.logits_bias};
   AppendStack(tensors, &all);
   AppendStack(tensors.encoder, &all);

@@ -76,7 +76,9 @@ struct TransformerLayerTensors {
 
 // An encoder, or a decoder.
 struct TransformerStackTensors {
-  TransformerTensor positions;       // [offset + max_context, hidden_size]
+  // [offset + max_context, hidden_size]; of sinusoidal ones no rows, if they
+  // are not stored
+  TransformerTensor positions;
   TransformerTensor embedding_norm;  // [hidden_size]
   TransformerTensor embedding_norm_bias;
   TransformerTensor distance_biases;  // [num_distance_buckets, num_heads]
@@ -86,9 +88,12 @@ struct TransformerStackTensors {
 };
 
 struct TransformerTensors : TransformerStackTensors {
-  TransformerTensor embedding;    // [vocab_size, hidden_size]
-  TransformerTensor head;         // [vocab_size, hidden_size]; no rows if tied
-  TransformerTensor logits_bias;  // [1, vocab_size]
+  TransformerTensor embedding;    // [vocab_size, embedding_size]
+  TransformerTensor project_in;   // [hidden_size, embedding_size]
+  TransformerTensor project_out;  // [embedding_size, hidden_size]
+  // [vocab_size, embedding_size]; no rows if tied
+  TransformerTensor head;
+  TransformerTensor logits_bias;    // [1, vocab_size]
   TransformerStackTensors encoder;  // no layers if there is none
 };
 

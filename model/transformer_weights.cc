@@ -48,6 +48,12 @@ class MatrixPacker {
     return PackAs(format, std::span(&tensor, 1), num_cols);
   }
 
+  // As it is stored: what tokens are, and what the head reads, is not rounded.
+  PackedMatrix PackProjection(const Tensor& tensor, int num_cols) {
+    if (tensor.num_rows == 0) return PackedMatrix();
+    return PackAs(WeightFormat::kAsStored, std::span(&tensor, 1), num_cols);
+  }
+
   // The first error. What was packed after it is of no use.
   const absl::Status& status() const { return status_; }
 
@@ -113,8 +119,10 @@ int64_t NumPackedBytes(const TransformerTensors& tensors) {
   const TransformerStackTensors& decoder = tensors;
   const Tensor& head =
       tensors.head.num_rows > 0 ? tensors.head : tensors.embedding;
-  return static_cast<int64_t>(head.data.size() + NumPackedBytes(decoder) +
-                              NumPackedBytes(tensors.encoder));
+  return static_cast<int64_t>(
+      head.data.size() + tensors.project_in.data.size() +
+      tensors.project_out.data.size() + NumPackedBytes(decoder) +
+      NumPackedBytes(tensors.encoder));
 }
 
 void AppendWidened(const Tensor& tensor, std::vector<float>* to) {
@@ -199,7 +207,7 @@ void PackStack(const TransformerConfig& config,
                bool sees_all, MatrixPacker* matrices,
                TransformerStackWeights* weights) {
   LayerPacker packer(config, matrices);
-  if (config.positions == PositionKind::kLearned) {
+  if (tensors.positions.num_rows > 0) {
     weights->positions = Table(tensors.positions, config.hidden_size);
   }
   if (config.positions == PositionKind::kDistances) {
@@ -221,11 +229,13 @@ absl::StatusOr<TransformerWeights> Load(
     const TransformerConfig& config, const WeightOptions& options) {
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
                    FindTransformerTensors(*checkpoint, config));
-  const int hidden = config.hidden_size;
+  const int embedding_size = config.embedding_size();
   MatrixPacker matrices(options, NumPackedBytes(tensors));
   TransformerWeights weights;
   weights.checkpoint = std::move(checkpoint);
-  weights.embedding = Table(tensors.embedding, hidden);
+  weights.embedding = Table(tensors.embedding, embedding_size);
+  weights.project_in =
+      matrices.PackProjection(tensors.project_in, embedding_size);
   if (!tensors.logits_bias.data.empty()) {
     weights.logits_bias = WidenAll(tensors.logits_bias, config.vocab_size);
   }
@@ -235,8 +245,11 @@ absl::StatusOr<TransformerWeights> Load(
     PackStack(config, tensors.encoder, config.encoder->intermediate_size,
               /*sees_all=*/true, &matrices, &weights.encoder);
   }
+  weights.project_out =
+      matrices.PackProjection(tensors.project_out, config.hidden_size);
   weights.head = matrices.PackHead(
-      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding, hidden);
+      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding,
+      embedding_size);
   RETURN_IF_ERROR(Annotate(matrices.status(), weights.checkpoint->path()));
   return weights;
 }

@@ -55,7 +55,9 @@ struct TransformerLayerWeights {
 
 // An encoder, or a decoder.
 struct TransformerStackWeights {
-  EmbeddingTable positions;    // [position_offset + max_context, hidden_size]
+  // [position_offset + max_context, hidden_size]; of sinusoidal ones nothing,
+  // if they are not stored
+  EmbeddingTable positions;
   NormWeights embedding_norm;  // [hidden_size]
   // By distance, as AttentionOptions::biases.
   std::vector<float> distance_biases;
@@ -65,8 +67,10 @@ struct TransformerStackWeights {
 
 struct TransformerWeights : TransformerStackWeights {
   std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
-  EmbeddingTable embedding;                      // [vocab_size, hidden_size]
-  PackedMatrix head;  // [vocab_size, hidden_size]; of the embedding, if tied
+  EmbeddingTable embedding;                      // [vocab_size, embedding_size]
+  PackedMatrix project_in;   // [hidden_size, embedding_size]; or nothing
+  PackedMatrix project_out;  // [embedding_size, hidden_size]; or nothing
+  PackedMatrix head;  // [vocab_size, embedding_size]; of the embedding, if tied
   std::vector<float> logits_bias;   // [vocab_size]
   TransformerStackWeights encoder;  // no layers if there is none
 };

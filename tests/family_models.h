@@ -33,10 +33,11 @@ inline bool HasEncoder(const std::string& model) {
   return config.find("\"is_encoder_decoder\": true") != std::string::npos;
 }
 
-// Those without an encoder.
-inline std::vector<std::string> DecoderFamilyModels() {
+// Those without an encoder that run on a CUDA device.
+inline std::vector<std::string> CudaDecoderFamilyModels() {
   std::vector<std::string> names = FamilyModels();
   std::erase_if(names, HasEncoder);
+  std::erase(names, "opt_projected");
   return names;
 }
 

@@ -46,7 +46,7 @@ def _decoder(**changes: Any) -> dict[str, Any]:
 
 
 def _encoder_decoder(**changes: Any) -> dict[str, Any]:
-    """BART and Marian: two layers of the encoder, three of the decoder."""
+    """BART, Marian, PEGASUS: two layers of the encoder, three of the decoder."""
     return {
         "vocab_size": VOCAB_SIZE,
         "d_model": 32,
@@ -63,6 +63,20 @@ def _encoder_decoder(**changes: Any) -> dict[str, Any]:
         "forced_eos_token_id": None,
         "pad_token_id": 0,
         "decoder_start_token_id": 3,
+    } | changes
+
+
+def _opt(**changes: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": 32,
+        "ffn_dim": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 64,
+        "bos_token_id": 1,
+        "eos_token_id": EOS,
+        "pad_token_id": 0,
     } | changes
 
 
@@ -371,5 +385,93 @@ SHAPES = [
         26,
         dtype="float32",
         has_own_head=True,
+    ),
+    Shape(
+        "gemma",
+        "gemma",
+        _decoder(hidden_size=40, head_dim=12, attention_bias=True)
+        | _rope("default", rope_theta=1000.0),
+        20,
+    ),
+    Shape(
+        "stablelm",
+        "stablelm",
+        _decoder(use_qkv_bias=True, layer_norm_eps=1e-3)
+        | _rope("default", rope_theta=1000.0, partial_rotary_factor=0.5),
+        20,
+    ),
+    Shape(
+        "stablelm_linear",
+        "stablelm",
+        _decoder(
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+            hidden_act="gelu_pytorch_tanh",
+        )
+        | _rope("linear", factor=2.0, rope_theta=1000.0),
+        18,
+    ),
+    Shape("opt", "opt", _opt(), 20),
+    Shape(
+        "opt_projected",
+        "opt",
+        _opt(
+            num_hidden_layers=3,
+            do_layer_norm_before=False,
+            word_embed_proj_dim=20,
+            activation_function="gelu",
+        ),
+        20,
+    ),
+    Shape(
+        "pegasus",
+        "pegasus",
+        _encoder_decoder(
+            decoder_layers=2, scale_embedding=True, activation_function="relu"
+        ),
+        24,
+        dtype="float32",
+    ),
+    Shape(
+        "mt5",
+        "mt5",
+        _t5(feed_forward_proj="gated-gelu", num_heads=3),
+        22,
+        has_own_head=True,
+    ),
+    Shape(
+        "gemma3_images",
+        "gemma3",
+        {
+            "text_config": _decoder(
+                **_GEMMA,
+                num_hidden_layers=3,
+                sliding_window=5,
+                layer_types=["sliding_attention"] * 2 + ["full_attention"],
+                rope_parameters={
+                    "full_attention": {
+                        "rope_type": "linear",
+                        "factor": 8.0,
+                        "rope_theta": 20000.0,
+                    },
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 200.0},
+                },
+            ),
+            "vision_config": {
+                "hidden_size": 4,
+                "intermediate_size": 4,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 1,
+                "image_size": 4,
+                "patch_size": 2,
+            },
+            "mm_tokens_per_image": 4,
+            "image_token_index": 63,
+            "boi_token_index": 62,
+            "eoi_token_index": 61,
+            "eos_token_id": EOS,
+        },
+        20,
     ),
 ]

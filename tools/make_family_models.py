@@ -74,7 +74,9 @@ def fill(model: torch.nn.Module, shape: Shape, seed: int) -> None:
             # T5's scores are not divided: its queries are small from the start.
             if name.endswith("Attention.q.weight"):
                 values /= shape.config["d_kv"] ** 0.5
-        weight.data.copy_(values.to(getattr(torch, shape.dtype)))
+        # Sinusoidal positions are frozen.
+        if weight.requires_grad:
+            weight.data.copy_(values.to(getattr(torch, shape.dtype)))
     if hasattr(model, "final_logits_bias"):
         bias = torch.randn(model.final_logits_bias.shape, generator=generator)
         model.final_logits_bias.copy_(bias)

@@ -41,16 +41,6 @@ constexpr TensorNames kDecoderNames = {
     .up = "fc1",
     .down = "fc2"};
 
-// Fields of the scripts that models were converted by. transformers has nothing
-// for them: they are another model's, in which norms are elsewhere.
-absl::Status CheckNorms(const json::object& json) {
-  for (const char* key : {"normalize_before", "add_final_layer_norm"}) {
-    ASSIGN_OR_RETURN(const bool is_set, ReadBool(json, key, false));
-    if (is_set) return InvalidArgument(key, " true is not supported");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReadBartHeads(const json::object& json,
                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->num_heads,
@@ -63,16 +53,7 @@ absl::Status ReadBartHeads(const json::object& json,
         "encoder_attention_heads must be decoder_attention_heads, ",
         config->num_heads, ", got ", num_encoder_heads);
   }
-  if (config->hidden_size % config->num_heads != 0) {
-    return InvalidArgument("d_model ", config->hidden_size,
-                           " must be a multiple of decoder_attention_heads ",
-                           config->num_heads);
-  }
-  config->num_kv_heads = config->num_heads;
-  config->head_dim = config->hidden_size / config->num_heads;
-  if (config->head_dim <= kMaxHeadDim) return absl::OkStatus();
-  return InvalidArgument("d_model / decoder_attention_heads must be at most ",
-                         kMaxHeadDim, ", got ", config->head_dim);
+  return SetHeadDim(config, "d_model", "decoder_attention_heads");
 }
 
 absl::Status ReadBartSizes(const json::object& json,
@@ -101,14 +82,22 @@ absl::Status ReadBartSizes(const json::object& json,
 
 }  // namespace
 
+absl::Status ReadNormsOfSums(const json::object& json,
+                             TransformerConfig* config) {
+  for (const char* key : {"normalize_before", "add_final_layer_norm"}) {
+    ASSIGN_OR_RETURN(const bool is_set, ReadBool(json, key, false));
+    if (is_set) return InvalidArgument(key, " true is not supported");
+  }
+  config->norms_sums = true;
+  return absl::OkStatus();
+}
+
 absl::Status ReadBartFields(const json::object& json,
                             TransformerConfig* config) {
-  RETURN_IF_ERROR(CheckNorms(json));
   RETURN_IF_ERROR(ReadBartSizes(json, config));
   config->names = kDecoderNames;
   config->norm = NormKind::kLayer;
   config->norm_eps = 1e-5;
-  config->norms_sums = true;
   config->has_qkv_bias = true;
   config->has_output_bias = true;
   config->has_mlp_bias = true;

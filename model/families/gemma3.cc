@@ -1,6 +1,10 @@
 // Gemma 3, its text models: norms of queries and keys, and a sliding window in
 // all layers but every sixth; layers with a window have rotary positions of
-// their own.
+// their own. Models that read images, too, have the text model within; it is
+// loaded alone.
+#include <string_view>
+#include <utility>
+
 #include "base/status.h"
 #include "model/config_fields.h"
 #include "model/families/gemma_fields.h"
@@ -82,8 +86,59 @@ absl::Status ReadGemma3(const json::object& json, TransformerConfig* config) {
   return absl::OkStatus();
 }
 
+// Sizes that published files leave out where they are those of transformers'
+// configuration class.
+constexpr std::pair<std::string_view, int> kTextSizes[] = {
+    {"vocab_size", 262208},
+    {"hidden_size", 2304},
+    {"intermediate_size", 9216},
+    {"num_hidden_layers", 26},
+    {"num_attention_heads", 8},
+    {"num_key_value_heads", 4},
+    {"max_position_embeddings", 131072}};
+constexpr std::string_view kNotOfText[] = {
+    "vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+    "model.multi_modal_projector."};
+
+absl::Status ReadTextConfig(json::object text, TransformerConfig* config) {
+  ASSIGN_OR_RETURN(const bool sees_all,
+                   ReadBool(text, "use_bidirectional_attention", false));
+  if (sees_all) {
+    return InvalidArgument("use_bidirectional_attention true is not supported");
+  }
+  for (const auto& [key, size] : kTextSizes) {
+    if (FindField(text, key) == nullptr) text[key] = size;
+  }
+  return ReadGemma3(text, config);
+}
+
+absl::Status ReadGemma3WithImages(const json::object& json,
+                                  TransformerConfig* config) {
+  const json::value* const text = FindField(json, "text_config");
+  if (text == nullptr || !text->is_object()) {
+    return InvalidArgument("text_config must be an object, got ", Shown(text));
+  }
+  RETURN_IF_ERROR(
+      Annotate(ReadTextConfig(text->get_object(), config), "text_config"));
+  ASSIGN_OR_RETURN(const bool is_tied,
+                   ReadBool(json, "tie_word_embeddings", true));
+  if (!is_tied || !config->tie_word_embeddings) {
+    return InvalidArgument("tie_word_embeddings false is not supported with ",
+                           "text_config");
+  }
+  config->names.base = "language_model.model.";
+  config->names.other_base = "model.language_model.";
+  config->names.not_of_text = kNotOfText;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+constexpr ModelFamily kGemma3ImagesFamily = {
+    .model_type = "gemma3",
+    .name = "Gemma 3, its text model",
+    .architecture = "Gemma3ForConditionalGeneration",
+    .read = ReadGemma3WithImages};
 constexpr ModelFamily kGemma3Family = {.model_type = "gemma3_text",
                                        .name = "Gemma 3",
                                        .architecture = "Gemma3ForCausalLM",

@@ -36,20 +36,10 @@ absl::Status ReadGpt2Sizes(const json::object& json,
   ASSIGN_OR_RETURN(
       config->num_heads,
       ReadAliasedInt(json, "n_head", "num_attention_heads", 1, kMaxHeads));
-  if (config->hidden_size % config->num_heads != 0) {
-    return InvalidArgument("n_embd ", config->hidden_size,
-                           " must be a multiple of n_head ", config->num_heads);
-  }
-  config->num_kv_heads = config->num_heads;
-  config->head_dim = config->hidden_size / config->num_heads;
-  if (config->head_dim > kMaxHeadDim) {
-    return InvalidArgument("n_embd / n_head must be at most ", kMaxHeadDim,
-                           ", got ", config->head_dim);
-  }
   ASSIGN_OR_RETURN(
       config->intermediate_size,
       ReadInt(json, "n_inner", 1, kMaxWidth, 4 * config->hidden_size));
-  return absl::OkStatus();
+  return SetHeadDim(config, "n_embd", "n_head");
 }
 
 absl::Status ReadGpt2(const json::object& json, TransformerConfig* config) {

@@ -1,5 +1,6 @@
 // T5: biases of scores by distance in place of positions, RMSNorm, scores that
-// are not divided. T5 1.1 and Flan-T5 have a gate, and a head of their own.
+// are not divided. T5 1.1 and Flan-T5 have a gate, and a head of their own;
+// so have mT5 and mT0, which are T5 1.1 by another name.
 #include <limits>
 #include <string_view>
 
@@ -60,17 +61,26 @@ constexpr TensorNames kT5DecoderNames = {
     .up = "layer.2.DenseReluDense.wi",
     .down = "layer.2.DenseReluDense.wo"};
 
-absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
+// A configuration class's values of fields that are missing.
+struct T5Defaults {
+  int d_ff;
+  int num_layers;
+  int num_heads;
+  std::string_view feed_forward_proj;
+};
+
+absl::Status ReadT5Sizes(const json::object& json, const T5Defaults& defaults,
+                         TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(
       config->hidden_size,
       ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 512));
   ASSIGN_OR_RETURN(config->intermediate_size,
-                   ReadInt(json, "d_ff", 1, kMaxWidth, 2048));
+                   ReadInt(json, "d_ff", 1, kMaxWidth, defaults.d_ff));
   ASSIGN_OR_RETURN(config->num_heads,
                    ReadAliasedInt(json, "num_heads", "num_attention_heads", 1,
-                                  kMaxHeads, 8));
+                                  kMaxHeads, defaults.num_heads));
   ASSIGN_OR_RETURN(config->head_dim, ReadAliasedInt(json, "d_kv", "head_dim", 1,
                                                     kMaxHeadDim, 64));
   config->num_kv_heads = config->num_heads;
@@ -81,7 +91,7 @@ absl::Status ReadT5Sizes(const json::object& json, TransformerConfig* config) {
   encoder.intermediate_size = config->intermediate_size;
   ASSIGN_OR_RETURN(encoder.num_layers,
                    ReadAliasedInt(json, "num_layers", "num_hidden_layers", 1,
-                                  kMaxLayers, 6));
+                                  kMaxLayers, defaults.num_layers));
   ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "num_decoder_layers", 1,
                                                kMaxLayers, encoder.num_layers));
   return absl::OkStatus();
@@ -141,6 +151,7 @@ absl::Status CheckDerived(const json::object& json,
 }
 
 absl::Status ReadFeedForward(const json::object& json,
+                             std::string_view fallback,
                              TransformerConfig* config) {
   using Form = FeedForwardForm;
   // gated-gelu is gelu_new, as transformers has it.
@@ -154,7 +165,7 @@ absl::Status ReadFeedForward(const json::object& json,
   const json::value* const value = FindField(json, "feed_forward_proj");
   for (const Form& form : kForms) {
     const bool is_it = value == nullptr
-                           ? form.name == "relu"
+                           ? form.name == fallback
                            : *value == json::string_view(form.name);
     if (!is_it) continue;
     config->activation = form.activation;
@@ -170,24 +181,35 @@ absl::Status ReadFeedForward(const json::object& json,
       "gated-gelu_new or gated-silu, got ", Shown(value));
 }
 
-absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadT5Sizes(json, config));
+absl::Status ReadT5Fields(const json::object& json, const T5Defaults& defaults,
+                          TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadT5Sizes(json, defaults, config));
   config->names = kT5DecoderNames;
   RETURN_IF_ERROR(ReadDistances(json, config));
-  RETURN_IF_ERROR(ReadFeedForward(json, config));
+  RETURN_IF_ERROR(ReadFeedForward(json, defaults.feed_forward_proj, config));
   config->query_pre_attn_scalar = 1;
   ASSIGN_OR_RETURN(config->norm_eps,
                    ReadNumber(json, "layer_norm_epsilon", 0, 1, 1e-6));
   // Whether the head is the embedding is for transformers what the checkpoint
-  // has; the field says whether what it reads is scaled, unless another does.
-  ASSIGN_OR_RETURN(const bool is_tied,
-                   ReadBool(json, "tie_word_embeddings", true));
-  ASSIGN_OR_RETURN(config->scales_head,
-                   ReadBool(json, "scale_decoder_outputs", is_tied));
+  // has, whatever tie_word_embeddings says.
   config->may_lack_head = true;
   config->encoder->decoder_start_token_id = 0;
   config->eos_token_ids = {1};
   return absl::OkStatus();
+}
+
+absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadT5Fields(json, {2048, 6, 8, "relu"}, config));
+  // It says whether what the head reads is scaled, unless another field does.
+  ASSIGN_OR_RETURN(const bool is_tied,
+                   ReadBool(json, "tie_word_embeddings", true));
+  ASSIGN_OR_RETURN(config->scales_head,
+                   ReadBool(json, "scale_decoder_outputs", is_tied));
+  return absl::OkStatus();
+}
+
+absl::Status ReadMt5(const json::object& json, TransformerConfig* config) {
+  return ReadT5Fields(json, {1024, 8, 6, "gated-gelu"}, config);
 }
 
 }  // namespace
@@ -197,5 +219,11 @@ constexpr ModelFamily kT5Family = {.model_type = "t5",
                                    .architecture = "T5ForConditionalGeneration",
                                    .read = ReadT5,
                                    .is_encoder_decoder = true};
+constexpr ModelFamily kMt5Family = {
+    .model_type = "mt5",
+    .name = "mT5",
+    .architecture = "MT5ForConditionalGeneration",
+    .read = ReadMt5,
+    .is_encoder_decoder = true};
 
 }  // namespace espalier

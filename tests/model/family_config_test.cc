@@ -62,9 +62,18 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
   ExpectAllRefused({
       {"qwen2",
        {{"model_type", "\"qwen2_moe\""}},
-       "model_type must be bart, gemma2, gemma3_text, gpt2, llama, marian, "
-       "mistral, phi3, qwen2, qwen3 or t5, got \"qwen2_moe\""},
-      {"gemma3", {{"model_type", "\"gemma3\""}}, "model_type must be bart, "},
+       "model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
+       "llama, marian, mistral, mt5, opt, pegasus, phi3, qwen2, qwen3, "
+       "stablelm or t5, got \"qwen2_moe\""},
+      {"qwen3",
+       {{"model_type", "\"internvl\""},
+        {"llm_config", "{\"model_type\": \"qwen2\"}"}},
+       "model_type \"internvl\" is of a model that reads more than text: its "
+       "text model lies within, in llm_config (model_type \"qwen2\"), and is "
+       "not read from there; give a text model, of model_type bart, "},
+      {"gemma3",
+       {{"model_type", "\"gemma3\""}},
+       "architectures must be [\"Gemma3ForConditionalGeneration\"], got "},
       {"phi3", {{"model_type", "[\"phi3\"]"}}, "model_type must be bart, "},
       {"qwen3",
        {{"architectures", "[\"Qwen3ForSequenceClassification\"]"}},
@@ -94,7 +103,9 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
       {"mistral",
        {{"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"}},
        "quantization_config: quant_method must be \"compressed-tensors\" or "
-       "\"fp8\", got \"gptq\""},
+       "\"fp8\", got \"gptq\"; give the model as it was before it was "
+       "quantised: the option weights (int8, int4 or fp8) quantises it as it "
+       "is loaded"},
   });
 }
 
@@ -138,7 +149,6 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
       {"gpt2",
        {{"layer_norm_epsilon", "0"}},
        "layer_norm_epsilon must be a number in (0, 1], got 0"},
-      {"gpt2", {{"vocab_size", "5"}}, "eos_token_id must be in [0, 5), got 5"},
       {"qwen3",
        {{"attention_bias", "\"yes\""}},
        "attention_bias must be true or false, got \"yes\""},
@@ -171,6 +181,51 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
       {"gemma3",
        {{"final_logit_softcapping", "1e300"}},
        "final_logit_softcapping must be a number in (0, "},
+  });
+}
+
+TEST(FamilyConfigTest, DecodersThatAreNotComputedAreRefused) {
+  ExpectAllRefused({
+      {"gemma",
+       {{"hidden_act", "\"relu\""}},
+       "hidden_act must be silu, swish, gelu_new or gelu_pytorch_tanh, got "},
+      {"gemma",
+       {{"hidden_activation", "\"silu\""}},
+       "hidden_activation must be what hidden_act says, got \"silu\""},
+      {"stablelm",
+       {{"qk_layernorm", "true"}},
+       "qk_layernorm true is not supported"},
+      {"stablelm",
+       {{"use_parallel_residual", "true"}},
+       "use_parallel_residual true is not supported"},
+      {"stablelm",
+       {{"head_dim", "16"}},
+       "hidden_size 32 must be num_attention_heads 4 times head_dim 16"},
+      {"stablelm",
+       {{"rope_parameters", R"({"rope_type": "yarn", "factor": 2})"}},
+       "rope_type must be default or linear, got \"yarn\""},
+      {"stablelm",
+       {{"rope_parameters", R"({"partial_rotary_factor": 0.4})"}},
+       "partial_rotary_factor 0.4 of a head of 8 must be an even number"},
+      {"stablelm",
+       {{"layer_norm_eps", "0"}},
+       "layer_norm_eps must be a number in (0, 1], got 0"},
+      {"opt",
+       {{"_remove_final_layer_norm", "true"}},
+       "_remove_final_layer_norm true is not supported"},
+      {"opt",
+       {{"layer_norm_elementwise_affine", "false"}},
+       "layer_norm_elementwise_affine false is not supported"},
+      {"opt",
+       {{"word_embed_proj_dim", "0"}},
+       "word_embed_proj_dim must be an integer in [1, "},
+      {"opt",
+       {{"num_attention_heads", "5"}},
+       "hidden_size 32 must be a multiple of num_attention_heads 5"},
+      {"opt", {{"ffn_dim", kAbsent}}, "ffn_dim is missing"},
+      {"opt",
+       {{"activation_function", "\"gelu_fast\""}},
+       "activation_function must be silu, swish, gelu, gelu_new, "},
   });
 }
 
@@ -259,8 +314,11 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("decoder_start_token_id is missing: its default, "
                          "58100, is not in the vocabulary of 64")));
-  for (const auto& [family, eos] :
-       {std::pair("bart", 2), {"marian", 0}, {"t5", 1}}) {
+  for (const auto& [family, eos] : {std::pair("bart", 2),
+                                    {"marian", 0},
+                                    {"pegasus", 1},
+                                    {"t5", 1},
+                                    {"mt5", 1}}) {
     EXPECT_THAT(ReadChanged(family, {{"eos_token_id", kAbsent}})->eos_token_ids,
                 ElementsAre(eos));
   }
@@ -275,6 +333,47 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   config = *ReadChanged("t5", {{"scale_decoder_outputs", kAbsent},
                                {"tie_word_embeddings", "false"}});
   EXPECT_FALSE(config.scales_head);
+  // mT5 has a gate by default, and no scale whatever its file says.
+  config = *ReadChanged("mt5", {{"feed_forward_proj", kAbsent},
+                                {"dense_act_fn", kAbsent},
+                                {"is_gated_act", kAbsent},
+                                {"tie_word_embeddings", "true"}});
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.has_gate);
+  EXPECT_FALSE(config.scales_head);
+  // Norms are before the parts, whatever the file of a conversion says.
+  EXPECT_FALSE(ReadChanged("pegasus", {{"normalize_before", "true"},
+                                       {"add_final_layer_norm", "true"}})
+                   ->norms_sums);
+}
+
+// As transformers treats them: nothing ends with a token that never comes.
+TEST(FamilyConfigTest, EosIdsBeyondTheVocabularyNeverCome) {
+  const auto ids = [](const std::string& value) {
+    return ReadChanged("gpt2", {{"eos_token_id", value}})->eos_token_ids;
+  };
+  EXPECT_THAT(ids("50256"), IsEmpty());
+  EXPECT_THAT(ids("64"), IsEmpty());
+  EXPECT_THAT(ids("-1"), IsEmpty());
+  EXPECT_THAT(ids("[63, 64, 5, 9223372036854775807]"), ElementsAre(63, 5));
+}
+
+// Python's json writes them.
+TEST(FamilyConfigTest, NumbersThatAreNotFiniteAreReadWhereNothingNeedsThem) {
+  const ScratchDirectory directory;
+  const std::string text =
+      *ReadFile(FamilyPath("gpt2") + "/config.json", 1 << 20);
+  const auto read = [&](const std::string& member) {
+    directory.Write("config.json", "{" + member + ", " + text.substr(1));
+    return ReadTransformerConfig(directory.path());
+  };
+  EXPECT_OK(read("\"time_step_limit\": [0.0, Infinity], \"x\": NaN"));
+  directory.Write("generation_config.json", "{\"y\": -Infinity}");
+  EXPECT_OK(read("\"x\": -Infinity"));
+  EXPECT_THAT(ReadChanged("gpt2", {{"layer_norm_epsilon", "\"NaN\""}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("layer_norm_epsilon must be a number in (0, "
+                                 "1], got \"NaN\"")));
 }
 
 // By transformers' attribute_map: either may be there, or both of one value.
@@ -294,7 +393,16 @@ TEST(FamilyConfigTest, SizesHaveTheirOtherNames) {
        {{"d_model", "hidden_size"},
         {"encoder_layers", "num_hidden_layers"},
         {"encoder_attention_heads", "num_attention_heads"}}},
+      {"pegasus",
+       {{"d_model", "hidden_size"},
+        {"encoder_layers", "num_hidden_layers"},
+        {"encoder_attention_heads", "num_attention_heads"}}},
       {"t5",
+       {{"d_model", "hidden_size"},
+        {"num_layers", "num_hidden_layers"},
+        {"num_heads", "num_attention_heads"},
+        {"d_kv", "head_dim"}}},
+      {"mt5",
        {{"d_model", "hidden_size"},
         {"num_layers", "num_hidden_layers"},
         {"num_heads", "num_attention_heads"},
@@ -507,6 +615,36 @@ TEST(FamilyConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(config.intermediate_size, 120);
   config = *ReadChanged("phi3", {{"rms_norm_eps", kAbsent}});
   EXPECT_EQ(config.norm_eps, 1e-5);
+  // Its "gelu" has always stood for the tanh approximation.
+  for (const char* act : {kAbsent, "\"gelu\"", "\"gelu_pytorch_tanh\""}) {
+    config = *ReadChanged("gemma", {{"hidden_act", act},
+                                    {"head_dim", kAbsent},
+                                    {"eos_token_id", kAbsent},
+                                    {"tie_word_embeddings", kAbsent}});
+    EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  }
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(1));
+  config = *ReadChanged("stablelm", {{"layer_norm_eps", kAbsent},
+                                     {"eos_token_id", kAbsent},
+                                     {"rope_parameters", kAbsent},
+                                     {"use_qkv_bias", kAbsent}});
+  EXPECT_EQ(config.norm_eps, 1e-5);
+  EXPECT_EQ(config.rope.RotaryDim(config.head_dim), 2);
+  EXPECT_FALSE(config.has_qkv_bias);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(0));
+  config = *ReadChanged("opt_projected", {{"do_layer_norm_before", kAbsent},
+                                          {"word_embed_proj_dim", kAbsent},
+                                          {"activation_function", kAbsent},
+                                          {"eos_token_id", kAbsent},
+                                          {"enable_bias", "false"}});
+  EXPECT_FALSE(config.norms_sums);
+  EXPECT_FALSE(config.projects_embeddings());
+  EXPECT_EQ(config.activation, Activation::kRelu);
+  EXPECT_FALSE(config.has_qkv_bias || config.has_output_bias ||
+               config.has_mlp_bias);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(2));
 }
 
 // As Gemma 3's first checkpoints write it, before rope_parameters.

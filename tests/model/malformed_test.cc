@@ -170,10 +170,11 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
       {"config.json: must be a JSON object", Replace("config.json", "[]")},
       {"generation_config.json: not JSON",
        Replace("generation_config.json", "nope")},
-      {"model_type must be bart, gemma2, gemma3_text, gpt2, llama, marian, "
-       "mistral, phi3, qwen2, qwen3 or t5, got \"mamba\"",
+      {"model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
+       "llama, marian, mistral, mt5, opt, pegasus, phi3, qwen2, qwen3, "
+       "stablelm or t5, got \"mamba\"",
        SetConfig("model_type", "\"mamba\"")},
-      {"mistral, phi3, qwen2, qwen3 or t5, got nothing",
+      {"phi3, qwen2, qwen3, stablelm or t5, got nothing",
        SetConfig("model_type", "")},
       {"architectures must be [\"LlamaForCausalLM\"], got [\"MistralFor",
        SetConfig("architectures", "[\"MistralForCausalLM\"]")},
@@ -208,10 +209,12 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
        SetConfig("rope_scaling", "{\"rope_type\": \"ntk\"}")},
       {"tie_word_embeddings must be true or false",
        SetConfig("tie_word_embeddings", "\"no\"")},
-      {"config.json: eos_token_id must be in [0, 10), got 10",
-       SetConfig("eos_token_id", "10")},
-      {"generation_config.json: eos_token_id must be in [0, 10), got -1",
-       Set("generation_config.json", "eos_token_id", "[1, -1]")},
+      {"config.json: eos_token_id must be an integer or a list of integers, "
+       "got 1.5",
+       SetConfig("eos_token_id", "1.5")},
+      {"generation_config.json: eos_token_id must be an integer or a list of "
+       "integers, got \"2\"",
+       Set("generation_config.json", "eos_token_id", "[1, \"2\"]")},
   });
 }
 

@@ -206,5 +206,107 @@ TEST(PublishedConfigTest, Gpt2) {
   EXPECT_EQ(config.attention_scale(), 0.125f);
 }
 
+TEST(PublishedConfigTest, Gemma1) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["GemmaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 2, "eos_token_id": 1,
+    "head_dim": 256, "hidden_act": "gelu", "hidden_activation": null,
+    "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 16384, "max_position_embeddings": 8192,
+    "model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 18,
+    "num_key_value_heads": 1, "pad_token_id": 0, "rms_norm_eps": 1e-06,
+    "rope_scaling": null, "rope_theta": 10000.0, "torch_dtype": "bfloat16",
+    "use_cache": true, "vocab_size": 256000})");
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.scales_embeddings && config.norm_adds_one);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(config.num_kv_heads, 1);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
+TEST(PublishedConfigTest, StableLm2) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["StableLmForCausalLM"], "bos_token_id": 100257,
+    "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 2048,
+    "initializer_range": 0.02, "intermediate_size": 5632,
+    "layer_norm_eps": 1e-05, "max_position_embeddings": 4096,
+    "model_type": "stablelm", "num_attention_heads": 32,
+    "num_hidden_layers": 24, "num_key_value_heads": 32,
+    "partial_rotary_factor": 0.25, "rope_theta": 10000,
+    "tie_word_embeddings": false, "torch_dtype": "float16", "use_cache": true,
+    "use_qkv_bias": true, "vocab_size": 100352})");
+  EXPECT_EQ(config.norm, NormKind::kLayer);
+  EXPECT_TRUE(config.has_qkv_bias);
+  EXPECT_FALSE(config.has_output_bias);
+  EXPECT_EQ(config.rope.RotaryDim(config.head_dim), 16);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
+TEST(PublishedConfigTest, Opt) {
+  const std::string form = R"({
+    "_remove_final_layer_norm": false, "activation_dropout": 0.0,
+    "activation_function": "relu", "architectures": ["OPTForCausalLM"],
+    "attention_dropout": 0.0, "bos_token_id": 2, "dropout": 0.1,
+    "eos_token_id": 2, "init_std": 0.02, "layerdrop": 0.0,
+    "max_position_embeddings": 2048, "model_type": "opt",
+    "num_attention_heads": 16, "num_hidden_layers": 24, "pad_token_id": 1,
+    "prefix": "</s>", "torch_dtype": "float16", "use_cache": true,
+    "vocab_size": 50272, "hidden_size": )";
+  const TransformerConfig large = ReadPublished(
+      form + R"(2048, "do_layer_norm_before": true, "ffn_dim": 8192,
+                "word_embed_proj_dim": 2048})");
+  EXPECT_FALSE(large.norms_sums || large.projects_embeddings());
+  EXPECT_EQ(large.position_offset, 2);
+  EXPECT_OK(CheckCudaLimits(large));
+  const TransformerConfig of_350m = ReadPublished(
+      form + R"(1024, "do_layer_norm_before": false, "ffn_dim": 4096,
+                "word_embed_proj_dim": 512})");
+  EXPECT_TRUE(of_350m.norms_sums);
+  EXPECT_EQ(of_350m.embedding_size(), 512);
+}
+
+TEST(PublishedConfigTest, Pegasus) {
+  const TransformerConfig config = ReadPublished(R"({
+    "activation_dropout": 0.1, "activation_function": "relu",
+    "add_bias_logits": false, "add_final_layer_norm": true,
+    "architectures": ["PegasusForConditionalGeneration"],
+    "attention_dropout": 0.1, "bos_token_id": 0, "classif_dropout": 0.0,
+    "d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096,
+    "decoder_layerdrop": 0.0, "decoder_layers": 16,
+    "decoder_start_token_id": 0, "dropout": 0.1, "encoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096, "encoder_layerdrop": 0.0, "encoder_layers": 16,
+    "eos_token_id": 1, "extra_pos_embeddings": 1, "force_bos_token_to_be_generated": false,
+    "forced_eos_token_id": 1, "is_encoder_decoder": true,
+    "length_penalty": 0.6, "max_length": 64, "max_position_embeddings": 512,
+    "model_type": "pegasus", "normalize_before": true,
+    "normalize_embedding": false, "num_beams": 8, "num_hidden_layers": 16,
+    "pad_token_id": 0, "scale_embedding": true,
+    "static_position_embeddings": true, "vocab_size": 96103})");
+  EXPECT_FALSE(config.norms_sums);
+  EXPECT_EQ(config.positions, PositionKind::kSinusoidal);
+  EXPECT_TRUE(config.scales_embeddings && config.tie_word_embeddings);
+  EXPECT_EQ(config.encoder->num_layers, 16);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
+TEST(PublishedConfigTest, Mt0) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["MT5ForConditionalGeneration"], "d_ff": 1024,
+    "d_kv": 64, "d_model": 512, "decoder_start_token_id": 0,
+    "dense_act_fn": "gelu_new", "dropout_rate": 0.1, "eos_token_id": 1,
+    "feed_forward_proj": "gated-gelu", "initializer_factor": 1.0,
+    "is_encoder_decoder": true, "is_gated_act": true,
+    "layer_norm_epsilon": 1e-06, "model_type": "mt5", "num_decoder_layers": 8,
+    "num_heads": 6, "num_layers": 8, "pad_token_id": 0,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32, "tie_word_embeddings": false,
+    "tokenizer_class": "T5Tokenizer", "use_cache": true,
+    "vocab_size": 250112})");
+  EXPECT_TRUE(config.has_gate);
+  EXPECT_FALSE(config.scales_head);
+  EXPECT_EQ(config.q_size(), 384);  // not hidden_size
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -21,7 +21,7 @@ namespace {
 class CudaFamilyReferencesTest : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, CudaFamilyReferencesTest,
-                         ::testing::ValuesIn(DecoderFamilyModels()),
+                         ::testing::ValuesIn(CudaDecoderFamilyModels()),
                          [](const auto& model) { return model.param; });
 
 TEST_P(CudaFamilyReferencesTest, HypothesesAreThoseOfTransformers) {

@@ -23,7 +23,7 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::CudaPlanModel;
-using ::espalier::testing::DecoderFamilyModels;
+using ::espalier::testing::CudaDecoderFamilyModels;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
@@ -104,7 +104,7 @@ void ExpectLogitsOfTransformers(const std::string& name,
 }
 
 TEST(CudaFamiliesTest, LogitsAreThoseOfTransformers) {
-  for (const std::string& name : DecoderFamilyModels()) {
+  for (const std::string& name : CudaDecoderFamilyModels()) {
     ExpectLogitsOfTransformers(name,
                                {DType::kFloat32, kDeviceLogitsTolerance, 1e-5});
   }
@@ -112,7 +112,7 @@ TEST(CudaFamiliesTest, LogitsAreThoseOfTransformers) {
 
 // transformers' own passes in 16 bits are half as far off.
 TEST(CudaFamiliesTest, SixteenBitsComeNear) {
-  for (const std::string& name : DecoderFamilyModels()) {
+  for (const std::string& name : CudaDecoderFamilyModels()) {
     for (const LogitsBound& bound :
          {LogitsBound{DType::kBFloat16, INFINITY, 5e-2},
           LogitsBound{DType::kFloat16, INFINITY, 6e-3}}) {
@@ -123,7 +123,7 @@ TEST(CudaFamiliesTest, SixteenBitsComeNear) {
 
 // Beams of one prompt, each a token a step, beside the CPU's.
 TEST(CudaFamiliesTest, BeamsThatShareAPromptMatchTheCpu) {
-  for (const std::string& name : DecoderFamilyModels()) {
+  for (const std::string& name : CudaDecoderFamilyModels()) {
     auto on_cpu =
         TransformerModel::Load(FamilyPath(name), {.kv_cache_bytes = 8 << 20},
                                ::espalier::testing::MakePool(1));

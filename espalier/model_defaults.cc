@@ -11,17 +11,10 @@ namespace {
 
 constexpr char kFileName[] = "/generation_config.json";
 
-// The error, naming the file once.
-absl::Status OfFile(const absl::Status& status, const std::string& path) {
-  const bool is_named = Message(status).find(path) != std::string::npos;
-  return is_named ? status : Annotate(status, path);
-}
-
 absl::StatusOr<GenerationDefaults> ReadDefaults(const std::string& path,
                                                 DefaultsOf file) {
-  const absl::StatusOr<json::object> config = ReadGenerationConfig(path);
-  if (!config.ok()) return OfFile(config.status(), path);
-  return ReadGenerationDefaults(*config, path, file);
+  ASSIGN_OR_RETURN(const json::object config, ReadConfigObject(path));
+  return ReadGenerationDefaults(config, path, file);
 }
 
 // The model's own. Without such a file they are fields of config.json, as in

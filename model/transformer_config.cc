@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -16,15 +15,6 @@
 
 namespace espalier {
 namespace {
-
-constexpr size_t kMaxFileBytes = 16 << 20;
-
-absl::StatusOr<json::object> ReadObject(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
-  ASSIGN_OR_RETURN(json::value value, ParsePythonJson(text));
-  if (!value.is_object()) return InvalidArgument("must be a JSON object");
-  return std::move(value.get_object());
-}
 
 // Refuses what would change the computation in any family.
 absl::Status CheckFeatures(const json::object& config,
@@ -106,8 +96,7 @@ absl::Status CheckDefaultTokens(TransformerConfig* config) {
                          ", is not in the vocabulary of ", config->vocab_size);
 }
 
-absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
-  ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
+absl::Status ReadModel(const json::object& json, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
   RETURN_IF_ERROR(CheckFeatures(json, *family));
   config->family = family->name;
@@ -117,9 +106,8 @@ absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   return ReadEosTokenIds(json, NullEos::kIsNone, config);
 }
 
-absl::Status ReadGeneration(const std::string& path,
+absl::Status ReadGeneration(const json::object& json,
                             TransformerConfig* config) {
-  ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
   RETURN_IF_ERROR(ReadDecoderStart(json, config));
   return ReadEosTokenIds(json, NullEos::kIsMissing, config);
 }
@@ -136,11 +124,15 @@ absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory) {
   TransformerConfig config;
   const std::string model_path = directory + "/config.json";
-  RETURN_IF_ERROR(Annotate(ReadModel(model_path, &config), model_path));
+  ASSIGN_OR_RETURN(const json::object model, ReadConfigObject(model_path));
+  RETURN_IF_ERROR(Annotate(ReadModel(model, &config), model_path));
   const std::string generation_path = directory + "/generation_config.json";
-  const absl::Status status = ReadGeneration(generation_path, &config);
-  if (!status.ok() && !absl::IsNotFound(status)) {
-    return Annotate(status, generation_path);
+  const absl::StatusOr<json::object> generation =
+      ReadConfigObject(generation_path);
+  if (!absl::IsNotFound(generation.status())) {
+    RETURN_IF_ERROR(generation.status());
+    RETURN_IF_ERROR(
+        Annotate(ReadGeneration(*generation, &config), generation_path));
   }
   RETURN_IF_ERROR(Annotate(CheckDefaultTokens(&config), model_path));
   return config;

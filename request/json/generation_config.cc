@@ -160,11 +160,14 @@ absl::Status ReadInto(const json::object& config, DefaultsOf file,
 
 }  // namespace
 
-absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path) {
+absl::StatusOr<json::object> ReadConfigObject(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  ASSIGN_OR_RETURN(json::value value, ParsePythonJson(text));
-  if (!value.is_object()) return InvalidArgument("must be a JSON object");
-  return std::move(value.get_object());
+  absl::StatusOr<json::value> value = ParsePythonJson(text);
+  if (!value.ok()) return Annotate(value.status(), path);
+  if (!value->is_object()) {
+    return InvalidArgument(path, ": must be a JSON object");
+  }
+  return std::move(value->get_object());
 }
 
 absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(

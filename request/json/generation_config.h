@@ -19,10 +19,11 @@
 
 namespace espalier {
 
-// The object that the file at `path` holds.
-// Errors: as ReadFile; kInvalidArgument saying what is wrong with it, without
-// its name.
-absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path);
+// The object that the file at `path` holds, a generation_config.json or a
+// config.json.
+// Errors: as ReadFile; kInvalidArgument naming the file and what is wrong with
+// it.
+absl::StatusOr<json::object> ReadConfigObject(const std::string& path);
 
 // Whose file it is. eos_token_id of the model's own is not among the defaults:
 // it is the model's (ModelDescription::eos_token_ids).

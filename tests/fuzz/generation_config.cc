@@ -13,7 +13,7 @@ namespace {
 
 absl::StatusOr<GenerationDefaults> LoadDefaults(const std::string& path,
                                                 const ModelDescription& model) {
-  ASSIGN_OR_RETURN(const json::object config, ReadGenerationConfig(path));
+  ASSIGN_OR_RETURN(const json::object config, ReadConfigObject(path));
   ASSIGN_OR_RETURN(GenerationDefaults defaults,
                    ReadGenerationDefaults(config, path, DefaultsOf::kGiven));
   RETURN_IF_ERROR(CheckDefaults(defaults, model));

@@ -497,12 +497,15 @@ TEST(GenerationDefaultsTest, WrongValuesAreNamedWithTheirFile) {
 TEST(GenerationDefaultsTest, WrongFilesAreRefused) {
   const ScratchDirectory scratch;
   const auto error = [&](std::string_view text) {
-    return ReadGenerationConfig(scratch.Write("gen.json", text)).status();
+    return ReadConfigObject(scratch.Write("gen.json", text)).status();
   };
   EXPECT_THAT(error("nope"),
-              StatusIs(kWrongValue, "not JSON at byte 0: syntax error"));
-  EXPECT_THAT(error("[1]"), StatusIs(kWrongValue, "must be a JSON object"));
-  EXPECT_EQ(ReadGenerationConfig(scratch.path("none.json")).status().code(),
+              StatusIs(kWrongValue, scratch.path("gen.json") +
+                                        ": not JSON at byte 0: syntax error"));
+  EXPECT_THAT(error("[1]"),
+              StatusIs(kWrongValue,
+                       scratch.path("gen.json") + ": must be a JSON object"));
+  EXPECT_EQ(ReadConfigObject(scratch.path("none.json")).status().code(),
             absl::StatusCode::kNotFound);
 }
 

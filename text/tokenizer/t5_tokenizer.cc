@@ -39,14 +39,30 @@ absl::StatusOr<int64_t> NumExtraIds(const TokenizerConfigFile& config) {
                          "], got ", Shown(value));
 }
 
-absl::Status CheckClass(const TokenizerConfigFile& config) {
+// Those of PEGASUS, ALBERT and others have the same name, and other ids: by the
+// tokenizer's class or, where that is not named, the model's type.
+absl::Status CheckClass(const std::string& directory,
+                        const TokenizerConfigFile& config) {
   const json::value* value = config.Find("tokenizer_class");
-  if (value == nullptr || value->is_null() || *value == "T5Tokenizer" ||
-      *value == "T5TokenizerFast") {
-    return absl::OkStatus();
+  std::string place = config.path() + ": tokenizer_class";
+  // An object as well, that of the model.
+  ASSIGN_OR_RETURN(const TokenizerConfigFile model,
+                   TokenizerConfigFile::Load(directory + "/config.json"));
+  if (value == nullptr || value->is_null()) {
+    value = model.Find("model_type");
+    place = model.path() + ": model_type";
   }
-  return InvalidArgument(config.path(), ": tokenizer_class of a spiece.model ",
-                         "must be T5Tokenizer, got ", Shown(value));
+  if (value == nullptr || value->is_null()) return absl::OkStatus();
+  for (const char* const name :
+       {"T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast",
+        "t5", "mt5"}) {
+    if (*value == name) return absl::OkStatus();
+  }
+  return InvalidArgument(place,
+                         " of a spiece.model must be that of T5 or mT5, ",
+                         "got ", Shown(value), "; transformers writes ",
+                         "tokenizer.json, which is read in its place, by ",
+                         "AutoTokenizer's save_pretrained");
 }
 
 absl::Status CheckPieces(const SentencePieceModel& model) {
@@ -114,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
   ASSIGN_OR_RETURN(
       const TokenizerConfigFile file,
       TokenizerConfigFile::Load(directory + "/tokenizer_config.json"));
-  RETURN_IF_ERROR(CheckClass(file));
+  RETURN_IF_ERROR(CheckClass(directory, file));
   ASSIGN_OR_RETURN(const int64_t num_extra_ids, NumExtraIds(file));
   ASSIGN_OR_RETURN(TokenizerConfig config, TokenizerConfig::Of(file));
   const std::string path = directory + "/spiece.model";

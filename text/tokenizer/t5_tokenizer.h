@@ -12,10 +12,11 @@
 
 namespace espalier {
 
-// Reads spiece.model and, if it is there, tokenizer_config.json in `directory`.
-// Neither need be trusted.
+// Reads spiece.model and, if they are there, tokenizer_config.json and
+// config.json in `directory`. None need be trusted.
 // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong with
-// it: another tokenizer_class than T5's, no SentencePiece model, one whose
+// it: another tokenizer_class than T5's or mT5's or, where none is named,
+// another model_type, no SentencePiece model, one whose
 // pieces are not of a unigram model, or whose pad, EOS and unknown tokens are
 // not the first three.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(

@@ -9,7 +9,7 @@ namespace espalier {
 
 absl::StatusOr<TokenizerConfigFile> TokenizerConfigFile::Parse(
     std::string_view text, const std::string& path) {
-  absl::StatusOr<json::value> value = ParseJson(text);
+  absl::StatusOr<json::value> value = ParsePythonJson(text);
   if (!value.ok()) return Annotate(value.status(), path);
   if (!value->is_object()) {
     return InvalidArgument(path, " must hold an object, got ", Shown(&*value));

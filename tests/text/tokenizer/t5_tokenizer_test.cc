@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -55,8 +56,8 @@ TEST(T5TokenizerTest, OtherConfigsAreRefused) {
   directory.Write("spiece.model", Pieces());
   const std::pair<const char*, const char*> files[] = {
       {R"({"tokenizer_class": "AlbertTokenizer"})",
-       "tokenizer_class of a spiece.model must be T5Tokenizer, got "
-       "\"AlbertTokenizer\""},
+       "tokenizer_class of a spiece.model must be that of T5 or mT5, got "
+       "\"AlbertTokenizer\"; transformers writes tokenizer.json"},
       {R"({"extra_ids": -1})",
        "extra_ids must be an integer in [0, 10000], got -1"},
       {R"({"extra_ids": "many"})", "extra_ids must be an integer"},
@@ -68,6 +69,27 @@ TEST(T5TokenizerTest, OtherConfigsAreRefused) {
                 StatusIs(kNotValid, AllOf(HasSubstr("tokenizer_config.json"),
                                           HasSubstr(what))));
   }
+}
+
+// Whose pieces have other ids: PEGASUS puts 103 tokens before them.
+TEST(T5TokenizerTest, ThoseOfOtherModelsAreRefused) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  for (const char* type : {"\"t5\"", "\"mt5\"", "null"}) {
+    directory.Write("config.json",
+                    Concat("{\"model_type\": ", type, ", \"x\": Infinity}"));
+    EXPECT_OK(Tokenizer::LoadDirectory(directory.path())) << type;
+  }
+  directory.Write("config.json", R"({"model_type": "pegasus"})");
+  EXPECT_THAT(
+      Tokenizer::LoadDirectory(directory.path()),
+      StatusIs(kNotValid, HasSubstr("config.json: model_type of a spiece.model "
+                                    "must be that of T5 or mT5, got "
+                                    "\"pegasus\"")));
+  // The tokenizer's own file goes before.
+  directory.Write("tokenizer_config.json",
+                  R"({"tokenizer_class": "MT5Tokenizer"})");
+  EXPECT_OK(Tokenizer::LoadDirectory(directory.path()));
 }
 
 TEST(T5TokenizerTest, OtherPiecesAreRefused) {

@@ -186,6 +186,21 @@ TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
 
 TEST(FamilyConfigTest, DecodersThatAreNotComputedAreRefused) {
   ExpectAllRefused({
+      {"gemma3_images",
+       {{"text_config", kAbsent}},
+       "text_config must be an object, got nothing"},
+      {"gemma3_images",
+       {{"tie_word_embeddings", "false"}},
+       "tie_word_embeddings false is not supported with text_config"},
+      {"gemma3_images",
+       {{"text_config", "{\"tie_word_embeddings\": false}"}},
+       "tie_word_embeddings false is not supported with text_config"},
+      {"gemma3_images",
+       {{"text_config", "{\"use_bidirectional_attention\": true}"}},
+       "text_config: use_bidirectional_attention true is not supported"},
+      {"gemma3_images",
+       {{"text_config", "{\"hidden_size\": 0}"}},
+       "text_config: hidden_size must be an integer in [1, "},
       {"gemma",
        {{"hidden_act", "\"relu\""}},
        "hidden_act must be silu, swish, gelu_new or gelu_pytorch_tanh, got "},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "model/cuda_limits.h"
@@ -141,6 +142,31 @@ std::string Ones(int count) {
   std::string list;
   for (int i = 0; i < count; ++i) list += i > 0 ? ", 1.0" : "1.0";
   return list;
+}
+
+// Its text model leaves out the sizes that it has by default.
+TEST(PublishedConfigTest, Gemma3WithImages) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "boi_token_index": 255999, "eoi_token_index": 256000,
+    "eos_token_id": [1, 106], "image_token_index": 262144,
+    "initializer_range": 0.02, "mm_tokens_per_image": 256,
+    "model_type": "gemma3", "text_config": {"hidden_size": 2560,
+      "intermediate_size": 10240, "model_type": "gemma3_text",
+      "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0,
+        "rope_type": "linear"}, "sliding_window": 1024},
+    "torch_dtype": "bfloat16", "vision_config": {"hidden_size": 1152,
+      "image_size": 896, "model_type": "siglip_vision_model",
+      "num_hidden_layers": 27, "patch_size": 14}})");
+  EXPECT_EQ(config.vocab_size, 262208);
+  EXPECT_EQ(config.num_heads, 8);
+  EXPECT_EQ(config.num_kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.max_context, 131072);
+  EXPECT_EQ(std::ranges::count(config.windows, 1024), 29);
+  EXPECT_EQ(config.rope.factor, 8);
+  EXPECT_EQ(config.eos_token_ids, (std::vector<TokenId>{1, 106}));
+  EXPECT_OK(CheckCudaLimits(config));
 }
 
 TEST(PublishedConfigTest, Phi3WithALongContext) {

@@ -14,15 +14,21 @@
 #include "base/json.h"
 #include "model/checkpoint.h"
 #include "model/positions.h"
+#include "model/transformer_model.h"
 #include "model/transformer_tensors.h"
 #include "tests/family_models.h"
+#include "tests/model/feeder.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
 
 using ::espalier::testing::FamilyPath;
+using ::espalier::testing::FeedAlone;
+using ::espalier::testing::LogitsRows;
+using ::espalier::testing::MakePool;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::AllOf;
@@ -69,12 +75,10 @@ std::string AsBf16(const std::vector<float>& values) {
   return bytes;
 }
 
-// Of the small Marian with such positions of `stack`.
-absl::Status FindWithPositions(const std::string& stack,
-                               const std::string& dtype,
-                               const std::vector<int64_t>& shape,
-                               const std::string& data) {
-  const ScratchDirectory model;
+// Writes the small Marian with such positions of `stack`.
+void WriteWithPositions(const std::string& stack, const std::string& dtype,
+                        const std::vector<int64_t>& shape,
+                        const std::string& data, ScratchDirectory& model) {
   std::filesystem::copy_file(FamilyPath("marian") + "/config.json",
                              model.path("config.json"));
   model.Write(
@@ -83,6 +87,14 @@ absl::Status FindWithPositions(const std::string& stack,
           ReadFile(FamilyPath("marian") + "/model.safetensors", 1 << 20)
               .value(),
           "model." + stack + ".embed_positions.weight", dtype, shape, data));
+}
+
+absl::Status FindWithPositions(const std::string& stack,
+                               const std::string& dtype,
+                               const std::vector<int64_t>& shape,
+                               const std::string& data) {
+  ScratchDirectory model;
+  WriteWithPositions(stack, dtype, shape, data, model);
   const auto config = ReadTransformerConfig(model.path());
   if (!config.ok()) return config.status();
   const auto checkpoint = Checkpoint::Open(model.path());
@@ -97,6 +109,32 @@ TEST(StoredPositionsTest, ThoseThatAreComputedMayBeStored) {
     const std::vector<int64_t> shape = {kNumPositions, kPositionSize};
     EXPECT_OK(FindWithPositions(stack, "F32", shape, AsF32(table)));
     EXPECT_OK(FindWithPositions(stack, "BF16", shape, AsBf16(table)));
+  }
+}
+
+// The logits after three tokens with a source of four.
+LogitsRows LogitsOf(const std::string& directory) {
+  const auto model = TransformerModel::Load(
+      directory, {.kv_cache_bytes = 1 << 20}, MakePool(1));
+  EXPECT_OK(model);
+  return FeedAlone(model->get(), {3, 10, 11}, 1000, {20, 21, 22, 2});
+}
+
+TEST(StoredPositionsTest, RoundedOnesAreAddedAsTheyAreStored) {
+  const std::vector<float> table =
+      SinusoidalPositions(kNumPositions, kPositionSize);
+  std::vector<float> shifted;
+  for (const float value : table) shifted.push_back(value + 0.0005f);
+  const LogitsRows computed = LogitsOf(FamilyPath("marian"));
+  const std::vector<int64_t> shape = {kNumPositions, kPositionSize};
+  for (const char* const stack : {"encoder", "decoder"}) {
+    ScratchDirectory exact, in_bf16, in_f32;
+    WriteWithPositions(stack, "F32", shape, AsF32(table), exact);
+    WriteWithPositions(stack, "BF16", shape, AsBf16(table), in_bf16);
+    WriteWithPositions(stack, "F32", shape, AsF32(shifted), in_f32);
+    EXPECT_EQ(LogitsOf(exact.path()), computed);
+    EXPECT_NE(LogitsOf(in_bf16.path()), computed);
+    EXPECT_NE(LogitsOf(in_f32.path()), computed);
   }
 }
 

@@ -302,7 +302,7 @@ void Connection::BeginExchange() {
   keep_alive_ = head.keep_alive;
   close_after_ = false;
   is_answered_ = false;
-  sends_events_ = false;
+  sends_pieces_ = false;
   was_checked_ = false;
   BeginLog(head.request);
   phase_ = Phase::kExchange;
@@ -328,11 +328,11 @@ asio::awaitable<void> Connection::Serve(RequestHead head) {
   if (!exchange.begun()) {
     co_await Respond(worker_->shared().error_response(
         500, failed ? "the request failed" : "the request was not answered"));
-  } else if (!is_answered_ && (failed || !sends_events_)) {
+  } else if (!is_answered_ && (failed || !sends_pieces_)) {
     // Half of an answer, or less: what came next would be taken for the rest.
     Close();
     co_return;
-  } else if (sends_events_ && !is_http_1_0_ && !is_head_) {
+  } else if (sends_pieces_ && !is_http_1_0_ && !is_head_) {
     constexpr std::string_view kLastChunk[] = {"0\r\n\r\n"};
     Send(kLastChunk);
   }

@@ -31,6 +31,7 @@
 
 #include "absl/time/time.h"
 #include "http/message.h"
+#include "http/peer.h"
 #include "http/request_reader.h"
 #include "http/response_head.h"
 
@@ -38,7 +39,8 @@ namespace espalier::http {
 
 class Worker;  // http/worker.h
 
-class Connection : public std::enable_shared_from_this<Connection>,
+class Connection : public Peer,
+                   public std::enable_shared_from_this<Connection>,
                    public boost::intrusive::list_base_hook<> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -50,7 +52,7 @@ class Connection : public std::enable_shared_from_this<Connection>,
   static bool IsTransient(const boost::system::error_code& error);
 
   Connection(Worker* worker, Socket socket);
-  ~Connection();
+  ~Connection() override;
 
   // Begins to read.
   void Start();
@@ -62,13 +64,15 @@ class Connection : public std::enable_shared_from_this<Connection>,
   void Check(Clock::time_point now);
 
   // For an Exchange, which says what each does.
-  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
-  std::string ClientAddress() const;
-  bool client_gone() const { return phase_ == Phase::kClosed; }
-  void SetNote(std::string note);
-  boost::asio::awaitable<bool> Respond(Response response);
-  boost::asio::awaitable<bool> BeginEvents(std::vector<Header> headers);
-  boost::asio::awaitable<bool> SendEvents(std::string_view events);
+  boost::asio::any_io_executor executor() override {
+    return socket_.get_executor();
+  }
+  std::string ClientAddress() const override;
+  bool client_gone() const override { return phase_ == Phase::kClosed; }
+  void SetNote(std::string note) override;
+  boost::asio::awaitable<bool> Respond(Response response) override;
+  boost::asio::awaitable<bool> BeginStream(Response head) override;
+  boost::asio::awaitable<bool> SendPiece(std::string_view piece) override;
 
  private:
   enum class Phase { kRead, kExchange, kLinger, kClosed };
@@ -148,7 +152,7 @@ class Connection : public std::enable_shared_from_this<Connection>,
   bool keep_alive_ = false;    // as far as the client goes
   bool close_after_ = false;   // this answer ends the connection
   bool is_answered_ = false;   // whole; it may still be on its way
-  bool sends_events_ = false;  // their head was sent
+  bool sends_pieces_ = false;  // their head was sent
   bool was_checked_ = false;   // it ran at the last Check
   int sends_in_a_row_ = 0;     // without giving way to other connections
   std::string unsent_;         // from unsent_begin_ on

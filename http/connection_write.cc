@@ -41,33 +41,28 @@ asio::awaitable<bool> Connection::Respond(Response response) {
   co_return co_await Flush();
 }
 
-asio::awaitable<bool> Connection::BeginEvents(std::vector<Header> headers) {
+asio::awaitable<bool> Connection::BeginStream(Response head) {
   if (client_gone()) co_return false;
-  headers.push_back({"Cache-Control", "no-cache"});
-  headers.push_back({"X-Accel-Buffering", "no"});  // nginx's word for it
-  const Response response = {.content_type = "text/event-stream",
-                             .headers = std::move(headers)};
-  const std::string_view parts[] = {
-      MakeHead(response, is_http_1_0_ ? BodyFraming::kUntilClose
-                                      : BodyFraming::kChunked)};
+  const std::string_view parts[] = {MakeHead(
+      head, is_http_1_0_ ? BodyFraming::kUntilClose : BodyFraming::kChunked)};
   if (!Send(parts)) co_return false;
-  sends_events_ = true;
+  sends_pieces_ = true;
   if (unsent_.empty()) co_return true;
   co_return co_await Flush();
 }
 
-asio::awaitable<bool> Connection::SendEvents(std::string_view events) {
+asio::awaitable<bool> Connection::SendPiece(std::string_view piece) {
   if (client_gone()) co_return false;
-  if (is_head_ || events.empty()) co_return true;
+  if (is_head_ || piece.empty()) co_return true;
   if (is_http_1_0_) {
-    const std::string_view parts[] = {events};
+    const std::string_view parts[] = {piece};
     if (!Send(parts)) co_return false;
   } else {
     char size[24];
     const int length =
-        std::snprintf(size, sizeof size, "%zx\r\n", events.size());
+        std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
     const std::string_view parts[] = {
-        std::string_view(size, static_cast<size_t>(length)), events, "\r\n"};
+        std::string_view(size, static_cast<size_t>(length)), piece, "\r\n"};
     if (!Send(parts)) co_return false;
   }
   if (!unsent_.empty()) {

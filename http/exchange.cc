@@ -4,44 +4,49 @@
 #include <utility>
 
 #include "base/check.h"
-#include "http/connection.h"
+#include "http/peer.h"
 
 namespace espalier::http {
 
 namespace asio = boost::asio;
 
-Exchange::Exchange(Connection* connection, Request request)
-    : connection_(connection), request_(std::move(request)) {}
+Exchange::Exchange(Peer* peer, Request request)
+    : peer_(peer), request_(std::move(request)) {}
 
-std::string Exchange::ClientAddress() const {
-  return connection_->ClientAddress();
-}
+std::string Exchange::ClientAddress() const { return peer_->ClientAddress(); }
 
-asio::any_io_executor Exchange::executor() const {
-  return connection_->executor();
-}
+asio::any_io_executor Exchange::executor() const { return peer_->executor(); }
 
 asio::awaitable<bool> Exchange::Respond(Response response) {
   CHECK(!begun_) << "a request is answered twice";
   begun_ = true;
-  return connection_->Respond(std::move(response));
+  return peer_->Respond(std::move(response));
+}
+
+asio::awaitable<bool> Exchange::BeginStream(Response head) {
+  CHECK(!begun_) << "a request is answered twice";
+  begun_ = true;
+  return peer_->BeginStream(std::move(head));
+}
+
+asio::awaitable<bool> Exchange::SendPiece(std::string_view piece) {
+  CHECK(begun_) << "a piece is sent before the head";
+  return peer_->SendPiece(piece);
 }
 
 asio::awaitable<bool> Exchange::BeginEvents(std::vector<Header> headers) {
-  CHECK(!begun_) << "a request is answered twice";
-  begun_ = true;
-  return connection_->BeginEvents(std::move(headers));
+  headers.push_back({"Cache-Control", "no-cache"});
+  headers.push_back({"X-Accel-Buffering", "no"});  // nginx's word for it
+  return BeginStream(
+      {.content_type = "text/event-stream", .headers = std::move(headers)});
 }
 
 asio::awaitable<bool> Exchange::SendEvents(std::string_view events) {
-  CHECK(begun_) << "events are sent before they are begun";
-  return connection_->SendEvents(events);
+  return SendPiece(events);
 }
 
-void Exchange::set_note(std::string note) {
-  connection_->SetNote(std::move(note));
-}
+void Exchange::set_note(std::string note) { peer_->SetNote(std::move(note)); }
 
-bool Exchange::client_gone() const { return connection_->client_gone(); }
+bool Exchange::client_gone() const { return peer_->client_gone(); }
 
 }  // namespace espalier::http

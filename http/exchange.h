@@ -43,13 +43,13 @@
 
 namespace espalier::http {
 
-class Connection;  // http/connection.h
+class Peer;  // http/peer.h
 
 // Thread safety: for its handler alone, on the connection's executor.
 class Exchange {
  public:
-  // Made by the server.
-  Exchange(Connection* connection, Request request);
+  // Made by the server, or for a call that no connection carries.
+  Exchange(Peer* peer, Request request);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
@@ -65,15 +65,22 @@ class Exchange {
   // REQUIRES: !begun().
   boost::asio::awaitable<bool> Respond(Response response);
 
-  // Sends the head of a stream: 200, text/event-stream, no caching, no
-  // buffering by proxies; chunked, or to a client of HTTP/1.0 until the
-  // connection's end. False as Respond.
+  // Sends the head of an answer whose body follows in pieces: chunked, or to a
+  // client of HTTP/1.0 until the connection's end. The body of `head` is not
+  // sent. False as Respond.
   // REQUIRES: !begun().
+  boost::asio::awaitable<bool> BeginStream(Response head);
+  // Sends a piece of the body in one write. Waits while the client does not
+  // read, so that its handler is not ahead of it by more than
+  // Limits::max_unsent_bytes. False as Respond. `piece` must live until it
+  // completes.
+  // REQUIRES: BeginStream was called.
+  boost::asio::awaitable<bool> SendPiece(std::string_view piece);
+
+  // Sends the head of a stream of events: 200, text/event-stream, no caching,
+  // no buffering by proxies. As BeginStream.
   boost::asio::awaitable<bool> BeginEvents(std::vector<Header> headers = {});
-  // Sends events as they are ("data: ...\n\n"), together in one write. Waits
-  // while the client does not read, so that its handler is not ahead of it by
-  // more than Limits::max_unsent_bytes. False as Respond. `events` must live
-  // until it completes.
+  // Sends events as they are ("data: ...\n\n"), together. As SendPiece.
   // REQUIRES: BeginEvents was called.
   boost::asio::awaitable<bool> SendEvents(std::string_view events);
 
@@ -86,7 +93,7 @@ class Exchange {
   bool client_gone() const;
 
  private:
-  Connection* connection_;  // outlives this
+  Peer* peer_;  // outlives this
   Request request_;
   bool begun_ = false;
 };

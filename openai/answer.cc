@@ -2,6 +2,7 @@
 
 #include "openai/answer_parts.h"
 #include "openai/choice.h"
+#include "openai/response.h"
 
 namespace espalier::openai {
 namespace {
@@ -53,6 +54,8 @@ std::string AnswerId(Api api, const std::string& request_id) {
       return "cmpl-" + request_id;
     case Api::kChat:
       return "chatcmpl-" + request_id;
+    case Api::kResponses:
+      return "resp_" + request_id;
     case Api::kTokens:
       return request_id;
   }
@@ -63,6 +66,9 @@ std::string WriteAnswer(const Call& call, const AnswerHead& head,
                         std::span<const PromptParts> prompts,
                         std::span<const PromptAnswer> answers,
                         const Tokenizer* tokenizer) {
+  if (call.api == Api::kResponses) {
+    return WriteResponse(call, head, prompts[0], answers[0]);
+  }
   const ChoiceWriter writer(call, tokenizer);
   const int64_t stride = ChoicesPerPrompt(prompts);
   std::string json;

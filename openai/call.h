@@ -34,6 +34,7 @@ namespace espalier::openai {
 enum class Api {
   kCompletions,  // POST /v1/completions
   kChat,         // POST /v1/chat/completions
+  kResponses,    // POST /v1/responses: a chat with one answer
   kTokens,       // POST /inference/v1/generate: token ids in and out
 };
 
@@ -90,6 +91,10 @@ struct Call {
   bool shows_prompt_logprobs = false;
   bool shows_text = true;  // false: token ids alone
 
+  // Of kResponses, whose answers repeat them.
+  std::string instructions = {};  // the first message, too
+  std::string metadata = {};      // JSON; empty: none was given
+
   std::string request_id = {};  // empty: none was given
   // What is not known, or changes nothing here. With "strict": true they are
   // refused instead.
@@ -99,6 +104,9 @@ struct Call {
   std::string_view NameOf(std::string_view param) const;
   bool Gives(std::string_view param) const;
 };
+
+// The field that holds the input of a call: "prompt".
+std::string_view InputOf(Api api);
 
 // Errors: kInvalidArgument naming the byte or the field, and the value.
 absl::StatusOr<Call> ReadCall(Api api, std::string_view body,

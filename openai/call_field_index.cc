@@ -32,7 +32,8 @@ bool HasParam(Scope scope, const ParamField& field) {
 }
 
 constexpr Scope kScopes[] = {kInCompletions, kInChat,     kInTokens,
-                             kInSampling,    kInTokenize, kInDetokenize};
+                             kInSampling,    kInTokenize, kInDetokenize,
+                             kInResponses};
 
 // Fields by name and scope, those of the table before params.
 class FieldIndex {

@@ -9,18 +9,22 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
+#include "openai/read_input.h"
 #include "openai/read_prompts.h"
 #include "request/json/read_json_text.h"
 
 namespace espalier::openai {
 namespace {
 
-constexpr unsigned kInTexts = kInCompletions | kInChat;
+constexpr unsigned kInChats = kInChat | kInResponses;
+constexpr unsigned kInTexts = kInCompletions | kInChats;
 constexpr unsigned kInAll = kInTexts | kInTokens;
 constexpr unsigned kInParams = kInTexts | kInSampling;
 constexpr unsigned kInTexting = kInTokenize | kInDetokenize;
 // What texts and conversations become prompts by.
 constexpr unsigned kInPrompts = kInTexts | kInTokenize;
+// What the answer of a choice has that a response lacks.
+constexpr unsigned kInChoices = kInCompletions | kInChat;
 constexpr unsigned kAnywhere = kInAll | kInSampling;
 
 using Draft = CallDraft;
@@ -232,6 +236,13 @@ absl::Status SetMaxTokens(std::string_view name, const JsonText& json,
   return ReadGivenParam(ParamNamed("max_new_tokens"), name, json, draft);
 }
 
+absl::Status SetMetadata(std::string_view name, const JsonText& json,
+                         const Limits& limits, Draft* draft) {
+  RETURN_IF_ERROR(Pass<json::object>(name, json, limits, draft));
+  draft->call.metadata = json.text;
+  return absl::OkStatus();
+}
+
 // Both 0 and vLLM's -1 are off.
 absl::Status SetTopK(std::string_view name, const JsonText& json, const Limits&,
                      Draft* draft) {
@@ -267,19 +278,24 @@ constexpr CallField kFields[] = {
     {"prompt", kInCompletions, SetPrompts},
     {"prompt", kInTokenize, SetText},
     {"messages", kInChat | kInTokenize, SetMessages},
+    {"input", kInResponses, ReadInput},
+    {"instructions", kInResponses, SetCall<&Call::instructions>},
+    {"text", kInResponses, ReadTextOptions},
+    {"reasoning", kInResponses, ReadReasoning},
     {"token_ids", kInTokens, SetTokens},
     {"tokens", kInDetokenize, SetTokens},
     {"template", kInCompletions | kInTokenize, SetTemplate},
     {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
     {"truncate_prompt_tokens", kInPrompts | kInSampling, SetTruncation},
     {"truncation_side", kInPrompts, SetTruncationSide},
-    {"add_generation_prompt", kInChat | kInTokenize, SetAddGenerationPrompt},
-    {"documents", kInChat | kInTokenize, SetDocuments},
-    {"chat_template_kwargs", kInChat | kInTokenize, SetTemplateArguments},
+    {"add_generation_prompt", kInChats | kInTokenize, SetAddGenerationPrompt},
+    {"documents", kInChats | kInTokenize, SetDocuments},
+    {"chat_template_kwargs", kInChats | kInTokenize, SetTemplateArguments},
     {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
     // Params under other names, or with other values.
     {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
     {"max_completion_tokens", kInPrompts, SetMaxTokens},
+    {"max_output_tokens", kInResponses, SetMaxTokens},
     {"top_k", kInParams, SetTopK},
     {"seed", kInParams, SetSeed},
     {"include_stop_str_in_output", kInParams, SetIncludeStop},
@@ -288,17 +304,19 @@ constexpr CallField kFields[] = {
     // What the answer has.
     {"stream", kInAll, SetCall<&Call::stream>},
     {"stream_options", kInAll, SetStreamOptions},
-    {"stream_beams", kInAll, SetCall<&Call::stream_beams>},
+    {"stream_beams", kInChoices | kInTokens, SetCall<&Call::stream_beams>},
     {"echo", kInCompletions, SetCall<&Call::echo>},
-    {"return_token_ids", kInAll, SetCall<&Call::return_token_ids>},
-    {"return_tokens_as_token_ids", kInTexts, SetCall<&Call::tokens_as_ids>},
+    {"return_token_ids", kInChoices | kInTokens,
+     SetCall<&Call::return_token_ids>},
+    {"return_tokens_as_token_ids", kInChoices, SetCall<&Call::tokens_as_ids>},
     {"output_mode", kInTokens, SetOutputMode},
     {"strict", kInAll | kInTexting, SetDraft<&Draft::strict>},
     {"return_token_strs", kInTokenize, SetDraft<&Draft::return_token_strs>},
     {"request_id", kInAll, SetRequestId},
     // What says nothing about the answer.
     {"user", kInAll, Pass<std::string>},
-    {"metadata", kInAll, Pass<json::object>},
+    {"metadata", kInChoices | kInTokens, Pass<json::object>},
+    {"metadata", kInResponses, SetMetadata},
     {"store", kInAll, Pass<bool>},
     {"service_tier", kInAll, Pass<std::string>},
     {"safety_identifier", kInAll, Pass<std::string>},
@@ -307,7 +325,8 @@ constexpr CallField kFields[] = {
     {"session_id", kInAll, Pass<std::string>},
     {"session_params", kInAll, Pass<json::object>},
     {"rid", kInAll, PassAny},
-    {"parallel_tool_calls", kInChat, Pass<bool>},
+    {"parallel_tool_calls", kInChats, Pass<bool>},
+    {"max_tool_calls", kInResponses, Pass<int64_t>},
     {"spaces_between_special_tokens", kInParams, Pass<bool>},
     {"separate_reasoning", kInChat, Pass<bool>},
     {"stream_reasoning", kInChat, Pass<bool>},
@@ -380,6 +399,18 @@ constexpr CallField kFields[] = {
     {"vllm_xargs", kInAll, nullptr, {"{}"}},
     {"lora_path", kInAll, nullptr},
     {"lora_request", kInAll, nullptr},
+    {"previous_response_id", kInResponses, nullptr},
+    {"conversation", kInResponses, nullptr},
+    {"background", kInResponses, nullptr, {"false"}},
+    {"include", kInResponses, nullptr, {"[]"}},
+    {"truncation", kInResponses, nullptr, {"\"disabled\""}},
+    {"prompt", kInResponses, nullptr},
+    {"logprobs", kInResponses, nullptr, {"false"}},
+    {"top_logprobs", kInResponses, nullptr, {"0"}},
+    {"prompt_logprobs", kInResponses, nullptr},
+    {"stream_beams", kInResponses, nullptr, {"false"}},
+    {"return_token_ids", kInResponses, nullptr, {"false"}},
+    {"return_tokens_as_token_ids", kInResponses, nullptr, {"false"}},
     {"bootstrap_host", kInAll, nullptr},
     {"bootstrap_port", kInAll, nullptr},
     {"bootstrap_room", kInAll, nullptr},

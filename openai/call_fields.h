@@ -26,6 +26,7 @@ enum Scope : unsigned {
   kInSampling = 8,  // of its "sampling_params"
   kInTokenize = 16,
   kInDetokenize = 32,
+  kInResponses = 64,
 };
 
 struct CallField {

@@ -44,33 +44,31 @@
 #include "openai/answer.h"
 #include "openai/call.h"
 #include "openai/error.h"
+#include "openai/event_writer.h"
 #include "request/stream_event.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
 
-class ChunkWriter {
+class ChunkWriter : public EventWriter {
  public:
   // `prompts` as they run, one for each prompt of the call. `call` and
   // `tokenizer`, which may be null, outlive this.
   ChunkWriter(const Call& call, const AnswerHead& head,
               std::vector<PromptParts> prompts, const Tokenizer* tokenizer);
-  ~ChunkWriter();
+  ~ChunkWriter() override;
   ChunkWriter(ChunkWriter&&) noexcept;
   ChunkWriter& operator=(ChunkWriter&&) noexcept;
 
   // What comes before the first token: the role of a chat's choices, warnings,
   // the prompts where they are to be echoed.
-  std::string Begin();
-  // REQUIRES: `event` is no Result.
-  std::string Add(int prompt, const StreamEvent& event);
-  // REQUIRES: all events of the prompt were added.
-  std::string Finish(int prompt, const PromptAnswer& answer);
+  std::string Begin() override;
+  std::string Add(int prompt, const StreamEvent& event) override;
+  std::string Finish(int prompt, const PromptAnswer& answer) override;
   // Usage, [DONE].
-  // REQUIRES: all prompts are finished.
-  std::string End();
-  // The error, [DONE]; at any time, and nothing follows.
-  std::string Fail(const Error& error);
+  std::string End() override;
+  // The error, [DONE].
+  std::string Fail(const Error& error) override;
 
   // Usage so far, of prompts that are finished.
   int64_t num_prompt_tokens() const;
@@ -80,8 +78,5 @@ class ChunkWriter {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// A comment, which a reader passes over: it keeps a connection alive.
-inline constexpr char kPing[] = ": ping\n\n";
 
 }  // namespace espalier::openai

@@ -89,19 +89,6 @@ std::string FlagOf(std::string_view option) {
   return flag;
 }
 
-// The field that says what a call goes on from.
-std::string_view InputOf(Api api) {
-  switch (api) {
-    case Api::kCompletions:
-      return "prompt";
-    case Api::kChat:
-      return "messages";
-    case Api::kTokens:
-      return "token_ids";
-  }
-  return "";
-}
-
 // As the checks of lengths word it: request/validate_tokens.cc, and of the
 // source of an encoder request/request.cc.
 bool IsAboutContext(std::string_view message) {

@@ -27,10 +27,13 @@ struct InputHint {
 constexpr InputHint kInputHints[] = {
     {"prompt", kInCompletions | kInTokenize, "did you mean prompt?"},
     {"prompt", kInChat, "did you mean messages?"},
+    {"prompt", kInResponses, "did you mean input?"},
     {"prompt", kInTokens, "a text is a prompt of /v1/completions"},
     {"prompt_tokens", kInCompletions,
      "did you mean prompt? It takes token ids, too"},
     {"prompt_tokens", kInChat, "token ids are a prompt of /v1/completions"},
+    {"prompt_tokens", kInResponses,
+     "token ids are a prompt of /v1/completions"},
     {"prompt_tokens", kInTokenize, "a prompt is a text here"},
     {"prompt_tokens", kInTokens, "did you mean token_ids?"},
     {"prompt_tokens", kInSampling,
@@ -38,6 +41,7 @@ constexpr InputHint kInputHints[] = {
     {"prompt_tokens", kInDetokenize, "did you mean tokens?"},
     {"params", kInCompletions, "its fields stand beside prompt"},
     {"params", kInChat, "its fields stand beside messages"},
+    {"params", kInResponses, "its fields stand beside input"},
     {"params", kInTokens, "did you mean sampling_params?"},
 };
 
@@ -69,8 +73,13 @@ std::string HintAtObject(std::string_view name, Scope scope) {
 // template.
 std::string HintAtTemplate(std::string_view name, Scope scope) {
   const bool is_argument = name == "enable_thinking" || name == "thinking";
-  if (!is_argument || (scope & (kInChat | kInTokenize)) == 0) return "";
+  constexpr unsigned kChats = kInChat | kInTokenize | kInResponses;
+  if (!is_argument || (scope & kChats) == 0) return "";
   return "; it belongs in chat_template_kwargs, if the template has it";
+}
+
+bool IsUnsupported(const KnownField& field) {
+  return field.call != nullptr && field.call->read == nullptr;
 }
 
 // Which route has a field that this one has not.
@@ -78,10 +87,11 @@ std::string HintAtRoute(std::string_view name) {
   constexpr std::pair<Scope, std::string_view> kRoutes[] = {
       {kInCompletions, "/v1/completions"},   {kInChat, "/v1/chat/completions"},
       {kInTokens, "/inference/v1/generate"}, {kInTokenize, "/tokenize"},
-      {kInDetokenize, "/detokenize"},
+      {kInDetokenize, "/detokenize"},        {kInResponses, "/v1/responses"},
   };
   for (const auto& [other, route] : kRoutes) {
-    if (FindCallField(name, other)) {
+    const std::optional<KnownField> field = FindCallField(name, other);
+    if (field && !IsUnsupported(*field)) {
       return Concat("; it is a field of ", route);
     }
   }
@@ -92,8 +102,7 @@ std::string HintAtRoute(std::string_view name) {
 std::vector<std::string_view> NamesToMean(Scope scope) {
   std::vector<std::string_view> names = CallFieldNames(scope);
   std::erase_if(names, [scope](std::string_view name) {
-    const CallField* const field = FindCallField(name, scope)->call;
-    return field != nullptr && field->read == nullptr;
+    return IsUnsupported(*FindCallField(name, scope));
   });
   return names;
 }

@@ -11,6 +11,7 @@
 #include "openai/call_draft.h"
 #include "openai/error.h"
 #include "openai/object_fields.h"
+#include "openai/read_input.h"
 #include "request/json/read_json_text.h"
 
 namespace espalier::openai {
@@ -24,6 +25,8 @@ Scope ScopeOf(Api api) {
       return kInCompletions;
     case Api::kChat:
       return kInChat;
+    case Api::kResponses:
+      return kInResponses;
     case Api::kTokens:
       return kInTokens;
   }
@@ -85,17 +88,29 @@ absl::Status ReadSampling(BodyFields* body, const Limits& limits,
 // What every call of an API has.
 absl::Status CheckInputs(const CallDraft& draft) {
   const Call& call = draft.call;
-  const bool is_there = call.api == Api::kChat
-                            ? call.chat && !call.chat->messages.empty()
-                            : !call.prompts.empty();
+  const bool is_chat = call.api == Api::kChat || call.api == Api::kResponses;
+  const bool is_there = is_chat ? call.chat && !call.chat->messages.empty()
+                                : !call.prompts.empty();
   if (is_there) return absl::OkStatus();
-  const std::string_view name = call.api == Api::kChat          ? "messages"
-                                : call.api == Api::kCompletions ? "prompt"
-                                                                : "token_ids";
-  return MissingField(Concat(name, " must be there, got nothing"), draft);
+  return MissingField(Concat(InputOf(call.api), " must be there, got nothing"),
+                      draft);
 }
 
 }  // namespace
+
+std::string_view InputOf(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return "prompt";
+    case Api::kChat:
+      return "messages";
+    case Api::kResponses:
+      return "input";
+    case Api::kTokens:
+      return "token_ids";
+  }
+  return "";
+}
 
 absl::Status CheckTextOptions(const Call& call) {
   const bool is_text =
@@ -143,6 +158,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(WarnOfUnknown(fields.outer(), &draft));
   RETURN_IF_ERROR(ReadSampling(&fields, limits, &draft));
   RETURN_IF_ERROR(CheckInputs(draft));
+  if (api == Api::kResponses) AddInstructions(&draft.call);
   RETURN_IF_ERROR(CheckTextOptions(draft.call));
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);

@@ -132,6 +132,21 @@ absl::Status SettleEcho(CallDraft* draft) {
   return absl::OkStatus();
 }
 
+// A response has one answer, the best, whatever the defaults return.
+absl::Status SettleResponse(CallDraft* draft) {
+  constexpr std::string_view kN = "num_return_sequences";
+  const Call& call = draft->call;
+  const int64_t n = call.params.num_return_sequences;
+  if (n != 1) {
+    return InvalidArgument(call.NameOf(kN),
+                           " must be 1 in /v1/responses, whose answer is the "
+                           "best alone, got ",
+                           n);
+  }
+  if (!call.Gives(kN)) MarkGiven(kN, kN, draft);
+  return absl::OkStatus();
+}
+
 absl::Status CheckStops(const Call& call) {
   const int64_t num_stops = std::ssize(call.params.stop);
   const int64_t limit = call.limits.max_stop;
@@ -234,6 +249,9 @@ absl::Status SettleCall(CallDraft* draft) {
   RETURN_IF_ERROR(SettleBeams(draft));
   if (draft->call.api == Api::kChat) {
     RETURN_IF_ERROR(SettleChatLogProbs(draft));
+  }
+  if (draft->call.api == Api::kResponses) {
+    RETURN_IF_ERROR(SettleResponse(draft));
   }
   RETURN_IF_ERROR(SettleEcho(draft));
   RETURN_IF_ERROR(CheckStops(draft->call));

@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "openai/answer.h"
-#include "openai/chunk_writer.h"
 #include "openai/error.h"
+#include "openai/event_writer.h"
 #include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
 #include "serve/prompt_tokens.h"
@@ -220,7 +220,8 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
     }
     streams.push_back(*std::move(stream));
   }
-  openai::ChunkWriter writer(call_, head_, TakeParts(), tokenizer());
+  const std::unique_ptr<openai::EventWriter> writer =
+      openai::MakeEventWriter(call_, head_, TakeParts(), tokenizer());
   PromptRuns runs(exchange_->executor());
   for (size_t i = 0; i < streams.size(); ++i) {
     runs.Start(static_cast<int>(i), std::move(streams[i]));
@@ -229,7 +230,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   if (!co_await exchange_->BeginEvents(caller_.headers)) {
     co_return absl::OkStatus();
   }
-  std::string events = writer.Begin();
+  std::string events = writer->Begin();
   for (size_t num_running = streams.size(); num_running > 0;) {
     if (!events.empty() && !co_await exchange_->SendEvents(events)) {
       co_return absl::OkStatus();
@@ -240,21 +241,21 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
       continue;
     }
     if (const auto* event = std::get_if<StreamEvent>(&run_event->what)) {
-      events = writer.Add(run_event->prompt, *event);
+      events = writer->Add(run_event->prompt, *event);
       continue;
     }
     absl::StatusOr<openai::PromptAnswer> answer =
         Finish(run_event->prompt,
                std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
     if (!answer.ok()) {
-      events = writer.Fail(openai::ErrorOf(answer.status(), &call_));
+      events = writer->Fail(openai::ErrorOf(answer.status(), &call_));
       co_await exchange_->SendEvents(events);
       co_return absl::OkStatus();
     }
-    events = writer.Finish(run_event->prompt, *answer);
+    events = writer->Finish(run_event->prompt, *answer);
     --num_running;
   }
-  events += writer.End();
+  events += writer->End();
   is_answered_ = co_await exchange_->SendEvents(events);
   co_return absl::OkStatus();
 }

@@ -3,7 +3,7 @@
 // they come to an answer, or a stream of events.
 //
 //   body ─ ReadCall ─ prompts as tokens ─ ResolveParams ─ Engine ─ WriteAnswer
-//                                                            └──── ChunkWriter
+//                                                            └──── EventWriter
 //
 // All of it but the engine's part is done on the connection's thread, but for
 // long prompts that are cut: `tokenizing` makes those tokens.

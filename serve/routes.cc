@@ -69,6 +69,7 @@ std::span<const ServerCore::Route> ServerCore::Routes() {
       {"POST", "/v1/completions", &Core::Completions, For::kGeneration},
       {"POST", "/v1/chat/completions", &Core::ChatCompletions,
        For::kGeneration},
+      {"POST", "/v1/responses", &Core::Responses, For::kGeneration},
       {"POST", "/inference/v1/generate", &Core::GenerateTokens,
        For::kGeneration},
   };
@@ -257,6 +258,10 @@ ServerCore::Work ServerCore::Completions(Call& call) {
 
 ServerCore::Work ServerCore::ChatCompletions(Call& call) {
   return Generate(call, openai::Api::kChat);
+}
+
+ServerCore::Work ServerCore::Responses(Call& call) {
+  return Generate(call, openai::Api::kResponses);
 }
 
 ServerCore::Work ServerCore::GenerateTokens(Call& call) {

@@ -101,6 +101,7 @@ class ServerCore {
   Work Detokenize(Call& call);
   Work Completions(Call& call);
   Work ChatCompletions(Call& call);
+  Work Responses(Call& call);
   Work GenerateTokens(Call& call);
 
   Work Generate(Call& call, openai::Api api);

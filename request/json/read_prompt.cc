@@ -85,13 +85,18 @@ absl::StatusOr<json::array> ReadMessages(std::string_view name,
   if (!json.is_array()) return WrongType(name, "a list", json.text);
   ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
   json::array& messages = value.get_array();
-  if (messages.empty()) {
+  RETURN_IF_ERROR(CheckMessages(name, &messages));
+  return std::move(messages);
+}
+
+absl::Status CheckMessages(std::string_view name, json::array* messages) {
+  if (messages->empty()) {
     return InvalidArgument(name, " must not be empty, got []");
   }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    RETURN_IF_ERROR(ReadMessage(Concat(name, "[", i, "]"), &messages[i]));
+  for (size_t i = 0; i < messages->size(); ++i) {
+    RETURN_IF_ERROR(ReadMessage(Concat(name, "[", i, "]"), &(*messages)[i]));
   }
-  return std::move(messages);
+  return absl::OkStatus();
 }
 
 }  // namespace espalier

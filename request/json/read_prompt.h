@@ -29,5 +29,8 @@ absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
 // value.
 absl::StatusOr<json::array> ReadMessages(std::string_view name,
                                          const JsonText& json);
+// Checks the messages of a conversation, and joins their parts, as ReadMessages
+// does.
+absl::Status CheckMessages(std::string_view name, json::array* messages);
 
 }  // namespace espalier

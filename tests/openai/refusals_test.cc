@@ -32,6 +32,7 @@ std::string BodyOf(Scope scope, std::string_view field,
   const std::string begin =
       scope == kInCompletions ? R"("prompt": "a", )"
       : scope == kInChat ? R"("messages": [{"role": "user", "content": "a"}], )"
+      : scope == kInResponses  ? R"("input": "a", )"
       : scope == kInTokenize   ? R"("prompt": "a", )"
       : scope == kInDetokenize ? R"("tokens": [1], )"
                                : R"("token_ids": [1], )";
@@ -47,6 +48,8 @@ absl::Status Read(Scope scope, const std::string& body) {
       return ReadCall(Api::kCompletions, body).status();
     case kInChat:
       return ReadCall(Api::kChat, body).status();
+    case kInResponses:
+      return ReadCall(Api::kResponses, body).status();
     case kInTokens:
     case kInSampling:
       return ReadCall(Api::kTokens, body).status();
@@ -97,8 +100,8 @@ std::vector<Value> Values() {
           {"object", R"({"type": "json_object"})"}};
 }
 
-constexpr Scope kAll[] = {kInCompletions, kInChat,     kInTokens,
-                          kInSampling,    kInTokenize, kInDetokenize};
+constexpr Scope kAll[] = {kInResponses, kInCompletions, kInChat,      kInTokens,
+                          kInSampling,  kInTokenize,    kInDetokenize};
 
 // Every field of every scope with every value. What is refused is refused well;
 // which ones are is pinned by their number, and by the test below.
@@ -147,8 +150,8 @@ TEST(RefusalsTest, NoFieldTakesValuesOfThreeOtherKinds) {
 }
 
 TEST(RefusalsTest, BodiesAreJsonObjects) {
-  for (const Scope scope :
-       {kInCompletions, kInChat, kInTokens, kInTokenize, kInDetokenize}) {
+  for (const Scope scope : {kInCompletions, kInChat, kInResponses, kInTokens,
+                            kInTokenize, kInDetokenize}) {
     for (const char* body :
          {"", "{", "[]", "7", "null", "\"a\"", "{}", "{\"prompt\": \"\xff\"}",
           R"({"prompt": "a"} x)", R"({"prompt": "a",})", "{'prompt': 'a'}",

@@ -31,7 +31,8 @@ inline openai::Call CallOf(openai::Api api, const std::string& fields) {
       api == openai::Api::kCompletions ? R"("prompt": "Hello")"
       : api == openai::Api::kChat
           ? R"("messages": [{"role": "user", "content": "a"}])"
-          : R"("token_ids": [1, 5])";
+      : api == openai::Api::kResponses ? R"("input": "a")"
+                                       : R"("token_ids": [1, 5])";
   absl::StatusOr<openai::Call> call = openai::ReadCall(
       api, Concat("{", inputs, fields.empty() ? "" : ", ", fields, "}"));
   EXPECT_OK(call);

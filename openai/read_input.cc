@@ -1,0 +1,158 @@
+#include "openai/read_input.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "request/json/read_json.h"
+#include "request/json/read_json_text.h"
+#include "request/json/read_prompt.h"
+
+namespace espalier::openai {
+namespace {
+
+ChatInputs& DraftedChat(CallDraft* draft) {
+  std::optional<ChatInputs>& chat = draft->call.chat;
+  return chat ? *chat : chat.emplace();
+}
+
+json::object MakeMessage(std::string_view role, std::string_view content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// Makes the parts of a content those of a chat. Others are left for the checks
+// of messages.
+absl::Status RenameParts(const std::string& name, json::array* parts) {
+  for (size_t i = 0; i < parts->size(); ++i) {
+    if (!(*parts)[i].is_object()) continue;
+    json::object& part = (*parts)[i].get_object();
+    const json::value* const type = part.if_contains("type");
+    const bool is_text =
+        type != nullptr &&
+        (*type == "input_text" || *type == "output_text" || *type == "text");
+    if (!is_text) {
+      return InvalidArgument(name, "[", i,
+                             "].type must be \"input_text\" or "
+                             "\"output_text\", got ",
+                             Shown(type));
+    }
+    part["type"] = "text";
+  }
+  return absl::OkStatus();
+}
+
+// Makes an item of the input a message of a chat.
+absl::Status ReadItem(const std::string& name, json::value* value) {
+  if (!value->is_object()) return WrongType(name, "an object", *value);
+  json::object& item = value->get_object();
+  const json::value* const type = item.if_contains("type");
+  if (type != nullptr && *type != "message") {
+    return InvalidArgument(name, ".type must be \"message\", got ",
+                           Shown(type));
+  }
+  for (const char* const member : {"type", "id", "status", "phase"}) {
+    item.erase(member);
+  }
+  json::value* const content = item.if_contains("content");
+  if (content == nullptr || !content->is_array()) return absl::OkStatus();
+  return RenameParts(name + ".content", &content->get_array());
+}
+
+// The members of an object, each read by `read(path, name, value)`. Null ones
+// are as if they were not there.
+template <typename ReadMember>
+absl::Status ReadMembers(std::string_view name, const JsonText& json,
+                         const Limits& limits, const ReadMember& read) {
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  if (!json.is_object()) return WrongType(name, "an object", json.text);
+  for (JsonItems items(json.text); items.Next();) {
+    const std::string key = Unquoted(items.key());
+    const JsonText value = {items.value()};
+    if (value.is_null()) continue;
+    RETURN_IF_ERROR(read(Concat(name, ".", Shown(key)), key, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RefuseMember(std::string_view path, std::string_view wanted,
+                          const JsonText& value) {
+  return InvalidArgument(path, " is not supported: it must be null", wanted,
+                         ", got ", Shown(value.text));
+}
+
+}  // namespace
+
+absl::Status ReadInput(std::string_view name, const JsonText& json,
+                       const Limits& limits, CallDraft* draft) {
+  json::array messages;
+  if (json.is_string()) {
+    messages.push_back(MakeMessage("user", Unquoted(json.text)));
+  } else {
+    RETURN_IF_ERROR(CheckElements(name, json, limits));
+    if (!json.is_array()) {
+      return WrongType(name, "a string or a list of messages", json.text);
+    }
+    ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
+    messages = std::move(value.get_array());
+    if (std::ssize(messages) > limits.max_messages) {
+      return InvalidArgument(name, " must have at most ", limits.max_messages,
+                             " messages (--max-messages), got ",
+                             messages.size());
+    }
+    for (size_t i = 0; i < messages.size(); ++i) {
+      RETURN_IF_ERROR(ReadItem(Concat(name, "[", i, "]"), &messages[i]));
+    }
+  }
+  RETURN_IF_ERROR(CheckMessages(name, &messages));
+  DraftedChat(draft).messages = std::move(messages);
+  return absl::OkStatus();
+}
+
+absl::Status ReadTextOptions(std::string_view name, const JsonText& json,
+                             const Limits& limits, CallDraft*) {
+  return ReadMembers(
+      name, json, limits,
+      [](const std::string& path, const std::string& key,
+         const JsonText& value) -> absl::Status {
+        if (key == "verbosity" && value.text == "\"medium\"") {
+          return absl::OkStatus();
+        }
+        if (key == "verbosity")
+          return RefuseMember(path, " or \"medium\"", value);
+        if (key != "format") return RefuseMember(path, "", value);
+        ASSIGN_OR_RETURN(const json::value format, ReadAny(path, value));
+        if (format == json::value{{"type", "text"}}) return absl::OkStatus();
+        return RefuseMember(path, R"( or {"type":"text"})", value);
+      });
+}
+
+absl::Status ReadReasoning(std::string_view name, const JsonText& json,
+                           const Limits& limits, CallDraft* draft) {
+  return ReadMembers(
+      name, json, limits,
+      [&](const std::string& path, const std::string& key,
+          const JsonText& value) -> absl::Status {
+        std::string text;
+        RETURN_IF_ERROR(Read(path, value, &text));
+        if (key == "effort") {
+          DraftedChat(draft).more.insert_or_assign("reasoning_effort", text);
+        } else if (key == "summary" || key == "generate_summary") {
+          draft->call.warnings.push_back(
+              path + " has no effect: an answer is a message alone");
+        } else {
+          return RefuseMember(path, "", value);
+        }
+        return absl::OkStatus();
+      });
+}
+
+void AddInstructions(Call* call) {
+  if (call->instructions.empty()) return;
+  json::array& messages = call->chat->messages;
+  messages.insert(messages.begin(), MakeMessage("system", call->instructions));
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,237 @@
+// Responses: what a body of /v1/responses becomes, and what its answer says,
+// whole and as events.
+#include "openai/response.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "tests/openai/sample_answers.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier::openai {
+namespace {
+
+using ::espalier::testing::CallOf;
+using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::EnFrTokens;
+using ::espalier::testing::MakeAnswer;
+using ::espalier::testing::MakeHypothesis;
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+const AnswerHead kResponseHead = {"resp_7", 1700000000, "en-fr"};
+constexpr char kResponseText[] = "Où se trouve la gare ?";
+
+PromptParts ResponsePromptOf(const Call& call) {
+  return {.tokens = EnFrTokens("Hello"), .params = call.params};
+}
+
+PromptAnswer ResponseAnswerOf(const PromptParts& prompt, FinishReason reason) {
+  return MakeAnswer(prompt, {MakeHypothesis(EnFrTokens(kResponseText), reason,
+                                            prompt.params, EnFrTokenizer())});
+}
+
+json::value MessagesOf(std::string_view body) {
+  const absl::StatusOr<Call> call = ReadCall(Api::kResponses, body);
+  EXPECT_OK(call) << body;
+  return call.ok() ? call->chat->messages : json::value();
+}
+
+// The data of each event, whose type its line "event:" repeats.
+std::vector<json::object> TypedEventsOf(std::string_view stream) {
+  std::vector<json::object> events;
+  while (!stream.empty()) {
+    const size_t data = stream.find("\ndata: ");
+    const size_t end = stream.find("\n\n");
+    if (data > end || end == stream.npos) {
+      ADD_FAILURE() << "no event: " << stream;
+      return events;
+    }
+    const auto event = ParseJson(stream.substr(data + 7, end - data - 7));
+    EXPECT_OK(event);
+    events.push_back(event->as_object());
+    EXPECT_EQ(
+        stream.substr(0, data),
+        Concat("event: ", std::string(events.back().at("type").as_string())));
+    stream.remove_prefix(end + 2);
+  }
+  return events;
+}
+
+TEST(ResponseTest, InputBecomesTheMessagesOfAChat) {
+  EXPECT_EQ(MessagesOf(R"({"input": "a"})"),
+            ParseJson(R"([{"role": "user", "content": "a"}])").value());
+  EXPECT_EQ(MessagesOf(R"({"instructions": "Be brief.", "input": [
+        {"role": "developer", "content": "d"},
+        {"role": "user", "content": [{"type": "input_text", "text": "a"},
+                                     {"type": "input_text", "text": "b"}]},
+        {"type": "message", "id": "msg_1", "status": "completed",
+         "role": "assistant", "content": [
+           {"type": "output_text", "text": "c", "annotations": []}]}]})"),
+            ParseJson(R"([{"role": "system", "content": "Be brief."},
+                    {"role": "developer", "content": "d"},
+                    {"role": "user", "content": "a\nb"},
+                    {"role": "assistant", "content": "c"}])")
+                .value());
+}
+
+TEST(ResponseTest, FieldsOfChatsCount) {
+  const Call call =
+      CallOf(Api::kResponses,
+             R"("num_beams": 4, "length_penalty": 0.5, "max_output_tokens": 7,
+         "reasoning": {"effort": "low"}, "store": true,
+         "text": {"format": {"type": "text"}, "verbosity": "medium"},
+         "tools": [], "include": [], "truncation": "disabled")");
+  EXPECT_EQ(call.params.num_beams, 4);
+  EXPECT_EQ(call.params.length_penalty, 0.5);
+  EXPECT_EQ(call.params.max_new_tokens, 7);
+  EXPECT_EQ(call.NameOf("max_new_tokens"), "max_output_tokens");
+  EXPECT_EQ(call.chat->more.at("reasoning_effort"), "low");
+  EXPECT_TRUE(call.warnings.empty()) << call.warnings[0];
+}
+
+TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
+  const std::pair<std::string, std::string> kBad[] = {
+      {R"("n": 2)", "n must be 1 in /v1/responses"},
+      {R"("previous_response_id": "resp_1")", "previous_response_id is not"},
+      {R"("conversation": "c")", "conversation is not supported"},
+      {R"("background": true)", "background is not supported"},
+      {R"("tools": [{"type": "web_search"}])", "tools is not supported"},
+      {R"("truncation": "auto")", "truncation is not supported"},
+      {R"("include": ["reasoning.encrypted_content"])", "include is not"},
+      {R"("top_logprobs": 2)", "top_logprobs is not supported"},
+      {R"("stream": true, "stream_beams": true)", "stream_beams is not"},
+      {R"("text": {"format": {"type": "json_object"}})",
+       R"(text.format is not supported: it must be null or {"type":"text"})"},
+      {R"("text": "plain")", "text must be an object"},
+      {R"("reasoning": {"effort": 3})", "reasoning.effort must be a string"},
+      {R"("instructions": ["a"])", "instructions must be a string"},
+      {R"("input": [{"type": "function_call", "name": "f"}])",
+       R"(input[0].type must be "message", got "function_call")"},
+      {R"("input": [{"role": "user", "content": [{"type": "input_image"}]}])",
+       R"(input[0].content[0].type must be "input_text")"},
+      {R"("input": [7])", "input[0] must be an object, got 7"},
+      {R"("input": [{"content": "a"}])", "input[0].role must be a string"},
+      {R"("input": [])", "input must not be empty"},
+      {R"("input": 7)", "input must be a string or a list"},
+      {R"("instructions": "a")", "input must be there"},
+  };
+  for (const auto& [fields, message] : kBad) {
+    const bool has_input = fields.find("input\":") != fields.npos ||
+                           fields.starts_with("\"instructions\": \"");
+    const std::string body =
+        Concat("{", fields, has_input ? "" : R"(, "input": "a")", "}");
+    EXPECT_THAT(
+        ReadCall(Api::kResponses, body),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+        << body;
+  }
+}
+
+TEST(ResponseTest, AnswerIsOneMessageThatSaysHowItEnded) {
+  const struct {
+    FinishReason reason;
+    std::string_view status;
+    std::string_view details;
+  } kEnds[] = {
+      {FinishReason::kEos, "completed", "null"},
+      {FinishReason::kStop, "completed", "null"},
+      {FinishReason::kLength, "incomplete",
+       R"({"reason":"max_output_tokens"})"},
+      {FinishReason::kDeadline, "incomplete", R"({"reason":"deadline"})"},
+  };
+  const Call call =
+      CallOf(Api::kResponses,
+             R"("metadata": {"a": "b"}, "instructions": "Be brief.")");
+  const PromptParts prompt = ResponsePromptOf(call);
+  for (const auto& end : kEnds) {
+    const PromptAnswer answer = ResponseAnswerOf(prompt, end.reason);
+    const json::object whole =
+        ParseJson(WriteResponse(call, kResponseHead, prompt, answer))
+            .value()
+            .as_object();
+    EXPECT_EQ(whole.at("id"), "resp_7");
+    EXPECT_EQ(whole.at("object"), "response");
+    EXPECT_EQ(whole.at("status").as_string(), end.status);
+    EXPECT_EQ(whole.at("incomplete_details"), ParseJson(end.details).value());
+    EXPECT_EQ(whole.at("metadata"), ParseJson(R"({"a": "b"})").value());
+    EXPECT_EQ(whole.at("instructions"), "Be brief.");
+    EXPECT_EQ(whole.at("store"), false);
+    ASSERT_EQ(whole.at("output").as_array().size(), 1);
+    const json::object& message = whole.at("output").at(0).as_object();
+    EXPECT_EQ(message.at("id"), "msg_7");
+    EXPECT_EQ(message.at("content").at(0).at("text"), kResponseText);
+    EXPECT_EQ(message.at("score"),
+              JsonFloat(answer.result.hypotheses[0].score));
+    EXPECT_EQ(
+        whole.at("usage").at("total_tokens").as_int64(),
+        std::ssize(prompt.tokens) + std::ssize(EnFrTokens(kResponseText)));
+  }
+}
+
+// Cuts the text of an answer into two events at each of its bytes, and none.
+TEST(ResponseTest, EventsAddUpToTheWholeAnswer) {
+  const std::string text = kResponseText;
+  for (const char* const fields :
+       {R"("stream": true)", R"("stream": true, "num_beams": 4)",
+        R"("stream": true, "best_of": 2)"}) {
+    const Call call = CallOf(Api::kResponses, fields);
+    const PromptParts prompt = ResponsePromptOf(call);
+    const PromptAnswer answer = ResponseAnswerOf(prompt, FinishReason::kLength);
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+      // Texts come as whole characters.
+      if (!IsUtf8(text.substr(0, cut))) continue;
+      ResponseWriter writer(call, kResponseHead, prompt);
+      std::string stream = writer.Begin();
+      const std::string first = text.substr(0, cut);
+      if (call.params.num_beams > 1) {
+        stream += writer.Add(0, StablePrefixEvent{.text = first});
+      } else {
+        stream += writer.Add(0, SampleEvent{.text = first});
+      }
+      stream += writer.Finish(0, answer);
+      stream += writer.End();
+      const std::vector<json::object> events = TypedEventsOf(stream);
+      std::string added;
+      for (size_t i = 0; i < events.size(); ++i) {
+        EXPECT_EQ(events[i].at("sequence_number").as_int64(),
+                  static_cast<int64_t>(i));
+        if (events[i].at("type") != "response.output_text.delta") continue;
+        added += events[i].at("delta").as_string();
+      }
+      EXPECT_EQ(added, text);
+      ASSERT_GE(events.size(), 5);
+      EXPECT_EQ(events[0].at("type"), "response.created");
+      EXPECT_EQ(events[0].at("response").at("status"), "in_progress");
+      EXPECT_EQ(events.back().at("type"), "response.incomplete");
+      EXPECT_EQ(events.back().at("response"),
+                ParseJson(WriteResponse(call, kResponseHead, prompt, answer))
+                    .value());
+    }
+  }
+}
+
+TEST(ResponseTest, FailureIsTheLastEvent) {
+  const Call call = CallOf(Api::kResponses, R"("stream": true)");
+  ResponseWriter writer(call, kResponseHead, ResponsePromptOf(call));
+  writer.Begin();
+  const std::vector<json::object> events =
+      TypedEventsOf(writer.Fail(MakeHttpError(503, "the server shuts down")));
+  ASSERT_EQ(events.size(), 1);
+  EXPECT_EQ(events[0].at("type"), "response.failed");
+  const json::value& response = events[0].at("response");
+  EXPECT_EQ(response.at("status"), "failed");
+  EXPECT_EQ(response.at("error").at("message"), "the server shuts down");
+  EXPECT_EQ(response.at("error").at("code"), "service_unavailable");
+}
+
+}  // namespace
+}  // namespace espalier::openai

@@ -31,6 +31,9 @@ enum class FaultPoint {
   kTakePages,
   // A thread of an executor or of a watchdog: the system has none.
   kStartThread,
+  // A durable file is opened, written, synced, renamed or removed: the disk
+  // fails, in the midst of what is written.
+  kWriteFile,
 };
 
 namespace fault_injection_internal {

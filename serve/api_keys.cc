@@ -1,6 +1,8 @@
 #include "serve/api_keys.h"
 
 #include <algorithm>
+#include <boost/uuid/name_generator_sha1.hpp>
+#include <boost/uuid/uuid_io.hpp>
 #include <unordered_set>
 #include <utility>
 
@@ -98,6 +100,22 @@ std::optional<int> ApiKeys::Find(std::string_view authorization) const {
     if (IsSame(shown, keys_[i])) found = static_cast<int>(i);
   }
   return found;
+}
+
+std::string ApiKeys::OwnerOf(int key) const {
+  if (key < 0) return "";
+  // By SHA-1.
+  const boost::uuids::name_generator_sha1 name(boost::uuids::ns::oid());
+  return boost::uuids::to_string(
+      name("espalier API key " + keys_[static_cast<size_t>(key)]));
+}
+
+std::optional<int> ApiKeys::FindOwner(std::string_view owner) const {
+  if (keys_.empty() && owner.empty()) return -1;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    if (OwnerOf(static_cast<int>(i)) == owner) return static_cast<int>(i);
+  }
+  return std::nullopt;
 }
 
 }  // namespace espalier::serve

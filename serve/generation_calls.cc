@@ -79,6 +79,11 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_return;
   }
   call_ = *std::move(call);
+  if (caller_.is_stored && call_.stream) {
+    co_await refuse(
+        InvalidArgument("stream must be false in a batch, got true"));
+    co_return;
+  }
   if (!call_.request_id.empty()) SetRequestId(call_.request_id);
   if (call_.truncate_prompt_tokens && num_bytes > limits.max_list_elements) {
     // A text is tokenized before it is cut, and has at most as many tokens as

@@ -55,6 +55,13 @@ absl::Status AddKey(const Caller& caller, GenerationParams* params) {
   return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
 }
 
+// Calls of batches wait behind all others; their own priorities order them.
+void PutBehindOthers(GenerationParams* params) {
+  constexpr int64_t kBehind = int64_t{1} << 51;
+  constexpr int64_t kMost = int64_t{1} << 50;
+  params->priority = kBehind + std::clamp(params->priority, -kMost, kMost);
+}
+
 // The request that a prompt of a call makes.
 absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
                                                 std::vector<TokenId> tokens,
@@ -78,6 +85,7 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   GenerationRequest request{tokens, std::move(resolved.params)};
   request.takes_defaults = false;
   RETURN_IF_ERROR(AddKey(caller, &request.params));
+  if (caller.is_stored) PutBehindOthers(&request.params);
   PromptRequest prompt;
   prompt.parts.tokens = std::move(tokens);
   prompt.parts.params = request.params;

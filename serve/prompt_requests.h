@@ -24,6 +24,8 @@ struct Caller {
   // Which API key it showed; -1: there are none. Requests of different keys
   // share no pages, and are different tenants.
   int key = -1;
+  // Of a batch, whose calls wait behind all others.
+  bool is_stored = false;
   // Of the answer, whatever it is.
   std::vector<http::Header> headers = {};
 };

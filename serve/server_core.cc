@@ -20,6 +20,7 @@
 #include "base/shown_bytes.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "http/multipart.h"
 #include "openai/error.h"
 #include "serve/body_headers.h"
 #include "serve/origins.h"
@@ -32,17 +33,6 @@ constexpr int kMostThreads = 4;  // by default
 constexpr size_t kLongestId = 128;
 // How old the statistics may be that answers report.
 constexpr absl::Duration kReportAge = absl::Milliseconds(50);
-
-// 96 bits that nobody can predict.
-std::string NewRequestId() {
-  uint32_t words[3] = {};
-  if (getrandom(words, sizeof(words), 0) != sizeof(words)) {
-    for (uint32_t& word : words) word = std::random_device()();
-  }
-  return absl::StrCat(absl::Hex(words[0], absl::kZeroPad8),
-                      absl::Hex(words[1], absl::kZeroPad8),
-                      absl::Hex(words[2], absl::kZeroPad8));
-}
 
 // What the client calls it, if that can be echoed.
 std::string RequestIdOf(const http::Request& request) {
@@ -113,6 +103,16 @@ http::Response HttpErrorResponse(int status, std::string_view message) {
 
 }  // namespace
 
+std::string NewRequestId() {
+  uint32_t words[3] = {};
+  if (getrandom(words, sizeof(words), 0) != sizeof(words)) {
+    for (uint32_t& word : words) word = std::random_device()();
+  }
+  return absl::StrCat(absl::Hex(words[0], absl::kZeroPad8),
+                      absl::Hex(words[1], absl::kZeroPad8),
+                      absl::Hex(words[2], absl::kZeroPad8));
+}
+
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
     const ServerOptions& options) {
   RETURN_IF_ERROR(CheckServerOptions(options));
@@ -124,6 +124,13 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   auto core = std::make_unique<ServerCore>(options, std::move(defaults));
   if (options.traces != nullptr) RETURN_IF_ERROR(core->drawing_.Start());
   RETURN_IF_ERROR(core->tokenizing_.Start());
+  if (!options.jobs.folder.empty()) {
+    JobOptions jobs = options.jobs;
+    jobs.batches.limits.max_line_bytes = options.http.max_body_bytes;
+    absl::StatusOr<std::unique_ptr<JobCalls>> opened = JobCalls::Open(jobs);
+    if (!opened.ok()) return Annotate(opened.status(), "files");
+    core->jobs_ = *std::move(opened);
+  }
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -186,11 +193,15 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
       std::move(generator), name, options_.model_aliases,
       IsUtf8(model) ? model : name, defaults_);
   model_ = served_.get();
-  return absl::OkStatus();
+  if (jobs_ == nullptr) return absl::OkStatus();
+  return jobs_->Start(
+      [this](jobs::RunningCall call) { return RunStored(std::move(call)); });
 }
 
 int ServerCore::Drain(absl::Duration timeout) {
   is_draining_ = true;
+  // What they do not finish the next server does.
+  if (jobs_ != nullptr) jobs_->Stop();
   http_->Drain();
   http_->WaitUntilIdle(timeout);
   const int num_left = num_generating_;
@@ -207,6 +218,7 @@ void ServerCore::Stop() {
     const std::lock_guard<std::mutex> lock(serve_mutex_);
     is_stopped_ = true;
   }
+  if (jobs_ != nullptr) jobs_->Stop();
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
   // So that calls that wait for them are told, too.
@@ -331,7 +343,10 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
                " may not use this server, which has no API key, unless it is "
                "allowed to (--allowed-origin)"));
   }
-  if (route->method == "POST") {
+  if (route->takes == Takes::kForm) {
+    const auto form = http::BoundaryOf(request.Find("content-type"));
+    if (!form.ok()) return openai::MakeHttpError(415, Message(form.status()));
+  } else if (route->method == "POST" && route->takes == Takes::kJson) {
     if (auto error = CheckBodyHeaders(request, &caller->headers)) return error;
   }
   if (route->needs >= For::kModel && model_ == nullptr) {

@@ -16,12 +16,16 @@
 #include "http/server.h"
 #include "openai/listing.h"
 #include "serve/generation_calls.h"
+#include "serve/job_calls.h"
 #include "serve/request_log.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
 #include "serve/worker_thread.h"
 
 namespace espalier::serve {
+
+// 96 bits that cannot be predicted, in hexadecimal.
+std::string NewRequestId();
 
 class ServerCore {
  public:
@@ -54,11 +58,14 @@ class ServerCore {
     kModel,       // once there is a model
     kGeneration,  // from then on until the server drains
   };
+  // The body of a POST.
+  enum class Takes { kJson, kForm, kNothing };
   struct Route {
     std::string_view method;
     std::string_view path;  // {id} stands for any segment
     Work (ServerCore::*answer)(Call& call);
     For needs = For::kClients;
+    Takes takes = Takes::kJson;
   };
   static std::span<const Route> Routes();
 
@@ -104,7 +111,23 @@ class ServerCore {
   Work Responses(Call& call);
   Work GenerateTokens(Call& call);
 
+  Work AddFile(Call& call);
+  Work ListFiles(Call& call);
+  Work File(Call& call);
+  Work FileContent(Call& call);
+  Work RemoveFile(Call& call);
+  Work CreateBatch(Call& call);
+  Work ListBatches(Call& call);
+  Work Batch(Call& call);
+  Work CancelBatch(Call& call);
+
   Work Generate(Call& call, openai::Api api);
+  // Responds with what `answer` makes of the call, where there are jobs.
+  Work RespondJob(Call& call, JobCalls::Answer answer);
+  JobCall JobCallOf(Call& call) const;
+  // Makes a call of a batch, by the path of all calls.
+  boost::asio::awaitable<openai::BatchOutcome> RunStored(
+      jobs::RunningCall call);
 
   // Responds to `call` with what `answer` makes of its body, on a thread of its
   // own if that is long.
@@ -135,6 +158,7 @@ class ServerCore {
   // End before http_, whose exchanges wait for them.
   WorkerThread drawing_{"draw traces"};  // runs where traces are kept
   WorkerThread tokenizing_{"tokenize long texts"};
+  std::unique_ptr<JobCalls> jobs_;  // null: there are none
 };
 
 }  // namespace espalier::serve

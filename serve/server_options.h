@@ -12,6 +12,7 @@
 #include "http/limits.h"
 #include "openai/call.h"
 #include "serve/api_keys.h"
+#include "serve/job_calls.h"
 #include "serve/origins.h"
 #include "serve/request_traces.h"
 
@@ -50,6 +51,8 @@ struct ServerOptions {
   // Serves GET /v1/requests/{id}/trace: the sink that the generator was given,
   // too. Null: it does not.
   std::shared_ptr<const RequestTraces> traces = nullptr;
+  // Where files and batches are kept.
+  JobOptions jobs = {};
 };
 
 // Whether `host` is an address of the loopback network, or "localhost".

@@ -110,7 +110,8 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
 // Errors of the server, which does not know the options of the program.
 absl::Status ServerErrorInFlags(const absl::Status& error) {
   const std::string message = Message(error);
-  for (const std::string_view field : {"host", "port", "num_threads"}) {
+  for (const std::string_view field :
+       {"host", "port", "num_threads", "files"}) {
     if (!message.starts_with(field)) continue;
     const std::string rest = message.substr(field.size());
     if (field == "num_threads") {
@@ -295,8 +296,9 @@ const char kServeExamples[] =
 
 When it is ready stderr says "listening on http://HOST:PORT"; a browser finds a
 page there to try the model with. Routes: /v1/completions,
-/v1/chat/completions, /inference/v1/generate, /v1/models, /tokenize,
-/detokenize, /health, /ready, /metrics, /load, /version. Fields are those of
+/v1/chat/completions, /v1/responses, /inference/v1/generate, /v1/models,
+/tokenize, /detokenize, /health, /ready, /metrics, /load, /version, and with
+--files DIR /v1/files and /v1/batches. Fields are those of
 OpenAI's API, vLLM's, and all options of espalier generate, with _ for -;
 docs/server.md has them.
 

@@ -120,6 +120,44 @@ void AddQueueLimits(CLI::App* command, ServeOptions* options) {
              int64_t{1} << 40, kGroup, &generator->max_waiting_tokens);
 }
 
+// One of whole MiB.
+void AddMebibytes(CLI::App* command, const std::string& name,
+                  const std::string& help, const char* group, int64_t* value) {
+  const auto set = [value](int64_t mib) { *value = mib << 20; };
+  command
+      ->add_option_function<int64_t>(
+          name, set, Concat(help, "; default ", *value >> 20))
+      ->transform(InRange(1, int64_t{1} << 40))
+      ->option_text("N")
+      ->group(group);
+}
+
+void AddJobOptions(CLI::App* command, ServeOptions* options) {
+  constexpr char kGroup[] = "Files and batches";
+  serve::JobOptions* const jobs = &options->server.jobs;
+  command
+      ->add_option("--files", jobs->folder,
+                   "a folder for /v1/files and /v1/batches, made if there is "
+                   "none: batches go on after a restart")
+      ->option_text("DIR")
+      ->group(kGroup);
+  AddInteger(command, "--max-files", "files", 1, kMost, kGroup,
+             &jobs->files.max_files);
+  AddMebibytes(command, "--max-file-mib",
+               "MiB of an upload, beside --max-body-bytes", kGroup,
+               &jobs->files.max_file_bytes);
+  AddMebibytes(command, "--max-files-mib",
+               "MiB of all files, results included", kGroup,
+               &jobs->files.max_total_bytes);
+  AddInteger(command, "--max-batches",
+             "batches; beyond, the oldest that have ended are forgotten", 1,
+             kMost, kGroup, &jobs->batches.max_batches);
+  AddInteger(command, "--max-batch-lines", "lines of a batch's input", 1, kMost,
+             kGroup, &jobs->batches.limits.max_lines);
+  AddInteger(command, "--batch-calls", "calls of batches that run at a time", 1,
+             1024, kGroup, &jobs->batches.max_running_calls);
+}
+
 void AddConnectionLimits(CLI::App* command, ServeOptions* options) {
   constexpr char kGroup[] = "Limits of a connection";
   http::Limits* const limits = &options->server.http;
@@ -169,6 +207,7 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
              serve::kMaxTraceRequests, "Output", &options->traces.max_requests);
   AddRequestLimits(command, options);
   AddQueueLimits(command, options);
+  AddJobOptions(command, options);
   AddConnectionLimits(command, options);
 }
 

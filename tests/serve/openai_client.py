@@ -16,6 +16,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import urllib.request
@@ -211,6 +212,100 @@ def check_chat(server: Server):
     assert text == message.content
 
 
+def check_responses(server: Server):
+    def respond(**fields):
+        return server.client.responses.create(
+            model=server.model, temperature=0, max_output_tokens=16,
+            input=PROMPT, **fields)
+    try:
+        answer = respond(extra_body=BEAMS)
+    except openai.BadRequestError as error:
+        assert "template" in error.message, error
+        return
+    assert answer.object == "response" and answer.id.startswith("resp_")
+    assert answer.output_text and answer.output[0].role == "assistant"
+    chat = server.client.chat.completions.create(
+        model=server.model, temperature=0, max_tokens=16, extra_body=BEAMS,
+        messages=[{"role": "user", "content": PROMPT}])
+    assert answer.output_text == chat.choices[0].message.content
+    usage = answer.usage
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+    text = ""
+    events = list(respond(stream=True, extra_body=BEAMS))
+    for number, event in enumerate(events):
+        assert event.sequence_number == number
+        if event.type == "response.output_text.delta":
+            text += event.delta
+    assert text == answer.output_text
+    assert events[-1].response.output_text == text
+    with server.client.responses.stream(
+            model=server.model, temperature=0, max_output_tokens=16,
+            input=PROMPT, extra_body=BEAMS) as stream:
+        for _ in stream:
+            pass
+        assert stream.get_final_response().output_text == text
+    # The conversation goes on with what was answered.
+    items = [{"role": "user", "content": PROMPT}, *answer.output,
+             {"role": "user", "content": PROMPT}]
+    assert server.client.responses.create(
+        model=server.model, input=items, temperature=0,
+        max_output_tokens=16).output_text
+    refused(openai.BadRequestError,
+            lambda: respond(previous_response_id=answer.id),
+            param="previous_response_id")
+    refused(openai.BadRequestError,
+            lambda: respond(text={"format": {"type": "json_object"}}),
+            param="text.format")
+
+
+def check_batches(server: Server):
+    client = server.client
+    body = {"model": server.model, "prompt": PROMPT, "max_tokens": 16,
+            "temperature": 0}
+    bodies = {f"call {i}": {**body, "num_beams": i} for i in range(6)}
+    lines = [json.dumps({"custom_id": name, "method": "POST",
+                         "url": "/v1/completions", "body": call})
+             for name, call in bodies.items()]
+    try:
+        file = client.files.create(file=("é \"calls\".jsonl",
+                                         "\n".join(lines).encode()),
+                                   purpose="batch")
+    except openai.NotFoundError as error:
+        assert "--files" in error.message, error
+        return
+    assert client.files.retrieve(file.id) == file
+    assert file.id in [other.id for other in client.files.list()]
+    assert client.files.content(file.id).text == "\n".join(lines)
+    batch = client.batches.create(
+        input_file_id=file.id, endpoint="/v1/completions",
+        completion_window="24h", metadata={"of": "a test"})
+    for _ in range(600):
+        batch = client.batches.retrieve(batch.id)
+        if batch.status in ("completed", "failed"):
+            break
+        time.sleep(0.1)
+    assert batch.status == "completed", batch
+    assert batch.metadata == {"of": "a test"}
+    assert batch.request_counts.completed == 5, batch
+    assert batch.request_counts.failed == 1  # num_beams 0
+    results = {}
+    for text in client.files.content(batch.output_file_id).text.splitlines():
+        result = json.loads(text)
+        results[result["custom_id"]] = result["response"]["body"]
+    assert len(results) == 5
+    for name, result in results.items():
+        answer = server.complete(extra_body={"num_beams": int(name[-1])})
+        assert result["choices"][0]["text"] == answer.choices[0].text, name
+    error = json.loads(client.files.content(batch.error_file_id).text)
+    assert error["custom_id"] == "call 0"
+    assert error["response"]["status_code"] == 400
+    assert batch.id in [other.id for other in client.batches.list(limit=1)]
+    refused(openai.BadRequestError, lambda: client.batches.cancel(batch.id))
+    for id in (file.id, batch.output_file_id, batch.error_file_id):
+        assert client.files.delete(id).deleted
+    refused(openai.NotFoundError, lambda: client.files.retrieve(file.id))
+
+
 def check_request_ids(server: Server):
     client = server.client.with_options(
         default_headers={"X-Request-Id": "check-17"})
@@ -244,8 +339,10 @@ def check_many_at_once(server: Server):
 @contextlib.contextmanager
 def serve(espalier: str, model: str):
     """The URL of a server that is started, and ended."""
-    with subprocess.Popen([espalier, "serve", "-m", model, "--port", "0"],
-                          stderr=subprocess.PIPE, text=True) as process:
+    with tempfile.TemporaryDirectory() as folder, \
+            subprocess.Popen([espalier, "serve", "-m", model, "--port", "0",
+                              "--files", folder + "/files"],
+                             stderr=subprocess.PIPE, text=True) as process:
         try:
             for line in process.stderr:
                 if "listening on " in line:
@@ -254,6 +351,7 @@ def serve(espalier: str, model: str):
             raise RuntimeError("the server did not start")
         finally:
             process.terminate()
+            process.wait()
 
 
 def wait_until_ready(url: str):

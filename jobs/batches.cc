@@ -1,0 +1,524 @@
+#include "jobs/batches.h"
+
+#include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/durable_file.h"
+#include "base/json.h"
+#include "base/shown_bytes.h"
+#include "base/status.h"
+#include "jobs/record.h"
+
+namespace espalier::jobs {
+
+namespace asio = boost::asio;
+using openai::BatchStatus;
+
+namespace {
+
+constexpr std::string_view kBatchPrefix = "batch_";
+// How often a batch is looked at that waits for calls, or for its time.
+constexpr absl::Duration kPeriod = absl::Seconds(1);
+// Batches that run at a time: each has files open.
+constexpr size_t kMaxOpenJobs = 16;
+
+std::chrono::steady_clock::duration ToChrono(absl::Duration duration) {
+  return absl::ToChronoNanoseconds(duration);
+}
+
+absl::Status NoBatch(std::string_view id) {
+  return NotFound("there is no batch ", BytesInQuotes(id));
+}
+
+bool IsTransient(const openai::BatchOutcome& outcome) {
+  return outcome.http_status == 429 || outcome.http_status == 503;
+}
+
+std::optional<BatchStatus> StatusNamed(std::string_view name) {
+  for (size_t i = 0; i < openai::kNumBatchStatuses; ++i) {
+    const auto status = static_cast<BatchStatus>(i);
+    if (openai::NameOf(status) == name) return status;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+struct Batches::Entry {
+  std::string owner;
+  // Written on the thread of the batches, or by Cancel; under mutex_.
+  openai::Batch batch;
+  // Set once its results are those that it has; it is to end so.
+  std::optional<BatchStatus> ends_as;
+
+  // Of the thread of the batches.
+  std::unique_ptr<BatchJob> job;
+  int num_running = 0;
+  bool has_no_room = false;  // for more results
+  Time resume_at = {};
+};
+
+struct Batches::Running {
+  std::shared_ptr<Entry> entry;
+  BatchJob::Call call;
+  asio::cancellation_signal cancel;
+  openai::BatchOutcome outcome = {};
+  bool has_outcome = false;
+};
+
+absl::StatusOr<std::unique_ptr<Batches>> Batches::Open(
+    const std::string& folder, const BatchOptions& options, FileStore* files) {
+  auto batches =
+      std::make_unique<Batches>(folder + "/batches/", options, files);
+  RETURN_IF_ERROR(MakeFolder(batches->folder_));
+  RETURN_IF_ERROR(batches->Load());
+  return batches;
+}
+
+Batches::Batches(std::string folder, const BatchOptions& options,
+                 FileStore* files)
+    : folder_(std::move(folder)), options_(options), files_(files) {}
+
+Batches::~Batches() { Stop(); }
+
+absl::Status Batches::Load() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder_));
+  for (const std::string& name : names) {
+    const std::string id = IdOfRecord(kBatchPrefix, name);
+    if (id.empty()) continue;
+    ASSIGN_OR_RETURN(const json::object record,
+                     ReadRecord(folder_ + name, {"batch", "ends_as"}));
+    absl::StatusOr<openai::Batch> batch =
+        openai::ReadStoredBatch(record.at("batch"));
+    if (!batch.ok()) return Annotate(batch.status(), folder_ + name);
+    auto entry = std::make_shared<Entry>();
+    entry->owner = record.at("owner").as_string();
+    entry->batch = *std::move(batch);
+    if (record.at("ends_as").is_string()) {
+      entry->ends_as = StatusNamed(record.at("ends_as").as_string());
+    }
+    if (!openai::IsFinal(entry->batch.status)) {
+      // Its results may be all that is left to do.
+      files_->Hold(entry->owner, entry->batch.input_file_id).IgnoreError();
+    }
+    entries_[id] = std::move(entry);
+  }
+  return absl::OkStatus();
+}
+
+std::string Batches::PathOf(std::string_view id, std::string_view end) const {
+  return Concat(folder_, id, end);
+}
+
+BatchJob::Paths Batches::PathsOf(const openai::Batch& batch) const {
+  return {.output = PathOf(batch.id, ".output"),
+          .errors = PathOf(batch.id, ".errors")};
+}
+
+absl::Status Batches::Save(const Entry& entry) {
+  return ReplaceFile(
+      PathOf(entry.batch.id, kRecordEnd),
+      WriteJson({{"owner", entry.owner},
+                 {"batch", openai::ToJson(entry.batch)},
+                 {"ends_as", entry.ends_as
+                                 ? json::value(openai::NameOf(*entry.ends_as))
+                                 : json::value(nullptr)}}));
+}
+
+absl::Status Batches::SetStatus(BatchStatus status, Entry* entry) {
+  openai::Batch& batch = entry->batch;
+  const BatchStatus before = batch.status;
+  int64_t& reached_at = batch.reached_at[static_cast<size_t>(status)];
+  const int64_t reached_before = reached_at;
+  batch.status = status;
+  reached_at = UnixNow();
+  const absl::Status saved = Save(*entry);
+  if (saved.ok()) return saved;
+  batch.status = before;
+  reached_at = reached_before;
+  return saved;
+}
+
+absl::Status Batches::ForgetOldest() {
+  if (std::ssize(entries_) < options_.max_batches) return absl::OkStatus();
+  const auto oldest = std::ranges::find_if(entries_, [](const auto& entry) {
+    return openai::IsFinal(entry.second->batch.status);
+  });
+  if (oldest == entries_.end()) {
+    return ResourceExhausted("there are ", entries_.size(),
+                             " batches that have not ended, and at most ",
+                             options_.max_batches, " may be");
+  }
+  RETURN_IF_ERROR(RemoveFile(PathOf(oldest->first, kRecordEnd)));
+  entries_.erase(oldest);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<Batches::Entry> Batches::FindEntry(std::string_view owner,
+                                                   std::string_view id) const {
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second->owner != owner) return nullptr;
+  return found->second;
+}
+
+absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
+                                              const openai::BatchOrder& order) {
+  ASSIGN_OR_RETURN(const openai::StoredFile input,
+                   files_->Find(owner, order.input_file_id));
+  if (input.purpose != "batch") {
+    return InvalidArgument("input_file_id must be of a file of purpose ",
+                           "\"batch\", got ", ShownInQuotes(input.purpose));
+  }
+  auto entry = std::make_shared<Entry>();
+  entry->owner = owner;
+  openai::Batch& batch = entry->batch;
+  batch.id = NewId(kBatchPrefix);
+  batch.endpoint = order.endpoint;
+  batch.input_file_id = order.input_file_id;
+  batch.completion_window = order.completion_window;
+  batch.metadata = order.metadata;
+  batch.created_at = UnixNow();
+  batch.expires_at = batch.created_at + order.window_seconds;
+  RETURN_IF_ERROR(files_->Hold(owner, batch.input_file_id));
+  openai::Batch created = batch;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    absl::Status status = ForgetOldest();
+    if (status.ok()) status = Save(*entry);
+    if (!status.ok()) {
+      files_->Release(batch.input_file_id);
+      return status;
+    }
+    entries_[batch.id] = std::move(entry);
+  }
+  asio::post(context_, [this] { Pump(); });
+  return created;
+}
+
+absl::StatusOr<openai::Batch> Batches::Find(std::string_view owner,
+                                            std::string_view id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_ptr<Entry> entry = FindEntry(owner, id);
+  if (entry == nullptr) return NoBatch(id);
+  return entry->batch;
+}
+
+std::vector<openai::Batch> Batches::List(std::string_view owner) const {
+  std::vector<openai::Batch> batches;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, entry] : entries_) {
+    if (entry->owner == owner) batches.push_back(entry->batch);
+  }
+  return batches;
+}
+
+absl::StatusOr<openai::Batch> Batches::Cancel(std::string_view owner,
+                                              std::string_view id) {
+  openai::Batch batch;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::shared_ptr<Entry> entry = FindEntry(owner, id);
+    if (entry == nullptr) return NoBatch(id);
+    const BatchStatus status = entry->batch.status;
+    if (openai::IsFinal(status)) {
+      return FailedPrecondition("the batch ", BytesInQuotes(id), " is ",
+                                openai::NameOf(status), " already");
+    }
+    if (status == BatchStatus::kValidating ||
+        status == BatchStatus::kInProgress) {
+      RETURN_IF_ERROR(SetStatus(BatchStatus::kCancelling, entry.get()));
+    }
+    batch = entry->batch;
+  }
+  asio::post(context_, [this] { Pump(); });
+  return batch;
+}
+
+absl::Status Batches::Start(RunCall run) {
+  const std::lock_guard<std::mutex> lock(thread_mutex_);
+  run_ = std::move(run);
+  asio::post(context_, [this] { Pump(); });
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     "cannot start a thread for batches: ", error.what());
+  }
+  return absl::OkStatus();
+}
+
+void Batches::Run() {
+  while (true) {
+    try {
+      context_.run();
+      return;
+    } catch (const std::bad_alloc&) {
+      // The handler is lost; the next look at the batches comes by the timer.
+      timer_.expires_after(ToChrono(kPeriod));
+    }
+  }
+}
+
+void Batches::Stop() {
+  const std::lock_guard<std::mutex> lock(thread_mutex_);
+  if (!thread_.joinable()) return;
+  asio::post(context_, [this] {
+    is_stopping_ = true;
+    timer_.cancel();
+    guard_.reset();
+    CancelCalls(nullptr);
+  });
+  thread_.join();
+}
+
+void Batches::Wake(absl::Duration delay) {
+  timer_.expires_after(ToChrono(delay));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) Pump();
+  });
+}
+
+std::vector<std::shared_ptr<Batches::Entry>> Batches::Unfinished() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::shared_ptr<Entry>> unfinished;
+  for (const auto& [id, entry] : entries_) {
+    if (!openai::IsFinal(entry->batch.status)) unfinished.push_back(entry);
+  }
+  return unfinished;
+}
+
+void Batches::Pump() {
+  if (is_stopping_) return;
+  const std::vector<std::shared_ptr<Entry>> unfinished = Unfinished();
+  const Time now = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < unfinished.size(); ++i) {
+    Entry* const entry = unfinished[i].get();
+    if (now < entry->resume_at) continue;
+    const absl::Status status = Advance(i < kMaxOpenJobs, entry);
+    if (!status.ok()) Suspend(entry);
+  }
+  // By turns, as long as one of them has a call.
+  size_t num_idle = 0;
+  while (now >= resume_at_ && num_idle < unfinished.size() &&
+         std::ssize(running_) < options_.max_running_calls) {
+    num_idle =
+        StartCall(unfinished[next_++ % unfinished.size()]) ? 0 : num_idle + 1;
+  }
+  if (!unfinished.empty()) Wake(std::min(kPeriod, options_.pause));
+}
+
+BatchStatus Batches::StatusOf(const Entry& entry) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return entry.batch.status;
+}
+
+openai::Batch Batches::CopyOf(const Entry& entry) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return entry.batch;
+}
+
+absl::Status Batches::Advance(bool may_run, Entry* entry) {
+  if (entry->ends_as) return AdoptResults(entry);
+  if (StatusOf(*entry) == BatchStatus::kValidating) {
+    RETURN_IF_ERROR(Validate(entry));
+  }
+  if (StatusOf(*entry) == BatchStatus::kFailed) return absl::OkStatus();
+  const bool is_late = UnixNow() >= entry->batch.expires_at;
+  const bool is_cancelled = StatusOf(*entry) == BatchStatus::kCancelling;
+  const bool ends = is_late || is_cancelled || entry->has_no_room;
+  if (ends) CancelCalls(entry);
+  if (entry->num_running > 0 || (!ends && !may_run)) return absl::OkStatus();
+  if (entry->job == nullptr) RETURN_IF_ERROR(OpenJob(entry));
+  if (is_cancelled) return Finalize(BatchStatus::kCancelled, entry);
+  if (entry->has_no_room) return Finalize(BatchStatus::kFailed, entry);
+  if (is_late) {
+    RETURN_IF_ERROR(AddExpired(entry));
+    return Finalize(BatchStatus::kExpired, entry);
+  }
+  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, entry->job->Next());
+  if (!call) return Finalize(BatchStatus::kCompleted, entry);
+  entry->job->PutBack(*std::move(call));
+  return absl::OkStatus();
+}
+
+absl::Status Batches::Validate(Entry* entry) {
+  openai::Batch checked = CopyOf(*entry);
+  checked.errors.clear();
+  RETURN_IF_ERROR(CheckBatchInput(files_->PathOf(checked.input_file_id),
+                                  options_.limits, &checked));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (entry->batch.status != BatchStatus::kValidating) return absl::OkStatus();
+  entry->batch.num_calls = checked.num_calls;
+  entry->batch.errors = std::move(checked.errors);
+  const bool is_good = entry->batch.errors.empty();
+  RETURN_IF_ERROR(SetStatus(
+      is_good ? BatchStatus::kInProgress : BatchStatus::kFailed, entry));
+  if (!is_good) files_->Release(entry->batch.input_file_id);
+  return absl::OkStatus();
+}
+
+absl::Status Batches::OpenJob(Entry* entry) {
+  const openai::Batch batch = CopyOf(*entry);
+  ASSIGN_OR_RETURN(entry->job, BatchJob::Open(batch, PathsOf(batch),
+                                              options_.limits, files_));
+  UpdateCounts(entry);
+  return absl::OkStatus();
+}
+
+void Batches::UpdateCounts(Entry* entry) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  entry->batch.num_completed = entry->job->num_completed();
+  entry->batch.num_failed = entry->job->num_failed();
+}
+
+absl::Status Batches::AddExpired(Entry* entry) {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<BatchJob::Call> call,
+                     entry->job->Next());
+    if (!call) break;
+    const absl::Status added = entry->job->Add(
+        *call, {.error = {"batch_expired",
+                          "This request could not be executed before the "
+                          "completion window expired."}});
+    if (absl::IsResourceExhausted(added)) break;
+    RETURN_IF_ERROR(added);
+  }
+  UpdateCounts(entry);
+  return absl::OkStatus();
+}
+
+absl::Status Batches::Finalize(BatchStatus ends_as, Entry* entry) {
+  RETURN_IF_ERROR(entry->job->Sync());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    openai::Batch& batch = entry->batch;
+    const openai::Batch before = batch;
+    if (batch.num_completed > 0) batch.output_file_id = NewId(kFilePrefix);
+    if (batch.num_failed > 0) batch.error_file_id = NewId(kFilePrefix);
+    entry->ends_as = ends_as;
+    const bool is_cancelled = batch.status == BatchStatus::kCancelling;
+    const absl::Status saved = is_cancelled
+                                   ? Save(*entry)
+                                   : SetStatus(BatchStatus::kFinalizing, entry);
+    if (!saved.ok()) {
+      batch = before;
+      entry->ends_as.reset();
+      return saved;
+    }
+  }
+  entry->job.reset();
+  return AdoptResults(entry);
+}
+
+absl::Status Batches::AdoptResults(Entry* entry) {
+  const openai::Batch& batch = entry->batch;
+  const BatchJob::Paths paths = PathsOf(batch);
+  constexpr std::string_view kPurpose = "batch_output";
+  if (!batch.output_file_id.empty()) {
+    RETURN_IF_ERROR(files_->Adopt(entry->owner, batch.output_file_id,
+                                  batch.id + "_output.jsonl", kPurpose,
+                                  paths.output));
+  }
+  if (!batch.error_file_id.empty()) {
+    RETURN_IF_ERROR(files_->Adopt(entry->owner, batch.error_file_id,
+                                  batch.id + "_error.jsonl", kPurpose,
+                                  paths.errors));
+  }
+  RETURN_IF_ERROR(RemoveFile(paths.output));
+  RETURN_IF_ERROR(RemoveFile(paths.errors));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  RETURN_IF_ERROR(SetStatus(*entry->ends_as, entry));
+  files_->Release(batch.input_file_id);
+  return absl::OkStatus();
+}
+
+void Batches::Suspend(Entry* entry) {
+  CancelCalls(entry);
+  entry->job.reset();
+  entry->resume_at =
+      std::chrono::steady_clock::now() + ToChrono(options_.pause);
+}
+
+bool Batches::StartCall(const std::shared_ptr<Entry>& entry) {
+  if (entry->job == nullptr || entry->has_no_room ||
+      StatusOf(*entry) != BatchStatus::kInProgress) {
+    return false;
+  }
+  absl::StatusOr<std::optional<BatchJob::Call>> call = entry->job->Next();
+  if (!call.ok()) Suspend(entry.get());
+  if (!call.ok() || !call->has_value()) return false;
+  ++entry->num_running;
+  running_.emplace_front();
+  const auto running = running_.begin();
+  running->entry = entry;
+  running->call = **std::move(call);
+  asio::co_spawn(
+      context_, MakeCall(&*running),
+      asio::bind_cancellation_slot(running->cancel.slot(),
+                                   // Later, as it may end at once.
+                                   [this, running](const std::exception_ptr&) {
+                                     asio::post(context_, [this, running] {
+                                       EndCall(running);
+                                     });
+                                   }));
+  return true;
+}
+
+asio::awaitable<void> Batches::MakeCall(Running* running) {
+  RunningCall call = {*openai::FindBatchApi(running->entry->batch.endpoint),
+                      running->entry->owner, running->call.body};
+  running->outcome = co_await run_(std::move(call));
+  running->has_outcome = true;
+}
+
+void Batches::EndCall(std::list<Running>::iterator running) {
+  const std::shared_ptr<Entry> entry = running->entry;
+  --entry->num_running;
+  if (entry->job != nullptr) {
+    const bool is_made = running->has_outcome && !IsTransient(running->outcome);
+    if (is_made) {
+      if (!AddResult(*running).ok()) Suspend(entry.get());
+    } else {
+      entry->job->PutBack(std::move(running->call));
+      if (StatusOf(*entry) == BatchStatus::kInProgress) {
+        resume_at_ =
+            std::chrono::steady_clock::now() + ToChrono(options_.pause);
+      }
+    }
+  }
+  running_.erase(running);
+  Pump();
+}
+
+absl::Status Batches::AddResult(const Running& running) {
+  Entry* const entry = running.entry.get();
+  const absl::Status added = entry->job->Add(running.call, running.outcome);
+  if (absl::IsResourceExhausted(added)) {
+    entry->has_no_room = true;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (entry->batch.errors.empty()) {
+      entry->batch.errors.push_back({"no_room", Message(added)});
+    }
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(added);
+  UpdateCounts(entry);
+  return absl::OkStatus();
+}
+
+void Batches::CancelCalls(const Entry* entry) {
+  for (Running& running : running_) {
+    if (entry != nullptr && running.entry.get() != entry) continue;
+    running.cancel.emit(asio::cancellation_type::terminal);
+  }
+}
+
+}  // namespace espalier::jobs

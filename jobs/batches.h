@@ -1,0 +1,166 @@
+// Batches: batches of calls that run one after the other below everything else,
+// on a thread of their own, and outlive the server.
+//
+//   FOLDER/batches/batch_63d0....json    {"owner", "batch", "ends_as"}
+//   FOLDER/batches/batch_63d0....output  results so far, until they are a file
+//   FOLDER/batches/batch_63d0....errors
+//
+//   validating ─> in_progress ─> finalizing ─> completed, expired, failed
+//       │              └──> cancelling ──────> cancelled
+//       └──> failed
+//
+// A record is replaced at once, and before what it announces is done, so that a
+// batch goes on from where any end of the process left it: each of its calls
+// has one result, unless the batch was cancelled. A disk that fails pauses the
+// batch, which is then read from the disk anew.
+//
+// Thread safety: any thread calls anything.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "jobs/batch_job.h"
+#include "jobs/file_store.h"
+#include "openai/batch_lines.h"
+#include "openai/stored_objects.h"
+
+namespace espalier::jobs {
+
+struct BatchOptions {
+  BatchLimits limits = {};
+  int64_t max_batches = 1'000;  // the oldest that have ended are forgotten
+  int max_running_calls = 8;
+  // After a call that the engine had no room for, or a disk that failed.
+  absl::Duration pause = absl::Seconds(1);
+};
+
+// A call of a batch on its way to the engine.
+struct RunningCall {
+  openai::Api api = openai::Api::kCompletions;
+  std::string owner;
+  std::string body;
+};
+// Makes a call. A status of 429 or 503 says that it is to be made again later.
+// It runs on the thread of the batches, and is cancelled when it is not wanted.
+using RunCall = std::function<boost::asio::awaitable<openai::BatchOutcome>(
+    RunningCall call)>;
+
+class Batches {
+ public:
+  // Reads what there is; nothing runs before Start. `files`, of the same
+  // folder, outlives it.
+  // Errors: kUnavailable with the system's reason; kInvalidArgument naming a
+  // record that is none.
+  static absl::StatusOr<std::unique_ptr<Batches>> Open(
+      const std::string& folder, const BatchOptions& options, FileStore* files);
+  // Use Open.
+  Batches(std::string folder, const BatchOptions& options, FileStore* files);
+  ~Batches();  // Stop()
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  // Once. Errors: kUnavailable if there is no thread to be had.
+  absl::Status Start(RunCall run);
+  // Cancels the calls that run, which are made again by the next server, and
+  // waits for its thread.
+  void Stop();
+
+  // Errors: kNotFound without the input; kInvalidArgument if that is no input;
+  // kResourceExhausted if too many have not ended; kUnavailable.
+  absl::StatusOr<openai::Batch> Create(std::string_view owner,
+                                       const openai::BatchOrder& order);
+  // Errors: kNotFound unless the owner has it.
+  absl::StatusOr<openai::Batch> Find(std::string_view owner,
+                                     std::string_view id) const;
+  // Oldest first.
+  std::vector<openai::Batch> List(std::string_view owner) const;
+  // What has ended, or ends already, stays as it is.
+  // Errors: as Find; kFailedPrecondition if it has ended; kUnavailable.
+  absl::StatusOr<openai::Batch> Cancel(std::string_view owner,
+                                       std::string_view id);
+
+ private:
+  struct Entry;
+  struct Running;
+  using Time = std::chrono::steady_clock::time_point;
+
+  absl::Status Load();
+  std::string PathOf(std::string_view id, std::string_view end) const;
+  BatchJob::Paths PathsOf(const openai::Batch& batch) const;
+  absl::Status Save(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SetStatus(openai::BatchStatus status, Entry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes room for one more.
+  absl::Status ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Entry> FindEntry(std::string_view owner,
+                                   std::string_view id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  openai::BatchStatus StatusOf(const Entry& entry) const;
+  openai::Batch CopyOf(const Entry& entry) const;
+
+  // The rest runs on the thread of the batches.
+  void Run();
+  void Pump();
+  void Wake(absl::Duration delay);
+  std::vector<std::shared_ptr<Entry>> Unfinished() const;
+  // Takes a batch as far as it goes without making calls.
+  // `may_run`: whether its calls may be made.
+  absl::Status Advance(bool may_run, Entry* entry);
+  absl::Status Validate(Entry* entry);
+  absl::Status OpenJob(Entry* entry);
+  // Begins to end it: its results are what there is.
+  absl::Status Finalize(openai::BatchStatus ends_as, Entry* entry);
+  absl::Status AddExpired(Entry* entry);
+  absl::Status AdoptResults(Entry* entry);
+  void UpdateCounts(Entry* entry);
+  // Pauses a batch whose disk failed, to read it anew.
+  void Suspend(Entry* entry);
+  // Whether a call of it was begun.
+  bool StartCall(const std::shared_ptr<Entry>& entry);
+  boost::asio::awaitable<void> MakeCall(Running* running);
+  void EndCall(std::list<Running>::iterator running);
+  absl::Status AddResult(const Running& running);
+  void CancelCalls(const Entry* entry);  // null: all
+
+  const std::string folder_;  // with its slash
+  const BatchOptions options_;
+  FileStore* const files_;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries_
+      ABSL_GUARDED_BY(mutex_);  // by id: oldest first
+
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
+      guard_{context_.get_executor()};
+  boost::asio::steady_timer timer_{context_};
+  RunCall run_;
+  std::list<Running> running_;
+  size_t next_ = 0;      // of the batches, whose turn it is
+  Time resume_at_ = {};  // no call is begun before
+  bool is_stopping_ = false;
+  std::mutex thread_mutex_;
+  std::thread thread_ ABSL_GUARDED_BY(thread_mutex_);
+};
+
+}  // namespace espalier::jobs

@@ -1,0 +1,43 @@
+// Records: what a store keeps of each of its objects, one in a file of JSON
+// that is named by the object's id and has its "owner".
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/json.h"
+
+namespace espalier::jobs {
+
+inline constexpr std::string_view kRecordEnd = ".json";
+
+// In hexadecimal, after `prefix`: the time, so that ids are in the order of
+// their objects, and 64 bits that cannot be predicted.
+std::string NewId(std::string_view prefix);
+// Whether NewId may have given it.
+bool IsId(std::string_view prefix, std::string_view id);
+
+// Errors: kUnavailable with the system's reason.
+absl::Status MakeFolder(const std::string& path);
+
+// The names in a folder. Errors: kUnavailable with the system's reason.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
+
+// The id of the record that a file of this name is; empty if it is none.
+std::string IdOfRecord(std::string_view prefix, std::string_view name);
+
+// Its members, of which there are "owner", a string, and `names`.
+// Errors: as ReadFile; kInvalidArgument naming the file.
+absl::StatusOr<json::object> ReadRecord(const std::string& path,
+                                        std::vector<std::string_view> names);
+
+// Seconds since 1970.
+int64_t UnixNow();
+
+}  // namespace espalier::jobs

@@ -1,0 +1,74 @@
+// JobCalls: what clients ask of files and batches, /v1/files and /v1/batches.
+//
+// Its functions that return a body may wait for the disk: they run on a thread
+// of its own, by Do. A body is what a route answers with.
+//
+// Thread safety: any thread calls anything.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "jobs/batches.h"
+#include "jobs/file_store.h"
+#include "serve/worker_thread.h"
+
+namespace espalier::serve {
+
+struct JobOptions {
+  std::string folder = {};  // empty: there are no files, and no batches
+  jobs::FileLimits files = {};
+  jobs::BatchOptions batches = {};
+};
+
+// What is known of a call.
+struct JobCall {
+  std::string owner = {};
+  std::string id = {};  // of the path
+  std::string query = {};
+  std::string content_type = {};
+  std::string body = {};
+};
+
+class JobCalls {
+ public:
+  // Errors: as jobs::FileStore::Open and jobs::Batches::Open.
+  static absl::StatusOr<std::unique_ptr<JobCalls>> Open(
+      const JobOptions& options);
+  // Use Open.
+  JobCalls() = default;
+
+  // Errors: as jobs::Batches::Start.
+  absl::Status Start(jobs::RunCall run) {
+    return batches_->Start(std::move(run));
+  }
+  // Batches run no more from now on, and calls fail.
+  void Stop();
+
+  using Answer = absl::StatusOr<std::string> (JobCalls::*)(const JobCall&);
+  boost::asio::awaitable<absl::StatusOr<std::string>> Do(Answer answer,
+                                                         JobCall call);
+
+  absl::StatusOr<std::string> AddFile(const JobCall& call);
+  absl::StatusOr<std::string> ListFiles(const JobCall& call);
+  absl::StatusOr<std::string> File(const JobCall& call);
+  absl::StatusOr<std::string> RemoveFile(const JobCall& call);
+  // Where its content is.
+  absl::StatusOr<std::string> PathOfFile(const JobCall& call);
+  absl::StatusOr<std::string> CreateBatch(const JobCall& call);
+  absl::StatusOr<std::string> ListBatches(const JobCall& call);
+  absl::StatusOr<std::string> Batch(const JobCall& call);
+  absl::StatusOr<std::string> CancelBatch(const JobCall& call);
+
+ private:
+  std::unique_ptr<jobs::FileStore> files_;
+  std::unique_ptr<jobs::Batches> batches_;
+  WorkerThread filing_{"read and write files"};
+};
+
+}  // namespace espalier::serve

@@ -1,0 +1,135 @@
+// The routes of files and batches, and how the calls of a batch are made.
+#include <boost/asio/this_coro.hpp>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/generation_calls.h"
+#include "serve/server_core.h"
+#include "serve/stored_peer.h"
+
+namespace espalier::serve {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr size_t kPieceBytes = 64 << 10;
+
+const openai::Error& NoJobs() {
+  static const auto* const error = new openai::Error(openai::MakeHttpError(
+      404, "no files and batches are kept: start the server with --files DIR"));
+  return *error;
+}
+
+}  // namespace
+
+JobCall ServerCore::JobCallOf(Call& call) const {
+  http::Request request = call.exchange.TakeRequest();
+  return {.owner = options_.api_keys.OwnerOf(call.caller.key),
+          .id = std::move(call.id),
+          .query = std::move(request.query),
+          .content_type = std::string(request.Find("content-type")),
+          .body = std::move(request.body)};
+}
+
+ServerCore::Work ServerCore::RespondJob(Call& call, JobCalls::Answer answer) {
+  if (jobs_ == nullptr) {
+    co_await Refuse(call, NoJobs());
+    co_return;
+  }
+  JobCall job = JobCallOf(call);
+  absl::StatusOr<std::string> body = co_await jobs_->Do(answer, std::move(job));
+  co_await RespondOr(call, std::move(body));
+}
+
+ServerCore::Work ServerCore::AddFile(Call& call) {
+  return RespondJob(call, &JobCalls::AddFile);
+}
+ServerCore::Work ServerCore::ListFiles(Call& call) {
+  return RespondJob(call, &JobCalls::ListFiles);
+}
+ServerCore::Work ServerCore::File(Call& call) {
+  return RespondJob(call, &JobCalls::File);
+}
+ServerCore::Work ServerCore::RemoveFile(Call& call) {
+  return RespondJob(call, &JobCalls::RemoveFile);
+}
+ServerCore::Work ServerCore::CreateBatch(Call& call) {
+  return RespondJob(call, &JobCalls::CreateBatch);
+}
+ServerCore::Work ServerCore::ListBatches(Call& call) {
+  return RespondJob(call, &JobCalls::ListBatches);
+}
+ServerCore::Work ServerCore::Batch(Call& call) {
+  return RespondJob(call, &JobCalls::Batch);
+}
+ServerCore::Work ServerCore::CancelBatch(Call& call) {
+  return RespondJob(call, &JobCalls::CancelBatch);
+}
+
+ServerCore::Work ServerCore::FileContent(Call& call) {
+  if (jobs_ == nullptr) {
+    co_await Refuse(call, NoJobs());
+    co_return;
+  }
+  JobCall job = JobCallOf(call);
+  absl::StatusOr<std::string> path =
+      co_await jobs_->Do(&JobCalls::PathOfFile, std::move(job));
+  if (!path.ok()) {
+    co_await Refuse(call, openai::ErrorOf(path.status()));
+    co_return;
+  }
+  std::ifstream file(*path, std::ios::binary);
+  if (!file.is_open()) {
+    co_await Refuse(call, openai::MakeHttpError(
+                              503, "the content of the file cannot be read"));
+    co_return;
+  }
+  http::Response head;
+  head.headers = std::move(call.caller.headers);
+  head.headers.push_back({"X-Content-Type-Options", "nosniff"});
+  head.content_type = "application/octet-stream";
+  if (!co_await call.exchange.BeginStream(std::move(head))) co_return;
+  std::string piece(kPieceBytes, '\0');
+  while (file) {
+    file.read(piece.data(), static_cast<std::streamsize>(kPieceBytes));
+    const std::string_view read(piece.data(),
+                                static_cast<size_t>(file.gcount()));
+    // Half of a file is cut off, not ended.
+    if (file.bad()) throw std::runtime_error("a file cannot be read");
+    if (!co_await call.exchange.SendPiece(read)) co_return;
+  }
+}
+
+asio::awaitable<openai::BatchOutcome> ServerCore::RunStored(
+    jobs::RunningCall call) {
+  Caller caller;
+  caller.request_id = NewRequestId();
+  caller.is_stored = true;
+  openai::BatchOutcome outcome = {.request_id = caller.request_id};
+  const std::optional<int> key = options_.api_keys.FindOwner(call.owner);
+  if (!key.has_value()) {
+    outcome.http_status = 401;
+    outcome.body = openai::WriteError(openai::MakeHttpError(
+        401, "the API key of the batch is none of the server's any more"));
+    co_return outcome;
+  }
+  caller.key = *key;
+  StoredPeer peer(co_await asio::this_coro::executor);
+  http::Request request;
+  request.body = std::move(call.body);
+  http::Exchange exchange(&peer, std::move(request));
+  co_await AnswerCall(exchange, call.api, *model_, options_.requests,
+                      tokenizing_, std::move(caller));
+  http::Response response = peer.TakeResponse();
+  outcome.http_status = response.status;
+  outcome.body = std::move(response.body);
+  co_return outcome;
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,361 @@
+// Batches: that each call has one result, whatever ends them in between.
+#include "jobs/batches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fault_injection.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "tests/few_cases.h"
+#include "tests/jobs/job_folder.h"
+
+namespace espalier::jobs {
+namespace {
+
+namespace asio = boost::asio;
+using ::espalier::testing::StatusIs;
+using openai::BatchStatus;
+using ::testing::HasSubstr;
+
+constexpr int kNumCalls = 5;
+
+std::string InputOf(int num_calls) {
+  std::string input;
+  for (int i = 0; i < num_calls; ++i) {
+    input += Concat(R"({"custom_id":"c)", i,
+                    R"(","method":"POST","url":"/v1/completions","body":)",
+                    R"({"prompt":")", i, "\"}}\n");
+  }
+  return input;
+}
+
+// Calls that count, and end as a test says.
+class FakeCalls {
+ public:
+  RunCall run() {
+    return [this](RunningCall call) { return Run(std::move(call)); };
+  }
+
+  std::atomic<bool> are_held = false;  // none ends before it is cancelled
+  std::atomic<int> num_refused = 0;    // of the next ones, by 429
+  std::atomic<int> num_running = 0;
+  std::atomic<int> most_running = 0;
+  std::atomic<int> num_made = 0;
+  std::function<void()> on_call = [] {};
+
+ private:
+  struct Counted {
+    explicit Counted(FakeCalls* calls) : calls(calls) {
+      const int count = ++calls->num_running;
+      calls->most_running = std::max(calls->most_running.load(), count);
+    }
+    ~Counted() { --calls->num_running; }
+    FakeCalls* const calls;
+  };
+
+  asio::awaitable<openai::BatchOutcome> Run(RunningCall call) {
+    const Counted counted(this);
+    on_call();
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    do {
+      timer.expires_after(std::chrono::milliseconds(are_held ? 1 : 0));
+      co_await timer.async_wait(asio::use_awaitable);
+    } while (are_held);
+    openai::BatchOutcome outcome = {
+        .http_status = 200, .request_id = "r", .body = std::move(call.body)};
+    if (num_refused > 0) {
+      --num_refused;
+      outcome.http_status = 429;
+    } else if (outcome.body.find("\"3\"") != outcome.body.npos) {
+      outcome.http_status = 400;
+    }
+    ++num_made;
+    co_return outcome;
+  }
+};
+
+// What serves a folder from its opening to its end.
+class Served {
+ public:
+  Served(const std::string& folder, RunCall run, BatchOptions options = {},
+         FileLimits limits = {}) {
+    options.pause = absl::Milliseconds(2);
+    files = FileStore::Open(folder, limits).value();
+    auto opened = Batches::Open(folder, options, files.get());
+    EXPECT_OK(opened);
+    batches = *std::move(opened);
+    EXPECT_OK(batches->Start(std::move(run)));
+  }
+
+  // Returns the id, or "" if the disk fails.
+  std::string Create(int num_calls, int64_t window_seconds = 3600,
+                     std::string_view owner = "") {
+    const auto file = AddFile(files.get(), InputOf(num_calls), owner);
+    if (!file.ok()) return "";
+    const auto batch =
+        batches->Create(owner, {.endpoint = "/v1/completions",
+                                .input_file_id = file->id,
+                                .completion_window = "1h",
+                                .window_seconds = window_seconds});
+    return batch.ok() ? batch->id : "";
+  }
+  // Waits until it has ended.
+  openai::Batch Await(const std::string& id, std::string_view owner = "") {
+    for (int i = 0; i < 5'000; ++i) {
+      const auto batch = batches->Find(owner, id);
+      EXPECT_OK(batch);
+      if (!batch.ok() || openai::IsFinal(batch->status)) return *batch;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << id << " does not end";
+    return {};
+  }
+  // The results of a file, by their custom ids; each is there once.
+  std::map<std::string, json::object> ResultsOf(const std::string& file_id) {
+    std::map<std::string, json::object> results;
+    if (file_id.empty()) return results;
+    std::string text = ReadWhole(files->PathOf(file_id));
+    EXPECT_TRUE(text.ends_with('\n'));
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      const auto result = ParseJson(text.substr(0, end));
+      EXPECT_OK(result);
+      const std::string custom_id(result->at("custom_id").as_string());
+      EXPECT_TRUE(results.emplace(custom_id, result->as_object()).second);
+      text.erase(0, end + 1);
+    }
+    return results;
+  }
+  // That a batch of InputOf(num_calls) is complete: call 3 has failed.
+  void ExpectComplete(const openai::Batch& batch, int num_calls) {
+    EXPECT_EQ(openai::NameOf(batch.status), "completed");
+    const int num_failed = num_calls > 3 ? 1 : 0;
+    EXPECT_EQ(batch.num_calls, num_calls);
+    EXPECT_EQ(batch.num_completed, num_calls - num_failed);
+    EXPECT_EQ(batch.num_failed, num_failed);
+    const auto output = ResultsOf(batch.output_file_id);
+    const auto errors = ResultsOf(batch.error_file_id);
+    EXPECT_EQ(std::ssize(output), num_calls - num_failed);
+    EXPECT_EQ(std::ssize(errors), num_failed);
+    for (int i = 0; i < num_calls; ++i) {
+      const bool fails = i == 3;
+      const auto& results = fails ? errors : output;
+      const auto found = results.find(Concat("c", i));
+      ASSERT_NE(found, results.end()) << i;
+      const json::value& response = found->second.at("response");
+      EXPECT_EQ(response.at("status_code").as_int64(), fails ? 400 : 200);
+      EXPECT_EQ(response.at("body").at("prompt"), json::value(Concat(i)));
+    }
+  }
+
+  std::unique_ptr<FileStore> files;
+  std::unique_ptr<Batches> batches;
+};
+
+class BatchesTest : public ::testing::Test {
+ protected:
+  const JobFolder folder_;
+  FakeCalls calls_;
+};
+
+TEST_F(BatchesTest, EachCallHasOneResult) {
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 3});
+  const openai::Batch batch = served.Await(served.Create(20));
+  served.ExpectComplete(batch, 20);
+  EXPECT_EQ(calls_.num_made, 20);
+  EXPECT_LE(calls_.most_running, 3);
+  EXPECT_FALSE(std::filesystem::exists(
+      Concat(folder_.path(), "/batches/", batch.id, ".output")));
+  EXPECT_OK(served.files->Remove("", batch.input_file_id));
+}
+
+TEST_F(BatchesTest, CallsThatThereWasNoRoomForAreMadeAgain) {
+  calls_.num_refused = 7;
+  Served served(folder_.path(), calls_.run());
+  served.ExpectComplete(served.Await(served.Create(kNumCalls)), kNumCalls);
+  EXPECT_EQ(calls_.num_made, kNumCalls + 7);
+}
+
+TEST_F(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 20; ++i) {
+    ids.push_back(served.Create(kNumCalls, 3600, i % 2 == 0 ? "me" : "you"));
+  }
+  for (int i = 0; i < 20; ++i) {
+    const std::string owner = i % 2 == 0 ? "me" : "you";
+    const std::string other = i % 2 == 0 ? "you" : "me";
+    const openai::Batch batch = served.Await(ids[i], owner);
+    served.ExpectComplete(batch, kNumCalls);
+    EXPECT_FALSE(served.batches->Find(other, ids[i]).ok());
+    EXPECT_FALSE(served.batches->Cancel(other, ids[i]).ok());
+    EXPECT_OK(served.files->Find(owner, batch.output_file_id));
+    EXPECT_FALSE(served.files->Find(other, batch.output_file_id).ok());
+  }
+  EXPECT_EQ(served.batches->List("me").size(), 10);
+}
+
+TEST_F(BatchesTest, BadInputFailsTheBatch) {
+  Served served(folder_.path(), calls_.run());
+  const auto file = AddFile(served.files.get(), "{}\n");
+  const openai::BatchOrder order = {.endpoint = "/v1/completions",
+                                    .input_file_id = file->id,
+                                    .window_seconds = 3600};
+  const openai::Batch batch =
+      served.Await(served.batches->Create("", order)->id);
+  EXPECT_EQ(openai::NameOf(batch.status), "failed");
+  ASSERT_EQ(batch.errors.size(), 1);
+  EXPECT_EQ(batch.errors[0].line, 1);
+  EXPECT_EQ(calls_.num_made, 0);
+  EXPECT_OK(served.files->Remove("", file->id));
+  EXPECT_THAT(served.batches->Create("", order),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(file->id)));
+}
+
+TEST_F(BatchesTest, CancelledBatchKeepsTheResultsItHas) {
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 1});
+  calls_.on_call = [&] {
+    if (calls_.num_made == 2) calls_.are_held = true;
+  };
+  const std::string id = served.Create(kNumCalls);
+  for (int i = 0; i < 5'000 && !calls_.are_held; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_THAT(
+      served.files->Remove("", served.batches->Find("", id)->input_file_id),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("")));
+  const auto cancelling = served.batches->Cancel("", id);
+  ASSERT_OK(cancelling);
+  EXPECT_EQ(openai::NameOf(cancelling->status), "cancelling");
+  const openai::Batch batch = served.Await(id);
+  EXPECT_EQ(openai::NameOf(batch.status), "cancelled");
+  EXPECT_EQ(served.ResultsOf(batch.output_file_id).size(), 2);
+  EXPECT_TRUE(batch.error_file_id.empty());
+  EXPECT_EQ(calls_.num_running, 0);
+  EXPECT_THAT(served.batches->Cancel("", id),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("is cancelled already")));
+}
+
+TEST_F(BatchesTest, CallsThatAreLateAreErrors) {
+  Served served(folder_.path(), calls_.run());
+  const openai::Batch batch = served.Await(served.Create(kNumCalls, 0));
+  EXPECT_EQ(openai::NameOf(batch.status), "expired");
+  const auto errors = served.ResultsOf(batch.error_file_id);
+  ASSERT_EQ(errors.size(), kNumCalls);
+  EXPECT_EQ(errors.at("c0").at("error").at("code"), "batch_expired");
+  EXPECT_TRUE(errors.at("c0").at("response").is_null());
+  EXPECT_TRUE(batch.output_file_id.empty());
+}
+
+TEST_F(BatchesTest, ResultsWithoutRoomFailTheBatchAndStay) {
+  const int64_t size = std::ssize(InputOf(kNumCalls));
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 1},
+                {.max_total_bytes = size + 300});
+  const openai::Batch batch = served.Await(served.Create(kNumCalls));
+  EXPECT_EQ(openai::NameOf(batch.status), "failed");
+  ASSERT_EQ(batch.errors.size(), 1);
+  EXPECT_EQ(batch.errors[0].code, "no_room");
+  EXPECT_EQ(std::ssize(served.ResultsOf(batch.output_file_id)),
+            batch.num_completed);
+  EXPECT_GT(batch.num_completed, 0);
+}
+
+TEST_F(BatchesTest, TheOldestThatHaveEndedAreForgotten) {
+  Served served(folder_.path(), calls_.run(), {.max_batches = 2});
+  const std::string first = served.Create(1);
+  served.Await(first);
+  served.Await(served.Create(1));
+  calls_.are_held = true;
+  EXPECT_NE(served.Create(1), "");
+  EXPECT_FALSE(served.batches->Find("", first).ok());
+  EXPECT_NE(served.Create(1), "");
+  EXPECT_EQ(served.Create(1), "");
+  EXPECT_EQ(served.batches->List("").size(), 2);
+}
+
+// A copy of the folder is what a process that ended there leaves: here, as each
+// call begins.
+TEST_F(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
+  std::vector<std::unique_ptr<JobFolder>> copies;
+  calls_.on_call = [&] {
+    copies.push_back(std::make_unique<JobFolder>());
+    std::filesystem::copy(folder_.path(), copies.back()->path(),
+                          std::filesystem::copy_options::recursive);
+  };
+  std::string id;
+  {
+    Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
+    id = served.Create(kNumCalls);
+    served.Await(id);
+  }
+  ASSERT_EQ(std::ssize(copies), kNumCalls);
+  for (const auto& copy : copies) {
+    FakeCalls calls;
+    Served served(copy->path(), calls.run());
+    served.ExpectComplete(served.Await(id), kNumCalls);
+  }
+}
+
+// At each operation of the disk in turn it fails once, in the midst of a write.
+// The batch is complete in the end, by the same server or by the next.
+TEST_F(BatchesTest, DiskMayFailAtAnyOperation) {
+  bool has_struck = true;
+  for (int num_good = 0; has_struck; num_good += testing::Cases(1, 9)) {
+    for (const bool restarts : {false, true}) {
+      const JobFolder folder;
+      FakeCalls calls;
+      auto served = std::make_unique<Served>(folder.path(), calls.run());
+      std::string id;
+      {
+        const InjectedFault fault(FaultPoint::kWriteFile, num_good);
+        id = served->Create(kNumCalls);
+        if (!id.empty() && restarts) {
+          for (int i = 0; i < 50 && !fault.has_struck(); ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          served.reset();
+        } else if (!id.empty()) {
+          served->Await(id);
+        }
+        has_struck = fault.has_struck();
+      }
+      if (id.empty()) continue;
+      if (restarts) {
+        served = std::make_unique<Served>(folder.path(), calls.run());
+      }
+      served->ExpectComplete(served->Await(id), kNumCalls);
+      EXPECT_LT(num_good, 200);
+    }
+  }
+}
+
+// Stopped after a random while, again and again.
+TEST_F(BatchesTest, ServersThatStopAtAnyTimeCompleteABatchTogether) {
+  constexpr int kMany = 60;
+  std::string id;
+  for (int round = 0;; ++round) {
+    Served served(folder_.path(), calls_.run(), {.max_running_calls = 4});
+    if (id.empty()) id = served.Create(kMany);
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+    const openai::Batch batch = *served.batches->Find("", id);
+    if (!openai::IsFinal(batch.status)) continue;
+    served.ExpectComplete(batch, kMany);
+    break;
+  }
+}
+
+}  // namespace
+}  // namespace espalier::jobs

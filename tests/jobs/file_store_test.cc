@@ -1,0 +1,143 @@
+// Files of clients: what a store keeps of them, and for whom.
+#include "jobs/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/fault_injection.h"
+#include "jobs/record.h"
+#include "tests/jobs/job_folder.h"
+
+namespace espalier::jobs {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+size_t NumEntries(const JobFolder& folder) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(folder.path() + "/files")) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(FileStoreTest, FilesOutliveTheStore) {
+  const JobFolder folder;
+  auto files = folder.OpenFiles();
+  const openai::StoredFile added = AddFile(files.get(), "a\nb\n", "me").value();
+  EXPECT_THAT(FileStore::Open(folder.path(), {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("another server uses")));
+  files.reset();
+  files = folder.OpenFiles();
+  const auto found = files->Find("me", added.id);
+  ASSERT_OK(found);
+  EXPECT_EQ(found->num_bytes, 4);
+  EXPECT_EQ(found->filename, "in.jsonl");
+  EXPECT_EQ(ReadWhole(files->PathOf(added.id)), "a\nb\n");
+  ASSERT_OK(files->Remove("me", added.id));
+  EXPECT_EQ(NumEntries(folder), 0);
+  files.reset();
+  EXPECT_TRUE(folder.OpenFiles()->List("me").empty());
+}
+
+TEST(FileStoreTest, OthersFindNothing) {
+  const JobFolder folder;
+  const auto files = folder.OpenFiles();
+  const std::string id = AddFile(files.get(), "a", "me")->id;
+  for (const std::string owner : {"", "you", "m"}) {
+    EXPECT_THAT(files->Find(owner, id),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(files->Remove(owner, id),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_TRUE(files->List(owner).empty());
+  }
+  EXPECT_EQ(files->List("me").size(), 1);
+}
+
+TEST(FileStoreTest, NamesOfClientsAreNoPaths) {
+  const JobFolder folder;
+  auto files = folder.OpenFiles();
+  for (const std::string name :
+       {std::string("../../x"), std::string("/etc/x"), std::string("a\0b", 3),
+        std::string("x\n\"y"), std::string(1000, 'x'), std::string("é")}) {
+    const auto added = AddFile(files.get(), "a", "", name);
+    ASSERT_OK(added) << name;
+    EXPECT_EQ(added->filename, name);
+    EXPECT_TRUE(IsId("file-", added->id));
+  }
+  EXPECT_EQ(NumEntries(folder), 12);
+  files.reset();
+  files = folder.OpenFiles();
+  EXPECT_EQ(files->List("").size(), 6);
+  for (const std::string id : {"", "file-", "../files/x", "file-../../../../x",
+                               "file-0123456789abcdef0123456789abcdeG"}) {
+    EXPECT_FALSE(files->Find("", id).ok()) << id;
+  }
+}
+
+TEST(FileStoreTest, LimitsHoldAndAnUploadThatIsDroppedLeavesNothing) {
+  const JobFolder folder;
+  const auto files = folder.OpenFiles(
+      {.max_files = 2, .max_file_bytes = 10, .max_total_bytes = 15});
+  EXPECT_THAT(AddFile(files.get(), std::string(11, 'x')),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("file must have at most 10 bytes")));
+  const auto first = AddFile(files.get(), std::string(10, 'x'));
+  ASSERT_OK(first);
+  EXPECT_THAT(AddFile(files.get(), std::string(6, 'x')),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("10 bytes of at most 15")));
+  EXPECT_EQ(NumEntries(folder), 2);
+  ASSERT_OK(AddFile(files.get(), std::string(5, 'x')));
+  EXPECT_THAT(AddFile(files.get(), ""),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("at most 2 may be (--max-files)")));
+  ASSERT_OK(files->Remove("", first->id));
+  EXPECT_OK(AddFile(files.get(), std::string(10, 'x')));
+}
+
+TEST(FileStoreTest, HeldFilesStay) {
+  const JobFolder folder;
+  const auto files = folder.OpenFiles();
+  const std::string id = AddFile(files.get(), "a")->id;
+  ASSERT_OK(files->Hold("", id));
+  EXPECT_THAT(files->Remove("", id),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("cancel the batch first")));
+  files->Release(id);
+  EXPECT_OK(files->Remove("", id));
+}
+
+// A disk that fails at any operation leaves a file that is there, or is not.
+TEST(FileStoreTest, FailureAtAnyWriteLeavesAFileOrNone) {
+  bool has_struck = true;
+  for (int num_good = 0; has_struck; ++num_good) {
+    const JobFolder folder;
+    bool is_added = false;
+    {
+      const auto files = folder.OpenFiles();
+      const InjectedFault fault(FaultPoint::kWriteFile, num_good);
+      is_added = AddFile(files.get(), "abc").ok();
+      has_struck = fault.has_struck();
+      EXPECT_EQ(files->List("").size(), is_added ? 1 : 0) << num_good;
+    }
+    const auto files = folder.OpenFiles();
+    const auto listed = files->List("");
+    if (is_added) EXPECT_EQ(listed.size(), 1);
+    for (const openai::StoredFile& file : listed) {
+      EXPECT_EQ(ReadWhole(files->PathOf(file.id)), "abc") << num_good;
+    }
+    if (listed.empty()) EXPECT_EQ(NumEntries(folder), 0) << num_good;
+    EXPECT_LT(num_good, 100);
+  }
+}
+
+}  // namespace
+}  // namespace espalier::jobs

@@ -18,7 +18,7 @@ struct ModelCard {
   bool has_chat_template = false;  // "espalier": {"chat": ...}
   // "espalier": {"templates": ...}: of prompts, the default first.
   std::vector<std::string> templates;
-  bool has_traces = false;         // "espalier": {"traces": ...}
+  bool has_traces = false;  // "espalier": {"traces": ...}
   Limits limits;  // "espalier": {"max_num_beams", "max_n", "max_tokens"}
 };
 

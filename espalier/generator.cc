@@ -225,6 +225,10 @@ std::shared_ptr<const Tokenizer> Generator::tokenizer() const {
   return core_->tokenizer();
 }
 
+std::vector<std::string> Generator::template_names() const {
+  return core_->template_names();
+}
+
 Engine& Generator::engine() { return core_->engine(); }
 
 absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(

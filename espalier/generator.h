@@ -216,6 +216,9 @@ class Generator {
   // Prompt tokens that may wait together; 0: any number.
   int64_t max_waiting_tokens() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
+  // The names that Prompt::Templated takes, the default first; empty without a
+  // tokenizer.
+  std::vector<std::string> template_names() const;
 
   // The tokens that a prompt is.
   // Errors: kInvalidArgument for a text that is blank, not UTF-8 or of more

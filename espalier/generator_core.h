@@ -126,6 +126,10 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   const std::shared_ptr<const Tokenizer>& tokenizer() const {
     return parts_.text.tokenizer;
   }
+  std::vector<std::string> template_names() const {
+    return parts_.text.templates ? parts_.text.templates->names()
+                                 : std::vector<std::string>();
+  }
   const GenerationDefaults& defaults() const { return parts_.defaults; }
   const std::string& advice() const { return parts_.advice; }
   boost::asio::io_context& calls_context() { return calls_context_; }

@@ -13,6 +13,13 @@ std::string WriteModel(const ModelCard& model) {
   AppendField(R"(,"parent":null,"max_model_len":)", model.max_model_len, &json);
   json += R"(,"espalier":{"chat":)";
   json += model.has_chat_template ? "true" : "false";
+  json += R"(,"templates":)";
+  AppendList(
+      model.templates,
+      [&](const std::string& name) {
+        AppendField("", std::string_view(name), &json);
+      },
+      &json);
   json += R"(,"traces":)";
   json += model.has_traces ? "true" : "false";
   AppendField(R"(,"max_num_beams":)", model.limits.max_num_beams, &json);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "openai/limits.h"
 
@@ -15,7 +16,9 @@ struct ModelCard {
   std::string root;     // the directory's name
   int64_t max_model_len = 0;
   bool has_chat_template = false;  // "espalier": {"chat": ...}
-  bool has_traces = false;         // "espalier": {"traces": ...}
+  // "espalier": {"templates": ...}: of prompts, the default first.
+  std::vector<std::string> templates;
+  bool has_traces = false;  // "espalier": {"traces": ...}
   Limits limits;  // "espalier": {"max_num_beams", "max_n", "max_tokens"}
 };
 

@@ -168,6 +168,7 @@ openai::ModelCard ServerCore::Card(const std::string& name) const {
           .root = model.root,
           .max_model_len = model.generator.description().max_context,
           .has_chat_template = model.generator.chat_prompts().ok(),
+          .templates = model.generator.template_names(),
           .has_traces = options_.traces != nullptr,
           .limits = limits};
 }

@@ -85,6 +85,14 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
   return templates;
 }
 
+std::vector<std::string> PromptTemplates::names() const {
+  std::vector<std::string> names = {default_template().name};
+  for (const PromptTemplate& entry : templates_) {
+    if (entry.name != names.front()) names.push_back(entry.name);
+  }
+  return names;
+}
+
 std::string PromptTemplates::Describe() const {
   return DescribeAll(templates_);
 }

@@ -74,6 +74,9 @@ class PromptTemplates {
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
 
+  // The names, the default first, then in the file's order.
+  std::vector<std::string> names() const;
+
   // Their names and directions: "en-fr (en to fr), fr-en (fr to en)".
   std::string Describe() const;
 

@@ -99,15 +99,13 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
 }
 
 // Any number of arguments.
-void AddTexts(CLI::App* command, std::vector<std::string>* texts) {
+void AddTexts(CLI::App* command, const std::string& help,
+              std::vector<std::string>* texts) {
   // Each is taken as it is: an option that takes "extra" arguments would part
   // "[a, b]" into two. One that waits for more arguments than there can be
   // takes all, those after "--" included.
   constexpr int kNeverEnough = CLI::detail::expected_max_vector_size;
-  command
-      ->add_option("text", *texts,
-                   "texts, after -- if one begins with -; none, or -, is the "
-                   "lines of stdin")
+  command->add_option("text", *texts, help)
       ->expected(kNeverEnough, kNeverEnough)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -134,8 +132,13 @@ void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
                         int* exit_code) {
   CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
   const auto options = std::make_shared<GenerateOptions>();
-  AddTexts(command, &options->texts);
-  command->add_option("-f,--file", options->file, "one text a line; - is stdin")
+  AddTexts(command,
+           "texts, after -- if one begins with -; none, or -, is the lines of "
+           "stdin",
+           &options->texts);
+  command
+      ->add_option("-f,--file,-i,--input", options->file,
+                   "one text a line; - is stdin")
       ->option_text("FILE");
   AddFlag(command, "--chat",
           "texts are what a user says, which the model's chat template makes "
@@ -169,7 +172,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       app->add_subcommand("batch", "JSON lines in, JSON lines out");
   const auto options = std::make_shared<BatchOptions>();
   command
-      ->add_option("-i,--input,file", options->input,
+      ->add_option("-i,--input,-f,--file,file", options->input,
                    "a file of requests, with or without the option's name; "
                    "-, the default, is stdin")
       ->option_text("FILE");
@@ -211,9 +214,13 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
                    "required: a directory with " + Tokenizer::FileNames())
       ->required()
       ->option_text("DIR");
+  AddTexts(command,
+           "texts, after -- if one begins with -; with --decode the ids of one "
+           "list of tokens; none: JSON lines of stdin",
+           &options->texts);
   command
-      ->add_option("-i,--input", options->input,
-                   "JSON lines; -, the default, is stdin")
+      ->add_option("-i,--input,-f,--file", options->input,
+                   "JSON lines; - is stdin")
       ->option_text("FILE");
   AddFlag(command, "--special",
           "names of special tokens in a text are those tokens",
@@ -254,6 +261,8 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
                           options->num_beams))
       ->transform(InRange(1, 100000))
       ->option_text("N");
+  AddFlag(command, "--json", "one JSON object a directory and line",
+          &options->json);
   command->footer(kInspectExamples);
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = Inspect(*options);

@@ -141,16 +141,21 @@ std::string DescribeFile(const std::string& model) {
                                       : ", SentencePiece");
 }
 
-// The report, line by line. What is wrong with a part is said in its place.
+// The report as lines for people, and as a JSON object for programs. An error
+// of a part stands in its place.
 class Inspection {
  public:
   Inspection(std::string model, int num_beams)
       : model_(std::move(model)), num_beams_(num_beams) {}
 
-  std::string Run();
+  void Run();
   bool runs() const { return runs_; }
+  const std::string& report() const { return report_; }
+  // Sizes in bytes.
+  const json::object& json() const { return json_; }
 
  private:
+  void AddShape();
   void AddWeights();
   void AddText();
   void AddChat();
@@ -160,47 +165,67 @@ class Inspection {
   // `cuda`.
   void AddRequests(int64_t cpu, std::optional<int64_t> cuda);
   void AddDevices();
+  void AddDevice(const char* name, bool runs, const std::string& text);
   void AddFault(std::string_view name, const absl::Status& status) {
     report_ += Line(name, Message(status));
+    json_["error"] = Message(status);
     runs_ = false;
   }
+  void AddParts();
 
   const std::string model_;  // directory
   const int num_beams_;      // the widest search to be shown
   std::string report_;
+  json::object json_;
   bool runs_ = true;
   bool has_tokenizer_ = true;
   TransformerConfig config_;
   WeightFigures weights_;
 };
 
-std::string Inspection::Run() {
+void Inspection::Run() {
   report_ = model_ + "\n";
+  json_ = {{"model", model_}, {"runs", false}};
+  AddParts();
+  json_["runs"] = runs_;
+}
+
+void Inspection::AddParts() {
   if (const absl::Status directory = CheckModelDirectory(model_);
       !directory.ok()) {
-    AddFault("does not run", directory);
-    return report_;
+    return AddFault("does not run", directory);
   }
   const absl::StatusOr<TransformerConfig> config =
       ReadTransformerConfig(model_);
-  if (!config.ok()) {
-    AddFault("does not run", config.status());
-    return report_;
-  }
+  if (!config.ok()) return AddFault("does not run", config.status());
   config_ = *config;
-  report_ +=
-      Line("family", Concat(config_.family, ": ", DescribeShape(config_)));
-  report_ += Line("features", JoinFeatures(DescribeFeatures(config_)));
+  AddShape();
   AddWeights();
   report_ += Line("vocabulary", Pluralize(config_.vocab_size, "token"));
   report_ += Line("context", Pluralize(config_.max_context, "token"));
   AddText();
   AddChat();
   AddDefaults();
-  if (!runs_) return report_;
+  if (!runs_) return;
   AddMemory();
   AddDevices();
-  return report_;
+}
+
+void Inspection::AddShape() {
+  const std::vector<std::string> features = DescribeFeatures(config_);
+  report_ +=
+      Line("family", Concat(config_.family, ": ", DescribeShape(config_)));
+  report_ += Line("features", JoinFeatures(features));
+  json_["family"] = config_.family;
+  json_["num_layers"] = config_.num_layers;
+  json_["hidden_size"] = config_.hidden_size;
+  json_["intermediate_size"] = config_.intermediate_size;
+  json_["num_heads"] = config_.num_heads;
+  json_["num_kv_heads"] = config_.num_kv_heads;
+  json_["head_dim"] = config_.head_dim;
+  json_["vocab_size"] = config_.vocab_size;
+  json_["max_context"] = config_.max_context;
+  json_["features"] = json::array(features.begin(), features.end());
 }
 
 void Inspection::AddWeights() {
@@ -213,6 +238,11 @@ void Inspection::AddWeights() {
   report_ += Line("weights", Concat(FormatCount(weights_.num_parameters),
                                     " parameters in ", weights_.dtypes, ", ",
                                     FormatBytes(weights_.stored_bytes)));
+  json_["weights"] = {{"parameters", weights_.num_parameters},
+                      {"dtypes", weights_.dtypes},
+                      {"stored_bytes", weights_.stored_bytes},
+                      {"cpu_bytes", weights_.cpu_bytes},
+                      {"cuda_bytes", weights_.cuda_bytes}};
 }
 
 void Inspection::AddText() {
@@ -224,6 +254,8 @@ void Inspection::AddText() {
     return;
   }
   const Tokenizer& tokenizer = *text->tokenizer;
+  json_["tokenizer"] = {{"file", Tokenizer::FileOf(model_).value().value()},
+                        {"vocab_size", tokenizer.vocab_size()}};
   report_ +=
       Line("tokenizer",
            Concat(DescribeFile(model_), ", ",
@@ -231,6 +263,9 @@ void Inspection::AddText() {
   const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
   if (!fits.ok()) AddFault("does not run", fits);
   const bool has_templates = IsThere(model_ + "/prompt_template.json");
+  if (has_templates) {
+    json_["prompt_template"] = text->templates->default_template().name;
+  }
   report_ += Line("prompts",
                   has_templates ? "prompt_template.json, default " +
                                       text->templates->default_template().name +
@@ -250,6 +285,7 @@ void Inspection::AddChat() {
   } else {
     report_ += Line("chat template",
                     (*chat)->path() + NamesOfTemplates((*chat)->names()));
+    json_["chat_template"] = (*chat)->path();
   }
 }
 
@@ -260,6 +296,12 @@ std::string ListOf(const NamedValues& fields) {
     list += Concat(list.empty() ? "" : ", ", name, " ", Shown(value));
   }
   return list;
+}
+
+json::object ObjectOf(const NamedValues& fields) {
+  json::object object;
+  for (const auto& [name, value] : fields) object[name] = value;
+  return object;
 }
 
 // Of requests that leave params open.
@@ -279,6 +321,8 @@ void Inspection::AddDefaults() {
   const absl::Status checked =
       FitDefaults("auto", model, has_tokenizer_, &*defaults);
   if (!checked.ok()) return AddFault("does not run", checked);
+  json_["defaults"] = ObjectOf(defaults->fields);
+  json_["unsupported_defaults"] = ObjectOf(defaults->unsupported);
   if (!defaults->fields.empty()) {
     report_ += Line("defaults", Concat(defaults->file_name(), ": ",
                                        ListOf(defaults->fields)));
@@ -303,6 +347,8 @@ void Inspection::AddMemory() {
   const int64_t cuda =
       cpu / 2 / config_.head_dim * CudaHeadWidth(config_.head_dim);
   report_ += Line("", "of keys and values, a token: " + on_each(cpu, cuda, ""));
+  json_["kv_bytes_per_token"] = {{"cpu", cpu}};
+  if (has_cuda) json_["kv_bytes_per_token"].as_object()["cuda"] = cuda;
   // Beams share it, and it takes pages of its own.
   if (config_.encoder) {
     const int64_t num_tokens = config_.encoder->max_tokens;
@@ -348,30 +394,38 @@ void Inspection::AddDevices() {
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   const int64_t least =
       weights_.cpu_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
+  runs_ = false;
+  json_["devices"] = json::object();
   if (least > memory) {
-    report_ += Line(
-        "CPU", Concat("does not run: it needs ", FormatBytes(least),
-                      " of memory, this machine has ", FormatBytes(memory)));
-    runs_ = false;
+    AddDevice("CPU", false,
+              Concat("does not run: it needs ", FormatBytes(least),
+                     " of memory, this machine has ", FormatBytes(memory)));
   } else {
-    report_ += Line("CPU", "runs, in f32; this machine has " +
-                               FormatBytes(memory) + " of memory");
+    AddDevice(
+        "CPU", true,
+        "runs, in f32; this machine has " + FormatBytes(memory) + " of memory");
   }
   const absl::Status cuda = CheckCudaLimits(config_);
   if (!cuda.ok()) {
-    report_ += Line("GPU", "does not run: " + Message(cuda));
+    AddDevice("GPU", false, "does not run: " + Message(cuda));
   } else if (HasCudaDevice(0)) {
-    report_ += Line("GPU",
-                    "runs with --device cuda, if there is memory for "
-                    "the weights and --kv-cache-mib");
-    runs_ = true;
+    AddDevice("GPU", true,
+              "runs with --device cuda, if there is memory for the weights and "
+              "--kv-cache-mib");
   } else {
-    report_ += Line(
-        "GPU", IsBuiltWithCuda()
-                   ? "does not run here: there is no GPU that it can use"
-                   : "does not run in this build, which is for the CPU alone; "
-                     "preset cuda builds for GPUs too");
+    AddDevice("GPU", false,
+              IsBuiltWithCuda()
+                  ? "does not run here: there is no GPU that it can use"
+                  : "does not run in this build, which is for the CPU alone; "
+                    "preset cuda builds for GPUs too");
   }
+}
+
+void Inspection::AddDevice(const char* name, bool runs,
+                           const std::string& text) {
+  report_ += Line(name, text);
+  json_["devices"].as_object()[name] = {{"runs", runs}, {"text", text}};
+  runs_ |= runs;
 }
 
 }  // namespace
@@ -384,8 +438,13 @@ absl::StatusOr<int> Inspect(const InspectOptions& options) {
   size_t num_run = 0;
   for (const std::string& model : options.models) {
     Inspection inspection(model, options.num_beams);
-    report += (report.empty() ? "" : "\n") + inspection.Run();
+    inspection.Run();
     num_run += inspection.runs();
+    if (options.json) {
+      report += WriteJson(inspection.json()) + "\n";
+    } else {
+      report += (report.empty() ? "" : "\n") + inspection.report();
+    }
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   output->Write(report);
@@ -399,13 +458,15 @@ const char kInspectExamples[] =
   espalier inspect models/en-fr
   espalier inspect models/en-fr --num-beams 64
   espalier inspect models/en-fr models/en-fr-draft
+  espalier inspect --json models/en-fr
 
 Reads the directory's files as a run does, but computes nothing: what the model
 is, its tokenizer and templates, the defaults that its generation_config.json
 gives to requests, what it takes of memory, and whether it runs on this machine,
 or why not. What is wrong stands in its place. Beams of a request
 share the pages of their prompt and of what they have in common, so that a
-search takes less than the table's upper bound. Exit code: 0 if it runs here, 2
+search takes less than the table's upper bound. --json prints the same as an
+object, with sizes in bytes and "runs" true or false. Exit code: 0 if it runs here, 2
 if it does not; of several directories 1 if some run and some do not.)";
 
 }  // namespace espalier::cli

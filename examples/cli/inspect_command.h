@@ -11,6 +11,7 @@ namespace espalier::cli {
 struct InspectOptions {
   std::vector<std::string> models;  // directories, at least one
   int num_beams = 8;                // the widest search to be shown
+  bool json = false;                // one object a directory and line
 };
 
 // Prints what each directory holds, what it takes, and whether it runs here.

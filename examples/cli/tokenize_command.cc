@@ -1,6 +1,7 @@
 #include "examples/cli/tokenize_command.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -192,6 +193,9 @@ absl::Status CheckOptions(const TokenizeOptions& options) {
   if (options.rendered && !options.chat) {
     return InvalidArgument("--rendered needs --chat");
   }
+  if (!options.texts.empty() && !options.input.empty()) {
+    return InvalidArgument("give texts or --input, not both");
+  }
   return absl::OkStatus();
 }
 
@@ -199,21 +203,60 @@ bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == line.npos;
 }
 
-// Goes through all lines, and writes what becomes of them.
+// The line that arguments stand for with --decode: "7", "8" for
+// {"tokens": [7, 8]}.
+absl::StatusOr<std::string> LineOfIds(const std::vector<std::string>& texts) {
+  json::array tokens;
+  for (const std::string& text : texts) {
+    int64_t token = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, token);
+    if (error != std::errc() || rest != end) {
+      return InvalidArgument("with --decode an argument must be a token id, ",
+                             "got ", ShownInQuotes(text));
+    }
+    tokens.emplace_back(token);
+  }
+  return WriteJson(json::object{{"tokens", std::move(tokens)}});
+}
+
+// The lines that arguments stand for.
+absl::StatusOr<std::vector<std::string>> LinesOfArguments(
+    const TokenizeOptions& options) {
+  std::vector<std::string> lines;
+  if (options.decode) {
+    ASSIGN_OR_RETURN(lines.emplace_back(), LineOfIds(options.texts));
+    return lines;
+  }
+  for (size_t i = 0; i < options.texts.size(); ++i) {
+    if (!IsUtf8(options.texts[i])) {
+      return InvalidArgument("text ", i + 1, " is not UTF-8");
+    }
+    lines.push_back(WriteJson(json::object{{"text", options.texts[i]}}));
+  }
+  return lines;
+}
+
+// Converts lines, and writes an answer for each.
 class TokenizeRun {
  public:
-  TokenizeRun(const LineConverter& converter, LineReader& reader,
-              Output& output)
-      : converter_(converter), reader_(reader), output_(output) {}
+  // `name`: the source of the lines, for errors.
+  TokenizeRun(const LineConverter& converter, std::string name, Output& output)
+      : converter_(converter), name_(std::move(name)), output_(output) {}
 
-  absl::Status Run() {
+  void Convert(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) ConvertLine(line);
+    output_.Flush();
+  }
+
+  // To the end of what `reader` reads.
+  absl::Status Convert(LineReader& reader) {
     while (!output_.failed()) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader_.Read());
+      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
       if (lines.empty()) break;
-      for (const std::string& line : lines) ConvertLine(line);
-      output_.Flush();
+      Convert(lines);
     }
-    return output_.Close();
+    return absl::OkStatus();
   }
 
   int exit_code() const {
@@ -236,17 +279,39 @@ class TokenizeRun {
     // blank lines not counted.
     output_.Write(WriteJson(json::object{{"error", Message(result.status())}}) +
                   "\n");
-    PrintToStderr(Concat("espalier: ", reader_.name(), ":", line_number_, ": ",
+    PrintToStderr(Concat("espalier: ", name_, ":", line_number_, ": ",
                          Message(result.status()), "\n"));
   }
 
   const LineConverter& converter_;
-  LineReader& reader_;
+  const std::string name_;
   Output& output_;
   int64_t line_number_ = 0;
   int64_t num_read_ = 0;
   int64_t num_failed_ = 0;
 };
+
+absl::StatusOr<int> TokenizeArguments(const LineConverter& converter,
+                                      const TokenizeOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                   LinesOfArguments(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  TokenizeRun run(converter, "arguments", *output);
+  run.Convert(lines);
+  RETURN_IF_ERROR(output->Close());
+  return run.exit_code();
+}
+
+absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
+                                  const std::string& input) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
+                   LineReader::Open(input.empty() ? "-" : input));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  TokenizeRun run(converter, reader->name(), *output);
+  RETURN_IF_ERROR(run.Convert(*reader));
+  RETURN_IF_ERROR(output->Close());
+  return run.exit_code();
+}
 
 }  // namespace
 
@@ -267,17 +332,17 @@ absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
     ASSIGN_OR_RETURN(
         chat, ChatPrompts::Load(options.model, text->tokenizer, "--chat"));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(options.input));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   const LineConverter converter(options, *text->tokenizer, chat.get());
-  TokenizeRun run(converter, *reader, *output);
-  RETURN_IF_ERROR(run.Run());
-  return run.exit_code();
+  const bool reads_lines =
+      options.texts.empty() || options.texts == std::vector<std::string>{"-"};
+  return reads_lines ? TokenizeLines(converter, options.input)
+                     : TokenizeArguments(converter, options);
 }
 
 const char kTokenizeExamples[] =
     R"(Examples:
+  espalier tokenize -m models/en-fr "It rains." "It snows."
+  espalier tokenize -m models/en-fr --decode 330 1275 265 262
   espalier tokenize -m models/en-fr < texts.jsonl
   espalier tokenize -m models/en-fr --special --input texts.jsonl
   espalier tokenize -m models/en-fr --decode --input tokens.jsonl
@@ -285,7 +350,8 @@ const char kTokenizeExamples[] =
   espalier tokenize -m models/chat --chat --rendered < conversations.jsonl
 models/chat stands for a model with a chat template; none is embedded.
 
-A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
+An argument is a text, and with --decode an id of one list of tokens. Without
+arguments, lines are read: a line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
 way round; --pieces adds "pieces", a spelling of each token. A text is encoded
 by itself: no BOS, no EOS, no template. Names of special tokens in it, such as
 </s>, are text, but with --special they are those tokens. Marks of prompt

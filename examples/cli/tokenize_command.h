@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -9,7 +10,9 @@ namespace espalier::cli {
 
 struct TokenizeOptions {
   std::string model;  // directory; its weights are not looked at
-  std::string input = "-";
+  // Arguments in place of lines: a text each, or with `decode` one list of ids.
+  std::vector<std::string> texts;
+  std::string input;  // JSON lines, where there are no texts; empty: stdin
   // Whether names of special tokens in a text become those tokens, as they
   // never do in what a user says.
   bool special = false;

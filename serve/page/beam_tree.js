@@ -263,6 +263,11 @@ class BeamTree {
     this.draw();
   }
 
+  /* Brings the end of a path into view, in the picture and on the page. */
+  scrollTo(end) {
+    end?.square?.scrollIntoView({block: "nearest", inline: "center"});
+  }
+
   /* --- Drawing ------------------------------------------------------------ */
 
   probability(node) {

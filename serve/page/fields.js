@@ -65,6 +65,9 @@ const ALIASES = {messages: "prompt", max_new_tokens: "max_tokens",
 const searchKind = () => byId("form").elements.search.value;
 const isChat = () => byId("form").elements.kind.value === "chat";
 
+/* A model with one template leaves no choice; a chat has its own. */
+const hasTemplates = () => !isChat() && byId("template").options.length > 1;
+
 const makeControl = (field) => {
   if (field.kind === "choice") {
     const select = make("select");
@@ -108,6 +111,7 @@ const isAsked = (field) => (!field.of || field.of === searchKind()) &&
 const showFields = () => {
   for (const field of FIELDS) field.row.hidden = !isAsked(field);
   byId("system-row").hidden = !isChat();
+  byId("template-row").hidden = !hasTemplates();
   byId("prompt-label").textContent = isChat() ? "Message" : "Prompt";
 };
 
@@ -165,6 +169,7 @@ const readRequest = (model) => {
                      {role: "user", content: prompt}];
   } else {
     body.prompt = prompt;
+    if (hasTemplates()) body.template = byId("template").value;
   }
   for (const field of FIELDS) {
     if (!isAsked(field)) continue;
@@ -197,7 +202,7 @@ const clearError = () => {
 const controlOf = (param) => {
   const name = String(param ?? "").split(/[.[]/)[0];
   const known = ALIASES[name] ?? name;
-  if (known === "key" || known === "prompt") return byId(known);
+  if (["key", "prompt", "template"].includes(known)) return byId(known);
   return FIELDS.find((field) => field.name === known && isAsked(field))?.control;
 };
 
@@ -210,6 +215,13 @@ const showError = (message, param) => {
   control.setAttribute("aria-invalid", "true");
   control.setAttribute("aria-describedby", "error");
   control.focus();
+};
+
+/* The prompt templates of the model, its default first. */
+const takeTemplates = (names) => {
+  byId("template").replaceChildren(...names.map((name) =>
+    make("option", {value: name, textContent: name})));
+  showFields();
 };
 
 /* What the server allows, as far as it says so. */

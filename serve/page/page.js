@@ -90,6 +90,7 @@ const press = (index) => {
   [...byId("list").children].forEach((item, i) =>
     item.firstElementChild?.setAttribute("aria-pressed", i === index));
   light(index);
+  if (index >= 0) tree.scrollTo(shownItems[index]?.end);
 };
 
 /* --- A request ------------------------------------------------------------ */
@@ -369,6 +370,7 @@ const loadModel = async () => {
   byId("model").textContent = byId("model").title = model.id ?? "";
   byId("kind").hidden = !model.espalier?.chat;
   takeLimits(model.espalier ?? {});
+  takeTemplates(model.espalier?.templates ?? []);
 };
 
 FIELDS.forEach(addField);

@@ -40,6 +40,28 @@ TEST_F(InspectTest, AModelThatRunsIsDescribed) {
   }
 }
 
+TEST_F(InspectTest, JsonHasTheSameForPrograms) {
+  const ProgramRun run =
+      RunEspalier({"inspect", "--json", model_.path(), "/nowhere"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  const auto lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 2);
+  const json::object& model = lines[0].as_object();
+  EXPECT_EQ(model.at("model").as_string(), model_.path());
+  EXPECT_EQ(model.at("runs"), true);
+  EXPECT_FALSE(model.contains("error"));
+  EXPECT_EQ(model.at("family"), "Llama");
+  EXPECT_EQ(model.at("vocab_size"), 6000);
+  EXPECT_EQ(model.at("tokenizer").at("file"), "tokenizer.model");
+  EXPECT_EQ(model.at("prompt_template"), "en-fr");
+  EXPECT_EQ(model.at("weights").at("cuda_bytes"),
+            model.at("weights").at("parameters").as_int64() * 2);
+  EXPECT_EQ(model.at("devices").at("CPU").at("runs"), true);
+  EXPECT_EQ(lines[1].at("runs"), false);
+  EXPECT_THAT(std::string(lines[1].at("error").as_string()),
+              HasSubstr("/nowhere"));
+}
+
 TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
   const auto inspect = [](const std::string& model) {
     return RunEspalier({"inspect", FamilyPath(model)});

@@ -88,6 +88,17 @@ TEST(TerminalTest, SoDoMessages) {
   EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
 }
 
+TEST(TerminalTest, CommandsThatReadLinesFromATerminalSayThatTheyWait) {
+  for (const char* command : {"batch", "tokenize"}) {
+    LiveProgram program({command, "-m", ModelDirectory("en-fr")},
+                        LiveProgram::Ends::kTerminal);
+    EXPECT_TRUE(
+        program.WaitFor("reading lines from the terminal, until Ctrl-D"));
+    program.Send(SIGINT);
+    program.Wait();
+  }
+}
+
 TEST(TerminalTest, LinesOfBatchStayTheSameJson) {
   const ScratchDirectory scratch;
   const std::string input = scratch.Write(

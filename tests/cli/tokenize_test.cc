@@ -67,6 +67,36 @@ TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   EXPECT_THAT(run.err, HasSubstr("espalier: stdin:1: text must be"));
 }
 
+TEST(TokenizeTest, ArgumentsAreTextsOrTheIdsOfOneList) {
+  const ProgramRun texts = Tokenize({"It rains.", "\"</s>\n"}, "");
+  EXPECT_EQ(texts.exit_code, 0) << texts.err;
+  EXPECT_EQ(texts.out, Tokenize({}, "{\"text\": \"It rains.\"}\n"
+                                    "{\"text\": \"\\\"</s>\\n\"}\n")
+                           .out);
+  EXPECT_EQ(Tokenize({"-"}, "{\"text\": \"a\"}\n").out,
+            Tokenize({"a"}, "").out);
+  std::vector<std::string> ids = {"--decode"};
+  for (const json::value& id : TokensOf("It rains.")) {
+    ids.push_back(std::to_string(id.as_int64()));
+  }
+  EXPECT_EQ(Tokenize(ids, "").out, "{\"text\": \"It rains.\"}\n");
+}
+
+TEST(TokenizeTest, ArgumentsThatAreWrongAreNamed) {
+  for (const char* id : {"", "x", "7 8", "7.0", "99999999999999999999"}) {
+    const ProgramRun run = Tokenize({"--decode", "7", id}, "");
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(Concat("an argument must be a token id, got "
+                                          "\"", id, "\"")));
+  }
+  EXPECT_THAT(Tokenize({"--decode", "6000"}, "").err,
+              HasSubstr("arguments:1: tokens[0] must be an integer in [0, 5999]"
+                        ", got 6000"));
+  EXPECT_THAT(Tokenize({"a\xFF"}, "").err, HasSubstr("text 1 is not UTF-8"));
+  EXPECT_THAT(Tokenize({"a", "-f", "in"}, "").err,
+              HasSubstr("give texts or --input, not both"));
+}
+
 TEST(TokenizeTest, AnObjectHasAThousandMembersAtMost) {
   const auto error_of = [](int num_members) {
     std::string members;

@@ -272,13 +272,15 @@ TEST(ListingTest, ModelsAreAList) {
       .created = 17,
       .root = "models/en-fr",
       .max_model_len = 1024,
+      .templates = {"en-fr", "fr-en"},
       .has_traces = true,
       .limits = {.max_n = 7, .max_num_beams = 64, .max_tokens = 512}};
   EXPECT_EQ(WriteModels({&model, 1}),
             R"({"object":"list","data":[{"id":"en-fr","object":"model",)"
             R"("created":17,"owned_by":"espalier","root":"models/en-fr",)"
             R"("parent":null,"max_model_len":1024,)"
-            R"("espalier":{"chat":false,"traces":true,"max_num_beams":64,)"
+            R"("espalier":{"chat":false,"templates":["en-fr","fr-en"],)"
+            R"("traces":true,"max_num_beams":64,)"
             R"("max_n":7,"max_tokens":512}}]})");
 }
 

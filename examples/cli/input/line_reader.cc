@@ -14,6 +14,7 @@
 #include "base/byte_order_mark.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "examples/cli/output/output.h"
 
 namespace espalier::cli {
 
@@ -53,6 +54,9 @@ absl::Status CheckBeginning(std::string_view line, std::string_view name) {
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {
   const bool is_stdin = path == "-";
+  if (is_stdin && isatty(STDIN_FILENO)) {
+    PrintToStderr("espalier: reading lines from the terminal, until Ctrl-D\n");
+  }
   const int fd =
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));

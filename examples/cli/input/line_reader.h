@@ -22,7 +22,8 @@ inline constexpr size_t kMaxLineBytes = 16 << 20;
 
 class LineReader {
  public:
-  // `path` "-" is stdin. A line of more than `max_line_bytes`, its end not
+  // `path` "-" is stdin; where that is a terminal, a note on stderr says that
+  // lines are expected. A line of more than `max_line_bytes`, its end not
   // counted, is cut: that many bytes and one are handed over, and the rest is
   // passed over, however long.
   // Errors: kNotFound if it cannot be opened.

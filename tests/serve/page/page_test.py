@@ -192,6 +192,87 @@ class PageTest(unittest.TestCase):
                           {"role": "user", "content": "Hello"}])
         self.assertEqual(page.run(TEXTS), ["Hi!"])
 
+    def test_a_model_with_templates_offers_them(self):
+        page = self.open()
+        self.assertTrue(
+            page.run("document.querySelector('#template-row').hidden"))
+        self.server.model["espalier"] = {"chat": True,
+                                         "templates": ["en-fr", HOSTILE]}
+        page = self.open()
+        self.assertEqual(page.run("document.querySelector('#template').value"),
+                         "en-fr")
+        page.run("document.querySelector('#template').selectedIndex = 1")
+        self.start(page)
+        page.wait(DONE)
+        self.assertEqual(self.asked()["template"], HOSTILE)
+        page.click("[value=chat]")
+        self.assertTrue(
+            page.run("document.querySelector('#template-row').hidden"))
+        self.start(page)
+        page.wait(DONE)
+        self.assertNotIn("template", self.asked())
+
+    def test_a_selected_hypothesis_comes_into_view(self):
+        tokens = list(range(100, 160))
+        self.server.script = [
+            beams_event(60, beam("word " * 60, tokens), beam("A", [2])),
+            choice_event(0, "word " * 60, token_ids=tokens, score=-0.5,
+                         cum_log_prob=-1.5, finish_reason="stop"),
+            choice_event(1, "A", token_ids=[2], score=-0.75,
+                         cum_log_prob=-2.25, finish_reason="stop")]
+        page = self.open(width=390, height=700)
+        self.start(page)
+        page.wait(DONE)
+        for selector in ("li:nth-child(2)", "li:nth-child(1)"):
+            page.click(f"#list {selector} button")
+            self.assertTrue(page.run("""(() => {
+                const end = document.querySelector("#tree .lit.finished rect");
+                const {left, right, top, bottom} = end.getBoundingClientRect();
+                const box = document.querySelector("#tree")
+                  .getBoundingClientRect();
+                return left >= box.left && right <= box.right &&
+                       top >= 0 && bottom <= innerHeight;})()"""), selector)
+
+    def test_pruned_tokens_are_readable(self):
+        for scheme in ("light", "dark"):
+            page = self.open(scheme=scheme)
+            self.start(page)
+            page.wait(DONE)
+            contrast = page.run("""(() => {
+                const luminance = (color) => {
+                  const parts = color.match(/[\\d.]+/g).slice(0, 3)
+                    .map((part) => part / 255)
+                    .map((c) => c <= 0.04045 ? c / 12.92
+                                             : ((c + 0.055) / 1.055) ** 2.4);
+                  return 0.2126 * parts[0] + 0.7152 * parts[1] +
+                         0.0722 * parts[2];
+                };
+                const text = document.querySelector("#tree .gone text");
+                for (let at = text; at.id !== "tree"; at = at.parentElement) {
+                  if (getComputedStyle(at).opacity !== "1") return 0;
+                }
+                const ink = luminance(getComputedStyle(text).fill);
+                const ground = luminance(getComputedStyle(
+                  document.querySelector("#tree")).backgroundColor);
+                return (Math.max(ink, ground) + 0.05) /
+                       (Math.min(ink, ground) + 0.05);})()""")
+            self.assertGreaterEqual(contrast, 4.5, scheme)
+
+    def test_on_a_phone_controls_fit_fingers(self):
+        self.server.model["espalier"] = {"chat": True, "templates": ["a", "b"]}
+        page = self.open(width=390, height=800)
+        page.run("document.querySelector('#more').open = true")
+        self.start(page)
+        page.wait(DONE)
+        small = page.run("""[...document.querySelectorAll(
+            "main :is(button, select, textarea, .check, .switch label, " +
+            "summary), main input:not([type=checkbox], [type=radio])")]
+          .filter((control) => control.offsetParent !== null)
+          .filter((control) => control.offsetHeight < 44 ||
+            parseFloat(getComputedStyle(control).fontSize) < 16)
+          .map((control) => control.id || control.outerHTML.slice(0, 80))""")
+        self.assertEqual(small, [])
+
     def test_curl_is_the_same_request(self):
         page = self.open()
         page.type("#prompt", "It's \"here\"\nand $HOME")

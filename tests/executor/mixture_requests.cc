@@ -39,6 +39,8 @@ class Maker {
   void AddSequences(GenerationParams* params);
   void AddStops(GenerationParams* params);
   void AddDrafts(GenerationParams* params);
+  void AddEdits(GenerationParams* params);
+  void AddSequenceBias(GenerationParams* params);
 
   std::mt19937& random_;
   const ModelDescription& model_;
@@ -209,6 +211,39 @@ void Maker::AddDrafts(GenerationParams* params) {
       std::max<int64_t>(4 + Below(24), params->min_new_tokens);
 }
 
+void Maker::AddSequenceBias(GenerationParams* params) {
+  const int max_length = model_.selects_on_host ? 3 : 1;
+  for (int i = Below(6); i >= 0; --i) {
+    params->sequence_bias.push_back(
+        {AnyTokens(1 + Below(max_length)), Below(9) - 4.25});
+  }
+  std::ranges::sort(params->sequence_bias, {}, &SequenceBias::tokens);
+  const auto twins =
+      std::ranges::unique(params->sequence_bias, {}, &SequenceBias::tokens);
+  params->sequence_bias.erase(twins.begin(), twins.end());
+}
+
+// What leaves every request one that has a token at each place.
+void Maker::AddEdits(GenerationParams* params) {
+  const bool is_restricted =
+      params->allowed_sequences || params->allowed_token_ids;
+  if (!is_restricted && OneIn(6)) {
+    params->begin_suppress_tokens = AnyTokens(1 + Below(300));
+  }
+  if (OneIn(5)) AddSequenceBias(params);
+  if (OneIn(5)) {
+    params->exponential_decay_length_penalty = {Below(8),
+                                                OneOf({0.7, 1.05, 1.5})};
+  }
+  const bool is_search = IsBeamSearch(*params) && !params->stochastic;
+  if (model_.selects_on_host || !is_search) {
+    params->renormalize_logits = OneIn(3);
+  }
+  if (params->logprobs && model_.selects_on_host && OneIn(2)) {
+    params->logprobs_mode = LogprobsMode::kProcessed;
+  }
+}
+
 Request Maker::Make() {
   Request request;
   const int num_tokens =
@@ -230,6 +265,9 @@ Request Maker::Make() {
   if (limits_.speculates && CanSpeculate(params) && OneIn(2)) {
     AddDrafts(&params);
   }
+  // Of numbers of their own: other fields stay what they are without them.
+  std::mt19937 more(static_cast<uint32_t>(request.prompt_tokens[0]));
+  Maker(more, model_, limits_).AddEdits(&params);
   const absl::Status valid = ValidateRequest(model_, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;

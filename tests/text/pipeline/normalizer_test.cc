@@ -77,7 +77,7 @@ TEST(NormalizerTest, NmtDropsControlsAndMakesOtherSpacesSpaces) {
                   "a\tb\n\v\x7f\u008f\u009f"
                   "c")
                 .text,
-            "a b  c");
+            "a b c");
   EXPECT_EQ(Apply({nmt}, "\u200bx\u1680\u2028\u2029\ufeff\ufffd\u2581").text,
             " x      ");
   EXPECT_EQ(Apply({nmt}, "\u00a0\u0085\u0080é").text, "\u00a0\u0085\u0080é");

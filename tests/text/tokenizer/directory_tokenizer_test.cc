@@ -28,11 +28,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string TextOf(const json::value& value) {
+std::string ReferenceText(const json::value& value) {
   return std::string(value.as_string());
 }
 
-std::vector<TokenId> TokensOf(const json::value& value) {
+std::vector<TokenId> ReferenceTokens(const json::value& value) {
   std::vector<TokenId> tokens;
   for (const json::value& token : value.as_array()) {
     tokens.push_back(static_cast<TokenId>(token.as_int64()));
@@ -58,7 +58,7 @@ class DirectoryReferences {
   // The directory of a case, or the file that cases share, by "@name".
   void Write(const json::value& a_case, const ScratchDirectory& to) const {
     for (const auto& [name, content] : a_case.at("files").as_object()) {
-      std::string bytes = TextOf(content);
+      std::string bytes = ReferenceText(content);
       if (bytes.starts_with('@')) bytes = Shared(bytes.substr(1));
       to.Write(std::string(name), bytes);
     }
@@ -66,8 +66,8 @@ class DirectoryReferences {
 
   std::string Shared(const std::string& name) const {
     const json::object& file = file_.at("shared").at(name).as_object();
-    if (file.contains("text")) return TextOf(file.at("text"));
-    return FromBase64(TextOf(file.at("base64"))).value();
+    if (file.contains("text")) return ReferenceText(file.at("text"));
+    return FromBase64(ReferenceText(file.at("base64"))).value();
   }
 
  private:
@@ -99,16 +99,18 @@ TEST(DirectoryTokenizerTest, AnyFilesTogetherAreReadAsTransformersReadsThem) {
     const Tokenizer& tokenizer = **loaded;
     for (const json::value& text : cases[i].at("texts").as_array()) {
       EXPECT_EQ(tokenizer
-                    .Encode(TextOf(text.at("text")),
+                    .Encode(ReferenceText(text.at("text")),
                             {.add_special_tokens = true, .parse_special = true})
                     .value(),
-                TokensOf(text.at("tokens")))
+                ReferenceTokens(text.at("tokens")))
           << text.at("text");
     }
     for (const json::value& decoded : cases[i].at("decoded").as_array()) {
-      const std::vector<TokenId> tokens = TokensOf(decoded.at("tokens"));
-      EXPECT_EQ(tokenizer.Decode(tokens).value(), TextOf(decoded.at("text")));
-      EXPECT_EQ(DecodeByToken(tokenizer, tokens), TextOf(decoded.at("text")));
+      const std::vector<TokenId> tokens = ReferenceTokens(decoded.at("tokens"));
+      EXPECT_EQ(tokenizer.Decode(tokens).value(),
+                ReferenceText(decoded.at("text")));
+      EXPECT_EQ(DecodeByToken(tokenizer, tokens),
+                ReferenceText(decoded.at("text")));
     }
   }
 }

@@ -133,10 +133,19 @@ bool IsThere(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
+// Entries of a tokenizer that no prompt can have.
+std::string BeyondModel(const Tokenizer& tokenizer, int model_vocab_size) {
+  const int num_beyond = tokenizer.vocab_size() - model_vocab_size;
+  if (num_beyond <= 0) return "";
+  return Concat("; the model lacks the last ", num_beyond,
+                ": prompts with them are refused");
+}
+
 // The file that the tokenizer is of. REQUIRES: it was read.
 std::string DescribeFile(const std::string& model) {
   const std::string file(Tokenizer::FileOf(model).value().value());
   if (file == "tokenizer.json") return file;
+  if (file == "merges.txt") return "vocab.json and merges.txt";
   return file + (file == "source.spm" ? " and vocab.json, SentencePiece"
                                       : ", SentencePiece");
 }
@@ -256,12 +265,10 @@ void Inspection::AddText() {
   const Tokenizer& tokenizer = *text->tokenizer;
   json_["tokenizer"] = {{"file", Tokenizer::FileOf(model_).value().value()},
                         {"vocab_size", tokenizer.vocab_size()}};
-  report_ +=
-      Line("tokenizer",
-           Concat(DescribeFile(model_), ", ",
-                  Pluralize(tokenizer.vocab_size(), "entry", "entries")));
-  const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
-  if (!fits.ok()) AddFault("does not run", fits);
+  report_ += Line("tokenizer",
+                  Concat(DescribeFile(model_), ", ",
+                         Pluralize(tokenizer.vocab_size(), "entry", "entries"),
+                         BeyondModel(tokenizer, config_.vocab_size)));
   const bool has_templates = IsThere(model_ + "/prompt_template.json");
   if (has_templates) {
     json_["prompt_template"] = text->templates->default_template().name;
@@ -466,7 +473,7 @@ gives to requests, what it takes of memory, and whether it runs on this machine,
 or why not. What is wrong stands in its place. Beams of a request
 share the pages of their prompt and of what they have in common, so that a
 search takes less than the table's upper bound. --json prints the same as an
-object, with sizes in bytes and "runs" true or false. Exit code: 0 if it runs here, 2
-if it does not; of several directories 1 if some run and some do not.)";
+object, with sizes in bytes and "runs" true or false. Exit code: 0 if it runs
+here, 2 if it does not; of several directories 1 if some run and some do not.)";
 
 }  // namespace espalier::cli

@@ -212,7 +212,7 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   EXPECT_FALSE(hypothesis.as_object().contains("text"));
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
   EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
-              HasSubstr("has no tokenizer.model, source.spm, tokenizer.json, "
+              HasSubstr("has no source.spm, tokenizer.json, tokenizer.model, "
                         "spiece.model or merges.txt; use prompt_tokens"));
 }
 

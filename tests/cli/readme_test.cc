@@ -26,14 +26,12 @@ TEST(ReadmeTest, ItsExampleIsTheQuickstartAndPrintsWhatItSays) {
 }
 
 TEST(ReadmeTest, ItsTokensAreWhatTokenizePrints) {
-  const std::string line = R"({"text": "It rains."})";
   const ProgramRun run = RunEspalier(
-      {"tokenize", "-m", ModelDirectory("en-fr"), "--pieces"}, line);
+      {"tokenize", "-m", ModelDirectory("en-fr"), "--pieces", "It rains."});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(ReadText(SourcePath("README.md")),
-              HasSubstr("$ echo '" + line +
-                        "' | build/release/bin/espalier tokenize -m "
-                        "models/en-fr --pieces\n" +
+              HasSubstr("$ build/release/bin/espalier tokenize -m models/en-fr "
+                        "--pieces \"It rains.\"\n" +
                         run.out));
 }
 

@@ -55,7 +55,6 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "--temp", "4"}, "did you mean --temperature?"},
       {{"generate", "--n-predict", "4"}, "did you mean --max-new-tokens?"},
       {{"generate", "-p", "No."}, "texts are arguments without an option"},
-      {{"generate", "--input", "x"}, "it is an option of batch"},
       {{"batch", "--quantum", "x"}, "batch has no option --quantum\n"},
       {{"generate", "--quantum", "x"},
        "generate has no option --quantum; a text that begins with - goes "
@@ -82,9 +81,6 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "No.", "-n"}, "generate: -n needs a value"},
       {{"generate", "-n", "", "No."}, "generate: -n must not be empty"},
       {{"generate", "No.", "--max-tokens"}, "--max-tokens needs a value"},
-      {{"tokenize", "-m", "x", "It rains."},
-       "tokenize has no use for \"It rains.\"; it takes lines as {\"text\": "
-       "\"It rains.\"} from stdin, or from --input FILE\n"},
       {{"trace", "a", "b"},
        "trace has no use for \"b\"; the picture's file is --output b\n"},
       {{"trace", "a", "--html"}, "did you mean --to html?"},
@@ -258,17 +254,15 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
 TEST(UsageTest, AModelWithoutItsOptionIsGivenOne) {
   const std::string model = ModelDirectory("en-fr");
   for (const char* const command :
-       {"batch", "generate", "verify-speculation"}) {
-    EXPECT_THAT(RunEspalier({command, model, "--device", "cpu"}).err,
+       {"batch", "generate", "tokenize", "verify-speculation"}) {
+    EXPECT_THAT(RunEspalier({command, model}).err,
                 StartsWith(Concat("espalier: ", command,
                                   ": --model is required: give it as -m ",
                                   model, "\n")));
   }
-  for (const char* const command : {"serve", "tokenize"}) {
-    EXPECT_THAT(RunEspalier({command, model}).err,
-                StartsWith(Concat("espalier: ", command, " has no use for \"",
-                                  model, "\"; a model is -m ", model, "\n")));
-  }
+  EXPECT_THAT(RunEspalier({"serve", model}).err,
+              StartsWith(Concat("espalier: serve has no use for \"", model,
+                                "\"; a model is -m ", model, "\n")));
   EXPECT_THAT(RunEspalier({"generate", "--draft-model", model, "No."}).err,
               HasSubstr("generate: --model is required\n"));
 }
@@ -431,9 +425,11 @@ TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {
     return RunEspalier({"generate", "-m", model, "It rains."}).err;
   };
   EXPECT_THAT(run("/nowhere"), HasSubstr("no such directory: /nowhere"));
-  EXPECT_THAT(run(scratch.Write("m.gguf", "")),
-              HasSubstr("m.gguf is a file; a model is a directory with"));
   EXPECT_THAT(run(scratch.path()), HasSubstr(" has no config.json; a model"));
+  EXPECT_THAT(run(scratch.Write("m.txt", "")),
+              HasSubstr("m.txt is a file; a model is a directory with"));
+  EXPECT_THAT(run(scratch.Write("m.gguf", "")),
+              HasSubstr("m.gguf is a GGUF file"));
 }
 
 TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {

@@ -248,10 +248,6 @@ TEST(GeneratorCreateTest, WhatAModelDecidesMustBeUnset) {
               StatusIs(kInvalid, HasSubstr("kv_cache_bytes")));
   EXPECT_THAT(Generator::Create(nullptr).status(),
               StatusIs(kInvalid, HasSubstr("null")));
-  EXPECT_THAT(Generator::Create(std::make_shared<ToyModel>(ToyModelOptions()),
-                                SharedEnFrTokenizer())
-                  .status(),
-              StatusIs(kInvalid, HasSubstr("vocabulary")));
   EXPECT_OK(status({.num_threads = 1, .max_beams = 4}));
 }
 

@@ -137,7 +137,7 @@ TEST_F(HostileTest, WhatIsTooMuchIsRefusedByItsName) {
   const std::string many_prompts = Times("[4],", 256) + "[4]";
   const std::string many_stops = Times("\"s\",", 64) + "\"t\"";
   const std::vector<std::pair<std::string, std::string>> bodies = {
-      {R"("prompt": [4], "n": 129)", "n "},
+      {R"("prompt": [4], "n": 1025)", "n "},
       {R"("prompt": [4], "n": 1e300)", "n "},
       {R"("prompt": [4], "best_of": 100000)", "best_of "},
       {R"("prompt": [4], "num_beams": 1025)", "num_beams "},

@@ -10,12 +10,11 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "text/tokenizer/directory_tokenizer.h"
 #include "text/tokenizer/incremental_detokenizer.h"
-#include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/marian_tokenizer.h"
 #include "text/tokenizer/sentencepiece_tokenizer.h"
 #include "text/tokenizer/t5_tokenizer.h"
-#include "text/tokenizer/vocab_and_merges.h"
 
 namespace espalier {
 namespace {
@@ -39,7 +38,7 @@ TokenizerFiles FilesWith(std::string_view file) {
     return {"a Marian tokenizer", {"source.spm", "target.spm", "vocab.json"}};
   }
   if (file == "merges.txt") {
-    return {"a GPT-2 or BART tokenizer", {"merges.txt", "vocab.json"}};
+    return {"a GPT-2, BART or Qwen tokenizer", {"merges.txt", "vocab.json"}};
   }
   return {"", {}};
 }
@@ -59,6 +58,17 @@ absl::Status CheckFilesWith(const std::string& directory,
   return NotFound(directory, " has ", file, " and no ",
                   absl::StrJoin(missing, " or "), ": ", files.kind, " is ",
                   JoinWithAnd(all), "; put there what the model comes with");
+}
+
+// Whether no file beside a tokenizer.model says more of its tokens.
+absl::StatusOr<bool> IsAlone(const std::string& directory) {
+  for (const char* const name : {"tokenizer_config.json", "added_tokens.json",
+                                 "special_tokens_map.json"}) {
+    ASSIGN_OR_RETURN(const bool is_there,
+                     IsThere(Concat(directory, "/", name)));
+    if (is_there) return false;
+  }
+  return true;
 }
 
 // The first `length` bytes of `text` or some less, up to the last space among
@@ -88,8 +98,11 @@ Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
-  if (path.ends_with(kJsonName)) return JsonTokenizer::Load(path);
-  return SentencePieceTokenizer::Load(path);
+  if (!path.ends_with(kJsonName)) return SentencePieceTokenizer::Load(path);
+  const size_t slash = path.find_last_of('/');
+  const bool has_folder = slash != std::string::npos;
+  return LoadDirectoryTokenizer(has_folder ? path.substr(0, slash) : ".",
+                                path.substr(has_folder ? slash + 1 : 0));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
@@ -99,8 +112,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
   RETURN_IF_ERROR(CheckFilesWith(directory, *file));
   if (*file == "source.spm") return MarianTokenizer::Load(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
-  if (*file == "merges.txt") return LoadVocabAndMerges(directory);
-  return Load(Concat(directory, "/", *file));
+  if (*file == "tokenizer.model") {
+    ASSIGN_OR_RETURN(const bool is_alone, IsAlone(directory));
+    if (is_alone) return Load(Concat(directory, "/", *file));
+  }
+  return LoadDirectoryTokenizer(directory, *file);
 }
 
 std::string Tokenizer::FileNames() {
@@ -130,6 +146,7 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
       std::vector<TokenId> tokens,
       is_limited ? EncodeText(text, options.parse_special, options.max_tokens)
                  : EncodeText(text, options.parse_special));
+  RETURN_IF_ERROR(CheckModelHas(tokens));
   if (options.add_special_tokens) {
     tokens.insert(tokens.begin(), before_text_.begin(), before_text_.end());
     tokens.insert(tokens.end(), after_text_.begin(), after_text_.end());
@@ -140,7 +157,9 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
 absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeOutput(
     std::string_view text) const {
   if (!IsUtf8(text)) return InvalidArgument("text to encode is not UTF-8");
-  return EncodeOutputText(text);
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, EncodeOutputText(text));
+  RETURN_IF_ERROR(CheckModelHas(tokens));
+  return tokens;
 }
 
 absl::Status Tokenizer::CheckBeginnings(std::string_view text,
@@ -207,11 +226,15 @@ absl::StatusOr<std::string> Tokenizer::Decode(
   return text;
 }
 
-absl::Status Tokenizer::CheckFits(int model_vocab_size) const {
-  if (vocab_size() <= model_vocab_size) return absl::OkStatus();
-  return InvalidArgument("the tokenizer has ", vocab_size(),
-                         " tokens, the model's vocabulary only ",
-                         model_vocab_size);
+absl::Status Tokenizer::CheckModelHas(std::span<const TokenId> tokens) const {
+  if (vocab_size() <= model_vocab_size_) return absl::OkStatus();
+  const auto lacking = std::ranges::find_if(
+      tokens, [&](TokenId token) { return token >= model_vocab_size_; });
+  if (lacking == tokens.end()) return absl::OkStatus();
+  return InvalidArgument("the text has ", ShownInQuotes(Piece(*lacking)),
+                         ", token ", *lacking,
+                         ", which the model lacks: its vocabulary has ",
+                         model_vocab_size_, " tokens");
 }
 
 bool Tokenizer::is_special(TokenId token) const {

@@ -1,10 +1,11 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Five kinds are known: a SentencePiece model (tokenizer.model), the
-// file of Hugging Face's tokenizers library (tokenizer.json), the files of a
-// Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h), the
-// SentencePiece model of a T5 (spiece.model, text/tokenizer/t5_tokenizer.h),
-// and the files of a GPT-2 or BART (merges.txt and vocab.json,
-// text/tokenizer/vocab_and_merges.h).
+// is of. Five kinds are known: the file of Hugging Face's tokenizers library
+// (tokenizer.json), a SentencePiece model (tokenizer.model), the files of a
+// GPT-2, BART or Qwen (merges.txt and vocab.json), all of them with what other
+// files say of their tokens (text/tokenizer/directory_tokenizer.h), the files
+// of a Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h)
+// and the SentencePiece model of a T5 (spiece.model,
+// text/tokenizer/t5_tokenizer.h).
 // docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
@@ -21,8 +22,8 @@
 // a SentencePiece model's user-defined symbols are the exception to the above:
 // they spell nothing either, but are still recognised in any text.
 //
-// Thread safety: constant after Load and MarkSpecial; any thread may then call
-// any member.
+// Thread safety: constant after Load, MarkSpecial and SetModelVocabSize; any
+// thread may then call any member.
 //
 //   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));
 //   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
@@ -68,8 +69,8 @@ struct SpecialTokens {
 
 class Tokenizer {
  public:
-  // Reads the file at `path`: a tokenizer.json if its name ends so, else a
-  // SentencePiece model. It need not be trusted.
+  // Reads the file at `path`: a tokenizer.json if its name ends so, with the
+  // files beside it, else a SentencePiece model. It need not be trusted.
   // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
   // with it, of a tokenizer.json the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
@@ -82,8 +83,8 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
 
-  static constexpr std::string_view kFiles[] = {"tokenizer.model", "source.spm",
-                                                "tokenizer.json",
+  static constexpr std::string_view kFiles[] = {"source.spm", "tokenizer.json",
+                                                "tokenizer.model",
                                                 "spiece.model", "merges.txt"};
   // Which of them it is; nothing if none is there.
   // Errors: kFailedPrecondition naming the file that cannot be looked at.
@@ -100,14 +101,15 @@ class Tokenizer {
   //
   // With `max_tokens` one that cannot have so few tokens is refused by its
   // bytes, or by the tokens of its beginning; another may still have more.
-  // Errors: kInvalidArgument if `text` is not UTF-8; kOutOfRange with the
-  // figures if it is refused for its length.
+  // Errors: kInvalidArgument if `text` is not UTF-8, or naming its first token
+  // that the model lacks; kOutOfRange with the figures if it is refused for its
+  // length.
   absl::StatusOr<std::vector<TokenId>> Encode(
       std::string_view text, const EncodeOptions& options = {}) const;
 
   // The tokens that a model would write `text` with, where those that it reads
   // are others. No special tokens are among them.
-  // Errors: kInvalidArgument if `text` is not UTF-8.
+  // Errors: kInvalidArgument as Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeOutput(
       std::string_view text) const;
 
@@ -115,6 +117,13 @@ class Tokenizer {
   // on, as if they were not there. Other tokens stay what they are.
   // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
   void MarkSpecial(std::span<const TokenId> tokens);
+
+  // Makes Encode and EncodeOutput refuse texts with a token that a model of so
+  // many tokens lacks: tokenizers come with marks that their models never saw.
+  // REQUIRES: the tokenizer is not in use yet.
+  void SetModelVocabSize(int model_vocab_size) {
+    model_vocab_size_ = model_vocab_size;
+  }
 
   // The text that `tokens` spell: UTF-8, bytes that make no character as
   // U+FFFD. Tokens are read as a whole text, so a space that only opens the
@@ -139,11 +148,6 @@ class Tokenizer {
 
   // Encode's token ids are [0, vocab_size).
   int vocab_size() const { return spellings_.vocab_size(); }
-
-  // Whether a model with a vocabulary of `model_vocab_size` knows all tokens of
-  // this tokenizer; it may have more, as padding.
-  // Errors: kInvalidArgument naming both sizes.
-  absl::Status CheckFits(int model_vocab_size) const;
 
   bool is_special(TokenId token) const;
   const SpecialTokens& special_tokens() const { return special_tokens_; }
@@ -191,14 +195,18 @@ class Tokenizer {
   virtual absl::StatusOr<std::string> DecodeText(
       const std::vector<TokenId>& tokens) const = 0;
 
+  // Errors: kInvalidArgument naming the first token that the model lacks.
+  absl::Status CheckModelHas(std::span<const TokenId> tokens) const;
+
   virtual bool IsAdded(TokenId token) const = 0;
 
   // `tokens` have become special.
   virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
 
-  // Constant after construction and MarkSpecial.
+  // Constant after construction, MarkSpecial and SetModelVocabSize.
   TokenSpellings spellings_;
   std::vector<TokenId> special_;  // ascending
+  int model_vocab_size_ = std::numeric_limits<int>::max();
   const SpecialTokens special_tokens_;
   const std::vector<TokenId> before_text_;
   const std::vector<TokenId> after_text_;

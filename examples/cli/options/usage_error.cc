@@ -59,11 +59,6 @@ std::string DescribeArgument(const CLI::App& command,
   if (command.get_name() == "batch") {
     text += "; it reads one file of requests";
   }
-  if (command.get_name() == "tokenize") {
-    text +=
-        "; it takes lines as {\"text\": \"It rains.\"} from stdin, or from "
-        "--input FILE";
-  }
   if (command.get_name() == "trace") {
     text += "; the picture's file is --output " + file;
   }

@@ -92,13 +92,13 @@ TEST(ScoreProcessorsTest, ABadWordIsBannedWhereItWouldBeCompleted) {
   EXPECT_FALSE(processors.needs_history());
 }
 
-// The reference compares the length of the whole word with the history, though
-// all but its last token would do.
-TEST(ScoreProcessorsTest, ABadWordLongerThanTheHistoryWaits) {
+// The reference compares the prefix of a word with the history since 5.24;
+// before, the whole word.
+TEST(ScoreProcessorsTest, ABadWordNeedsNoMoreHistoryThanItsPrefix) {
   ScoreProcessors processors;
   processors.bad_words = {{1, 2, 3}};
-  EXPECT_THAT(Collect(processors, {1, 2}), IsEmpty());
-  EXPECT_THAT(Collect(processors, {0, 1, 2}), ElementsAre(Banned(3)));
+  EXPECT_THAT(Collect(processors, {2}), IsEmpty());
+  EXPECT_THAT(Collect(processors, {1, 2}), ElementsAre(Banned(3)));
 }
 
 TEST(ScoreProcessorsTest, ABadWordThatIsAnEosIsIgnored) {
@@ -241,7 +241,6 @@ class Oracle {
       if (word.size() == 1 && Contains(processors_.eos_token_ids, word)) {
         continue;
       }
-      if (word.size() > 1 && word.size() > history_.size()) continue;
       if (EndsWith(next, word)) return true;
     }
     return false;

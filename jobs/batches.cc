@@ -12,6 +12,7 @@
 
 #include "base/durable_file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "jobs/record.h"
@@ -261,8 +262,11 @@ void Batches::Run() {
       context_.run();
       return;
     } catch (const std::bad_alloc&) {
-      // The handler is lost; the next look at the batches comes by the timer.
-      timer_.expires_after(ToChrono(kPeriod));
+      // The handler is lost.
+      UntilThereIsMemory([&] {
+        Wake(kPeriod);
+        return true;
+      });
     }
   }
 }
@@ -292,6 +296,15 @@ std::vector<std::shared_ptr<Batches::Entry>> Batches::Unfinished() const {
   for (const auto& [id, entry] : entries_) {
     if (!openai::IsFinal(entry->batch.status)) unfinished.push_back(entry);
   }
+  // The oldest of each owner, then the next of each: many batches of one hold
+  // up none of another.
+  std::map<std::string_view, int> num_before;
+  std::map<const Entry*, int> ranks;
+  for (const auto& entry : unfinished) {
+    ranks[entry.get()] = num_before[entry->owner]++;
+  }
+  std::ranges::stable_sort(
+      unfinished, {}, [&](const auto& entry) { return ranks.at(entry.get()); });
   return unfinished;
 }
 

@@ -29,13 +29,15 @@ absl::Status ReadBody(size_t kind, std::string_view body) {
       return ReadCall(openai::Api::kTokens, body, limits).status();
     case 3:
       return ReadTokenizeCall(body, limits).status();
-    default:
+    case 4:
       return ReadDetokenizeCall(body, limits).status();
+    default:
+      return ReadCall(openai::Api::kResponses, body, limits).status();
   }
 }
 
 FUZZ_TARGET(api_call, input) {
-  const absl::Status status = ReadBody(TakeChoice(&input) % 5, input);
+  const absl::Status status = ReadBody(TakeChoice(&input) % 6, input);
   const auto value = ParseJson(WithoutByteOrderMark(input));
   if (status.ok()) {
     CHECK(value.ok() && value->is_object()) << input;

@@ -207,6 +207,22 @@ TEST_F(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
   EXPECT_EQ(served.batches->List("me").size(), 10);
 }
 
+TEST_F(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
+  calls_.are_held = true;
+  std::vector<std::string> mine;
+  for (int i = 0; i < 20; ++i) mine.push_back(served.Create(40, 3600, "me"));
+  const std::string other = served.Create(kNumCalls, 3600, "you");
+  calls_.are_held = false;
+  served.ExpectComplete(served.Await(other, "you"), kNumCalls);
+  int num_open = 0;
+  for (const std::string& id : mine) {
+    const auto batch = served.batches->Find("me", id);
+    num_open += openai::IsFinal(batch->status) ? 0 : 1;
+  }
+  EXPECT_GT(num_open, 10);
+}
+
 TEST_F(BatchesTest, BadInputFailsTheBatch) {
   Served served(folder_.path(), calls_.run());
   const auto file = AddFile(served.files.get(), "{}\n");

@@ -81,7 +81,7 @@ bool DraftedGroups::CanFollow(const StepPlan& plan,
     if (found == groups_.end() || found->second.samples.empty()) return true;
     if (!before.asked->ranges.contains(continuation.request)) return true;
     const ScoreProcessors& processors = continuation.params->processors;
-    if (processors.needs_history() || !processors.forced_last_tokens.empty()) {
+    if (processors.needs_history() || processors.has_edits_by_place()) {
       return false;
     }
     // Edits are the same ones wherever the rows begin and end.

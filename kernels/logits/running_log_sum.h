@@ -39,6 +39,9 @@ class RunningLogSum {
   // The highest logit so far; -inf if none was above that.
   float max() const { return max_; }
 
+  // The sum of exp(logit - max).
+  double sum() const { return sum_; }
+
   // log(sum of exp(logit - max)), rounded once to float32; >= 0 once a logit
   // above -inf was added.
   float log_sum() const { return static_cast<float>(std::log(sum_)); }

@@ -35,7 +35,8 @@ TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
   return {.token = a.token,
           .repeated = a.repeated || b.repeated,
           .bias = a.bias + b.bias,
-          .penalty = a.penalty + b.penalty};
+          .penalty = a.penalty + b.penalty,
+          .decay = a.decay + b.decay};
 }
 
 // Sorted by token, those of one token made one.
@@ -166,24 +167,42 @@ ScoreEdits::ScoreEdits(const ScoreProcessors& processors,
                   : std::vector<TokenId>()),
       prompt_has_edits_(!prompt_.empty() &&
                         (repetition_penalty_ != 1.0f || ngram_size_ == 1)),
+      begin_index_(processors.begin_suppress_tokens.empty()
+                       ? -1
+                       : processors.begin_index),
+      decay_({.tokens = Distinct(processors.eos_decay.tokens),
+              .start_index = processors.eos_decay.start_index,
+              .factor = processors.eos_decay.factor}),
       forced_first_(ForceAll(processors.forced_first_tokens)),
       forced_last_(ForceAll(processors.forced_last_tokens)),
       max_new_tokens_(processors.max_new_tokens) {
   for (const std::vector<TokenId>& word : processors.bad_words) {
     DCHECK(!word.empty()) << "an empty bad word";
-    if (word.size() > 1) words_.Add(word);
+    if (word.size() > 1) sequences_.Add(word, {.banned = true});
   }
-  after_min_ = MakeShared(processors, /*bans_eos=*/false);
+  for (const auto& [tokens, bias] : processors.sequence_bias) {
+    DCHECK(!tokens.empty()) << "an empty sequence";
+    if (tokens.size() > 1) sequences_.Add(tokens, {.bias = bias});
+  }
+  after_min_ = MakeShared(processors, /*bans_eos=*/false, {});
   if (min_new_tokens_ > 0) {
-    before_min_ = MakeShared(processors, /*bans_eos=*/true);
+    before_min_ = MakeShared(processors, /*bans_eos=*/true, {});
+  }
+  if (begin_index_ >= 0) {
+    at_begin_ = MakeShared(processors, begin_index_ < min_new_tokens_,
+                           processors.begin_suppress_tokens);
   }
 }
 
-ScoreEdits::Shared ScoreEdits::MakeShared(const ScoreProcessors& processors,
-                                          bool bans_eos) const {
+ScoreEdits::Shared ScoreEdits::MakeShared(
+    const ScoreProcessors& processors, bool bans_eos,
+    std::span<const TokenId> banned) const {
   std::vector<TokenEdit> all;
   for (const TokenBias& bias : processors.logit_bias) {
     all.push_back({.token = bias.token, .bias = bias.bias});
+  }
+  for (const auto& [tokens, bias] : processors.sequence_bias) {
+    if (tokens.size() == 1) all.push_back({.token = tokens[0], .bias = bias});
   }
   const std::vector<TokenId> eos = Distinct(processors.eos_token_ids);
   for (const std::vector<TokenId>& word : processors.bad_words) {
@@ -191,6 +210,7 @@ ScoreEdits::Shared ScoreEdits::MakeShared(const ScoreProcessors& processors,
     all.push_back({.token = word[0], .banned = true});
   }
   BanAll(processors.suppress_tokens, &all);
+  BanAll(banned, &all);
   if (bans_eos) BanAll(eos, &all);
   MergeByToken(&all);
   Shared shared;
@@ -219,6 +239,7 @@ ScoreEdits::Shared ScoreEdits::MakeShared(const ScoreProcessors& processors,
 }
 
 const ScoreEdits::Shared& ScoreEdits::SharedAt(int num_generated) const {
+  if (num_generated == begin_index_) return at_begin_;
   return num_generated < min_new_tokens_ ? before_min_ : after_min_;
 }
 
@@ -229,19 +250,37 @@ const std::vector<TokenEdit>* ScoreEdits::ForcedAt(int num_generated) const {
   return forced_first_.empty() || num_generated > 0 ? nullptr : &forced_first_;
 }
 
-ScoreEdits::View ScoreEdits::WithoutText(int num_generated,
-                                         int vocab_size) const {
+ScoreEdits::View ScoreEdits::WithoutText(
+    int num_generated, int vocab_size, std::vector<TokenEdit>* storage) const {
   if (const auto* const forced = ForcedAt(num_generated)) {
     return {InVocabulary(*forced, vocab_size), /*is_allow_list=*/true};
   }
-  return {InVocabulary(SharedAt(num_generated).without_text, vocab_size),
-          restricts_};
+  const auto shared =
+      InVocabulary(SharedAt(num_generated).without_text, vocab_size);
+  const std::vector<TokenEdit> decays = DecayEdits(num_generated);
+  const auto of_place = InVocabulary(decays, vocab_size);
+  if (of_place.empty()) return {shared, restricts_};
+  storage->clear();
+  Merge(shared, of_place, storage);
+  return {*storage, restricts_};
+}
+
+void ScoreEdits::Merge(std::span<const TokenEdit> shared,
+                       std::span<const TokenEdit> own,
+                       std::vector<TokenEdit>* merged) const {
+  if (!restricts_) return MergeEdits(shared, own, merged);
+  merged->assign(shared.begin(), shared.end());
+  Finder in_own(own);
+  for (TokenEdit& edit : *merged) {
+    const TokenEdit* const more = in_own.Find(edit.token);
+    if (more != nullptr) edit = Together(edit, *more);
+  }
 }
 
 ScoreEdits::View ScoreEdits::OfRow(const Row& row,
                                    std::vector<TokenEdit>* storage) const {
   if (ForcedAt(row.num_generated) != nullptr) {
-    return WithoutText(row.num_generated, row.vocab_size);
+    return WithoutText(row.num_generated, row.vocab_size, storage);
   }
   const Shared& shared = SharedAt(row.num_generated);
   const std::span<const TokenEdit> common =
@@ -253,34 +292,42 @@ ScoreEdits::View ScoreEdits::OfRow(const Row& row,
   storage->clear();
   if (row.allowed != nullptr) {
     Restrict(common, of_row, *row.allowed, restricts_, row.vocab_size, storage);
-  } else if (restricts_) {
-    storage->assign(common.begin(), common.end());
-    Finder in_row(of_row);
-    for (TokenEdit& edit : *storage) {
-      const TokenEdit* const more = in_row.Find(edit.token);
-      if (more != nullptr) edit = Together(edit, *more);
-    }
   } else {
-    MergeEdits(common, of_row, storage);
+    Merge(common, of_row, storage);
   }
   return {*storage, restricts_ || row.allowed != nullptr};
 }
 
 std::vector<TokenEdit> ScoreEdits::OwnEdits(const Row& row) const {
-  std::vector<TokenEdit> edits;
+  std::vector<TokenEdit> edits = DecayEdits(row.num_generated);
   if (!needs_history_) return edits;
-  PenaliseTail(row.tail, row.num_generated, &edits);
-  const RowText text = {.prompt = prompt_, .tail = row.tail};
-  std::vector<TokenId> banned;
-  if (ngram_size_ == 1) {
-    BanAll(row.tail, &edits);
-  } else if (ngram_size_ > 1) {
-    AppendFollowers(text, ngram_size_ - 1, &banned);
-  }
-  words_.AppendDue(text, &banned);
-  BanAll(banned, &edits);
+  EditByText(row, &edits);
   MergeByToken(&edits);
   return edits;
+}
+
+std::vector<TokenEdit> ScoreEdits::DecayEdits(int num_generated) const {
+  std::vector<TokenEdit> edits;
+  const float decay = decay_.At(num_generated);
+  if (decay == 0.0f) return edits;
+  for (const TokenId token : decay_.tokens) {
+    edits.push_back({.token = token, .decay = decay});
+  }
+  return edits;
+}
+
+void ScoreEdits::EditByText(const Row& row,
+                            std::vector<TokenEdit>* edits) const {
+  PenaliseTail(row.tail, row.num_generated, edits);
+  const RowText text = {.prompt = prompt_, .tail = row.tail};
+  if (ngram_size_ == 1) {
+    BanAll(row.tail, edits);
+  } else if (ngram_size_ > 1) {
+    std::vector<TokenId> banned;
+    AppendFollowers(text, ngram_size_ - 1, &banned);
+    BanAll(banned, edits);
+  }
+  sequences_.AppendDue(text, edits);
 }
 
 void ScoreEdits::PenaliseTail(std::span<const TokenId> tail, int num_generated,

@@ -1,8 +1,9 @@
 // ScoreEdits: the edits of one request's rows (score_processors.h). What does
 // not depend on a row is made once: the edits that every row has, those that
-// the prompt's tokens lead to, and a trie of the bad words. A step then pays
-// for what is the row's own: its generated tokens, the words that end there,
-// and one reading of the text where n-grams may not repeat.
+// the prompt's tokens lead to, and a trie of the bad words and of biased
+// sequences. A step then pays for what is the row's own: its generated tokens,
+// the sequences that end there, and one reading of the text where n-grams may
+// not repeat.
 //
 //   const ScoreEdits edits(processors, prompt);  // once a request
 //   std::vector<TokenEdit> storage;              // of a row
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kernels/logits/bad_word_trie.h"
+#include "kernels/logits/edit_trie.h"
 #include "kernels/logits/row_text.h"
 #include "kernels/logits/score_processors.h"
 
@@ -45,12 +46,14 @@ class ScoreEdits {
   // What the processors do to a row. The view is of `*storage`, or of this
   // object where the row has no edits of its own; that costs nothing. Else it
   // costs O(edits), and what is on of these: O(tail log tail) for penalties,
-  // O(prompt + tail) for n-grams, O(longest word) for bad words; and where few
-  // tokens are allowed, O(log edits) for each instead of O(edits).
+  // O(prompt + tail) for n-grams, O(longest of them) for sequences; and where
+  // few tokens are allowed, O(log edits) for each instead of O(edits).
   View OfRow(const Row& row, std::vector<TokenEdit>* storage) const;
 
-  // What the processors do to a row without a text.
-  View WithoutText(int num_generated, int vocab_size) const;
+  // What the processors do to a row without a text. The view is of `*storage`,
+  // or of this object.
+  View WithoutText(int num_generated, int vocab_size,
+                   std::vector<TokenEdit>* storage) const;
 
   // Whether the tokens of that place are forced: then nothing else is said of
   // it, whatever the text.
@@ -67,13 +70,21 @@ class ScoreEdits {
     std::vector<TokenEdit> without_text;
     std::vector<TokenEdit> with_prompt;  // empty if they are the same
   };
-  Shared MakeShared(const ScoreProcessors& processors, bool bans_eos) const;
+  // `banned` beside what the processors ban.
+  Shared MakeShared(const ScoreProcessors& processors, bool bans_eos,
+                    std::span<const TokenId> banned) const;
   // Those of a place whose tokens are forced; null: another place.
   const std::vector<TokenEdit>* ForcedAt(int num_generated) const;
   const Shared& SharedAt(int num_generated) const;
 
-  // Of a row's own tokens, each token once.
+  // Of a row's own tokens and place, each token once.
   std::vector<TokenEdit> OwnEdits(const Row& row) const;
+  std::vector<TokenEdit> DecayEdits(int num_generated) const;
+  // `own` beside edits that many rows share, of which nothing is restricted but
+  // by allowed tokens of the processors.
+  void Merge(std::span<const TokenEdit> shared, std::span<const TokenEdit> own,
+             std::vector<TokenEdit>* merged) const;
+  void EditByText(const Row& row, std::vector<TokenEdit>* edits) const;
   void PenaliseTail(std::span<const TokenId> tail, int num_generated,
                     std::vector<TokenEdit>* edits) const;
 
@@ -87,9 +98,12 @@ class ScoreEdits {
   const bool restricts_;  // there are allowed tokens
   const std::vector<TokenId> prompt_;
   const bool prompt_has_edits_;
-  BadWordTrie words_;
+  const int begin_index_;  // -1: there is no such place
+  const EosDecay decay_;   // its tokens ascending, each once
+  EditTrie sequences_;
   Shared before_min_;  // while min_new_tokens bans the EOS ids
   Shared after_min_;
+  Shared at_begin_;  // after begin_index_ tokens
   // Of the first place, and of the last of max_new_tokens; empty: none.
   std::vector<TokenEdit> forced_first_;
   std::vector<TokenEdit> forced_last_;

@@ -1,15 +1,30 @@
 #include "kernels/logits/score_processors.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/logits/score_edits.h"
 
 namespace espalier {
+
+float EosDecay::At(int num_generated) const {
+  if (tokens.empty() || num_generated <= start_index) return 0.0f;
+  return static_cast<float>(std::pow(factor, num_generated - start_index) - 1);
+}
+
 bool ScoreProcessors::needs_history() const {
   return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
          presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
-         std::ranges::any_of(bad_words,
-                             [](const auto& word) { return word.size() > 1; });
+         std::ranges::any_of(
+             bad_words, [](const auto& word) { return word.size() > 1; }) ||
+         std::ranges::any_of(sequence_bias, [](const auto& sequence) {
+           return sequence.tokens.size() > 1;
+         });
+}
+
+bool ScoreProcessors::has_edits_by_place() const {
+  return !forced_last_tokens.empty() || !eos_decay.tokens.empty() ||
+         (!begin_suppress_tokens.empty() && begin_index > 0);
 }
 
 RowEdits CollectEdits(const ScoreProcessors& processors,
@@ -36,8 +51,11 @@ int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
   if (processors.allowed_tokens.has_value()) {
     return std::max<int64_t>(processors.allowed_tokens->size(), num_forced);
   }
-  int64_t count = processors.logit_bias.size() + processors.bad_words.size();
-  count += processors.suppress_tokens.size();
+  int64_t count = processors.logit_bias.size() + processors.bad_words.size() +
+                  processors.sequence_bias.size();
+  count += processors.suppress_tokens.size() +
+           processors.begin_suppress_tokens.size() +
+           processors.eos_decay.tokens.size();
   if (processors.min_new_tokens > 0) count += processors.eos_token_ids.size();
   // Penalties and n-grams touch tokens of the history, each once.
   if (processors.repetition_penalty != 1.0f ||

@@ -25,11 +25,30 @@ struct TokenBias {
   float bias = 0;  // finite
 };
 
+// Added to the score of a token that would complete a sequence of several.
+struct SequenceTokenBias {
+  std::vector<TokenId> tokens;  // not empty
+  float bias = 0;               // finite
+};
+
+// Makes EOS tokens likelier where a text grows long: from the token after the
+// first `start_index` generated ones on, |score| * (factor^n - 1) is added to
+// their scores, n counting tokens from there. An infinite score stays.
+struct EosDecay {
+  std::vector<TokenId> tokens;  // empty is off
+  int start_index = 0;
+  double factor = 1;  // > 0
+
+  // factor^n - 1; 0 where nothing is added.
+  float At(int num_generated) const;
+};
+
 // What one request asks for; constant during its life. In the order in which
-// they act: biases, the repetition penalty, frequency and presence penalties;
-// and bans, which are the same before and after.
+// they act: biases, the repetition penalty, frequency and presence penalties,
+// the decay; and bans, which are the same before and after.
 struct ScoreProcessors {
   std::vector<TokenBias> logit_bias;  // ascending by token, each once
+  std::vector<SequenceTokenBias> sequence_bias;
   // > 0; for every distinct token of prompt and generated text: a score < 0 is
   // multiplied by it, any other divided. 1 is off.
   float repetition_penalty = 1.0f;
@@ -41,11 +60,13 @@ struct ScoreProcessors {
   // and generated text already contain. 0 is off.
   int no_repeat_ngram_size = 0;
   // Token sequences, none empty: a token is banned that would complete one of
-  // them. One that consists of a single EOS id has no effect, and one longer
-  // than the text so far has none yet.
+  // them. One that consists of a single EOS id has no effect.
   std::vector<std::vector<TokenId>> bad_words;
   // Banned always.
   std::vector<TokenId> suppress_tokens;
+  // Banned after so many generated tokens, and nowhere else.
+  std::vector<TokenId> begin_suppress_tokens;
+  int begin_index = 0;
   // Banned while fewer than `min_new_tokens` tokens are generated.
   std::vector<TokenId> eos_token_ids;
   int min_new_tokens = 0;
@@ -58,10 +79,17 @@ struct ScoreProcessors {
   std::vector<TokenId> forced_first_tokens;
   std::vector<TokenId> forced_last_tokens;
   int max_new_tokens = 0;  // of forced_last_tokens
+  EosDecay eos_decay;
+  // Whether scores that are log-probabilities are normalised after all edits
+  // (select.h). It is no edit.
+  bool renormalizes = false;
 
-  // Whether edits depend on the tokens so far. A bad word of one token does
-  // not: it is banned wherever it would stand.
+  // Whether edits depend on the tokens so far. A sequence of one token does
+  // not: it is banned, or has its bias, wherever it would stand.
   bool needs_history() const;
+  // Whether edits of places after the first differ in another way than by
+  // min_new_tokens and the history.
+  bool has_edits_by_place() const;
 };
 
 // What is done to the score of one token of one row.
@@ -72,7 +100,8 @@ struct TokenEdit {
   bool forced = false;    // else the score becomes 0, whatever else is said
   uint8_t padding = 0;    // 0: lists are compared as bytes
   float bias = 0.0f;      // added first
-  float penalty = 0.0f;   // subtracted last
+  float penalty = 0.0f;   // subtracted after the repetition penalty
+  float decay = 0.0f;     // EosDecay::At, of the score so far: added last
 
   friend bool operator==(const TokenEdit&, const TokenEdit&) = default;
 };
@@ -114,6 +143,18 @@ ESPALIER_HOST_DEVICE inline float Penalise(float score,
 #endif
 }
 
+// The share `decay` of a score's size on top of it, rounded twice.
+ESPALIER_HOST_DEVICE inline float AddDecay(float score, float decay) {
+  if (!(score - score == 0.0f)) return score;  // infinite
+  const float size = score < 0.0f ? -score : score;
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(score, __fmul_rn(size, decay));
+#else
+  const float more = size * decay;
+  return score + more;
+#endif
+}
+
 // A score after an edit that is no ban: one float32 rounding an operation,
 // none where an operation is off.
 ESPALIER_HOST_DEVICE inline float EditedScore(float score,
@@ -122,7 +163,8 @@ ESPALIER_HOST_DEVICE inline float EditedScore(float score,
   if (edit.forced) return 0.0f;
   score += edit.bias;
   if (edit.repeated) score = Penalise(score, repetition_penalty);
-  return score - edit.penalty;
+  score -= edit.penalty;
+  return edit.decay == 0.0f ? score : AddDecay(score, edit.decay);
 }
 
 }  // namespace espalier

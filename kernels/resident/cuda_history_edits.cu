@@ -81,8 +81,7 @@ __device__ bool CompletesBadWord(const History& history,
   for (int back = 1;; ++back) {
     const int entry = last - back;
     if (entry < params.words_begin || edits[entry].banned) return true;
-    // As on the host: a word as long as the history counts, a longer one not.
-    if (back >= history.size()) return false;
+    if (back > history.size()) return false;
     if (edits[entry].token != history[history.size() - back]) return false;
   }
 }
@@ -223,6 +222,7 @@ __device__ void AddCommon(const CudaEditParams& params, const TokenEdit* edits,
       edit = common;
     } else {
       edit.bias = common.bias;
+      edit.decay = common.decay;
     }
     list[window.PlaceOf(common.token)] = edit;
   }

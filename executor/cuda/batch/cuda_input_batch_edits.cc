@@ -120,8 +120,10 @@ CudaEditParams CudaInputBatch::AddEditParams(const CudaGroup& group,
                                              const CudaGroupRequest& request) {
   const ScoreProcessors& processors = request.params->processors;
   const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
+  std::vector<TokenEdit> storage;
   const CudaRowEdits common = AddView(
-      request, all->WithoutText(request.num_generated, shape.vocab_size));
+      request,
+      all->WithoutText(request.num_generated, shape.vocab_size, &storage));
   for (const std::vector<TokenId>& word : processors.bad_words) {
     if (word.size() == 1) continue;  // not of the history
     for (const TokenId token : word) edits.push_back({.token = token});

@@ -126,9 +126,8 @@ void CudaDraftBatch::Pad(int padded_rows) {
 bool CanDraftOnDevice(const DraftSequence& sequence,
                       const CudaDraftLimits& limits, int vocab_size) {
   const SelectionParams& params = *sequence.params;
-  // Edits change once more at the last token where that is forced.
   if (sequence.search != nullptr || params.processors.needs_history() ||
-      !params.processors.forced_last_tokens.empty()) {
+      params.processors.has_edits_by_place()) {
     return false;
   }
   // Those of two numbers of tokens.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -61,10 +63,9 @@ inline void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
 }
 
 // Whether the next token could complete `word`.
-inline bool CompletesBadWord(std::span<const TokenId> word,
-                             std::span<const TokenId> history) {
-  if (word.size() == 1) return true;
-  if (word.size() > history.size()) return false;
+inline bool IsNearlyThere(std::span<const TokenId> word,
+                          std::span<const TokenId> history) {
+  if (word.size() > history.size() + 1) return false;
   const auto prefix = word.first(word.size() - 1);
   return std::ranges::equal(prefix, history.last(prefix.size()));
 }
@@ -76,7 +77,7 @@ inline void BanBadWords(const ScoreProcessors& processors,
   for (const std::vector<TokenId>& word : processors.bad_words) {
     const bool is_eos =
         word.size() == 1 && std::ranges::find(eos, word[0]) != eos.end();
-    if (is_eos || !CompletesBadWord(word, history)) continue;
+    if (is_eos || !IsNearlyThere(word, history)) continue;
     edits.push_back({.token = word.back(), .banned = true});
   }
 }
@@ -87,7 +88,20 @@ inline TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
           .banned = a.banned || b.banned,
           .repeated = a.repeated || b.repeated,
           .bias = a.bias + b.bias,
-          .penalty = a.penalty + b.penalty};
+          .penalty = a.penalty + b.penalty,
+          .decay = a.decay + b.decay};
+}
+
+inline void AddDecay(const EosDecay& decay, int num_generated,
+                     std::vector<TokenEdit>& edits) {
+  const int num_beyond = num_generated - decay.start_index;
+  if (num_beyond < 1) return;
+  const double grown = std::pow(decay.factor, num_beyond);
+  if (grown == 1) return;
+  for (const TokenId token :
+       std::set(decay.tokens.begin(), decay.tokens.end())) {
+    edits.push_back({.token = token, .decay = static_cast<float>(grown - 1)});
+  }
 }
 
 // Sorted by token, those of one token made one. A ban says all there is to say.
@@ -147,12 +161,20 @@ inline RowEdits ObviousEdits(const ScoreProcessors& processors,
   for (const TokenBias& bias : processors.logit_bias) {
     edits.push_back({.token = bias.token, .bias = bias.bias});
   }
+  for (const auto& [tokens, bias] : processors.sequence_bias) {
+    if (!IsNearlyThere(tokens, history)) continue;
+    edits.push_back({.token = tokens.back(), .bias = bias});
+  }
   PenaliseHistory(processors, history, num_generated, edits);
+  AddDecay(processors.eos_decay, num_generated, edits);
   if (processors.no_repeat_ngram_size > 0) {
     BanRepeatedNGrams(history, processors.no_repeat_ngram_size, edits);
   }
   BanBadWords(processors, history, edits);
   BanAll(processors.suppress_tokens, edits);
+  if (num_generated == processors.begin_index) {
+    BanAll(processors.begin_suppress_tokens, edits);
+  }
   if (num_generated < processors.min_new_tokens) {
     BanAll(processors.eos_token_ids, edits);
   }

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/logits/obvious_edits.h"
@@ -53,7 +55,19 @@ class AnyEdits {
       p.bad_words.push_back(SomeTokens(3, end));
       p.bad_words.back().push_back(Below(end));
     }
+    for (int count = Sometimes() ? Below(20) : 0; count > 0; --count) {
+      Tokens tokens = SomeTokens(2, end);
+      tokens.push_back(Below(end));
+      p.sequence_bias.push_back({std::move(tokens), 0.25f * Below(9) - 1});
+    }
     if (Sometimes()) p.suppress_tokens = SomeTokens(6, end);
+    if (Sometimes()) p.begin_suppress_tokens = SomeTokens(6, end);
+    p.begin_index = Below(2);
+    if (Sometimes()) {
+      p.eos_decay = {.tokens = SomeTokens(3, end),
+                     .start_index = Below(6),
+                     .factor = 0.5 + 0.25 * Below(5)};
+    }
     p.eos_token_ids = SomeTokens(3, end);
     if (Sometimes()) p.min_new_tokens = Below(9);
     if (Sometimes()) {
@@ -102,9 +116,29 @@ TEST(ScoreEditsTest, AnyRowOfAnyRequestHasTheObviousEdits) {
     const RowEdits common =
         ObviousEdits(processors, {}, num_generated, kVocabSize, nullptr);
     ASSERT_TRUE(std::ranges::equal(
-        edits.WithoutText(num_generated, kVocabSize).edits, common.edits))
+        edits.WithoutText(num_generated, kVocabSize, &storage).edits,
+        common.edits))
         << seed;
   }
+}
+
+// 1.5^2 - 1 = 1.25 of a score's size.
+TEST(ScoreEditsTest, AnEosGrowsLikelierBeyondTheStartOfItsDecay) {
+  ScoreProcessors processors;
+  processors.eos_decay = {.tokens = {4}, .start_index = 3, .factor = 1.5};
+  const auto edit_at = [&](int num_generated) {
+    const RowEdits row = CollectEdits(processors, {}, num_generated, 10);
+    return row.edits.empty() ? TokenEdit() : row.edits[0];
+  };
+  EXPECT_EQ(edit_at(3), TokenEdit());
+  EXPECT_EQ(EditedScore(-8, edit_at(4), 1), -4);
+  EXPECT_EQ(EditedScore(-8, edit_at(5), 1), 2);
+  EXPECT_EQ(EditedScore(8, edit_at(5), 1), 18);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(EditedScore(-kInf, edit_at(5), 1), -kInf);
+  processors.eos_decay.factor = 0.5;
+  EXPECT_EQ(EditedScore(-8, edit_at(4), 1), -12);
+  EXPECT_EQ(EditedScore(kInf, edit_at(4), 1), kInf);
 }
 
 // What is equal for all rows is not made again for one.

@@ -12,7 +12,8 @@
 //              warpers leave it; but where those keep at least as many tokens
 //              as there are EOS ids, and one, only the likeliest is sure to
 //              stay here. Temperature 0: the best token alone, with its edited
-//              log-probability.
+//              log-probability. Where `renormalizes` is set they are
+//              renormalised at the end, as in kLogits.
 //   kLogits    stochastic beams: the log of the probability that DrawRow draws
 //              the token with: edits act on logits, then temperature and
 //              filters, renormalised. Temperature 0: the best token alone, with
@@ -53,6 +54,7 @@ struct GumbelTopKOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;  // m >= 1; clamped to vocab_size
   DrawOptions draw = {};   // `sample` is the rank
+  bool renormalizes = false;
   // Tokens may be left out whose noisy score is not above this, because
   // there are enough better ones elsewhere.
   double above = -std::numeric_limits<double>::infinity();
@@ -67,6 +69,13 @@ struct GumbelTopKOptions {
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
                                    const GumbelTopKOptions& options);
 
+// The values of all tokens of a row, -inf of those that are out: what a choice
+// is made by, for reports. Here temperature 0 is as 1 without filters: the
+// values of all tokens that are possible, renormalised in kLogits. NaN counts
+// as -inf.
+std::vector<float> TokenValues(std::span<const float> logits,
+                               GumbelTopKOptions options);
+
 // The sums by which rows are merged: cum_log_prob + noise of each candidate of
 // the row of beam `rank`, which has generated `position` tokens.
 //   sums  [candidates]  out
@@ -80,9 +89,11 @@ double ShiftToMaximum(double noisy_score, double maximum, double parent);
 
 namespace reference {
 
-// The twin: noise for all tokens, and a full sort.
+// The twins: noise for all tokens, and a full sort.
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
                                    const GumbelTopKOptions& options);
+std::vector<float> TokenValues(std::span<const float> logits,
+                               GumbelTopKOptions options);
 
 }  // namespace reference
 }  // namespace espalier

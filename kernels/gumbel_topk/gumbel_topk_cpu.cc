@@ -8,6 +8,7 @@
 #include "kernels/float_limits.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/gumbel_topk/noise_block.h"
+#include "kernels/logits/row_scan.h"
 #include "kernels/sample/kept_tokens.h"
 #include "kernels/sample/processed_logits.h"
 #include "kernels/scratch.h"
@@ -105,37 +106,79 @@ ProcessedLogits::Options OptionsOf(const DrawOptions& draw, int vocab_size) {
   };
 }
 
+bool Normalizes(const GumbelTopKOptions& options) {
+  return options.domain == ScoreDomain::kLogits || options.renormalizes;
+}
+
+// What makes values of the scores that filters leave of a row.
+class ValueRule {
+ public:
+  ValueRule(const ProcessedLogits& row, const KeptTokens& kept,
+            const GumbelTopKOptions& options)
+      : temperature_(options.draw.params.temperature),
+        normalizes_(Normalizes(options)),
+        max_(row.max()),
+        log_sum_(normalizes_ ? kept.LogSum() : 0) {}
+
+  float Of(float score) const {
+    if (!normalizes_) return score / temperature_;
+    const double z = score == max_ ? 0 : (score - max_) / temperature_;
+    return static_cast<float>(z - log_sum_);
+  }
+
+ private:
+  const float temperature_;
+  const bool normalizes_;
+  const double max_;
+  const double log_sum_;
+};
+
 // What is left of a row after its edits, with its values.
 std::vector<TokenScore> GumbelTopKOfProcessed(
     ProcessedLogits& row, const GumbelTopKOptions& options) {
   if (row.max() == -kInf) return {};
   const DrawOptions& draw = options.draw;
   const SamplingParams& params = draw.params;
-  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   if (params.greedy()) {
-    return {{row.BestToken(), by_log_prob ? row.max() : 0.0f}};
+    return {{row.BestToken(), Normalizes(options) ? 0.0f : row.max()}};
   }
   const KeptTokens kept(row, params);
-  const double max = row.max(), log_sum = kept.LogSum();
-  const auto value_of = [&](float score) {
-    if (by_log_prob) return score / params.temperature;
-    const double z = score == max ? 0 : (score - max) / params.temperature;
-    return static_cast<float>(z - log_sum);
-  };
+  const ValueRule rule(row, kept, options);
   const RandomKey key = GumbelKey(params.seed, draw.sample, draw.position);
   BestWithNoise best(std::min(options.num_candidates, row.vocab_size()),
                      options.above, key);
   NoiseThreshold threshold = {.max = row.max(),
                               .temperature = params.temperature,
-                              .value_of_max = value_of(row.max())};
+                              .value_of_max = rule.Of(row.max())};
   NoiseWords words(key);
   kept.ForEachOf(
       [&](TokenId first, const float* scores) {
         threshold.threshold = best.threshold();
         return MayExceed(scores, words.Of(first), threshold);
       },
-      [&](TokenId token, float score) { best.Add(token, value_of(score)); });
+      [&](TokenId token, float score) { best.Add(token, rule.Of(score)); });
   return best.Take();
+}
+
+// Calls use(row) with the row after the edits of `options`, in its domain.
+//   row  before edits where that is kLogProbs, else after
+// REQUIRES: a token of it is above -inf.
+template <typename Use>
+auto UseEdited(ProcessedLogits& row, const GumbelTopKOptions& options,
+               const Use& use) {
+  if (options.domain == ScoreDomain::kLogits) return use(row);
+  const size_t vocab_size = row.vocab_size();
+  float* const log_probs = Scratch(ScratchUse::kLogProbs, vocab_size);
+  row.WriteLogProbs(log_probs);
+  ProcessedLogits edited({log_probs, vocab_size},
+                         OptionsOf(options.draw, row.vocab_size()));
+  return use(edited);
+}
+
+ProcessedLogits::Options OptionsOfLogits(const GumbelTopKOptions& options,
+                                         int vocab_size) {
+  if (options.domain == ScoreDomain::kLogProbs) return {};
+  return OptionsOf(options.draw, vocab_size);
 }
 
 }  // namespace
@@ -163,17 +206,34 @@ std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
                                    const GumbelTopKOptions& options) {
   CHECK(!logits.empty());
   CHECK_GE(options.num_candidates, 1);
-  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   const int vocab_size = static_cast<int>(logits.size());
-  const ProcessedLogits::Options edits = OptionsOf(options.draw, vocab_size);
-  ProcessedLogits row(logits, by_log_prob ? ProcessedLogits::Options() : edits);
+  ProcessedLogits row(logits, OptionsOfLogits(options, vocab_size));
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
-  if (!by_log_prob) return GumbelTopKOfProcessed(row, options);
   if (row.max() == -kInf) return {};
-  float* const log_probs = Scratch(ScratchUse::kLogProbs, logits.size());
-  row.WriteLogProbs(log_probs);
-  ProcessedLogits edited({log_probs, logits.size()}, edits);
-  return GumbelTopKOfProcessed(edited, options);
+  return UseEdited(row, options, [&](ProcessedLogits& edited) {
+    return GumbelTopKOfProcessed(edited, options);
+  });
+}
+
+std::vector<float> TokenValues(std::span<const float> logits,
+                               GumbelTopKOptions options) {
+  CHECK(!logits.empty());
+  SamplingParams& params = options.draw.params;
+  if (params.greedy()) params = {};
+  std::vector<float> numbers(logits.begin(), logits.end());
+  std::ranges::transform(numbers, numbers.begin(), NanAsMinusInf);
+  const int vocab_size = static_cast<int>(logits.size());
+  ProcessedLogits row(numbers, OptionsOfLogits(options, vocab_size));
+  std::vector<float> values(logits.size(), -kInf);
+  if (row.max() == -kInf) return values;
+  UseEdited(row, options, [&](ProcessedLogits& edited) {
+    if (edited.max() == -kInf) return;
+    const KeptTokens kept(edited, params);
+    const ValueRule rule(edited, kept, options);
+    kept.ForEach(
+        [&](TokenId token, float score) { values[token] = rule.Of(score); });
+  });
+  return values;
 }
 
 }  // namespace espalier

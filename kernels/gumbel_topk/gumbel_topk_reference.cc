@@ -33,23 +33,35 @@ std::vector<float> LogSoftmax(std::span<const float> logits) {
 std::vector<float> Values(std::span<const float> logits,
                           const GumbelTopKOptions& options) {
   const SamplingParams& params = options.draw.params;
-  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   const std::vector<float> edited =
-      by_log_prob ? EditedScores(LogSoftmax(logits), options.draw)
-                  : EditedScores(logits, options.draw);
+      options.domain == ScoreDomain::kLogProbs
+          ? EditedScores(LogSoftmax(logits), options.draw)
+          : EditedScores(logits, options.draw);
+  const bool normalized =
+      options.domain == ScoreDomain::kLogits || options.renormalizes;
   const std::vector<double> drawn = DrawLogProbabilities(edited, params);
   const float temperature = params.greedy() ? 1.0f : params.temperature;
   std::vector<float> values;
   for (size_t t = 0; t < drawn.size(); ++t) {
     const bool out = std::isinf(drawn[t]);
-    values.push_back(out           ? -kInf
-                     : by_log_prob ? edited[t] / temperature
-                                   : static_cast<float>(drawn[t]));
+    values.push_back(out          ? -kInf
+                     : normalized ? static_cast<float>(drawn[t])
+                                  : edited[t] / temperature);
   }
   return values;
 }
 
 }  // namespace
+
+std::vector<float> TokenValues(std::span<const float> logits,
+                               GumbelTopKOptions options) {
+  if (options.draw.params.greedy()) options.draw.params = {};
+  std::vector<float> numbers(logits.begin(), logits.end());
+  for (float& logit : numbers) {
+    if (std::isnan(logit)) logit = -kInf;
+  }
+  return Values(numbers, options);
+}
 
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
                                    const GumbelTopKOptions& options) {

@@ -40,6 +40,10 @@ struct RowOptions {
   float repetition_penalty = 1.0f;        // of edits that say `repeated`
   std::span<const TokenEdit> edits = {};  // ascending by token, each once
   bool is_allow_list = false;             // all other tokens are banned
+  // Of kLogProbs: whether edited scores become log-probabilities of the tokens
+  // that are possible: each less the log-sum-exp of all (transformers'
+  // LogitNormalization). A row without edits has them already.
+  bool renormalizes = false;
   // Of kLogProbs: tokens are left out whose sum cum_log_prob + log_prob is
   // below min_sum, because there are enough better ones elsewhere.
   float cum_log_prob = 0;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,40 +39,95 @@ RowBlock ApplyEdits(const RowBlock& block, int begin, const RowOptions& options,
   return {copy, block.size, MaxOfBlock(copy, block.size).max};
 }
 
+bool Renormalizes(const RowOptions& options) {
+  return options.renormalizes && options.domain == ScoreDomain::kLogProbs &&
+         (!options.edits.empty() || options.is_allow_list);
+}
+
+// A log-probability after its edit.
+float ScoreAfter(const TokenEdit& edit, std::span<const float> logits,
+                 const RowOptions& options, const LogSoftmax& softmax) {
+  if (edit.banned) return -kInf;
+  return EditedScore(softmax.LogProb(logits[edit.token]), edit,
+                     options.repetition_penalty);
+}
+
+// The softmax of edited log-probabilities.
+//   others  the sum of the logits of tokens without an edit
+LogSoftmax SoftmaxOfScores(std::span<const float> logits,
+                           const RowOptions& options, const LogSoftmax& softmax,
+                           const RunningLogSum& others) {
+  const float best_other =
+      others.max() > -kInf ? softmax.LogProb(others.max()) : -kInf;
+  float max = best_other;
+  for (const TokenEdit& edit : options.edits) {
+    max = std::max(max, ScoreAfter(edit, logits, options, softmax));
+  }
+  if (!std::isfinite(max)) return {max, 0};
+  const auto share = [&](float score) {
+    return std::exp(static_cast<double>(score) - max);
+  };
+  double sum = best_other > -kInf ? others.sum() * share(best_other) : 0;
+  for (const TokenEdit& edit : options.edits) {
+    sum += share(ScoreAfter(edit, logits, options, softmax));
+  }
+  return {max, static_cast<float>(std::log(sum))};
+}
+
+// What makes scores of a row's logits.
+struct RowScores {
+  LogSoftmax softmax;
+  std::optional<LogSoftmax> again = {};  // of edited log-probabilities
+
+  float Of(float log_prob) const {
+    return again ? again->LogProb(log_prob) : log_prob;
+  }
+};
+
 // The pass over the row.
-LogSoftmax ScanRow(std::span<const float> logits, const RowOptions& options,
-                   BestTokens& best) {
+RowScores ScanRow(std::span<const float> logits, const RowOptions& options,
+                  BestTokens& best) {
   std::span<const TokenEdit> edits = options.edits;
+  const bool renormalizes = Renormalizes(options);
   float edited[kRowBlockSize];
-  return ScanRow(logits, best, [&](const RowBlock& block, int begin) {
-    return ApplyEdits(block, begin, options, edits, edited);
-  });
+  RunningLogSum others;
+  RowScores scores = {
+      .softmax = ScanRow(logits, best, [&](const RowBlock& block, int begin) {
+        const RowBlock left = ApplyEdits(block, begin, options, edits, edited);
+        if (renormalizes) others.Add(left.values, left.size, left.max);
+        return left;
+      })};
+  if (renormalizes) {
+    scores.again = SoftmaxOfScores(logits, options, scores.softmax, others);
+  }
+  return scores;
 }
 
 // Whether a token may be left out of the row's answer.
-bool IsBelow(const RowOptions& options, float log_prob) {
-  return options.cum_log_prob + log_prob < options.min_sum;
+bool IsBelow(const RowOptions& options, float score) {
+  return options.cum_log_prob + score < options.min_sum;
 }
 
 // In kLogProbs, what the choice by logit is ranked by in the end: the
 // log-probabilities of the chosen, and of the edited tokens after their edits.
 std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
                                   const RowOptions& options,
-                                  const LogSoftmax& softmax,
+                                  const RowScores& scores,
                                   const std::vector<ScoreKey>& chosen) {
   std::vector<ScoreKey> keys;
   keys.reserve(chosen.size() + options.edits.size());
-  const auto add = [&](TokenId token, float score) {
+  const auto add = [&](TokenId token, float log_prob) {
+    if (log_prob == -kInf) return;
+    const float score = scores.Of(log_prob);
     if (!(score > -kInf) || IsBelow(options, score)) return;
     keys.push_back(MakeScoreKey(score, token));
   };
   for (const ScoreKey key : chosen) {
-    add(TokenOf(key), softmax.LogProb(logits[TokenOf(key)]));
+    add(TokenOf(key), scores.softmax.LogProb(logits[TokenOf(key)]));
   }
   for (const TokenEdit& edit : options.edits) {
     if (edit.banned) continue;
-    const float log_prob = softmax.LogProb(logits[edit.token]);
-    add(edit.token, EditedScore(log_prob, edit, options.repetition_penalty));
+    add(edit.token, ScoreAfter(edit, logits, options, scores.softmax));
   }
   return keys;
 }
@@ -81,16 +138,18 @@ std::vector<TokenScore> Select(std::span<const float> logits,
   const int num_best = std::min(options.num_candidates, vocab_size);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   BestTokens best(num_best, vocab_size);
-  const LogSoftmax softmax = ScanRow(logits, options, best);
+  const RowScores scores = ScanRow(logits, options, best);
+  const LogSoftmax& softmax = scores.softmax;
   if (softmax.max == -kInf) return {};
   std::vector<ScoreKey> keys;
   if (by_log_prob) {
     // Before the choice, which costs more than to look: of tokens without an
     // edit, higher logits have no lower log-probability.
     keys = best.TakeIf([&](ScoreKey key) {
-      return !IsBelow(options, softmax.LogProb(logits[TokenOf(key)]));
+      return !IsBelow(options,
+                      scores.Of(softmax.LogProb(logits[TokenOf(key)])));
     });
-    keys = LogProbKeys(logits, options, softmax, keys);
+    keys = LogProbKeys(logits, options, scores, keys);
   } else {
     keys = best.Take();
   }

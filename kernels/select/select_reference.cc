@@ -64,6 +64,31 @@ std::vector<Ranked> Edit(const std::vector<float>& scores,
   return tokens;
 }
 
+// Makes log-probabilities of edited ones, of all tokens of the row.
+class Normalizer {
+ public:
+  Normalizer(const std::vector<float>& log_probs, const RowOptions& options) {
+    const bool has_edits = !options.edits.empty() || options.is_allow_list;
+    if (!options.renormalizes || !has_edits) return;
+    const std::vector<Ranked> scores = Edit(log_probs, options);
+    double max = -kInf;
+    for (const Ranked& t : scores) max = std::max<double>(max, t.score);
+    if (!std::isfinite(max)) return;
+    max_ = max;
+    double sum = 0;
+    for (const Ranked& t : scores) sum += std::exp(t.score - max);
+    log_sum_ = std::log(sum);
+  }
+
+  float Of(float score) const {
+    return static_cast<float>((score - max_) - log_sum_);
+  }
+
+ private:
+  double max_ = 0;
+  double log_sum_ = 0;
+};
+
 // The edited tokens after their edits, and the best `num_candidates` of the
 // others by logit.
 std::vector<Ranked> Contenders(const std::vector<float>& logits,
@@ -79,6 +104,8 @@ std::vector<Ranked> Contenders(const std::vector<float>& logits,
   for (const Ranked& t : Best(others, options.num_candidates)) {
     contenders.push_back({t.token, log_probs[t.token]});
   }
+  const Normalizer normalizer(log_probs, options);
+  for (Ranked& t : contenders) t.score = normalizer.Of(t.score);
   return contenders;
 }
 

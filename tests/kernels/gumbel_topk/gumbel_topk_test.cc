@@ -51,12 +51,25 @@ TEST_P(GumbelTopKTest, ChoosesWhatTheTwinChooses) {
     options.draw.params.seed = i;
     options.draw.repetition_penalty = 1.2f;
     options.draw.edits = edits;
+    options.renormalizes = i % 3 == 0;
     const Scores fast = GumbelTopK(logits, options);
     const Scores twin = reference::GumbelTopK(logits, options);
     EXPECT_EQ(TokensOf(fast), TokensOf(twin)) << i;
     for (size_t k = 0; k < std::min(fast.size(), twin.size()); ++k) {
       EXPECT_TRUE(Near(fast[k].log_prob, twin[k].log_prob,
                        4 * Tolerance(vocab_size, twin[k].log_prob)));
+    }
+    const std::vector<float> values = TokenValues(logits, options);
+    const std::vector<float> twins = reference::TokenValues(logits, options);
+    ASSERT_EQ(values.size(), twins.size());
+    for (size_t t = 0; t < values.size(); ++t) {
+      EXPECT_TRUE(
+          Near(values[t], twins[t], 4 * Tolerance(vocab_size, twins[t])))
+          << i << ", token " << t << ": " << values[t] << ", " << twins[t];
+    }
+    if (options.draw.params.greedy()) continue;
+    for (const TokenScore& chosen : fast) {
+      EXPECT_EQ(values[chosen.token], chosen.log_prob) << i;
     }
   }
 }

@@ -62,6 +62,14 @@ std::vector<float> Reported(const TestRow& row, const RowOptions& options) {
                     : EditedScore(row.log_probs[edit.token], edit,
                                   options.repetition_penalty);
   }
+  if (!options.renormalizes) return log_probs;
+  const double max = *std::ranges::max_element(log_probs);
+  if (max == -kInf) return log_probs;
+  double sum = 0;
+  for (const float l : log_probs) sum += std::exp(l - max);
+  for (float& l : log_probs) {
+    l = static_cast<float>((l - max) - std::log(sum));
+  }
   return log_probs;
 }
 
@@ -74,7 +82,8 @@ void ExpectAgreement(const TestRow& row, const RowOptions& options) {
   for (size_t i = 0; i < fast.size(); ++i) {
     const auto [token, log_prob] = fast[i];
     const float tolerance = std::max(1.0f, options.repetition_penalty) *
-                            Tolerance(log_probs.size(), log_prob);
+                            Tolerance(row.logits.size(), log_prob) *
+                            (options.renormalizes ? 4 : 1);
     EXPECT_PRED3(Near, log_prob, log_probs[token], tolerance) << token;
     EXPECT_PRED3(Near, log_prob, twin[i].log_prob, tolerance) << i;
   }
@@ -192,6 +201,53 @@ TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
       }
     }
   }
+}
+
+TEST_P(SelectRowEditsTest, RenormalisedRowsEqualTheTwin) {
+  for (const std::string& kind : kKinds) {
+    for (const int size : {1, 2, 65, 1024, 1025, 3000}) {
+      const TestRow row(Row(kind, size));
+      const std::vector<TokenEdit> edits = RandomEdits(row.logits, size);
+      for (const float penalty : {1.3f, 0.5f}) {
+        for (const bool is_allow_list : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << kind << " row of " << size << ", penalty " << penalty
+                       << ", allow list " << is_allow_list);
+          ExpectAgreement(row, {.num_candidates = 64,
+                                .repetition_penalty = penalty,
+                                .edits = edits,
+                                .is_allow_list = is_allow_list,
+                                .renormalizes = true});
+        }
+      }
+    }
+  }
+}
+
+// The four tokens have 4/8, 2/8, 1/8 and 1/8; without the first 2/4, 1/4, 1/4.
+TEST_P(SelectRowEditsTest, RenormalisedScoresAreLogProbabilities) {
+  const std::vector<float> logits = {std::log(4.0f), std::log(2.0f), 0, 0};
+  std::vector<TokenEdit> edits = {{.token = 0, .banned = true}};
+  RowOptions options = {.num_candidates = 4, .edits = edits};
+  options.renormalizes = true;
+  const auto expect = [&](std::vector<double> shares) {
+    const Scores tokens = SelectRow(logits, options);
+    ASSERT_EQ(tokens.size(), shares.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+      EXPECT_NEAR(std::exp(tokens[i].log_prob), shares[i], 1e-6) << i;
+    }
+  };
+  expect({0.5, 0.25, 0.25});
+  // What is left of a row that one token has nearly all of is exact.
+  const std::vector<float> peak = {60, std::log(2.0f), 0, 0};
+  const Scores rest = SelectRow(peak, options);
+  ASSERT_EQ(rest.size(), 3);
+  EXPECT_NEAR(std::exp(rest[0].log_prob), 0.5, 1e-5);
+  edits[0] = {.token = 0, .bias = std::log(2.0f)};  // of 12
+  expect({8.0 / 12, 2.0 / 12, 1.0 / 12, 1.0 / 12});
+  // So low a bound leaves out what is below it in the end.
+  options.min_sum = std::log(1.5f / 12);
+  expect({8.0 / 12, 2.0 / 12});
 }
 
 // Worked by hand: lse = log(4 + 2 + 1 + 1) = log 8.

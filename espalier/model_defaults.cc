@@ -86,7 +86,8 @@ absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,
                          GenerationDefaults* defaults, OptionNamer name) {
   RETURN_IF_ERROR(CheckDefaults(*defaults, model));
-  if (!has_tokenizer) LeaveOutText(defaults);
+  if (!has_tokenizer) LeaveOut("stop", defaults);
+  LeaveOutHostSelection(model, defaults);
   return CheckSupported(generation_config, *defaults,
                         name("generation_config"));
 }

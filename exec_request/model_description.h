@@ -64,6 +64,11 @@ struct ModelDescription {
   // begin after tokens that another sequence fed into the pages it has. False:
   // no pages are shared between requests.
   bool has_shareable_pages = false;
+  // Set by the executor: whether it selects on the host, which alone edits
+  // scores by sequence_bias of several tokens, renormalises those of beams, and
+  // reports processed log-probabilities. Elsewhere requests that ask for these
+  // are refused.
+  bool selects_on_host = true;
   // Set by the executor: whether selections may have drafts to verify, so that
   // requests may speculate (docs/speculation.md), which takes shareable pages;
   // whether those of beams may, too; and whether a draft model runs beside the

@@ -102,6 +102,10 @@ struct SelectionParams {
   // Log-probabilities are reported of what is chosen, and of so many best
   // tokens of its row; -1: of none.
   int num_logprobs = -1;
+  // Whether these are what tokens are chosen by: log-probabilities after edits
+  // and, where tokens are drawn, temperature and filters, with which beams add
+  // up to their cum_log_prob (TokenValues, kernels/gumbel_topk/gumbel_topk.h).
+  bool reports_processed = false;
   // Keeps alive what PlanSelection::allowed points to.
   std::shared_ptr<const void> allowed_owner = nullptr;
 };

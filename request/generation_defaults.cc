@@ -96,8 +96,13 @@ constexpr DefaultField kFields[] = {
     SamplingField<&P::typical_p>("typical_p"),
     Field<&P::repetition_penalty>("repetition_penalty"),
     Field<&P::no_repeat_ngram_size>("no_repeat_ngram_size"),
+    Field<&P::exponential_decay_length_penalty>(
+        "exponential_decay_length_penalty"),
+    Field<&P::renormalize_logits>("renormalize_logits"),
+    Field<&P::sequence_bias>("sequence_bias"),
     Field<&P::bad_words_ids>("bad_words_ids"),
     Field<&P::suppress_tokens>("suppress_tokens"),
+    Field<&P::begin_suppress_tokens>("begin_suppress_tokens"),
     Field<&P::forced_bos_token_id>("forced_bos_token_id"),
     Field<&P::forced_eos_token_id>("forced_eos_token_id"),
     {"max_new_tokens", "max_new_tokens", Differs<&P::max_new_tokens>,
@@ -127,9 +132,11 @@ void SwapLargeParams(P* a, P* b) {
   std::swap(a->include_stop, b->include_stop);
   a->eos_token_id.swap(b->eos_token_id);
   a->logit_bias.swap(b->logit_bias);
+  a->sequence_bias.swap(b->sequence_bias);
   a->bad_words_ids.swap(b->bad_words_ids);
   a->bad_words.swap(b->bad_words);
   a->suppress_tokens.swap(b->suppress_tokens);
+  a->begin_suppress_tokens.swap(b->begin_suppress_tokens);
   a->allowed_token_ids.swap(b->allowed_token_ids);
   a->allowed_sequences.swap(b->allowed_sequences);
   a->cache_salt.swap(b->cache_salt);
@@ -148,7 +155,8 @@ P WithoutLargeParams(P* params) {
 
 bool IsList(std::string_view param) {
   return param == "eos_token_id" || param == "stop" ||
-         param == "bad_words_ids" || param == "suppress_tokens";
+         param == "bad_words_ids" || param == "suppress_tokens" ||
+         param == "begin_suppress_tokens" || param == "sequence_bias";
 }
 
 // Whether `params`, which have allowed sequences, have no use for it: these
@@ -159,10 +167,27 @@ bool IsOfAllowedSequences(std::string_view param) {
          param == "forced_eos_token_id";
 }
 
+constexpr std::string_view kSamplingParams[] = {
+    "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"};
+
+bool Contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Whether a request asks for the search: for beams, and for no draws.
+bool AsksForSearch(std::span<const std::string_view> given, const P& params) {
+  return Contains(given, "num_beams") && params.num_beams > 1 &&
+         !params.stochastic &&
+         std::ranges::none_of(kSamplingParams, [&](std::string_view name) {
+           return Contains(given, name);
+         });
+}
+
 // Whether a request may leave `field` to the defaults.
 bool IsOpen(const DefaultField& field, std::span<const std::string_view> given,
             const P& params) {
-  if (std::ranges::find(given, field.param) != given.end()) return false;
+  if (Contains(given, field.param)) return false;
+  if (field.param == "do_sample" && AsksForSearch(given, params)) return false;
   return !params.allowed_sequences || !IsOfAllowedSequences(field.param);
 }
 
@@ -224,6 +249,15 @@ absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
                          Shown(*start));
 }
 
+// "top_k 20 and top_p 0.8"
+std::string JoinFields(const NamedValues& fields) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : fields) {
+    texts.push_back(Concat(name, " ", value));
+  }
+  return JoinWithAnd(texts);
+}
+
 absl::Status CheckDefault(const DefaultField& field,
                           const GenerationDefaults& defaults,
                           const ModelDescription& model) {
@@ -236,12 +270,9 @@ absl::Status CheckDefault(const DefaultField& field,
 }  // namespace
 
 std::string NameUnsupported(const GenerationDefaults& defaults) {
-  std::vector<std::string> fields;
-  for (const auto& [name, value] : defaults.unsupported) {
-    fields.push_back(Concat(name, " ", value));
-  }
-  return Concat(defaults.path, ": ", JoinWithAnd(fields),
-                fields.size() == 1 ? " is" : " are", " not supported");
+  return Concat(defaults.path, ": ", JoinFields(defaults.unsupported),
+                defaults.unsupported.size() == 1 ? " is" : " are",
+                " not supported");
 }
 
 std::string UnsupportedWarning(const GenerationDefaults& defaults) {
@@ -271,14 +302,46 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
   return names;
 }
 
-void LeaveOutText(GenerationDefaults* defaults) {
-  const auto is_text = [](const auto& field) {
-    return FindField(field.first)->param == "stop";
+void LeaveOut(std::string_view param, GenerationDefaults* defaults) {
+  const auto is_it = [&](const auto& field) {
+    return FindField(field.first)->param == param;
   };
   std::ranges::copy_if(defaults->fields,
-                       std::back_inserter(defaults->unsupported), is_text);
-  std::erase_if(defaults->fields, is_text);
-  defaults->params.stop.clear();
+                       std::back_inserter(defaults->unsupported), is_it);
+  std::erase_if(defaults->fields, is_it);
+}
+
+void LeaveOutHostSelection(const ModelDescription& model,
+                           GenerationDefaults* defaults) {
+  for (const std::string_view param : {"renormalize_logits", "sequence_bias"}) {
+    P probe;
+    probe.num_beams = 2;
+    const DefaultField& field = *FindField(param);
+    field.set(*defaults, {}, &probe);
+    if (!ValidateHostSelection(model, probe).ok()) LeaveOut(param, defaults);
+  }
+}
+
+NamedValues LeftOutForSearch(const GenerationDefaults& defaults,
+                             std::span<const std::string_view> given,
+                             const GenerationParams& params) {
+  NamedValues left;
+  if (!defaults.params.do_sample || !AsksForSearch(given, params)) return left;
+  for (const auto& field : defaults.fields) {
+    if (Contains(kSamplingParams, field.first)) left.push_back(field);
+  }
+  return left;
+}
+
+std::string SearchNote(const GenerationDefaults& defaults,
+                       std::span<const std::string_view> given,
+                       const GenerationParams& params,
+                       std::string_view num_beams, std::string_view do_sample) {
+  const NamedValues left = LeftOutForSearch(defaults, given, params);
+  if (left.empty()) return "";
+  return Concat(num_beams, " asks for the search: ", JoinFields(left), " of ",
+                defaults.path, left.size() == 1 ? " is" : " are", " left out; ",
+                do_sample, " draws beams");
 }
 
 ModelDescription WithAnyBeams(ModelDescription model) {

@@ -9,12 +9,15 @@
 // A default is taken where it means something beside the rest of the request:
 // as long as the request with it passes ValidateParams. So temperature and
 // top_p of a file are taken by requests that sample, as transformers does, and
-// no default makes a good request a bad one. But more beams or samples than a
-// step has room for (StepLimits::max_beams) are taken: the model's maker meant
-// them, and a request is told of them rather than run without. What only a
-// search can tell is left: suppress_tokens and bad_words_ids may leave no token
-// of those that a request allows. A request whose search is wrong all the same
-// takes num_beams, so that its error is told of the beams that it would have.
+// no default makes a good request a bad one. A request that gives num_beams
+// above 1 and nothing of sampling asks for the search: do_sample of a file is
+// not taken then, nor what needs it (LeftOutForSearch). But more beams or
+// samples than a step has room for (StepLimits::max_beams) are taken: the
+// model's maker meant them, and a request is told of them rather than run
+// without. What only a search can tell is left: suppress_tokens and
+// bad_words_ids may leave no token of those that a request allows. A request
+// whose search is wrong all the same takes num_beams, so that its error is told
+// of the beams that it would have.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -79,8 +82,25 @@ std::vector<std::string_view> DefaultParams();
 // caller in C++ has given.
 std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 
-// Of a model without a tokenizer: those that act on text are unsupported.
-void LeaveOutText(GenerationDefaults* defaults);
+// Moves those of `param` to the unsupported ones: "stop" of a model without a
+// tokenizer.
+void LeaveOut(std::string_view param, GenerationDefaults* defaults);
+// The same of those that no executor but one that selects on the host can do,
+// of beams or at all.
+void LeaveOutHostSelection(const ModelDescription& model,
+                           GenerationDefaults* defaults);
+
+// The sampling defaults that a request leaves out because it asks for the
+// search: it gives num_beams above 1 and says nothing of sampling.
+NamedValues LeftOutForSearch(const GenerationDefaults& defaults,
+                             std::span<const std::string_view> given,
+                             const GenerationParams& params);
+// "num_beams asks for the search: do_sample true and top_k 20 of FILE are left
+// out; do_sample draws beams"; empty if none are. The two fields are called so.
+std::string SearchNote(const GenerationDefaults& defaults,
+                       std::span<const std::string_view> given,
+                       const GenerationParams& params,
+                       std::string_view num_beams, std::string_view do_sample);
 
 // `model` as if its steps had room for any number of sequences: what a default
 // is judged by.

@@ -33,10 +33,25 @@ bool DrawsAtRandom(const GenerationParams& params) {
   return params.stochastic || (params.do_sample && !greedy);
 }
 
+std::string_view NameOf(LogprobsMode mode) {
+  switch (mode) {
+    case LogprobsMode::kRaw:
+      return "raw_logprobs";
+    case LogprobsMode::kProcessed:
+      return "processed_logprobs";
+  }
+  return "";
+}
+
 absl::Status ValidateReports(const ModelDescription& model,
                              const GenerationParams& params) {
   if (params.logprobs) {
     RETURN_IF_ERROR(CheckRange("logprobs", *params.logprobs, 0, kMaxLogProbs));
+  }
+  if (params.logprobs_mode != LogprobsMode::kRaw && !params.logprobs) {
+    return InvalidArgument(
+        "logprobs_mode must be \"raw_logprobs\" without logprobs, got \"",
+        NameOf(params.logprobs_mode), '"');
   }
   if (params.prompt_logprobs && model.encoder) {
     return InvalidArgument(
@@ -80,6 +95,7 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidateConstraints(model, params));
   RETURN_IF_ERROR(ValidateScores(*params));
   RETURN_IF_ERROR(ValidateReports(model, *params));
+  RETURN_IF_ERROR(ValidateHostSelection(model, *params));
   RETURN_IF_ERROR(ValidateSpeculation(model, *params));
   return ValidateScheduling(*params);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,33 @@ enum class EarlyStopping {
 enum class LengthPenaltyForm {
   kPower,  // t^length_penalty
   kWu,     // ((5 + t) / 6)^length_penalty: Wu et al. 2016, equation 14
+};
+
+// Which log-probabilities of generated tokens are reported (vLLM's
+// logprobs_mode).
+enum class LogprobsMode {
+  kRaw,        // the model's own
+  kProcessed,  // those that tokens are chosen by: after edits and, where tokens
+               // are drawn, temperature and filters
+};
+
+// "raw_logprobs", "processed_logprobs".
+std::string_view NameOf(LogprobsMode mode);
+
+// From the token after the first `start_index` on an EOS becomes more likely,
+// and more so with each further one: |score| * (factor^n - 1) is added to its
+// score, n being the tokens generated beyond them.
+struct LengthDecay {
+  int64_t start_index = 0;  // >= 0
+  double factor = 1.0;      // > 0
+  friend bool operator==(const LengthDecay&, const LengthDecay&) = default;
+};
+
+// Added to the score of the last of `tokens` where the others stand before it.
+struct SequenceBias {
+  std::vector<int64_t> tokens;  // at least one
+  double bias = 0;
+  friend bool operator==(const SequenceBias&, const SequenceBias&) = default;
 };
 
 struct GenerationParams {
@@ -89,11 +117,18 @@ struct GenerationParams {
   double presence_penalty = 0.0;
   int64_t no_repeat_ngram_size = 0;
   std::vector<std::pair<int64_t, double>> logit_bias;  // token, bias
+  std::vector<SequenceBias> sequence_bias;
+  std::optional<LengthDecay> exponential_decay_length_penalty;
+  // Whether a beam's scores are made log-probabilities again, which sum up to 1
+  // over the vocabulary, after all that is done to them. Draws always are.
+  bool renormalize_logits = false;
   std::vector<std::vector<int64_t>> bad_words_ids;
   // The same as text: an engine with a tokenizer makes bad_words_ids of them
   // (request/bad_words.h).
   std::vector<std::string> bad_words;
   std::vector<int64_t> suppress_tokens;
+  // The same at the first place that forced_bos_token_id leaves open.
+  std::vector<int64_t> begin_suppress_tokens;
   // Of an encoder-decoder: tokens that the decoder begins with, after those
   // that every one of the model's begins with; what is generated follows them.
   // transformers' decoder_input_ids (request/decoder_prompt.h). Empty: none.
@@ -112,6 +147,7 @@ struct GenerationParams {
   // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
+  LogprobsMode logprobs_mode = LogprobsMode::kRaw;  // of `logprobs`
 
   // Drafts of tokens that a step verifies. Unset: what the engine has for such
   // requests (EngineOptions::speculate), or none.

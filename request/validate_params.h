@@ -35,7 +35,7 @@ absl::Status ValidatePenalties(const GenerationParams& params);
 absl::Status ValidateStops(const ModelDescription& model,
                            GenerationParams* params);
 
-// Which tokens may appear. Puts logit_bias into ascending order; lists become
+// Which tokens may appear. Puts biases into ascending order; lists become
 // sets, ascending and each once, but for allowed_sequences, which
 // beam/strategy/allowed_sequence_trie.h makes a trie of.
 absl::Status ValidateConstraints(const ModelDescription& model,
@@ -48,6 +48,10 @@ absl::Status ValidateScores(const GenerationParams& params);
 // What is reported beside the hypotheses.
 absl::Status ValidateReports(const ModelDescription& model,
                              const GenerationParams& params);
+
+// What an executor can do only where it selects on the host.
+absl::Status ValidateHostSelection(const ModelDescription& model,
+                                   const GenerationParams& params);
 
 // What drafts tokens, and how many.
 absl::Status ValidateSpeculation(const ModelDescription& model,

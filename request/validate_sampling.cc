@@ -51,6 +51,13 @@ absl::Status CheckNothingToDraw(const GenerationParams& params) {
   return InvalidArgument(Message(status), "; add do_sample to draw by it");
 }
 
+absl::Status ValidateLengthDecay(const LengthDecay& decay) {
+  constexpr std::string_view kName = "exponential_decay_length_penalty";
+  RETURN_IF_ERROR(CheckAtLeast(Concat(kName, "[0]"), decay.start_index, 0));
+  if (decay.factor > 0 && std::isfinite(decay.factor)) return absl::OkStatus();
+  return InvalidArgument(kName, "[1] must be above 0, got ", decay.factor);
+}
+
 // Every divisor of a score is a normal float32; 1 at the first token.
 absl::Status ValidateLengthPenalty(const GenerationParams& params) {
   const bool is_wu = params.length_penalty_form == LengthPenaltyForm::kWu;
@@ -93,6 +100,10 @@ absl::Status ValidatePenalties(const GenerationParams& params) {
   RETURN_IF_ERROR(CheckFloat32("presence_penalty", params.presence_penalty));
   RETURN_IF_ERROR(
       CheckAtLeast("no_repeat_ngram_size", params.no_repeat_ngram_size, 0));
+  if (params.exponential_decay_length_penalty) {
+    RETURN_IF_ERROR(
+        ValidateLengthDecay(*params.exponential_decay_length_penalty));
+  }
   return ValidateLengthPenalty(params);
 }
 

@@ -24,6 +24,16 @@ absl::Status TooLarge(std::string_view field, double value,
                          " (max_new_tokens), got ", value);
 }
 
+constexpr std::string_view kDecay = "exponential_decay_length_penalty[1]";
+
+// What the score of an EOS is multiplied by at the last place, at most.
+double LargestDecay(const GenerationParams& params) {
+  const auto& decay = params.exponential_decay_length_penalty;
+  const double num_beyond =
+      static_cast<double>(*params.max_new_tokens - 1 - decay->start_index);
+  return std::max(1.0, std::pow(decay->factor, std::max(0.0, num_beyond)));
+}
+
 // The largest sum that a sequence can come to, option by option in the order in
 // which they act (kernels/logits/score_processors.h). Log-probabilities are
 // below 0, so what raises scores is these alone; what lowers them too far is as
@@ -51,6 +61,7 @@ class LargestSum {
     if (!IsFinite(cost_of_others_ * length_)) {
       return TooLarge("diversity_penalty", params_.diversity_penalty, params_);
     }
+    RETURN_IF_ERROR(CheckDecay());
     return CheckLengthPenalty();
   }
 
@@ -63,7 +74,38 @@ class LargestSum {
       if (IsFinite(score_ * length_)) continue;
       return TooLarge(Concat("logit_bias of token ", token), bias, params_);
     }
+    return AddSequenceBias();
+  }
+
+  // Of a token that completes all of them.
+  absl::Status AddSequenceBias() {
+    for (const auto& [tokens, bias] : params_.sequence_bias) {
+      lowest_bias_ += std::min(0.0, bias);
+      score_ += std::max(0.0, bias);
+      if (IsFinite(score_ * length_)) continue;
+      return TooLarge(Concat("sequence_bias of a sequence that ends in token ",
+                             tokens.back()),
+                      bias, params_);
+    }
     return absl::OkStatus();
+  }
+
+  // Of the one EOS that a sequence has.
+  absl::Status CheckDecay() const {
+    const auto& decay = params_.exponential_decay_length_penalty;
+    if (!decay) return absl::OkStatus();
+    double eos = std::max(score_, Lowest()) * LargestDecay(params_);
+    if (params_.do_sample) eos /= params_.temperature;
+    if (IsFinite(score_ * length_ + eos)) return absl::OkStatus();
+    return TooLarge(kDecay, decay->factor, params_);
+  }
+
+  // The size of the lowest score that a token may be chosen with.
+  double Lowest() const {
+    return (kUnlikely - lowest_bias_) *
+               std::max(1.0, params_.repetition_penalty) +
+           std::max(0.0, params_.frequency_penalty) * length_ +
+           std::max(0.0, params_.presence_penalty) + cost_of_others_;
   }
 
   absl::Status CheckSum(std::string_view field, double value) const {
@@ -81,10 +123,7 @@ class LargestSum {
     if (params_.length_penalty >= 0) return absl::OkStatus();
     const bool is_wu = params_.length_penalty_form == LengthPenaltyForm::kWu;
     const double base = is_wu ? (5 + length_) / 6 : length_;
-    double low =
-        (kUnlikely - lowest_bias_) * std::max(1.0, params_.repetition_penalty) +
-        std::max(0.0, params_.frequency_penalty) * length_ +
-        std::max(0.0, params_.presence_penalty) + cost_of_others_;
+    double low = Lowest();
     if (params_.do_sample) low /= params_.temperature;
     const double sum = std::max(score_, low) * length_;
     if (IsFinite(sum / std::pow(base, params_.length_penalty))) {
@@ -112,6 +151,11 @@ absl::Status ValidateScores(const GenerationParams& params) {
   }
   if (!IsFinite(frequency + std::abs(params.presence_penalty))) {
     return TooLarge("presence_penalty", params.presence_penalty, params);
+  }
+  if (params.exponential_decay_length_penalty &&
+      !IsFinite(LargestDecay(params))) {
+    return TooLarge(kDecay, params.exponential_decay_length_penalty->factor,
+                    params);
   }
   // Samples and stochastic beams do not add up what options make of scores.
   if (!IsBeamSearch(params) || params.stochastic) return absl::OkStatus();

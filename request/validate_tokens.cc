@@ -104,6 +104,35 @@ absl::Status ValidateBias(const ModelDescription& model,
                          twin->first, " twice");
 }
 
+// Ascending, each sequence once.
+absl::Status ValidateSequenceBias(const ModelDescription& model,
+                                  GenerationParams* params) {
+  auto& biases = params->sequence_bias;
+  for (size_t i = 0; i < biases.size(); ++i) {
+    const auto& [tokens, bias] = biases[i];
+    const bool are_tokens =
+        CheckTokens("sequence_bias", tokens, model.vocab_size).ok();
+    if (are_tokens && !tokens.empty() &&
+        CheckFloat32("sequence_bias", bias).ok()) {
+      continue;
+    }
+    // To name one costs more than to check it.
+    const std::string name = Concat("sequence_bias[", i, "]");
+    if (tokens.empty()) {
+      return InvalidArgument(name, "[0] must not be empty, got []");
+    }
+    RETURN_IF_ERROR(CheckTokens(Concat(name, "[0]"), tokens, model.vocab_size));
+    return CheckFloat32(Concat(name, "[1]"), bias);
+  }
+  std::ranges::sort(biases, {}, &SequenceBias::tokens);
+  const auto twin =
+      std::ranges::adjacent_find(biases, {}, &SequenceBias::tokens);
+  if (twin == biases.end()) return absl::OkStatus();
+  return InvalidArgument("sequence_bias must name each sequence once, got one ",
+                         "of ", Pluralize(twin->tokens.size(), "token"),
+                         " that ends in ", twin->tokens.back(), " twice");
+}
+
 // A sequence ends where it ends: an id that ends sequences may only be last.
 absl::Status CheckEndings(const GenerationParams& params) {
   const auto& sequences = *params.allowed_sequences;
@@ -239,12 +268,15 @@ absl::Status ValidateStops(const ModelDescription& model,
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params) {
   RETURN_IF_ERROR(ValidateBias(model, params));
+  RETURN_IF_ERROR(ValidateSequenceBias(model, params));
   RETURN_IF_ERROR(
       CheckSequences("bad_words_ids", params->bad_words_ids, model.vocab_size));
   RETURN_IF_ERROR(CheckBadWords(params->bad_words));
   if (!params->bad_words.empty()) return NoTokensOfBadWords(*params);
   RETURN_IF_ERROR(
       CheckIds("suppress_tokens", params->suppress_tokens, model.vocab_size));
+  RETURN_IF_ERROR(CheckIds("begin_suppress_tokens",
+                           params->begin_suppress_tokens, model.vocab_size));
   if (params->allowed_token_ids) {
     if (params->allowed_token_ids->empty()) {
       return InvalidArgument("allowed_token_ids must not be empty, got []");
@@ -257,6 +289,7 @@ absl::Status ValidateConstraints(const ModelDescription& model,
   }
   MakeSet(&params->bad_words_ids);
   MakeSet(&params->suppress_tokens);
+  MakeSet(&params->begin_suppress_tokens);
   if (params->allowed_token_ids) MakeSet(&*params->allowed_token_ids);
   return ValidateForced(model, params);
 }

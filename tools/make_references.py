@@ -39,7 +39,7 @@ class Reference:
         self.model = LlamaForCausalLM.from_pretrained(model_dir, dtype=torch.float64)
         self.model.eval()
 
-    def _hypotheses(self, prompt: list[int], params: Row) -> list[Row]:
+    def hypotheses(self, prompt: list[int], params: Row) -> list[Row]:
         out = self.model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
@@ -64,11 +64,11 @@ class Reference:
 
     def greedy(self, prompt: list[int]) -> list[int]:
         params = {"num_beams": 1, "max_new_tokens": 40}
-        return self._hypotheses(prompt, params)[0]["tokens"]
+        return self.hypotheses(prompt, params)[0]["tokens"]
 
     def beams(self, request: Row) -> Row:
         """The request with the hypotheses the reference returns, best first."""
-        hypotheses = self._hypotheses(request["prompt_tokens"], request["params"])
+        hypotheses = self.hypotheses(request["prompt_tokens"], request["params"])
         kept = {k: request[k] for k in ("prompt_text", "prompt_tokens", "params")}
         return kept | {"hypotheses": hypotheses}
 

@@ -1,13 +1,16 @@
-"""Makes references for searches that transformers 5 does not have.
+"""Makes references for searches with options that beam_search.jsonl lacks.
 
     python -m tools.make_search_references diverse --output diverse.jsonl
     python -m tools.make_search_references patience --output patience.jsonl
+    python -m tools.make_search_references processors --output processors.jsonl
 
 `diverse` runs groups of beams by `generate` of transformers 4.56.2, the last
 version with `_group_beam_search` in it (huggingface_hub 0.35.3, tokenizers
 0.22.1), in an environment of its own: weights in float64, one prompt at a time.
 `patience` runs CTranslate2's Generator in float32; the version is that of
-requirements.txt. Requests are drawn from sentences and a seed, as in
+requirements.txt. `processors` runs transformers 5 as make_references.py does, with
+`renormalize_logits`, `sequence_bias`, `begin_suppress_tokens` and
+`exponential_decay_length_penalty`, alone and together. Requests are drawn from sentences and a seed, as in
 reference_requests.py.
 
 What the libraries cannot show is left out: transformers 4 writes the first of
@@ -62,6 +65,53 @@ def patience_params(rng: random.Random) -> Row:
         "early_stopping": True,
         "max_new_tokens": rng.choice([5, 16, 40, 40]),
     }
+
+
+def sequence_bias(rng: random.Random) -> list[Any]:
+    def tokens(count: int) -> list[int]:
+        return [rng.choice([EOS, 262, 264, 267, 270, 280, 300]) for _ in range(count)]
+
+    biases = {tuple(tokens(rng.choice([1, 1, 2, 3]))): 0.0 for _ in range(12)}
+    return [[list(key), rng.choice([-4.5, -1.0, 0.5, 2.5])] for key in biases]
+
+
+def processors_params(rng: random.Random) -> Row:
+    params = {
+        "num_beams": rng.choice([2, 3, 4, 5, 8]),
+        "length_penalty": rng.choice([0.0, 0.6, 1.0, 1.0, 2.0]),
+        "early_stopping": rng.choice([False, False, True, "never"]),
+        "max_new_tokens": rng.choice([5, 16, 40]),
+    }
+    options: list[Row] = [
+        {"renormalize_logits": True, "suppress_tokens": [262, 264, 267]},
+        {"renormalize_logits": True, "repetition_penalty": rng.choice([0.8, 1.3])},
+        {"renormalize_logits": True, "no_repeat_ngram_size": rng.choice([1, 2])},
+        {"sequence_bias": sequence_bias(rng)},
+        {"sequence_bias": sequence_bias(rng), "renormalize_logits": True},
+        {"begin_suppress_tokens": rng.sample(range(256, 400), 60)},
+        {
+            "exponential_decay_length_penalty": [
+                rng.choice([0, 1, 3, 6]),
+                rng.choice([0.7, 1.05, 1.5]),
+            ]
+        },
+    ]
+    for option in rng.sample(options, k=rng.choice([1, 1, 2, 3])):
+        params |= option
+    return params
+
+
+def transformers5_search(model_dir: Path, _: str) -> Search:
+    # Here, as the others need not have its libraries.
+    from tools.make_references import Reference
+
+    reference = Reference(model_dir)
+
+    def search(prompt: list[int], params: Row) -> list[Row]:
+        hypotheses = reference.hypotheses(prompt, params)
+        return [{"tokens": h["tokens"], "score": h["score"]} for h in hypotheses]
+
+    return search
 
 
 def transformers_search(model_dir: Path, _: str) -> Search:
@@ -122,6 +172,7 @@ def ctranslate2_search(model_dir: Path, work: str) -> Search:
 KINDS = {
     "diverse": (transformers_search, diverse_params),
     "patience": (ctranslate2_search, patience_params),
+    "processors": (transformers5_search, processors_params),
 }
 
 

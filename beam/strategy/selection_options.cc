@@ -22,6 +22,10 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
     processors.logit_bias.push_back(
         {static_cast<TokenId>(token), static_cast<float>(bias)});
   }
+  for (const auto& [tokens, bias] : params.sequence_bias) {
+    processors.sequence_bias.push_back(
+        {ToTokens(tokens), static_cast<float>(bias)});
+  }
   processors.repetition_penalty = static_cast<float>(params.repetition_penalty);
   processors.frequency_penalty = static_cast<float>(params.frequency_penalty);
   processors.presence_penalty = static_cast<float>(params.presence_penalty);
@@ -30,6 +34,8 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
     processors.bad_words.push_back(ToTokens(words));
   }
   processors.suppress_tokens = ToTokens(params.suppress_tokens);
+  processors.begin_suppress_tokens = ToTokens(params.begin_suppress_tokens);
+  processors.begin_index = params.forced_bos_token_id ? 1 : 0;
   if (params.forced_bos_token_id) {
     processors.forced_first_tokens = ToTokens({*params.forced_bos_token_id});
   }
@@ -40,6 +46,13 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
   if (params.allowed_token_ids.has_value()) {
     processors.allowed_tokens = Distinct(ToTokens(*params.allowed_token_ids));
   }
+  if (params.exponential_decay_length_penalty) {
+    const LengthDecay& decay = *params.exponential_decay_length_penalty;
+    processors.eos_decay = {.tokens = DistinctEosTokenIds(params),
+                            .start_index = SaturateToInt(decay.start_index),
+                            .factor = decay.factor};
+  }
+  processors.renormalizes = params.renormalize_logits;
   return processors;
 }
 
@@ -102,6 +115,8 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
       std::make_shared<const ScoreEdits>(selection.processors, prompt);
   selection.sampling = MakeSampling(params);
   selection.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
+  selection.reports_processed =
+      params.logprobs_mode == LogprobsMode::kProcessed;
   if (params.speculate.has_value() &&
       params.speculate->mode == SpeculationMode::kCoupled) {
     selection.verify_mode = VerifyMode::kCoupled;

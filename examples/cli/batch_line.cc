@@ -18,6 +18,8 @@ struct OwnWords {
       : given(body.given), aliases(body.aliases) {
     draws.do_sample = body.params.do_sample;
     draws.best_of = body.params.best_of;
+    draws.num_beams = body.params.num_beams;
+    draws.stochastic = body.params.stochastic;
     draws.num_return_sequences = body.params.num_return_sequences;
   }
 
@@ -35,7 +37,8 @@ DrawNote NoteOn(const std::string& id, const OwnWords& words,
                 const Generation& answer, const GenerationDefaults& defaults) {
   DrawNote note = NoteOnDraws(words.draws, words.given, answer.usage.defaults,
                               defaults, words.NameOf("num_beams"),
-                              words.NameOf("num_return_sequences"));
+                              words.NameOf("num_return_sequences"),
+                              words.NameOf("do_sample"));
   if (note.kind != DrawNoteKind::kNone) {
     note.text = Concat("request ", id, ": ", note.text);
   }

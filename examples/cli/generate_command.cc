@@ -59,7 +59,7 @@ void PrintNoteOnDraws(const GenerationParams& params,
                       const OptionNames& names) {
   const DrawNote note =
       NoteOnDraws(params, given, taken, defaults, names.Of("num_beams"),
-                  names.Of("num_return_sequences"));
+                  names.Of("num_return_sequences"), names.Of("do_sample"));
   if (note.kind == DrawNoteKind::kNone) return;
   PrintToStderr(Concat("espalier: note: ", note.text, "\n"));
 }

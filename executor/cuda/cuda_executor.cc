@@ -134,6 +134,7 @@ class CudaExecutor::Impl {
         requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
+    description_.selects_on_host = false;
     description_.verifies_drafts = description_.has_shareable_pages;
     description_.verifies_beam_drafts = description_.has_shareable_pages;
     description_.verifies_pending_drafts = description_.has_shareable_pages;

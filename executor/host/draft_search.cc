@@ -33,7 +33,8 @@ void DraftSearch::Choose(int rank, std::span<const TokenId> generated,
                .num_candidates = kBreadth * first().search->num_candidates,
                .repetition_penalty = params.processors.repetition_penalty,
                .edits = edits.edits,
-               .is_allow_list = edits.is_allow_list});
+               .is_allow_list = edits.is_allow_list,
+               .renormalizes = params.processors.renormalizes});
 }
 
 std::vector<DraftSearch::Beam> DraftSearch::Advance() {

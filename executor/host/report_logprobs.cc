@@ -4,6 +4,8 @@
 
 #include "base/allocating_loop.h"
 #include "executor/beam_replay.h"
+#include "executor/host/logits_place.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/logprobs/logprobs.h"
 
 namespace espalier {
@@ -13,6 +15,9 @@ namespace {
 struct LogitsRowWork {
   int logits_row = 0;
   int num_best = 0;
+  // Where its log-probabilities are the processed ones: whose it is, and where.
+  const PlanSelection* processed = nullptr;
+  LogitsPlace place = {};
   std::vector<TokenId> tokens = {};
   std::vector<TokenLogProb*> answers = {};  // [tokens]
 };
@@ -32,6 +37,37 @@ void Answer(const LogitsRowWork& work, const RowLogProbs& row) {
   }
 }
 
+// What the tokens of a row are chosen by.
+std::vector<float> ValuesOf(const PlanSelection& selection,
+                            const LogitsPlace& place,
+                            std::span<const float> logits) {
+  const SelectionParams& params = *selection.params;
+  std::vector<TokenEdit> storage;
+  const ScoreEdits::View edits =
+      EditsAt(selection, *EditsOf(params), place,
+              static_cast<int>(logits.size()), &storage);
+  return TokenValues(logits, {.domain = params.domain,
+                              .draw = {.params = params.sampling,
+                                       .repetition_penalty =
+                                           params.processors.repetition_penalty,
+                                       .edits = edits.edits,
+                                       .is_allow_list = edits.is_allow_list},
+                              .renormalizes = params.processors.renormalizes});
+}
+
+// Those of a beam's row need not sum up to 1: they are reported as they are.
+RowLogProbs ProcessedLogProbs(const LogitsRowWork& work,
+                              std::span<const float> logits) {
+  const std::vector<float> values =
+      ValuesOf(*work.processed, work.place, logits);
+  RowLogProbs row = LogProbsOfRow(values, work.tokens, work.num_best);
+  for (size_t i = 0; i < work.tokens.size(); ++i) {
+    row.tokens[i].log_prob = values[work.tokens[i]];
+  }
+  for (TokenScore& best : row.best) best.log_prob = values[best.token];
+  return row;
+}
+
 void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
                std::span<const float> logits, int vocab_size,
                ThreadPool& pool) {
@@ -40,7 +76,9 @@ void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
     if (work.tokens.empty() || plan.stop.stop_requested()) return;
     const auto row =
         logits.subspan(size_t{1} * work.logits_row * vocab_size, vocab_size);
-    Answer(work, LogProbsOfRow(row, work.tokens, work.num_best));
+    Answer(work, work.processed != nullptr
+                     ? ProcessedLogProbs(work, row)
+                     : LogProbsOfRow(row, work.tokens, work.num_best));
   });
 }
 
@@ -59,12 +97,30 @@ void AskReplayed(const PlanSelection& selection, SelectionResult* result,
                       });
 }
 
+// Of all its rows of logits, in their order.
+std::vector<LogitsPlace> PlacesOf(const PlanSelection& selection) {
+  std::vector<LogitsPlace> places;
+  for (int row = 0; row < selection.num_plan_rows(); ++row) {
+    const size_t num_drafted =
+        selection.drafts.empty() ? 0 : selection.drafts[row].size();
+    for (size_t depth = 0; depth <= num_drafted; ++depth) {
+      places.push_back({.row = row,
+                        .depth = static_cast<int>(depth),
+                        .logits_row = static_cast<int>(places.size())});
+    }
+  }
+  return places;
+}
+
 void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
                    std::vector<LogitsRowWork>* works) {
   const size_t first = works->size();
-  for (int i = 0; i < selection.num_logits(); ++i) {
-    works->push_back({.logits_row = selection.first_logits + i,
-                      .num_best = selection.params->num_logprobs});
+  const bool is_processed = selection.params->reports_processed;
+  for (const LogitsPlace& place : PlacesOf(selection)) {
+    works->push_back({.logits_row = selection.first_logits + place.logits_row,
+                      .num_best = selection.params->num_logprobs,
+                      .processed = is_processed ? &selection : nullptr,
+                      .place = place});
   }
   if (selection.has_paths()) {
     return AskReplayed(selection, result, std::span(*works).subspan(first));

@@ -10,6 +10,7 @@
 #include "executor/beam_replay.h"
 #include "executor/best_of_selection.h"
 #include "executor/contenders.h"
+#include "executor/host/logits_place.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/verify_row.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
@@ -35,6 +36,17 @@ bool Draws(const PlanSelection& selection) {
   return selection.params->kind == SelectionKind::kDraws;
 }
 
+RowOptions OptionsOfRow(const PlanSelection& selection,
+                        const ScoreEdits::View& edits) {
+  const SelectionParams& params = *selection.params;
+  return {.domain = params.domain,
+          .num_candidates = selection.num_candidates,
+          .repetition_penalty = params.processors.repetition_penalty,
+          .edits = edits.edits,
+          .is_allow_list = edits.is_allow_list,
+          .renormalizes = params.processors.renormalizes};
+}
+
 // The best tokens of a node's row of logits, with the edits that its path leads
 // to.
 //   logits  [plan.num_logits, vocab_size]  of the plan
@@ -42,28 +54,15 @@ std::vector<TokenScore> SelectNode(const PlanSelection& selection,
                                    const ScoreEdits& all, const DraftTree& tree,
                                    int node, std::span<const float> logits,
                                    int vocab_size) {
-  const int row = tree.row(node);
-  const int depth = tree.depth(node);
-  std::vector<TokenId> history;
-  if (!selection.histories.empty()) {
-    history = selection.histories[selection.ranks[row]];
-    const auto draft = selection.drafts[row].begin();
-    history.insert(history.end(), draft, draft + depth);
-  }
   std::vector<TokenEdit> storage;
-  const ScoreEdits::View edits =
-      all.OfRow({.tail = history,
-                 .num_generated = selection.num_generated + depth,
-                 .vocab_size = vocab_size},
-                &storage);
+  const ScoreEdits::View edits = EditsAt(selection, all,
+                                         {.row = tree.row(node),
+                                          .depth = tree.depth(node),
+                                          .logits_row = tree.logits_row(node)},
+                                         vocab_size, &storage);
   const size_t logits_row = selection.first_logits + tree.logits_row(node);
-  return SelectRow(
-      logits.subspan(logits_row * vocab_size, vocab_size),
-      {.domain = selection.params->domain,
-       .num_candidates = selection.num_candidates,
-       .repetition_penalty = selection.params->processors.repetition_penalty,
-       .edits = edits.edits,
-       .is_allow_list = edits.is_allow_list});
+  return SelectRow(logits.subspan(logits_row * vocab_size, vocab_size),
+                   OptionsOfRow(selection, edits));
 }
 
 // The selection of one group, which several threads work at.
@@ -122,7 +121,9 @@ class GroupWork {
     const size_t logits_row = selection_.first_logits + row;
     const auto scores = logits.subspan(logits_row * vocab_size, vocab_size);
     std::vector<TokenEdit> storage;
-    const ScoreEdits::View edits = EditsOfRow(row, vocab_size, &storage);
+    const ScoreEdits::View edits =
+        EditsAt(selection_, *edits_, {.row = row, .logits_row = row},
+                vocab_size, &storage);
     if (Draws(selection_)) return DrawFrom(row, item, scores, edits);
     if (best_ != nullptr) return SelectBest(row, scores, edits);
     contenders_->Add(row, OfRow(row, scores, edits));
@@ -149,28 +150,11 @@ class GroupWork {
   }
 
  private:
-  ScoreEdits::View EditsOfRow(int row, int vocab_size,
-                              std::vector<TokenEdit>* storage) const {
-    ScoreEdits::Row asked = {.num_generated = selection_.num_generated_of(row),
-                             .vocab_size = vocab_size};
-    if (!selection_.histories.empty()) asked.tail = selection_.histories[row];
-    if (!selection_.allowed.empty()) asked.allowed = &selection_.allowed[row];
-    return edits_->OfRow(asked, storage);
-  }
-
   DrawOptions OptionsOfDraw(int row, int sample,
                             const ScoreEdits::View& edits) const {
     return {.params = params_.sampling,
             .sample = static_cast<uint32_t>(sample),
             .position = static_cast<uint32_t>(selection_.num_generated_of(row)),
-            .repetition_penalty = params_.processors.repetition_penalty,
-            .edits = edits.edits,
-            .is_allow_list = edits.is_allow_list};
-  }
-
-  RowOptions OptionsOfRow(const ScoreEdits::View& edits) const {
-    return {.domain = params_.domain,
-            .num_candidates = selection_.num_candidates,
             .repetition_penalty = params_.processors.repetition_penalty,
             .edits = edits.edits,
             .is_allow_list = edits.is_allow_list};
@@ -191,7 +175,7 @@ class GroupWork {
 
   void SelectBest(int row, std::span<const float> scores,
                   const ScoreEdits::View& edits) {
-    RowOptions options = OptionsOfRow(edits);
+    RowOptions options = OptionsOfRow(selection_, edits);
     options.cum_log_prob = selection_.cum_log_probs[row];
     options.min_sum = best_->min_sum();
     best_->Add(row, SelectRow(scores, options), options.cum_log_prob);
@@ -205,7 +189,7 @@ class GroupWork {
     std::vector<Candidate> candidates;
     if (!params_.gumbel_top_k) {
       const std::vector<TokenScore> chosen =
-          SelectRow(scores, OptionsOfRow(edits));
+          SelectRow(scores, OptionsOfRow(selection_, edits));
       candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
                                    selection_.num_candidates);
       for (Candidate& candidate : candidates) candidate.beam = row;
@@ -215,6 +199,7 @@ class GroupWork {
          GumbelTopK(scores, {.domain = params_.domain,
                             .num_candidates = selection_.num_candidates,
                             .draw = OptionsOfDraw(row, row, edits),
+                            .renormalizes = params_.processors.renormalizes,
                             .above = contenders_->Above(row)})) {
       const float cum = cum_log_prob + t.log_prob;
       if (!std::isinf(cum)) candidates.push_back({row, t.token, cum});

@@ -25,20 +25,16 @@ struct UnsupportedField {
   double neutral = kNone;
 };
 constexpr UnsupportedField kUnsupported[] = {
-    {"begin_suppress_tokens"},
     {"constraints"},
     {"dola_layers"},
     {"encoder_no_repeat_ngram_size", 0},
     {"encoder_repetition_penalty", 1},
     {"epsilon_cutoff", 0},
     {"eta_cutoff", 0},
-    {"exponential_decay_length_penalty"},
     {"force_words_ids"},
     {"guidance_scale", 1},
     {"max_time"},
     {"penalty_alpha", 0},
-    {"renormalize_logits"},
-    {"sequence_bias"},
     {"token_healing"},
     {"top_h"},
     {"watermarking_config"},
@@ -80,10 +76,12 @@ bool IsKnown(std::string_view name) {
          name == kDecoderStart;
 }
 
-// Null if the field is missing or null.
+// Null if the field is missing, null, or {}, which is no bias of sequences.
 const json::value* Find(const json::object& config, std::string_view name) {
   const json::value* const value = config.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
+  if (value == nullptr || value->is_null()) return nullptr;
+  const bool is_empty = value->is_object() && value->get_object().empty();
+  return is_empty ? nullptr : value;
 }
 
 void Add(std::string_view name, const json::value& value, NamedValues* fields) {

@@ -49,7 +49,6 @@ constexpr OtherName kOtherNames[] = {
     {"json_schema", "allowed_sequences", kNoGrammars},
     {"response_format", "allowed_sequences", kNoGrammars},
     {"structured_outputs", "allowed_sequences", kNoGrammars},
-    {"begin_suppress_tokens", "suppress_tokens", kNothing},
     {"bos", "forced_bos_token_id", kOfModel},
     {"bos_token", "forced_bos_token_id", kOfModel},
     {"bos_token_id", "forced_bos_token_id", kOfModel},

@@ -154,6 +154,18 @@ constexpr ParamField kFields[] = {
     {"logit_bias", "", kPenalties, "JSON",
      "added to the scores of tokens: {\"7\": -2.5, \"9\": 1}",
      Set<&P::logit_bias>},
+    {"sequence_bias", "", kPenalties, "JSON",
+     "added to the score of a sequence's last token where the others stand "
+     "before it: [[[7, 8], -2.5], [[9], 1.0]]",
+     Set<&P::sequence_bias>},
+    {"exponential_decay_length_penalty", "", kPenalties, "JSON",
+     "[N, X] makes EOS likelier beyond N tokens: X^n - 1 times the size of its "
+     "score is added after n more; X > 0",
+     Set<&P::exponential_decay_length_penalty>},
+    {"renormalize_logits", "", kPenalties, "",
+     "beams: scores are log-probabilities again after penalties, biases and "
+     "bans",
+     Set<&P::renormalize_logits>},
     // Constraints.
     {"bad_words", "", kConstraints, "TEXT",
      "word that may not appear where a text or a word begins; several: give it "
@@ -165,6 +177,10 @@ constexpr ParamField kFields[] = {
     {"suppress_tokens", "", kConstraints, "ID",
      "token id, or list of ids, that may not appear: [7, 8]",
      SetIds<&P::suppress_tokens>},
+    {"begin_suppress_tokens", "", kConstraints, "ID",
+     "token id, or list of ids, that may not come first, or after "
+     "forced_bos_token_id: [7, 8]",
+     SetIds<&P::begin_suppress_tokens>},
     {"decoder_prompt", "", kConstraints, "PREFIX",
      "text that the output of an encoder-decoder goes on from",
      Set<&P::decoder_prompt>},
@@ -220,6 +236,10 @@ constexpr ParamField kFields[] = {
     {"prompt_logprobs", "", kReports, "N",
      "the same of the prompt's tokens, the first excepted; 0 to 64",
      Set<&P::prompt_logprobs>, kLogProbs},
+    {"logprobs_mode", "", kReports, "MODE",
+     "raw_logprobs, the model's own, the default; or processed_logprobs, after "
+     "all that tokens are chosen by: penalties, biases, temperature, filters",
+     Set<&P::logprobs_mode>},
     // Speculation.
     {"speculate", "", kSpeculation, "METHOD",
      "verify several drafted tokens in a step: ngram or suffix, from the text "

@@ -127,6 +127,13 @@ std::string_view Wanted(const LengthPenaltyForm*) {
   return "\"power\" or \"wu\"";
 }
 
+bool Take(const json::value& value, LogprobsMode* out) {
+  return TakeNamed(value, {LogprobsMode::kRaw, LogprobsMode::kProcessed}, out);
+}
+std::string_view Wanted(const LogprobsMode*) {
+  return "\"raw_logprobs\" or \"processed_logprobs\"";
+}
+
 bool Take(const json::value& value, SpeculationMethod* out) {
   using enum SpeculationMethod;
   return TakeNamed(value, {kNgram, kSuffix, kDraft, kNone}, out);
@@ -194,6 +201,26 @@ absl::Status Read(std::string_view field, const json::value& value,
                      Wanted(&out->back().second), bias);
   }
   return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  SequenceBias* out) {
+  if (!value.is_array() || value.get_array().size() != 2) {
+    return WrongType(field, kSequenceBiasWanted, value);
+  }
+  const json::array& pair = value.get_array();
+  RETURN_IF_ERROR(Read(Concat(field, "[0]"), pair[0], &out->tokens));
+  return Read(Concat(field, "[1]"), pair[1], &out->bias);
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  LengthDecay* out) {
+  if (!value.is_array() || value.get_array().size() != 2) {
+    return WrongType(field, kLengthDecayWanted, value);
+  }
+  const json::array& pair = value.get_array();
+  RETURN_IF_ERROR(Read(Concat(field, "[0]"), pair[0], &out->start_index));
+  return Read(Concat(field, "[1]"), pair[1], &out->factor);
 }
 
 absl::Status ReadIds(std::string_view field, const json::value& value,

@@ -42,6 +42,8 @@ bool Take(const json::value& value, json::object* out);
 bool Take(const json::value& value, EarlyStopping* out);
 // "power" or "wu".
 bool Take(const json::value& value, LengthPenaltyForm* out);
+// "raw_logprobs" or "processed_logprobs".
+bool Take(const json::value& value, LogprobsMode* out);
 // "ngram", "suffix", "draft" or "off".
 bool Take(const json::value& value, SpeculationMethod* out);
 // "rejection" or "coupled".
@@ -56,6 +58,7 @@ std::string_view Wanted(const std::string*);
 std::string_view Wanted(const json::object*);
 std::string_view Wanted(const EarlyStopping*);
 std::string_view Wanted(const LengthPenaltyForm*);
+std::string_view Wanted(const LogprobsMode*);
 std::string_view Wanted(const SpeculationMethod*);
 std::string_view Wanted(const SpeculationMode*);
 
@@ -82,12 +85,23 @@ inline constexpr std::string_view kBiasesWanted =
     "an object of token ids and biases";
 inline constexpr std::string_view kIdsWanted =
     "a token id or a list of token ids";
+inline constexpr std::string_view kSequenceBiasWanted =
+    "a list of token ids and a bias, [[7, 8], -1.5]";
+inline constexpr std::string_view kLengthDecayWanted =
+    "a list of an integer and a number, [start_index, factor]";
 inline constexpr std::string_view kTextsWanted =
     "a string or a list of strings";
 
 // {"token id": number}: JSON has no keys but strings.
 absl::Status Read(std::string_view field, const json::value& value,
                   std::vector<std::pair<int64_t, double>>* out);
+
+// [[token id, ...], number]
+absl::Status Read(std::string_view field, const json::value& value,
+                  SequenceBias* out);
+// [integer, number]
+absl::Status Read(std::string_view field, const json::value& value,
+                  LengthDecay* out);
 
 template <typename Tag, typename Rep>
 absl::Status Read(std::string_view field, const json::value& value,

@@ -1,6 +1,7 @@
 #include "request/json/read_json_text.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/parser.hpp>
 #include <charconv>
 
@@ -56,6 +57,18 @@ class NumberReader {
  private:
   json::parser parser_;
 };
+
+// The two values of a list; none if it has another number.
+std::optional<std::array<JsonText, 2>> PairOf(const JsonText& json) {
+  if (!json.is_array()) return std::nullopt;
+  std::array<JsonText, 2> pair;
+  size_t count = 0;
+  for (JsonItems items(json.text); items.Next(); ++count) {
+    if (count == pair.size()) return std::nullopt;
+    pair[count] = {items.value()};
+  }
+  return count == pair.size() ? std::optional(pair) : std::nullopt;
+}
 
 // Of a key given twice the last counts.
 void KeepLast(std::vector<std::pair<int64_t, double>>* biases) {
@@ -141,6 +154,22 @@ absl::Status Read(std::string_view field, const JsonText& json,
   }
   KeepLast(out);
   return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const JsonText& json,
+                  SequenceBias* out) {
+  const auto pair = PairOf(json);
+  if (!pair) return WrongType(field, kSequenceBiasWanted, json.text);
+  RETURN_IF_ERROR(Read(Concat(field, "[0]"), (*pair)[0], &out->tokens));
+  return Read(Concat(field, "[1]"), (*pair)[1], &out->bias);
+}
+
+absl::Status Read(std::string_view field, const JsonText& json,
+                  LengthDecay* out) {
+  const auto pair = PairOf(json);
+  if (!pair) return WrongType(field, kLengthDecayWanted, json.text);
+  RETURN_IF_ERROR(Read(Concat(field, "[0]"), (*pair)[0], &out->start_index));
+  return Read(Concat(field, "[1]"), (*pair)[1], &out->factor);
 }
 
 absl::Status ReadIds(std::string_view field, const JsonText& json,

@@ -28,6 +28,13 @@ absl::Status Read(std::string_view field, const JsonText& json, T* out) {
   return WrongType(field, Wanted(out), json.text);
 }
 
+// [[token id, ...], number]
+absl::Status Read(std::string_view field, const JsonText& json,
+                  SequenceBias* out);
+// [integer, number]
+absl::Status Read(std::string_view field, const JsonText& json,
+                  LengthDecay* out);
+
 // {"token id": number}
 absl::Status Read(std::string_view field, const JsonText& json,
                   std::vector<std::pair<int64_t, double>>* out);

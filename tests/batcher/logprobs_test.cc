@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "batcher/scheduler/scheduler.h"
+#include "beam/strategy/selection_options.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
@@ -126,6 +129,82 @@ TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
     }
   }
   EXPECT_GT(num_sums, testing::Cases(300, 50));
+}
+
+// Of beams of every kind, but for what groups take off each other's tokens.
+TEST(LogProbsTest, ProcessedOnesOfABeamSumToCumLogProb) {
+  int num_sums = 0;
+  for (uint32_t seed = 0; seed < testing::Cases(600, 66); ++seed) {
+    std::mt19937 random(2000 + seed);
+    const ToyModelOptions options = AnyScoredModel(random);
+    Request request = RandomRequest(random, ToyModel(options).description());
+    GenerationParams& params = request.params;
+    if (!IsBeamSearch(params) || params.diversity_penalty != 0) continue;
+    params.logprobs = 0;
+    params.logprobs_mode = LogprobsMode::kProcessed;
+    params.renormalize_logits = random() % 2 == 0;
+    const absl::StatusOr<Result> result = RunAlone(options, request);
+    if (!result.ok()) continue;
+    for (const Hypothesis& hypothesis : result->hypotheses) {
+      float sum = 0;
+      for (const TokenLogProb& token : hypothesis.logprobs) {
+        sum += token.log_prob;
+      }
+      EXPECT_NEAR(sum, hypothesis.cum_log_prob, 2e-5 * (1 + std::abs(sum)))
+          << seed;
+      ++num_sums;
+    }
+  }
+  EXPECT_GT(num_sums, testing::Cases(300, 30));
+}
+
+// Of samples, by the twin of what each place is drawn from: after edits,
+// temperature and filters, or without these where nothing is drawn.
+TEST(LogProbsTest, ProcessedOnesAreWhatASampleIsDrawnFrom) {
+  int num_reports = 0;
+  for (uint32_t seed = 0; seed < testing::Cases(600, 66); ++seed) {
+    std::mt19937 random(3000 + seed);
+    const ToyModelOptions options = AnyScoredModel(random);
+    Request request = RandomRequest(random, ToyModel(options).description());
+    GenerationParams& params = request.params;
+    if (IsBeamSearch(params) || params.allowed_sequences) continue;
+    params.logprobs = 3;
+    params.logprobs_mode = LogprobsMode::kProcessed;
+    const absl::StatusOr<Result> result = RunAlone(options, request);
+    if (!result.ok()) continue;
+    ASSERT_OK(ValidateRequest(ToyModel(options).description(), &request));
+    const auto selection = MakeSelectionParams(params);
+    for (const Hypothesis& hypothesis : result->hypotheses) {
+      std::vector<TokenId> text = request.prompt_tokens;
+      ASSERT_EQ(hypothesis.logprobs.size(), hypothesis.tokens.size());
+      for (size_t i = 0; i < hypothesis.tokens.size(); ++i) {
+        std::vector<float> logits(options.vocab_size);
+        ToyLogits(options, text, logits);
+        const RowEdits edits =
+            CollectEdits(selection->processors, text, static_cast<int>(i),
+                         options.vocab_size);
+        const std::vector<float> values = reference::TokenValues(
+            logits, {.domain = ScoreDomain::kLogits,
+                     .draw = {.params = selection->sampling,
+                              .repetition_penalty =
+                                  selection->processors.repetition_penalty,
+                              .edits = edits.edits,
+                              .is_allow_list = edits.is_allow_list}});
+        const TokenLogProb& report = hypothesis.logprobs[i];
+        ExpectClose(report.log_prob, values[hypothesis.tokens[i]]);
+        EXPECT_EQ(report.rank, 1 + std::ranges::count_if(values, [&](float v) {
+                                 return v > values[hypothesis.tokens[i]];
+                               }));
+        for (const TokenScore& best : report.best) {
+          ExpectClose(best.log_prob, values[best.token]);
+          EXPECT_FALSE(std::isinf(best.log_prob));
+        }
+        text.push_back(hypothesis.tokens[i]);
+        ++num_reports;
+      }
+    }
+  }
+  EXPECT_GT(num_reports, testing::Cases(300, 30));
 }
 
 TEST(LogProbsTest, NothingIsReportedUnasked) {

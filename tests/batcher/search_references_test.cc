@@ -1,6 +1,7 @@
-// Searches that transformers 5 does not have, against the libraries that have
-// them (tests/data/README.md): diverse groups of beams, and patience. Token for
-// token, scores within 1e-4; hypotheses whose scores are that close may swap.
+// Searches with options that beam_search.jsonl lacks, against the libraries
+// that have them (tests/data/README.md): diverse groups of beams, patience, and
+// score processors. Token for token, scores within 1e-4; hypotheses whose
+// scores are that close may swap.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -115,6 +116,10 @@ TEST(SearchReferencesTest, DiverseGroupsAreThoseOfTransformers4) {
 
 TEST(SearchReferencesTest, PatienceIsThatOfCTranslate2) {
   ExpectReferences("patience.jsonl");
+}
+
+TEST(SearchReferencesTest, ScoreProcessorsAreThoseOfTransformers5) {
+  ExpectReferences("processors.jsonl");
 }
 
 }  // namespace

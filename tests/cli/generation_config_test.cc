@@ -68,6 +68,36 @@ TEST_F(GenerationConfigTest, RequestsGoBeforeIt) {
             plain.at("hypotheses"));
 }
 
+// A model that samples by default searches for who asks for beams alone, as the
+// server does.
+TEST_F(GenerationConfigTest, ASearchThatIsAskedForDrawsNothing) {
+  const std::vector<std::string> args = {"generate", "--num-beams", "3",
+                                         "How old are you?"};
+  WriteConfig(R"({"eos_token_id": 2})");
+  const ProgramRun plain = Run(args);
+  WriteConfig(R"({"eos_token_id": 2, "do_sample": true, "top_k": 20})");
+  const ProgramRun run = Run(args);
+  EXPECT_EQ(run.out, plain.out);
+  const auto note = [&](std::string_view num_beams,
+                        std::string_view do_sample) {
+    return Concat(num_beams, " asks for the search: do_sample true and top_k ",
+                  "20 of ", model_.path(), "/generation_config.json are left ",
+                  "out; ", do_sample, " draws beams");
+  };
+  EXPECT_EQ(
+      run.err,
+      Concat("espalier: note: ", note("--num-beams", "--do-sample"), "\n"));
+  const ProgramRun batch = Run(
+      {"batch"}, R"({"id": "a", "prompt": "No.", "params": {"num_beams": 3}})"
+                 "\n");
+  EXPECT_THAT(batch.err, HasSubstr(Concat("note: request \"a\": ",
+                                          note("num_beams", "do_sample"))));
+  EXPECT_EQ(Run({"generate", "--num-beams", "3", "--do-sample", "--seed", "1",
+                 "How old are you?"})
+                .err,
+            "");
+}
+
 // Where models of transformers' first versions have them.
 TEST_F(GenerationConfigTest, WithoutItTheModelsConfigHasThem) {
   const json::value plain = Answer(R"({"num_beams": 3})");

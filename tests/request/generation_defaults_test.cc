@@ -191,7 +191,7 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
   ASSERT_OK_AND_ASSIGN(
       GenerationDefaults defaults,
       ReadDefaults(R"({"stop_strings": ["x"], "suppress_tokens": [9]})"));
-  LeaveOutText(&defaults);
+  LeaveOut("stop", &defaults);
   EXPECT_THAT(defaults.fields, ElementsAre(Pair("suppress_tokens", "[9]")));
   EXPECT_EQ(NameUnsupported(defaults),
             "DIR/gen.json: stop_strings [\"x\"] is not supported");
@@ -405,10 +405,82 @@ TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
   EXPECT_EQ(warning(R"({"encoder_no_repeat_ngram_size": 3})"),
             "DIR/gen.json: encoder_no_repeat_ngram_size 3 is not supported, "
             "and ignored");
-  EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "renormalize_logits": true,
-                        "sequence_bias": [[[7], -1.0]], "top_p": 0.9})"),
-            "DIR/gen.json: epsilon_cutoff 0.001, renormalize_logits true and "
-            "sequence_bias [[[7], -1.0]] are not supported, and ignored");
+  EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "token_healing": true,
+                        "force_words_ids": [[7]], "top_p": 0.9})"),
+            "DIR/gen.json: epsilon_cutoff 0.001, force_words_ids [[7]] and "
+            "token_healing true are not supported, and ignored");
+}
+
+TEST(GenerationDefaultsTest, EditsOfScoresAreTakenAsTransformersWritesThem) {
+  const GenerationParams params =
+      FillIn(R"({"sequence_bias": [[[7, 8], -1.5], [[9], 2]],
+                 "exponential_decay_length_penalty": [3, 1.05],
+                 "renormalize_logits": true, "num_beams": 4,
+                 "begin_suppress_tokens": [220, 257]})",
+             "{}")
+          .params;
+  EXPECT_THAT(params.sequence_bias,
+              ElementsAre(SequenceBias{{7, 8}, -1.5}, SequenceBias{{9}, 2}));
+  EXPECT_EQ(params.exponential_decay_length_penalty, (LengthDecay{3, 1.05}));
+  EXPECT_TRUE(params.renormalize_logits);
+  EXPECT_THAT(params.begin_suppress_tokens, ElementsAre(220, 257));
+}
+
+// Their words are those of vLLM and transformers: a model that samples by
+// default still searches for who asks for beams alone.
+TEST(GenerationDefaultsTest, BeamsThatARequestAsksForAreSearched) {
+  const auto draws = [](const char* params) {
+    return FillIn(kSampling, params).params.do_sample;
+  };
+  EXPECT_FALSE(draws(R"({"num_beams": 4})"));
+  EXPECT_FALSE(draws(R"({"num_beams": 4, "n": 4, "seed": 7})"));
+  EXPECT_TRUE(draws(R"({"num_beams": 4, "do_sample": true})"));
+  EXPECT_TRUE(draws(R"({"num_beams": 4, "temperature": 0.7})"));
+  EXPECT_TRUE(draws(R"({"num_beams": 1})"));
+  EXPECT_TRUE(draws(R"({"n": 3})"));
+  EXPECT_TRUE(
+      FillIn(R"({"do_sample": true, "num_beams": 3})", "{}").params.do_sample);
+  EXPECT_FALSE(
+      FillIn(R"({"do_sample": true, "num_beams": 3})", R"({"num_beams": 4})")
+          .params.do_sample);
+}
+
+TEST(GenerationDefaultsTest, WhatASearchLeavesOutIsTold) {
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(kSampling));
+  GenerationParams params;
+  params.num_beams = 4;
+  const auto note = [&](std::vector<std::string_view> given) {
+    return SearchNote(defaults, given, params, "--num-beams", "--do-sample");
+  };
+  EXPECT_EQ(note({"num_beams", "num_return_sequences"}),
+            "--num-beams asks for the search: do_sample true, temperature 0.6, "
+            "top_k 20 and top_p 0.95 of DIR/gen.json are left out; "
+            "--do-sample draws beams");
+  EXPECT_EQ(note({"num_beams", "top_k"}), "");
+  EXPECT_EQ(note({}), "");
+  params.num_beams = 1;
+  EXPECT_EQ(note({"num_beams"}), "");
+}
+
+TEST(GenerationDefaultsTest, WhatOnlyAHostSelectsByIsUnsupportedElsewhere) {
+  ASSERT_OK_AND_ASSIGN(
+      GenerationDefaults defaults,
+      ReadDefaults(R"({"renormalize_logits": true, "num_beams": 4,
+                       "sequence_bias": [[[7, 8], -1.0]]})"));
+  GenerationDefaults kept = defaults;
+  ModelDescription model = EnFr();
+  LeaveOutHostSelection(model, &kept);
+  EXPECT_EQ(kept.unsupported.size(), 0);
+  model.selects_on_host = false;
+  LeaveOutHostSelection(model, &defaults);
+  EXPECT_EQ(UnsupportedWarning(defaults),
+            "DIR/gen.json: renormalize_logits true and sequence_bias "
+            "[[[7, 8], -1.0]] are not supported, and ignored");
+  GenerationParams params;
+  EXPECT_THAT(TakeDefaults(defaults, {}, model, 3, &params),
+              ElementsAre(Pair("num_beams", "4")));
+  EXPECT_OK(ValidateParams(model, 3, &params));
 }
 
 TEST(GenerationDefaultsTest, EosIsTheFilesOnlyWhereItIsNotTheModels) {

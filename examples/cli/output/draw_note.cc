@@ -11,9 +11,16 @@ DrawNote NoteOnDraws(const GenerationParams& params,
                      const NamedValues& taken,
                      const GenerationDefaults& defaults,
                      std::string_view num_beams,
-                     std::string_view num_return_sequences) {
+                     std::string_view num_return_sequences,
+                     std::string_view do_sample) {
+  if (!params.do_sample) {
+    const std::string left =
+        SearchNote(defaults, given, params, num_beams, do_sample);
+    if (left.empty()) return {};
+    return {DrawNoteKind::kSearch, left};
+  }
   // best_of says itself that it is of samples.
-  if (!params.do_sample || params.best_of) return {};
+  if (params.best_of) return {};
   const int64_t beams = defaults.params.num_beams;
   const int64_t n = params.num_return_sequences;
   const std::string by =

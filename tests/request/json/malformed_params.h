@@ -53,6 +53,52 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "num_beams must be an integer, got \"4\""),
       params(R"({"num_beams": 4.0})", "num_beams must be an integer, got 4.0"),
       params(R"({"stop": [null]})", "stop[0] must be a string, got null"),
+      params(R"({"sequence_bias": {"7": 1}})",
+             "sequence_bias must be a list, got {\"7\": 1}"),
+      params(R"({"sequence_bias": [[[7], 1], [7, 1]]})",
+             "sequence_bias[1][0] must be a list, got 7"),
+      params(R"({"sequence_bias": [[[7]]]})",
+             "sequence_bias[0] must be a list of token ids and a bias, "
+             "[[7, 8], -1.5], got [[7]]"),
+      params(R"({"sequence_bias": [[[7], "1"]]})",
+             "sequence_bias[0][1] must be a number, got \"1\""),
+      params(R"({"sequence_bias": [[[7], 1], [[], 1]]})",
+             "sequence_bias[1][0] must not be empty, got []"),
+      params(R"({"sequence_bias": [[[7], 1], [[7, 9999], 1]]})",
+             "sequence_bias[1][0][1] must be a token id in [0, 6000), got "
+             "9999"),
+      params(R"({"sequence_bias": [[[7, 8], 1], [[7], 1], [[7, 8], 1]]})",
+             "sequence_bias must name each sequence once, got one of 2 tokens "
+             "that ends in 8 twice"),
+      params(
+          R"({"sequence_bias": [[[7], 1e39]]})",
+          "sequence_bias[0][1] must be finite and within float32, got 1e+39"),
+      params(R"({"num_beams": 2, "sequence_bias": [[[7], 2e38], [[8], 2e38]]})",
+             "sequence_bias of a sequence that ends in token 7 must keep sums "
+             "of scores within float32 over 256 tokens (max_new_tokens), got "
+             "2e+38"),
+      params(R"({"exponential_decay_length_penalty": 3})",
+             "exponential_decay_length_penalty must be a list of an integer "
+             "and a number, [start_index, factor], got 3"),
+      params(R"({"exponential_decay_length_penalty": [1.5, 2]})",
+             "exponential_decay_length_penalty[0] must be an integer, got "
+             "1.5"),
+      params(R"({"exponential_decay_length_penalty": [-1, 2]})",
+             "exponential_decay_length_penalty[0] must be at least 0, got -1"),
+      params(R"({"exponential_decay_length_penalty": [1, 0]})",
+             "exponential_decay_length_penalty[1] must be above 0, got 0"),
+      params(R"({"exponential_decay_length_penalty": [1, 2]})",
+             "exponential_decay_length_penalty[1] must keep sums of scores "
+             "within float32 over 256 tokens (max_new_tokens), got 2"),
+      params(R"({"begin_suppress_tokens": [7, -1]})",
+             "begin_suppress_tokens[1] must be a token id in [0, 6000), got "
+             "-1"),
+      params(R"({"logprobs": 1, "logprobs_mode": "processed_logits"})",
+             "logprobs_mode must be \"raw_logprobs\" or "
+             "\"processed_logprobs\", got \"processed_logits\""),
+      params(R"({"logprobs_mode": "processed_logprobs"})",
+             "logprobs_mode must be \"raw_logprobs\" without logprobs, got "
+             "\"processed_logprobs\""),
       params(R"({"logit_bias": {"7": null}})",
              "logit_bias of token 7 must be a number, got null"),
       params(R"({"num_beams": true})",

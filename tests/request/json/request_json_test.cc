@@ -133,6 +133,10 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
+        "sequence_bias": [[[7, 8], -1.5], [ [9] , 2 ]],
+        "exponential_decay_length_penalty": [ 3, 1.25 ],
+        "renormalize_logits": true, "begin_suppress_tokens": 10,
+        "logprobs_mode": "processed_logprobs",
         "logprobs": 3, "prompt_logprobs": 0, "speculate": {"method": "suffix",
           "num_tokens": 7, "mode": "coupled"}, "prefix_cache": false,
         "cache_salt": "tenant-1", "priority": -7, "deadline_ms": 250,
@@ -188,6 +192,12 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_TRUE(params.include_stop);
   EXPECT_THAT(params.logprobs, Optional(3));
   EXPECT_THAT(params.prompt_logprobs, Optional(0));
+  EXPECT_THAT(params.sequence_bias,
+              ElementsAre(SequenceBias{{7, 8}, -1.5}, SequenceBias{{9}, 2}));
+  EXPECT_EQ(params.exponential_decay_length_penalty, (LengthDecay{3, 1.25}));
+  EXPECT_TRUE(params.renormalize_logits);
+  EXPECT_THAT(params.begin_suppress_tokens, ElementsAre(10));
+  EXPECT_EQ(params.logprobs_mode, LogprobsMode::kProcessed);
   EXPECT_THAT(params.speculate,
               Optional(SpeculationParams{SpeculationMethod::kSuffix, 7,
                                          SpeculationMode::kCoupled}));

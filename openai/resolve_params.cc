@@ -261,6 +261,21 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
   return std::move(resolver).resolved();
 }
 
+std::string SearchWarning(const Call& call,
+                          const GenerationDefaults& model_defaults) {
+  constexpr std::string_view kDoSample = "do_sample";
+  std::vector<std::string_view> given;
+  std::string_view asking = "num_beams";
+  for (const auto& [param, name] : call.given) {
+    // Given as false by the name of what asks for the search.
+    const bool asks = param == kDoSample && name != kDoSample;
+    if (asks) asking = name;
+    if (!asks) given.push_back(param);
+  }
+  return SearchNote(model_defaults, given, call.params, asking,
+                    "do_sample true");
+}
+
 absl::Status CheckRoom(const Call& call, const GenerationParams& params,
                        const ModelDescription& model) {
   constexpr std::string_view kN = "num_return_sequences";

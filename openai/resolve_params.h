@@ -16,12 +16,14 @@
 // draws. A call that says neither gets what the server's defaults name, of
 // which num_beams 1 takes the place of the model's beams, or else the model's;
 // where these name nothing either, draws. Beams by default are at least as many
-// as the call's n.
+// as the call's n. Beams that a call names are searched unless it says how
+// tokens are drawn, whatever the model's defaults are (SearchWarning).
 //
 // Thread safety: values; functions without state.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -70,6 +72,11 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
                              const GenerationDefaults& model_defaults,
                              const ModelDescription& model,
                              int64_t num_prompt_tokens);
+
+// Which sampling defaults of the model a call leaves out because it asks for
+// the search, as a warning; empty if there are none.
+std::string SearchWarning(const Call& call,
+                          const GenerationDefaults& model_defaults);
 
 // Whether a step of `model` has room for the beams that the n of a call makes
 // of beams by default. Where the call names them, the engine's check does.

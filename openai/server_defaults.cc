@@ -72,6 +72,7 @@ absl::StatusOr<ServerDefaults> ServerDefaults::Read(std::string_view text,
   ServerDefaults defaults;
   CallDraft draft;
   draft.call.limits = limits;
+  draft.strict = true;  // there is no answer to warn in
   for (const ObjectFields::Field& field : fields.Take()) {
     if (!IsDefaultable(field.field)) {
       return InvalidArgument(field.name, " must not have a default, got ",

@@ -80,6 +80,31 @@ absl::Status SettleBeams(CallDraft* draft) {
   return absl::OkStatus();
 }
 
+// Takes fields of draws off a search, with a warning: clients send a
+// temperature with everything, and vLLM and transformers search all the same. A
+// strict call keeps them, and the engine refuses it.
+void IgnoreSampling(CallDraft* draft) {
+  Call& call = draft->call;
+  GenerationParams& params = call.params;
+  const bool has_beams =
+      IsBeamSearch(params) || draft->use_beam_search.value_or(false);
+  if (!has_beams || params.stochastic || params.do_sample || draft->strict) {
+    return;
+  }
+  const auto ignore = [&](std::string_view param, auto* value, auto off) {
+    if (*value == off) return;
+    call.warnings.push_back(
+        Concat(call.NameOf(param), " ", *value, " is ignored: beams are ",
+               "searched, not drawn; do_sample true draws them"));
+    *value = off;
+  };
+  if (params.temperature > 0) ignore("temperature", &params.temperature, 1.0);
+  ignore("top_k", &params.top_k, int64_t{0});
+  ignore("top_p", &params.top_p, 1.0);
+  ignore("min_p", &params.min_p, 0.0);
+  ignore("typical_p", &params.typical_p, 1.0);
+}
+
 // Log-probabilities of a chat: whether, and how many at a place.
 absl::Status SettleChatLogProbs(CallDraft* draft) {
   const bool has = draft->has_logprobs.value_or(false);
@@ -247,6 +272,7 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
 
 absl::Status SettleCall(CallDraft* draft) {
   RETURN_IF_ERROR(SettleBeams(draft));
+  IgnoreSampling(draft);
   if (draft->call.api == Api::kChat) {
     RETURN_IF_ERROR(SettleChatLogProbs(draft));
   }

@@ -11,6 +11,7 @@
 #include "openai/answer.h"
 #include "openai/error.h"
 #include "openai/event_writer.h"
+#include "openai/resolve_params.h"
 #include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
 #include "serve/prompt_tokens.h"
@@ -105,6 +106,9 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_await refuse(resolved.status());
     co_return;
   }
+  std::string warning =
+      openai::SearchWarning(call_, model_->generator.defaults());
+  if (!warning.empty()) call_.warnings.push_back(std::move(warning));
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
   absl::StatusOr<std::vector<PromptRequest>> prompts =

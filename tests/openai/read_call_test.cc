@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "openai/call.h"
 #include "openai/error.h"
+#include "openai/resolve_params.h"
 #include "openai/tokenize.h"
 #include "tests/status_matchers.h"
 
@@ -124,6 +125,51 @@ TEST(ReadCallTest, UseBeamSearchTakesItsBeamsFromNOrBestOf) {
   EXPECT_THAT(GivenOf(call),
               ElementsAre("num_return_sequences by n", "num_beams by n",
                           "do_sample by use_beam_search"));
+}
+
+// Clients that send a temperature with everything search all the same, as with
+// vLLM.
+TEST(ReadCallTest, WhatOnlyDrawsHaveIsIgnoredBesideASearch) {
+  const auto warnings = [](const std::string& fields) {
+    return Complete(fields)->warnings;
+  };
+  const std::string rest =
+      " is ignored: beams are searched, not drawn; do_sample true draws them";
+  for (const char* beams :
+       {R"("use_beam_search": true, "n": 3)", R"("use_beam_search": true)",
+        R"("num_beams": 4)"}) {
+    const std::string fields =
+        std::string(beams) + R"(, "temperature": 0.1, "top_k": 5, "min_p": 0.5,
+                               "top_p": 0.9)";
+    EXPECT_THAT(warnings(fields),
+                ElementsAre("temperature 0.1" + rest, "top_k 5" + rest,
+                            "top_p 0.9" + rest, "min_p 0.5" + rest))
+        << beams;
+    const GenerationParams params = Complete(fields)->params;
+    EXPECT_EQ(params.temperature, 1);
+    EXPECT_EQ(params.top_k, 0);
+    EXPECT_EQ(params.top_p, 1);
+    EXPECT_EQ(params.min_p, 0);
+    const ModelDescription model = {.vocab_size = 100, .max_context = 100};
+    GenerationParams resolved =
+        ResolveParams(*Complete(fields), {}, {}, model, 1).params;
+    EXPECT_OK(ValidateParams(model, 1, &resolved));
+    // As it stands, which the engine refuses.
+    EXPECT_EQ(Complete(fields + R"(, "strict": true)")->params.temperature,
+              0.1);
+  }
+  for (const char* fields :
+       {R"("use_beam_search": true, "n": 3, "temperature": 0)",
+        R"("use_beam_search": true, "n": 3, "temperature": 1, "top_p": 1)",
+        R"("num_beams": 4, "do_sample": true, "temperature": 0.1)",
+        R"("num_beams": 4, "stochastic": true, "temperature": 0.1)",
+        R"("num_beams": 1, "temperature": 0.1)"}) {
+    EXPECT_THAT(warnings(fields), IsEmpty()) << fields;
+  }
+  EXPECT_EQ(Complete(R"("num_beams": 4, "do_sample": true,
+                        "temperature": 0.1)")
+                ->params.temperature,
+            0.1);
 }
 
 TEST(ReadCallTest, ChatsHaveTheirOwnLogProbs) {

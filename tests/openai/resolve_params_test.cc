@@ -72,6 +72,30 @@ TEST(ResolveParamsTest, ACallThatSaysNothingDrawsAtTemperatureOne) {
   EXPECT_THAT(resolved.defaults, IsEmpty());
 }
 
+TEST(ResolveParamsTest, ASearchSaysWhatOfTheModelsDefaultsItLeavesOut) {
+  const auto defaults = ReadGenerationDefaults(
+      ParseJson(R"({"do_sample": true, "top_k": 20})")->get_object(),
+      "DIR/generation_config.json", DefaultsOf::kModel);
+  ASSERT_OK(defaults);
+  const auto warning = [&](const std::string& fields) {
+    const absl::StatusOr<Call> call =
+        ReadCall(Api::kCompletions, Concat(R"({"prompt": "a", )", fields, "}"));
+    EXPECT_OK(call);
+    EXPECT_EQ(ResolveParams(*call, {}, *defaults, Model(), 10).params.do_sample,
+              SearchWarning(*call, *defaults).empty())
+        << fields;
+    return SearchWarning(*call, *defaults);
+  };
+  const std::string rest =
+      " asks for the search: do_sample true and top_k 20 of "
+      "DIR/generation_config.json are left out; do_sample true draws beams";
+  EXPECT_EQ(warning(R"("num_beams": 4)"), "num_beams" + rest);
+  EXPECT_EQ(warning(R"("use_beam_search": true, "n": 3)"),
+            "use_beam_search" + rest);
+  EXPECT_EQ(warning(R"("num_beams": 4, "do_sample": true)"), "");
+  EXPECT_EQ(warning(R"("n": 3)"), "");
+}
+
 TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {
   EXPECT_EQ(Resolve("", {.api = Api::kChat}).params.max_new_tokens, 990);
   EXPECT_EQ(Resolve("", {.api = Api::kTokens}).params.max_new_tokens, 990);

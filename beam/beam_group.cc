@@ -372,6 +372,7 @@ void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
   CHECK(!done_ && has_output()) << "request " << id_ << " has no output";
   if (!is_preempted()) KeepLive();
   strategy_->FinishLive(reason);
+  deadline_passed_ = reason == FinishReason::kDeadline;
   is_asked_current_ = false;
   Drop(next_plan);
 }
@@ -407,6 +408,7 @@ Result BeamGroup::TakeResult() const {
   result.usage.num_drafted_tokens = drafts_.num_drafted();
   result.usage.num_accepted_tokens = drafts_.num_accepted();
   if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;
+  result.deadline_passed = deadline_passed_;
   if (request_.params.prompt_logprobs) {
     result.prompt_logprobs = prompt_logprobs_;
   }

@@ -472,6 +472,7 @@ class alignas(64) BeamGroup {
   bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
+  bool deadline_passed_ = false;
   // Of Asked(): whether it is that of the next answer; and whether its rows and
   // slots are, whatever these have come to.
   bool is_asked_current_ = false;

@@ -121,6 +121,7 @@ void AppendRun(const PromptParts& prompt, const Result& result,
   const Usage& usage = result.usage;
   AppendField(R"({"steps":)", usage.num_steps, out);
   if (result.seed) *out += R"(,"seed":)" + std::to_string(*result.seed);
+  if (result.deadline_passed) *out += R"(,"deadline_passed":true)";
   if (result.threshold) {
     AppendField(R"(,"threshold":)", *result.threshold, out);
   }

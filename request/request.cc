@@ -42,7 +42,8 @@ void GiveSeed(Request* request) {
   GenerationParams& params = request->params;
   if (params.seed || !DrawsAtRandom(params)) return;
   std::random_device device;
-  params.seed = uint64_t{device()} << 32 | device();
+  const uint64_t bits = uint64_t{device()} << 32 | device();
+  params.seed = bits % kMaxDrawnSeed;
 }
 
 }  // namespace espalier

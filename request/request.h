@@ -74,6 +74,9 @@ struct Result {
   std::vector<Hypothesis> hypotheses;
   Usage usage;
   std::optional<uint64_t> seed = {};  // that it drew with, if it drew
+  // Whether deadline_ms cut it: it ended with what it had by then. Hypotheses
+  // that had ended by themselves keep their finish_reason.
+  bool deadline_passed = false;
   // Of stochastic beam search: the perturbed log-probability of the best
   // sequence that was not drawn; unset if all were. A sequence of
   // log-probability l was drawn with probability 1 - exp(-exp(l - threshold)):
@@ -87,6 +90,10 @@ struct Result {
 // Nothing is held before this has passed.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateRequest(const ModelDescription& model, Request* request);
+
+// Drawn seeds are below it: so many integers a float64 tells apart, in which
+// readers of JSON in JavaScript and jq keep numbers.
+inline constexpr uint64_t kMaxDrawnSeed = uint64_t{1} << 53;
 
 // Draws a seed from the system's source of randomness for a request that draws
 // and has none.

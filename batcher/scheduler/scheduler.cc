@@ -279,7 +279,8 @@ void Scheduler::CountEnd(const absl::StatusOr<Result>& result) {
     ++stats_.num_failed[static_cast<size_t>(result.status().code())];
     return;
   }
-  const FinishReason reason = result->hypotheses.empty()
+  const FinishReason reason = result->deadline_passed ? FinishReason::kDeadline
+                              : result->hypotheses.empty()
                                   ? FinishReason::kLength
                                   : result->hypotheses[0].finish_reason;
   ++stats_.num_finished[static_cast<size_t>(reason)];

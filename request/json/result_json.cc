@@ -127,6 +127,7 @@ std::string WriteResultLine(std::string_view id, const Result& result,
   line += R"(, "usage": )";
   AppendUsage(result.usage, &line);
   if (result.seed) line += Concat(R"(, "seed": )", *result.seed);
+  if (result.deadline_passed) line += R"(, "deadline_passed": true)";
   if (result.threshold) {
     AppendField(R"(, "threshold": )", *result.threshold, &line);
   }

@@ -144,10 +144,13 @@ const readField = (field) => {
       (whole ? "a whole number" : "a number") + rangeOf(field) +
       `, and is “${text}”.`);
   }
-  /* A seed may have more digits than a number keeps; it goes as it stands. */
-  return kind === "seed" ? JSON.rawJSON?.(text.replace(/^\+?0*(?=\d)/, "")) ?? value
-                         : value;
+  return kind === "seed" ? text.replace(/^(?:\+|(-))?0*(?=\d)/, "$1") : value;
 };
+
+/* The text of a request's body. A seed may have more digits than a number
+   keeps: it is text in `body`, and its digits go as they stand. */
+const writeBody = (body, space) =>
+  JSON.stringify(body, null, space).replace(/("seed": ?)"(-?\d+)"/, "$1$2");
 
 /* What the form asks for, as the body of a request of the API.
    Throws a FieldError. */

@@ -240,7 +240,7 @@ const start = async () => {
   const own = run;
   try {
     const response = await call(pathOf(), {
-      method: "POST", signal: own.abort.signal, body: JSON.stringify(body),
+      method: "POST", signal: own.abort.signal, body: writeBody(body),
       headers: headersOf(key(), {"Content-Type": "application/json"})});
     for await (const data of eventsOf(response)) {
       own.answer.take(data);

@@ -77,7 +77,10 @@ class Answer {
     if (event.usage) this.usage = event.usage;
     if (Array.isArray(event.warnings)) this.warnings.push(...event.warnings);
     const own = event.espalier;
-    if (own?.seed !== undefined) this.seed = own.seed;
+    /* A number may not keep all digits of it. */
+    if (own?.seed !== undefined) {
+      this.seed = /"seed": ?(\d+)/.exec(data)?.[1] ?? own.seed;
+    }
     if (Array.isArray(own?.beams)) {
       this.step = own.step;
       this.beams = own.beams;
@@ -119,6 +122,6 @@ const curlOf = (path, body, hasKey) => {
   return [`curl -N ${quote(new URL(path, location.href).href)}`,
           "-H 'Content-Type: application/json'",
           ...(hasKey ? ['-H "Authorization: Bearer $API_KEY"'] : []),
-          `-d ${quote(JSON.stringify(body, null, 1).replace(/\n */g, " "))}`]
+          `-d ${quote(writeBody(body, 1).replace(/\n */g, " "))}`]
     .join(" \\\n  ");
 };

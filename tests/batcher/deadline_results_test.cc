@@ -182,6 +182,12 @@ void ExpectBestSoFar(const Request& request, const Unlimited& unlimited,
   EXPECT_EQ(result.usage.num_steps, num_steps);
   EXPECT_EQ(result.usage.num_prompt_tokens, request.prompt_tokens.size());
   ASSERT_LE(num_steps, unlimited.states.size());
+  EXPECT_TRUE(result.deadline_passed);
+  if (request.params.num_beam_groups == 1 && !request.params.stochastic) {
+    const size_t num_there = unlimited.states[num_steps - 1].size();
+    EXPECT_EQ(result.hypotheses.size(),
+              std::min<size_t>(request.params.num_return_sequences, num_there));
+  }
   int64_t num_tokens = 0;
   for (const Hypothesis& hypothesis : result.hypotheses) {
     num_tokens += std::ssize(hypothesis.tokens);
@@ -229,6 +235,7 @@ TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
           ExpectBestSoFar(requests[i], unlimited, ended);
         } else {
           EXPECT_TRUE(SameResult(**ended.result, *unlimited.result));
+          EXPECT_FALSE((*ended.result)->deadline_passed);
         }
       }
     }
@@ -236,6 +243,41 @@ TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
   EXPECT_GT(num_early, Cases(100, 20));
   EXPECT_GT(num_errors, Cases(100, 20));
   EXPECT_GT(num_preempted, Cases(5, 0));
+}
+
+// Of five samples those that ended by an EOS may be the best at any moment:
+// nothing else of such a result says that its deadline cut it.
+TEST(DeadlineResultsTest, AResultOfEndedSamplesIsMarkedAllTheSame) {
+  ToyModelOptions options = RoomyModel();
+  options.eos_boost = 3;
+  int num_marked = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    Request request = LongRequest(12);
+    request.params.ignore_eos = false;
+    request.params.do_sample = true;
+    request.params.seed = seed;
+    request.params.best_of = 5;
+    request.params.deadline_ms = 1;
+    ToyModel model(options);
+    ASSERT_OK(ValidateRequest(model.description(), &request));
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    absl::StatusOr<Result> answer;
+    scheduler.Submit(
+        RequestId{0}, PreparedRequest(request),
+        [&](absl::StatusOr<Result> result) { answer = std::move(result); });
+    bool was_cut = false;
+    RunToEnd(scheduler, model, [&](int step) {
+      if (step != 2) return;
+      was_cut = scheduler.first_deadline().has_value();
+      scheduler.ExpireDeadlines(Deadlines::Time() + std::chrono::hours(1));
+    });
+    ASSERT_OK(answer);
+    ASSERT_EQ(answer->hypotheses.size(), 1);
+    EXPECT_EQ(answer->deadline_passed, was_cut);
+    num_marked +=
+        was_cut && answer->hypotheses[0].finish_reason == FinishReason::kEos;
+  }
+  EXPECT_GT(num_marked, 0);
 }
 
 // The end of each request, in a trace.

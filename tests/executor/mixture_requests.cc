@@ -39,6 +39,8 @@ class Maker {
   void AddSequences(GenerationParams* params);
   void AddStops(GenerationParams* params);
   void AddDrafts(GenerationParams* params);
+  void AddEdits(GenerationParams* params);
+  void AddSequenceBias(GenerationParams* params);
 
   std::mt19937& random_;
   const ModelDescription& model_;
@@ -136,14 +138,6 @@ void Maker::AddPenalties(GenerationParams* params) {
   if (OneIn(6)) params->frequency_penalty = OneOf({0.5, -0.2});
   if (OneIn(6)) params->presence_penalty = 0.7;
   if (OneIn(6)) params->no_repeat_ngram_size = 1 + Below(3);
-  if (OneIn(6)) {
-    params->exponential_decay_length_penalty = {Below(8),
-                                                OneOf({0.7, 1.05, 1.5})};
-  }
-  const bool is_search = IsBeamSearch(*params) && !params->stochastic;
-  if (model_.selects_on_host || !is_search) {
-    params->renormalize_logits = OneIn(3);
-  }
 }
 
 void Maker::AddConstraints(GenerationParams* params) {
@@ -162,21 +156,6 @@ void Maker::AddConstraints(GenerationParams* params) {
     }
   }
   if (OneIn(6)) params->suppress_tokens = AnyTokens(1 + Below(300));
-  if (OneIn(8)) params->begin_suppress_tokens = AnyTokens(1 + Below(300));
-  if (OneIn(8)) {
-    for (int i = Below(6); i >= 0; --i) {
-      params->sequence_bias.push_back({AnyTokens(1), Below(9) - 4.25});
-    }
-    if (model_.selects_on_host) {
-      for (SequenceBias& bias : params->sequence_bias) {
-        bias.tokens = AnyTokens(1 + Below(3));
-      }
-    }
-    std::ranges::sort(params->sequence_bias, {}, &SequenceBias::tokens);
-    const auto twins =
-        std::ranges::unique(params->sequence_bias, {}, &SequenceBias::tokens);
-    params->sequence_bias.erase(twins.begin(), twins.end());
-  }
   if (OneIn(10)) {
     params->allowed_token_ids = AnyTokens(1 + Below(OneIn(2) ? 9 : 2000));
     params->allowed_token_ids->push_back(2);
@@ -232,6 +211,39 @@ void Maker::AddDrafts(GenerationParams* params) {
       std::max<int64_t>(4 + Below(24), params->min_new_tokens);
 }
 
+void Maker::AddSequenceBias(GenerationParams* params) {
+  const int max_length = model_.selects_on_host ? 3 : 1;
+  for (int i = Below(6); i >= 0; --i) {
+    params->sequence_bias.push_back(
+        {AnyTokens(1 + Below(max_length)), Below(9) - 4.25});
+  }
+  std::ranges::sort(params->sequence_bias, {}, &SequenceBias::tokens);
+  const auto twins =
+      std::ranges::unique(params->sequence_bias, {}, &SequenceBias::tokens);
+  params->sequence_bias.erase(twins.begin(), twins.end());
+}
+
+// What leaves every request one that has a token at each place.
+void Maker::AddEdits(GenerationParams* params) {
+  const bool is_restricted =
+      params->allowed_sequences || params->allowed_token_ids;
+  if (!is_restricted && OneIn(6)) {
+    params->begin_suppress_tokens = AnyTokens(1 + Below(300));
+  }
+  if (OneIn(5)) AddSequenceBias(params);
+  if (OneIn(5)) {
+    params->exponential_decay_length_penalty = {Below(8),
+                                                OneOf({0.7, 1.05, 1.5})};
+  }
+  const bool is_search = IsBeamSearch(*params) && !params->stochastic;
+  if (model_.selects_on_host || !is_search) {
+    params->renormalize_logits = OneIn(3);
+  }
+  if (params->logprobs && model_.selects_on_host && OneIn(2)) {
+    params->logprobs_mode = LogprobsMode::kProcessed;
+  }
+}
+
 Request Maker::Make() {
   Request request;
   const int num_tokens =
@@ -250,12 +262,12 @@ Request Maker::Make() {
   if (OneIn(4)) params.logprobs = Below(6);
   if (OneIn(6)) params.prompt_logprobs = Below(6);
   if (OneIn(50)) params.logprobs = kMaxLogProbs;
-  if (params.logprobs && model_.selects_on_host && OneIn(3)) {
-    params.logprobs_mode = LogprobsMode::kProcessed;
-  }
   if (limits_.speculates && CanSpeculate(params) && OneIn(2)) {
     AddDrafts(&params);
   }
+  // Of numbers of their own: other fields stay what they are without them.
+  std::mt19937 more(static_cast<uint32_t>(request.prompt_tokens[0]));
+  Maker(more, model_, limits_).AddEdits(&params);
   const absl::Status valid = ValidateRequest(model_, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;

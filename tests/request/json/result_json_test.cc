@@ -34,6 +34,7 @@ TEST(ResultJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
        .logprobs = {{7, -0.25f, 2, {{9, -0.125f}, {7, -0.25f}}}}}};
   result.usage = {2, 0, 1, 1};
   result.seed = 18446744073709551615u;
+  result.deadline_passed = true;
   result.threshold = -3.5;
   result.prompt_logprobs = {{4, -1.5f, 3, {}}};
   EXPECT_EQ(
@@ -44,7 +45,7 @@ TEST(ResultJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
       R"([{"token": 9, "log_prob": -0.125}, {"token": 7, "log_prob": -0.25}])"
       R"(}]}], "usage": {"prompt_tokens": 2, "cached_tokens": 0, )"
       R"("generated_tokens": 1, "steps": 1}, "seed": 18446744073709551615, )"
-      R"("threshold": -3.5, )"
+      R"("deadline_passed": true, "threshold": -3.5, )"
       R"("prompt_logprobs": [null, {"token": 4, "log_prob": -1.5, )"
       R"("rank": 3, "top": []}]})");
 }

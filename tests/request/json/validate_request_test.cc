@@ -38,6 +38,13 @@ TEST(ValidateRequestTest, CombinationsThatMeanSomethingPass) {
            R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
            R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
            R"({"logprobs": 64, "prompt_logprobs": 64})",
+           R"({"logprobs": 0, "logprobs_mode": "processed_logprobs"})",
+           R"({"logprobs_mode": "raw_logprobs"})",
+           R"({"renormalize_logits": true, "do_sample": true})",
+           R"({"exponential_decay_length_penalty": [0, 1.5], "n": 2,
+               "num_beams": 2, "max_tokens": 100})",
+           R"({"exponential_decay_length_penalty": [7, 0.1]})",
+           R"({"sequence_bias": [[[7, 7], -3e38], [[7], 2]]})",
            R"({"speculate": "ngram:32:coupled"})",
            R"({"speculate": "suffix:1", "num_beams": 4})",
            R"({"speculate": false, "do_sample": true})",
@@ -91,6 +98,43 @@ TEST(ValidateRequestTest, BiasesAreSortedAndNameATokenOnce) {
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "logit_bias must name each token once, got 9 twice"));
+}
+
+TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
+  ModelDescription model = EnFr();
+  model.selects_on_host = false;
+  const auto check = [&](const char* params) {
+    RequestLine line = ParseRequestLine(WithParams(params));
+    EXPECT_OK(line.body);
+    Request request{{1, 4}, line.body->params};
+    return Message(ValidateRequest(model, &request));
+  };
+  EXPECT_EQ(check(R"({"num_beams": 2, "renormalize_logits": true})"),
+            "renormalize_logits must be false with beams where a GPU selects, "
+            "got true");
+  EXPECT_EQ(check(R"({"sequence_bias": [[[7], 1], [[8, 9], 1]]})"),
+            "sequence_bias must be of single tokens where a GPU selects, got "
+            "one of 2");
+  EXPECT_EQ(check(R"({"logprobs": 1, "logprobs_mode": "processed_logprobs"})"),
+            "logprobs_mode must be raw_logprobs where a GPU selects, got "
+            "processed_logprobs");
+  for (const char* params :
+       {R"({"renormalize_logits": true, "do_sample": true})",
+        R"({"renormalize_logits": true, "stochastic": true, "num_beams": 2})",
+        R"({"sequence_bias": [[[7], 1]], "begin_suppress_tokens": 9})",
+        R"({"exponential_decay_length_penalty": [3, 1.1]})"}) {
+    EXPECT_EQ(check(params), "") << params;
+  }
+}
+
+TEST(ValidateRequestTest, SeedsThatAreDrawnAreNumbersOfJavaScript) {
+  for (int i = 0; i < 100; ++i) {
+    Request request{{1, 4}, {}};
+    request.params.do_sample = true;
+    GiveSeed(&request);
+    ASSERT_TRUE(request.params.seed.has_value());
+    EXPECT_LT(*request.params.seed, uint64_t{1} << 53);
+  }
 }
 
 TEST(ValidateRequestTest, DefaultsAreTheFormats) {

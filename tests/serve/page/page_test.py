@@ -296,6 +296,22 @@ class PageTest(unittest.TestCase):
         self.assertEqual(page.run("document.querySelectorAll('img').length"), 0)
         self.assertIn(HOSTILE, page.text("#status"))
 
+    def test_all_digits_of_a_seed_are_shown_and_sent(self):
+        self.server.script = [
+            {**choice_event(0, '"seed":5', token_ids=[1], finish_reason="stop"),
+             "espalier": {"steps": 1, "seed": 18446744073709551557}}]
+        page = self.open()
+        self.start(page)
+        page.wait(DONE)
+        self.assertIn("seed 18446744073709551557", page.text("#status"))
+        page.click("[name=search][value=samples]")
+        page.run("document.querySelector('#more').open = true")
+        page.type("#field-seed-all", "+0018446744073709551557")
+        self.start(page, 'a "seed": "7"')
+        page.wait(DONE)
+        self.assertEqual(self.asked()["seed"], 18446744073709551557)
+        self.assertEqual(self.asked()["prompt"], 'a "seed": "7"')
+
     def test_a_hypothesis_can_be_lit_alone(self):
         page = self.open()
         self.start(page)

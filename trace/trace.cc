@@ -59,6 +59,8 @@ void DescribeBeams(const GenerationParams& params, Describer* out) {
   out->AddUnless("diversity_penalty", params.diversity_penalty,
                  usual.diversity_penalty);
   out->AddUnless("stochastic", params.stochastic, usual.stochastic);
+  out->AddUnless("renormalize_logits", params.renormalize_logits,
+                 usual.renormalize_logits);
 }
 
 void DescribeSamples(const GenerationParams& params, Describer* out) {

@@ -160,6 +160,11 @@ absl::Status Read(std::string_view field, const JsonText& json,
                   SequenceBias* out) {
   const auto pair = PairOf(json);
   if (!pair) return WrongType(field, kSequenceBiasWanted, json.text);
+  // To name the two costs more than to read them.
+  if (Read(field, (*pair)[0], &out->tokens).ok() &&
+      Read(field, (*pair)[1], &out->bias).ok()) {
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(Read(Concat(field, "[0]"), (*pair)[0], &out->tokens));
   return Read(Concat(field, "[1]"), (*pair)[1], &out->bias);
 }

@@ -22,19 +22,20 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
                                        const json::array& parts) {
   json::string joined;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string part_name = Concat(name, "[", i, "]");
+    // To name a part costs more than to read it.
+    const auto part_name = [&] { return Concat(name, "[", i, "]"); };
     if (!parts[i].is_object()) {
-      return WrongType(part_name, R"({"type": "text", "text": T})", parts[i]);
+      return WrongType(part_name(), R"({"type": "text", "text": T})", parts[i]);
     }
     const json::object& part = parts[i].get_object();
     const json::value* const type = part.if_contains("type");
     if (type == nullptr || *type != "text") {
-      return InvalidArgument(part_name, ".type must be \"text\", got ",
+      return InvalidArgument(part_name(), ".type must be \"text\", got ",
                              Shown(type));
     }
     const json::value* const text = part.if_contains("text");
     if (text == nullptr || !text->is_string()) {
-      return InvalidArgument(part_name, ".text must be a string, got ",
+      return InvalidArgument(part_name(), ".text must be a string, got ",
                              Shown(text));
     }
     if (i > 0) joined.push_back('\n');
@@ -43,28 +44,31 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
   return joined;
 }
 
-absl::Status ReadMessage(const std::string& name, json::value* value) {
-  if (!value->is_object()) return WrongType(name, "an object", *value);
+// Message `idx` of the list `list_name`.
+absl::Status ReadMessage(std::string_view list_name, size_t idx,
+                         json::value* value) {
+  const auto name = [&] { return Concat(list_name, "[", idx, "]"); };
+  const auto content_name = [&] { return name() + ".content"; };
+  if (!value->is_object()) return WrongType(name(), "an object", *value);
   json::object& message = value->get_object();
   const json::value* const role = message.if_contains("role");
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
-    return InvalidArgument(name, ".role must be a string, and not empty, got ",
-                           Shown(role));
+    return InvalidArgument(
+        name(), ".role must be a string, and not empty, got ", Shown(role));
   }
-  const std::string content_name = name + ".content";
   json::value* const content = message.if_contains("content");
   if (content == nullptr || content->is_null()) {
     if (!NeedsContent(role->get_string())) return absl::OkStatus();
-    return InvalidArgument(content_name, " must be there with role ",
+    return InvalidArgument(content_name(), " must be there with role ",
                            Shown(role), ", got ", Shown(content));
   }
   if (content->is_string()) return absl::OkStatus();
   if (!content->is_array()) {
-    return WrongType(content_name,
+    return WrongType(content_name(),
                      R"(a string or a list of {"type": "text", "text": T})",
                      *content);
   }
-  ASSIGN_OR_RETURN(*content, JoinParts(content_name, content->get_array()));
+  ASSIGN_OR_RETURN(*content, JoinParts(content_name(), content->get_array()));
   return absl::OkStatus();
 }
 
@@ -94,7 +98,7 @@ absl::Status CheckMessages(std::string_view name, json::array* messages) {
     return InvalidArgument(name, " must not be empty, got []");
   }
   for (size_t i = 0; i < messages->size(); ++i) {
-    RETURN_IF_ERROR(ReadMessage(Concat(name, "[", i, "]"), &(*messages)[i]));
+    RETURN_IF_ERROR(ReadMessage(name, i, &(*messages)[i]));
   }
   return absl::OkStatus();
 }

@@ -98,7 +98,7 @@ absl::StatusOr<AddedTokens> AddedTokens::Read(const json::value& value,
   size_t normalized_bytes = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     ASSIGN_OR_RETURN(const JsonFields fields,
-                     JsonFields::Of(list[i], Concat(place, "[", i, "]")));
+                     JsonFields::OfItem(list, i, place));
     ASSIGN_OR_RETURN(AddedToken token,
                      ReadAddedToken(fields, normalizer, budget));
     normalized_bytes += token.normalized_content.size();

@@ -4,6 +4,11 @@
 
 namespace espalier {
 
+std::string ItemPlace(std::string_view place, size_t idx) {
+  std::string name(place);
+  return name.append("[").append(std::to_string(idx)).append("]");
+}
+
 absl::StatusOr<JsonFields> JsonFields::Of(const json::value& value,
                                           std::string place) {
   if (value.is_object()) return JsonFields(value.get_object(), place);
@@ -11,8 +16,18 @@ absl::StatusOr<JsonFields> JsonFields::Of(const json::value& value,
                          "must be an object, got ", Shown(&value));
 }
 
+absl::StatusOr<JsonFields> JsonFields::OfItem(const json::array& list,
+                                              size_t idx,
+                                              std::string_view place) {
+  const json::value& value = list[idx];
+  if (value.is_object()) return JsonFields(value.get_object(), place, idx);
+  return Of(value, ItemPlace(place, idx));
+}
+
 std::string JsonFields::Place(std::string_view field) const {
-  return place_.empty() ? std::string(field) : Concat(place_, ".", field);
+  std::string name = place();
+  if (!name.empty()) name += '.';
+  return name.append(field);
 }
 
 absl::Status JsonFields::Wrong(std::string_view field,

@@ -18,14 +18,22 @@
 
 namespace espalier {
 
+// "PLACE[IDX]", of an item of the list at `place`.
+std::string ItemPlace(std::string_view place, size_t idx);
+
 class JsonFields {
  public:
   // `value` at `place` of the file, "" for all of it; it must live as long.
   // Errors: kInvalidArgument if it is no object.
   static absl::StatusOr<JsonFields> Of(const json::value& value,
                                        std::string place);
+  // Item `idx` of a list at `place`, whose own place is made when it is needed:
+  // lists may be long. `place` must live as long, too.
+  // Errors: as Of.
+  static absl::StatusOr<JsonFields> OfItem(const json::array& list, size_t idx,
+                                           std::string_view place);
 
-  const std::string& place() const { return place_; }
+  std::string place() const { return idx_ ? ItemPlace(list_, *idx_) : place_; }
   // Of one of its fields.
   std::string Place(std::string_view field) const;
 
@@ -57,8 +65,13 @@ class JsonFields {
   JsonFields(const json::object& object, std::string place)
       : object_(&object), place_(std::move(place)) {}
 
+  JsonFields(const json::object& object, std::string_view list, size_t idx)
+      : object_(&object), list_(list), idx_(idx) {}
+
   const json::object* object_;
   std::string place_;
+  std::string_view list_;  // the place of the list, of an item
+  std::optional<size_t> idx_;
 };
 
 }  // namespace espalier

@@ -57,6 +57,8 @@ class NormalizerReader {
         {"Strip", &NormalizerReader::AddStrip},
         {"StripAccents", &NormalizerReader::AddStripAccents},
         {"Lowercase", &NormalizerReader::AddLowercase},
+        {"Nmt", &NormalizerReader::AddNmt},
+        {"BertNormalizer", &NormalizerReader::AddBert},
         {"Precompiled", &NormalizerReader::AddPrecompiled}};
     for (const auto& [name, method] : kMethods) {
       if (type == name) return (this->*method)(fields);
@@ -89,7 +91,7 @@ class NormalizerReader {
                      ReadSequenceSteps(fields, "normalizers", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
       RETURN_IF_ERROR(
-          Add((*list)[i], Concat(fields.Place("normalizers"), "[", i, "]")));
+          Add((*list)[i], ItemPlace(fields.Place("normalizers"), i)));
     }
     return absl::OkStatus();
   }
@@ -97,19 +99,27 @@ class NormalizerReader {
   absl::Status AddForm(const JsonFields& fields, NormalizationForm form) {
     RETURN_IF_ERROR(fields.CheckKnown({"type"}));
     return AddStep([form](Text* text) {
-      text->beginning = ToForm(BeginningOf(*text), form).size();
-      text->text = ToForm(text->text, form);
+      SetForm(form, text);
       return absl::OkStatus();
     });
+  }
+
+  static void SetForm(NormalizationForm form, Text* text) {
+    text->beginning = ToForm(BeginningOf(*text), form).size();
+    text->text = ToForm(text->text, form);
   }
 
   absl::Status AddLowercase(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.CheckKnown({"type"}));
     return AddStep([](Text* text) {
-      text->beginning = ToLowercase(BeginningOf(*text)).size();
-      text->text = ToLowercase(text->text);
+      SetLowercase(text);
       return absl::OkStatus();
     });
+  }
+
+  static void SetLowercase(Text* text) {
+    text->beginning = ToLowercase(BeginningOf(*text)).size();
+    text->text = ToLowercase(text->text);
   }
 
   absl::Status AddPrepend(const JsonFields& fields) {
@@ -189,22 +199,98 @@ class NormalizerReader {
     text->text = text->text.substr(begin, end - begin);
   }
 
+  // Puts what rewrite(character, &out) appends in the place of each character.
+  template <typename Rewrite>
+  static void RewriteCharacters(const Rewrite& rewrite, Text* text) {
+    std::string rewritten;
+    size_t beginning = 0;
+    for (std::string_view rest = text->text; !rest.empty();) {
+      if (rewritten.size() > text->max_bytes) break;
+      const bool is_of_beginning =
+          text->text.size() - rest.size() < text->beginning;
+      rewrite(TakeCharacter(&rest), &rewritten);
+      if (is_of_beginning) beginning = rewritten.size();
+    }
+    text->beginning = beginning;
+    text->text = std::move(rewritten);
+  }
+
   absl::Status AddStripAccents(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.CheckKnown({"type"}));
     return AddStep([](Text* text) {
-      std::string kept;
-      size_t beginning = 0;
-      for (std::string_view rest = text->text; !rest.empty();) {
-        const bool is_of_beginning =
-            text->text.size() - rest.size() < text->beginning;
-        const char32_t character = TakeCharacter(&rest);
-        if (!IsMark(character)) AppendCharacter(character, &kept);
-        if (is_of_beginning) beginning = kept.size();
-      }
-      text->beginning = beginning;
-      text->text = std::move(kept);
+      RewriteCharacters(
+          [](char32_t character, std::string* out) {
+            if (!IsMark(character)) AppendCharacter(character, out);
+          },
+          text);
       return absl::OkStatus();
     });
+  }
+
+  // As SentencePiece's rules of this name.
+  absl::Status AddNmt(const JsonFields& fields) {
+    RETURN_IF_ERROR(fields.CheckKnown({"type"}));
+    return AddStep([](Text* text) {
+      RewriteCharacters(
+          [](char32_t character, std::string* out) {
+            if (IsNmtControl(character)) return;
+            AppendCharacter(IsNmtSpace(character) ? U' ' : character, out);
+          },
+          text);
+      return absl::OkStatus();
+    });
+  }
+
+  static bool IsNmtControl(char32_t c) {
+    return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+           c == 0x7F || c == 0x8F || c == 0x9F;
+  }
+
+  static bool IsNmtSpace(char32_t c) {
+    return c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
+           (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+           c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  }
+
+  absl::Status AddBert(const JsonFields& fields) {
+    RETURN_IF_ERROR(
+        fields.CheckKnown({"type", "clean_text", "handle_chinese_chars",
+                           "strip_accents", "lowercase"}));
+    ASSIGN_OR_RETURN(const bool cleans, fields.Bool("clean_text", true));
+    ASSIGN_OR_RETURN(const bool spaces_han,
+                     fields.Bool("handle_chinese_chars", true));
+    ASSIGN_OR_RETURN(const bool lowers, fields.Bool("lowercase", true));
+    ASSIGN_OR_RETURN(const bool strips, fields.Bool("strip_accents", lowers));
+    return AddStep([=](Text* text) {
+      if (cleans) RewriteCharacters(Clean, text);
+      if (spaces_han) RewriteCharacters(PutBetweenSpaces, text);
+      if (strips) {
+        SetForm(NormalizationForm::kNfd, text);
+        EndBeginningWithCharacter(text);
+        RewriteCharacters(
+            [](char32_t character, std::string* out) {
+              if (!IsNonspacingMark(character)) AppendCharacter(character, out);
+            },
+            text);
+      }
+      if (lowers) SetLowercase(text);
+      return absl::OkStatus();
+    });
+  }
+
+  static void Clean(char32_t character, std::string* out) {
+    if (character == '\t' || character == '\n' || character == '\r') {
+      *out += ' ';
+    } else if (character != 0 && character != 0xFFFD && !IsControl(character)) {
+      AppendCharacter(IsWhitespace(character) ? U' ' : character, out);
+    }
+  }
+
+  static void PutBetweenSpaces(char32_t character, std::string* out) {
+    const bool is_han = IsBertIdeograph(character);
+    if (is_han) *out += ' ';
+    AppendCharacter(character, out);
+    if (is_han) *out += ' ';
   }
 
   absl::Status AddPrecompiled(const JsonFields& fields) {

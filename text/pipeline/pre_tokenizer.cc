@@ -158,7 +158,7 @@ class PreTokenizerReader {
                      ReadSequenceSteps(fields, "pretokenizers", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
       RETURN_IF_ERROR(
-          Add((*list)[i], Concat(fields.Place("pretokenizers"), "[", i, "]")));
+          Add((*list)[i], ItemPlace(fields.Place("pretokenizers"), i)));
     }
     return absl::OkStatus();
   }

@@ -67,9 +67,7 @@ absl::StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonFields& fields,
   merges.reserve(list->size());
   std::string joined;
   for (size_t i = 0; i < list->size(); ++i) {
-    const auto place = [&] {
-      return Concat(fields.Place("merges"), "[", i, "]");
-    };
+    const auto place = [&] { return ItemPlace(fields.Place("merges"), i); };
     const auto sides = SidesOf((*list)[i]);
     if (!sides) {
       // A comment that files made of merges.txt begin with.
@@ -207,8 +205,12 @@ absl::StatusOr<SubwordModelFile> ReadSubwordModel(const json::value& value,
   if (fields.Find("type") != nullptr) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
   } else {
-    // Old files tell it by their fields.
-    type = fields.Find("merges") != nullptr ? "BPE" : "";
+    // Files of 2020 tell it by their fields.
+    const json::value* const vocab = fields.Find("vocab");
+    const bool has_scores = vocab != nullptr && vocab->is_array();
+    type = fields.Find("merges") != nullptr ? "BPE"
+           : has_scores                     ? "Unigram"
+                                            : "";
   }
   if (type == "BPE") return ReadBpe(fields, is_byte_level);
   if (type == "Unigram") return ReadUnigram(fields, is_byte_level, added);

@@ -83,8 +83,7 @@ class TokenDecoderReader {
     ASSIGN_OR_RETURN(const json::array* list,
                      ReadSequenceSteps(fields, "decoders", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
-      RETURN_IF_ERROR(
-          Add((*list)[i], Concat(fields.Place("decoders"), "[", i, "]")));
+      RETURN_IF_ERROR(Add((*list)[i], ItemPlace(fields.Place("decoders"), i)));
     }
     return absl::OkStatus();
   }

@@ -2,8 +2,10 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -124,6 +126,26 @@ bool IsPunctuation(char32_t character) {
 bool IsMark(char32_t character) {
   const utf8proc_category_t category = CategoryOf(character);
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool IsNonspacingMark(char32_t character) {
+  return CategoryOf(character) == UTF8PROC_CATEGORY_MN;
+}
+
+bool IsControl(char32_t character) {
+  const utf8proc_category_t category = CategoryOf(character);
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+         category == UTF8PROC_CATEGORY_CO;
+}
+
+bool IsBertIdeograph(char32_t character) {
+  constexpr std::pair<char32_t, char32_t> kBlocks[] = {
+      {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+      {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
+      {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+  return std::ranges::any_of(kBlocks, [&](const auto& block) {
+    return character >= block.first && character <= block.second;
+  });
 }
 
 std::string ToLowercase(std::string_view text) {

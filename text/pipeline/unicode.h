@@ -25,6 +25,11 @@ bool IsWhitespace(char32_t character);
 bool IsNumeric(char32_t character);
 bool IsPunctuation(char32_t character);
 bool IsMark(char32_t character);
+// General categories Mn, Cc with Cf and Co, and the blocks of Han that BERT
+// takes for words.
+bool IsNonspacingMark(char32_t character);
+bool IsControl(char32_t character);
+bool IsBertIdeograph(char32_t character);
 
 // Letter by letter, without regard to their neighbours: Σ is always σ.
 std::string ToLowercase(std::string_view text);

@@ -69,6 +69,48 @@ TEST(NormalizerTest, ABeginningThatIsJoinedEndsWithItsCharacter) {
             (Normalized{"e\u1dc2\u0301", 4}));
 }
 
+// As tokenizers 0.23.3 gives it.
+TEST(NormalizerTest, NmtDropsControlsAndMakesOtherSpacesSpaces) {
+  const std::string nmt = R"({"type": "Nmt"})";
+  EXPECT_EQ(Apply({nmt},
+                  "\x01"
+                  "a\tb\n\v\x7f\u008f\u009f"
+                  "c")
+                .text,
+            "a b c");
+  EXPECT_EQ(Apply({nmt}, "\u200bx\u1680\u2028\u2029\ufeff\ufffd\u2581").text,
+            " x      ");
+  EXPECT_EQ(Apply({nmt}, "\u00a0\u0085\u0080é").text, "\u00a0\u0085\u0080é");
+  EXPECT_EQ(Apply({nmt}, "\002ab"), (Normalized{"ab", 0}));
+}
+
+TEST(NormalizerTest, BertCleansSpacesHanAndStripsAccentsAsItsFieldsSay) {
+  const auto bert = [](const char* fields) {
+    return Concat(R"({"type": "BertNormalizer", )", fields, "}");
+  };
+  const std::string text = "\u200dÀ\x01\t漢字e\u0301\u00a0\u3000Ω\ufffd";
+  EXPECT_EQ(Apply({bert(R"("clean_text": true, "handle_chinese_chars": false,
+                            "strip_accents": false, "lowercase": false)")},
+                  text)
+                .text,
+            "À 漢字e\u0301  Ω");
+  EXPECT_EQ(Apply({bert(R"("clean_text": false, "handle_chinese_chars": true,
+                            "strip_accents": false, "lowercase": false)")},
+                  "a漢字")
+                .text,
+            "a 漢  字 ");
+  EXPECT_EQ(Apply({bert(R"("clean_text": false, "handle_chinese_chars": false,
+                            "strip_accents": null, "lowercase": true)")},
+                  "ÀΩe\u0301\u0903")
+                .text,
+            "aωe\u0903");
+  EXPECT_EQ(Apply({bert(R"("clean_text": false, "handle_chinese_chars": false,
+                            "strip_accents": true, "lowercase": false)")},
+                  "ÀΩ")
+                .text,
+            "AΩ");
+}
+
 TEST(NormalizerTest, ABeginningThatIsReplacedEndsWithItsCharacter) {
   EXPECT_EQ(Apply({Prepending("é"),
                    R"({"type": "Replace", "pattern": {"Regex": "\\d+"},

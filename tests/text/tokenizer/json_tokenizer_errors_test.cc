@@ -84,9 +84,9 @@ const BadFile kBadFiles[] = {
     {"/added_tokens/1/color", "1", "added_tokens[1].color is not known, got 1"},
     // The normalizer.
     {"/normalizer", "\"NFC\"", "normalizer must be an object, got \"NFC\""},
-    {"/normalizer/type", "\"BertNormalizer\"",
+    {"/normalizer/type", "\"ByteLevel\"",
      "normalizer.type must be a normalizer that is supported, got "
-     "\"BertNormalizer\""},
+     "\"ByteLevel\""},
     {"/normalizer/normalizers", "3",
      "normalizer.normalizers must be a list, got 3"},
     {"/normalizer/normalizers/0/type", "\"NFX\"",

@@ -49,6 +49,32 @@ TEST(JsonTokenizerLimitsTest, ALongTextIsEncodedInOnePass) {
   }
 }
 
+// Each piece of a template would cost the list of the special token it names.
+TEST(JsonTokenizerLimitsTest, ATemplateOfManyPiecesIsReadInOnePass) {
+  const auto with_pieces = [](int num_pieces, int num_ids) {
+    TokenizerFile file;
+    json::array pieces = {file.At("/post_processor/single/1")};
+    pieces.resize(num_pieces, file.At("/post_processor/single/0"));
+    pieces.front() = file.At("/post_processor/single/1");
+    file.At("/post_processor/single") = std::move(pieces);
+    file.At("/post_processor/special_tokens/<s>/ids") =
+        json::array(num_ids, json::value(1));
+    return file.Parse();
+  };
+  const auto most = with_pieces(65, 1024);
+  ASSERT_OK(most);
+  EXPECT_EQ((*most)->after_text().size(), 65536);
+  EXPECT_THAT(with_pieces(66, 1024),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("post_processor.single must be at most 65536 "
+                                 "tokens")));
+  EXPECT_OK(with_pieces(100'000, 0));
+  // 10^10 tokens, if all were made or looked at.
+  EXPECT_THAT(with_pieces(100'000, 100'000),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("must be at most 65536 tokens")));
+}
+
 TEST(JsonTokenizerLimitsTest, ATextThatIsTooLongIsRefusedByItsBeginning) {
   for (const char* name : {"llama3", "metaspace_bpe", "unigram_charsmap"}) {
     const auto tokenizer = FixtureTokenizer(name);

@@ -35,11 +35,6 @@ bool HasEncoder(const std::string& directory) {
   return config.ok() && config->encoder.has_value();
 }
 
-absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {
-  if (tokenizer == nullptr) return absl::OkStatus();
-  return tokenizer->CheckFits(steps.description().vocab_size);
-}
-
 absl::Status CheckSameVocabulary(const std::string& directory,
                                  const std::string& draft) {
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));

@@ -5,7 +5,6 @@
 //   RETURN_IF_ERROR(CheckModelDirectory(directory));
 //   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));
 //   ASSIGN_OR_RETURN(auto backend, Backend::Load(directory, resolved));
-//   RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
 //   ASSIGN_OR_RETURN(
 //       auto engine,
 //       Engine::Create(context.get_executor(), backend->steps(),
@@ -25,8 +24,6 @@ namespace espalier {
 // Whether the config.json of a model tells of an encoder; false where it cannot
 // be read, of which loading the model says why.
 bool HasEncoder(const std::string& directory);
-// Errors: as Tokenizer::CheckFits; null fits.
-absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps);
 
 // Whether a model in `draft` can draft for one in `directory`: their
 // tokenizers, if both have one, spell every token alike. Errors:

@@ -36,6 +36,9 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(ChatInputs inputs,
                                                        int max_context) const {
   ASSIGN_OR_RETURN(const jinja::Text rendered, Render(inputs));
   absl::StatusOr<std::vector<TokenId>> tokens = Encode(rendered, max_context);
+  if (absl::IsInvalidArgument(tokens.status())) {
+    return Annotate(tokens.status(), "messages");
+  }
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidArgument("prompt must fit into the model's context of ",
                          Pluralize(max_context, "token"), ": ",

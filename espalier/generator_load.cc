@@ -50,7 +50,6 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    Backend::Load(directory, resolved));
-  RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
   RETURN_IF_ERROR(FitDefaults(options.generation_config,
                               backend->steps()->description(),
                               text.tokenizer != nullptr, &defaults));
@@ -77,7 +76,6 @@ absl::StatusOr<Generator> Generator::Create(
                             {.max_beams = resolved.max_beams,
                              .max_candidates = resolved.max_candidates,
                              .max_score_edits = resolved.max_score_edits}));
-  RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
   RETURN_IF_ERROR(FitDefaults(options.generation_config, steps->description(),
                               tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, tokenizer);

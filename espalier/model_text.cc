@@ -8,6 +8,7 @@
 #include "batcher/scheduler/too_few_pages.h"
 #include "beam/strategy/request_text.h"
 #include "espalier/generator.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
@@ -18,6 +19,9 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
   ASSIGN_OR_RETURN(PromptTemplates templates,
                    PromptTemplates::Load(directory, *tokenizer));
   tokenizer->MarkSpecial(templates.tokens());
+  // Why a config cannot be read loading the model says.
+  const auto config = ReadTransformerConfig(directory);
+  if (config.ok()) tokenizer->SetModelVocabSize(config->vocab_size);
   return ModelText{std::move(tokenizer), std::move(templates)};
 }
 

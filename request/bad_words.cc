@@ -76,8 +76,11 @@ absl::Status ResolveBadWords(const Tokenizer* tokenizer,
   std::vector<TokenIds> forms;
   for (size_t i = 0; i < words.size(); ++i) {
     const size_t num_before = forms.size();
-    RETURN_IF_ERROR(
-        AppendForms(*tokenizer, WithoutLeadingSpaces(words[i]), &forms));
+    if (const absl::Status status =
+            AppendForms(*tokenizer, WithoutLeadingSpaces(words[i]), &forms);
+        !status.ok()) {
+      return Annotate(status, Concat("bad_words[", i, "]"));
+    }
     if (forms.size() > num_before) continue;
     return InvalidArgument("bad_words[", i,
                            "] must have a token in the model's vocabulary, "

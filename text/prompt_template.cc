@@ -45,8 +45,12 @@ absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
       text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   std::vector<TokenId> pieces;
   if (!is_blank) {
-    ASSIGN_OR_RETURN(pieces,
-                     tokenizer.Encode(text, {.max_tokens = max_tokens}));
+    absl::StatusOr<std::vector<TokenId>> encoded =
+        tokenizer.Encode(text, {.max_tokens = max_tokens});
+    if (absl::IsInvalidArgument(encoded.status())) {
+      return Annotate(encoded.status(), "prompt");
+    }
+    ASSIGN_OR_RETURN(pieces, std::move(encoded));
   }
   if (pieces.empty()) {
     return InvalidArgument("prompt must not be blank, got ",

@@ -133,10 +133,19 @@ bool IsThere(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
+// Entries of a tokenizer that no prompt can have.
+std::string BeyondModel(const Tokenizer& tokenizer, int model_vocab_size) {
+  const int num_beyond = tokenizer.vocab_size() - model_vocab_size;
+  if (num_beyond <= 0) return "";
+  return Concat("; the model lacks the last ", num_beyond,
+                ": prompts with them are refused");
+}
+
 // The file that the tokenizer is of. REQUIRES: it was read.
 std::string DescribeFile(const std::string& model) {
   const std::string file(Tokenizer::FileOf(model).value().value());
   if (file == "tokenizer.json") return file;
+  if (file == "merges.txt") return "vocab.json and merges.txt";
   return file + (file == "source.spm" ? " and vocab.json, SentencePiece"
                                       : ", SentencePiece");
 }
@@ -224,12 +233,10 @@ void Inspection::AddText() {
     return;
   }
   const Tokenizer& tokenizer = *text->tokenizer;
-  report_ +=
-      Line("tokenizer",
-           Concat(DescribeFile(model_), ", ",
-                  Pluralize(tokenizer.vocab_size(), "entry", "entries")));
-  const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
-  if (!fits.ok()) AddFault("does not run", fits);
+  report_ += Line("tokenizer",
+                  Concat(DescribeFile(model_), ", ",
+                         Pluralize(tokenizer.vocab_size(), "entry", "entries"),
+                         BeyondModel(tokenizer, config_.vocab_size)));
   const bool has_templates = IsThere(model_ + "/prompt_template.json");
   report_ += Line("prompts",
                   has_templates ? "prompt_template.json, default " +

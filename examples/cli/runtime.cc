@@ -179,7 +179,6 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
     RETURN_IF_ERROR(chat("--chat").status());
   }
   ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
-  RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,
                      &defaults_, FlagOf);

@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
                          ::testing::Values("marian", "t5", "bart"),
                          [](const auto& test) { return test.param; });
 
-TEST(TextModelsFitTest, ATokenizerThatTheModelIsTooSmallForIsRefused) {
+TEST(TextModelsFitTest, PromptsWithTokensThatTheModelLacksAreRefused) {
   const ScratchDirectory model;
   for (const std::string& folder :
        {FamilyPath("marian"),
@@ -154,9 +154,13 @@ TEST(TextModelsFitTest, ATokenizerThatTheModelIsTooSmallForIsRefused) {
   }
   const ProgramRun run = RunEspalier({"generate", "-m", model.path(), "a"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("the tokenizer has 601 tokens, the model's "
-                                 "vocabulary only 64"));
-  EXPECT_EQ(RunEspalier({"inspect", model.path()}).exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("prompt: the text has"));
+  EXPECT_THAT(run.err, HasSubstr("which the model lacks: its vocabulary has 64 "
+                                 "tokens"));
+  const ProgramRun inspection = RunEspalier({"inspect", model.path()});
+  EXPECT_EQ(inspection.exit_code, 0) << inspection.out;
+  EXPECT_THAT(inspection.out, HasSubstr("the model lacks the last 537: prompts "
+                                        "with them are refused"));
 }
 
 }  // namespace

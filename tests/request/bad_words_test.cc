@@ -95,6 +95,18 @@ void ForEachWord(
   }
 }
 
+TEST(BadWordsTest, AWordWithATokenThatTheModelLacksIsNamed) {
+  const auto tokenizer = TokenizerFile().Parse().value();
+  tokenizer->SetModelVocabSize(9);
+  EXPECT_OK(Resolve(*tokenizer, {"abc"}));
+  EXPECT_THAT(
+      Resolve(*tokenizer, {"abc", "<tool>"}),
+      StatusIs(
+          kInvalid,
+          "bad_words[1]: the text has \"<tool>\", token 9, which the model "
+          "lacks: its vocabulary has 9 tokens"));
+}
+
 TEST(BadWordsTest, BothFormsOfAWordAreBannedByAnyTokenizer) {
   ForEachWord([](const TokenIds& first, const TokenIds& after_space,
                  const std::vector<TokenIds>& banned) {

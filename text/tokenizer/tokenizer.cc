@@ -130,6 +130,7 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
       std::vector<TokenId> tokens,
       is_limited ? EncodeText(text, options.parse_special, options.max_tokens)
                  : EncodeText(text, options.parse_special));
+  RETURN_IF_ERROR(CheckModelHas(tokens));
   if (options.add_special_tokens) {
     tokens.insert(tokens.begin(), before_text_.begin(), before_text_.end());
     tokens.insert(tokens.end(), after_text_.begin(), after_text_.end());
@@ -140,7 +141,9 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
 absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeOutput(
     std::string_view text) const {
   if (!IsUtf8(text)) return InvalidArgument("text to encode is not UTF-8");
-  return EncodeOutputText(text);
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, EncodeOutputText(text));
+  RETURN_IF_ERROR(CheckModelHas(tokens));
+  return tokens;
 }
 
 absl::Status Tokenizer::CheckBeginnings(std::string_view text,
@@ -207,11 +210,15 @@ absl::StatusOr<std::string> Tokenizer::Decode(
   return text;
 }
 
-absl::Status Tokenizer::CheckFits(int model_vocab_size) const {
-  if (vocab_size() <= model_vocab_size) return absl::OkStatus();
-  return InvalidArgument("the tokenizer has ", vocab_size(),
-                         " tokens, the model's vocabulary only ",
-                         model_vocab_size);
+absl::Status Tokenizer::CheckModelHas(std::span<const TokenId> tokens) const {
+  if (vocab_size() <= model_vocab_size_) return absl::OkStatus();
+  const auto lacking = std::ranges::find_if(
+      tokens, [&](TokenId token) { return token >= model_vocab_size_; });
+  if (lacking == tokens.end()) return absl::OkStatus();
+  return InvalidArgument("the text has ", ShownInQuotes(Piece(*lacking)),
+                         ", token ", *lacking,
+                         ", which the model lacks: its vocabulary has ",
+                         model_vocab_size_, " tokens");
 }
 
 bool Tokenizer::is_special(TokenId token) const {

@@ -21,8 +21,8 @@
 // a SentencePiece model's user-defined symbols are the exception to the above:
 // they spell nothing either, but are still recognised in any text.
 //
-// Thread safety: constant after Load and MarkSpecial; any thread may then call
-// any member.
+// Thread safety: constant after Load, MarkSpecial and SetModelVocabSize; any
+// thread may then call any member.
 //
 //   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));
 //   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
@@ -100,14 +100,15 @@ class Tokenizer {
   //
   // With `max_tokens` one that cannot have so few tokens is refused by its
   // bytes, or by the tokens of its beginning; another may still have more.
-  // Errors: kInvalidArgument if `text` is not UTF-8; kOutOfRange with the
-  // figures if it is refused for its length.
+  // Errors: kInvalidArgument if `text` is not UTF-8, or naming its first token
+  // that the model lacks; kOutOfRange with the figures if it is refused for its
+  // length.
   absl::StatusOr<std::vector<TokenId>> Encode(
       std::string_view text, const EncodeOptions& options = {}) const;
 
   // The tokens that a model would write `text` with, where those that it reads
   // are others. No special tokens are among them.
-  // Errors: kInvalidArgument if `text` is not UTF-8.
+  // Errors: kInvalidArgument as Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeOutput(
       std::string_view text) const;
 
@@ -115,6 +116,13 @@ class Tokenizer {
   // on, as if they were not there. Other tokens stay what they are.
   // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
   void MarkSpecial(std::span<const TokenId> tokens);
+
+  // Makes Encode and EncodeOutput refuse texts with a token that a model of so
+  // many tokens lacks: tokenizers come with marks that their models never saw.
+  // REQUIRES: the tokenizer is not in use yet.
+  void SetModelVocabSize(int model_vocab_size) {
+    model_vocab_size_ = model_vocab_size;
+  }
 
   // The text that `tokens` spell: UTF-8, bytes that make no character as
   // U+FFFD. Tokens are read as a whole text, so a space that only opens the
@@ -139,11 +147,6 @@ class Tokenizer {
 
   // Encode's token ids are [0, vocab_size).
   int vocab_size() const { return spellings_.vocab_size(); }
-
-  // Whether a model with a vocabulary of `model_vocab_size` knows all tokens of
-  // this tokenizer; it may have more, as padding.
-  // Errors: kInvalidArgument naming both sizes.
-  absl::Status CheckFits(int model_vocab_size) const;
 
   bool is_special(TokenId token) const;
   const SpecialTokens& special_tokens() const { return special_tokens_; }
@@ -191,14 +194,18 @@ class Tokenizer {
   virtual absl::StatusOr<std::string> DecodeText(
       const std::vector<TokenId>& tokens) const = 0;
 
+  // Errors: kInvalidArgument naming the first token that the model lacks.
+  absl::Status CheckModelHas(std::span<const TokenId> tokens) const;
+
   virtual bool IsAdded(TokenId token) const = 0;
 
   // `tokens` have become special.
   virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
 
-  // Constant after construction and MarkSpecial.
+  // Constant after construction, MarkSpecial and SetModelVocabSize.
   TokenSpellings spellings_;
   std::vector<TokenId> special_;  // ascending
+  int model_vocab_size_ = std::numeric_limits<int>::max();
   const SpecialTokens special_tokens_;
   const std::vector<TokenId> before_text_;
   const std::vector<TokenId> after_text_;

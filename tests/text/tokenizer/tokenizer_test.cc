@@ -266,11 +266,35 @@ TEST(TokenizerTest, TokensOfThePaddingSpellNothing) {
   EXPECT_EQ(text, "Merci bien");
 }
 
-TEST(TokenizerTest, ATokenizerFitsAModelThatKnowsAllItsTokens) {
-  EXPECT_OK(EnFrTokenizer().CheckFits(6000));
-  EXPECT_OK(EnFrTokenizer().CheckFits(6016));
-  EXPECT_THAT(EnFrTokenizer().CheckFits(5999),
-              StatusIs(kInvalid, AllOf(HasSubstr("6000"), HasSubstr("5999"))));
+TEST(TokenizerTest, OnlyTextsWithATokenThatTheModelLacksAreRefused) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokenizer,
+      Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model")));
+  const std::vector<std::string> texts = {"How old are you?", "Merci bien",
+                                          "It rains.", "xyz"};
+  std::vector<std::vector<TokenId>> all;
+  for (const std::string& text : texts) {
+    ASSERT_OK_AND_ASSIGN(all.emplace_back(), tokenizer->Encode(text));
+  }
+  for (const int size : {1, 300, 1000, 3000, 5999, 6000, 6016}) {
+    tokenizer->SetModelVocabSize(size);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto lacking = std::ranges::find_if(
+          all[i], [&](TokenId token) { return token >= size; });
+      if (lacking == all[i].end()) {
+        EXPECT_OK(tokenizer->Encode(texts[i]));
+        EXPECT_OK(tokenizer->EncodeOutput(texts[i]));
+        continue;
+      }
+      const auto is_named =
+          StatusIs(kInvalid, AllOf(HasSubstr(Concat("token ", *lacking, ",")),
+                                   HasSubstr(tokenizer->Piece(*lacking)),
+                                   HasSubstr(Concat("has ", size, " tokens"))));
+      EXPECT_THAT(tokenizer->Encode(texts[i]), is_named);
+      EXPECT_THAT(tokenizer->Encode(texts[i], {.max_tokens = 100}), is_named);
+      EXPECT_THAT(tokenizer->EncodeOutput(texts[i]), is_named);
+    }
+  }
 }
 
 TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {

@@ -224,8 +224,8 @@ TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   const ScratchDirectory empty;
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,
               HasSubstr("--model: " + empty.path() +
-                        " has no tokenizer.model, source.spm, "
-                        "tokenizer.json, spiece.model or merges.txt"));
+                        " has no source.spm, tokenizer.json, "
+                        "tokenizer.model, spiece.model or merges.txt"));
   EXPECT_THAT(Tokenize({"--input", "/nowhere/in"}, "").err,
               HasSubstr("/nowhere/in"));
   EXPECT_THAT(Tokenize({"--decode", "--special"}, "").err,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "text/pipeline/byte_fallback.h"
@@ -14,9 +13,6 @@
 
 namespace espalier {
 namespace {
-
-// Gemma 3's has 33 MB.
-constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 
 // Spans and lists of a piece count bytes in 31 bits.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
@@ -115,34 +111,6 @@ absl::StatusOr<SpecialTokens> FindSpecialTokens(const TokenizerConfig& config,
   return tokens;
 }
 
-// What tokenizer_config.json says of BOS and EOS goes before what the
-// post-processor does.
-absl::Status ApplyConfig(const TokenizerConfig& config,
-                         const SpecialTokens& tokens, TokensAround* around) {
-  if (config.add_bos_token == true && !tokens.bos) {
-    return InvalidArgument(
-        "tokenizer_config.json: add_bos_token must be false without a "
-        "bos_token, got true");
-  }
-  if (config.add_eos_token == true && !tokens.eos) {
-    return InvalidArgument(
-        "tokenizer_config.json: add_eos_token must be false without an "
-        "eos_token, got true");
-  }
-  std::vector<TokenId>& before = around->before;
-  std::vector<TokenId>& after = around->after;
-  const bool has_bos = tokens.bos && !before.empty() && before[0] == tokens.bos;
-  const bool has_eos =
-      tokens.eos && !after.empty() && after.back() == tokens.eos;
-  if (config.add_bos_token == true && !has_bos) {
-    before.insert(before.begin(), *tokens.bos);
-  }
-  if (config.add_bos_token == false && has_bos) before.erase(before.begin());
-  if (config.add_eos_token == true && !has_eos) after.push_back(*tokens.eos);
-  if (config.add_eos_token == false && has_eos) after.pop_back();
-  return absl::OkStatus();
-}
-
 absl::Status CheckFile(const JsonFields& fields) {
   RETURN_IF_ERROR(fields.CheckKnown(
       {"version", "truncation", "padding", "added_tokens", "normalizer",
@@ -169,29 +137,19 @@ JsonTokenizer::JsonTokenizer(Parts parts, Steps steps)
 
 JsonTokenizer::~JsonTokenizer() = default;
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Load(
-    const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadFile(path, kMaxTokenizerJsonBytes));
-  const std::string directory = path.substr(0, path.find_last_of('/') + 1);
-  ASSIGN_OR_RETURN(
-      const TokenizerConfigFile config_file,
-      TokenizerConfigFile::Load(directory + "tokenizer_config.json"));
-  ASSIGN_OR_RETURN(const TokenizerConfig config,
-                   TokenizerConfig::Of(config_file));
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      Parse(text, config, path);
-  if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
-  return tokenizer;
-}
-
 absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Parse(
     std::string_view text, const TokenizerConfig& config,
     const std::string& path) {
   ASSIGN_OR_RETURN(const json::value file, ParseJson(text));
+  return Make(file, text.size(), config, path);
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Make(
+    const json::value& file, size_t num_bytes, const TokenizerConfig& config,
+    const std::string& path) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(file, ""));
   RETURN_IF_ERROR(CheckFile(fields));
-  RegexBudget budget(text.size());
+  RegexBudget budget(num_bytes);
   Steps steps;
   steps.path = path;
   ASSIGN_OR_RETURN(
@@ -221,7 +179,6 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Parse(
   ASSIGN_OR_RETURN(
       parts.special_tokens,
       FindSpecialTokens(config, vocabulary, steps.added, steps.subwords.unk));
-  RETURN_IF_ERROR(ApplyConfig(config, parts.special_tokens, &around));
   parts.before_text = std::move(around.before);
   parts.after_text = std::move(around.after);
   for (const AddedToken& token : steps.added.tokens()) {

@@ -37,18 +37,17 @@ namespace espalier {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  // Reads the tokenizer.json at `path`, of 256 MiB at most, and the
-  // tokenizer_config.json beside it, if there is one. Neither need be trusted.
-  // Errors: as ReadFile; kInvalidArgument naming the file, the field and its
-  // value.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
-      const std::string& path);
-
-  // Of the file's content. Errors of EncodeText name `path`, unless it is
-  // empty.
+  // Of a file's content, which need not be trusted. Errors of EncodeText name
+  // `path`, unless it is empty.
+  // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
       std::string_view text, const TokenizerConfig& config,
       const std::string& path = "");
+
+  // Of the object that a file of `num_bytes` holds. Errors: as Parse.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Make(
+      const json::value& file, size_t num_bytes, const TokenizerConfig& config,
+      const std::string& path);
 
   ~JsonTokenizer() override;
 

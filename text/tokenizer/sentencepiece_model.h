@@ -2,6 +2,7 @@
 // our own. Views are of the file's bytes.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -10,14 +11,37 @@
 namespace espalier {
 
 struct SentencePieceModel {
+  // As sentencepiece_model.proto numbers them.
+  enum class Type : uint8_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6,
+  };
   struct Entry {
     std::string_view piece;
     float score = 0;
+    Type type = Type::kNormal;
   };
+  // A token with a role as training named it; it has none with a negative id.
+  struct Role {
+    int id;
+    std::string_view piece;
+  };
+
   std::vector<Entry> pieces;  // by id
   int unknown_id = -1;        // the first of its kind; -1: there is none
   bool is_unigram = true;
+  bool byte_fallback = false;
+  Role unk = {0, "<unk>"};
+  Role bos = {1, "<s>"};
+  Role eos = {2, "</s>"};
   std::string_view charsmap;  // normalization rules; may be empty
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
 };
 
 // Errors: as CheckSentencePieceModel.

@@ -10,12 +10,11 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "text/tokenizer/directory_tokenizer.h"
 #include "text/tokenizer/incremental_detokenizer.h"
-#include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/marian_tokenizer.h"
 #include "text/tokenizer/sentencepiece_tokenizer.h"
 #include "text/tokenizer/t5_tokenizer.h"
-#include "text/tokenizer/vocab_and_merges.h"
 
 namespace espalier {
 namespace {
@@ -39,7 +38,7 @@ TokenizerFiles FilesWith(std::string_view file) {
     return {"a Marian tokenizer", {"source.spm", "target.spm", "vocab.json"}};
   }
   if (file == "merges.txt") {
-    return {"a GPT-2 or BART tokenizer", {"merges.txt", "vocab.json"}};
+    return {"a GPT-2, BART or Qwen tokenizer", {"merges.txt", "vocab.json"}};
   }
   return {"", {}};
 }
@@ -59,6 +58,17 @@ absl::Status CheckFilesWith(const std::string& directory,
   return NotFound(directory, " has ", file, " and no ",
                   absl::StrJoin(missing, " or "), ": ", files.kind, " is ",
                   JoinWithAnd(all), "; put there what the model comes with");
+}
+
+// Whether no file beside a tokenizer.model says more of its tokens.
+absl::StatusOr<bool> IsAlone(const std::string& directory) {
+  for (const char* const name : {"tokenizer_config.json", "added_tokens.json",
+                                 "special_tokens_map.json"}) {
+    ASSIGN_OR_RETURN(const bool is_there,
+                     IsThere(Concat(directory, "/", name)));
+    if (is_there) return false;
+  }
+  return true;
 }
 
 // The first `length` bytes of `text` or some less, up to the last space among
@@ -88,8 +98,11 @@ Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
-  if (path.ends_with(kJsonName)) return JsonTokenizer::Load(path);
-  return SentencePieceTokenizer::Load(path);
+  if (!path.ends_with(kJsonName)) return SentencePieceTokenizer::Load(path);
+  const size_t slash = path.find_last_of('/');
+  const bool has_folder = slash != std::string::npos;
+  return LoadDirectoryTokenizer(has_folder ? path.substr(0, slash) : ".",
+                                path.substr(has_folder ? slash + 1 : 0));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
@@ -99,8 +112,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
   RETURN_IF_ERROR(CheckFilesWith(directory, *file));
   if (*file == "source.spm") return MarianTokenizer::Load(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
-  if (*file == "merges.txt") return LoadVocabAndMerges(directory);
-  return Load(Concat(directory, "/", *file));
+  if (*file == "tokenizer.model") {
+    ASSIGN_OR_RETURN(const bool is_alone, IsAlone(directory));
+    if (is_alone) return Load(Concat(directory, "/", *file));
+  }
+  return LoadDirectoryTokenizer(directory, *file);
 }
 
 std::string Tokenizer::FileNames() {

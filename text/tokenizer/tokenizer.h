@@ -1,10 +1,11 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Five kinds are known: a SentencePiece model (tokenizer.model), the
-// file of Hugging Face's tokenizers library (tokenizer.json), the files of a
-// Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h), the
-// SentencePiece model of a T5 (spiece.model, text/tokenizer/t5_tokenizer.h),
-// and the files of a GPT-2 or BART (merges.txt and vocab.json,
-// text/tokenizer/vocab_and_merges.h).
+// is of. Five kinds are known: the file of Hugging Face's tokenizers library
+// (tokenizer.json), a SentencePiece model (tokenizer.model), the files of a
+// GPT-2, BART or Qwen (merges.txt and vocab.json), all of them with what other
+// files say of their tokens (text/tokenizer/directory_tokenizer.h), the files
+// of a Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h)
+// and the SentencePiece model of a T5 (spiece.model,
+// text/tokenizer/t5_tokenizer.h).
 // docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
@@ -68,8 +69,8 @@ struct SpecialTokens {
 
 class Tokenizer {
  public:
-  // Reads the file at `path`: a tokenizer.json if its name ends so, else a
-  // SentencePiece model. It need not be trusted.
+  // Reads the file at `path`: a tokenizer.json if its name ends so, with the
+  // files beside it, else a SentencePiece model. It need not be trusted.
   // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
   // with it, of a tokenizer.json the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
@@ -82,8 +83,8 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
 
-  static constexpr std::string_view kFiles[] = {"tokenizer.model", "source.spm",
-                                                "tokenizer.json",
+  static constexpr std::string_view kFiles[] = {"source.spm", "tokenizer.json",
+                                                "tokenizer.model",
                                                 "spiece.model", "merges.txt"};
   // Which of them it is; nothing if none is there.
   // Errors: kFailedPrecondition naming the file that cannot be looked at.

@@ -63,8 +63,6 @@ absl::StatusOr<TokenizerConfig> TokenizerConfig::Of(
   ASSIGN_OR_RETURN(config.eos_token, file.Token("eos_token"));
   ASSIGN_OR_RETURN(config.pad_token, file.Token("pad_token"));
   ASSIGN_OR_RETURN(config.unk_token, file.Token("unk_token"));
-  ASSIGN_OR_RETURN(config.add_bos_token, file.Flag("add_bos_token"));
-  ASSIGN_OR_RETURN(config.add_eos_token, file.Flag("add_eos_token"));
   return config;
 }
 

@@ -26,6 +26,7 @@ class TokenizerConfigFile {
   static absl::StatusOr<TokenizerConfigFile> Load(const std::string& path);
 
   const std::string& path() const { return path_; }
+  const json::object& object() const { return object_; }
 
   // nullptr if the field is missing; null if it is.
   const json::value* Find(std::string_view field) const;
@@ -43,17 +44,13 @@ class TokenizerConfigFile {
   json::object object_;
 };
 
-// Which tokens of a tokenizer.json have a role, and whether a sequence begins
-// with BOS and ends with EOS.
+// Which tokens of a tokenizer.json have a role.
 struct TokenizerConfig {
   // By their spelling in the vocabulary.
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
   std::optional<std::string> pad_token;
   std::optional<std::string> unk_token;
-  // Unset where the post-processor of the tokenizer.json decides.
-  std::optional<bool> add_bos_token;
-  std::optional<bool> add_eos_token;
 
   // Errors: as TokenizerConfigFile::Token.
   static absl::StatusOr<TokenizerConfig> Of(const TokenizerConfigFile& file);

@@ -1,5 +1,6 @@
 // vocab.json and merges.txt without a tokenizer.json: which classes are known,
-// and what is refused. What they make of texts is in text_models_test.cc.
+// and what is refused. What they make of texts is in text_models_test.cc and
+// directory_tokenizer_test.cc.
 #include "text/tokenizer/vocab_and_merges.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/vocab_and_merges_files.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -70,13 +72,13 @@ TEST_F(VocabAndMergesTest, ASpaceGoesBeforeIfTheConfigSaysSo) {
 TEST_F(VocabAndMergesTest, ListedTokensAreFoundAsTheyAreListed) {
   std::string config = kGpt2Roles;
   config.insert(1, R"("added_tokens_decoder": {
-      "100": {"content": "<tool>", "special": false},
-      "101": {"content": "<end>", "special": true}}, )");
+      "64": {"content": "<tool>", "special": false},
+      "65": {"content": "<end>", "special": true}}, )");
   directory_.Write("tokenizer_config.json", config);
   ASSERT_OK_AND_ASSIGN(const auto tokenizer, Load());
-  EXPECT_EQ(tokenizer->Encode("<tool>").value(), std::vector<TokenId>{100});
-  EXPECT_NE(tokenizer->Encode("<end>").value(), std::vector<TokenId>{101});
-  EXPECT_TRUE(tokenizer->is_special(101));
+  EXPECT_EQ(tokenizer->Encode("<tool>").value(), std::vector<TokenId>{64});
+  EXPECT_NE(tokenizer->Encode("<end>").value(), std::vector<TokenId>{65});
+  EXPECT_TRUE(tokenizer->is_special(65));
 }
 
 TEST_F(VocabAndMergesTest, OtherFilesAreRefused) {
@@ -85,14 +87,19 @@ TEST_F(VocabAndMergesTest, OtherFilesAreRefused) {
     const char* text;
     const char* message;
   } cases[] = {
-      {"config.json", R"({"model_type": "qwen2"})",
-       "config.json: model_type of a vocab.json with a merges.txt must be that "
-       "of GPT-2, RoBERTa or BART, got \"qwen2\""},
-      {"config.json", "{}", "got nothing"},
-      {"tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})",
-       "tokenizer_config.json: tokenizer_class"},
-      {"tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})",
-       "bos_token must be a token of vocab.json, got \"<|endoftext|>\""},
+      {"config.json", R"({"model_type": "llama"})",
+       ": the tokenizer_class of a vocab.json with a merges.txt must be "
+       "GPT2Tokenizer, RobertaTokenizer, BartTokenizer or Qwen2Tokenizer, or "
+       "the model_type of config.json one of theirs, got TokenizersBackend"},
+      {"config.json", R"({"model_type": "marian"})", "got another class"},
+      {"tokenizer_config.json",
+       R"({"tokenizer_class": "BartTokenizer", "split_special_tokens": true})",
+       "split_special_tokens must be false, got true"},
+      {"tokenizer_config.json", R"({"tokenizer_class": 7})",
+       "tokenizer_class must be a string, got 7"},
+      {"tokenizer_config.json",
+       R"({"tokenizer_class": "BartTokenizer", "pad_token": 7})",
+       "pad_token must be a string, or an object with \"content\", got 7"},
       {"tokenizer_config.json",
        R"({"tokenizer_class": "BartTokenizer", "added_tokens_decoder": [1]})",
        "added_tokens_decoder must be an object"},
@@ -103,8 +110,11 @@ TEST_F(VocabAndMergesTest, OtherFilesAreRefused) {
       {"tokenizer_config.json",
        R"({"tokenizer_class": "BartTokenizer",
            "added_tokens_decoder": {"5": {"content": "<s>"}}})",
-       "added_tokens"},
-      {"added_tokens.json", R"({"<x>": 64})", "added_tokens.json"},
+       "added_tokens_decoder: \"<s>\" must have the id 0"},
+      {"added_tokens.json", R"({"<x>": 4})",
+       "added_tokens.json: \"<x>\" must have the id "},
+      {"added_tokens.json", R"({"<x>": -4})",
+       "added_tokens.json: \"<x>\" must be an id in [0, "},
       {"vocab.json", "[]", "vocab.json must hold an object"},
       {"vocab.json", "{", "vocab.json"},
       {"merges.txt", "a b c\n", "merges[0] must be two pieces"},

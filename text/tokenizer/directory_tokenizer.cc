@@ -282,7 +282,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectoryTokenizer(
     const std::string& directory, std::string_view file) {
   Build build;
   build.path = Concat(directory, "/", file);
-  build.is_tokenizer_json = file == "tokenizer.json";
+  build.is_tokenizer_json = file.ends_with("tokenizer.json");
   if (build.is_tokenizer_json) RETURN_IF_ERROR(ReadTokenizerJson(&build));
   const json::object* const tokenizer_json =
       build.is_tokenizer_json ? &build.file : nullptr;

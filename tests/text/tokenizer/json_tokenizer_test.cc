@@ -347,6 +347,11 @@ TEST(JsonTokenizerTest, ADirectoryHasOneTokenizer) {
   EXPECT_EQ(tokenizer->bos_id(), 1);
   EXPECT_EQ(tokenizer->special_tokens().eos, 9);
   EXPECT_THAT(tokenizer->Encode("abc ab").value(), ElementsAre(8, 2, 6));
+  // Alone it may have a name that ends in this one.
+  const std::string other = scratch.Write(
+      "other_tokenizer.json", json::serialize(TokenizerFile().value));
+  EXPECT_EQ(Tokenizer::Load(other).value()->vocab_size(),
+            tokenizer->vocab_size());
   // It goes before a tokenizer.model.
   std::filesystem::copy_file(SourcePath("models/en-fr/tokenizer.model"),
                              scratch.path("tokenizer.model"));

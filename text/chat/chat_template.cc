@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(
     std::string_view source, SpecialTokens special_tokens) {
   std::unique_ptr<ChatTemplate> chat(new ChatTemplate());
   ASSIGN_OR_RETURN(chat->template_, jinja::Template::Parse(source));
+  chat->source_ = source;
   chat->special_tokens_ = std::move(special_tokens);
   return chat;
 }

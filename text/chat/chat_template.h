@@ -79,6 +79,7 @@ class ChatTemplate {
   // not take; kResourceExhausted if the template takes too much.
   absl::StatusOr<jinja::Text> Render(const ChatInputs& inputs) const;
 
+  const std::string& source() const { return source_; }
   // The file that it was read from; empty after Parse.
   const std::string& path() const { return path_; }
   // Of the list that it is the "default" of, in the file's order; empty where
@@ -90,6 +91,7 @@ class ChatTemplate {
 
   // Constant after construction.
   std::unique_ptr<const jinja::Template> template_;
+  std::string source_;
   SpecialTokens special_tokens_;
   std::string path_;
   std::vector<std::string> names_;

@@ -34,6 +34,8 @@ class ChatPrompts {
   absl::StatusOr<std::vector<TokenId>> Make(ChatInputs inputs,
                                             int max_context) const;
 
+  const ChatTemplate& chat_template() const { return *template_; }
+
   // The two steps of Make: what the template writes, and the tokens of it.
   // Errors: as ChatTemplate::Render and EncodeChat.
   absl::StatusOr<jinja::Text> Render(const ChatInputs& inputs) const;

@@ -1,5 +1,7 @@
 #include "openai/answer.h"
 
+#include <utility>
+
 #include "openai/answer_parts.h"
 #include "openai/choice.h"
 #include "openai/response.h"
@@ -27,10 +29,19 @@ void AppendChoices(const Call& call, const PromptParts& prompt,
         answer.texts.empty() ? std::string_view() : answer.texts[i];
     std::string text = call.echo ? prompt.text : "";
     if (!call.prompt_only) text += own;
+    ToolCallText found;
+    if (auto tool_calls = writer.ToolCallsOf(prompt)) {
+      tool_calls->Feed(hypothesis.tokens, own, &found);
+      tool_calls->Finish(&found);
+      writer.DropUnwanted(&found);
+      text = std::move(found.content);
+    }
     if (i > 0) *out += ',';
     writer.AppendWhole(
         {.index = first_index + static_cast<int64_t>(i),
          .text = text,
+         .tool_calls = found.calls,
+         .has_tool_calls = !found.calls.empty(),
          .tokens =
              call.prompt_only ? std::span<const TokenId>() : hypothesis.tokens,
          .log_probs = writer.LogProbsOf(prompt, answer.result, hypothesis, own),
@@ -69,7 +80,7 @@ std::string WriteAnswer(const Call& call, const AnswerHead& head,
   if (call.api == Api::kResponses) {
     return WriteResponse(call, head, prompts[0], answers[0]);
   }
-  const ChoiceWriter writer(call, tokenizer);
+  const ChoiceWriter writer(call, head, tokenizer);
   const int64_t stride = ChoicesPerPrompt(prompts);
   std::string json;
   AppendHead(call.api, head, /*is_chunk=*/false, &json);

@@ -80,10 +80,12 @@ void AppendUsage(const TokenCounts& counts, std::string* out) {
   *out += "}}";
 }
 
-void AppendFinishReason(FinishReason reason, std::string* out) {
+void AppendFinishReason(FinishReason reason, std::string* out,
+                        bool has_tool_calls) {
   const bool is_end =
       reason == FinishReason::kEos || reason == FinishReason::kStop;
-  AppendJson(is_end ? "stop" : NameOf(reason), out);
+  const std::string_view stop = has_tool_calls ? "tool_calls" : "stop";
+  AppendJson(is_end ? stop : NameOf(reason), out);
 }
 
 void AppendStopReason(const Hypothesis& hypothesis, std::string_view text,

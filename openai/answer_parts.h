@@ -55,8 +55,10 @@ struct TokenCounts {
 //  "prompt_tokens_details": {"cached_tokens"}}.
 void AppendUsage(const TokenCounts& counts, std::string* out);
 
-// "stop", "length" or "deadline", in quotes.
-void AppendFinishReason(FinishReason reason, std::string* out);
+// "stop", "length" or "deadline", in quotes; of a choice that stopped with
+// calls of tools "tool_calls".
+void AppendFinishReason(FinishReason reason, std::string* out,
+                        bool has_tool_calls = false);
 
 // Which stop ended a text: the string or the id, or null.
 void AppendStopReason(const Hypothesis& hypothesis, std::string_view text,

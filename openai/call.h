@@ -28,6 +28,7 @@
 #include "openai/limits.h"
 #include "request/generation_params.h"
 #include "text/chat/chat_template.h"
+#include "text/chat/tool_call_stream.h"
 
 namespace espalier::openai {
 
@@ -60,6 +61,10 @@ struct Call {
   std::vector<PromptInput> prompts = {};
   bool prompts_are_list = false;        // also of one: it is called prompt[0]
   std::optional<ChatInputs> chat = {};  // each content a string, or null
+  // Calls of the chat's tools that its answer may have: the names of the tools,
+  // and the format, which is the model's: the server sets it.
+  ToolCallOptions tool_calls = {};
+  bool parallel_tool_calls = true;  // false: the answer has one at most
 
   // Of prompts that are texts: false, their tokens alone. Of a chat: true, BOS
   // in front of what the template gives, where that has none. Unset: the

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/json.h"
 #include "base/json_scan.h"
 #include "openai/call.h"
 #include "openai/limits.h"
@@ -25,6 +26,10 @@ struct CallDraft {
   std::optional<bool> has_logprobs;
   std::optional<int64_t> top_logprobs;
   bool return_token_strs = false;  // of /tokenize
+  // Of a chat: its tools, their names, and whether they may be called.
+  json::value tools = nullptr;
+  std::vector<std::string> tool_names;
+  bool wants_tools = true;
   // The warning of an unknown field that another route or another program goes
   // on from, or that is nearly one; empty if there is none.
   std::string input_warning;

@@ -11,6 +11,7 @@
 #include "openai/call_draft.h"
 #include "openai/read_input.h"
 #include "openai/read_prompts.h"
+#include "openai/read_tools.h"
 #include "request/json/read_json_text.h"
 
 namespace espalier::openai {
@@ -292,6 +293,9 @@ constexpr CallField kFields[] = {
     {"documents", kInChats | kInTokenize, SetDocuments},
     {"chat_template_kwargs", kInChats | kInTokenize, SetTemplateArguments},
     {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
+    {"tools", kInChat | kInTokenize, ReadTools},
+    {"tool_choice", kInChat | kInTokenize, ReadToolChoice},
+    {"parallel_tool_calls", kInChat, SetCall<&Call::parallel_tool_calls>},
     // Params under other names, or with other values.
     {"use_beam_search", kInParams, SetDraft<&Draft::use_beam_search>},
     {"max_completion_tokens", kInPrompts, SetMaxTokens},
@@ -325,7 +329,7 @@ constexpr CallField kFields[] = {
     {"session_id", kInAll, Pass<std::string>},
     {"session_params", kInAll, Pass<json::object>},
     {"rid", kInAll, PassAny},
-    {"parallel_tool_calls", kInChats, Pass<bool>},
+    {"parallel_tool_calls", kInResponses, Pass<bool>},
     {"max_tool_calls", kInResponses, Pass<int64_t>},
     {"spaces_between_special_tokens", kInParams, Pass<bool>},
     {"separate_reasoning", kInChat, Pass<bool>},
@@ -340,8 +344,11 @@ constexpr CallField kFields[] = {
     {"token_offsets", kInTokens, PassAny},
     // What would change the answer, and there is nothing for.
     {"suffix", kInCompletions, nullptr, {"\"\""}},
-    {"tools", kInPrompts, nullptr, {"[]"}},
-    {"tool_choice", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
+    {"tools", kInCompletions | kInResponses, nullptr, {"[]"}},
+    {"tool_choice",
+     kInCompletions | kInResponses,
+     nullptr,
+     {"\"none\"", "\"auto\""}},
     {"functions", kInTexts, nullptr, {"[]"}},
     {"function_call", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
     {"response_format", kInTexts, nullptr, {R"({"type":"text"})"}},

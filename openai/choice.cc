@@ -29,7 +29,7 @@ void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
     *out += R"("length","stop_reason":null)";
     return;
   }
-  AppendFinishReason(part.end->finish_reason, out);
+  AppendFinishReason(part.end->finish_reason, out, part.has_tool_calls);
   *out += R"(,"stop_reason":)";
   AppendStopReason(*part.end, part.end_text, part.prompt->params, tokenizer_,
                    out);
@@ -39,7 +39,17 @@ void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
 void ChoiceWriter::AppendWhole(const ChoicePart& part, std::string* out) const {
   AppendField(R"({"index":)", part.index, out);
   if (call_.api == Api::kChat) {
-    AppendField(R"(,"message":{"role":"assistant","content":)", part.text, out);
+    *out += R"(,"message":{"role":"assistant","content":)";
+    if (part.text.empty() && part.has_tool_calls) {
+      *out += "null";
+    } else {
+      AppendJson(part.text, out);
+    }
+    if (part.has_tool_calls) {
+      *out += R"(,"tool_calls":)";
+      AppendToolCalls(part.tool_calls, head_, part.index, /*is_chunk=*/false,
+                      out);
+    }
     *out += '}';
   } else if (call_.shows_text) {
     AppendField(R"(,"text":)", part.text, out);
@@ -53,6 +63,11 @@ void ChoiceWriter::AppendDelta(const ChoicePart& part, std::string* out) const {
   if (call_.api == Api::kChat) {
     *out += R"(,"delta":{)";
     if (!part.text.empty()) AppendField(R"("content":)", part.text, out);
+    if (!part.tool_calls.empty()) {
+      *out += part.text.empty() ? R"("tool_calls":)" : R"(,"tool_calls":)";
+      AppendToolCalls(part.tool_calls, head_, part.index, /*is_chunk=*/true,
+                      out);
+    }
     *out += '}';
   } else if (call_.shows_text) {
     AppendField(R"(,"text":)", part.text, out);

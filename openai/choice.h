@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "openai/call.h"
 #include "openai/logprobs.h"
 #include "openai/token_names.h"
+#include "openai/tool_calls.h"
 #include "request/request.h"
 
 namespace espalier::openai {
@@ -18,6 +20,9 @@ namespace espalier::openai {
 struct ChoicePart {
   int64_t index = 0;
   std::string_view text = {};
+  // Calls of tools, or their next parts; and whether there have been any.
+  std::span<const ToolCallPart> tool_calls = {};
+  bool has_tool_calls = false;
   std::span<const TokenId> tokens = {};
   // If the call asks for them.
   std::vector<PlacedLogProb> log_probs = {};
@@ -30,9 +35,11 @@ struct ChoicePart {
 // Appends one part after the other.
 class ChoiceWriter {
  public:
-  // `call` and `tokenizer`, which may be null, outlive this.
-  ChoiceWriter(const Call& call, const Tokenizer* tokenizer)
+  // All of them outlive this; `tokenizer` may be null.
+  ChoiceWriter(const Call& call, const AnswerHead& head,
+               const Tokenizer* tokenizer)
       : call_(call),
+        head_(head),
         tokenizer_(tokenizer),
         names_(tokenizer, call.tokens_as_ids) {}
 
@@ -53,6 +60,14 @@ class ChoiceWriter {
   // ,"prompt_logprobs":[...], if the call asks for them.
   void AppendPromptLogProbs(const Result& result, std::string* out) const;
 
+  // Reads the calls of tools in a choice; nothing if none are looked for.
+  std::optional<ToolCallStream> ToolCallsOf(const PromptParts& prompt) const {
+    return openai::ToolCallsOf(call_, prompt, tokenizer_);
+  }
+  void DropUnwanted(ToolCallText* found) const {
+    openai::DropUnwanted(call_, found);
+  }
+
   const Tokenizer* tokenizer() const { return tokenizer_; }
   bool shows_text() const { return call_.shows_text; }
   bool prompt_only() const { return call_.prompt_only; }
@@ -66,6 +81,7 @@ class ChoiceWriter {
   void AppendTokensAndLogProbs(const ChoicePart& part, std::string* out) const;
 
   const Call& call_;
+  const AnswerHead& head_;
   const Tokenizer* const tokenizer_;
   const TokenNames names_;
 };

@@ -23,7 +23,10 @@ class ChoiceStream {
   // `writer` and `prompt` outlive this.
   ChoiceStream(int64_t index, const PromptParts* prompt,
                const ChoiceWriter* writer)
-      : index_(index), prompt_(prompt), writer_(writer) {}
+      : index_(index),
+        prompt_(prompt),
+        writer_(writer),
+        tool_calls_(writer->ToolCallsOf(*prompt)) {}
 
   // The echoed prompt, in front of all.
   void AddPrompt(std::string_view text) {
@@ -36,7 +39,8 @@ class ChoiceStream {
   void Add(std::span<const TokenId> tokens, std::string_view text,
            std::span<const TokenLogProb> log_probs = {});
 
-  // Whether there is something to write: text, or token ids if they are shown.
+  // Whether there is something to write: text, calls of tools, or token ids if
+  // they are shown.
   bool has_news() const;
   // Appends that part, which ends nothing.
   void AppendNews(std::string* out);
@@ -51,12 +55,19 @@ class ChoiceStream {
   std::span<const TokenId> tokens() const { return tokens_; }
 
  private:
+  // `text` of `tokens`, or what content and calls of tools it is.
+  void AddText(std::span<const TokenId> tokens, std::string_view text,
+               bool is_end);
   // Those that may be written with the text so far.
   std::vector<PlacedLogProb> ReadyLogProbs() const;
 
   const int64_t index_;
   const PromptParts* const prompt_;
   const ChoiceWriter* const writer_;
+  // Set where calls of tools are looked for: text passes through it.
+  std::optional<ToolCallStream> tool_calls_;
+  std::vector<ToolCallPart> tool_call_parts_;  // to be written
+  bool has_tool_calls_ = false;
   std::vector<TokenId> tokens_;
   size_t num_tokens_written_ = 0;
   std::string text_;  // to be written

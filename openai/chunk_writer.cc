@@ -75,6 +75,7 @@ class ChunkWriter::Impl {
                   std::string* out);
 
   const Call& call_;
+  const AnswerHead head_;
   const Tokenizer* const tokenizer_;
   const ChoiceWriter writer_;
   std::string event_begin_;  // up to "choices":[
@@ -87,8 +88,9 @@ ChunkWriter::Impl::Impl(const Call& call, const AnswerHead& head,
                         std::vector<PromptParts> prompts,
                         const Tokenizer* tokenizer)
     : call_(call),
+      head_(head),
       tokenizer_(tokenizer),
-      writer_(call, tokenizer),
+      writer_(call, head_, tokenizer),
       event_begin_("data: ") {
   AppendHead(call.api, head, /*is_chunk=*/true, &event_begin_);
   event_begin_ += R"(,"choices":[)";

@@ -12,6 +12,7 @@
 #include "openai/error.h"
 #include "openai/object_fields.h"
 #include "openai/read_input.h"
+#include "openai/read_tools.h"
 #include "request/json/read_json_text.h"
 
 namespace espalier::openai {
@@ -159,6 +160,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(ReadSampling(&fields, limits, &draft));
   RETURN_IF_ERROR(CheckInputs(draft));
   if (api == Api::kResponses) AddInstructions(&draft.call);
+  SettleTools(&draft);
   RETURN_IF_ERROR(CheckTextOptions(draft.call));
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);

@@ -16,6 +16,7 @@
 #include "openai/call_fields.h"
 #include "openai/error.h"
 #include "openai/object_fields.h"
+#include "openai/read_tools.h"
 #include "openai/token_names.h"
 
 namespace espalier::openai {
@@ -86,6 +87,7 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
         draft);
   }
   RETURN_IF_ERROR(CheckTextOptions(call));
+  SettleTools(&draft);
   call.api = has_messages ? Api::kChat : Api::kCompletions;
   call.limits = limits;
   if (!has_messages) call.chat.reset();

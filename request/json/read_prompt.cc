@@ -12,6 +12,10 @@
 namespace espalier {
 namespace {
 
+// In the arguments of a call: the text of a body is bounded, but each of its
+// bytes may become a value here.
+constexpr int64_t kMaxArgumentValues = 1 << 16;
+
 // Chat templates take a message without "content" for one that is empty. One of
 // the assistant may be a call of tools alone.
 bool NeedsContent(const json::string& role) {
@@ -29,7 +33,8 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
     }
     const json::object& part = parts[i].get_object();
     const json::value* const type = part.if_contains("type");
-    if (type == nullptr || *type != "text") {
+    // "input_text" is what OpenAI's API of responses calls it.
+    if (type == nullptr || (*type != "text" && *type != "input_text")) {
       return InvalidArgument(part_name(), ".type must be \"text\", got ",
                              Shown(type));
     }
@@ -44,6 +49,51 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
   return joined;
 }
 
+// Arguments of calls are texts in OpenAI's API, and templates write them as the
+// JSON that they hold. A text that holds no object stays one: a model may have
+// written it, and its answer is sent back to it.
+absl::Status ReadArguments(const std::string& name, json::value* arguments) {
+  if (!arguments->is_string()) return absl::OkStatus();
+  const json::string& text = arguments->get_string();
+  if (text.empty()) {
+    arguments->emplace_object();
+    return absl::OkStatus();
+  }
+  const auto ignore = [](int, std::string_view, const JsonText&) {};
+  const absl::StatusOr<JsonText> scanned = ScanJson(text, 0, ignore);
+  if (!scanned.ok() || !scanned->is_object()) return absl::OkStatus();
+  if (scanned->num_values > kMaxArgumentValues) {
+    return InvalidArgument(name, " must have at most ", kMaxArgumentValues,
+                           " values, got ", scanned->num_values);
+  }
+  ASSIGN_OR_RETURN(*arguments, ReadAny(name, *scanned));
+  return absl::OkStatus();
+}
+
+// The calls of tools of a message; a list without any is as none.
+absl::Status ReadToolCalls(const std::string& name, json::object* message) {
+  json::value* const calls = message->if_contains("tool_calls");
+  if (calls == nullptr) return absl::OkStatus();
+  if (calls->is_null() || (calls->is_array() && calls->get_array().empty())) {
+    message->erase("tool_calls");
+    return absl::OkStatus();
+  }
+  if (!calls->is_array()) return WrongType(name, "a list", *calls);
+  for (size_t i = 0; i < calls->get_array().size(); ++i) {
+    json::value& call = calls->get_array()[i];
+    const auto call_name = [&] { return Concat(name, "[", i, "]"); };
+    if (!call.is_object()) return WrongType(call_name(), "an object", call);
+    json::value* const function = call.get_object().if_contains("function");
+    if (function == nullptr || !function->is_object()) continue;
+    json::value* const arguments =
+        function->get_object().if_contains("arguments");
+    if (arguments == nullptr) continue;
+    RETURN_IF_ERROR(
+        ReadArguments(call_name() + ".function.arguments", arguments));
+  }
+  return absl::OkStatus();
+}
+
 // Message `idx` of the list `list_name`.
 absl::Status ReadMessage(std::string_view list_name, size_t idx,
                          json::value* value) {
@@ -55,6 +105,9 @@ absl::Status ReadMessage(std::string_view list_name, size_t idx,
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
     return InvalidArgument(
         name(), ".role must be a string, and not empty, got ", Shown(role));
+  }
+  if (message.contains("tool_calls")) {
+    RETURN_IF_ERROR(ReadToolCalls(name() + ".tool_calls", &message));
   }
   json::value* const content = message.if_contains("content");
   if (content == nullptr || content->is_null()) {

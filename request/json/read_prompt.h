@@ -24,7 +24,8 @@ absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
 // A conversation for a chat template: objects with a "role", at least one. A
 // "content" is a string; a list of {"type": "text", "text": T} becomes one, its
 // texts joined by line ends. Those of "user", "system" and "developer" must
-// have one. Other members are as they were given.
+// have one. The arguments of "tool_calls" that are the text of an object become
+// that object. Other members are as they were given.
 // Errors: kInvalidArgument naming the member ("messages[0].role") and the
 // value.
 absl::StatusOr<json::array> ReadMessages(std::string_view name,

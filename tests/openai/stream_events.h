@@ -41,6 +41,7 @@ inline std::vector<json::value> EventsOf(std::string_view stream) {
 // A choice that events add up to; `fields` are those that come once.
 struct StreamedChoice {
   std::string text;
+  json::array tool_calls;  // parts of each are joined
   json::array token_ids;
   json::object log_probs;  // lists, one after the other
   json::object fields;
@@ -59,6 +60,31 @@ inline void AppendLists(const json::value& from, json::object* to) {
   }
 }
 
+// The parts of calls of tools that a delta has; a whole message has whole ones,
+// without an index.
+inline void AppendToolCalls(const json::array& parts, json::array* calls) {
+  for (const json::value& part : parts) {
+    json::object call = part.get_object();
+    const json::value* const given = call.if_contains("index");
+    const size_t index =
+        given == nullptr ? calls->size() : given->to_number<size_t>();
+    call.erase("index");
+    if (index == calls->size()) {
+      EXPECT_FALSE(call.at("id").get_string().empty());
+      EXPECT_EQ(call.at("type"), "function");
+      calls->push_back(call);
+      continue;
+    }
+    ASSERT_EQ(index + 1, calls->size()) << "goes back to a call";
+    EXPECT_EQ(call.size(), 1u) << WriteJson(call);
+    (*calls)[index]
+        .at("function")
+        .at("arguments")
+        .get_string()
+        .append(call.at("function").at("arguments").get_string());
+  }
+}
+
 inline void AppendDelta(const json::object& delta, StreamedChoice* choice) {
   EXPECT_FALSE(choice->has_ended) << "goes on after its end";
   ++choice->num_events;
@@ -69,8 +95,12 @@ inline void AppendDelta(const json::object& delta, StreamedChoice* choice) {
       if (key == "delta") {
         text = value.get_object().if_contains("content");
         if (value.get_object().contains("role")) is_empty = false;
+        if (const auto* calls = value.get_object().if_contains("tool_calls")) {
+          is_empty = false;
+          AppendToolCalls(calls->get_array(), &choice->tool_calls);
+        }
       }
-      if (text == nullptr) continue;
+      if (text == nullptr || text->is_null()) continue;
       if (!text->get_string().empty()) is_empty = false;
       choice->text += text->get_string();
     } else if (key == "token_ids") {
@@ -106,7 +136,8 @@ inline std::map<int64_t, StreamedChoice> ChoicesOf(
 // The same of a choice of a whole answer.
 inline StreamedChoice WholeChoice(json::object choice) {
   if (const json::value* const message = choice.if_contains("message")) {
-    choice["delta"] = {{"content", message->get_object().at("content")}};
+    choice["delta"] = *message;
+    choice["delta"].get_object().erase("role");
     choice.erase("message");
   }
   StreamedChoice whole;

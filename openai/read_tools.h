@@ -1,0 +1,29 @@
+// Reads the tools of a chat, and what it says of calls of them.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/json_scan.h"
+#include "openai/limits.h"
+
+namespace espalier::openai {
+
+struct CallDraft;  // openai/call_draft.h
+
+// [{"type": "function", "function": {"name": N, ...}}, ...], which the chat
+// template gets as they are.
+// Errors: kInvalidArgument naming the member ("tools[0].type") and the value.
+absl::Status ReadTools(std::string_view name, const JsonText& json,
+                       const Limits& limits, CallDraft* draft);
+
+// "auto" or "none".
+// Errors: kInvalidArgument naming the field and the value: calls that must come
+// need constrained tokens.
+absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
+                            const Limits& limits, CallDraft* draft);
+
+// Gives the call its tools, unless it wants none.
+void SettleTools(CallDraft* draft);
+
+}  // namespace espalier::openai

@@ -224,15 +224,16 @@ asio::awaitable<void> RunShutdown(std::shared_ptr<EngineCore> core,
   if (!answer.has_value()) ThrowCancelled();
 }
 
-asio::awaitable<EngineStats> ReadStats(std::shared_ptr<EngineCore> core) {
-  using Value = EngineStats;
+// What `read` returns on the strand.
+template <typename Value>
+asio::awaitable<Value> ReadOnStrand(std::shared_ptr<EngineCore> core,
+                                    Value (*read)(EngineCore&)) {
   const auto answer = std::make_shared<Answer<Value>>();
-  core->Post([send = SendTo<Value>(answer, Value())](EngineCore& on_strand) {
-    send(on_strand.Stats());
-  });
-  std::optional<Value> stats = co_await Answer<Value>::Await(answer);
-  if (!stats.has_value()) ThrowCancelled();
-  co_return *std::move(stats);
+  core->Post([send = SendTo<Value>(answer, Value()),
+              read](EngineCore& on_strand) { send(read(on_strand)); });
+  std::optional<Value> value = co_await Answer<Value>::Await(answer);
+  if (!value.has_value()) ThrowCancelled();
+  co_return *std::move(value);
 }
 
 }  // namespace
@@ -298,6 +299,14 @@ asio::awaitable<void> Engine::Shutdown(std::string_view why) {
   return RunShutdown(core_, std::string(why));
 }
 
-asio::awaitable<EngineStats> Engine::Stats() { return ReadStats(core_); }
+asio::awaitable<int> Engine::ResetPrefixCache() {
+  return ReadOnStrand<int>(
+      core_, [](EngineCore& core) { return core.ResetPrefixCache(); });
+}
+
+asio::awaitable<EngineStats> Engine::Stats() {
+  return ReadOnStrand<EngineStats>(
+      core_, [](EngineCore& core) { return core.Stats(); });
+}
 
 }  // namespace espalier

@@ -113,6 +113,11 @@ class Engine {
   // A caller that is cancelled meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
+  // Forgets all cached prefixes, those that running requests would leave
+  // included; no result changes. Returns the number of pages. Cancelled as
+  // Shutdown is. 0 after the end of the engine's context.
+  boost::asio::awaitable<int> ResetPrefixCache();
+
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineStats> Stats();
 

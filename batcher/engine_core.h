@@ -84,6 +84,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // making one allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
 
+  int ResetPrefixCache() { return scheduler_.ResetPrefixCache(); }
   EngineStats Stats() const;
 
   // Constant after construction.

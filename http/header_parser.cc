@@ -79,6 +79,10 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
     return Refusal{400, "the request line is malformed"};
   }
   if (error == Error::bad_version) {
+    // A client that knows no better begins with this line, and waits.
+    if (text.starts_with("PRI * HTTP/2")) {
+      return Refusal{505, "HTTP/2 is not supported: use HTTP/1.1"};
+    }
     return Refusal{400, "the protocol is neither HTTP/1.1 nor HTTP/1.0"};
   }
   // Of both headers the second is what Beast finds wrong.

@@ -60,6 +60,8 @@ int HttpStatusOf(const absl::Status& status) {
       return 504;
     case absl::StatusCode::kResourceExhausted:
       return IsPermanent(status) ? 400 : 429;
+    case absl::StatusCode::kAborted:
+      return 499;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kCancelled:
       return 503;

@@ -50,6 +50,7 @@ absl::Status ModelNotFound(std::string_view message);
 //   kFailedPrecondition             400: what the model lacks, or no token was
 //                                   possible
 //   kDeadlineExceeded               504, final
+//   kAborted                        499: by a client
 //   kUnavailable                    503 with Retry-After
 //   kCancelled                      503: the server ends
 //   others                          500

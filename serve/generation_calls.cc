@@ -24,10 +24,11 @@ namespace asio = boost::asio;
 class CallAnswerer {
  public:
   CallAnswerer(http::Exchange* exchange, ServedModel* model,
-               WorkerThread* tokenizing, Caller caller)
+               WorkerThread* tokenizing, RunningCalls* running, Caller caller)
       : exchange_(exchange),
         model_(model),
         tokenizing_(tokenizing),
+        running_(running),
         caller_(std::move(caller)) {}
 
   asio::awaitable<void> Answer(openai::Api api, const openai::Limits& limits);
@@ -48,6 +49,8 @@ class CallAnswerer {
                         prompts_[prompt].parts.defaults,
                         "the defaults of the server or its model");
   }
+  // Ends `runs` where a client aborts the call.
+  RunningCalls::Entry MakeAbortable(PromptRuns* runs);
   std::vector<openai::PromptParts> TakeParts();
   void SetRequestId(const std::string& id);
   const Tokenizer* tokenizer() const {
@@ -57,6 +60,7 @@ class CallAnswerer {
   http::Exchange* const exchange_;
   ServedModel* const model_;
   WorkerThread* const tokenizing_;
+  RunningCalls* const running_;
   Caller caller_;
   openai::Call call_;
   openai::AnswerHead head_;
@@ -80,6 +84,7 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_return;
   }
   call_ = *std::move(call);
+  call_.tool_calls.format = model_->tool_call_format;
   if (caller_.is_stored && call_.stream) {
     co_await refuse(
         InvalidArgument("stream must be false in a batch, got true"));
@@ -155,6 +160,16 @@ void CallAnswerer::SetRequestId(const std::string& id) {
   exchange_->set_note(LogNote(caller_));
 }
 
+RunningCalls::Entry CallAnswerer::MakeAbortable(PromptRuns* runs) {
+  std::vector<std::string> ids = {TraceId(caller_, caller_.request_id)};
+  if (head_.id != caller_.request_id) {
+    ids.push_back(TraceId(caller_, head_.id));
+  }
+  return running_->Add(std::move(ids), [interrupt = runs->Interrupter()] {
+    interrupt(absl::AbortedError("the request was aborted (/abort_requests)"));
+  });
+}
+
 std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
   std::vector<openai::PromptParts> parts;
   for (PromptRequest& prompt : prompts_) {
@@ -165,6 +180,7 @@ std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
 
 absl::StatusOr<openai::PromptAnswer> CallAnswerer::Finish(
     int prompt, absl::StatusOr<Result> result) {
+  if (prompt < 0) return result.status();
   absl::StatusOr<Generation> generation =
       prompts_[prompt].engine.finish(std::move(result));
   if (!generation.ok()) {
@@ -180,6 +196,7 @@ asio::awaitable<absl::Status> CallAnswerer::RunAll(
   Engine& engine = model_->generator.engine();
   answers->resize(prompts_.size());
   PromptRuns runs(exchange_->executor());
+  const RunningCalls::Entry abortable = MakeAbortable(&runs);
   for (size_t i = 0; i < prompts_.size(); ++i) {
     runs.Start(static_cast<int>(i), engine,
                std::move(prompts_[i].engine.request));
@@ -197,17 +214,8 @@ asio::awaitable<absl::Status> CallAnswerer::RunAll(
 
 asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
   std::vector<openai::PromptAnswer> answers;
-  if (prompts_.size() == 1) {
-    absl::StatusOr<Result> result =
-        co_await model_->generator.engine().Generate(
-            std::move(prompts_[0].engine.request));
-    absl::StatusOr<openai::PromptAnswer> answer = Finish(0, std::move(result));
-    if (!answer.ok()) co_return answer.status();
-    answers.push_back(*std::move(answer));
-  } else {
-    const absl::Status run = co_await RunAll(&answers);
-    if (!run.ok()) co_return run;
-  }
+  const absl::Status run = co_await RunAll(&answers);
+  if (!run.ok()) co_return run;
   http::Response response;
   response.headers = caller_.headers;
   response.body =
@@ -232,6 +240,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   const std::unique_ptr<openai::EventWriter> writer =
       openai::MakeEventWriter(call_, head_, TakeParts(), tokenizer());
   PromptRuns runs(exchange_->executor());
+  const RunningCalls::Entry abortable = MakeAbortable(&runs);
   for (size_t i = 0; i < streams.size(); ++i) {
     runs.Start(static_cast<int>(i), std::move(streams[i]));
   }
@@ -288,8 +297,10 @@ http::Response ErrorResponse(const openai::Error& error,
 asio::awaitable<void> AnswerCall(http::Exchange& exchange, openai::Api api,
                                  ServedModel& model,
                                  const openai::Limits& limits,
-                                 WorkerThread& tokenizing, Caller caller) {
-  CallAnswerer answerer(&exchange, &model, &tokenizing, std::move(caller));
+                                 WorkerThread& tokenizing,
+                                 RunningCalls& running, Caller caller) {
+  CallAnswerer answerer(&exchange, &model, &tokenizing, &running,
+                        std::move(caller));
   co_await answerer.Answer(api, limits);
 }
 

@@ -16,18 +16,20 @@
 #include "openai/call.h"
 #include "openai/error.h"
 #include "serve/prompt_requests.h"
+#include "serve/running_calls.h"
 #include "serve/served_model.h"
 #include "serve/worker_thread.h"
 
 namespace espalier::serve {
 
-// Answers one call, with an error if need be. When it is cancelled all that
+// Answers one call, with an error if need be; meanwhile it is one of `running`,
+// by its id and by that of its answer. When it is cancelled all that
 // runs for it ends.
 boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
                                         WorkerThread& tokenizing,
-                                        Caller caller);
+                                        RunningCalls& running, Caller caller);
 
 // An error as the answer to a call.
 http::Response ErrorResponse(const openai::Error& error,

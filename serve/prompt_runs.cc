@@ -4,6 +4,7 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/channel.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
@@ -59,14 +60,15 @@ PromptRuns::~PromptRuns() {
 }
 
 void PromptRuns::Start(int prompt, ResultStream stream) {
-  Spawn(ReadStream(shared_.get(), prompt, std::move(stream)));
+  Spawn(shared_, ReadStream(shared_.get(), prompt, std::move(stream)));
 }
 
 void PromptRuns::Start(int prompt, Engine& engine, Request request) {
-  Spawn(AwaitResult(shared_.get(), prompt, &engine, std::move(request)));
+  Spawn(shared_,
+        AwaitResult(shared_.get(), prompt, &engine, std::move(request)));
 }
 
-void PromptRuns::StartPings() { Spawn(SendPings(shared_.get())); }
+void PromptRuns::StartPings() { Spawn(shared_, SendPings(shared_.get())); }
 
 asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
   Shared& shared = *shared_;
@@ -76,11 +78,29 @@ asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
   co_return event;
 }
 
-void PromptRuns::Spawn(asio::awaitable<void> run) {
+void PromptRuns::Spawn(const std::shared_ptr<Shared>& shared,
+                       asio::awaitable<void> run) {
   asio::co_spawn(
-      shared_->channel.get_executor(), std::move(run),
-      asio::bind_cancellation_slot(shared_->signals.emplace_back().slot(),
-                                   [kept = shared_](std::exception_ptr) {}));
+      shared->channel.get_executor(), std::move(run),
+      asio::bind_cancellation_slot(shared->signals.emplace_back().slot(),
+                                   [kept = shared](std::exception_ptr) {}));
+}
+
+std::function<void(absl::Status)> PromptRuns::Interrupter() {
+  return [weak = std::weak_ptr<Shared>(shared_),
+          executor = shared_->channel.get_executor()](absl::Status why) {
+    asio::post(executor, [weak, why = std::move(why)] {
+      const std::shared_ptr<Shared> shared = weak.lock();
+      if (shared == nullptr) return;
+      Spawn(shared, SendError(shared.get(), why));
+    });
+  };
+}
+
+asio::awaitable<void> PromptRuns::SendError(Shared* shared, absl::Status why) {
+  std::optional<RunEvent> event =
+      RunEvent{-1, absl::StatusOr<Result>(std::move(why))};
+  co_await Send(shared, event);
 }
 
 asio::awaitable<void> PromptRuns::SendPings(Shared* shared) {

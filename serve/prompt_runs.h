@@ -16,6 +16,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -29,7 +30,7 @@ namespace espalier::serve {
 
 // What a prompt's run tells: an event, or its end.
 struct RunEvent {
-  int prompt = 0;
+  int prompt = 0;  // -1: an error of all of them
   std::variant<StreamEvent, absl::StatusOr<Result>> what;
 };
 
@@ -48,16 +49,23 @@ class PromptRuns {
   // least every 15 s something does.
   void StartPings();
 
+  // What makes Next return this error, of no prompt (-1), from any thread and
+  // at any time.
+  std::function<void(absl::Status)> Interrupter();
+
   // What comes next.
   boost::asio::awaitable<std::optional<RunEvent>> Next();
 
  private:
   struct Shared;
 
-  void Spawn(boost::asio::awaitable<void> run);
+  static void Spawn(const std::shared_ptr<Shared>& shared,
+                    boost::asio::awaitable<void> run);
   static boost::asio::awaitable<void> SendPings(Shared* shared);
   static boost::asio::awaitable<void> Send(Shared* shared,
                                            std::optional<RunEvent>& event);
+  static boost::asio::awaitable<void> SendError(Shared* shared,
+                                                absl::Status why);
   static boost::asio::awaitable<void> ReadStream(Shared* shared, int prompt,
                                                  ResultStream stream);
   static boost::asio::awaitable<void> AwaitResult(Shared* shared, int prompt,

@@ -16,6 +16,7 @@
 #include "batcher/engine.h"
 #include "batcher/prometheus_text.h"
 #include "espalier/chat.h"
+#include "openai/abort.h"
 #include "serve/http_metrics.h"
 #include "serve/page.h"
 #include "serve/prompt_tokens.h"
@@ -66,6 +67,13 @@ std::span<const ServerCore::Route> ServerCore::Routes() {
       {"GET", "/v1/requests/{id}/trace", &Core::Trace, For::kModel},
       {"POST", "/tokenize", &Core::Tokenize, For::kModel},
       {"POST", "/detokenize", &Core::Detokenize, For::kModel},
+      {"GET", "/tokenizer_info", &Core::TokenizerInfoOf, For::kModel},
+      {"POST", "/reset_prefix_cache", &Core::ResetPrefixCache, For::kModel,
+       Takes::kNothing, /*is_control=*/true},
+      {"POST", "/abort_requests", &Core::AbortRequests, For::kModel},
+      {"POST", "/v1/completions/render", &Core::RenderCompletions, For::kModel},
+      {"POST", "/v1/chat/completions/render", &Core::RenderChatCompletions,
+       For::kModel},
       {"POST", "/v1/completions", &Core::Completions, For::kGeneration},
       {"POST", "/v1/chat/completions", &Core::ChatCompletions,
        For::kGeneration},
@@ -261,6 +269,44 @@ ServerCore::Work ServerCore::Tokenize(Call& call) {
 
 ServerCore::Work ServerCore::Detokenize(Call& call) {
   return RespondText(call, &AnswerDetokenize);
+}
+
+ServerCore::Work ServerCore::TokenizerInfoOf(Call& call) {
+  const std::string& info = model_.load()->tokenizer_info;
+  if (info.empty()) {
+    co_await Refuse(call,
+                    openai::MakeHttpError(404, "the model has no tokenizer"));
+    co_return;
+  }
+  co_await RespondJson(call, info);
+}
+
+ServerCore::Work ServerCore::ResetPrefixCache(Call& call) {
+  const int num_pages =
+      co_await model_.load()->generator.engine().ResetPrefixCache();
+  co_await RespondJson(
+      call, Concat("{\"success\": true, \"pages\": ", num_pages, "}"));
+}
+
+ServerCore::Work ServerCore::AbortRequests(Call& call) {
+  absl::StatusOr<std::vector<std::string>> ids =
+      openai::ReadAbortCall(call.exchange.request().body, options_.requests);
+  if (!ids.ok()) {
+    co_await Refuse(call, openai::ErrorOf(ids.status()));
+    co_return;
+  }
+  // A key ends calls of its own.
+  for (std::string& id : *ids) id = TraceId(call.caller, id);
+  const int num_aborted = running_calls_.Abort(*ids);
+  co_await RespondJson(call, Concat("{\"aborted\": ", num_aborted, "}"));
+}
+
+ServerCore::Work ServerCore::RenderCompletions(Call& call) {
+  return RespondText(call, &AnswerRenderCompletions);
+}
+
+ServerCore::Work ServerCore::RenderChatCompletions(Call& call) {
+  return RespondText(call, &AnswerRenderChat);
 }
 
 ServerCore::Work ServerCore::Completions(Call& call) {

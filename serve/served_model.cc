@@ -6,6 +6,7 @@
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "batcher/engine.h"
+#include "espalier/chat.h"
 #include "openai/error.h"
 
 namespace espalier::serve {
@@ -22,6 +23,13 @@ boost::asio::awaitable<std::shared_ptr<const EngineStats>> LatestStats::Read(
   stats_ = stats;
   read_at_ = SteadyNow();
   co_return stats;
+}
+
+ToolCallFormat ToolCallFormatOfModel(const Generator& generator) {
+  const absl::StatusOr<const ChatPrompts*> chat = generator.chat_prompts();
+  if (!chat.ok()) return ToolCallFormat::kNone;
+  return ToolCallFormatOf((*chat)->chat_template().source(),
+                          *generator.tokenizer());
 }
 
 bool IsNameOf(const ServedModel& model, std::string_view name) {

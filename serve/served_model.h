@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "espalier/generator.h"
 #include "openai/resolve_params.h"
 #include "serve/load_report.h"
+#include "text/chat/tool_call_format.h"
 
 namespace espalier::serve {
 
@@ -35,16 +37,24 @@ class LatestStats {
   std::shared_ptr<const EngineStats> stats_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The format that the model's chat template teaches; kNone without one.
+ToolCallFormat ToolCallFormatOfModel(const Generator& generator);
+
 // Thread safety: any thread calls anything.
 struct ServedModel {
   ServedModel(Generator loaded, std::string model_name,
               std::vector<std::string> other_names, std::string root_name,
-              openai::ServerDefaults server_defaults)
+              openai::ServerDefaults server_defaults,
+              std::optional<ToolCallFormat> given_tool_call_format = {},
+              std::string tokenizer_info_json = {})
       : generator(std::move(loaded)),
         name(std::move(model_name)),
         aliases(std::move(other_names)),
         root(std::move(root_name)),
         defaults(std::move(server_defaults)),
+        tool_call_format(
+            given_tool_call_format.value_or(ToolCallFormatOfModel(generator))),
+        tokenizer_info(std::move(tokenizer_info_json)),
         latest(&generator.engine()) {}
 
   Generator generator;
@@ -52,6 +62,8 @@ struct ServedModel {
   const std::vector<std::string> aliases;
   const std::string root;  // its directory
   const openai::ServerDefaults defaults;
+  const ToolCallFormat tool_call_format;
+  const std::string tokenizer_info;  // JSON; empty without a tokenizer
   const absl::Time created = absl::Now();
   LatestStats latest;
   LoadMeter meter;  // of calls that generate

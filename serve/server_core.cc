@@ -24,6 +24,7 @@
 #include "openai/error.h"
 #include "serve/body_headers.h"
 #include "serve/origins.h"
+#include "serve/tokenizer_info.h"
 
 namespace espalier::serve {
 namespace {
@@ -31,6 +32,7 @@ namespace {
 constexpr char kShutDown[] = "the server shuts down";
 constexpr int kMostThreads = 4;  // by default
 constexpr size_t kLongestId = 128;
+constexpr std::string_view kV1 = "/v1";
 // How old the statistics may be that answers report.
 constexpr absl::Duration kReportAge = absl::Milliseconds(50);
 
@@ -189,9 +191,11 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
     return FailedPrecondition("the server has a model: ", served_->name);
   }
   if (is_stopped_) return FailedPrecondition("the server has stopped");
+  std::string tokenizer_info = TokenizerInfo(generator, model);
   served_ = std::make_unique<ServedModel>(
       std::move(generator), name, options_.model_aliases,
-      IsUtf8(model) ? model : name, defaults_);
+      IsUtf8(model) ? model : name, defaults_, options_.tool_call_format,
+      std::move(tokenizer_info));
   model_ = served_.get();
   if (jobs_ == nullptr) return absl::OkStatus();
   return jobs_->Start(
@@ -274,9 +278,32 @@ ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
 std::string ServerCore::RouteHint(std::string_view path) {
   constexpr size_t kLongest = 64;  // comparing takes time
   if (path.size() > kLongest) return "";
+  // Other engines' routes for what is here, by how they end.
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"/chat/completions", "/v1/chat/completions"},
+      {"/completions", "/v1/completions"},
+      {"/models", "/v1/models"},
+      {"/api/generate", "/v1/completions"},
+      {"/api/chat", "/v1/chat/completions"},
+      {"/api/tags", "/v1/models"},
+      {"/generate_stream", "/v1/completions with stream true"},
+      {"/v1/messages", "/v1/chat/completions"},
+      {"/completion", "/v1/completions"},
+      {"/flush_cache", "/reset_prefix_cache"},
+      {"/abort_request", "/abort_requests"},
+      {"/healthz", "/health"},
+      {"/livez", "/health"},
+      {"/readyz", "/ready"},
+      {"/server_info", "/v1/models"},
+      {"/get_model_info", "/v1/models"}};
   std::vector<std::string_view> paths;
   for (const Route& route : Routes()) paths.push_back(route.path);
-  return DidYouMean(path, paths);
+  std::string hint = DidYouMean(path, paths);
+  if (!hint.empty()) return hint;
+  for (const auto& [end, meant] : kOthers) {
+    if (path.ends_with(end)) return Concat("; did you mean ", meant, "?");
+  }
+  return "";
 }
 
 const ServerCore::Route* ServerCore::FindRoute(const http::Request& request,
@@ -285,7 +312,12 @@ const ServerCore::Route* ServerCore::FindRoute(const http::Request& request,
   const std::string_view method =
       request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : Routes()) {
-    if (!Matches(route.path, request.path, id)) continue;
+    const bool is_it =
+        Matches(route.path, request.path, id) ||
+        // Of a base URL without it.
+        (route.path.starts_with(kV1) &&
+         Matches(route.path.substr(kV1.size()), request.path, id));
+    if (!is_it) continue;
     if (route.method == method) return &route;
     absl::StrAppend(allowed, allowed->empty() ? "" : ", ",
                     ToAbsl(route.method));
@@ -343,6 +375,11 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
                " may not use this server, which has no API key, unless it is "
                "allowed to (--allowed-origin)"));
   }
+  if (route->is_control && !options_.allow_control) {
+    return openai::MakeHttpError(
+        403, Concat(route->path, " changes the server for all its clients: it ",
+                    "must be started with --allow-control"));
+  }
   if (route->takes == Takes::kForm) {
     const auto form = http::BoundaryOf(request.Find("content-type"));
     if (!form.ok()) return openai::MakeHttpError(415, Message(form.status()));
@@ -379,7 +416,7 @@ ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
 ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
   const Counted counted(&num_generating_);
   co_await AnswerCall(call.exchange, api, *model_, options_.requests,
-                      tokenizing_, std::move(call.caller));
+                      tokenizing_, running_calls_, std::move(call.caller));
 }
 
 }  // namespace espalier::serve

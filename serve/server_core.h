@@ -66,6 +66,7 @@ class ServerCore {
     Work (ServerCore::*answer)(Call& call);
     For needs = For::kClients;
     Takes takes = Takes::kJson;
+    bool is_control = false;  // with ServerOptions::allow_control alone
   };
   static std::span<const Route> Routes();
 
@@ -106,6 +107,11 @@ class ServerCore {
   Work Trace(Call& call);
   Work Tokenize(Call& call);
   Work Detokenize(Call& call);
+  Work TokenizerInfoOf(Call& call);
+  Work ResetPrefixCache(Call& call);
+  Work AbortRequests(Call& call);
+  Work RenderCompletions(Call& call);
+  Work RenderChatCompletions(Call& call);
   Work Completions(Call& call);
   Work ChatCompletions(Call& call);
   Work Responses(Call& call);
@@ -151,6 +157,7 @@ class ServerCore {
   std::atomic<ServedModel*> model_ = nullptr;  // once it is ready
   std::atomic<bool> is_draining_ = false;
   std::atomic<int> num_generating_ = 0;  // calls that are being answered
+  RunningCalls running_calls_;           // outlives http_
   RequestLog request_log_;  // outlives http_, whose threads write to it
   std::unique_ptr<http::Server> http_;
   // The same for its own threads, which may run before it is there.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "serve/job_calls.h"
 #include "serve/origins.h"
 #include "serve/request_traces.h"
+#include "text/chat/tool_call_format.h"
 
 namespace espalier::serve {
 
@@ -31,6 +33,8 @@ struct ServerOptions {
 
   ApiKeys api_keys = {};  // empty: anybody may use it
   bool insecure = false;  // anybody may, from anywhere
+  // Whether clients may call what is for all of them: /reset_prefix_cache.
+  bool allow_control = false;
   // Of web pages that may call it, beside its own.
   AllowedOrigins allowed_origins = {};
 
@@ -42,6 +46,9 @@ struct ServerOptions {
   // /v1/completions; empty: none. They come before the model's
   // generation_config.json.
   std::string defaults = {};
+  // How the model writes calls of tools; unset: by its chat template
+  // (text/chat/tool_call_format.h).
+  std::optional<ToolCallFormat> tool_call_format = {};
   // Reports the load (load_report.h) with every answer, not only with those to
   // clients that ask for it.
   bool always_reports_load = false;

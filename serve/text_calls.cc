@@ -8,7 +8,9 @@
 #include "base/status.h"
 #include "espalier/tokenizer.h"
 #include "openai/error.h"
+#include "openai/render.h"
 #include "openai/tokenize.h"
+#include "serve/prompt_requests.h"
 #include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
@@ -27,7 +29,14 @@ absl::StatusOr<std::vector<TokenId>> PromptOf(const openai::Call& call,
                                               const Generator& generator) {
   const PromptTokensOptions options = PromptTokensOptionsOf(call);
   if (call.chat.has_value()) return ChatTokens(*call.chat, options, generator);
-  return TextTokens(std::get<std::string>(call.prompts[0]), options, generator);
+  const std::string& text = std::get<std::string>(call.prompts[0]);
+  if (call.add_special_tokens == false) {
+    // Clients that know a special token by its name ask for its id so.
+    const Tokenizer& tokenizer = *generator.tokenizer();
+    const std::optional<TokenId> token = tokenizer.PieceToId(text);
+    if (token && tokenizer.is_special(*token)) return std::vector{*token};
+  }
+  return TextTokens(text, options, generator);
 }
 
 // What a call of the same fields that generates would be fed.
@@ -43,6 +52,25 @@ absl::StatusOr<openai::Tokenized> TokensOf(const openai::Call& call,
     tokenized.decoder_prompt = std::move(decoder_prompt);
   }
   return tokenized;
+}
+
+absl::StatusOr<std::string> AnswerRender(openai::Api api,
+                                         const ServedModel& model,
+                                         std::string_view body,
+                                         const openai::Limits& limits) {
+  ASSIGN_OR_RETURN(openai::Call call, openai::ReadCall(api, body, limits));
+  RETURN_IF_ERROR(CheckServed(model, call.model));
+  const absl::Status resolved =
+      MakeDecoderPrompt(model.generator, &call).status();
+  if (!resolved.ok()) return openai::InWordsOf(call, resolved);
+  absl::StatusOr<std::vector<PromptRequest>> requests =
+      MakePromptRequests(call, model, Caller(), "");
+  if (!requests.ok()) return openai::InWordsOf(call, requests.status());
+  std::vector<openai::PromptParts> prompts;
+  for (PromptRequest& request : *requests) {
+    prompts.push_back(std::move(request.parts));
+  }
+  return openai::WriteRendered(call, body, model.name, prompts);
 }
 
 }  // namespace
@@ -68,6 +96,18 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
   }
   return openai::WriteTokenized(
       call, *tokenized, model.generator.description().max_context, *tokenizer);
+}
+
+absl::StatusOr<std::string> AnswerRenderCompletions(
+    const ServedModel& model, std::string_view body,
+    const openai::Limits& limits) {
+  return AnswerRender(openai::Api::kCompletions, model, body, limits);
+}
+
+absl::StatusOr<std::string> AnswerRenderChat(const ServedModel& model,
+                                             std::string_view body,
+                                             const openai::Limits& limits) {
+  return AnswerRender(openai::Api::kChat, model, body, limits);
 }
 
 absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,

@@ -125,6 +125,14 @@ class Scheduler {
     return deadlines_.first();
   }
 
+  // Releases the pages that no request holds, and announces none of the others.
+  // Returns how many there were.
+  int ResetPrefixCache() {
+    const int num_pages = tree_.num_pages();
+    tree_.Clear();
+    return num_pages;
+  }
+
   int num_waiting() const { return waiting_.size(); }
   int num_running() const { return groups_.num_running(); }
   // Admitted, and preempted to make room.

@@ -2,10 +2,12 @@
 
 #include <CLI/Validators.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "examples/cli/options/common_options.h"
+#include "text/chat/tool_call_format.h"
 #include "text/stop_strings.h"
 
 namespace espalier::cli {
@@ -77,6 +79,10 @@ void AddAccessOptions(CLI::App* command, ServeOptions* options) {
   AddFlag(command, "--insecure",
           "an address that others reach, without an API key",
           &options->server.insecure)
+      ->group(kGroup);
+  AddFlag(command, "--allow-control",
+          "POST /reset_prefix_cache, which changes the server for all clients",
+          &options->server.allow_control)
       ->group(kGroup);
   command
       ->add_option("--allowed-origin", options->allowed_origins,
@@ -178,6 +184,22 @@ void AddConnectionLimits(CLI::App* command, ServeOptions* options) {
              &limits->write_timeout);
 }
 
+void AddToolCallOption(CLI::App* command, ServeOptions* options) {
+  const auto set = [options](const std::string& name) {
+    options->server.tool_call_format =
+        name == "auto" ? std::nullopt : ToolCallFormatNamed(name);
+  };
+  command
+      ->add_option_function<std::string>(
+          "--tool-call-parser", set,
+          "how the model writes calls of tools in chats: hermes, llama3_json, "
+          "mistral, none, or auto: by its chat template; default auto")
+      ->transform(
+          CLI::IsMember({"auto", "hermes", "llama3_json", "mistral", "none"}))
+      ->option_text("FORMAT")
+      ->group("Model");
+}
+
 }  // namespace
 
 void AddServeOptions(CLI::App* command, ServeOptions* options) {
@@ -189,6 +211,7 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
                    "that leave them open. Options given here come before it")
       ->option_text("FILE")
       ->group("Model");
+  AddToolCallOption(command, options);
   AddSeconds(command, "--drain-timeout",
              "after SIGTERM: how long requests may still run", 0, "Address",
              &options->drain_timeout);

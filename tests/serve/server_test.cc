@@ -279,9 +279,8 @@ TEST_F(ServerTest, AnAddressThatIsTakenIsAnError) {
 TEST_F(ServerTest, APathThatIsNearlyARouteHasAHint) {
   Start();
   for (const auto& [path, hint] :
-       {std::pair{"/completions", "did you mean /v1/completions?"},
-        {"/v1/completion", "did you mean /v1/completions?"},
-        {"/chat/completions", "did you mean /v1/chat/completions?"},
+       {std::pair{"/v1/completion", "did you mean /v1/completions?"},
+        {"/v1/chat/completion", "did you mean /v1/chat/completions?"},
         {"/metric", "did you mean /metrics?"}}) {
     EXPECT_THAT(Post(path, kBody).body, HasSubstr(hint));
   }

@@ -125,8 +125,9 @@ constexpr OtherProgram kOtherOptions[] = {
     {"--ssl-keyfile", "--port", kTls},
     {"--ssl-certfile", "--port", kTls},
     {"--reasoning-parser", "--port", kAllText},
-    {"--tool-call-parser", "--port", kAllText},
-    {"--enable-auto-tool-choice", "--port", kAllText},
+    {"--enable-auto-tool-choice", "--tool-call-parser",
+     "leave it out: calls of tools are read where a chat has tools, in the "
+     "format of --tool-call-parser"},
     {"--tokenizer", "--model", kTokenizer},
     {"--tokenizer-path", "--model", kTokenizer},
     {"--api-key", "--api-key-file",

@@ -1,0 +1,42 @@
+#include "openai/abort.h"
+
+#include "base/byte_order_mark.h"
+#include "base/json_scan.h"
+#include "base/status.h"
+#include "openai/call_draft.h"
+#include "openai/error.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier::openai {
+
+absl::StatusOr<std::vector<std::string>> ReadAbortCall(std::string_view body,
+                                                       const Limits& limits) {
+  constexpr std::string_view kIds = "request_ids";
+  JsonText given = {"null"};
+  std::string unknown;
+  const auto take = [&](int, std::string_view key, const JsonText& value) {
+    if (Unquoted(key) == kIds) {
+      given = value;
+    } else {
+      unknown = key;
+    }
+  };
+  ASSIGN_OR_RETURN(const JsonText json,
+                   ScanJson(WithoutByteOrderMark(body), 1, take));
+  if (!json.is_object())
+    return WrongType("the body", "a JSON object", json.text);
+  if (!unknown.empty()) {
+    return InvalidArgument("unknown field ", Shown(unknown), "; ", kIds,
+                           " is the only one");
+  }
+  if (given.is_null()) {
+    return RefuseField(kIds, Concat(kIds, " must be there, got nothing"));
+  }
+  RETURN_IF_ERROR(CheckElements(kIds, given, limits));
+  std::vector<std::string> ids;
+  const absl::Status read = ReadTexts(kIds, given, &ids);
+  if (!read.ok()) return RefuseField(kIds, Message(read));
+  return ids;
+}
+
+}  // namespace espalier::openai

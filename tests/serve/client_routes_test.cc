@@ -1,0 +1,299 @@
+// Routes that clients of other engines look for, and calls of tools.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "espalier/generator.h"
+#include "tests/openai/stream_events.h"
+#include "tests/scratch_directory.h"
+#include "tests/serve/server_fixture.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::espalier::testing::ChoicesOf;
+using ::espalier::testing::EnFrDir;
+using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::EventsOf;
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::WholeChoice;
+using ::testing::HasSubstr;
+
+class ClientRoutesTest : public ServerFixture {};
+
+TEST_F(ClientRoutesTest, PathsMayLeaveOutTheVersion) {
+  Start();
+  EXPECT_EQ(Get("/models").body, Get("/v1/models").body);
+  EXPECT_EQ(Get("/models/toy").status, 200);
+  EXPECT_EQ(Post("/completions", R"({"prompt": [4], "max_tokens": 1})").status,
+            200);
+  EXPECT_EQ(Get("/completions").Find("allow"), "POST");
+  EXPECT_EQ(Get("/v1/health").status, 404);
+}
+
+TEST_F(ClientRoutesTest, UnknownPathsNameTheNearest) {
+  Start();
+  const std::pair<std::string_view, std::string_view> kPaths[] = {
+      {"/openai/deployments/x/chat/completions",
+       "did you mean /v1/chat/completions?"},
+      {"/api/chat", "did you mean /v1/chat/completions?"},
+      {"/generate", "did you mean /inference/v1/generate?"},
+      {"/flush_cache", "did you mean /reset_prefix_cache?"}};
+  for (const auto& [path, hint] : kPaths) {
+    EXPECT_THAT(Post(path, "{}").body, HasSubstr(hint)) << path;
+  }
+}
+
+TEST_F(ClientRoutesTest, AnHttp2PrefaceIsAnswered) {
+  Start();
+  const RawResponse response = Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  EXPECT_EQ(response.status, 505);
+  EXPECT_THAT(response.body, HasSubstr("HTTP/2 is not supported"));
+}
+
+TEST_F(ClientRoutesTest, TokenizerInfoNamesTheSpecialTokens) {
+  Start();
+  const json::value info = *ParseJson(Get("/tokenizer_info").body);
+  const auto piece = [](std::optional<TokenId> token) {
+    return json::value(EnFrTokenizer().Piece(*token));
+  };
+  EXPECT_EQ(info.at("bos_token"), piece(EnFrTokenizer().bos_id()));
+  EXPECT_EQ(info.at("eos_token"), piece(EnFrTokenizer().special_tokens().eos));
+  EXPECT_TRUE(info.at("chat_template").is_null());
+  EXPECT_GT(info.at("model_max_length").as_int64(), 0);
+  EXPECT_EQ(info.at("vocab_size"), EnFrTokenizer().vocab_size());
+  const auto tokens_of = [&](std::string_view text) {
+    return ParseJson(Post("/tokenize",
+                          Concat(R"({"add_special_tokens": false, "prompt": ")",
+                                 text, "\"}"))
+                         .body)
+        ->at("tokens");
+  };
+  EXPECT_EQ(tokens_of(info.at("bos_token").as_string()),
+            (json::array{*EnFrTokenizer().bos_id()}));
+  EXPECT_GT(tokens_of("a <s>").as_array().size(), 2u);
+}
+
+TEST_F(ClientRoutesTest, ResetPrefixCacheForgetsAllPages) {
+  Start();
+  EXPECT_EQ(Post("/reset_prefix_cache", "").status, 403);
+  server_.reset();
+  Start({.allow_control = true});
+  std::string prompt = "[4";
+  for (int i = 0; i < 200; ++i) prompt += ", 5";
+  const auto num_cached = [&] {
+    const RawResponse response =
+        Post("/v1/completions",
+             Concat(R"({"max_tokens": 1, "prompt": )", prompt, "]}"));
+    return ParseJson(response.body)
+        ->at("usage")
+        .at("prompt_tokens_details")
+        .at("cached_tokens")
+        .as_int64();
+  };
+  EXPECT_EQ(num_cached(), 0);
+  EXPECT_GT(num_cached(), 0);
+  // As clients send it: with no body, and so with no type of one.
+  const RawResponse reset = Send(
+      "POST /reset_prefix_cache HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
+      "\r\n");
+  EXPECT_EQ(reset.status, 200) << reset.body;
+  EXPECT_GT(ParseJson(reset.body)->at("pages").as_int64(), 0);
+  EXPECT_EQ(num_cached(), 0);
+}
+
+// While requests run and others wait for pages that are being filled.
+TEST_F(ClientRoutesTest, ResetPrefixCacheChangesNoResult) {
+  Start({.allow_control = true});
+  std::string body = R"({"max_tokens": 40, "num_beams": 3, "prompt": [4)";
+  for (int i = 0; i < 100; ++i) body += ", 5, 6";
+  body += "]}";
+  const auto choices_of = [](const RawResponse& response) {
+    return ParseJson(response.body)->at("choices");
+  };
+  const json::value alone = choices_of(Post("/v1/completions", body));
+  for (int i = 0; i < 5; ++i) {
+    RawClient clients[] = {Connect(), Connect(), Connect()};
+    for (RawClient& client : clients) {
+      client.Send(PostText("/v1/completions", body));
+      EXPECT_EQ(Post("/reset_prefix_cache", "").status, 200);
+    }
+    for (RawClient& client : clients) {
+      EXPECT_EQ(choices_of(client.Receive()), alone);
+    }
+  }
+}
+
+TEST_F(ClientRoutesTest, RenderedCallsGenerateWhatTheirCallsDo) {
+  Start();
+  for (const std::string_view fields :
+       {R"("max_tokens": 5, "num_beams": 3, "n": 2)", R"("temperature": 0)",
+        R"("seed": 3, "temperature": 0.5, "logprobs": 1, "max_tokens": 4)",
+        R"("truncate_prompt_tokens": 2, "num_beams": 2)"}) {
+    const std::string body =
+        Concat(R"({"prompt": ["It rains.", "She sings."], )", fields,
+               R"(, "return_token_ids": true})");
+    const RawResponse rendered = Post("/v1/completions/render", body);
+    ASSERT_EQ(rendered.status, 200) << rendered.body;
+    const json::value calls = *ParseJson(rendered.body);
+    json::array whole =
+        ParseJson(Post("/v1/completions", body).body)->at("choices").as_array();
+    size_t i = 0;
+    for (const json::value& call : calls.as_array()) {
+      const RawResponse answer =
+          Post("/inference/v1/generate", WriteJson(call));
+      ASSERT_EQ(answer.status, 200) << answer.body << rendered.body;
+      const json::value generated = *ParseJson(answer.body);
+      for (const json::value& choice : generated.at("choices").as_array()) {
+        EXPECT_EQ(choice.at("token_ids"), whole.at(i++).at("token_ids"));
+      }
+    }
+    EXPECT_EQ(i, whole.size());
+  }
+  EXPECT_EQ(Post("/v1/completions/render", R"({"prompt": [4], "n": 0})").status,
+            400);
+}
+
+int64_t NumAborted(const RawResponse& response) {
+  EXPECT_EQ(response.status, 200) << response.body;
+  return ParseJson(response.body)->at("aborted").as_int64();
+}
+
+TEST_F(ClientRoutesTest, CallsAreAbortedByTheirIds) {
+  Start();
+  model_->Hold(true);
+  RawClient whole = Connect(), stream = Connect(), other = Connect();
+  const auto send = [](RawClient& client, std::string_view fields) {
+    client.Send(
+        PostText("/v1/completions",
+                 Concat(R"({"prompt": [4], "max_tokens": 4, )", fields, "}")));
+  };
+  send(whole, R"("request_id": "a")");
+  send(stream, R"("request_id": "b", "stream": true)");
+  send(other, R"("request_id": "c")");
+  const auto num_open = [&] {
+    return Metric("vllm:num_requests_running") +
+           Metric("vllm:num_requests_waiting");
+  };
+  for (int i = 0; i < 2'000 && num_open() < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(NumAborted(Post("/abort_requests", R"({"request_ids": "x"})")), 0);
+  EXPECT_EQ(NumAborted(Post("/abort_requests",
+                            R"({"request_ids": ["a", "x", "cmpl-b"]})")),
+            2);
+  const RawResponse aborted = whole.Receive();
+  EXPECT_EQ(aborted.status, 499);
+  EXPECT_THAT(aborted.body, HasSubstr("aborted"));
+  EXPECT_THAT(stream.Receive().body, HasSubstr("the request was aborted"));
+  model_->Hold(false);
+  EXPECT_EQ(other.Receive().status, 200);
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_running", 0));
+  EXPECT_EQ(NumAborted(Post("/abort_requests", R"({"request_ids": "a"})")), 0);
+  for (const std::string_view bad :
+       {"{}", R"({"request_ids": 1})", R"({"ids": "a"})", "[]", ""}) {
+    EXPECT_EQ(Post("/abort_requests", bad).status, 400) << bad;
+  }
+}
+
+TEST_F(ClientRoutesTest, AKeyAbortsItsOwnCallsAlone) {
+  Start({.api_keys = ApiKeys({"first-key", "second-key"})});
+  constexpr std::string_view kFirst = "Authorization: Bearer first-key\r\n";
+  constexpr std::string_view kSecond = "Authorization: Bearer second-key\r\n";
+  model_->Hold(true);
+  RawClient client = Connect();
+  client.Send(PostText("/v1/completions",
+                       R"({"prompt": [4], "max_tokens": 4, "request_id": "a"})",
+                       kFirst));
+  constexpr std::string_view kAbort = R"({"request_ids": "a"})";
+  int64_t num_aborted = 0;
+  for (int i = 0; i < 2'000 && num_aborted == 0; ++i) {
+    EXPECT_EQ(NumAborted(Post("/abort_requests", kAbort, kSecond)), 0);
+    num_aborted = NumAborted(Post("/abort_requests", kAbort, kFirst));
+  }
+  EXPECT_EQ(num_aborted, 1);
+  EXPECT_EQ(client.Receive().status, 499);
+  model_->Hold(false);
+}
+
+// The translator with a chat template that teaches calls of tools.
+class ToolRoutesTest : public ServerFixture {
+ protected:
+  void SetUp() override {
+    for (const char* const name :
+         {"config.json", "model.safetensors", "tokenizer.model"}) {
+      std::filesystem::create_symlink(EnFrDir() + "/" + name,
+                                      scratch_.path(name));
+    }
+    scratch_.Write("chat_template.jinja",
+                   "{% if tools %}{{ tools[0].function.name }} <tool_call> "
+                   "{% endif %}{{ messages[-1].content }}");
+    Listen();
+    ASSERT_OK_AND_ASSIGN(Generator generator,
+                         Generator::Load(scratch_.path(), {.num_threads = 1}));
+    ASSERT_OK(server_->Serve(std::move(generator), scratch_.path()));
+  }
+  ScratchDirectory scratch_;
+};
+
+TEST_F(ToolRoutesTest, CallsComeBackWholeAndStreamed) {
+  constexpr std::string_view kText =
+      "Wait. <tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": "
+      "\"Bern\"}}</tool_call>";
+  const std::vector<TokenId> tokens = *EnFrTokenizer().Encode(kText);
+  json::array forced(tokens.begin(), tokens.end());
+  json::object body = {
+      {"messages", {{{"role", "user"}, {"content", "Bern?"}}}},
+      {"tools", {{{"type", "function"}, {"function", {{"name", "weather"}}}}}},
+      {"num_beams", 2},
+      {"allowed_sequences", json::array{forced}}};
+  const RawResponse whole = Post("/v1/chat/completions", WriteJson(body));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const auto choice =
+      WholeChoice(ParseJson(whole.body)->at("choices").at(0).as_object());
+  EXPECT_EQ(choice.text, "Wait.");
+  EXPECT_EQ(choice.fields.at("finish_reason"), "tool_calls");
+  ASSERT_EQ(choice.tool_calls.size(), 1u);
+  EXPECT_EQ(choice.tool_calls[0].at("function"),
+            (json::value{{"name", "weather"},
+                         {"arguments", "{\"city\": \"Bern\"}"}}));
+  body["stream"] = true;
+  const auto streamed =
+      ChoicesOf(EventsOf(Post("/v1/chat/completions", WriteJson(body)).body))
+          .at(0);
+  EXPECT_EQ(streamed.text, choice.text);
+  EXPECT_EQ(streamed.fields.at("finish_reason"), "tool_calls");
+  EXPECT_EQ(streamed.tool_calls[0].at("function"),
+            choice.tool_calls[0].at("function"));
+}
+
+TEST_F(ToolRoutesTest, ToolsArePartOfThePrompt) {
+  const auto num_tokens = [&](std::string_view fields) {
+    const RawResponse response =
+        Post("/tokenize",
+             Concat(R"({"messages": [{"role": "user", "content": "a"}])",
+                    fields, "}"));
+    return ParseJson(response.body)->at("count").as_int64();
+  };
+  constexpr std::string_view kTools =
+      R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_GT(num_tokens(kTools), num_tokens(""));
+  EXPECT_EQ(num_tokens(Concat(kTools, R"(, "tool_choice": "none")")),
+            num_tokens(""));
+  EXPECT_THAT(Get("/tokenizer_info").body, HasSubstr("tools[0].function.name"));
+  const RawResponse rendered =
+      Post("/v1/chat/completions/render",
+           Concat(R"({"messages": [{"role": "user", "content": "a"}])", kTools,
+                  "}"));
+  EXPECT_EQ(ParseJson(rendered.body)->at("token_ids").as_array().size(),
+            num_tokens(kTools));
+}
+
+}  // namespace
+}  // namespace espalier::serve

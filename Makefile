@@ -5,7 +5,8 @@
 #
 # And make serve, which builds the program as the demo does, and serves the
 # embedded model until Ctrl-C: at PORT, 8000 without. make test-routers runs the
-# tests behind routers alone.
+# tests behind routers alone, and make test-clients those of frameworks that use
+# the server, which make test leaves out.
 #
 # And two for a night: make soak simulates the scheduler, SOAK_EVENTS events,
 # and prints what came of it; make fuzz runs the fuzz targets, FUZZ_SECONDS each,
@@ -22,7 +23,8 @@
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
 # decides it, also from the environment.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu demo-cuda serve test build-tests test-routers soak \
+.PHONY: help demo demo-cpu demo-cuda serve test build-tests test-routers \
+  test-clients soak \
   fuzz clean install-program install-all find-compiler find-gpu
 .NOTPARALLEL:  # prerequisites in the order written
 
@@ -35,6 +37,7 @@ help:
 	@echo "             on a GPU where there is one (DEVICE=cpu: never)"
 	@echo "make serve   build the program and serve the embedded model, at PORT"
 	@echo "make test    build everything and run the tests"
+	@echo "make test-clients   run frameworks of the package index on the server"
 	@echo "make soak    simulate the scheduler, SOAK_EVENTS events (100 million)"
 	@echo "make fuzz    run the fuzz targets, FUZZ_SECONDS (60) each, or FUZZ_TARGET"
 	@echo "make clean   remove what was built"
@@ -63,8 +66,11 @@ serve: install-program $(RELEASE)/build.ninja
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli
 	@exec tools/serve.sh $(RELEASE) $(PORT)
 
+# What was not tested stands at the end, with the reason: a client of the package
+# index where there is none, say.
 test: build-tests
-	@ctest --preset release
+	@ctest --preset release; status=$$?; \
+	tools/skipped_tests.py $(RELEASE); exit $$status
 
 build-tests: install-all
 	@cmake --preset release
@@ -75,6 +81,20 @@ test-routers: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli
 	@ctest --preset release -L routers
+
+# Frameworks of the package index against the server, each in an environment of
+# its own: some minutes and a gigabyte at the first time.
+CLIENT_TESTS := frameworks lm_eval trl
+
+test-clients: install-all
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target espalier_cli
+	@status=0; for test in $(CLIENT_TESTS); do \
+	  python3 -B tests/serve/client/$${test}_test.py $(RELEASE)/bin/espalier \
+	    $(RELEASE)/live_tests; result=$$?; \
+	  echo "$${test}_test: exit code $$result (77: skipped)"; \
+	  case $$result in 0|77) ;; *) status=1 ;; esac; \
+	done; exit $$status
 
 SOAK_EVENTS ?= 100000000
 

@@ -312,10 +312,15 @@ class ErrorsTest(ClientTest):
         self.refused(openai.BadRequestError, 400,
                      lambda: self.complete(prompt="It rains. " * 1000))
 
-    def test_tools_are_refused_by_name(self) -> None:
+    def test_tools(self) -> None:
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        for choice in ("auto", "none"):
+            found = self.chat(tools=tools, tool_choice=choice).choices[0]
+            self.assertEqual(found.message.content, ANSWER)
+            self.assertIsNone(found.message.tool_calls)
         error = self.refused(openai.BadRequestError, 400, lambda: self.chat(
-            tools=[{"type": "function", "function": {"name": "f"}}]))
-        self.assertEqual(error.param, "tools")
+            tools=tools, tool_choice="required"))
+        self.assertEqual(error.param, "tool_choice")
 
     def test_no_server(self) -> None:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{free_port()}/v1",

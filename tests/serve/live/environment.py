@@ -38,7 +38,7 @@ def cache() -> Path:
     return Path(sys.argv[2]).resolve()
 
 
-def _install(folder: Path) -> str:
+def _install(folder: Path, requirements: Path) -> str:
     """Makes the environment; why it could not be made, or nothing."""
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", folder],
                           capture_output=True, text=True, check=False)
@@ -46,31 +46,37 @@ def _install(folder: Path) -> str:
         return made.stdout + made.stderr
     installed = subprocess.run(
         [folder / "bin/python", "-m", "pip", "--disable-pip-version-check",
-         "install", "-q", "--retries", "1", "-r", REQUIREMENTS],
+         "install", "-q", "--retries", "1", "-r", requirements],
         capture_output=True, text=True, check=False)
     return installed.stderr if installed.returncode != 0 else ""
 
 
-def environment() -> Path:
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+def environment(requirements: Path = REQUIREMENTS) -> Path:
     """The folder of the environment; does not return where there is none."""
-    folder = cache() / "venv"
+    folder = cache() / ("venv" if requirements == REQUIREMENTS
+                        else requirements.stem)
     stamp = folder / "requirements.txt"
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != REQUIREMENTS.read_text():
-            why = _install(folder)
+        if not stamp.exists() or stamp.read_text() != requirements.read_text():
+            why = _install(folder, requirements)
             if why:
                 print(why[-2000:])
                 skip("cannot install the packages of "
-                     f"{REQUIREMENTS.relative_to(ROOT)}")
-            shutil.copy(REQUIREMENTS, stamp)
+                     f"{requirements.relative_to(ROOT)}: {_last_line(why)}")
+            shutil.copy(requirements, stamp)
     return folder
 
 
-def restart_with_packages() -> None:
-    """Goes on in the environment."""
-    python = environment() / "bin/python"
+def restart_with_packages(requirements: Path = REQUIREMENTS) -> None:
+    """Goes on in the environment of these packages."""
+    python = environment(requirements) / "bin/python"
     if Path(sys.prefix) == python.parents[1]:
         return
     os.execv(python, [str(python), "-B", *sys.argv])

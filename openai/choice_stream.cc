@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "request/decoder_prompt.h"
-
 namespace espalier::openai {
 
 void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
@@ -14,8 +12,7 @@ void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
   if (log_probs.size() != tokens.size()) return;
   log_probs_.insert(log_probs_.end(), log_probs.begin(), log_probs.end());
   if (!detokenizer_ && writer_->tokenizer() != nullptr) {
-    const Tokenizer& tokenizer = *writer_->tokenizer();
-    detokenizer_.emplace(tokenizer, OpensText(tokenizer, prompt_->params));
+    detokenizer_ = TextBeginOf(*prompt_, *writer_->tokenizer());
   }
   for (const TokenId token : tokens) {
     text_offsets_.push_back(num_characters_);
@@ -76,7 +73,6 @@ void ChoiceStream::AppendEnd(const Result& result, const Hypothesis& hypothesis,
                : tokens.subspan(std::min(num_tokens_written_, tokens.size())),
        .log_probs = std::move(log_probs),
        .end = &hypothesis,
-       .end_text = own_text,
        .prompt = prompt_},
       out);
 }

@@ -25,6 +25,9 @@ struct CallDraft {
   std::optional<bool> has_logprobs;
   std::optional<int64_t> top_logprobs;
   bool return_token_strs = false;  // of /tokenize
+  // Of a chat: how its prompt ends.
+  std::optional<bool> adds_generation_prompt;
+  bool continue_final_message = false;
   // The warning of an unknown field that another route or another program goes
   // on from, or that is nearly one; empty if there is none.
   std::string input_warning;
@@ -57,10 +60,10 @@ const ParamField& ParamNamed(std::string_view name);
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status SettleCall(CallDraft* draft);
 
-// Checks what is of texts: "template" needs a prompt that is a
-// text, and special tokens.
-// Errors: kInvalidArgument naming the field and the value.
-absl::Status CheckTextOptions(const Call& call);
+// What depends on several fields of prompts: "template" needs a prompt that is
+// a text, and special tokens; a chat may continue its last message. Errors:
+// kInvalidArgument naming the field and the value.
+absl::Status SettlePrompts(CallDraft* draft);
 
 class ObjectFields;  // openai/object_fields.h
 

@@ -6,6 +6,8 @@
 #include "beam/drafts/group_drafts.h"
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
+#include "request/decoder_prompt.h"
+#include "request/text_begin.h"
 
 namespace espalier {
 namespace {
@@ -54,7 +56,10 @@ PreparedRequest::PreparedRequest(Request from,
       source(model == nullptr ? SourceLayout()
                               : LayOutSource(*model, &request)),
       allowed(AllowedSequenceTrie::Make(request.params)),
-      text(RequestText::Make(request.params, std::move(tokenizer))),
+      text(RequestText::Make(request.params, std::move(tokenizer),
+                             source.num_tokens > 0
+                                 ? AfterStart(*model, context())
+                                 : ContinuedTokens(request))),
       selection_params(
           MakeSelectionParams(request.params, context(), allowed)) {
   if (request.params.speculate.has_value()) {

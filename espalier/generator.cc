@@ -238,6 +238,11 @@ absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(
       max_tokens.value_or(description().max_prompt_tokens()));
 }
 
+absl::StatusOr<const PromptTemplate*> Generator::prompt_template(
+    const std::string& name) const {
+  return core_->FindTemplate(name);
+}
+
 absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {
   return core_->chat_prompts();
 }

@@ -59,10 +59,13 @@ namespace espalier {
 class ChatPrompts;  // espalier/chat.h
 class Engine;       // espalier/engine.h
 class GeneratorCore;
-class Model;      // espalier/model.h
-class Tokenizer;  // espalier/tokenizer.h
+class Model;            // espalier/model.h
+class Tokenizer;        // espalier/tokenizer.h
+struct PromptTemplate;  // text/prompt_template.h
 
-// What is to be gone on from: text, or tokens.
+// What is to be gone on from: text, or tokens. Texts continue it, with the
+// space that divides them from it, unless it ends as a prompt template of the
+// model does after the text: then they are answers (request/text_begin.h).
 class Prompt {
  public:
   // Text, through the model's default prompt template. Where there are none
@@ -73,6 +76,13 @@ class Prompt {
   // Tokens, exactly as given: no BOS is added.
   Prompt(std::vector<TokenId> tokens)  // NOLINT
       : tokens_(std::move(tokens)) {}
+  // The tokens of a conversation (ChatPrompts::Make): texts do not continue
+  // them, but are answers.
+  static Prompt OfChat(std::vector<TokenId> tokens) {
+    Prompt prompt(std::move(tokens));
+    prompt.kind_ = Kind::kChat;
+    return prompt;
+  }
 
   // Text, through another template of the model, by its name.
   static Prompt Templated(std::string text, std::string template_name) {
@@ -82,16 +92,23 @@ class Prompt {
   static Prompt Raw(std::string text) {
     return Prompt(Kind::kRaw, std::move(text), {});
   }
+  // A text in which names of special tokens are those tokens: one that a
+  // program rendered, not a user's (PromptTemplate::Apply).
+  Prompt WithSpecialParsed() && {
+    parse_special_ = true;
+    return std::move(*this);
+  }
 
  private:
   friend class GeneratorCore;
-  enum class Kind { kTokens, kText, kRaw };
+  enum class Kind { kTokens, kChat, kText, kRaw };
   Prompt(Kind kind, std::string text, std::string template_name)
       : kind_(kind),
         text_(std::move(text)),
         template_name_(std::move(template_name)) {}
 
   Kind kind_ = Kind::kTokens;
+  bool parse_special_ = false;
   std::string text_;
   std::string template_name_;  // empty: the default
   std::vector<TokenId> tokens_;
@@ -226,6 +243,10 @@ class Generator {
   // that there is none of; kFailedPrecondition for text without a tokenizer.
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       Prompt prompt, std::optional<int> max_tokens = {}) const;
+  // The prompt template of this name, or the default; as long as this lives.
+  // Errors: kNotFound, listing what there is.
+  absl::StatusOr<const PromptTemplate*> prompt_template(
+      const std::string& name = {}) const;
   // What makes prompts of conversations, read when it is first asked for; as
   // long as this lives.
   // Errors: kFailedPrecondition if the model has no chat template, or no

@@ -193,7 +193,10 @@ absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
 
 absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
     Prompt prompt, int max_tokens) const {
-  if (prompt.kind_ == Prompt::Kind::kTokens) return std::move(prompt.tokens_);
+  if (prompt.kind_ == Prompt::Kind::kTokens ||
+      prompt.kind_ == Prompt::Kind::kChat) {
+    return std::move(prompt.tokens_);
+  }
   if (tokenizer() == nullptr) {
     return FailedPrecondition(
         "prompt is text, and there is no tokenizer; give tokens");
@@ -204,15 +207,19 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
   return PromptTokens(prompt.text_, *prompt_template, *tokenizer(), max_tokens,
-                      description().encoder.has_value());
+                      description().encoder.has_value(), prompt.parse_special_);
 }
 
 absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
                                                    NamedValues* taken) const {
   Request request;
+  const bool is_chat = from.prompt.kind_ == Prompt::Kind::kChat;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
+  if (is_chat || parts_.text.AreAnswered(request.prompt_tokens)) {
+    request.num_continued = 0;
+  }
   request.params = std::move(from.params);
   std::optional<GenerationDefaults> none;
   ASSIGN_OR_RETURN(
@@ -220,6 +227,7 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
       ResolveDecoderPrompt(tokenizer().get(), description(),
                            from.takes_defaults ? defaults() : none.emplace(),
                            &request.params));
+  RETURN_IF_ERROR(AppendDecoderPrompt(description(), &request));
   if (defaults().empty()) return request;
   const std::vector<std::string_view> given =
       from.takes_defaults ? DifferingParams(request.params) : DefaultParams();

@@ -140,11 +140,14 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   std::optional<int64_t> BeginOperation();
   void EndOperation(int64_t operation);
 
+  // The default's name may be empty.
+  // Errors: kNotFound, listing what there is.
+  absl::StatusOr<const PromptTemplate*> FindTemplate(
+      const std::string& name) const;
+
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
-  absl::StatusOr<const PromptTemplate*> FindTemplate(
-      const std::string& name) const;
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);

@@ -9,6 +9,7 @@
 #include "beam/strategy/request_text.h"
 #include "espalier/generator.h"
 #include "model/transformer_config.h"
+#include "request/text_begin.h"
 
 namespace espalier {
 
@@ -27,10 +28,11 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
 
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder) {
+    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
+    bool parse_special) {
   if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
   absl::StatusOr<std::vector<TokenId>> tokens =
-      prompt_template.Apply(text, tokenizer, max_tokens);
+      prompt_template.Apply(text, tokenizer, max_tokens, parse_special);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidArgument(
       is_for_encoder ? "prompt is too long: the model's encoder reads "
@@ -39,19 +41,22 @@ absl::StatusOr<std::vector<TokenId>> PromptTokens(
       Pluralize(max_tokens, "token"), ": ", Message(tokens.status()));
 }
 
-GenerationParams OnlyOfText(const GenerationParams& params) {
-  GenerationParams text;
-  text.stop = params.stop;
-  text.include_stop = params.include_stop;
-  text.min_new_tokens = params.min_new_tokens;
-  text.decoder_prompt_tokens = params.decoder_prompt_tokens;
-  return text;
+TextForm TextForm::Of(const Request& request, const ModelDescription& model,
+                      std::shared_ptr<const Tokenizer> tokenizer) {
+  TextForm form;
+  if (tokenizer == nullptr) return form;
+  form.params.stop = request.params.stop;
+  form.params.include_stop = request.params.include_stop;
+  form.params.min_new_tokens = request.params.min_new_tokens;
+  form.begin = TextBegin(*tokenizer, model, request);
+  form.tokenizer = std::move(tokenizer);
+  return form;
 }
 
-absl::StatusOr<Generation> MakeGeneration(
-    absl::StatusOr<Result> result, const GenerationParams& params,
-    const NamedValues& defaults, std::shared_ptr<const Tokenizer> tokenizer,
-    const std::string& advice) {
+absl::StatusOr<Generation> MakeGeneration(absl::StatusOr<Result> result,
+                                          const TextForm& form,
+                                          const NamedValues& defaults,
+                                          const std::string& advice) {
   if (result.status().GetPayload(kTooFewPages).has_value()) {
     return WithMessage(result.status(),
                        Concat(Message(result.status()), advice));
@@ -60,8 +65,8 @@ absl::StatusOr<Generation> MakeGeneration(
   Generation generation;
   static_cast<Result&>(generation) = *std::move(result);
   generation.usage.defaults = defaults;
-  if (tokenizer == nullptr) return generation;
-  const RequestText text(params, std::move(tokenizer));
+  if (form.tokenizer == nullptr) return generation;
+  const RequestText text(form.params, form.tokenizer, form.begin.value());
   for (const Hypothesis& hypothesis : generation.hypotheses) {
     generation.texts.push_back(text.Of(hypothesis.tokens));
   }

@@ -6,15 +6,18 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "exec_request/model_description.h"
 #include "request/generation_defaults.h"
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/prompt_template.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -26,6 +29,11 @@ struct ModelText {
   // Errors: as Tokenizer::LoadDirectory and PromptTemplates::Load.
   static absl::StatusOr<ModelText> Load(const std::string& directory);
 
+  // PromptTemplates::AreAnswered; false where there are none.
+  bool AreAnswered(std::span<const TokenId> prompt) const {
+    return templates.has_value() && templates->AreAnswered(prompt);
+  }
+
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
   std::optional<PromptTemplates> templates = {};
 };
@@ -36,19 +44,28 @@ struct ModelText {
 // Errors: kInvalidArgument if it is blank, not UTF-8, or of far more tokens.
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder);
+    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
+    bool parse_special = false);
 
-// What texts depend on; the whole may be large.
-GenerationParams OnlyOfText(const GenerationParams& params);
+// How the texts of a request are made of tokens, once its result is there.
+struct TextForm {
+  // Of `request` as it is submitted to an engine of `model`; no texts without a
+  // tokenizer.
+  static TextForm Of(const Request& request, const ModelDescription& model,
+                     std::shared_ptr<const Tokenizer> tokenizer);
+
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  GenerationParams params = {};  // what texts depend on; the rest may be large
+  std::optional<IncrementalDetokenizer> begin = {};  // if there is a tokenizer
+};
 
 // The answer that `result` is, with the text of each hypothesis, cut at stops;
-// none without a tokenizer. `params` are the request's, or OnlyOfText of them;
-// `defaults` those that they have taken.
+// none without a tokenizer. `defaults` are those that its params have taken.
 // Where pages were too few the error ends in `advice`: ", or ...". Throws
 // std::bad_alloc.
-absl::StatusOr<Generation> MakeGeneration(
-    absl::StatusOr<Result> result, const GenerationParams& params,
-    const NamedValues& defaults, std::shared_ptr<const Tokenizer> tokenizer,
-    const std::string& advice);
+absl::StatusOr<Generation> MakeGeneration(absl::StatusOr<Result> result,
+                                          const TextForm& form,
+                                          const NamedValues& defaults,
+                                          const std::string& advice);
 
 }  // namespace espalier

@@ -22,17 +22,16 @@ struct Finisher {
   absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
       try {
     absl::StatusOr<Generation> answer =
-        MakeGeneration(std::move(result), params, defaults, tokenizer, advice);
+        MakeGeneration(std::move(result), form, defaults, advice);
     if (answer.ok()) return answer;
     return NameDefaults(answer.status(), defaults, origin);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 
-  GenerationParams params;  // OnlyOfText
-  NamedValues defaults;     // that they have taken
-  std::string origin;       // of these
-  std::shared_ptr<const Tokenizer> tokenizer;
+  TextForm form;
+  NamedValues defaults;  // that its params have taken
+  std::string origin;    // of these
   std::string advice;
 };
 
@@ -43,12 +42,11 @@ absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
   NamedValues defaults;
   ASSIGN_OR_RETURN(Request request,
                    core.MakeRequest(std::move(from), &defaults));
-  GenerationParams params = OnlyOfText(request.params);
+  TextForm form = TextForm::Of(request, core.description(), core.tokenizer());
   std::string origin = defaults.empty() ? "" : core.defaults().path;
-  return EngineRequest{
-      std::move(request),
-      Finisher{std::move(params), std::move(defaults), std::move(origin),
-               core.tokenizer(), core.advice()}};
+  return EngineRequest{std::move(request),
+                       Finisher{std::move(form), std::move(defaults),
+                                std::move(origin), core.advice()}};
 }
 
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,

@@ -23,10 +23,12 @@ TokenCounts CountsOf(const Call& call, std::span<const PromptAnswer> answers) {
 void AppendChoices(const Call& call, const PromptParts& prompt,
                    const PromptAnswer& answer, int64_t first_index,
                    const ChoiceWriter& writer, std::string* out) {
-  for (size_t i = 0; i < answer.result.hypotheses.size(); ++i) {
-    const Hypothesis& hypothesis = answer.result.hypotheses[i];
+  const std::vector<size_t> order =
+      OrderOfChoices(prompt, answer.result.hypotheses);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Hypothesis& hypothesis = answer.result.hypotheses[order[i]];
     const std::string_view own =
-        answer.texts.empty() ? std::string_view() : answer.texts[i];
+        answer.texts.empty() ? std::string_view() : answer.texts[order[i]];
     std::string text = call.echo ? prompt.text : "";
     if (!call.prompt_only) text += own;
     ToolCallText found;
@@ -46,7 +48,6 @@ void AppendChoices(const Call& call, const PromptParts& prompt,
              call.prompt_only ? std::span<const TokenId>() : hypothesis.tokens,
          .log_probs = writer.LogProbsOf(prompt, answer.result, hypothesis, own),
          .end = &hypothesis,
-         .end_text = own,
          .prompt = &prompt},
         out);
     if (call.api == Api::kCompletions && i == 0) {
@@ -71,6 +72,11 @@ std::string AnswerId(Api api, const std::string& request_id) {
       return request_id;
   }
   return request_id;
+}
+
+IncrementalDetokenizer TextBeginOf(const PromptParts& prompt,
+                                   const Tokenizer& tokenizer) {
+  return prompt.text_begin.value_or(IncrementalDetokenizer(tokenizer));
 }
 
 std::string WriteAnswer(const Call& call, const AnswerHead& head,

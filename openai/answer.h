@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "openai/call.h"
 #include "request/generation_defaults.h"
 #include "request/request.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::openai {
@@ -32,11 +34,17 @@ struct PromptParts {
   // What the texts go on from, for echo alone: the prompt, as the call has it
   // or of tokens their text; of an encoder-decoder the decoder prompt.
   std::string text = {};
+  // Where texts begin (request/text_begin.h); unset: by themselves.
+  std::optional<IncrementalDetokenizer> text_begin = {};
   // As ResolveParams gives them: stops, and what is to be reported.
   GenerationParams params = {};
   // Also of ResolveParams: what the call left open.
   NamedValues defaults = {};
 };
+
+// Where the texts of a prompt begin.
+IncrementalDetokenizer TextBeginOf(const PromptParts& prompt,
+                                   const Tokenizer& tokenizer);
 
 // The answer to one.
 struct PromptAnswer {
@@ -44,9 +52,9 @@ struct PromptAnswer {
   std::vector<std::string> texts;  // [hypotheses]; empty without a tokenizer
 };
 
-// Choices stand best first, those of a prompt together: that of index
-// prompt * n + i is the i-th best of a prompt. `tokenizer` may be null; then
-// log-probabilities name tokens "token_id:7".
+// The choices of a prompt stand together: that of index prompt * n + i is its
+// i-th sample, or of beams and of best_of its i-th best. `tokenizer` may be
+// null; then log-probabilities name tokens "token_id:7".
 std::string WriteAnswer(const Call& call, const AnswerHead& head,
                         std::span<const PromptParts> prompts,
                         std::span<const PromptAnswer> answers,

@@ -1,11 +1,12 @@
 #include "openai/answer_parts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/status.h"
-#include "request/decoder_prompt.h"
-#include "text/tokenizer/incremental_detokenizer.h"
+#include "request/text_begin.h"
+#include "text/text_stream.h"
 
 namespace espalier::openai {
 namespace {
@@ -15,30 +16,22 @@ std::string_view ObjectOf(Api api, bool is_chunk) {
   return is_chunk ? "chat.completion.chunk" : "chat.completion";
 }
 
-// That of all tokens, whatever stops there are.
-std::string WholeText(std::span<const TokenId> tokens,
-                      const Tokenizer& tokenizer,
-                      const GenerationParams& params) {
-  IncrementalDetokenizer detokenizer(tokenizer, OpensText(tokenizer, params));
-  std::string text;
-  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
-  detokenizer.Finish(&text);
-  return text;
-}
-
-// The stop string that ended `text`, whose tokens spell `whole`; empty if it
-// cannot be told.
-std::string_view StopStringOf(std::string_view text, std::string_view whole,
-                              const GenerationParams& params) {
-  std::string_view found;
-  for (const std::string_view stop : params.stop) {
-    const bool is_it = params.include_stop
-                           ? text.ends_with(stop)
-                           : whole.size() >= text.size() &&
-                                 whole.substr(text.size()).starts_with(stop);
-    if (is_it && (found.empty() || stop.size() < found.size())) found = stop;
+// The stop string that ended a text; empty if none did.
+std::string StopStringOf(std::span<const TokenId> tokens,
+                         const PromptParts& prompt,
+                         const Tokenizer& tokenizer) {
+  const GenerationParams& params = prompt.params;
+  if (params.stop.empty()) return {};
+  const StopStrings stops = MakeStops(params.stop, tokenizer);
+  TextStream stream(TextBeginOf(prompt, tokenizer), stops,
+                    TextOptionsOf(params));
+  std::optional<int> stop_idx;
+  for (const TokenId token : tokens) {
+    stop_idx = stream.Feed(token).stop_idx;
+    if (stop_idx) break;
   }
-  return found;
+  if (!stop_idx) stop_idx = stream.Finish().stop_idx;
+  return stop_idx ? stops.stops()[*stop_idx] : std::string();
 }
 
 }  // namespace
@@ -88,28 +81,27 @@ void AppendFinishReason(FinishReason reason, std::string* out,
   AppendJson(is_end ? stop : NameOf(reason), out);
 }
 
-void AppendStopReason(const Hypothesis& hypothesis, std::string_view text,
-                      const GenerationParams& params,
+void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
                       const Tokenizer* tokenizer, std::string* out) {
   if (hypothesis.finish_reason != FinishReason::kStop) {
     *out += "null";
     return;
   }
-  std::string_view stop;
-  std::string whole;
-  if (tokenizer != nullptr && !params.stop.empty()) {
-    whole = WholeText(hypothesis.tokens, *tokenizer, params);
-    stop = StopStringOf(text, whole, params);
-  }
+  const std::vector<int64_t>& stop_ids = prompt.params.stop_token_ids;
   const int64_t last =
       hypothesis.tokens.empty() ? -1 : int64_t{hypothesis.tokens.back()};
-  if (std::ranges::find(params.stop_token_ids, last) !=
-      params.stop_token_ids.end()) {
+  if (std::ranges::find(stop_ids, last) != stop_ids.end()) {
     AppendJson(last, out);
-  } else if (!stop.empty()) {
-    AppendJson(stop, out);
-  } else {
+    return;
+  }
+  std::string stop;
+  if (tokenizer != nullptr) {
+    stop = StopStringOf(hypothesis.tokens, prompt, *tokenizer);
+  }
+  if (stop.empty()) {
     *out += "null";
+  } else {
+    AppendJson(std::string_view(stop), out);
   }
 }
 
@@ -160,6 +152,18 @@ void AppendRuns(std::span<const PromptParts> prompts,
       },
       out);
   *out += '}';
+}
+
+std::vector<size_t> OrderOfChoices(const PromptParts& prompt,
+                                   std::span<const Hypothesis> hypotheses) {
+  const GenerationParams& params = prompt.params;
+  std::vector<size_t> order(hypotheses.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const int64_t n = params.num_return_sequences;
+  if (IsBeamSearch(params) || params.best_of.value_or(n) > n) return order;
+  std::ranges::stable_sort(order, {},
+                           [&](size_t idx) { return hypotheses[idx].sample; });
+  return order;
 }
 
 int64_t ChoicesPerPrompt(std::span<const PromptParts> prompts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/json.h"
@@ -61,8 +62,7 @@ void AppendFinishReason(FinishReason reason, std::string* out,
                         bool has_tool_calls = false);
 
 // Which stop ended a text: the string or the id, or null.
-void AppendStopReason(const Hypothesis& hypothesis, std::string_view text,
-                      const GenerationParams& params,
+void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
                       const Tokenizer* tokenizer, std::string* out);
 
 // ,"score":...,"cum_log_prob":...
@@ -75,6 +75,11 @@ void AppendRun(const PromptParts& prompt, const Result& result,
 // ,"espalier":...; of several prompts {"prompts": [...]}.
 void AppendRuns(std::span<const PromptParts> prompts,
                 std::span<const PromptAnswer> answers, std::string* out);
+
+// The hypotheses of a prompt, as indices, in the order of its choices: samples
+// by their numbers; beams, and the best of more samples, best first.
+std::vector<size_t> OrderOfChoices(const PromptParts& prompt,
+                                   std::span<const Hypothesis> hypotheses);
 
 // How many choices stand between the first ones of two prompts.
 int64_t ChoicesPerPrompt(std::span<const PromptParts> prompts);

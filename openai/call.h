@@ -71,6 +71,8 @@ struct Call {
   // prompt template's or the chat template's own.
   std::optional<bool> add_special_tokens = {};
   std::string template_name = {};  // a prompt template; empty: the default
+  // Of prompts that are texts: names of special tokens are those tokens.
+  bool parse_special = false;
   // A prompt of more tokens loses those at one side; -1: so many as the context
   // takes.
   std::optional<int64_t> truncate_prompt_tokens = {};

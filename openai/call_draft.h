@@ -30,6 +30,9 @@ struct CallDraft {
   json::value tools = nullptr;
   std::vector<std::string> tool_names;
   bool wants_tools = true;
+  // Of a chat: how its prompt ends.
+  std::optional<bool> adds_generation_prompt;
+  bool continue_final_message = false;
   // The warning of an unknown field that another route or another program goes
   // on from, or that is nearly one; empty if there is none.
   std::string input_warning;
@@ -62,10 +65,10 @@ const ParamField& ParamNamed(std::string_view name);
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status SettleCall(CallDraft* draft);
 
-// Checks what is of texts: "template" needs a prompt that is a
-// text, and special tokens.
-// Errors: kInvalidArgument naming the field and the value.
-absl::Status CheckTextOptions(const Call& call);
+// What depends on several fields of prompts: "template" needs a prompt that is
+// a text, and special tokens; a chat may continue its last message. Errors:
+// kInvalidArgument naming the field and the value.
+absl::Status SettlePrompts(CallDraft* draft);
 
 class ObjectFields;  // openai/object_fields.h
 

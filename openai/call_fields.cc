@@ -140,7 +140,11 @@ absl::Status SetDocuments(std::string_view name, const JsonText& json,
 
 absl::Status SetAddGenerationPrompt(std::string_view name, const JsonText& json,
                                     const Limits&, Draft* draft) {
-  return Read(name, json, &ChatOf(draft)->add_generation_prompt);
+  bool adds_prompt = true;
+  RETURN_IF_ERROR(Read(name, json, &adds_prompt));
+  draft->adds_generation_prompt = adds_prompt;
+  ChatOf(draft)->add_generation_prompt = adds_prompt;
+  return absl::OkStatus();
 }
 
 absl::Status SetReasoningEffort(std::string_view name, const JsonText& json,
@@ -287,9 +291,13 @@ constexpr CallField kFields[] = {
     {"tokens", kInDetokenize, SetTokens},
     {"template", kInCompletions | kInTokenize, SetTemplate},
     {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
+    {"parse_special", kInCompletions | kInTokenize,
+     SetCall<&Call::parse_special>},
     {"truncate_prompt_tokens", kInPrompts | kInSampling, SetTruncation},
     {"truncation_side", kInPrompts, SetTruncationSide},
     {"add_generation_prompt", kInChats | kInTokenize, SetAddGenerationPrompt},
+    {"continue_final_message", kInChat | kInTokenize,
+     SetDraft<&Draft::continue_final_message>},
     {"documents", kInChats | kInTokenize, SetDocuments},
     {"chat_template_kwargs", kInChats | kInTokenize, SetTemplateArguments},
     {"reasoning_effort", kInChat | kInTokenize, SetReasoningEffort},
@@ -309,7 +317,7 @@ constexpr CallField kFields[] = {
     {"stream", kInAll, SetCall<&Call::stream>},
     {"stream_options", kInAll, SetStreamOptions},
     {"stream_beams", kInChoices | kInTokens, SetCall<&Call::stream_beams>},
-    {"echo", kInCompletions, SetCall<&Call::echo>},
+    {"echo", kInChoices, SetCall<&Call::echo>},
     {"return_token_ids", kInChoices | kInTokens,
      SetCall<&Call::return_token_ids>},
     {"return_tokens_as_token_ids", kInChoices, SetCall<&Call::tokens_as_ids>},
@@ -371,12 +379,9 @@ constexpr CallField kFields[] = {
     {"web_search_options", kInChat, nullptr},
     {"verbosity", kInChat, nullptr, {"\"medium\""}},
     {"moderation", kInTexts, nullptr},
-    {"echo", kInChat, nullptr, {"false"}},
-    {"continue_final_message", kInChat | kInTokenize, nullptr, {"false"}},
     {"chat_template", kInChat | kInTokenize, nullptr},
     {"include_reasoning", kInChat, nullptr, {"true"}},
     {"thinking_token_budget", kInParams, nullptr, {"-1"}},
-    {"skip_special_tokens", kInParams, nullptr, {"true"}},
     {"no_stop_trim", kInParams, nullptr, {"false"}},
     {"return_hidden_states", kInParams, nullptr, {"false"}},
     {"return_routed_experts", kInParams, nullptr, {"false"}},

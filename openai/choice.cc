@@ -1,7 +1,8 @@
 #include "openai/choice.h"
 
+#include <optional>
+
 #include "openai/answer_parts.h"
-#include "request/decoder_prompt.h"
 
 namespace espalier::openai {
 
@@ -31,8 +32,7 @@ void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
   }
   AppendFinishReason(part.end->finish_reason, out, part.has_tool_calls);
   *out += R"(,"stop_reason":)";
-  AppendStopReason(*part.end, part.end_text, part.prompt->params, tokenizer_,
-                   out);
+  AppendStopReason(*part.end, *part.prompt, tokenizer_, out);
   AppendScores(*part.end, out);
 }
 
@@ -84,25 +84,30 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
   // Of the first `skipped` tokens nothing is known.
   const auto place = [&](std::span<const TokenId> tokens, size_t skipped,
                          std::span<const TokenLogProb> log_probs,
-                         std::string_view whole, size_t base, bool is_opening) {
+                         std::string_view whole, size_t base,
+                         const std::optional<IncrementalDetokenizer>& begin) {
     const std::vector<size_t> offsets =
-        call_.api == Api::kCompletions
-            ? TextOffsets(tokens, whole, base, tokenizer_, is_opening)
-            : std::vector<size_t>(tokens.size());
+        call_.api == Api::kCompletions ? TextOffsets(tokens, whole, base, begin)
+                                       : std::vector<size_t>(tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
       const TokenLogProb* const log_prob =
           i < skipped ? nullptr : &log_probs[i - skipped];
       placed.push_back({tokens[i], log_prob, offsets[i]});
     }
   };
-  if (call_.echo && result.prompt_logprobs) {
-    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0, true);
+  std::optional<IncrementalDetokenizer> opening, begin;
+  if (tokenizer_ != nullptr) {
+    opening.emplace(*tokenizer_, /*is_opening=*/true,
+                    !prompt.params.skip_special_tokens);
+    begin = TextBeginOf(prompt, *tokenizer_);
+  }
+  const bool is_completion = call_.api == Api::kCompletions;
+  if (is_completion && call_.echo && result.prompt_logprobs) {
+    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0, opening);
   }
   if (!call_.prompt_only) {
-    const bool is_opening =
-        tokenizer_ == nullptr || OpensText(*tokenizer_, prompt.params);
     const size_t base = call_.echo ? CountCharacters(prompt.text) : 0;
-    place(hypothesis.tokens, 0, hypothesis.logprobs, text, base, is_opening);
+    place(hypothesis.tokens, 0, hypothesis.logprobs, text, base, begin);
   }
   return placed;
 }

@@ -26,9 +26,8 @@ struct ChoicePart {
   std::span<const TokenId> tokens = {};
   // If the call asks for them.
   std::vector<PlacedLogProb> log_probs = {};
-  // Set where the choice ends here: it, its text, and its prompt.
+  // Set where the choice ends here: it, and its prompt.
   const Hypothesis* end = nullptr;
-  std::string_view end_text = {};
   const PromptParts* prompt = nullptr;
 };
 

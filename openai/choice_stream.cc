@@ -4,8 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "request/decoder_prompt.h"
-
 namespace espalier::openai {
 
 void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
@@ -15,8 +13,7 @@ void ChoiceStream::Add(std::span<const TokenId> tokens, std::string_view text,
   if (log_probs.size() != tokens.size()) return;
   log_probs_.insert(log_probs_.end(), log_probs.begin(), log_probs.end());
   if (!detokenizer_ && writer_->tokenizer() != nullptr) {
-    const Tokenizer& tokenizer = *writer_->tokenizer();
-    detokenizer_.emplace(tokenizer, OpensText(tokenizer, prompt_->params));
+    detokenizer_ = TextBeginOf(*prompt_, *writer_->tokenizer());
   }
   for (const TokenId token : tokens) {
     text_offsets_.push_back(num_characters_);
@@ -108,7 +105,6 @@ void ChoiceStream::AppendEnd(const Result& result, const Hypothesis& hypothesis,
                : tokens.subspan(std::min(num_tokens_written_, tokens.size())),
        .log_probs = std::move(log_probs),
        .end = &hypothesis,
-       .end_text = own_text,
        .prompt = prompt_},
       out);
 }

@@ -29,26 +29,6 @@ struct PromptStream {
   bool is_finished = false;
 };
 
-// For each sample its place among the hypotheses, which stand best first; equal
-// samples may change places.
-std::vector<size_t> PlacesOf(std::span<const ChoiceStream> samples,
-                             std::span<const Hypothesis> hypotheses) {
-  std::vector<bool> is_taken(hypotheses.size());
-  std::vector<size_t> places;
-  for (const ChoiceStream& sample : samples) {
-    size_t place = 0;
-    while (place < hypotheses.size() &&
-           (is_taken[place] ||
-            !std::ranges::equal(sample.tokens(), hypotheses[place].tokens))) {
-      ++place;
-    }
-    CHECK(place < hypotheses.size()) << "a sample that is not in the result";
-    is_taken[place] = true;
-    places.push_back(place);
-  }
-  return places;
-}
-
 }  // namespace
 
 class ChunkWriter::Impl {
@@ -111,7 +91,7 @@ ChunkWriter::Impl::Impl(const Call& call, const AnswerHead& head,
                                   &writer_);
     }
     counts_.prompt += std::ssize(prompt.parts.tokens);
-    if (call.stream_beams) prompt.live_beams.emplace(params, tokenizer);
+    if (call.stream_beams) prompt.live_beams.emplace(prompt.parts, tokenizer);
   }
 }
 
@@ -229,19 +209,17 @@ std::string ChunkWriter::Impl::Finish(int prompt_idx,
   PromptStream& prompt = prompts_[prompt_idx];
   CHECK(!std::exchange(prompt.is_finished, true)) << "finished twice";
   const std::span<const Hypothesis> hypotheses = answer.result.hypotheses;
-  const bool are_samples = !prompt.has_beams && !prompt.is_written_at_end;
   for (const ChoiceStream& choice : prompt.choices) {
     counts_.generated -= std::ssize(choice.tokens());
   }
   const Usage& usage = answer.result.usage;
   if (!call_.prompt_only) counts_.generated += usage.num_generated_tokens;
   counts_.cached += usage.num_cached_tokens;
-  std::vector<size_t> places;
-  if (are_samples) places = PlacesOf(prompt.choices, hypotheses);
+  const std::vector<size_t> order = OrderOfChoices(prompt.parts, hypotheses);
   std::string events;
   const size_t num_choices = std::min(prompt.choices.size(), hypotheses.size());
   for (size_t i = 0; i < num_choices; ++i) {
-    AppendEnds(&prompt, i, answer, are_samples ? places[i] : i, &events);
+    AppendEnds(&prompt, i, answer, order[i], &events);
   }
   return events;
 }

@@ -30,8 +30,8 @@
 // that echoes its prompt with log-probabilities.
 //
 // Law: the events of a choice, texts, token ids and log-probabilities one after
-// the other, are a choice of the whole answer (openai/answer.h); of samples
-// they stand in the order of their numbers, not best first.
+// the other, are the choice of the same index in the whole answer
+// (openai/answer.h).
 //
 // Thread safety: none of its own.
 #pragma once

@@ -1,34 +1,21 @@
 #include "openai/live_beams.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
-#include "base/check.h"
 #include "base/hash.h"
 #include "openai/answer_parts.h"
-#include "request/decoder_prompt.h"
+#include "request/text_begin.h"
 
 namespace espalier::openai {
-namespace {
-
-std::unique_ptr<const StopStrings> StopsOf(const GenerationParams& params) {
-  absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
-  CHECK(stops.ok()) << stops.status().ToString();
-  return std::make_unique<const StopStrings>(*std::move(stops));
+LiveBeams::LiveBeams(const PromptParts& prompt, const Tokenizer* tokenizer)
+    : tokenizer_(tokenizer) {
+  if (tokenizer == nullptr) return;
+  stops_ = std::make_unique<const StopStrings>(
+      MakeStops(prompt.params.stop, *tokenizer));
+  begin_.emplace(TextBeginOf(prompt, *tokenizer), *stops_,
+                 TextOptionsOf(prompt.params));
 }
-
-}  // namespace
-
-LiveBeams::LiveBeams(const GenerationParams& params, const Tokenizer* tokenizer)
-    : tokenizer_(tokenizer),
-      stops_(StopsOf(params)),
-      options_{.include_stop = params.include_stop,
-               .min_new_tokens = static_cast<int>(std::min<int64_t>(
-                   params.min_new_tokens, std::numeric_limits<int>::max())),
-               .is_opening =
-                   tokenizer == nullptr || OpensText(*tokenizer, params)} {}
 
 size_t LiveBeams::TokensHash::operator()(
     const std::vector<TokenId>& tokens) const {
@@ -46,9 +33,8 @@ LiveBeams::GrowingText LiveBeams::TextOf(
     known = texts_.find({tokens.begin(), tokens.begin() + num_known});
   }
   if (known == texts_.end()) num_known = 0;
-  GrowingText text = known == texts_.end()
-                         ? GrowingText{{*tokenizer_, *stops_, options_}, ""}
-                         : known->second;
+  GrowingText text =
+      known == texts_.end() ? GrowingText{*begin_, ""} : known->second;
   for (size_t i = num_known; i < tokens.size(); ++i) {
     text.text += text.stream.Feed(tokens[i]).text;
   }

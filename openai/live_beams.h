@@ -7,11 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "request/generation_params.h"
+#include "openai/answer.h"
 #include "request/stream_event.h"
 #include "text/stop_strings.h"
 #include "text/text_stream.h"
@@ -22,7 +23,7 @@ namespace espalier::openai {
 class LiveBeams {
  public:
   // `tokenizer` outlives this; null: there are no texts.
-  LiveBeams(const GenerationParams& params, const Tokenizer* tokenizer);
+  LiveBeams(const PromptParts& prompt, const Tokenizer* tokenizer);
 
   // {"prompt", "step", "beams": [{"text", "tokens", "score", "cum_log_prob",
   //  "finish_reason"}, ...]}: what lives by rank, then what may still be
@@ -50,7 +51,7 @@ class LiveBeams {
   // Constant after construction.
   const Tokenizer* tokenizer_;
   std::unique_ptr<const StopStrings> stops_;  // texts refer to them
-  TextOptions options_;
+  std::optional<TextStream> begin_;           // if there are texts
 
   Texts texts_;                    // of the event before, by their tokens
   size_t num_tokens_of_live_ = 0;  // each live beam's, in the event before

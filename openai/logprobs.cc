@@ -5,7 +5,6 @@
 
 #include "base/status.h"
 #include "openai/answer_parts.h"
-#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier::openai {
 namespace {
@@ -148,17 +147,16 @@ void AppendContent(bool are_named, std::span<const PlacedLogProb> tokens,
 
 std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
-                                const Tokenizer* tokenizer, bool is_opening) {
+                                std::optional<IncrementalDetokenizer> begin) {
   std::vector<size_t> offsets(tokens.size(), base);
-  if (tokenizer == nullptr) return offsets;
-  IncrementalDetokenizer detokenizer(*tokenizer, is_opening);
+  if (!begin) return offsets;
   const size_t end = CountCharacters(text);
   size_t at = 0;
   std::string piece;
   for (size_t i = 0; i < tokens.size(); ++i) {
     offsets[i] = base + std::min(at, end);
     piece.clear();
-    detokenizer.Feed(tokens[i], &piece);
+    begin->Feed(tokens[i], &piece);
     at += CountCharacters(piece);
   }
   return offsets;

@@ -20,6 +20,7 @@
 #include "base/token_log_prob.h"
 #include "openai/call.h"
 #include "openai/token_names.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier::openai {
 
@@ -31,11 +32,11 @@ struct PlacedLogProb {
 };
 
 // Where the texts of `tokens` begin in `text`, which they spell, up to where it
-// was cut; `base` further. `is_opening` as of IncrementalDetokenizer.
+// was cut; `base` further. `begin` is where it begins; unset: without a
+// tokenizer.
 std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
-                                const Tokenizer* tokenizer,
-                                bool is_opening = true);
+                                std::optional<IncrementalDetokenizer> begin);
 
 void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out);

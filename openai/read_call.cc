@@ -14,6 +14,7 @@
 #include "openai/read_input.h"
 #include "openai/read_tools.h"
 #include "request/json/read_json_text.h"
+#include "text/chat/final_message.h"
 
 namespace espalier::openai {
 namespace {
@@ -97,6 +98,26 @@ absl::Status CheckInputs(const CallDraft& draft) {
                       draft);
 }
 
+absl::Status CheckTextOptions(const Call& call) {
+  const bool is_text =
+      std::ranges::any_of(call.prompts, [](const auto& prompt) {
+        return std::holds_alternative<std::string>(prompt);
+      });
+  if (!call.template_name.empty() && !is_text) {
+    return InvalidArgument("template needs a prompt that is a text, got ",
+                           ShownInQuotes(call.template_name));
+  }
+  if (call.parse_special && !is_text) {
+    return InvalidArgument(
+        "parse_special needs a prompt that is a text, got true");
+  }
+  if (!call.template_name.empty() && call.add_special_tokens == false) {
+    return InvalidArgument(
+        "add_special_tokens must be true with template, got false");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string_view InputOf(Api api) {
@@ -113,20 +134,19 @@ std::string_view InputOf(Api api) {
   return "";
 }
 
-absl::Status CheckTextOptions(const Call& call) {
-  const bool is_text =
-      std::ranges::any_of(call.prompts, [](const auto& prompt) {
-        return std::holds_alternative<std::string>(prompt);
-      });
-  if (!call.template_name.empty() && !is_text) {
-    return InvalidArgument("template needs a prompt that is a text, got ",
-                           ShownInQuotes(call.template_name));
+absl::Status SettlePrompts(CallDraft* draft) {
+  RETURN_IF_ERROR(CheckTextOptions(draft->call));
+  if (!draft->call.chat) return absl::OkStatus();
+  const auto& adds_prompt = draft->adds_generation_prompt;
+  RETURN_IF_ERROR(SettleFinalMessage(draft->continue_final_message,
+                                     adds_prompt ? &*adds_prompt : nullptr,
+                                     &*draft->call.chat));
+  const std::string& decoder_prompt = draft->call.params.decoder_prompt;
+  if (!draft->call.chat->continue_final_message || decoder_prompt.empty()) {
+    return absl::OkStatus();
   }
-  if (!call.template_name.empty() && call.add_special_tokens == false) {
-    return InvalidArgument(
-        "add_special_tokens must be true with template, got false");
-  }
-  return absl::OkStatus();
+  return InvalidArgument("decoder_prompt must be empty where the last message ",
+                         "is continued, got ", ShownInQuotes(decoder_prompt));
 }
 
 std::string_view Call::NameOf(std::string_view param) const {
@@ -161,7 +181,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(CheckInputs(draft));
   if (api == Api::kResponses) AddInstructions(&draft.call);
   SettleTools(&draft);
-  RETURN_IF_ERROR(CheckTextOptions(draft.call));
+  RETURN_IF_ERROR(SettlePrompts(&draft));
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);
 }

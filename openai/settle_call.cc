@@ -134,6 +134,12 @@ absl::Status SettleEcho(CallDraft* draft) {
                            " must be at least 1 without echo, got 0");
   }
   if (!call.echo) return absl::OkStatus();
+  if (call.api == Api::kChat) {
+    if (call.chat->continue_final_message) return absl::OkStatus();
+    return InvalidArgument(
+        "echo must be false without continue_final_message, ",
+        "whose message it is of, got true");
+  }
   if (params.logprobs && !params.prompt_logprobs) {
     params.prompt_logprobs = params.logprobs;
     MarkGiven("prompt_logprobs", call.NameOf("logprobs"), draft);

@@ -86,8 +86,8 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
                has_messages ? "both" : "none"),
         draft);
   }
-  RETURN_IF_ERROR(CheckTextOptions(call));
   SettleTools(&draft);
+  RETURN_IF_ERROR(SettlePrompts(&draft));
   call.api = has_messages ? Api::kChat : Api::kCompletions;
   call.limits = limits;
   if (!has_messages) call.chat.reset();

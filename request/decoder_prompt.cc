@@ -17,25 +17,22 @@ namespace espalier {
 namespace {
 
 // What decoder_prompt_tokens add after `start`, the model's own.
-std::span<const int64_t> OwnTokens(const std::vector<TokenId>& start,
+std::span<const int64_t> OwnTokens(std::span<const TokenId> start,
                                    std::span<const int64_t> tokens) {
   const bool has_start = tokens.size() >= start.size() &&
                          std::equal(start.begin(), start.end(), tokens.begin());
   return has_start ? tokens.subspan(start.size()) : tokens;
 }
 
-// That the model takes a decoder prompt, and there is one.
-absl::Status CheckOneDecoderPrompt(const ModelDescription& model,
-                                   const GenerationParams& params) {
+// What every decoder of the model begins with.
+std::span<const TokenId> StartOf(const ModelDescription& model) {
+  if (!model.encoder) return {};
+  return model.encoder->decoder_prompt;
+}
+
+absl::Status CheckOneDecoderPrompt(const GenerationParams& params) {
   const std::string& text = params.decoder_prompt;
   const auto& tokens = params.decoder_prompt_tokens;
-  if (!model.encoder) {
-    return InvalidArgument(
-        text.empty() ? "decoder_prompt_tokens" : "decoder_prompt",
-        " must be empty for a model without an encoder, whose output goes on ",
-        "from its prompt, got ",
-        text.empty() ? Pluralize(tokens.size(), "token") : ShownInQuotes(text));
-  }
   if (text.empty() || tokens.empty()) return absl::OkStatus();
   return InvalidArgument(
       "decoder_prompt and decoder_prompt_tokens both say how the output ",
@@ -58,9 +55,9 @@ absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
       "decoder_prompt must have at most ",
       Pluralize(std::max<int64_t>(0, model.max_context - num_before - 1),
                 "token"),
-      " (the decoder's context of ", model.max_context, " less ",
-      Pluralize(num_before, "token"), " that it begins with and one to ",
-      "generate), got ", got);
+      model.encoder ? " (the decoder's" : " (the model's", " context of ",
+      model.max_context, " less ", Pluralize(num_before, "token"),
+      " that it begins with and one to generate), got ", got);
 }
 
 // The tokens of a text that stands after `num_before` others.
@@ -102,7 +99,7 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const GenerationDefaults& defaults, GenerationParams* params) {
   const std::string& text = params->decoder_prompt;
   if (text.empty()) return NamedValues();
-  RETURN_IF_ERROR(CheckOneDecoderPrompt(model, *params));
+  RETURN_IF_ERROR(CheckOneDecoderPrompt(*params));
   if (tokenizer == nullptr) return NoTokensOfText(text);
   NamedValues taken;
   std::vector<int64_t> all;
@@ -111,12 +108,12 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
                                 std::span(&*params->forced_bos_token_id, 1),
                                 model.vocab_size));
     all.push_back(*params->forced_bos_token_id);
-  } else if (defaults.params.forced_bos_token_id) {
+  } else if (model.encoder && defaults.params.forced_bos_token_id) {
     const int64_t token = *defaults.params.forced_bos_token_id;
     all.push_back(token);
     taken.emplace_back("forced_bos_token_id", std::to_string(token));
   }
-  const std::vector<TokenId>& start = model.encoder->decoder_prompt;
+  const std::span<const TokenId> start = StartOf(model);
   const int64_t num_before =
       std::ssize(start) + std::ssize(OwnTokens(start, all));
   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
@@ -133,13 +130,13 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   const std::string& text = params.decoder_prompt;
   const auto& tokens = params.decoder_prompt_tokens;
   if (text.empty() && tokens.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckOneDecoderPrompt(model, params));
+  RETURN_IF_ERROR(CheckOneDecoderPrompt(params));
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
   // What only repeats the start says nothing of what comes after it.
   if (!params.forced_bos_token_id ||
-      OwnTokens(model.encoder->decoder_prompt, tokens).empty()) {
+      OwnTokens(StartOf(model), tokens).empty()) {
     return absl::OkStatus();
   }
   return InvalidArgument("forced_bos_token_id must be unset with ",
@@ -147,35 +144,45 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
                          "got ", *params.forced_bos_token_id);
 }
 
+absl::Status AppendDecoderPrompt(const ModelDescription& model,
+                                 Request* request) {
+  std::vector<int64_t>& own = request->params.decoder_prompt_tokens;
+  if (model.encoder) return absl::OkStatus();
+  RETURN_IF_ERROR(ValidateDecoderPrompt(model, request->params));
+  request->prompt_tokens.insert(request->prompt_tokens.end(), own.begin(),
+                                own.end());
+  if (request->num_continued) *request->num_continued += std::ssize(own);
+  own.clear();
+  return absl::OkStatus();
+}
+
 std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params) {
-  if (!model.encoder) return {};
-  std::vector<TokenId> tokens = model.encoder->decoder_prompt;
-  for (const int64_t token :
-       OwnTokens(model.encoder->decoder_prompt, params.decoder_prompt_tokens)) {
+  const std::span<const TokenId> start = StartOf(model);
+  std::vector<TokenId> tokens(start.begin(), start.end());
+  for (const int64_t token : OwnTokens(start, params.decoder_prompt_tokens)) {
     tokens.push_back(static_cast<TokenId>(token));
   }
   return tokens;
 }
 
+std::span<const TokenId> AfterStart(const ModelDescription& model,
+                                    std::span<const TokenId> decoder_prompt) {
+  return decoder_prompt.subspan(StartOf(model).size());
+}
+
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params) {
-  if (!model.encoder) return num_prompt_tokens;
-  const std::vector<TokenId>& start = model.encoder->decoder_prompt;
-  return std::ssize(start) +
-         std::ssize(OwnTokens(start, params.decoder_prompt_tokens));
+  const std::span<const TokenId> start = StartOf(model);
+  const int64_t num_own =
+      std::ssize(OwnTokens(start, params.decoder_prompt_tokens));
+  return (model.encoder ? std::ssize(start) : num_prompt_tokens) + num_own;
 }
 
 absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
                                               std::span<const int64_t> tokens) {
   return tokenizer.Decode(std::vector<TokenId>(tokens.begin(), tokens.end()));
-}
-
-bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params) {
-  return DecoderPromptText(tokenizer, params.decoder_prompt_tokens)
-      .value_or("")
-      .empty();
 }
 
 }  // namespace espalier

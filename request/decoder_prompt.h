@@ -1,8 +1,9 @@
-// The decoder prompt: how the output of an encoder-decoder begins, given by the
-// request (GenerationParams::decoder_prompt_tokens, or decoder_prompt as text):
-// a translation that somebody has begun, or a token that names a language. The
-// decoder reads it after what it begins with anyway, decoder_start_token_id,
-// and what is generated follows:
+// The decoder prompt: how the output begins, given by the request
+// (GenerationParams::decoder_prompt_tokens, or decoder_prompt as text): a
+// translation that a user has begun, or a token that names a language. A
+// decoder-only model reads it after the prompt and its template
+// (AppendDecoderPrompt). The decoder of an encoder-decoder reads it after what
+// it begins with anyway, decoder_start_token_id, and what is generated follows:
 //
 //   prompt          "Where is the station?"      read by the encoder
 //   decoder         decoder_start | decoder prompt | generated
@@ -32,6 +33,7 @@
 #include "exec_request/model_description.h"
 #include "request/generation_defaults.h"
 #include "request/generation_params.h"
+#include "request/request.h"
 
 namespace espalier {
 
@@ -40,22 +42,33 @@ class Tokenizer;
 // Makes decoder_prompt_tokens of `decoder_prompt`, which is empty then. Returns
 // the forced_bos_token_id of `defaults`, if that stands in front. What is wrong
 // with tokens is not looked at (ValidateParams).
-// Errors: kInvalidArgument naming the field, and saying why: the model has no
-// encoder, `tokenizer` is null, both fields are given, the text is not UTF-8,
+// Errors: kInvalidArgument naming the field, and saying why: `tokenizer` is
+// null, both fields are given, the text is not UTF-8,
 // has no tokens, or more than the decoder's context has room for. `*params`
 // stays as it is then.
 absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const Tokenizer* tokenizer, const ModelDescription& model,
     const GenerationDefaults& defaults, GenerationParams* params);
 
+// Moves decoder_prompt_tokens to the end of the prompt, which texts continue
+// from there on. Does nothing if the model has an encoder.
+// Errors: as ValidateDecoderPrompt; the request stays as it is then.
+absl::Status AppendDecoderPrompt(const ModelDescription& model,
+                                 Request* request);
+
 // All that the decoder of a request begins with: the model's
-// EncoderDescription::decoder_prompt, then the request's own. Nothing if the
-// model has no encoder.
+// EncoderDescription::decoder_prompt, then the request's own.
 std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params);
 
+// Of these those that the request gave: what follows the model's own start,
+// which is no text.
+std::span<const TokenId> AfterStart(const ModelDescription& model,
+                                    std::span<const TokenId> decoder_prompt);
+
 // Tokens of the model's max_context that stand before the first that is
-// generated: those of the prompt, or with an encoder of the decoder's.
+// generated: those of the prompt, unless there is an encoder, and of the
+// decoder's.
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params);
@@ -64,10 +77,5 @@ int64_t NumContextTokens(const ModelDescription& model,
 // Errors: as Tokenizer::Decode.
 absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
                                               std::span<const int64_t> tokens);
-
-// Whether what is generated opens a text: false where the decoder prompt spells
-// something that it goes on from, so that a space between the two is not
-// dropped (IncrementalDetokenizer).
-bool OpensText(const Tokenizer& tokenizer, const GenerationParams& params);
 
 }  // namespace espalier

@@ -101,6 +101,8 @@ struct GenerationParams {
   // after it.
   std::vector<std::string> stop;
   bool include_stop = false;
+  // Whether texts leave special tokens out; false: they have their names.
+  bool skip_special_tokens = true;
   // SamplingParams of kernels/sample/sample.h. Others than the defaults need
   // do_sample or stochastic (temperature 0 aside, which is greedy).
   bool do_sample = false;
@@ -129,9 +131,10 @@ struct GenerationParams {
   std::vector<int64_t> suppress_tokens;
   // The same at the first place that forced_bos_token_id leaves open.
   std::vector<int64_t> begin_suppress_tokens;
-  // Of an encoder-decoder: tokens that the decoder begins with, after those
-  // that every one of the model's begins with; what is generated follows them.
-  // transformers' decoder_input_ids (request/decoder_prompt.h). Empty: none.
+  // Tokens that the output begins with; what is generated follows them. With an
+  // encoder they stand after those that every decoder of the model begins with,
+  // transformers' decoder_input_ids; without one after the prompt
+  // (request/decoder_prompt.h). Empty: none.
   std::vector<int64_t> decoder_prompt_tokens;
   // The same as text: an engine with a tokenizer makes decoder_prompt_tokens of
   // it. Empty: none.

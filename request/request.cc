@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "exec_request/model_description.h"
+#include "request/decoder_prompt.h"
 #include "request/param_checks.h"
 
 namespace espalier {
@@ -29,6 +30,7 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   }
   RETURN_IF_ERROR(
       CheckTokens("prompt_tokens", request->prompt_tokens, model.vocab_size));
+  RETURN_IF_ERROR(AppendDecoderPrompt(model, request));
   const int64_t num_tokens = std::ssize(request->prompt_tokens);
   if (model.encoder && num_tokens > model.encoder->max_source_tokens) {
     return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),

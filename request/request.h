@@ -20,6 +20,10 @@ struct Request {
   // Used exactly as given: no BOS is added. At least one token.
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
+  // Texts continue that of so many tokens at the prompt's end; 0: they are
+  // texts of their own, answers. Unset: all of them. With an encoder they
+  // continue the decoder prompt.
+  std::optional<int64_t> num_continued = {};
   // What its caller knows it by, for traces; empty: by nothing.
   std::string caller_id = {};
 };
@@ -47,6 +51,8 @@ struct Hypothesis {
   FinishReason finish_reason = FinishReason::kLength;
   // [tokens], if the request asks for them.
   std::vector<TokenLogProb> logprobs = {};
+  // Which sample it is, from 0; of beams 0.
+  int sample = 0;
 };
 
 // What a request cost.

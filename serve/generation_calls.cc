@@ -1,5 +1,6 @@
 #include "serve/generation_calls.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -123,6 +124,13 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
     co_return;
   }
   prompts_ = *std::move(prompts);
+  const auto unparsed =
+      std::ranges::find_if(prompts_, [](const PromptRequest& prompt) {
+        return !prompt.unparsed.empty();
+      });
+  if (unparsed != prompts_.end()) {
+    call_.warnings.push_back(UnparsedWarning(unparsed->unparsed));
+  }
   for (PromptRequest& prompt : prompts_) {
     NamedValues& defaults = prompt.parts.defaults;
     defaults.insert(defaults.begin(), resolved->begin(), resolved->end());

@@ -9,6 +9,7 @@
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
+#include "request/text_begin.h"
 #include "request/validate_params.h"
 #include "serve/prompt_tokens.h"
 
@@ -25,11 +26,11 @@ PromptTokensOptions TokensOptionsOf(const openai::Call& call,
   return options;
 }
 
-absl::StatusOr<std::vector<TokenId>> TokensOf(
-    const openai::PromptInput& input, const PromptTokensOptions& options,
-    const Generator& generator) {
+absl::StatusOr<FramedTokens> TokensOf(const openai::PromptInput& input,
+                                      const PromptTokensOptions& options,
+                                      const Generator& generator) {
   if (const auto* tokens = std::get_if<std::vector<TokenId>>(&input)) {
-    return *tokens;
+    return FramedTokens{*tokens};
   }
   return TextTokens(std::get<std::string>(input), options, generator);
 }
@@ -64,7 +65,7 @@ void PutBehindOthers(GenerationParams* params) {
 
 // The request that a prompt of a call makes.
 absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
-                                                std::vector<TokenId> tokens,
+                                                FramedTokens framed,
                                                 const ServedModel& model,
                                                 const Caller& caller,
                                                 const std::string& id) {
@@ -72,17 +73,22 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   if (call.truncate_prompt_tokens) {
     // Before the cut, so that an error names the id's place in the call, and
     // ids that are cut off are checked, too.
-    RETURN_IF_ERROR(CheckTokens("prompt_tokens", tokens,
+    RETURN_IF_ERROR(CheckTokens("prompt_tokens", framed.tokens,
                                 generator.description().vocab_size));
   }
-  TruncatePrompt(call, generator.description(), &tokens);
+  ASSIGN_OR_RETURN(
+      std::vector<TokenId> tokens,
+      TruncatePrompt(call, generator.description(), std::move(framed)));
   openai::ResolvedParams resolved =
       openai::ResolveParams(call, model.defaults, generator.defaults(),
                             generator.description(), std::ssize(tokens));
   RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params, &model.defaults));
   RETURN_IF_ERROR(
       openai::CheckRoom(call, resolved.params, generator.description()));
-  GenerationRequest request{tokens, std::move(resolved.params)};
+  const bool is_answered = call.chat && !call.chat->continue_final_message;
+  GenerationRequest request{
+      is_answered ? Prompt::OfChat(tokens) : Prompt(tokens),
+      std::move(resolved.params)};
   request.takes_defaults = false;
   RETURN_IF_ERROR(AddKey(caller, &request.params));
   if (caller.is_stored) PutBehindOthers(&request.params);
@@ -91,6 +97,15 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
   prompt.parts.params = request.params;
   prompt.parts.defaults = std::move(resolved.defaults);
   ASSIGN_OR_RETURN(prompt.engine, generator.Prepare(std::move(request)));
+  if (!generator.description().encoder) {
+    // The decoder prompt included.
+    prompt.parts.tokens = prompt.engine.request.prompt_tokens;
+    prompt.parts.params.decoder_prompt_tokens.clear();
+  }
+  if (const Tokenizer* const tokenizer = generator.tokenizer().get()) {
+    prompt.parts.text_begin =
+        TextBegin(*tokenizer, generator.description(), prompt.engine.request);
+  }
   prompt.engine.request.caller_id = TraceId(caller, id);
   return prompt;
 }
@@ -113,18 +128,34 @@ absl::Status CheckEcho(const openai::Call& call,
 // What is echoed in front of a text: what the text goes on from. After an
 // encoder that is the decoder prompt, as its tokens spell it; the source is no
 // beginning of what is generated. Else the prompt: as the call has it, or if it
-// was given or cut as tokens, what the engine got.
-absl::StatusOr<std::string> EchoOf(const openai::PromptInput& input,
-                                   bool is_whole,
-                                   const openai::PromptParts& parts,
+// was given or cut as tokens, what the engine got. A text that continues it has
+// the rest of a character that it ends within.
+absl::StatusOr<std::string> EchoOf(const openai::Call& call,
+                                   const openai::PromptInput& input,
+                                   bool is_whole, const PromptRequest& request,
                                    const Generator& generator) {
   const Tokenizer* const tokenizer = generator.tokenizer().get();
   const auto* const text = std::get_if<std::string>(&input);
-  const bool has_encoder = generator.description().encoder.has_value();
-  if (text != nullptr && is_whole && !has_encoder) return *text;
+  const ModelDescription& model = generator.description();
+  if (text != nullptr && is_whole && !model.encoder) return *text;
   if (tokenizer == nullptr) return std::string();
-  if (!has_encoder) return tokenizer->Decode(parts.tokens);
-  return DecoderPromptText(*tokenizer, parts.params.decoder_prompt_tokens);
+  const GenerationParams& params = request.parts.params;
+  const Request& own = request.engine.request;
+  std::vector<TokenId> context = request.parts.tokens;
+  if (model.encoder) {
+    context = DecoderPromptOf(model, params);
+    const auto given = AfterStart(model, context);
+    context.erase(context.begin(), context.end() - std::ssize(given));
+  } else if (own.num_continued.value_or(0) > 0) {
+    const std::span<const TokenId> decoder_prompt = ContinuedTokens(own);
+    context.assign(decoder_prompt.begin(), decoder_prompt.end());
+  }
+  const bool is_continued = model.encoder || own.num_continued != 0;
+  if (is_continued && !call.prompt_only) {
+    return TextBefore(*tokenizer, params, context);
+  }
+  return tokenizer->Decode(context,
+                           {.show_special = !params.skip_special_tokens});
 }
 
 // Refuses what 429 would have a client try again for ever: more prompt tokens
@@ -216,19 +247,20 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   }
   RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
   std::vector<PromptRequest> requests;
-  const auto add_one = [&](absl::StatusOr<std::vector<TokenId>> tokens,
+  const auto add_one = [&](absl::StatusOr<FramedTokens> framed,
                            const openai::PromptInput* echoed) -> absl::Status {
-    RETURN_IF_ERROR(tokens.status());
-    const size_t num_tokens = tokens->size();
+    RETURN_IF_ERROR(framed.status());
+    const size_t num_tokens = framed->tokens.size();
+    std::string unparsed = std::move(framed->unparsed);
     ASSIGN_OR_RETURN(
         PromptRequest request,
-        MakePromptRequest(call, *std::move(tokens), model, caller, id));
+        MakePromptRequest(call, *std::move(framed), model, caller, id));
     if (echoed != nullptr) {
       const bool is_whole = request.parts.tokens.size() == num_tokens;
-      ASSIGN_OR_RETURN(
-          request.parts.text,
-          EchoOf(*echoed, is_whole, request.parts, model.generator));
+      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *echoed, is_whole,
+                                                  request, model.generator));
     }
+    request.unparsed = std::move(unparsed);
     requests.push_back(std::move(request));
     return absl::OkStatus();
   };
@@ -237,6 +269,10 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   if (call.chat.has_value()) {
     RETURN_IF_ERROR(
         add_one(ChatTokens(*call.chat, options, model.generator), nullptr));
+    if (call.echo) {
+      ASSIGN_OR_RETURN(requests.back().parts.text,
+                       FinalMessageOf(*call.chat, model.generator));
+    }
   }
   for (const openai::PromptInput& input : call.prompts) {
     const absl::Status added =

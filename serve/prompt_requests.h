@@ -40,6 +40,7 @@ std::string TraceId(const Caller& caller, std::string_view id);
 // A prompt of a call on its way to the engine.
 struct PromptRequest {
   EngineRequest engine;
+  std::string unparsed = {};  // FramedTokens::unparsed
   openai::PromptParts parts;
 };
 

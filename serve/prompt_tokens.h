@@ -30,6 +30,7 @@ struct PromptTokensOptions {
   // conversation.
   std::optional<bool> add_special_tokens = {};
   std::string template_name = {};  // of texts; empty: the model's default
+  bool parse_special = false;      // of texts
   // A prompt of more tokens is refused.
   int max_tokens = std::numeric_limits<int>::max();
 };
@@ -37,19 +38,40 @@ struct PromptTokensOptions {
 // As the call says, for a prompt of any length.
 PromptTokensOptions PromptTokensOptionsOf(const openai::Call& call);
 
+// A prompt, and how many of its tokens stand around the text of the client: a
+// template's marks, BOS, the EOS of a source.
+struct FramedTokens {
+  std::vector<TokenId> tokens = {};
+  int64_t num_before = 0;
+  int64_t num_after = 0;
+  // A name of a special token that stayed text; empty: there is none.
+  std::string unparsed = {};
+};
+
+// What a client is warned of once, of texts with such a name.
+std::string UnparsedWarning(std::string_view name);
+
 // Errors: as Generator::MakePrompt; kInvalidArgument naming the template.
-absl::StatusOr<std::vector<TokenId>> TextTokens(
-    const std::string& text, const PromptTokensOptions& options,
-    const Generator& generator);
+absl::StatusOr<FramedTokens> TextTokens(const std::string& text,
+                                        const PromptTokensOptions& options,
+                                        const Generator& generator);
 
 // Errors: as Generator::chat_prompts and ChatPrompts::Make.
-absl::StatusOr<std::vector<TokenId>> ChatTokens(
-    const ChatInputs& chat, const PromptTokensOptions& options,
-    const Generator& generator);
+absl::StatusOr<FramedTokens> ChatTokens(const ChatInputs& chat,
+                                        const PromptTokensOptions& options,
+                                        const Generator& generator);
 
-// Drops what is more than the call's truncate_prompt_tokens, if it has them.
-void TruncatePrompt(const openai::Call& call, const ModelDescription& model,
-                    std::vector<TokenId>* tokens);
+// The content of the message that a conversation continues, as its prompt has
+// it. REQUIRES: ChatTokens has made one of it.
+absl::StatusOr<std::string> FinalMessageOf(const ChatInputs& chat,
+                                           const Generator& generator);
+
+// Drops what is more than the call's truncate_prompt_tokens, if it has them,
+// and keeps what stands around the text.
+// Errors: kInvalidArgument naming the field, if that leaves nothing of it.
+absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
+    const openai::Call& call, const ModelDescription& model,
+    FramedTokens prompt);
 
 // Makes decoder_prompt_tokens of the call's decoder_prompt, if it has one.
 // Returns the model's defaults that it takes (ResolveDecoderPrompt).
@@ -57,8 +79,8 @@ void TruncatePrompt(const openai::Call& call, const ModelDescription& model,
 absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,
                                               openai::Call* call);
 
-// All that the decoder of a model with an encoder begins with for the call,
-// defaults of the server included. Nothing without an encoder.
+// All that the decoder begins with for the call, defaults of the server
+// included; without an encoder the call's decoder prompt.
 // Errors: as MakeDecoderPrompt, and ValidateParams of the tokens.
 absl::StatusOr<std::vector<TokenId>> DecoderTokens(
     openai::Call call, const openai::ServerDefaults& defaults,

@@ -25,8 +25,8 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> TokenizerOf(
   return tokenizer;
 }
 
-absl::StatusOr<std::vector<TokenId>> PromptOf(const openai::Call& call,
-                                              const Generator& generator) {
+absl::StatusOr<FramedTokens> PromptOf(const openai::Call& call,
+                                      const Generator& generator) {
   const PromptTokensOptions options = PromptTokensOptionsOf(call);
   if (call.chat.has_value()) return ChatTokens(*call.chat, options, generator);
   const std::string& text = std::get<std::string>(call.prompts[0]);
@@ -39,17 +39,25 @@ absl::StatusOr<std::vector<TokenId>> PromptOf(const openai::Call& call,
   return TextTokens(text, options, generator);
 }
 
-// What a call of the same fields that generates would be fed.
-absl::StatusOr<openai::Tokenized> TokensOf(const openai::Call& call,
-                                           const ServedModel& model) {
+// What a call of the same fields that generates would be fed. Adds its warning.
+absl::StatusOr<openai::Tokenized> TokensOf(const ServedModel& model,
+                                           openai::Call* call) {
   const ModelDescription& description = model.generator.description();
   openai::Tokenized tokenized;
-  ASSIGN_OR_RETURN(tokenized.tokens, PromptOf(call, model.generator));
-  TruncatePrompt(call, description, &tokenized.tokens);
+  ASSIGN_OR_RETURN(FramedTokens prompt, PromptOf(*call, model.generator));
+  if (!prompt.unparsed.empty()) {
+    call->warnings.push_back(UnparsedWarning(prompt.unparsed));
+  }
+  RETURN_IF_ERROR(MakeDecoderPrompt(model.generator, call).status());
+  ASSIGN_OR_RETURN(tokenized.tokens,
+                   TruncatePrompt(*call, description, std::move(prompt)));
   ASSIGN_OR_RETURN(std::vector<TokenId> decoder_prompt,
-                   DecoderTokens(call, model.defaults, model.generator));
+                   DecoderTokens(*call, model.defaults, model.generator));
   if (description.encoder) {
     tokenized.decoder_prompt = std::move(decoder_prompt);
+  } else {
+    tokenized.tokens.insert(tokenized.tokens.end(), decoder_prompt.begin(),
+                            decoder_prompt.end());
   }
   return tokenized;
 }
@@ -84,13 +92,13 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
                            limits.max_list_elements,
                            " bytes (--max-list-elements), got ", body.size());
   }
-  ASSIGN_OR_RETURN(const openai::TokenizeCall call,
+  ASSIGN_OR_RETURN(openai::TokenizeCall call,
                    openai::ReadTokenizeCall(body, limits));
   RETURN_IF_ERROR(CheckServed(model, call.call.model));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                    TokenizerOf(model));
   const absl::StatusOr<openai::Tokenized> tokenized =
-      TokensOf(call.call, model);
+      TokensOf(model, &call.call);
   if (!tokenized.ok()) {
     return openai::InWordsOf(call.call, tokenized.status());
   }

@@ -29,6 +29,17 @@ std::string DescribeAll(const std::vector<PromptTemplate>& templates) {
   return all;
 }
 
+bool BeginsWith(std::span<const TokenId> tokens,
+                std::span<const TokenId> part) {
+  return part.size() <= tokens.size() &&
+         std::ranges::equal(part, tokens.first(part.size()));
+}
+
+bool EndsWith(std::span<const TokenId> tokens, std::span<const TokenId> part) {
+  return part.size() <= tokens.size() &&
+         std::ranges::equal(part, tokens.last(part.size()));
+}
+
 PromptTemplate TextAlone(const Tokenizer& tokenizer) {
   PromptTemplate prompt;
   prompt.name = "default";
@@ -40,13 +51,14 @@ PromptTemplate TextAlone(const Tokenizer& tokenizer) {
 }  // namespace
 
 absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
-    std::string_view text, const Tokenizer& tokenizer, int max_tokens) const {
+    std::string_view text, const Tokenizer& tokenizer, int max_tokens,
+    bool parse_special) const {
   const bool is_blank =
       text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   std::vector<TokenId> pieces;
   if (!is_blank) {
-    absl::StatusOr<std::vector<TokenId>> encoded =
-        tokenizer.Encode(text, {.max_tokens = max_tokens});
+    absl::StatusOr<std::vector<TokenId>> encoded = tokenizer.Encode(
+        text, {.parse_special = parse_special, .max_tokens = max_tokens});
     if (absl::IsInvalidArgument(encoded.status())) {
       return Annotate(encoded.status(), "prompt");
     }
@@ -56,9 +68,12 @@ absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
     return InvalidArgument("prompt must not be blank, got ",
                            ShownInQuotes(text));
   }
-  std::vector<TokenId> prompt = before_text;
+  std::vector<TokenId> prompt;
+  if (!parse_special || !BeginsWith(pieces, before_text)) prompt = before_text;
   prompt.insert(prompt.end(), pieces.begin(), pieces.end());
-  prompt.insert(prompt.end(), after_text.begin(), after_text.end());
+  if (!parse_special || !EndsWith(pieces, after_text)) {
+    prompt.insert(prompt.end(), after_text.begin(), after_text.end());
+  }
   return prompt;
 }
 
@@ -99,6 +114,12 @@ std::vector<std::string> PromptTemplates::names() const {
 
 std::string PromptTemplates::Describe() const {
   return DescribeAll(templates_);
+}
+
+bool PromptTemplates::AreAnswered(std::span<const TokenId> prompt) const {
+  return std::ranges::any_of(templates_, [&](const PromptTemplate& one) {
+    return !one.after_text.empty() && EndsWith(prompt, one.after_text);
+  });
 }
 
 std::vector<TokenId> PromptTemplates::tokens() const {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,13 +42,16 @@ struct PromptTemplate {
   std::vector<TokenId> after_text;
 
   // before_text, the pieces of `text` by itself, after_text. What is far more
-  // than `max_tokens` is refused without the cost of its length.
+  // than `max_tokens` is refused without the cost of its length. With
+  // `parse_special` names of special tokens in the text are those tokens, and
+  // before_text and after_text are left out where the text has them itself.
   // REQUIRES: `tokenizer` is the one that the template was loaded with.
   // Errors: as Tokenizer::Encode; kInvalidArgument if the text is blank: the
   // model would write something out of nothing.
   absl::StatusOr<std::vector<TokenId>> Apply(
       std::string_view text, const Tokenizer& tokenizer,
-      int max_tokens = std::numeric_limits<int>::max()) const;
+      int max_tokens = std::numeric_limits<int>::max(),
+      bool parse_special = false) const;
 };
 
 // The templates of one model: at least one, of which one is the default.
@@ -79,6 +83,10 @@ class PromptTemplates {
 
   // Their names and directions: "en-fr (en to fr), fr-en (fr to en)".
   std::string Describe() const;
+
+  // Whether `prompt` ends as those of a template that puts something after the
+  // text: what follows answers it. Other prompts are continued.
+  bool AreAnswered(std::span<const TokenId> prompt) const;
 
   // What stands around the texts of all templates: Tokenizer::MarkSpecial.
   std::vector<TokenId> tokens() const;

@@ -17,7 +17,31 @@ std::string Begin(std::string_view held, std::string_view text,
   return begin;
 }
 
+// Octal digits between a byte that begins a mark and one that ends it: UTF-8
+// uses none of them.
+constexpr char kMarkBegin = '\xFF', kMarkEnd = '\xFE';
+constexpr char kMarkDigit = '\xF5';
+
+std::string WithoutMarks(std::string text) {
+  std::string shown;
+  bool is_mark = false;
+  for (const char byte : text) {
+    if (byte == kMarkBegin) is_mark = true;
+    if (!is_mark) shown += byte;
+    if (byte == kMarkEnd) is_mark = false;
+  }
+  return shown;
+}
+
 }  // namespace
+
+std::string SpecialTokenMark(TokenId token) {
+  std::string mark(1, kMarkBegin);
+  for (auto rest = static_cast<uint32_t>(token); rest > 0; rest /= 8) {
+    mark += static_cast<char>(kMarkDigit + rest % 8);
+  }
+  return mark + kMarkEnd;
+}
 
 StopStrings::StopStrings() : nodes_(1), next_(1, kRoot) {}
 
@@ -44,21 +68,33 @@ absl::Status StopStrings::Check(const std::vector<std::string>& stops) {
 }
 
 absl::StatusOr<StopStrings> StopStrings::Create(
-    std::vector<std::string> stops) {
+    std::vector<std::string> stops, std::vector<MarkedStop> marked) {
   RETURN_IF_ERROR(Check(stops));
   StopStrings automaton;
   automaton.stops_ = std::move(stops);
+  automaton.marked_ = std::move(marked);
   automaton.MakeByteClasses();
-  for (size_t i = 0; i < automaton.stops_.size(); ++i) automaton.AddToTrie(i);
+  for (int i = 0; i < automaton.num_forms(); ++i) automaton.AddToTrie(i);
   automaton.LinkStates();
   return automaton;
 }
 
+const std::string& StopStrings::Form(int form_idx) const {
+  const int num_stops = static_cast<int>(stops_.size());
+  return form_idx < num_stops ? stops_[form_idx]
+                              : marked_[form_idx - num_stops].second;
+}
+
+int StopStrings::StopOf(int form_idx) const {
+  const int num_stops = static_cast<int>(stops_.size());
+  return form_idx < num_stops ? form_idx : marked_[form_idx - num_stops].first;
+}
+
 void StopStrings::MakeByteClasses() {
-  for (const std::string& stop : stops_) {
-    for (const char byte : stop) {
+  for (int i = 0; i < num_forms(); ++i) {
+    for (const char byte : Form(i)) {
       uint8_t& byte_class = class_of_[static_cast<uint8_t>(byte)];
-      // UTF-8 uses 243 of the bytes, so that a class fits.
+      // UTF-8 uses 243 of the bytes and marks 10, so that a class fits.
       if (byte_class == 0) byte_class = static_cast<uint8_t>(num_classes_++);
     }
   }
@@ -66,22 +102,22 @@ void StopStrings::MakeByteClasses() {
 }
 
 // No edge leads back to the root yet, so kRoot stands for none.
-void StopStrings::AddToTrie(int stop_idx) {
+void StopStrings::AddToTrie(int form_idx) {
   State state = kRoot;
-  for (const char byte : stops_[stop_idx]) {
+  for (const char byte : Form(form_idx)) {
     const int byte_class = class_of_[static_cast<uint8_t>(byte)];
     if (NextOf(state, byte_class) == kRoot) {
       NextOf(state, byte_class) = static_cast<State>(nodes_.size());
       Node node;
       node.size = static_cast<uint16_t>(nodes_[state].size + 1);
-      node.stop_idx = static_cast<int16_t>(stop_idx);
+      node.form_idx = static_cast<int16_t>(form_idx);
       nodes_.push_back(node);
       next_.resize(next_.size() + num_classes_, kRoot);
     }
     state = NextOf(state, byte_class);
   }
   if (nodes_[state].match == kNone) {
-    nodes_[state].match = static_cast<int16_t>(stop_idx);
+    nodes_[state].match = static_cast<int16_t>(form_idx);
   }
 }
 
@@ -111,35 +147,37 @@ void StopStrings::LinkStates() {
 
 std::string_view StopStrings::Prefix(State state) const {
   const Node& node = nodes_[state];
-  if (node.stop_idx == kNone) return {};
-  return std::string_view(stops_[node.stop_idx]).substr(0, node.size);
+  if (node.form_idx == kNone) return {};
+  return std::string_view(Form(node.form_idx)).substr(0, node.size);
 }
 
-TextPiece StopMatcher::Feed(std::string_view text) {
+TextPiece StopMatcher::Feed(std::string_view text, bool matches) {
   TextPiece piece;
   if (stopped_) return piece;
   const std::string_view held = stops_->Prefix(state_);
   int match = StopStrings::kNone;
   while (piece.consumed_bytes < text.size() && match == StopStrings::kNone) {
     state_ = stops_->Next(state_, text[piece.consumed_bytes++]);
-    match = stops_->Match(state_);
+    if (matches) match = stops_->Match(state_);
   }
   const size_t end = held.size() + piece.consumed_bytes;
-  size_t num_kept = stops_->Prefix(state_).size();
-  if (match != StopStrings::kNone) {
-    stopped_ = true;
-    piece.stop_idx = match;
-    num_kept = include_stop_ ? 0 : stops_->stops()[match].size();
-  }
+  const bool is_hit = match != StopStrings::kNone;
+  const size_t num_kept =
+      is_hit ? stops_->Form(match).size() : stops_->Prefix(state_).size();
   piece.text = Begin(held, text, end - num_kept);
+  if (stops_->has_marks()) piece.text = WithoutMarks(std::move(piece.text));
+  if (!is_hit) return piece;
+  stopped_ = true;
+  piece.stop_idx = stops_->StopOf(match);
+  if (include_stop_) piece.text += stops_->stops()[*piece.stop_idx];
   return piece;
 }
 
-std::string StopMatcher::FeedUnmatched(std::string_view text) {
+std::string StopMatcher::Finish() {
   if (stopped_) return {};
-  const std::string_view held = stops_->Prefix(state_);
+  std::string held(stops_->Prefix(state_));
   state_ = StopStrings::kRoot;
-  return Begin(held, text, held.size() + text.size());
+  return stops_->has_marks() ? WithoutMarks(std::move(held)) : held;
 }
 
 }  // namespace espalier

@@ -8,6 +8,10 @@
 // state is the longest suffix of the text that begins a stop, and that is just
 // what must be held back: so a matcher keeps no text, and copying it forks it.
 //
+// A stop may have special tokens in it, which text does not show. They are fed
+// to a matcher as SpecialTokenMark gives them, and no mark is ever released. A
+// stop that has marks is found as it is written and as its marked form.
+//
 // Text comes as whole UTF-8 characters, as IncrementalDetokenizer gives them.
 // As stops are UTF-8 too, what is released is whole characters. Texts are
 // compared by bytes: no case folding, no normalisation.
@@ -28,17 +32,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/ids.h"
 
 namespace espalier {
+
+// A special token in a text that does not show it: bytes that are in no UTF-8.
+// REQUIRES: token >= 0.
+std::string SpecialTokenMark(TokenId token);
 
 class StopStrings {
  public:
   // Limits of Create. The automaton has a state a byte, and a state takes 2
   // bytes for each different byte in the stops: a few KiB as a rule, 2 MiB at
-  // the limit.
+  // the limit. A mark has at most 13 bytes, and a token's name at least one.
   static constexpr size_t kMaxStops = 64;
   static constexpr size_t kMaxBytes = 4096;  // of all stops together
 
@@ -47,7 +57,13 @@ class StopStrings {
 
   // Equal stops are one, the first.
   // Errors: as Check.
-  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
+  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops) {
+    return Create(std::move(stops), {});
+  }
+  // `marked` has the marked forms of stops, by their index.
+  using MarkedStop = std::pair<int, std::string>;
+  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops,
+                                            std::vector<MarkedStop> marked);
 
   // Whether Create takes `stops`, without the cost of making anything of them.
   // Errors: kInvalidArgument naming the limit, or the first stop that is empty
@@ -55,6 +71,8 @@ class StopStrings {
   static absl::Status Check(const std::vector<std::string>& stops);
 
   const std::vector<std::string>& stops() const { return stops_; }
+  // Whether special tokens are to be fed, as marks.
+  bool has_marks() const { return !marked_.empty(); }
 
  private:
   friend class StopMatcher;
@@ -66,12 +84,19 @@ class StopStrings {
 
   struct Node {
     uint16_t size = 0;         // of the prefix, in bytes
-    int16_t stop_idx = kNone;  // a stop that the prefix begins
-    int16_t match = kNone;     // the longest stop that it ends in
+    int16_t form_idx = kNone;  // a form that the prefix begins
+    int16_t match = kNone;     // the longest form that it ends in
   };
 
+  // A form is a stop as it is written, or after these a marked one.
+  int num_forms() const {
+    return static_cast<int>(stops_.size() + marked_.size());
+  }
+  const std::string& Form(int form_idx) const;
+  int StopOf(int form_idx) const;
+
   void MakeByteClasses();
-  void AddToTrie(int stop_idx);
+  void AddToTrie(int form_idx);
   void LinkStates();
   State& NextOf(State state, int byte_class) {
     return next_[state * num_classes_ + byte_class];
@@ -84,6 +109,7 @@ class StopStrings {
   std::string_view Prefix(State state) const;
 
   std::vector<std::string> stops_;
+  std::vector<MarkedStop> marked_;
   // Bytes that no stop has are all of class 0.
   std::array<uint8_t, 256> class_of_ = {};
   int num_classes_ = 1;
@@ -110,18 +136,20 @@ class StopMatcher {
 
   // Releases all text but the longest suffix that may begin a stop. After a hit
   // nothing is released or consumed any more.
-  // REQUIRES: whole characters of UTF-8.
-  TextPiece Feed(std::string_view text);
+  // REQUIRES: whole characters of UTF-8, and marks.
+  TextPiece Feed(std::string_view text) { return Feed(text, true); }
 
-  // Releases what is held and `text` unmatched; no stop begins in them.
-  std::string FeedUnmatched(std::string_view text);
+  // The same, but no stop ends in `text`; one may begin there.
+  TextPiece FeedUnmatched(std::string_view text) { return Feed(text, false); }
 
   // Releases what is held, as nothing follows; nothing after a hit.
-  std::string Finish() { return FeedUnmatched({}); }
+  std::string Finish();
 
   bool stopped() const { return stopped_; }
 
  private:
+  TextPiece Feed(std::string_view text, bool matches);
+
   const StopStrings* stops_;
   StopStrings::State state_ = StopStrings::kRoot;
   bool include_stop_;

@@ -7,7 +7,9 @@
 // is Tokenizer::Decode cut at the stop that ends first in it
 // (text/tokenizer/incremental_detokenizer.h, text/stop_strings.h). Only
 // generated tokens are fed: a stop in the prompt, or one that begins there, is
-// none.
+// none. Where they continue other tokens, the text is what they add to the text
+// of these. Stops find special tokens by their names, though texts do not show
+// them (MakeStops).
 //
 // A value of five words that the compiler copies: a beam forks it by copying.
 // To copy it and feed a token takes 40 ns, with or without stops: 80 us for the
@@ -25,9 +27,11 @@
 //   Send(stream.Finish().text);
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/ids.h"
 #include "text/stop_strings.h"
@@ -39,19 +43,25 @@ namespace espalier {
 struct TextOptions {
   // Whether the text ends after the stop, not before it.
   bool include_stop = false;
-  // No stop begins in what the first so many tokens add.
-  int min_new_tokens = 0;
-  // Whether the tokens open a text: false after something that it began with,
-  // which a space may divide them from.
-  bool is_opening = true;
+  // No stop ends in what the first so many tokens add.
+  int64_t min_new_tokens = 0;
 };
+
+// The automaton of `stops`, which StopStrings::Check takes: it finds the names
+// of special tokens in stops as text and as these tokens.
+StopStrings MakeStops(std::vector<std::string> stops,
+                      const Tokenizer& tokenizer);
 
 class TextStream {
  public:
-  // Before the first token. `tokenizer` and `stops` must outlive this and its
+  // Before the first token. The tokenizer and `stops` must outlive this and its
   // copies, at their places.
-  TextStream(const Tokenizer& tokenizer, const StopStrings& stops,
+  //   begin  after the tokens that these continue, if there are any
+  TextStream(const IncrementalDetokenizer& begin, const StopStrings& stops,
              const TextOptions& options = {});
+  TextStream(const Tokenizer& tokenizer, const StopStrings& stops,
+             const TextOptions& options = {})
+      : TextStream(IncrementalDetokenizer(tokenizer), stops, options) {}
 
   // The text that is certain with `token`, and whether it completes a stop.
   // After that nothing is released. Tokens outside the vocabulary add nothing,
@@ -68,11 +78,18 @@ class TextStream {
 
   IncrementalDetokenizer detokenizer_;
   StopMatcher matcher_;
-  int num_unmatched_tokens_;  // still to come
+  int num_unmatched_tokens_;  // still to come; saturated
+  bool marks_special_;
 };
 
 // The text of all `tokens`, cut at the first stop.
-std::string TextOf(std::span<const TokenId> tokens, const Tokenizer& tokenizer,
+std::string TextOf(std::span<const TokenId> tokens,
+                   const IncrementalDetokenizer& begin,
                    const StopStrings& stops, const TextOptions& options = {});
+inline std::string TextOf(std::span<const TokenId> tokens,
+                          const Tokenizer& tokenizer, const StopStrings& stops,
+                          const TextOptions& options = {}) {
+  return TextOf(tokens, IncrementalDetokenizer(tokenizer), stops, options);
+}
 
 }  // namespace espalier

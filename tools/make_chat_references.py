@@ -7,6 +7,8 @@ trains a tiny tokenizer of that family, adds its special tokens, draws
 conversations from a seed and writes NAME.json: `tokenizer` (a tokenizer.json),
 `config` (a tokenizer_config.json) and `cases`, a line each, with `messages`,
 `tools`, and the `tokens` of the prompt, or the `error` that the template raises.
+`prefills` are conversations that end with the beginning of an answer, and their
+tokens with `continue_final_message=True`.
 
 The tokens are those of `apply_chat_template(tokenize=True,
 add_generation_prompt=True)`. Where a text spells a special token (`hostile`)
@@ -175,6 +177,28 @@ def make_case(tokenizer: Tokenizer, loaded: PreTrainedTokenizerFast,
     return {**case, "tokens": ids}
 
 
+PREFILLS = ["Sure, here", "{\"a\": [", "  spaced", "ends in a space ", "line\n",
+            "Où est", "", "x  \n ", "No.", "👩‍👩‍👧"]
+
+
+def make_prefill(loaded: PreTrainedTokenizerFast, messages: list[Json],
+                 prefill: str) -> Json:
+    messages = [*messages, {"role": "assistant", "content": prefill}]
+    case = {"messages": messages}
+    try:
+        ids = loaded.apply_chat_template(
+            messages, tokenize=True, continue_final_message=True,
+            return_dict=False)
+    except TemplateError as error:
+        return {**case, "error": str(error)}
+    return {**case, "tokens": ids}
+
+
+def lines_of(cases: list[Json]) -> str:
+    return ",\n".join(json.dumps(case, ensure_ascii=False, separators=(",", ":"))
+                      for case in cases)
+
+
 def write_family(folder: Path, name: str, count: int) -> None:
     *_, bos, eos = FAMILIES[name]
     template = (folder / f"{name}.jinja").read_text(encoding="utf-8")
@@ -189,13 +213,15 @@ def write_family(folder: Path, name: str, count: int) -> None:
         is_hostile = number % 4 == 3
         messages, tools = conversations.draw(is_hostile)
         cases.append(make_case(tokenizer, loaded, messages, tools, is_hostile))
-    lines = [json.dumps(case, ensure_ascii=False, separators=(",", ":"))
-             for case in cases]
+    drawn = Conversations(name, special_names(tokenizer), name + " prefills")
+    prefills = [make_prefill(loaded, drawn.draw(is_hostile=False)[0], prefill)
+                for prefill in PREFILLS * 2]
     compact = json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False,
                          separators=(",", ":"))
     (folder / f"{name}.json").write_text(
         f'{{"tokenizer": {compact},\n"config": {json.dumps(config)},\n'
-        '"cases": [\n' + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+        '"cases": [\n' + lines_of(cases) + '\n],\n"prefills": [\n' +
+        lines_of(prefills) + "\n]}\n", encoding="utf-8")
     print(f"{name}: {count} cases, {sum('error' in case for case in cases)} errors, "
           f"{sum('hostile' in case for case in cases)} hostile, "
           f"{sum(len(case.get('tokens', [])) for case in cases)} tokens")

@@ -2,42 +2,34 @@
 
 #include <utility>
 
-#include "base/check.h"
-#include "beam/strategy/selection_options.h"
-#include "request/decoder_prompt.h"
+#include "request/text_begin.h"
 
 namespace espalier {
-namespace {
-
-StopStrings StopsOf(const GenerationParams& params) {
-  absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
-  CHECK(stops.ok()) << stops.status().ToString();
-  return *std::move(stops);
-}
-
-}  // namespace
 
 std::shared_ptr<const RequestText> RequestText::Make(
-    const GenerationParams& params,
-    std::shared_ptr<const Tokenizer> tokenizer) {
+    const GenerationParams& params, std::shared_ptr<const Tokenizer> tokenizer,
+    std::span<const TokenId> context) {
   if (tokenizer == nullptr) return nullptr;
-  return std::make_shared<const RequestText>(params, std::move(tokenizer));
+  const IncrementalDetokenizer begin =
+      TextBeginAfter(*tokenizer, params, context);
+  return std::make_shared<const RequestText>(params, std::move(tokenizer),
+                                             begin);
 }
 
 RequestText::RequestText(const GenerationParams& params,
-                         std::shared_ptr<const Tokenizer> tokenizer)
+                         std::shared_ptr<const Tokenizer> tokenizer,
+                         const IncrementalDetokenizer& begin)
     : tokenizer_(std::move(tokenizer)),
-      stops_(StopsOf(params)),
-      options_{.include_stop = params.include_stop,
-               .min_new_tokens = SaturateToInt(params.min_new_tokens),
-               .is_opening = OpensText(*tokenizer_, params)} {}
+      begin_(begin),
+      stops_(MakeStops(params.stop, *tokenizer_)),
+      options_(TextOptionsOf(params)) {}
 
 TextStream RequestText::Begin() const {
-  return TextStream(*tokenizer_, stops_, options_);
+  return TextStream(begin_, stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  return TextOf(tokens, *tokenizer_, stops_, options_);
+  return TextOf(tokens, begin_, stops_, options_);
 }
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 #include "request/generation_params.h"
 #include "text/stop_strings.h"
 #include "text/text_stream.h"
+#include "text/tokenizer/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -20,14 +21,18 @@ namespace espalier {
 class RequestText {
  public:
   // Null without a tokenizer: there are no texts then. Else as below.
+  //   context  the tokens that texts continue; empty: texts of their own
   static std::shared_ptr<const RequestText> Make(
       const GenerationParams& params,
-      std::shared_ptr<const Tokenizer> tokenizer);
+      std::shared_ptr<const Tokenizer> tokenizer,
+      std::span<const TokenId> context = {});
 
   // `params` as ValidateParams leaves them.
+  //   begin  where texts begin (request/text_begin.h), of this tokenizer
   // REQUIRES: there is a tokenizer.
   RequestText(const GenerationParams& params,
-              std::shared_ptr<const Tokenizer> tokenizer);
+              std::shared_ptr<const Tokenizer> tokenizer,
+              const IncrementalDetokenizer& begin);
   RequestText(const RequestText&) = delete;
   RequestText& operator=(const RequestText&) = delete;
 
@@ -39,6 +44,7 @@ class RequestText {
 
  private:
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  const IncrementalDetokenizer begin_;
   const StopStrings stops_;
   const TextOptions options_;
 };

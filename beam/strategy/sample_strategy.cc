@@ -266,9 +266,10 @@ Hypothesis SampleStrategy::HypothesisOf(const Sample& sample) const {
 
 std::vector<Hypothesis> SampleStrategy::Hypotheses() const {
   std::vector<Hypothesis> hypotheses;
-  for (const Sample& sample : samples_) {
-    if (!sample.finish_reason.has_value()) continue;
-    hypotheses.push_back(HypothesisOf(sample));
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    if (!samples_[i].finish_reason.has_value()) continue;
+    hypotheses.push_back(HypothesisOf(samples_[i]));
+    hypotheses.back().sample = static_cast<int>(i);
   }
   std::ranges::stable_sort(hypotheses, [](const auto& a, const auto& b) {
     return a.score > b.score;

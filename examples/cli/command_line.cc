@@ -222,7 +222,7 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
       ->add_option("-i,--input,-f,--file", options->input,
                    "JSON lines; - is stdin")
       ->option_text("FILE");
-  AddFlag(command, "--special",
+  AddFlag(command, "--special,--parse-special",
           "names of special tokens in a text are those tokens",
           &options->special);
   AddFlag(command, "--decode", "tokens to texts, special tokens shown",

@@ -45,6 +45,10 @@ absl::Status CheckChat(const RuntimeOptions& options) {
     if (options.system.empty()) return absl::OkStatus();
     return InvalidArgument("--system needs --chat");
   }
+  if (options.parse_special) {
+    return InvalidArgument("--chat and --parse-special exclude each other: ",
+                           "what a user says in a chat stays text");
+  }
   const bool has_template = !options.template_name.empty() ||
                             !options.from.empty() || !options.to.empty();
   if (!has_template) return absl::OkStatus();

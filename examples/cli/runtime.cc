@@ -21,6 +21,7 @@
 #include "request/bad_words.h"
 #include "request/decoder_prompt.h"
 #include "request/json/param_fields.h"
+#include "text/chat/final_message.h"
 
 namespace espalier::cli {
 namespace {
@@ -173,6 +174,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
   templates_ = std::move(text.templates);
+  parse_special_ = options.parse_special;
   if (options.chat) {
     is_chat_ = true;
     system_ = options.system;
@@ -215,18 +217,26 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
                                              NamedValues* taken) const {
   Request request;
   request.prompt_tokens = std::move(body.prompt_tokens);
+  bool is_chat = body.prompt && is_chat_;
   if (body.prompt) {
-    ASSIGN_OR_RETURN(request.prompt_tokens,
-                     MakePrompt(*body.prompt, body.template_name));
+    ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(body));
   } else if (body.messages) {
-    ASSIGN_OR_RETURN(request.prompt_tokens,
-                     MakeChatPrompt(*std::move(body.messages)));
+    ChatInputs inputs = {.messages = *std::move(body.messages)};
+    RETURN_IF_ERROR(SettleFinalMessage(body.continue_final_message,
+                                       /*adds_prompt=*/nullptr, &inputs));
+    ASSIGN_OR_RETURN(request.prompt_tokens, MakeChatPrompt(inputs));
+    is_chat = !inputs.continue_final_message;
   }
+  const bool is_answered =
+      is_chat || (templates_ && templates_->AreAnswered(request.prompt_tokens));
+  request.num_continued = body.num_continued;
+  if (is_answered) request.num_continued = 0;
   request.params = std::move(body.params);
   request.caller_id = std::move(body.caller_id);
   const ModelDescription& model = backend_->steps()->description();
   ASSIGN_OR_RETURN(*taken, ResolveDecoderPrompt(tokenizer_.get(), model,
                                                 defaults_, &request.params));
+  RETURN_IF_ERROR(AppendDecoderPrompt(model, &request));
   std::ranges::move(
       TakeDefaults(defaults_, body.given, model,
                    std::ssize(request.prompt_tokens), &request.params),
@@ -240,6 +250,7 @@ absl::StatusOr<RequestBody> Runtime::Complete(RequestBody body) const {
   ASSIGN_OR_RETURN(Request request, MakeRequest(std::move(body), &taken));
   RequestBody complete;
   complete.prompt_tokens = std::move(request.prompt_tokens);
+  complete.num_continued = request.num_continued;
   complete.params = std::move(request.params);
   complete.caller_id = std::move(request.caller_id);
   complete.given = ParamNames();
@@ -247,7 +258,8 @@ absl::StatusOr<RequestBody> Runtime::Complete(RequestBody body) const {
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
-    const std::string& text, const std::string& template_name) const {
+    const RequestBody& body) const {
+  const std::string& text = *body.prompt;
   if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
                               " has no ", Tokenizer::FileNames(),
@@ -256,23 +268,43 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
   const ModelDescription& model = backend_->steps()->description();
   if (is_chat_) {
     ASSIGN_OR_RETURN(json::array messages, MessagesOf(text));
-    return MakeChatPrompt(std::move(messages));
+    return MakeChatPrompt({.messages = std::move(messages)});
   }
   const PromptTemplate* prompt_template = &*template_;
-  if (!template_name.empty()) {
-    const auto found = templates_->Find(template_name);
+  if (!body.template_name.empty()) {
+    const auto found = templates_->Find(body.template_name);
     if (!found.ok())
       return InvalidArgument("template: ", Message(found.status()));
     prompt_template = *found;
   }
-  return PromptTokens(text, *prompt_template, *tokenizer_,
-                      model.max_prompt_tokens(), model.encoder.has_value());
+  const bool parse_special = parse_special_ || body.parse_special;
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                   PromptTokens(text, *prompt_template, *tokenizer_,
+                                model.max_prompt_tokens(),
+                                model.encoder.has_value(), parse_special));
+  if (!parse_special) NoteUnparsed(text, *prompt_template, tokens);
+  return tokens;
+}
+
+void Runtime::NoteUnparsed(const std::string& text,
+                           const PromptTemplate& prompt_template,
+                           std::span<const TokenId> tokens) const {
+  const auto own = tokens.subspan(prompt_template.before_text.size());
+  const std::string_view name = tokenizer_->UnparsedSpecial(
+      text, own.first(own.size() - prompt_template.after_text.size()));
+  if (name.empty()) return;
+  std::call_once(unparsed_flag_, [&] {
+    PrintToStderr(Concat("espalier: note: a prompt has the name of a special ",
+                         "token as text, ", ShownInQuotes(name),
+                         "; with --parse-special it is that token (said of ",
+                         "one such prompt)\n"));
+  });
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
-    json::array messages) const {
+    const ChatInputs& inputs) const {
   RETURN_IF_ERROR(chat("messages").status());
-  return (*chat_)->Make({.messages = std::move(messages)},
+  return (*chat_)->Make(inputs,
                         backend_->steps()->description().max_prompt_tokens());
 }
 
@@ -296,11 +328,10 @@ const absl::StatusOr<std::unique_ptr<const ChatPrompts>>& Runtime::chat(
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(
-    const GenerationParams& params, const NamedValues& defaults,
+    const TextForm& form, const NamedValues& defaults,
     absl::StatusOr<Result> result) const {
-  absl::StatusOr<Generation> answer =
-      MakeGeneration(std::move(result), params, defaults, tokenizer_,
-                     ", or raise --kv-cache-mib");
+  absl::StatusOr<Generation> answer = MakeGeneration(
+      std::move(result), form, defaults, ", or raise --kv-cache-mib");
   if (answer.ok()) return answer;
   return NameModelDefaults(answer.status(), defaults, defaults_);
 }
@@ -359,8 +390,9 @@ boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(
   NamedValues taken;
   absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
   if (!request.ok()) co_return request.status();
-  const GenerationParams params = OnlyOfText(request->params);
-  co_return MakeAnswer(params, taken,
+  const TextForm form =
+      TextForm::Of(*request, backend_->steps()->description(), tokenizer_);
+  co_return MakeAnswer(form, taken,
                        co_await engine_->Generate(*std::move(request)));
 }
 
@@ -369,13 +401,14 @@ boost::asio::awaitable<absl::StatusOr<Runtime::Streamed>> Runtime::Stream(
   NamedValues taken;
   absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
   if (!request.ok()) co_return request.status();
-  GenerationParams params = OnlyOfText(request->params);
+  TextForm form =
+      TextForm::Of(*request, backend_->steps()->description(), tokenizer_);
   const int num_samples =
       IsBeamSearch(request->params) ? 0 : NumSequences(request->params);
   absl::StatusOr<ResultStream> stream =
       co_await engine_->Stream(*std::move(request));
   if (!stream.ok()) co_return MakeAnswer({}, taken, stream.status()).status();
-  co_return Streamed{*std::move(stream), num_samples, std::move(params),
+  co_return Streamed{*std::move(stream), num_samples, std::move(form),
                      std::move(taken)};
 }
 

@@ -73,12 +73,12 @@ class Runtime {
   // came to.
   struct Streamed {
     ResultStream stream;
-    int num_samples = 0;      // 0: they are beams
-    GenerationParams params;  // OnlyOfText
-    NamedValues defaults;     // that were taken
+    int num_samples = 0;  // 0: they are beams
+    TextForm form;
+    NamedValues defaults;  // that were taken
   };
   boost::asio::awaitable<absl::StatusOr<Streamed>> Stream(RequestBody body);
-  absl::StatusOr<Generation> MakeAnswer(const GenerationParams& params,
+  absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
                                         const NamedValues& defaults,
                                         absl::StatusOr<Result> result) const;
   // Ends all requests, which are answered with kCancelled and `why`, and
@@ -123,9 +123,13 @@ class Runtime {
   absl::StatusOr<Request> MakeRequest(RequestBody body,
                                       NamedValues* taken) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
-      const std::string& text, const std::string& template_name) const;
+      const RequestBody& body) const;
+  // Says once that the name of a special token in a text stayed text.
+  void NoteUnparsed(const std::string& text,
+                    const PromptTemplate& prompt_template,
+                    std::span<const TokenId> tokens) const;
   absl::StatusOr<std::vector<TokenId>> MakeChatPrompt(
-      json::array messages) const;
+      const ChatInputs& inputs) const;
   // What --chat makes of a text: a conversation of one message.
   absl::StatusOr<json::array> MessagesOf(const std::string& text) const;
   const absl::StatusOr<std::unique_ptr<const ChatPrompts>>& chat(
@@ -137,11 +141,13 @@ class Runtime {
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplates> templates_;    // unset without a tokenizer
   std::optional<PromptTemplate> template_;      // the default; unset as well
+  bool parse_special_ = false;                  // --parse-special
   bool is_chat_ = false;                        // --chat
   std::string system_;                          // --system
   // With --chat from the beginning, else when the first request has messages.
   mutable std::once_flag chat_flag_;
   mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
+  mutable std::once_flag unparsed_flag_;  // of the note on such a prompt
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none

@@ -33,9 +33,6 @@ class StreamPrinter {
 
   void Print(const SampleEvent& event) {
     if (!numbers_samples_) return Grow(event.text);
-    samples_.resize(std::max<size_t>(samples_.size(), event.sample + 1));
-    std::vector<TokenId>& tokens = samples_[event.sample];
-    tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
     if (event.text.empty()) return;
     output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
   }
@@ -49,7 +46,7 @@ class StreamPrinter {
   }
 
   // The numbers of the result's samples, if they were printed with numbers.
-  std::vector<int> NumbersOf(const Result& result);
+  std::vector<int> NumbersOf(const Result& result) const;
 
  private:
   void Grow(const std::string& text) {
@@ -59,22 +56,14 @@ class StreamPrinter {
 
   const bool numbers_samples_;
   Output* const output_;
-  std::vector<std::vector<TokenId>> samples_;  // [samples], if numbered
   bool grows_ = false;
 };
 
-std::vector<int> StreamPrinter::NumbersOf(const Result& result) {
+std::vector<int> StreamPrinter::NumbersOf(const Result& result) const {
   std::vector<int> numbers;
   if (!numbers_samples_) return numbers;
   for (const Hypothesis& hypothesis : result.hypotheses) {
-    // Of samples that are the same each has a number of its own.
-    int number = 0;
-    while (number + 1 < std::ssize(samples_) &&
-           (samples_[number] != hypothesis.tokens ||
-            std::ranges::find(numbers, number) != numbers.end())) {
-      ++number;
-    }
-    numbers.push_back(number);
+    numbers.push_back(hypothesis.sample);
   }
   return numbers;
 }
@@ -101,7 +90,7 @@ asio::awaitable<absl::Status> PrintStream(const TextRun& run,
   run.output.Flush();
   StreamPrinter printer(streamed.num_samples > 1, &run.output);
   const absl::StatusOr<Generation> answer = run.runtime.MakeAnswer(
-      streamed.params, streamed.defaults,
+      streamed.form, streamed.defaults,
       co_await PrintUntilResult(streamed.stream, printer, run.output));
   printer.EndLine();
   if (!answer.ok()) co_return answer.status();

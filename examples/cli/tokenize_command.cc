@@ -19,6 +19,7 @@
 #include "examples/cli/output/output.h"
 #include "request/json/read_json_text.h"
 #include "request/json/request_json.h"
+#include "text/chat/final_message.h"
 
 namespace espalier::cli {
 namespace {
@@ -81,15 +82,20 @@ absl::StatusOr<std::string> ReadText(const json::value& line) {
 }
 
 // The messages of a line, as requests have them, or a text as the only one.
-absl::StatusOr<json::array> ReadMessages(const std::string& line,
-                                         const json::value& value) {
+absl::StatusOr<ChatInputs> ReadChat(const std::string& line,
+                                    json::value value) {
   if (value.is_object() && value.get_object().contains("text")) {
     ASSIGN_OR_RETURN(const std::string text, ReadText(value));
-    return json::array{{{"role", "user"}, {"content", text}}};
+    return ChatInputs{.messages =
+                          json::array{{{"role", "user"}, {"content", text}}}};
   }
+  if (value.is_object()) value.get_object().erase("continue_final_message");
   RETURN_IF_ERROR(OnlyField(value, "messages").status());
   ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(line).body);
-  return *std::move(body.messages);
+  ChatInputs inputs = {.messages = *std::move(body.messages)};
+  RETURN_IF_ERROR(SettleFinalMessage(body.continue_final_message,
+                                     /*adds_prompt=*/nullptr, &inputs));
+  return inputs;
 }
 
 const char* ExampleOfALine(bool decode) {
@@ -143,9 +149,8 @@ class LineConverter {
 
   absl::StatusOr<json::value> EncodeMessages(const std::string& line,
                                              const json::value& value) const {
-    ASSIGN_OR_RETURN(json::array messages, ReadMessages(line, value));
-    ASSIGN_OR_RETURN(const jinja::Text rendered,
-                     chat_->Render({.messages = std::move(messages)}));
+    ASSIGN_OR_RETURN(const ChatInputs inputs, ReadChat(line, value));
+    ASSIGN_OR_RETURN(const jinja::Text rendered, chat_->Render(inputs));
     ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                      chat_->Encode(rendered));
     json::object result = Answer(tokens);
@@ -361,7 +366,9 @@ tokens in any text. --decode shows special tokens by their names.
 With --chat a line is {"messages": [{"role": "user", "content": "..."}, ...]},
 or {"text": "..."} for one message of a user, and becomes the tokens of the
 prompt that the model's chat template makes of it, as generate --chat and the
-messages of a batch do. --rendered adds what the template writes.
+messages of a batch do. --rendered adds what the template writes. A prompt ends
+where the last message does with "continue_final_message": true in the line, or
+"prefix": true in that message of the assistant.
 
 A bad line becomes {"error": "..."}, and is told on stderr; blank lines are
 skipped. Exit code: 0 if every line succeeded, 1 if some failed, 2 if none did,

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   if (!tokens.ok()) return Fail(tokens.status());
 
   const absl::StatusOr<Generation> answer =
-      generator->Generate(GenerationRequest{*tokens});
+      generator->Generate(GenerationRequest{Prompt::OfChat(*tokens)});
   if (!answer.ok()) return Fail(answer.status());
   std::cout << answer->texts[0] << '\n';
 }

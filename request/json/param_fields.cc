@@ -182,11 +182,11 @@ constexpr ParamField kFields[] = {
      "forced_bos_token_id: [7, 8]",
      SetIds<&P::begin_suppress_tokens>},
     {"decoder_prompt", "", kConstraints, "PREFIX",
-     "text that the output of an encoder-decoder goes on from",
+     "text that the output begins with, and goes on from",
      Set<&P::decoder_prompt>},
     {"decoder_prompt_tokens", "decoder_input_ids", kConstraints, "ID",
-     "token id, or list of ids, that the output of an encoder-decoder goes on "
-     "from, after the decoder's start: [7, 8]",
+     "token id, or list of ids, that the output begins with, after the "
+     "decoder's start if there is an encoder: [7, 8]",
      SetIds<&P::decoder_prompt_tokens>},
     {"forced_bos_token_id", "", kConstraints, "ID",
      "token id that alone may come first, with a score of 0",
@@ -223,6 +223,10 @@ constexpr ParamField kFields[] = {
      SetTexts<&P::stop>},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},
+    {"skip_special_tokens", "", kStopping, "",
+     "whether texts leave special tokens out, the default; false shows their "
+     "names, such as </s>",
+     Set<&P::skip_special_tokens>},
     {"deadline_ms", "", kStopping, "MS",
      "milliseconds after which the request ends with the best result so far; "
      "this program waits for the step that runs, which is long where beams are "

@@ -49,7 +49,8 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
 
 // The fields of a request beside those of `params`.
 inline constexpr std::string_view kRequestFields[] = {
-    "id", "prompt", "prompt_tokens", "messages", "template", "params"};
+    "id",       "prompt", "prompt_tokens",          "messages",
+    "template", "params", "continue_final_message", "parse_special"};
 
 // Groups stand together.
 std::span<const ParamField> ParamFields();

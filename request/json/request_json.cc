@@ -195,6 +195,10 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
     } else if (key == "messages") {
       RETURN_IF_ERROR(CheckSize(key, value, limits));
       ASSIGN_OR_RETURN(body.messages, ReadMessages(key, value));
+    } else if (key == "parse_special") {
+      RETURN_IF_ERROR(Read(key, value, &body.parse_special));
+    } else if (key == "continue_final_message") {
+      RETURN_IF_ERROR(Read(key, value, &body.continue_final_message));
     } else if (key == "template") {
       RETURN_IF_ERROR(ReadTemplate(value, &body));
     } else {
@@ -202,6 +206,12 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
     }
   }
   RETURN_IF_ERROR(CheckOnePrompt(fields.request));
+  if (body.parse_special && !body.prompt) {
+    return InvalidArgument("parse_special needs prompt, got true");
+  }
+  if (body.continue_final_message && !body.messages) {
+    return InvalidArgument("continue_final_message needs messages, got true");
+  }
   if (!body.prompt && !body.template_name.empty()) {
     return InvalidArgument("template needs prompt, whose text it is for, got ",
                            ShownInQuotes(body.template_name));

@@ -40,9 +40,16 @@ struct RequestBody {
   // Objects with a "role", at least one; the rest is for the model's chat
   // template to look at (text/chat/chat_template.h).
   std::optional<json::array> messages = {};
+  // Whether the prompt ends where the content of the last message does
+  // (text/chat/final_message.h).
+  bool continue_final_message = false;
   // Which of the model's prompt templates `prompt` goes into; empty: the
   // default.
   std::string template_name = {};
+  // Whether names of special tokens in `prompt` are those tokens.
+  bool parse_special = false;
+  // Request::num_continued of prompt_tokens that were made of something else.
+  std::optional<int64_t> num_continued = {};
   // Those of `given` that it calls by another name.
   std::vector<GivenAlias> aliases = {};
 };

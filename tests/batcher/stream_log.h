@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "batcher/engine.h"
 #include "beam/strategy/selection_options.h"
+#include "request/text_begin.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/text_stream.h"
@@ -111,12 +112,9 @@ inline std::vector<Request> RandomStreamRequests(
 
 inline std::string TextFor(const Request& request,
                            const std::vector<TokenId>& tokens) {
-  const auto stops = StopStrings::Create(request.params.stop);
-  CHECK(stops.ok());
-  return TextOf(
-      tokens, EnFrTokenizer(), *stops,
-      {.include_stop = request.params.include_stop,
-       .min_new_tokens = static_cast<int>(request.params.min_new_tokens)});
+  const StopStrings stops = MakeStops(request.params.stop, EnFrTokenizer());
+  return TextOf(tokens, TextBegin(EnFrTokenizer(), ModelDescription(), request),
+                stops, TextOptionsOf(request.params));
 }
 
 // What a reader has of one sample, or of the stable prefix.

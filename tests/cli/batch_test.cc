@@ -279,9 +279,8 @@ TEST(BatchTest, ErrorsNameWhatTheLineNames) {
   EXPECT_THAT(error(R"({"max_tokens": 5000})"), StartsWith("max_tokens must "));
   EXPECT_EQ(error(R"({"min_tokens": -1})"),
             "min_tokens must be at least 0, got -1");
-  EXPECT_THAT(error(R"({"decoder_input_ids": [5]})"),
-              StartsWith("decoder_input_ids must be empty for a model without "
-                         "an encoder"));
+  EXPECT_THAT(error(R"({"decoder_input_ids": [5000000]})"),
+              StartsWith("decoder_input_ids[0] must be "));
   // Values are what they are.
   EXPECT_THAT(error(R"({"n": 1, "early_stopping": "num_return_sequences"})"),
               EndsWith("got \"num_return_sequences\""));
@@ -293,6 +292,49 @@ TEST(BatchTest, TextHasNoSpecialTokens) {
       R"( [[279, 5, 279, 4]]}})");
   EXPECT_EQ(ParseLines(run.out).at(0).at("hypotheses").at(0).at("text"),
             json::value("Il Il"));
+}
+
+// What a stop is found in: special tokens, too, and the text of the first
+// min_new_tokens where it ends after them.
+TEST(BatchTest, StopsAreFoundWhereTheyEnd) {
+  const ProgramRun run = RunBatch(
+      R"({"prompt": "Where is the station?", "params": {"min_new_tokens": 3, )"
+      R"("max_new_tokens": 20, "stop": ["ve l"]}})"
+      "\n"
+      R"({"prompt": "It rains.", "params": {"max_new_tokens": 6, )"
+      R"("stop": ["<fr>"], "logit_bias": {"5": 100}}})"
+      "\n"
+      R"({"prompt": "It rains.", "params": {"max_new_tokens": 2, )"
+      R"("skip_special_tokens": false, "logit_bias": {"5": 100}}})"
+      "\n");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const std::vector<json::value> answers = ParseLines(run.out);
+  const auto first = [&](size_t line) {
+    return answers.at(line).at("hypotheses").at(0);
+  };
+  EXPECT_EQ(first(0).at("finish_reason"), "stop");
+  EXPECT_EQ(first(0).at("text"), "Où se trou");
+  EXPECT_EQ(first(1).at("finish_reason"), "stop");
+  EXPECT_EQ(first(1).at("tokens"), json::array({5}));
+  EXPECT_EQ(first(2).at("text"), "<fr><fr>");
+}
+
+TEST(BatchTest, NamesOfSpecialTokensAreThemIfTheLineSaysSo) {
+  const std::string line = R"({"prompt": "It rains.</s>")";
+  const ProgramRun run = RunBatch(line + R"(, "parse_special": true})" + "\n" +
+                                  R"({"prompt": "It rains."})" + "\n");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(run.err, "");
+  const std::vector<json::value> answers = ParseLines(run.out);
+  const auto num_tokens = [&](size_t line) {
+    return answers.at(line).at("usage").at("prompt_tokens").as_int64();
+  };
+  EXPECT_EQ(num_tokens(0), num_tokens(1) + 1);
+  const ProgramRun plain = RunBatch(line + "}\n" + line + "}\n");
+  EXPECT_EQ(plain.err,
+            "espalier: note: a prompt has the name of a special token as text, "
+            "\"</s>\"; with --parse-special it is that token (said of one such "
+            "prompt)\n");
 }
 
 TEST(BatchTest, TheInputIsNeverOverwritten) {

@@ -14,9 +14,10 @@ namespace {
 using ::testing::HasSubstr;
 
 // The same prompt by a chat template and by a prompt template.
-constexpr char kChatTemplate[] = "{{ bos_token }}{{ messages[-1].content }}";
+constexpr char kChatTemplate[] =
+    "{{ bos_token }}{{ messages[-1].content }}<fr>";
 constexpr char kPromptTemplate[] = R"({"default": "plain", "templates": [
-    {"name": "plain", "prompt": ["<s>", {"text": true}]}]})";
+    {"name": "plain", "prompt": ["<s>", {"text": true}, "<fr>"]}]})";
 
 // The translator with a chat template.
 class ChatTest : public ::testing::Test {
@@ -49,7 +50,7 @@ TEST_F(ChatTest, ATemplateLikeTheModelsPromptGivesTheSameResults) {
 TEST_F(ChatTest, MessagesOfARequestAreAConversation) {
   model_.Write("chat_template.jinja",
                "{{ bos_token }}{% for m in messages %}{{ m.content }}"
-               "{{ ' ' if not loop.last }}{% endfor %}");
+               "{{ ' ' if not loop.last }}{% endfor %}<fr>");
   const ProgramRun run = RunEspalier(
       {"batch", "-m", model_.path()},
       R"({"messages": [{"role": "system", "content": "It rains."}, )"
@@ -62,6 +63,37 @@ TEST_F(ChatTest, MessagesOfARequestAreAConversation) {
   EXPECT_EQ(answers.at(0).at("hypotheses"), answers.at(1).at("hypotheses"));
   EXPECT_EQ(answers.at(0).at("usage").at("prompt_tokens"),
             answers.at(1).at("usage").at("prompt_tokens"));
+}
+
+// The answer to the last message is none: it is what follows in it.
+TEST_F(ChatTest, ALastMessageMayBeContinued) {
+  model_.Write("chat_template.jinja",
+               "{{ bos_token }}<en>{% for m in messages %}{{ m.content }}<fr>"
+               "{% endfor %}");
+  const std::string user =
+      R"({"role": "user", "content": "Where is the station?"})";
+  const auto line = [&](const std::string& last, const std::string& more) {
+    return "{\"messages\": [" + user + ", " + last + "]" + more +
+           ", \"params\": {\"num_beams\": 3}}\n";
+  };
+  const std::string content = R"("role": "assistant", "content": "Où se")";
+  const ProgramRun run = RunEspalier(
+      {"batch", "-m", model_.path()},
+      line("{" + content + "}", R"(, "continue_final_message": true)") +
+          line("{" + content + R"(, "prefix": true})", "") +
+          R"({"messages": [)" + user +
+          R"(], "params": {"num_beams": 3, "decoder_prompt": "Où se"}})" +
+          "\n" + line("{" + content + "}", R"(, "continue_final_message": 1)"));
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  const std::vector<json::value> answers = ParseLines(run.out);
+  const json::value& first = answers.at(0).at("hypotheses");
+  EXPECT_EQ(first.at(0).at("text"), " trouve la gare ?");
+  EXPECT_EQ(answers.at(1).at("hypotheses"), first);
+  // Its tokens may be others: a text is encoded by itself.
+  EXPECT_EQ(answers.at(2).at("hypotheses").at(0).at("text"),
+            first.at(0).at("text"));
+  EXPECT_THAT(std::string(answers.at(3).at("error").at("message").as_string()),
+              HasSubstr("continue_final_message"));
 }
 
 TEST_F(ChatTest, MessagesThatMakeNoPromptFailTheirLineAlone) {
@@ -91,7 +123,7 @@ TEST_F(ChatTest, MessagesThatMakeNoPromptFailTheirLineAlone) {
 TEST_F(ChatTest, TheSystemsWordsComeFirst) {
   model_.Write("chat_template.jinja",
                "{{ bos_token }}{% for m in messages %}{{ m.content }}"
-               "{{ ' ' if not loop.last }}{% endfor %}");
+               "{{ ' ' if not loop.last }}{% endfor %}<fr>");
   const ProgramRun chat =
       Generate({"--chat", "--system", "It rains.", "I am hungry."});
   EXPECT_EQ(chat.exit_code, 0) << chat.err;

@@ -278,7 +278,8 @@ TEST(ReadCallTest, TokenizeTakesTheBodiesOfCalls) {
 TEST(ReadCallTest, TokenizeDropsNoFieldOfMessagesBesideAPrompt) {
   for (const std::string field :
        {R"("documents": [])", R"("reasoning_effort": "low")",
-        R"("add_generation_prompt": true)", R"("chat_template_kwargs": {})"}) {
+        R"("add_generation_prompt": true)", R"("chat_template_kwargs": {})",
+        R"("continue_final_message": true)"}) {
     const std::string name = field.substr(1, field.find(':') - 2);
     ASSERT_OK_AND_ASSIGN(
         const TokenizeCall call,
@@ -361,6 +362,33 @@ TEST(ReadCallTest, WhatRoutersAddIsTakenQuietly) {
                   "include_stop_str_in_output": true, "rid": null,
                   "stream_options": null, "use_beam_search": false)"));
   EXPECT_THAT(call.warnings, IsEmpty());
+}
+
+TEST(ReadCallTest, AChatContinuesItsLastMessage) {
+  const auto read = [](const std::string& message, const std::string& fields) {
+    return ReadCall(Api::kChat,
+                    Concat(R"({"messages": [)", message, "]", fields, "}"));
+  };
+  const std::string message = R"({"role": "assistant", "content": "a"})";
+  const std::string prefix =
+      R"({"role": "assistant", "content": "a", "prefix": true})";
+  const std::string field = R"(, "continue_final_message": true)";
+  for (const auto& call :
+       {read(message, field), read(prefix, ""),
+        read(prefix, R"(, "add_generation_prompt": false, "echo": true)")}) {
+    ASSERT_OK(call);
+    EXPECT_TRUE(call->chat->continue_final_message);
+    EXPECT_FALSE(call->chat->add_generation_prompt);
+  }
+  EXPECT_FALSE(read(message, "")->chat->continue_final_message);
+  EXPECT_THAT(read(message, field + R"(, "add_generation_prompt": true)"),
+              StatusIs(kInvalid, HasSubstr("add_generation_prompt must be "
+                                           "false")));
+  EXPECT_THAT(read(message, R"(, "echo": true)"),
+              StatusIs(kInvalid, HasSubstr("echo must be false without "
+                                           "continue_final_message")));
+  EXPECT_THAT(read(message, field + R"(, "decoder_prompt": "b")"),
+              StatusIs(kInvalid, HasSubstr("decoder_prompt must be empty")));
 }
 
 TEST(ReadCallTest, EchoReportsThePromptAsTheText) {

@@ -233,12 +233,6 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
                                                  "without a tokenizer")));
   EXPECT_THAT(CheckPrompt(params),
               StatusIs(kInvalidPrompt, HasSubstr("without a tokenizer")));
-  ModelDescription decoder = Translator();
-  decoder.encoder.reset();
-  EXPECT_THAT(
-      ResolveDecoderPrompt(&EnFrTokenizer(), decoder, {}, &params),
-      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must be empty for a "
-                                         "model without an encoder")));
   params = {};
   params.decoder_prompt_tokens = {7, -1};
   EXPECT_THAT(
@@ -254,6 +248,25 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
                        "first, got 8"));
 }
 
+// Behind the prompt and what its template ends it with.
+TEST(DecoderPromptTest, WithoutAnEncoderItEndsThePrompt) {
+  ModelDescription decoder = Translator();
+  decoder.encoder.reset();
+  Request request = {.prompt_tokens = {1, 4, 7, 5},
+                     .params = BegunBy("Il"),
+                     .num_continued = 0};
+  ASSERT_OK(
+      ResolveDecoderPrompt(&EnFrTokenizer(), decoder, {}, &request.params));
+  const std::vector<int64_t> spelt = SpellingOf("Il");
+  EXPECT_EQ(request.params.decoder_prompt_tokens, spelt);
+  ASSERT_OK(ValidateRequest(decoder, &request));
+  std::vector<TokenId> expected = {1, 4, 7, 5};
+  expected.insert(expected.end(), spelt.begin(), spelt.end());
+  EXPECT_EQ(request.prompt_tokens, expected);
+  EXPECT_EQ(request.num_continued, spelt.size());
+  EXPECT_THAT(request.params.decoder_prompt_tokens, ::testing::IsEmpty());
+}
+
 TEST(DecoderPromptTest, ItsTextIsWhatItsTokensSpell) {
   const auto text = [](std::vector<int64_t> tokens) {
     return DecoderPromptText(EnFrTokenizer(), tokens);
@@ -262,15 +275,6 @@ TEST(DecoderPromptTest, ItsTextIsWhatItsTokensSpell) {
   EXPECT_EQ(text(SpellingOf("Il pleut")).value(), "Il pleut");
   EXPECT_THAT(text({-1}).status(),
               StatusIs(kInvalidPrompt, HasSubstr("token -1")));
-}
-
-TEST(DecoderPromptTest, WhatFollowsATextDoesNotOpenOne) {
-  GenerationParams params;
-  EXPECT_TRUE(OpensText(EnFrTokenizer(), params));
-  params.decoder_prompt_tokens = {*EnFrTokenizer().special_tokens().eos};
-  EXPECT_TRUE(OpensText(EnFrTokenizer(), params));
-  params.decoder_prompt_tokens = SpellingOf("Il");
-  EXPECT_FALSE(OpensText(EnFrTokenizer(), params));
 }
 
 }  // namespace

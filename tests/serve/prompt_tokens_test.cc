@@ -119,14 +119,68 @@ TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {
         R"("prompt": "a", "template": "")",
         // Without an encoder it is generated, and of no prompt.
         R"("prompt": "a", "forced_bos_token_id": 1000000)",
-        R"("prompt": "a", "decoder_prompt": "b")",
-        R"("prompt": "a", "decoder_input_ids": [5])"}) {
+        R"("prompt": "a", "decoder_prompt": " ")",
+        R"("prompt": "a", "decoder_input_ids": [1000000])"}) {
     const RawResponse tokenized = Post("/tokenize", Concat("{", fields, "}"));
     const RawResponse completed =
         Post("/v1/completions", Concat("{", fields, "}"));
     EXPECT_EQ(tokenized.status, 400) << tokenized.body;
     EXPECT_EQ(tokenized.body, completed.body);
   }
+}
+
+// BOS stays, whichever side is cut.
+TEST_F(PromptTokensTest, WhatStandsAroundATextIsKept) {
+  Start();
+  const auto tokens = [&](const std::string& more) {
+    const RawResponse response =
+        Post("/tokenize", Concat(R"({"prompt": "It rains a lot.")", more, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->at("tokens").as_array();
+  };
+  const json::array all = tokens("");
+  ASSERT_GE(all.size(), 5);
+  const auto cut = [&](const char* side) {
+    return tokens(Concat(R"(, "truncate_prompt_tokens": 3, )",
+                         R"("truncation_side": ")", side, "\""));
+  };
+  EXPECT_EQ(cut("right"), json::array({all[0], all[1], all[2]}));
+  EXPECT_EQ(cut("left"),
+            json::array({all[0], all[all.size() - 2], all.back()}));
+  const RawResponse nothing =
+      Post("/tokenize", R"({"prompt": "It", "truncate_prompt_tokens": 1})");
+  EXPECT_EQ(nothing.status, 400);
+  EXPECT_THAT(nothing.body,
+              HasSubstr("truncate_prompt_tokens must be at least 2"));
+}
+
+TEST_F(PromptTokensTest, NamesOfSpecialTokensAreThemIfTheCallSaysSo) {
+  Start();
+  const auto tokenized = [&](const std::string& more) {
+    const RawResponse response =
+        Post("/tokenize", Concat(R"({"prompt": "<s>oui</s>")", more, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->as_object();
+  };
+  const json::object plain = tokenized("");
+  EXPECT_EQ(plain.at("warnings").as_array().size(), 1);
+  EXPECT_THAT(std::string(plain.at("warnings").as_array()[0].as_string()),
+              HasSubstr("parse_special"));
+  const json::object parsed = tokenized(R"(, "parse_special": true)");
+  EXPECT_FALSE(parsed.contains("warnings"));
+  const json::array& tokens = parsed.at("tokens").as_array();
+  EXPECT_EQ(tokens.front(), 1) << "one BOS";
+  EXPECT_NE(tokens[1], 1);
+  EXPECT_EQ(tokens.back(), 2);
+}
+
+TEST_F(PromptTokensTest, ADecoderPromptEndsThePrompt) {
+  Start();
+  const auto tokens = [&](const char* fields) {
+    return ParseJson(Post("/tokenize", fields).body)->at("tokens").as_array();
+  };
+  const json::array prompt = tokens(R"({"prompt": "Il pleut"})");
+  EXPECT_EQ(tokens(R"({"prompt": "Il", "decoder_prompt": "pleut"})"), prompt);
 }
 
 TEST_F(PromptTokensTest, ALongBodyIsNotMadeTokensOfToBeCut) {
@@ -174,7 +228,8 @@ TEST_F(PromptTokensTest, WhatIsEchoedOfACutPromptIsWhatTheEngineGot) {
     const std::string cut =
         text(Concat(whole, R"(, "truncate_prompt_tokens": 2)"));
     const std::string echoed = text(whole);
-    EXPECT_LT(cut.size(), echoed.size()) << prompt << cut << echoed;
+    EXPECT_FALSE(cut.starts_with(echoed.substr(0, 4)))
+        << prompt << cut << echoed;
   }
 }
 

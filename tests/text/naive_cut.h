@@ -25,10 +25,11 @@ inline void PrintTo(const Cut& cut, std::ostream* out) {
 }
 
 // The oracle of stop strings: all of them are searched for after every byte of
-// the whole text.
+// the whole text; none ends in its first `num_unmatched` bytes.
 inline Cut NaiveCut(const std::vector<std::string>& stops,
-                    const std::string& text, bool include_stop) {
-  for (size_t end = 1; end <= text.size(); ++end) {
+                    const std::string& text, bool include_stop,
+                    size_t num_unmatched = 0) {
+  for (size_t end = num_unmatched + 1; end <= text.size(); ++end) {
     const std::string so_far = text.substr(0, end);
     std::optional<int> longest;
     for (size_t i = 0; i < stops.size(); ++i) {

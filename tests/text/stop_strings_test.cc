@@ -150,20 +150,20 @@ TEST(StopMatcherTest, AfterAStopNothingIsReleased) {
   EXPECT_EQ(matcher.Feed("xcc").text, "");
   EXPECT_EQ(matcher.Feed("xcc").stop_idx, std::nullopt);
   EXPECT_EQ(matcher.Feed("xcc").consumed_bytes, 0);
-  EXPECT_EQ(matcher.FeedUnmatched("x"), "");
+  EXPECT_EQ(matcher.FeedUnmatched("x").text, "");
   EXPECT_EQ(matcher.Finish(), "");
   EXPECT_TRUE(matcher.stopped());
 }
 
-TEST(StopMatcherTest, NoStopBeginsInUnmatchedText) {
+TEST(StopMatcherTest, NoStopEndsInUnmatchedText) {
   const StopStrings stops = Stops({"abc"});
   StopMatcher matcher(stops);
-  EXPECT_EQ(matcher.Feed("xa").text, "x");
-  EXPECT_EQ(matcher.FeedUnmatched("b"), "ab");
-  EXPECT_EQ(matcher.Feed("c").text, "c");
-  EXPECT_EQ(matcher.FeedUnmatched("abcab"), "abcab");
-  EXPECT_EQ(matcher.Feed("cab").text, "c");
-  EXPECT_EQ(matcher.Feed("c").stop_idx, 0);
+  EXPECT_EQ(matcher.FeedUnmatched("xabcx").text, "xabcx");
+  EXPECT_EQ(matcher.FeedUnmatched("ab").text, "");
+  StopMatcher fork = matcher;
+  EXPECT_EQ(fork.Feed("c").stop_idx, 0);
+  EXPECT_EQ(matcher.FeedUnmatched("c").stop_idx, std::nullopt);
+  EXPECT_EQ(matcher.Feed("x").text, "abcx");
 }
 
 TEST(StopMatcherTest, ACopyIsAForkOfTwoWords) {

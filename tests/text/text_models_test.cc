@@ -108,6 +108,17 @@ TEST_P(TextModelsTest, TextsOfTokensAreTransformers) {
     }
     detokenizer.Finish(&grown);
     EXPECT_EQ(grown, text);
+    // What continues a part of it completes it.
+    const auto first = std::span(tokens).first(tokens.size() / 2);
+    IncrementalDetokenizer before(*tokenizer_);
+    std::string joined;
+    for (const TokenId token : first) before.Feed(token, &joined);
+    auto rest = IncrementalDetokenizer::After(*tokenizer_, first);
+    for (const TokenId token : std::span(tokens).subspan(first.size())) {
+      rest.Feed(token, &joined);
+    }
+    rest.Finish(&joined);
+    EXPECT_EQ(joined, text);
   }
   EXPECT_GE(num_texts, 72);
 }

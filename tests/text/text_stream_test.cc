@@ -67,8 +67,8 @@ std::vector<std::string> SomeStops(const std::string& text, size_t max_bytes,
   return stops;
 }
 
-// What the streams' text is, from the text of all tokens; the part of it that
-// the first tokens make certain is not searched.
+// What the streams' text is, from the text of all tokens; no stop ends in the
+// part of it that the first tokens make certain.
 Cut ExpectedCut(const std::vector<TokenId>& tokens,
                 const std::vector<std::string>& stops,
                 const TextOptions& options) {
@@ -78,11 +78,8 @@ Cut ExpectedCut(const std::vector<TokenId>& tokens,
     detokenizer.Feed(tokens[i], &unmatched);
   }
   if (tokens.size() < options.min_new_tokens) unmatched = Decode(tokens);
-  Cut cut = NaiveCut(stops, Decode(tokens).substr(unmatched.size()),
-                     options.include_stop);
-  cut.text = unmatched + cut.text;
-  cut.consumed_bytes += unmatched.size();
-  return cut;
+  return NaiveCut(stops, Decode(tokens), options.include_stop,
+                  unmatched.size());
 }
 
 Cut StreamedCut(const std::vector<TokenId>& tokens, const StopStrings& stops,
@@ -155,6 +152,64 @@ TEST(TextStreamTest, AStopBeforeMinNewTokensIsText) {
   EXPECT_EQ(text_from(1), "a ");
   EXPECT_EQ(text_from(2), "a a ");
   EXPECT_EQ(text_from(3), "a a a");
+}
+
+TEST(TextStreamTest, AStopMayBeginBeforeMinNewTokens) {
+  const StopStrings stops = StreamStops({"ve l"});
+  const std::vector<TokenId> tokens = Tokens("trouve la gare");
+  const size_t num_first = Tokens("trouve").size();
+  for (int64_t min_new_tokens = 0; min_new_tokens <= num_first;
+       ++min_new_tokens) {
+    EXPECT_EQ(TextOf(tokens, EnFrTokenizer(), stops,
+                     {.min_new_tokens = min_new_tokens}),
+              "trou");
+  }
+}
+
+// As a stop, and within one; its name that is spelt is found, too.
+TEST(TextStreamTest, SpecialTokensStop) {
+  const auto eos = EnFrTokenizer().special_tokens().eos.value();
+  const auto with_eos = [&](std::string_view before, std::string_view after) {
+    std::vector<TokenId> tokens = Tokens(before);
+    tokens.push_back(eos);
+    const std::vector<TokenId> rest = Tokens(after);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    return tokens;
+  };
+  const StopStrings alone = MakeStops({"x", "</s>"}, EnFrTokenizer());
+  const StopStrings within = MakeStops({"le</s> chat"}, EnFrTokenizer());
+  const std::vector<TokenId> tokens = with_eos("le", "chat noir");
+  const Cut cut = StreamedCut(tokens, alone, {});
+  EXPECT_EQ(cut.text, "le");
+  EXPECT_EQ(cut.stop_idx, 1);
+  EXPECT_EQ(StreamedCut(tokens, alone, {.include_stop = true}).text, "le</s>");
+  EXPECT_EQ(StreamedCut(tokens, within, {}).text, "");
+  EXPECT_EQ(StreamedCut(tokens, within, {.include_stop = true}).text,
+            "le</s> chat");
+  // What was held is text without the token.
+  EXPECT_EQ(StreamedCut(with_eos("le", "chien"), within, {}).text, "le chien");
+  EXPECT_EQ(StreamedCut(with_eos("le", ""), within, {}).text, "le");
+  EXPECT_EQ(StreamedCut(Tokens("oui</s>non"), alone, {}).text, "oui");
+}
+
+// A stop is no special token's if only a part of the name is in it.
+TEST(TextStreamTest, PartsOfNamesAreText) {
+  const StopStrings stops = MakeStops({"s>", "</s>!"}, EnFrTokenizer());
+  std::vector<TokenId> tokens = Tokens("oui");
+  tokens.push_back(EnFrTokenizer().special_tokens().eos.value());
+  const std::vector<TokenId> rest = Tokens("non");
+  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  EXPECT_EQ(StreamedCut(tokens, stops, {}).text, "oui non");
+}
+
+TEST(TextStreamTest, ShownSpecialTokensAreText) {
+  std::vector<TokenId> tokens = Tokens("oui");
+  tokens.push_back(EnFrTokenizer().special_tokens().eos.value());
+  const IncrementalDetokenizer begin(EnFrTokenizer(), /*is_opening=*/true,
+                                     /*shows_special=*/true);
+  EXPECT_EQ(TextOf(tokens, begin, StopStrings()), "oui</s>");
+  const StopStrings stops = MakeStops({"i</s>"}, EnFrTokenizer());
+  EXPECT_EQ(TextOf(tokens, begin, stops), "ou");
 }
 
 TEST(TextStreamTest, TheRestMayCompleteAStop) {

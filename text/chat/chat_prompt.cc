@@ -83,33 +83,12 @@ absl::StatusOr<std::vector<TokenId>> EncodeWhole(
   return tokens;
 }
 
-// The special tokens by their names; of those with one name the first.
-std::vector<std::pair<std::string, TokenId>> NamesOf(
-    const Tokenizer& tokenizer) {
-  std::vector<std::pair<std::string, TokenId>> names;
-  for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
-    if (!tokenizer.is_special(token)) continue;
-    std::string name = tokenizer.Piece(token);
-    if (!name.empty()) names.emplace_back(std::move(name), token);
-  }
-  std::ranges::sort(names);
-  const auto has_same_name = [](const auto& a, const auto& b) {
-    return a.first == b.first;
-  };
-  names.erase(std::unique(names.begin(), names.end(), has_same_name),
-              names.end());
-  return names;
-}
-
 }  // namespace
-
-SpecialTokenNames::SpecialTokenNames(const Tokenizer& tokenizer)
-    : names_(NamesOf(tokenizer)) {}
 
 SpecialTokenNames::Match SpecialTokenNames::Find(std::string_view text,
                                                  size_t begin) const {
   for (size_t i = begin; i < text.size(); ++i) {
-    if (const auto name = names_.At(text, i)) {
+    if (const auto name = names_->At(text, i)) {
       return {i, name->size, name->token};
     }
   }
@@ -139,7 +118,7 @@ bool SpecialTokenNames::AnyTouchesInput(const jinja::Text& text) const {
   for (size_t i = 0; i < bytes.size(); ++i) {
     while (run->end <= i) ++run;
     // Where the longest is the template's, all that begin here are.
-    const auto name = names_.At(bytes, i);
+    const auto name = names_->At(bytes, i);
     if (!name) continue;
     if (run->is_input || i + name->size > run->end) return true;
   }

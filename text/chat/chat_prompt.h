@@ -29,13 +29,14 @@
 
 namespace espalier {
 
-// The special tokens of a tokenizer by their names: found once, then looked for
-// in any number of texts.
+// The special tokens of a tokenizer by their names, looked for in texts.
 //
 // Thread safety: constant after construction; any thread may then call.
 class SpecialTokenNames {
  public:
-  explicit SpecialTokenNames(const Tokenizer& tokenizer);
+  // `tokenizer` outlives this.
+  explicit SpecialTokenNames(const Tokenizer& tokenizer)
+      : names_(&tokenizer.special_names()) {}
 
   struct Match {
     size_t begin = 0;  // a byte
@@ -51,7 +52,7 @@ class SpecialTokenNames {
   bool AnyTouchesInput(const jinja::Text& text) const;
 
  private:
-  PieceMatcher names_;
+  const PieceMatcher* names_;
 };
 
 // The prompt that `text` is: no BOS and no EOS but those that the template

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "text/chat/chat_config.h"
+#include "text/chat/final_message.h"
 
 namespace espalier {
 namespace {
@@ -70,8 +71,22 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(
   return chat;
 }
 
+absl::StatusOr<jinja::Text> ChatTemplate::RenderToFinal(
+    ChatInputs inputs) const {
+  if (inputs.add_generation_prompt) {
+    return InvalidArgument("add_generation_prompt must be false with ",
+                           "continue_final_message, got true");
+  }
+  inputs.continue_final_message = false;
+  ASSIGN_OR_RETURN(const std::string content,
+                   MarkFinalMessage(&inputs.messages));
+  ASSIGN_OR_RETURN(const jinja::Text text, Render(inputs));
+  return CutAtMark(text, content);
+}
+
 absl::StatusOr<jinja::Text> ChatTemplate::Render(
     const ChatInputs& inputs) const {
+  if (inputs.continue_final_message) return RenderToFinal(inputs);
   jinja::Inputs values;
   for (const auto& [name, text] : special_tokens_) {
     values.SetTrusted(name, text);

@@ -45,6 +45,9 @@ struct ChatInputs {
   json::value documents = nullptr;  // a list, or null
   // Whether the prompt ends where the assistant's answer begins.
   bool add_generation_prompt = true;
+  // Whether it ends where the last message's content does, which is continued
+  // (text/chat/final_message.h). Not with add_generation_prompt.
+  bool continue_final_message = false;
   // By name, what this template takes besides, such as "enable_thinking".
   json::object more = {};
   absl::Time now = absl::Now();  // what strftime_now shows, in local time
@@ -88,6 +91,8 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
+
+  absl::StatusOr<jinja::Text> RenderToFinal(ChatInputs inputs) const;
 
   // Constant after construction.
   std::unique_ptr<const jinja::Template> template_;

@@ -45,17 +45,59 @@ bool Fits(std::string_view bytes, const CharacterForm& form) {
 }  // namespace
 
 IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
-                                               bool is_opening)
-    : spellings_(&tokenizer.spellings()),
+                                               bool is_opening,
+                                               bool shows_special)
+    : tokenizer_(&tokenizer),
       drops_space_(is_opening &&
-                   spellings_->opening_spaces() != OpeningSpaces::kKept),
+                   spellings().opening_spaces() != OpeningSpaces::kKept),
+      shows_special_(shows_special),
       num_bytes_(0) {}
 
+IncrementalDetokenizer IncrementalDetokenizer::After(
+    const Tokenizer& tokenizer, std::span<const TokenId> tokens,
+    bool shows_special) {
+  const IncrementalDetokenizer inside(tokenizer, /*is_opening=*/false,
+                                      shows_special);
+  size_t begin = tokens.size();
+  while (begin > 0 && !inside.HidesWhatIsBefore(tokens[begin - 1])) --begin;
+  if (begin > 0) --begin;
+  IncrementalDetokenizer detokenizer(tokenizer, /*is_opening=*/begin == 0,
+                                     shows_special);
+  std::string text;
+  for (; begin < tokens.size(); ++begin) detokenizer.Feed(tokens[begin], &text);
+  return detokenizer;
+}
+
+bool IncrementalDetokenizer::HidesWhatIsBefore(TokenId token) const {
+  if (IsShownSpecial(token)) return true;
+  const TokenSpelling spelling = spellings().Of(token);
+  switch (spelling.kind) {
+    case SpellingKind::kOutside:
+    case SpellingKind::kNothing:
+      return false;
+    case SpellingKind::kBytes: {
+      if (spelling.text.empty()) return false;
+      const auto last = static_cast<uint8_t>(spelling.text.back());
+      return last < 0x80 && last != ' ';
+    }
+    case SpellingKind::kText:
+    case SpellingKind::kSpacedText:
+      return spelling.text.find_first_not_of(' ') != spelling.text.npos;
+  }
+  return false;
+}
+
 void IncrementalDetokenizer::Feed(TokenId token, std::string* text) {
-  const bool has_own_spelling = drops_space_ && spellings_->opening_spaces() ==
+  if (IsShownSpecial(token)) {
+    Finish(text);
+    drops_space_ = false;
+    *text += tokenizer_->Piece(token);
+    return;
+  }
+  const bool has_own_spelling = drops_space_ && spellings().opening_spaces() ==
                                                     OpeningSpaces::kOwnSpelling;
   const TokenSpelling spelling =
-      has_own_spelling ? spellings_->OpeningOf(token) : spellings_->Of(token);
+      has_own_spelling ? spellings().OpeningOf(token) : spellings().Of(token);
   if (spelling.kind == SpellingKind::kOutside) return;
   if (has_own_spelling) drops_space_ = false;
   switch (spelling.kind) {
@@ -96,7 +138,7 @@ void IncrementalDetokenizer::FeedByte(char byte, std::string* text) {
       // What follows may begin a character: where each byte is lost by itself
       // the second one may, else only the one that did not fit.
       const bool is_one_part =
-          spellings_->broken_characters() == BrokenCharacters::kEachPart;
+          spellings().broken_characters() == BrokenCharacters::kEachPart;
       rest.remove_prefix(is_one_part ? std::max<size_t>(rest.size() - 1, 1)
                                      : 1);
     } else if (rest.size() == form.size) {
@@ -114,7 +156,7 @@ void IncrementalDetokenizer::FlushBytes(std::string* text) {
   if (num_bytes_ == 0) return;
   // They are the beginning of one character.
   const bool is_one_part =
-      spellings_->broken_characters() == BrokenCharacters::kEachPart;
+      spellings().broken_characters() == BrokenCharacters::kEachPart;
   for (int n = is_one_part ? 1 : num_bytes_; n > 0; --n) *text += kReplacement;
   num_bytes_ = 0;
 }
@@ -124,7 +166,7 @@ void IncrementalDetokenizer::FeedText(TokenSpelling spelling,
   if (trims_spaces()) return FeedTrimmed(spelling.text, text);
   if (drops_space_ && spelling.kind == SpellingKind::kSpacedText) {
     spelling.text.remove_prefix(1);
-    drops_space_ = spellings_->opening_spaces() == OpeningSpaces::kAllDropped;
+    drops_space_ = spellings().opening_spaces() == OpeningSpaces::kAllDropped;
   }
   if (!spelling.text.empty()) drops_space_ = false;
   *text += spelling.text;

@@ -13,6 +13,10 @@
 //  - the spaces that open a text fall where the tokenizer drops them, and so do
 //    those that end it: they wait for what follows.
 //
+// A text that continues another begins with the state that After gives it: the
+// space between the two stays, and bytes of a character that the first part
+// began are completed.
+//
 // A value of two words that the compiler copies: a beam forks it by copying.
 // Thread safety: none of its own; the tokenizer may be shared.
 //
@@ -23,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,10 +39,17 @@ namespace espalier {
 
 class IncrementalDetokenizer {
  public:
-  // At the opening of a text, or after something that it began with.
-  // `tokenizer` must outlive this and its copies.
+  // At the opening of a text, or after something that it began with. Special
+  // tokens are spelt out if `shows_special`, as DecodeOptions::show_special
+  // has it. `tokenizer` must outlive this and its copies.
   explicit IncrementalDetokenizer(const Tokenizer& tokenizer,
-                                  bool is_opening = true);
+                                  bool is_opening = true,
+                                  bool shows_special = false);
+
+  // As if `tokens` had been fed, in time of the last few of them.
+  static IncrementalDetokenizer After(const Tokenizer& tokenizer,
+                                      std::span<const TokenId> tokens,
+                                      bool shows_special = false);
 
   // Appends to `text` what `token` makes certain; in time of what it appends.
   void Feed(TokenId token, std::string* text);
@@ -46,23 +58,33 @@ class IncrementalDetokenizer {
   // The text is over then.
   void Finish(std::string* text);
 
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  bool shows_special() const { return shows_special_; }
+
  private:
+  const TokenSpellings& spellings() const { return tokenizer_->spellings(); }
+  bool IsShownSpecial(TokenId token) const {
+    return shows_special_ && tokenizer_->is_special(token);
+  }
+  // Whether no token before `token` changes what follows it.
+  bool HidesWhatIsBefore(TokenId token) const;
   void FeedByte(char byte, std::string* text);
   void FlushBytes(std::string* text);
   void FeedText(TokenSpelling spelling, std::string* text);
   bool trims_spaces() const {
-    return spellings_->opening_spaces() == OpeningSpaces::kTrimmed;
+    return spellings().opening_spaces() == OpeningSpaces::kTrimmed;
   }
   // Both take part in what is trimmed.
   void FeedTrimmed(std::string_view piece, std::string* text);
   void FlushSpaces(std::string* text);
 
-  const TokenSpellings* spellings_;
+  const Tokenizer* tokenizer_;
   // Spaces that fall if the text ends with them.
   uint32_t num_spaces_ = 0;
   // Whether a space in front of the next kSpacedText falls, or the next token
   // has its own spelling as the first.
   bool drops_space_ : 1;
+  bool shows_special_ : 1;
   // The begin of a character: bytes_[0 .. num_bytes_).
   uint8_t num_bytes_ : 2;
   char bytes_[3] = {};

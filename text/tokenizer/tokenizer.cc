@@ -213,14 +213,10 @@ absl::StatusOr<std::string> Tokenizer::Decode(
                  return spellings_.Of(token).kind != SpellingKind::kOutside;
                });
   ASSIGN_OR_RETURN(std::string text, DecodeText(opening));
-  IncrementalDetokenizer detokenizer(*this, /*is_opening=*/false);
+  IncrementalDetokenizer detokenizer(*this, /*is_opening=*/false,
+                                     options.show_special);
   for (auto token = first_shown; token != tokens.end(); ++token) {
-    if (is_shown(*token)) {
-      detokenizer.Finish(&text);
-      text += Piece(*token);
-    } else {
-      detokenizer.Feed(*token, &text);
-    }
+    detokenizer.Feed(*token, &text);
   }
   detokenizer.Finish(&text);
   return text;
@@ -239,6 +235,37 @@ absl::Status Tokenizer::CheckModelHas(std::span<const TokenId> tokens) const {
 
 bool Tokenizer::is_special(TokenId token) const {
   return std::ranges::binary_search(special_, token);
+}
+
+const PieceMatcher& Tokenizer::special_names() const {
+  std::call_once(names_flag_, [&] {
+    std::vector<std::pair<std::string, TokenId>> names;
+    for (const TokenId token : special_) {
+      std::string name = Piece(token);
+      if (!name.empty()) names.emplace_back(std::move(name), token);
+    }
+    std::ranges::sort(names);
+    const auto same =
+        std::ranges::unique(names, {}, &std::pair<std::string, TokenId>::first);
+    names.erase(same.begin(), same.end());
+    special_names_ = PieceMatcher(std::move(names));
+  });
+  return special_names_;
+}
+
+std::string_view Tokenizer::UnparsedSpecial(
+    std::string_view text, std::span<const TokenId> tokens) const {
+  const PieceMatcher& names = special_names();
+  TokenId last_parsed = -1;  // runs of one token are looked up once
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto name = names.At(text, i);
+    if (!name || name->token == last_parsed) continue;
+    if (std::ranges::find(tokens, name->token) == tokens.end()) {
+      return text.substr(i, name->size);
+    }
+    last_parsed = name->token;
+  }
+  return {};
 }
 
 }  // namespace espalier

@@ -31,6 +31,7 @@
 
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "text/pipeline/piece_matcher.h"
 #include "text/pipeline/token_spellings.h"
 
 namespace espalier {
@@ -151,7 +153,15 @@ class Tokenizer {
 
   bool is_special(TokenId token) const;
   const SpecialTokens& special_tokens() const { return special_tokens_; }
+  // The special tokens by their names; of those with one name the first. Made
+  // by the first call.
+  const PieceMatcher& special_names() const;
   std::optional<TokenId> bos_id() const { return special_tokens_.bos; }
+
+  // The first name of a special token in `text` that is not among `tokens`,
+  // which the text was made: it stayed text. Empty if there is none.
+  std::string_view UnparsedSpecial(std::string_view text,
+                                   std::span<const TokenId> tokens) const;
 
   // What stands around a text that is a whole sequence, as the model was
   // trained: BOS in front, as a rule.
@@ -210,6 +220,8 @@ class Tokenizer {
   const SpecialTokens special_tokens_;
   const std::vector<TokenId> before_text_;
   const std::vector<TokenId> after_text_;
+  mutable std::once_flag names_flag_;
+  mutable PieceMatcher special_names_;
 };
 
 }  // namespace espalier

@@ -102,6 +102,11 @@ void AddTemplateOptions(CLI::App* command, RuntimeOptions* options) {
                    "prompt template, by its name in prompt_template.json")
       ->option_text("NAME")
       ->group(kGroup);
+  AddFlag(command, "--parse-special",
+          "names of special tokens in texts, such as </s>, are those tokens: "
+          "for prompts that a program rendered",
+          &options->parse_special)
+      ->group(kGroup);
 }
 
 // "default 128, on a GPU 2048"

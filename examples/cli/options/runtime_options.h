@@ -14,6 +14,8 @@ struct RuntimeOptions {
   std::string template_name;
   std::string from;
   std::string to;
+  // Names of special tokens in texts are those tokens.
+  bool parse_special = false;
   // Texts are what a user says in a chat, which the model's chat template makes
   // a prompt of; `system` stands before them, empty: nothing does.
   bool chat = false;

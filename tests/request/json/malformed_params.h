@@ -334,12 +334,6 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "speculate.num_tokens must be at least 1, got 0"),
       params(R"({"speculate": {"method": "suffix", "num_tokens": 33}})",
              "speculate.num_tokens must be at most 32, got 33"),
-      params(R"({"decoder_prompt": "a"})",
-             "decoder_prompt must be empty for a model without an encoder, "
-             "whose output goes on from its prompt, got \"a\""),
-      params(R"({"decoder_prompt_tokens": [7, 8]})",
-             "decoder_prompt_tokens must be empty for a model without an "
-             "encoder, whose output goes on from its prompt, got 2 tokens"),
       params(R"({"deadline_ms": 0})", "deadline_ms must be at least 1, got 0"),
       params(R"({"deadline_ms": 2147483648})",
              "deadline_ms must be at most 2147483647, got 2147483648"),

@@ -13,6 +13,7 @@
 #include "tests/status_matchers.h"
 #include "text/chat/chat_prompt.h"
 #include "text/chat/chat_template.h"
+#include "text/chat/final_message.h"
 #include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier {
@@ -55,6 +56,11 @@ class ChatReferencesTest : public ::testing::TestWithParam<const char*> {
     ChatInputs inputs;
     inputs.messages = chat.at("messages").as_array();
     inputs.tools = chat.at("tools");
+    return PromptOf(inputs);
+  }
+
+  absl::StatusOr<std::vector<TokenId>> PromptOf(
+      const ChatInputs& inputs) const {
     ASSIGN_OR_RETURN(const jinja::Text text, template_->Render(inputs));
     return EncodeChat(text, *tokenizer_, names_, 10'000);
   }
@@ -82,6 +88,28 @@ TEST_P(ChatReferencesTest, PromptsAreThoseOfTransformers) {
   }
   EXPECT_GE(num_prompts, 50);
   EXPECT_GE(num_hostile, 10);
+}
+
+// Conversations that end with the beginning of an answer.
+TEST_P(ChatReferencesTest, PrefillsAreThoseOfTransformers) {
+  int num_prompts = 0;
+  for (const json::value& chat : file_.at("prefills").as_array()) {
+    ChatInputs inputs;
+    inputs.messages = chat.at("messages").as_array();
+    ASSERT_OK(
+        SettleFinalMessage(/*field=*/true, /*adds_prompt=*/nullptr, &inputs));
+    const auto prompt = PromptOf(inputs);
+    if (chat.as_object().contains("error")) {
+      EXPECT_THAT(Message(prompt.status()), HasSubstr(StringAt(chat, "error")))
+          << WriteJson(chat);
+      continue;
+    }
+    ASSERT_OK(prompt) << WriteJson(chat);
+    EXPECT_EQ(*prompt, json::value_to<std::vector<TokenId>>(chat.at("tokens")))
+        << WriteJson(chat);
+    ++num_prompts;
+  }
+  EXPECT_GE(num_prompts, 18);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ChatReferencesTest,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -32,6 +33,25 @@ std::vector<std::string> Pieces(const Tokenizer& tokenizer,
   }
   detokenizer.Finish(&pieces.back());
   return pieces;
+}
+
+// After each beginning of the tokens the rest completes the whole text.
+void ExpectContinued(const Tokenizer& tokenizer,
+                     const std::vector<TokenId>& tokens, bool shows_special) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::string whole,
+      tokenizer.Decode(tokens, {.show_special = shows_special}));
+  IncrementalDetokenizer first(tokenizer, /*is_opening=*/true, shows_special);
+  std::string text;
+  for (size_t i = 0; i <= tokens.size(); ++i) {
+    auto rest = IncrementalDetokenizer::After(
+        tokenizer, std::span(tokens).first(i), shows_special);
+    std::string joined = text;
+    for (size_t j = i; j < tokens.size(); ++j) rest.Feed(tokens[j], &joined);
+    rest.Finish(&joined);
+    ASSERT_EQ(joined, whole) << ::testing::PrintToString(tokens) << " at " << i;
+    if (i < tokens.size()) first.Feed(tokens[i], &text);
+  }
 }
 
 void ExpectDecode(const Tokenizer& tokenizer,
@@ -76,6 +96,8 @@ void ExpectDecodeOfRandomTokens(const Tokenizer& tokenizer,
                                 : favourites[random() % favourites.size()];
     }
     ASSERT_NO_FATAL_FAILURE(ExpectDecode(tokenizer, tokens));
+    if (i % 8 > 1) continue;
+    ASSERT_NO_FATAL_FAILURE(ExpectContinued(tokenizer, tokens, i % 8 == 0));
   }
 }
 

@@ -1,0 +1,51 @@
+// Where the text of what is generated begins: the law is that the text before
+// it and its own, joined, are the text of all tokens (Tokenizer::Decode).
+//
+//   a prompt that is continued     after the prompt's tokens
+//   an encoder-decoder             after the decoder prompt
+//   an answer (a chat's, or that   by itself, as a text of its own, or after
+//   of a prompt template)          what it is given to begin with
+//
+// So a completion begins with the space that divides it from its prompt, and
+// with the character whose first bytes the prompt has.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/ids.h"
+#include "exec_request/model_description.h"
+#include "request/generation_params.h"
+#include "request/request.h"
+#include "text/text_stream.h"
+#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+
+// After `context`; by itself if that is empty.
+IncrementalDetokenizer TextBeginAfter(const Tokenizer& tokenizer,
+                                      const GenerationParams& params,
+                                      std::span<const TokenId> context);
+
+// What texts of `request` continue, without an encoder.
+std::span<const TokenId> ContinuedTokens(const Request& request);
+
+// That of a request as it is submitted to an engine of `model`.
+IncrementalDetokenizer TextBegin(const Tokenizer& tokenizer,
+                                 const ModelDescription& model,
+                                 const Request& request);
+
+// How the texts of a request are cut.
+TextOptions TextOptionsOf(const GenerationParams& params);
+
+// The text of `context` that stands before what continues it: without bytes
+// that a further token may complete to a character, and without spaces that
+// fall if nothing follows.
+std::string TextBefore(const Tokenizer& tokenizer,
+                       const GenerationParams& params,
+                       std::span<const TokenId> context);
+
+}  // namespace espalier

@@ -37,7 +37,7 @@ std::optional<ToolCallStream> ToolCallsOf(const Call& call,
   if (!ReadsToolCalls(call) || tokenizer == nullptr) return std::nullopt;
   return std::optional<ToolCallStream>(
       std::in_place, call.tool_calls, *tokenizer,
-      IncrementalDetokenizer(*tokenizer, OpensText(*tokenizer, prompt.params)));
+      TextBeginOf(prompt, *tokenizer));
 }
 
 void DropUnwanted(const Call& call, ToolCallText* found) {

@@ -34,7 +34,7 @@ absl::StatusOr<FramedTokens> PromptOf(const openai::Call& call,
     // Clients that know a special token by its name ask for its id so.
     const Tokenizer& tokenizer = *generator.tokenizer();
     const std::optional<TokenId> token = tokenizer.PieceToId(text);
-    if (token && tokenizer.is_special(*token)) return std::vector{*token};
+    if (token && tokenizer.is_special(*token)) return FramedTokens{{*token}};
   }
   return TextTokens(text, options, generator);
 }

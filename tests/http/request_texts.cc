@@ -149,7 +149,7 @@ std::vector<RequestText> MalformedTexts() {
       {400, "GET / http/1.1\r\nHost: h\r\n\r\n"},
       {400, "GET / HTTP/1.10\r\nHost: h\r\n\r\n"},
       {400, "GET /\r\n\r\n"},
-      {400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
+      {505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
       {400, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"s},
       {400, " \r\n\r\n"},
       {400, "garbage\r\n\r\n"},

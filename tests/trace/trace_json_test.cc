@@ -32,7 +32,7 @@ TEST(DescribeRequestTest, StochasticBeamsAreBeamsAndSaySoAndWhatTheyDrawBy) {
 }
 
 TEST(DescribeRequestTest, ARequestIsKnownByItsCallersId) {
-  Request request{{1, 4}, {}, "line 7"};
+  const Request request = {.prompt_tokens = {1, 4}, .caller_id = "line 7"};
   EXPECT_EQ(DescribeRequest({7}, request).caller_id, "line 7");
 }
 

@@ -133,6 +133,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
+        "skip_special_tokens": false,
         "sequence_bias": [[[7, 8], -1.5], [ [9] , 2 ]],
         "exponential_decay_length_penalty": [ 3, 1.25 ],
         "renormalize_logits": true, "begin_suppress_tokens": 10,
@@ -167,6 +168,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_THAT(line.body->given, ::testing::SizeIs(ParamFields().size()));
   EXPECT_THAT(line.body->given,
               ::testing::IsSupersetOf({"num_return_sequences", "tenant"}));
+  EXPECT_FALSE(params.skip_special_tokens);
   EXPECT_TRUE(params.do_sample);
   EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);
   EXPECT_EQ(params.patience, 1.5);

@@ -9,10 +9,14 @@
 namespace espalier {
 namespace {
 
-StopStrings StopsOf(const GenerationParams& params) {
-  absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
-  CHECK(stops.ok()) << stops.status().ToString();
-  return *std::move(stops);
+// One for all copies of the list.
+std::shared_ptr<const StopStrings> StopsOf(const GenerationParams& params) {
+  if (params.stop.empty()) return std::make_shared<const StopStrings>();
+  return params.stop.Derived<StopStrings>({}, [&] {
+    absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
+    CHECK(stops.ok()) << stops.status().ToString();
+    return *std::move(stops);
+  });
 }
 
 }  // namespace
@@ -33,11 +37,11 @@ RequestText::RequestText(const GenerationParams& params,
                .is_opening = OpensText(*tokenizer_, params)} {}
 
 TextStream RequestText::Begin() const {
-  return TextStream(*tokenizer_, stops_, options_);
+  return TextStream(*tokenizer_, *stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  return TextOf(tokens, *tokenizer_, stops_, options_);
+  return TextOf(tokens, *tokenizer_, *stops_, options_);
 }
 
 }  // namespace espalier

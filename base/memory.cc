@@ -1,5 +1,9 @@
 #include "base/memory.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -43,6 +47,12 @@ void AwaitMemory(int attempt) {
   if (attempt >= kMaxBlocksEach) return;
   const std::lock_guard<std::mutex> lock(spare.mutex);
   if (spare.num_blocks > 0) std::free(spare.blocks[--spare.num_blocks]);
+}
+
+void ReturnFreeMemory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace espalier

@@ -11,13 +11,17 @@ namespace espalier {
 // Takes spare memory for the process as far as it lacks any: some 100 KB. Costs
 // nothing while all of it is there. Does not throw.
 //
-// Thread safety: any thread; so is AwaitMemory.
+// Thread safety: any thread; so are the others.
 void KeepSpareMemory();
 
 // Gives a block of the spare memory back, 8 KB, at the first `attempt`, 0, at
 // once, at a few more of them after a millisecond; at later ones waits alone:
 // who wants more than that must not take it from those who want little.
 void AwaitMemory(int attempt);
+
+// Gives free memory of the process back to the system, where its allocator
+// keeps any: after something large, once, as it takes milliseconds.
+void ReturnFreeMemory();
 
 // Calls `body` until it throws no std::bad_alloc. `body` does nothing when it
 // throws, or can be called again after what it did.

@@ -65,31 +65,76 @@ struct OpenRequest {
   std::shared_ptr<QueueLimits::Place> place;
 };
 
-// Makes the request ready to be submitted: all the work on it that has not to
-// be done on the strand. Throws std::bad_alloc.
-// Errors: what is wrong with it; kResourceExhausted if there is no place for
-// it; kFailedPrecondition if cancelling it would not be safe; kCancelled if its
-// caller was cancelled before, under throw_if_cancelled(false).
-asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
-    std::shared_ptr<EngineCore> core, Request request) {
-  const auto submitted = std::chrono::steady_clock::now();
-  SpeculateByDefault(*core, &request.params);
-  const absl::Status valid = Validate(*core, &request);
-  if (!valid.ok()) co_return valid;
+// Checks a request, and fills in what it leaves open.
+absl::Status Complete(const EngineCore& core, Request* request) {
+  SpeculateByDefault(core, &request->params);
+  return Validate(core, request);
+}
+
+// All the work on a complete request that has not to be done on the strand.
+// Throws std::bad_alloc.
+std::unique_ptr<PreparedRequest> MakePrepared(
+    const EngineCore& core, Request request,
+    std::chrono::steady_clock::time_point submitted) {
+  GiveSeed(&request);
+  auto prepared = std::make_unique<PreparedRequest>(
+      std::move(request), core.tokenizer, &core.description);
+  prepared->submitted = submitted;
+  return prepared;
+}
+
+// Throws std::bad_alloc.
+// Errors: kResourceExhausted if there is no place for it; kFailedPrecondition
+// if cancelling it would not be safe; kCancelled if its caller was cancelled
+// before, under throw_if_cancelled(false).
+asio::awaitable<absl::StatusOr<std::shared_ptr<QueueLimits::Place>>> TakePlace(
+    std::shared_ptr<EngineCore> core, int64_t num_tokens,
+    std::string owner = {}) {
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
-  auto place =
-      core->limits->Take(std::ssize(request.prompt_tokens) +
-                         std::ssize(request.params.decoder_prompt_tokens));
-  if (!place.ok()) co_return place.status();
-  GiveSeed(&request);
-  OpenRequest open = {
-      PreparedRequest(std::move(request), core->tokenizer, &core->description),
-      *std::move(place)};
-  open.prepared.submitted = submitted;
+  co_return core->limits->Take(num_tokens, owner);
+}
+
+OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
+                   PreparedRequest prepared) {
+  OpenRequest open = {std::move(prepared), std::move(place)};
   open.prepared.while_waiting = std::shared_ptr<const void>(
       nullptr, [place = open.place](const void*) { place->LeaveQueue(); });
-  co_return open;
+  return open;
+}
+
+int64_t NumWaitingTokens(const Request& request) {
+  return std::ssize(request.prompt_tokens) +
+         std::ssize(request.params.decoder_prompt_tokens);
+}
+
+// Makes the request ready to be submitted. Throws std::bad_alloc.
+// Errors: what is wrong with it; as TakePlace.
+asio::awaitable<absl::StatusOr<OpenRequest>> Open(
+    std::shared_ptr<EngineCore> core, Request request) {
+  const auto submitted = std::chrono::steady_clock::now();
+  const absl::Status valid = Complete(*core, &request);
+  if (!valid.ok()) co_return valid;
+  auto place = co_await TakePlace(core, NumWaitingTokens(request));
+  if (!place.ok()) co_return place.status();
+  co_return OpenAt(
+      *std::move(place),
+      std::move(*MakePrepared(*core, std::move(request), submitted)));
+}
+
+struct OwnedRequest {
+  std::unique_ptr<PreparedRequest> prepared;
+  std::string owner;
+};
+
+asio::awaitable<absl::StatusOr<OpenRequest>> Open(
+    std::shared_ptr<EngineCore> core, OwnedRequest ready) {
+  const int64_t num_tokens =
+      ready.prepared->num_prompt_tokens() +
+      std::ssize(ready.prepared->request.params.decoder_prompt_tokens);
+  auto place = co_await TakePlace(core, num_tokens, std::move(ready.owner));
+  if (!place.ok()) co_return place.status();
+  co_return OpenAt(*std::move(place), std::move(*ready.prepared));
 }
 
 // `done`, before which the request's place is free: its caller finds it so.
@@ -114,12 +159,13 @@ void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
   throw;
 }
 
-// Parameters are values: the coroutine may outlive the engine.
+// Parameters are values: the coroutine may outlive the engine. Given is a
+// Request or an OwnedRequest.
+template <typename Given>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
-    std::shared_ptr<EngineCore> core, Request request) {
+    std::shared_ptr<EngineCore> core, Given request) {
   try {
-    absl::StatusOr<OpenRequest> open =
-        co_await Prepare(core, std::move(request));
+    absl::StatusOr<OpenRequest> open = co_await Open(core, std::move(request));
     if (!open.ok()) co_return open.status();
 
     using Value = absl::StatusOr<Result>;
@@ -161,11 +207,11 @@ ResultStream StreamOf(const std::shared_ptr<EngineCore>& core, RequestId id,
   return ResultStream({.read = read, .cancel = Canceller(core, id, place)});
 }
 
+template <typename Given>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
-    std::shared_ptr<EngineCore> core, Request request, StreamOptions options) {
+    std::shared_ptr<EngineCore> core, Given request, StreamOptions options) {
   try {
-    absl::StatusOr<OpenRequest> open =
-        co_await Prepare(core, std::move(request));
+    absl::StatusOr<OpenRequest> open = co_await Open(core, std::move(request));
     if (!open.ok()) co_return open.status();
 
     const auto answer = std::make_shared<Answer<absl::Status>>();
@@ -284,13 +330,43 @@ void Engine::EndRequests() {
   core_->Interrupt();
 }
 
+Engine::Prepared::Prepared(std::unique_ptr<PreparedRequest> request,
+                           std::string owner)
+    : request_(std::move(request)), owner_(std::move(owner)) {}
+Engine::Prepared::Prepared(Prepared&&) noexcept = default;
+Engine::Prepared& Engine::Prepared::operator=(Prepared&&) noexcept = default;
+Engine::Prepared::~Prepared() = default;
+
+absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
+                                                 std::string owner) const try {
+  const auto submitted = std::chrono::steady_clock::now();
+  RETURN_IF_ERROR(Complete(*core_, &request));
+  return Prepared(MakePrepared(*core_, std::move(request), submitted),
+                  std::move(owner));
+} catch (const std::bad_alloc&) {
+  return core_->too_little_memory;
+}
+
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
   return RunRequest(core_, std::move(request));
+}
+
+asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Prepared request) {
+  return RunRequest(core_, OwnedRequest{std::move(request.request_),
+                                        std::move(request.owner_)});
 }
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
     Request request, StreamOptions options) {
   return OpenStream(core_, std::move(request), options);
+}
+
+asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
+    Prepared request, StreamOptions options) {
+  return OpenStream(
+      core_,
+      OwnedRequest{std::move(request.request_), std::move(request.owner_)},
+      options);
 }
 
 asio::awaitable<void> Engine::Drain() { return RunDrain(core_); }

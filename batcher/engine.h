@@ -12,7 +12,9 @@
 //   }, detached);
 //   context.run();
 //
-// A request is awaited (Generate), or read while it runs (Stream).
+// A request is awaited (Generate), or read while it runs (Stream). What takes
+// long of making one ready runs on the thread that calls these, or on any
+// other, before: Prepare.
 //
 // Life: an engine shares what it uses (the StepExecutor, the tokenizer, the
 // trace sink), so callers release all of it, and the engine, when they like and
@@ -45,6 +47,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -57,8 +60,9 @@
 
 namespace espalier {
 
-class EngineCore;    // batcher/engine_core.h
-class StepExecutor;  // exec_request/step_executor.h
+class EngineCore;        // batcher/engine_core.h
+struct PreparedRequest;  // beam/prepared_request.h
+class StepExecutor;      // exec_request/step_executor.h
 
 class Engine {
  public:
@@ -76,6 +80,31 @@ class Engine {
   Engine(Engine&&) = default;
   Engine& operator=(Engine&&);
 
+  // A request that has been checked and made ready to run, and holds no place
+  // among those that wait yet. It may outlive its engine, and run in no other.
+  class Prepared {
+   public:
+    Prepared(Prepared&&) noexcept;
+    Prepared& operator=(Prepared&&) noexcept;
+    ~Prepared();
+
+   private:
+    friend class Engine;
+    Prepared(std::unique_ptr<PreparedRequest> request, std::string owner);
+
+    std::unique_ptr<PreparedRequest> request_;
+    std::string owner_;
+  };
+
+  // All work on a request that takes longer the larger its lists are. Requests
+  // that share lists (base/shared_list.h) share it. Any thread. Its deadline_ms
+  // counts from here. `owner` is whose share of the places it takes
+  // (batcher/queue_limits.h); empty: of none.
+  // Errors: kInvalidArgument, and kResourceExhausted if memory runs out, as
+  // Generate.
+  absl::StatusOr<Prepared> Prepare(Request request,
+                                   std::string owner = {}) const;
+
   // Runs one request to its end. Cancelling the awaiting coroutine (by the
   // types of cancellation that it lets through; terminal, unless it says
   // otherwise) or destroying it ends the request at once, in whatever state it
@@ -90,6 +119,7 @@ class Engine {
   // deadline_ms passed before the first token; kFailedPrecondition if no token
   // was possible; and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
+  boost::asio::awaitable<absl::StatusOr<Result>> Generate(Prepared request);
 
   // The same, to be read while it runs (result_stream.h). Until the stream is
   // there it is cancelled as Generate is; from then on destroying the
@@ -98,6 +128,8 @@ class Engine {
   // kCancelled after a shutdown. Later errors come out of the stream.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
+  boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
+      Prepared request, StreamOptions options = {});
 
   // Refuses new requests, with kUnavailable, lets those that wait or run end,
   // and completes when no request and no step is left. Shutdown cuts that short

@@ -7,8 +7,10 @@
 namespace espalier {
 
 QueueLimits::Place::Place(std::shared_ptr<QueueLimits> limits,
-                          int64_t num_tokens)
-    : limits_(std::move(limits)), num_tokens_(num_tokens) {}
+                          int64_t num_tokens, std::string owner)
+    : limits_(std::move(limits)),
+      owner_(std::move(owner)),
+      num_tokens_(num_tokens) {}
 
 void QueueLimits::Place::LeaveQueue() {
   const std::lock_guard<std::mutex> lock(limits_->mutex_);
@@ -18,7 +20,11 @@ void QueueLimits::Place::LeaveQueue() {
 void QueueLimits::Place::GiveBack() {
   const std::lock_guard<std::mutex> lock(limits_->mutex_);
   limits_->num_waiting_tokens_ -= std::exchange(num_tokens_, 0);
-  limits_->num_open_ -= std::exchange(is_taken_, false);
+  if (!std::exchange(is_taken_, false)) return;
+  --limits_->num_open_;
+  if (owner_.empty()) return;
+  const auto owned = limits_->owned_.find(owner_);
+  if (--owned->second == 0) limits_->owned_.erase(owned);
 }
 
 QueueLimits::QueueLimits(const EngineOptions& options)
@@ -50,12 +56,28 @@ absl::Status QueueLimits::Check(int64_t num_tokens) const {
   return absl::OkStatus();
 }
 
+absl::Status QueueLimits::CheckShare(const std::string& owner) const {
+  if (owner.empty() || !max_waiting_.has_value()) return absl::OkStatus();
+  const int64_t num_places = int64_t{max_running_} + *max_waiting_;
+  const auto owned = owned_.find(owner);
+  const int64_t num_owned = owned == owned_.end() ? 0 : owned->second;
+  if (num_owned < kShare * (num_places - num_open_)) return absl::OkStatus();
+  return ResourceExhausted("too many requests of this caller are open: ",
+                           num_owned, " of ", num_open_, " in all, where ",
+                           num_places, " may be (max_running and max_waiting) ",
+                           "and some are kept for others; try again later");
+}
+
 absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(
-    int64_t num_prompt_tokens) {
+    int64_t num_prompt_tokens, const std::string& owner) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const absl::Status status = Check(num_prompt_tokens);
+  absl::Status status = Check(num_prompt_tokens);
+  if (status.ok()) status = CheckShare(owner);
   if (!status.ok()) return status;
-  auto place = std::make_shared<Place>(shared_from_this(), num_prompt_tokens);
+  int64_t* const owned = owner.empty() ? nullptr : &owned_[owner];
+  auto place =
+      std::make_shared<Place>(shared_from_this(), num_prompt_tokens, owner);
+  if (owned != nullptr) ++*owned;
   ++num_open_;
   num_waiting_tokens_ += num_prompt_tokens;
   return place;

@@ -3,6 +3,10 @@
 // submits it, before anything else is held for it, so that concurrent callers,
 // of whatever front, never exceed a limit together.
 //
+// Owners share the places: one may hold at most kShare times as many as are
+// free (the dynamic threshold of Choudhury and Hahne, 1998). So one that is
+// alone gets all but a ninth, and whatever it does another finds places.
+//
 //   ASSIGN_OR_RETURN(auto place, limits->Take(num_prompt_tokens));
 //   ...
 //   place->LeaveQueue();  // it starts: its prompt waits no more
@@ -15,6 +19,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -27,7 +33,8 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   // The place of one request; gives itself back when it is gone.
   class Place {
    public:
-    Place(std::shared_ptr<QueueLimits> limits, int64_t num_tokens);
+    Place(std::shared_ptr<QueueLimits> limits, int64_t num_tokens,
+          std::string owner);
     ~Place() { GiveBack(); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
@@ -38,6 +45,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
 
    private:
     const std::shared_ptr<QueueLimits> limits_;
+    const std::string owner_;  // empty: none
     // Guarded by the limits' mutex.
     int64_t num_tokens_;  // that wait
     bool is_taken_ = true;
@@ -45,15 +53,25 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
 
   explicit QueueLimits(const EngineOptions& options);
 
-  // Throws std::bad_alloc, and has taken nothing then.
+  static constexpr int64_t kShare = 8;
+  // Places of `num_places` that an owner who is alone may hold.
+  static constexpr int64_t MaxOfOwner(int64_t num_places) {
+    return (kShare * num_places + kShare) / (kShare + 1);
+  }
+
+  // Without an owner the request takes any place that is free. Throws
+  // std::bad_alloc, and has taken nothing then.
   // Errors: kResourceExhausted naming the limit, its value, and what is there.
-  absl::StatusOr<std::shared_ptr<Place>> Take(int64_t num_prompt_tokens);
+  absl::StatusOr<std::shared_ptr<Place>> Take(int64_t num_prompt_tokens,
+                                              const std::string& owner = "");
 
   int64_t num_open() const;
   int64_t num_waiting_tokens() const;
 
  private:
   absl::Status Check(int64_t num_tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckShare(const std::string& owner) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int max_running_;
@@ -63,6 +81,8 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   mutable std::mutex mutex_;
   int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Places of each owner that has any.
+  std::unordered_map<std::string, int64_t> owned_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace espalier

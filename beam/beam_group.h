@@ -459,7 +459,7 @@ class alignas(64) BeamGroup {
   const int64_t num_prompt_tokens_;  // as they were given
   const Request request_;
   const std::shared_ptr<const SelectionParams> selection_params_;
-  const std::vector<TokenId> finishing_token_ids_;            // ascending
+  const SharedList<TokenId> finishing_token_ids_;             // ascending
   const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
   const int source_length_;   // of its tokens; 0: there is none
   const bool needs_history_;  // of each row, for its processors

@@ -93,7 +93,7 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   const ScoreProcessors& processors = prepared.selection_params->processors;
   int64_t num_edits = MaxEdits(processors, 0, vocab_size);
   if (!processors.needs_history()) return num_edits;
-  for (const auto& word : processors.bad_words) num_edits += word.size();
+  num_edits += processors.num_bad_word_tokens();
   return num_edits + NumSlots(request.params) *
                          MaxEdits(processors, num_tokens, vocab_size);
 }

@@ -6,18 +6,13 @@
 
 namespace espalier::openai {
 
-void ChoiceWriter::AppendTokensAndLogProbs(const ChoicePart& part,
-                                           std::string* out) const {
+void ChoiceWriter::AppendTokens(const ChoicePart& part,
+                                std::string* out) const {
   if (shows_tokens()) {
     *out += R"(,"token_ids":)";
     AppendIds(part.tokens, out);
   }
   *out += R"(,"logprobs":)";
-  if (part.log_probs.empty()) {
-    *out += "null";
-  } else {
-    AppendLogProbs(call_, part.log_probs, names_, out);
-  }
 }
 
 void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
@@ -36,7 +31,8 @@ void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
   AppendScores(*part.end, out);
 }
 
-void ChoiceWriter::AppendWhole(const ChoicePart& part, std::string* out) const {
+void ChoiceWriter::AppendWholeBegin(const ChoicePart& part,
+                                    std::string* out) const {
   AppendField(R"({"index":)", part.index, out);
   if (call_.api == Api::kChat) {
     *out += R"(,"message":{"role":"assistant","content":)";
@@ -54,8 +50,7 @@ void ChoiceWriter::AppendWhole(const ChoicePart& part, std::string* out) const {
   } else if (call_.shows_text) {
     AppendField(R"(,"text":)", part.text, out);
   }
-  AppendTokensAndLogProbs(part, out);
-  AppendEnd(part, out);
+  AppendTokens(part, out);
 }
 
 void ChoiceWriter::AppendDelta(const ChoicePart& part, std::string* out) const {
@@ -72,7 +67,12 @@ void ChoiceWriter::AppendDelta(const ChoicePart& part, std::string* out) const {
   } else if (call_.shows_text) {
     AppendField(R"(,"text":)", part.text, out);
   }
-  AppendTokensAndLogProbs(part, out);
+  AppendTokens(part, out);
+  if (part.log_probs.empty()) {
+    *out += "null";
+  } else {
+    AppendLogProbs(call_, part.log_probs, names_, out);
+  }
   AppendEnd(part, out);
 }
 

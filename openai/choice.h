@@ -42,9 +42,13 @@ class ChoiceWriter {
         tokenizer_(tokenizer),
         names_(tokenizer, call.tokens_as_ids) {}
 
-  // As whole answers have it, or as events do; the last brace is left out, so
-  // that more may follow.
-  void AppendWhole(const ChoicePart& part, std::string* out) const;
+  // As whole answers have it, up to the value of "logprobs". That and AppendEnd
+  // follow.
+  void AppendWholeBegin(const ChoicePart& part, std::string* out) const;
+  // Appends how it ends, if it does; the last brace is left out, so that more
+  // may follow.
+  void AppendEnd(const ChoicePart& part, std::string* out) const;
+  // As events have it, up to there.
   void AppendDelta(const ChoicePart& part, std::string* out) const;
 
   // What the log-probabilities of a hypothesis are at its places, those of the
@@ -68,6 +72,7 @@ class ChoiceWriter {
   }
 
   const Tokenizer* tokenizer() const { return tokenizer_; }
+  const TokenNames& names() const { return names_; }
   bool shows_text() const { return call_.shows_text; }
   bool prompt_only() const { return call_.prompt_only; }
   bool shows_tokens() const {
@@ -76,8 +81,8 @@ class ChoiceWriter {
   }
 
  private:
-  void AppendEnd(const ChoicePart& part, std::string* out) const;
-  void AppendTokensAndLogProbs(const ChoicePart& part, std::string* out) const;
+  // The tokens, if they are shown, and the name of what comes next.
+  void AppendTokens(const ChoicePart& part, std::string* out) const;
 
   const Call& call_;
   const AnswerHead& head_;

@@ -18,6 +18,8 @@ struct Limits {
   int64_t max_messages = 4096;
   // Of a list or an object that a field is; of lists in it, and what they hold.
   int64_t max_list_elements = 1 << 20;
+  // That the tokens and log-probabilities of an answer may take at most.
+  int64_t max_answer_bytes = int64_t{1} << 30;
   // Of model, request_id, user and other names.
   int64_t max_name_bytes = 1024;
 };

@@ -51,45 +51,32 @@ void AppendTopMap(const TokenLogProb& place, const TokenNames& names,
   *out += '}';
 }
 
-void AppendColumns(std::span<const PlacedLogProb> tokens,
-                   const TokenNames& names, std::string* out) {
-  *out += R"({"text_offset":)";
-  AppendList(
-      tokens,
-      [&](const PlacedLogProb& token) {
-        AppendJson(static_cast<int64_t>(token.text_offset), out);
-      },
-      out);
-  *out += R"(,"token_logprobs":)";
-  AppendList(
-      tokens,
-      [&](const PlacedLogProb& token) {
-        if (token.log_prob == nullptr) {
-          *out += "null";
-        } else {
-          AppendLogProb(token.log_prob->log_prob, out);
-        }
-      },
-      out);
-  *out += R"(,"tokens":)";
-  AppendList(
-      tokens,
-      [&](const PlacedLogProb& token) {
-        AppendJson(std::string_view(names.NameOf(token.token)), out);
-      },
-      out);
-  *out += R"(,"top_logprobs":)";
-  AppendList(
-      tokens,
-      [&](const PlacedLogProb& token) {
-        if (token.log_prob == nullptr) {
-          *out += "null";
-        } else {
-          AppendTopMap(*token.log_prob, names, out);
-        }
-      },
-      out);
-  *out += '}';
+void AppendOffset(const PlacedLogProb& token, const TokenNames&,
+                  std::string* out) {
+  AppendJson(static_cast<int64_t>(token.text_offset), out);
+}
+
+void AppendOwnLogProb(const PlacedLogProb& token, const TokenNames&,
+                      std::string* out) {
+  if (token.log_prob == nullptr) {
+    *out += "null";
+  } else {
+    AppendLogProb(token.log_prob->log_prob, out);
+  }
+}
+
+void AppendName(const PlacedLogProb& token, const TokenNames& names,
+                std::string* out) {
+  AppendJson(std::string_view(names.NameOf(token.token)), out);
+}
+
+void AppendTop(const PlacedLogProb& token, const TokenNames& names,
+               std::string* out) {
+  if (token.log_prob == nullptr) {
+    *out += "null";
+  } else {
+    AppendTopMap(*token.log_prob, names, out);
+  }
 }
 
 // "token", "logprob", "bytes", the opening brace included.
@@ -117,31 +104,45 @@ void AppendNumbered(const TokenScore& score, const TokenLogProb& place,
   AppendField(R"(,"rank":)", int64_t{RankOf(score, place)}, out);
 }
 
-void AppendContent(bool are_named, std::span<const PlacedLogProb> tokens,
-                   const TokenNames& names, std::string* out) {
-  const auto append = [&](const TokenScore& score, const TokenLogProb& place) {
-    if (are_named) return AppendNamed(score, names, out);
-    AppendNumbered(score, place, out);
-  };
-  *out += R"({"content":)";
+template <typename Append>
+void AppendItem(const PlacedLogProb& token, const Append& append,
+                std::string* out) {
+  const TokenLogProb& place = *token.log_prob;
+  append({place.token, place.log_prob});
+  *out += R"(,"top_logprobs":)";
   AppendList(
-      tokens,
-      [&](const PlacedLogProb& token) {
-        const TokenLogProb& place = *token.log_prob;
-        append({place.token, place.log_prob}, place);
-        *out += R"(,"top_logprobs":)";
-        AppendList(
-            place.best,
-            [&](const TokenScore& score) {
-              append(score, place);
-              *out += '}';
-            },
-            out);
+      place.best,
+      [&](const TokenScore& score) {
+        append(score);
         *out += '}';
       },
       out);
   *out += '}';
 }
+
+void AppendNamedItem(const PlacedLogProb& token, const TokenNames& names,
+                     std::string* out) {
+  AppendItem(
+      token, [&](const TokenScore& score) { AppendNamed(score, names, out); },
+      out);
+}
+
+void AppendNumberedItem(const PlacedLogProb& token, const TokenNames&,
+                        std::string* out) {
+  AppendItem(
+      token,
+      [&](const TokenScore& score) {
+        AppendNumbered(score, *token.log_prob, out);
+      },
+      out);
+}
+
+constexpr LogProbList kColumns[] = {{R"({"text_offset":)", AppendOffset},
+                                    {R"(,"token_logprobs":)", AppendOwnLogProb},
+                                    {R"(,"tokens":)", AppendName},
+                                    {R"(,"top_logprobs":)", AppendTop}};
+constexpr LogProbList kNamed[] = {{R"({"content":)", AppendNamedItem}};
+constexpr LogProbList kNumbered[] = {{R"({"content":)", AppendNumberedItem}};
 
 }  // namespace
 
@@ -162,29 +163,45 @@ std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
   return offsets;
 }
 
+std::span<const LogProbList> LogProbListsOf(const Call& call) {
+  if (call.api == Api::kCompletions) return kColumns;
+  return call.shows_text ? std::span<const LogProbList>(kNamed) : kNumbered;
+}
+
 void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out) {
-  if (call.api == Api::kCompletions) return AppendColumns(tokens, names, out);
-  AppendContent(call.shows_text, tokens, names, out);
+  for (const LogProbList& list : LogProbListsOf(call)) {
+    *out += list.begin;
+    AppendList(
+        tokens,
+        [&](const PlacedLogProb& token) { list.append(token, names, out); },
+        out);
+  }
+  *out += '}';
+}
+
+void AppendPromptLogProb(const TokenLogProb& place, const TokenNames& names,
+                         std::string* out) {
+  char before = '{';
+  for (const TokenScore& score : WithToken(place)) {
+    *out += before;
+    before = ',';
+    *out += Concat('"', score.token, R"(":{"logprob":)");
+    AppendLogProb(score.log_prob, out);
+    AppendField(R"(,"rank":)", int64_t{RankOf(score, place)}, out);
+    AppendField(R"(,"decoded_token":)",
+                std::string_view(names.NameOf(score.token)), out);
+    *out += '}';
+  }
+  *out += '}';
 }
 
 void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
                           const TokenNames& names, std::string* out) {
   *out += "[null";
   for (const TokenLogProb& place : log_probs) {
-    char before = '{';
     *out += ',';
-    for (const TokenScore& score : WithToken(place)) {
-      *out += before;
-      before = ',';
-      *out += Concat('"', score.token, R"(":{"logprob":)");
-      AppendLogProb(score.log_prob, out);
-      AppendField(R"(,"rank":)", int64_t{RankOf(score, place)}, out);
-      AppendField(R"(,"decoded_token":)",
-                  std::string_view(names.NameOf(score.token)), out);
-      *out += '}';
-    }
-    *out += '}';
+    AppendPromptLogProb(place, names, out);
   }
   *out += ']';
 }

@@ -38,6 +38,15 @@ std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
                                 std::optional<IncrementalDetokenizer> begin);
 
+// One of the lists that log-probabilities are: `begin`, then an item for each
+// token. After the last list comes "}".
+struct LogProbList {
+  std::string_view begin;
+  void (*append)(const PlacedLogProb& token, const TokenNames& names,
+                 std::string* out);
+};
+std::span<const LogProbList> LogProbListsOf(const Call& call);
+
 void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out);
 
@@ -45,5 +54,8 @@ void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
 // has those of a prompt.
 void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
                           const TokenNames& names, std::string* out);
+// One of its objects.
+void AppendPromptLogProb(const TokenLogProb& log_prob, const TokenNames& names,
+                         std::string* out);
 
 }  // namespace espalier::openai

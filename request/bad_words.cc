@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 #include "base/json.h"
@@ -42,6 +41,43 @@ absl::Status AppendForms(const Tokenizer& tokenizer, const std::string& word,
   return absl::OkStatus();
 }
 
+// The forms of all words.
+absl::StatusOr<SharedList<TokenIds>> FormsOf(
+    const std::vector<std::string>& words, const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(CheckBadWords(words));
+  std::vector<TokenIds> forms;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t num_before = forms.size();
+    const absl::Status status =
+        AppendForms(tokenizer, WithoutLeadingSpaces(words[i]), &forms);
+    if (!status.ok()) return Annotate(status, Concat("bad_words[", i, "]"));
+    if (forms.size() > num_before) continue;
+    return InvalidArgument("bad_words[", i,
+                           "] must have a token in the model's vocabulary, "
+                           "got ",
+                           ShownInQuotes(words[i]));
+  }
+  return SharedList<TokenIds>(std::move(forms));
+}
+
+struct JoinedLists {
+  SharedList<TokenIds> list;
+};
+
+// `ids` and `forms`, one list for all copies of the two.
+SharedList<TokenIds> Joined(const SharedList<TokenIds>& ids,
+                            const SharedList<TokenIds>& forms) {
+  if (ids.empty()) return forms;
+  return ids
+      .Derived<JoinedLists>({forms.id()},
+                            [&] {
+                              std::vector<TokenIds> all = ids;
+                              all.insert(all.end(), forms.begin(), forms.end());
+                              return JoinedLists{std::move(all)};
+                            })
+      ->list;
+}
+
 }  // namespace
 
 absl::Status CheckBadWords(const std::vector<std::string>& words) {
@@ -69,25 +105,16 @@ absl::Status CheckBadWords(const std::vector<std::string>& words) {
 
 absl::Status ResolveBadWords(const Tokenizer* tokenizer,
                              GenerationParams* params) {
-  const std::vector<std::string>& words = params->bad_words;
+  const SharedList<std::string>& words = params->bad_words;
   if (words.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckBadWords(words));
-  if (tokenizer == nullptr) return NoTokensOfBadWords(*params);
-  std::vector<TokenIds> forms;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t num_before = forms.size();
-    if (const absl::Status status =
-            AppendForms(*tokenizer, WithoutLeadingSpaces(words[i]), &forms);
-        !status.ok()) {
-      return Annotate(status, Concat("bad_words[", i, "]"));
-    }
-    if (forms.size() > num_before) continue;
-    return InvalidArgument("bad_words[", i,
-                           "] must have a token in the model's vocabulary, "
-                           "got ",
-                           ShownInQuotes(words[i]));
+  if (tokenizer == nullptr) {
+    RETURN_IF_ERROR(CheckBadWords(words));
+    return NoTokensOfBadWords(*params);
   }
-  std::ranges::move(forms, std::back_inserter(params->bad_words_ids));
+  const auto forms = words.Derived<absl::StatusOr<SharedList<TokenIds>>>(
+      {tokenizer->number()}, [&] { return FormsOf(words, *tokenizer); });
+  RETURN_IF_ERROR(forms->status());
+  params->bad_words_ids = Joined(params->bad_words_ids, **forms);
   params->bad_words.clear();
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 // format and with its defaults. validate_params.h checks them.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "base/shared_list.h"
 #include "request/speculation_params.h"
 
 namespace espalier {
@@ -56,9 +58,10 @@ struct LengthDecay {
 struct SequenceBias {
   std::vector<int64_t> tokens;  // at least one
   double bias = 0;
-  friend bool operator==(const SequenceBias&, const SequenceBias&) = default;
+  friend auto operator<=>(const SequenceBias&, const SequenceBias&) = default;
 };
 
+// Lists are shared by copies: requests made of one call pay for them once.
 struct GenerationParams {
   // Beams that live at a step; beam search if > 1. >= 1.
   int64_t num_beams = 1;
@@ -93,13 +96,13 @@ struct GenerationParams {
   // reference.
   int64_t min_new_tokens = 0;
   // Ids that end a sequence. Unset: the model's. Empty: none.
-  std::optional<std::vector<int64_t>> eos_token_id;
+  std::optional<SharedList<int64_t>> eos_token_id;
   // More of them, reported as "stop".
-  std::vector<int64_t> stop_token_ids;
+  SharedList<int64_t> stop_token_ids;
   bool ignore_eos = false;  // eos_token_id ends nothing
   // Texts that end a sequence; none empty. The text is cut before the stop, or
   // after it.
-  std::vector<std::string> stop;
+  SharedList<std::string> stop;
   bool include_stop = false;
   // Whether texts leave special tokens out; false: they have their names.
   bool skip_special_tokens = true;
@@ -118,19 +121,19 @@ struct GenerationParams {
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
   int64_t no_repeat_ngram_size = 0;
-  std::vector<std::pair<int64_t, double>> logit_bias;  // token, bias
-  std::vector<SequenceBias> sequence_bias;
+  SharedList<std::pair<int64_t, double>> logit_bias;  // token, bias
+  SharedList<SequenceBias> sequence_bias;
   std::optional<LengthDecay> exponential_decay_length_penalty;
   // Whether a beam's scores are made log-probabilities again, which sum up to 1
   // over the vocabulary, after all that is done to them. Draws always are.
   bool renormalize_logits = false;
-  std::vector<std::vector<int64_t>> bad_words_ids;
+  SharedList<std::vector<int64_t>> bad_words_ids;
   // The same as text: an engine with a tokenizer makes bad_words_ids of them
   // (request/bad_words.h).
-  std::vector<std::string> bad_words;
-  std::vector<int64_t> suppress_tokens;
+  SharedList<std::string> bad_words;
+  SharedList<int64_t> suppress_tokens;
   // The same at the first place that forced_bos_token_id leaves open.
-  std::vector<int64_t> begin_suppress_tokens;
+  SharedList<int64_t> begin_suppress_tokens;
   // Tokens that the output begins with; what is generated follows them. With an
   // encoder they stand after those that every decoder of the model begins with,
   // transformers' decoder_input_ids; without one after the prompt
@@ -142,10 +145,10 @@ struct GenerationParams {
   // The token that alone may come first, and those that alone may come as the
   // last of max_new_tokens, each with a score of 0, whatever else is said.
   std::optional<int64_t> forced_bos_token_id;
-  std::vector<int64_t> forced_eos_token_id;
-  std::optional<std::vector<int64_t>> allowed_token_ids;
+  SharedList<int64_t> forced_eos_token_id;
+  std::optional<SharedList<int64_t>> allowed_token_ids;
   // The output is one of these; none empty.
-  std::optional<std::vector<std::vector<int64_t>>> allowed_sequences;
+  std::optional<SharedList<std::vector<int64_t>>> allowed_sequences;
   // Log-probabilities of each token and of so many best ones at its place; of
   // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;

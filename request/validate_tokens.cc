@@ -23,32 +23,79 @@ void MakeSet(std::vector<T>* items) {
   items->erase(std::unique(items->begin(), items->end()), items->end());
 }
 
+// The set of a list; unset where the list is a set by itself.
+template <typename T>
+struct SetOf {
+  std::optional<SharedList<T>> set;
+};
+
+template <typename T>
+void MakeSet(SharedList<T>* list) {
+  if (list->empty()) return;
+  const auto made = list->template Derived<SetOf<T>>({}, [&] {
+    std::vector<T> items = *list;
+    MakeSet(&items);
+    SetOf<T> set;
+    if (items != list->items()) set.set.emplace(std::move(items));
+    return set;
+  });
+  if (made->set.has_value()) *list = *made->set;
+}
+
+// That a check has passed; with another name, and values that it depends on as
+// the key, it is another check.
+template <typename Name>
+struct Passed {};
+
+// Runs `check` once for all copies of a list, unless it fails.
+template <typename Name, typename T, typename Check>
+absl::Status CheckOnce(const SharedList<T>& list, const DerivedValues::Key& key,
+                       const Check& check) {
+  if (list.empty()) return absl::OkStatus();
+  if (list.template HasDerived<Passed<Name>>(key)) return absl::OkStatus();
+  const absl::Status status = check();
+  if (!status.ok()) return status;
+  list.template Derived<Passed<Name>>(key, [] { return Passed<Name>(); });
+  return status;
+}
+
 // REQUIRES: `ids` is a set.
 bool Contains(const TokenIds& ids, int64_t id) {
   return std::ranges::binary_search(ids, id);
 }
 
+struct IdsInVocabulary;
+struct EndingsLast;
+
 // Of a field that takes one id for a list of it.
-absl::Status CheckIds(std::string_view field, const TokenIds& ids,
+absl::Status CheckIds(std::string_view field, const SharedList<int64_t>& ids,
                       int vocab_size) {
-  const absl::Status status = CheckTokens(field, ids, vocab_size);
+  const absl::Status status = CheckOnce<IdsInVocabulary>(
+      ids, {vocab_size}, [&] { return CheckTokens(field, ids, vocab_size); });
   if (status.ok() || ids.size() > 1) return status;
   return InvalidArgument(field, " must be a token id in [0, ", vocab_size,
                          "), got ", ids[0]);
 }
 
-int64_t LongestOf(const std::vector<TokenIds>& sequences) {
-  int64_t longest = 0;
-  for (const TokenIds& sequence : sequences) {
-    longest = std::max<int64_t>(longest, sequence.size());
-  }
-  return longest;
+struct Longest {
+  int64_t num_tokens = 0;
+};
+
+int64_t LongestOf(const SharedList<TokenIds>& sequences) {
+  if (sequences.empty()) return 0;
+  return sequences
+      .Derived<Longest>({},
+                        [&] {
+                          const auto longest = std::ranges::max_element(
+                              sequences, {}, &TokenIds::size);
+                          return Longest{std::ssize(*longest)};
+                        })
+      ->num_tokens;
 }
 
-// Non-empty lists of tokens.
-absl::Status CheckSequences(std::string_view field,
-                            const std::vector<TokenIds>& sequences,
-                            int vocab_size) {
+absl::Status CheckEachSequence(std::string_view field,
+                               const SharedList<TokenIds>& sequences,
+                               int vocab_size) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].empty()) {
       return InvalidArgument(field, "[", i, "] must not be empty, got []");
@@ -60,8 +107,23 @@ absl::Status CheckSequences(std::string_view field,
   return absl::OkStatus();
 }
 
+// Non-empty lists of tokens.
+absl::Status CheckSequences(std::string_view field,
+                            const SharedList<TokenIds>& sequences,
+                            int vocab_size) {
+  return CheckOnce<IdsInVocabulary>(sequences, {vocab_size}, [&] {
+    return CheckEachSequence(field, sequences, vocab_size);
+  });
+}
+
 absl::Status CheckNumStopIds(const ModelDescription& model,
                              const GenerationParams& params) {
+  const int64_t limit = model.limits.max_eos_token_ids;
+  const int64_t num_eos =
+      params.ignore_eos ? 0 : std::ssize(*params.eos_token_id);
+  if (num_eos + std::ssize(params.stop_token_ids) <= limit) {
+    return absl::OkStatus();
+  }
   TokenIds ids = params.stop_token_ids;
   if (!params.ignore_eos) {
     ids.insert(ids.end(), params.eos_token_id->begin(),
@@ -69,12 +131,11 @@ absl::Status CheckNumStopIds(const ModelDescription& model,
   }
   MakeSet(&ids);
   const auto num_ids = std::ssize(ids);
-  if (num_ids <= model.limits.max_eos_token_ids) return absl::OkStatus();
-  return InvalidArgument(params.stop_token_ids.empty()
-                             ? "eos_token_id"
-                             : "eos_token_id and stop_token_ids",
-                         " must have at most ", model.limits.max_eos_token_ids,
-                         " ids", kPerStep, ", got ", num_ids);
+  if (num_ids <= limit) return absl::OkStatus();
+  return InvalidArgument(
+      params.stop_token_ids.empty() ? "eos_token_id"
+                                    : "eos_token_id and stop_token_ids",
+      " must have at most ", limit, " ids", kPerStep, ", got ", num_ids);
 }
 
 absl::Status ValidateStopStrings(const GenerationParams& params) {
@@ -84,10 +145,10 @@ absl::Status ValidateStopStrings(const GenerationParams& params) {
   return StopStrings::Check(params.stop);
 }
 
-// Ascending, each token once.
-absl::Status ValidateBias(const ModelDescription& model,
-                          GenerationParams* params) {
-  auto& biases = params->logit_bias;
+using TokenBiases = SharedList<std::pair<int64_t, double>>;
+
+absl::Status CheckBiases(const ModelDescription& model,
+                         const TokenBiases& biases) {
   for (const auto& [token, bias] : biases) {
     if (token < 0 || token >= model.vocab_size) {
       return InvalidArgument("logit_bias must name token ids in [0, ",
@@ -96,18 +157,27 @@ absl::Status ValidateBias(const ModelDescription& model,
     if (CheckFloat32("logit_bias", bias).ok()) continue;
     return CheckFloat32(Concat("logit_bias of token ", token), bias);
   }
-  std::sort(biases.begin(), biases.end());
+  auto sorted = biases.items();
+  std::sort(sorted.begin(), sorted.end());
   const auto twin = std::ranges::adjacent_find(
-      biases, {}, &std::pair<int64_t, double>::first);
-  if (twin == biases.end()) return absl::OkStatus();
+      sorted, {}, &std::pair<int64_t, double>::first);
+  if (twin == sorted.end()) return absl::OkStatus();
   return InvalidArgument("logit_bias must name each token once, got ",
                          twin->first, " twice");
 }
 
-// Ascending, each sequence once.
-absl::Status ValidateSequenceBias(const ModelDescription& model,
-                                  GenerationParams* params) {
-  auto& biases = params->sequence_bias;
+// Ascending, each token once.
+absl::Status ValidateBias(const ModelDescription& model,
+                          GenerationParams* params) {
+  TokenBiases& biases = params->logit_bias;
+  RETURN_IF_ERROR(CheckOnce<IdsInVocabulary>(
+      biases, {model.vocab_size}, [&] { return CheckBiases(model, biases); }));
+  MakeSet(&biases);
+  return absl::OkStatus();
+}
+
+absl::Status CheckSequenceBiases(const ModelDescription& model,
+                                 const SharedList<SequenceBias>& biases) {
   for (size_t i = 0; i < biases.size(); ++i) {
     const auto& [tokens, bias] = biases[i];
     const bool are_tokens =
@@ -124,17 +194,28 @@ absl::Status ValidateSequenceBias(const ModelDescription& model,
     RETURN_IF_ERROR(CheckTokens(Concat(name, "[0]"), tokens, model.vocab_size));
     return CheckFloat32(Concat(name, "[1]"), bias);
   }
-  std::ranges::sort(biases, {}, &SequenceBias::tokens);
+  std::vector<SequenceBias> sorted = biases;
+  std::ranges::sort(sorted, {}, &SequenceBias::tokens);
   const auto twin =
-      std::ranges::adjacent_find(biases, {}, &SequenceBias::tokens);
-  if (twin == biases.end()) return absl::OkStatus();
+      std::ranges::adjacent_find(sorted, {}, &SequenceBias::tokens);
+  if (twin == sorted.end()) return absl::OkStatus();
   return InvalidArgument("sequence_bias must name each sequence once, got one ",
                          "of ", Pluralize(twin->tokens.size(), "token"),
                          " that ends in ", twin->tokens.back(), " twice");
 }
 
-// A sequence ends where it ends: an id that ends sequences may only be last.
-absl::Status CheckEndings(const GenerationParams& params) {
+// Ascending, each sequence once.
+absl::Status ValidateSequenceBias(const ModelDescription& model,
+                                  GenerationParams* params) {
+  SharedList<SequenceBias>& biases = params->sequence_bias;
+  RETURN_IF_ERROR(CheckOnce<IdsInVocabulary>(biases, {model.vocab_size}, [&] {
+    return CheckSequenceBiases(model, biases);
+  }));
+  MakeSet(&biases);
+  return absl::OkStatus();
+}
+
+absl::Status CheckEachEnding(const GenerationParams& params) {
   const auto& sequences = *params.allowed_sequences;
   for (size_t i = 0; i < sequences.size(); ++i) {
     for (size_t j = 0; j + 1 < sequences[i].size(); ++j) {
@@ -150,6 +231,15 @@ absl::Status CheckEndings(const GenerationParams& params) {
   return absl::OkStatus();
 }
 
+// A sequence ends where it ends: an id that ends sequences may only be last.
+absl::Status CheckEndings(const GenerationParams& params) {
+  return CheckOnce<EndingsLast>(
+      *params.allowed_sequences,
+      {params.ignore_eos ? 0 : params.eos_token_id->id(),
+       params.stop_token_ids.id()},
+      [&] { return CheckEachEnding(params); });
+}
+
 absl::Status ValidateAllowedSequences(const ModelDescription& model,
                                       const GenerationParams& params) {
   const auto& sequences = *params.allowed_sequences;
@@ -158,7 +248,8 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
   }
   RETURN_IF_ERROR(
       CheckSequences("allowed_sequences", sequences, model.vocab_size));
-  for (size_t i = 0; i < sequences.size(); ++i) {
+  const bool is_too_long = LongestOf(sequences) > *params.max_new_tokens;
+  for (size_t i = 0; is_too_long && i < sequences.size(); ++i) {
     if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
     return InvalidArgument("allowed_sequences[", i, "] must have at most ",
                            Pluralize(*params.max_new_tokens, "token"),
@@ -178,7 +269,7 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
 
 absl::Status ValidateForced(const ModelDescription& model,
                             GenerationParams* params) {
-  TokenIds first;
+  SharedList<int64_t> first;
   if (params->forced_bos_token_id) {
     first.push_back(*params->forced_bos_token_id);
   }
@@ -255,7 +346,7 @@ absl::Status ValidateStops(const ModelDescription& model,
     params->eos_token_id.emplace(model.eos_token_ids.begin(),
                                  model.eos_token_ids.end());
   }
-  TokenIds& ids = *params->eos_token_id;
+  SharedList<int64_t>& ids = *params->eos_token_id;
   RETURN_IF_ERROR(CheckIds("eos_token_id", ids, model.vocab_size));
   MakeSet(&ids);
   RETURN_IF_ERROR(

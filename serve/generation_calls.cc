@@ -1,6 +1,7 @@
 #include "serve/generation_calls.h"
 
-#include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,154 +11,213 @@
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "openai/answer.h"
+#include "openai/answer_writer.h"
 #include "openai/error.h"
 #include "openai/event_writer.h"
-#include "openai/resolve_params.h"
-#include "request/generation_defaults.h"
 #include "serve/prompt_runs.h"
-#include "serve/prompt_tokens.h"
+#include "serve/ready_call.h"
 
 namespace espalier::serve {
 namespace {
 
 namespace asio = boost::asio;
 
+// Bytes that a call holds for each byte of a long body, at most: an element of
+// a list, some ten bytes of JSON, becomes a vector of ids, what sorts and finds
+// it among others, and what selection makes of it.
+constexpr int64_t kHeldPerBodyByte = 16;
+
+// Tokens and log-probabilities that are written where connections wait for it:
+// some milliseconds of it.
+constexpr int64_t kMaxScoresOnIoThread = 4096;
+constexpr int64_t kBytesPerScore = sizeof(TokenScore);
+constexpr size_t kAnswerPieceBytes = size_t{64} << 10;
+
+int64_t NumScores(const std::vector<TokenLogProb>& log_probs) {
+  int64_t count = 0;
+  for (const TokenLogProb& place : log_probs) {
+    count += 1 + std::ssize(place.best);
+  }
+  return count;
+}
+
+int64_t NumScores(const Result& result) {
+  int64_t count = 0;
+  if (result.prompt_logprobs) count += NumScores(*result.prompt_logprobs);
+  for (const Hypothesis& hypothesis : result.hypotheses) {
+    count += std::ssize(hypothesis.tokens) + NumScores(hypothesis.logprobs);
+  }
+  return count;
+}
+
+// The way out of a handler that has a connection cut off (http/exchange.h).
+[[noreturn]] void ThrowCutOff() {
+  throw boost::system::system_error(asio::error::connection_aborted);
+}
+
+// A whole answer while it is written, with all that it is written from: the
+// thread that writes a piece of it may outlive the call.
+struct WholeAnswer {
+  WholeAnswer(std::shared_ptr<ReadyCall> of, openai::AnswerHead begin,
+              std::vector<openai::PromptParts> of_prompts,
+              std::vector<openai::PromptAnswer> all,
+              std::shared_ptr<const Tokenizer> names)
+      : ready(std::move(of)),
+        head(std::move(begin)),
+        parts(std::move(of_prompts)),
+        answers(std::move(all)),
+        tokenizer(std::move(names)),
+        writer(ready->call, head, parts, answers, tokenizer.get()) {}
+
+  const std::shared_ptr<ReadyCall> ready;
+  const openai::AnswerHead head;
+  const std::vector<openai::PromptParts> parts;
+  const std::vector<openai::PromptAnswer> answers;
+  const std::shared_ptr<const Tokenizer> tokenizer;
+  openai::AnswerWriter writer;
+};
+
+// A streamed answer, likewise.
+struct StreamedAnswer {
+  StreamedAnswer(std::shared_ptr<ReadyCall> of, const openai::AnswerHead& head,
+                 std::vector<openai::PromptParts> parts,
+                 std::shared_ptr<const Tokenizer> names)
+      : ready(std::move(of)),
+        tokenizer(std::move(names)),
+        writer(openai::MakeEventWriter(ready->call, head, std::move(parts),
+                                       tokenizer.get())) {}
+
+  const std::shared_ptr<ReadyCall> ready;
+  const std::shared_ptr<const Tokenizer> tokenizer;
+  const std::unique_ptr<openai::EventWriter> writer;
+};
+
 class CallAnswerer {
  public:
   CallAnswerer(http::Exchange* exchange, ServedModel* model,
-               WorkerThread* tokenizing, RunningCalls* running, Caller caller)
+               const CallResources& resources, Caller caller)
       : exchange_(exchange),
         model_(model),
-        tokenizing_(tokenizing),
-        running_(running),
+        worker_(resources.worker),
+        memory_(resources.memory),
+        running_(resources.running),
         caller_(std::move(caller)) {}
+  ~CallAnswerer();
 
   asio::awaitable<void> Answer(openai::Api api, const openai::Limits& limits);
 
  private:
-  asio::awaitable<absl::StatusOr<std::vector<PromptRequest>>> MakePrompts(
-      int64_t num_bytes);
+  using Ready = std::shared_ptr<ReadyCall>;
+  struct Piece {
+    std::string text;
+    bool is_last = false;
+  };
+
+  // Work of this call: here, or if there is much of it where no connection
+  // waits for it.
+  template <typename T>
+  asio::awaitable<absl::StatusOr<T>> Run(bool is_much,
+                                         WorkerThread::WorkFor<T> work) {
+    if (!is_much) co_return work();
+    co_return co_await worker_->Run<T>(std::move(work));
+  }
+
+  // Errors: as HeldMemory::Take; as WorkerThread::Run.
+  asio::awaitable<absl::StatusOr<Ready>> MakeReady(
+      openai::Api api, std::string body, const openai::Limits& limits);
   asio::awaitable<absl::Status> AnswerWhole();
+  asio::awaitable<absl::Status> Write(
+      std::vector<openai::PromptAnswer> answers);
   asio::awaitable<absl::Status> AnswerInEvents();
   asio::awaitable<absl::Status> RunAll(
       std::vector<openai::PromptAnswer>* answers);
-  absl::StatusOr<openai::PromptAnswer> Finish(int prompt,
-                                              absl::StatusOr<Result> result);
-  // Says which of several prompts it is of, and of what the call left open
-  // where that is from.
-  absl::Status ErrorOfPrompt(size_t prompt, const absl::Status& status) const {
-    return NameDefaults(OfPrompt(status, prompt, call_),
-                        prompts_[prompt].parts.defaults,
-                        "the defaults of the server or its model");
-  }
+  asio::awaitable<absl::StatusOr<openai::PromptAnswer>> Finish(
+      int prompt, absl::StatusOr<Result> result);
   // Ends `runs` where a client aborts the call.
   RunningCalls::Entry MakeAbortable(PromptRuns* runs);
   std::vector<openai::PromptParts> TakeParts();
   void SetRequestId(const std::string& id);
-  const Tokenizer* tokenizer() const {
-    return model_->generator.tokenizer().get();
-  }
+  openai::Call& call() { return ready_->call; }
+  std::vector<PromptRequest>& prompts() { return ready_->prompts; }
 
   http::Exchange* const exchange_;
   ServedModel* const model_;
-  WorkerThread* const tokenizing_;
+  WorkerThread* const worker_;
+  HeldMemory* const memory_;
   RunningCalls* const running_;
   Caller caller_;
-  openai::Call call_;
+  HeldMemory::Share of_body_;
+  HeldMemory::Share of_reports_;
+  Ready ready_;
+  // A WholeAnswer or a StreamedAnswer.
+  std::shared_ptr<const void> answer_;
+  // That it holds, about, if they take long to free; else 0.
+  int64_t num_bytes_ = 0;
   openai::AnswerHead head_;
-  std::vector<PromptRequest> prompts_;
   bool is_answered_ = false;  // wholly, and not by an error
 };
+
+CallAnswerer::~CallAnswerer() {
+  if (num_bytes_ == 0) return;
+  worker_->Destroy(std::move(ready_), num_bytes_);
+  worker_->Destroy(std::move(answer_), 0);
+}
 
 asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
                                            const openai::Limits& limits) {
   const auto respond = [&](const openai::Error& error) {
     return exchange_->Respond(ErrorResponse(error, caller_.headers));
   };
-  const auto refuse = [&](const absl::Status& status) {
-    return respond(openai::ErrorOf(status, &call_));
-  };
-  absl::StatusOr<openai::Call> call =
-      openai::ReadCall(api, exchange_->request().body, limits);
-  const int64_t num_bytes = std::ssize(exchange_->TakeRequest().body);
-  if (!call.ok()) {
-    co_await respond(openai::ErrorOf(call.status()));  // in its words already
+  absl::StatusOr<Ready> ready =
+      co_await MakeReady(api, exchange_->TakeRequest().body, limits);
+  if (!ready.ok()) {
+    co_await respond(openai::ErrorOf(ready.status()));
     co_return;
   }
-  call_ = *std::move(call);
-  call_.tool_calls.format = model_->tool_call_format;
-  if (caller_.is_stored && call_.stream) {
-    co_await refuse(
-        InvalidArgument("stream must be false in a batch, got true"));
+  ready_ = *std::move(ready);
+  if (!call().request_id.empty()) SetRequestId(call().request_id);
+  if (ready_->refusal.has_value()) {
+    co_await respond(*ready_->refusal);
     co_return;
   }
-  if (!call_.request_id.empty()) SetRequestId(call_.request_id);
-  if (call_.truncate_prompt_tokens && num_bytes > limits.max_list_elements) {
-    // A text is tokenized before it is cut, and has at most as many tokens as
-    // bytes.
-    co_await refuse(InvalidArgument(
-        "truncate_prompt_tokens must come in a body of at most ",
-        limits.max_list_elements, " bytes (--max-list-elements), got ",
-        num_bytes));
+  absl::StatusOr<HeldMemory::Share> of_reports =
+      memory_->Take(PromptReportBytes(prompts()));
+  if (!of_reports.ok()) {
+    co_await respond(openai::ErrorOf(of_reports.status()));
     co_return;
   }
-  const absl::Status known = CheckServed(*model_, call_.model);
-  if (!known.ok()) {
-    co_await refuse(known);
-    co_return;
-  }
-  const absl::StatusOr<NamedValues> resolved =
-      MakeDecoderPrompt(model_->generator, &call_);
-  if (!resolved.ok()) {
-    co_await refuse(resolved.status());
-    co_return;
-  }
-  std::string warning =
-      openai::SearchWarning(call_, model_->generator.defaults());
-  if (!warning.empty()) call_.warnings.push_back(std::move(warning));
+  of_reports_ = *std::move(of_reports);
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
-  absl::StatusOr<std::vector<PromptRequest>> prompts =
-      co_await MakePrompts(num_bytes);
-  if (!prompts.ok()) {
-    co_await refuse(prompts.status());
-    co_return;
-  }
-  prompts_ = *std::move(prompts);
-  const auto unparsed =
-      std::ranges::find_if(prompts_, [](const PromptRequest& prompt) {
-        return !prompt.unparsed.empty();
-      });
-  if (unparsed != prompts_.end()) {
-    call_.warnings.push_back(UnparsedWarning(unparsed->unparsed));
-  }
-  for (PromptRequest& prompt : prompts_) {
-    NamedValues& defaults = prompt.parts.defaults;
-    defaults.insert(defaults.begin(), resolved->begin(), resolved->end());
-  }
-  MeteredCall metered(&model_->meter, NumRows(prompts_));
+  MeteredCall metered(&model_->meter, NumRows(prompts()));
   absl::Status answered;
-  if (call_.stream) {
+  if (call().stream) {
     answered = co_await AnswerInEvents();
   } else {
     answered = co_await AnswerWhole();
   }
   if (is_answered_) metered.SetAnswered();
-  if (!answered.ok()) co_await refuse(answered);
+  if (!answered.ok()) {
+    co_await respond(openai::ErrorOf(answered, &call()));
+  }
 }
 
-asio::awaitable<absl::StatusOr<std::vector<PromptRequest>>>
-CallAnswerer::MakePrompts(int64_t num_bytes) {
-  // The model's context bounds the time that others take.
-  if (!call_.truncate_prompt_tokens || num_bytes <= kMaxBytesOnIoThread) {
-    co_return MakePromptRequests(call_, *model_, caller_, head_.id);
+asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
+    openai::Api api, std::string body, const openai::Limits& limits) {
+  const bool is_long = body.size() > kMaxCallBytesOnIoThread;
+  if (is_long) {
+    absl::StatusOr<HeldMemory::Share> of_body =
+        memory_->Take(kHeldPerBodyByte * std::ssize(body));
+    if (!of_body.ok()) co_return of_body.status();
+    of_body_ = *std::move(of_body);
+    num_bytes_ += kHeldPerBodyByte * std::ssize(body);
   }
-  WorkerThread::WorkFor<std::vector<PromptRequest>> work =
-      [call = call_, model = model_, caller = caller_, id = head_.id] {
-        return MakePromptRequests(call, *model, caller, id);
-      };
-  co_return co_await tokenizing_->Run<std::vector<PromptRequest>>(
-      std::move(work));
+  WorkerThread::WorkFor<Ready> work = [api, body = std::move(body), &limits,
+                                       model = model_, caller = caller_] {
+    return std::make_shared<ReadyCall>(
+        MakeReadyCall(api, body, limits, *model, caller));
+  };
+  co_return co_await Run<Ready>(is_long, std::move(work));
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
@@ -180,40 +240,47 @@ RunningCalls::Entry CallAnswerer::MakeAbortable(PromptRuns* runs) {
 
 std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
   std::vector<openai::PromptParts> parts;
-  for (PromptRequest& prompt : prompts_) {
+  for (PromptRequest& prompt : prompts()) {
     parts.push_back(std::move(prompt.parts));
   }
   return parts;
 }
 
-absl::StatusOr<openai::PromptAnswer> CallAnswerer::Finish(
+asio::awaitable<absl::StatusOr<openai::PromptAnswer>> CallAnswerer::Finish(
     int prompt, absl::StatusOr<Result> result) {
-  if (prompt < 0) return result.status();
-  absl::StatusOr<Generation> generation =
-      prompts_[prompt].engine.finish(std::move(result));
-  if (!generation.ok()) {
-    return ErrorOfPrompt(prompt, generation.status());
-  }
-  std::vector<std::string> texts = std::move(generation->texts);
-  return openai::PromptAnswer{*std::move(generation), std::move(texts)};
+  if (prompt < 0) co_return result.status();
+  const int64_t num_scores = result.ok() ? NumScores(*result) : 0;
+  const bool is_much = num_scores > kMaxScoresOnIoThread;
+  if (is_much) num_bytes_ += num_scores * kBytesPerScore;
+  WorkerThread::WorkFor<openai::PromptAnswer> work =
+      [ready = ready_, prompt, result = std::move(result)]() mutable
+      -> absl::StatusOr<openai::PromptAnswer> {
+    const PromptRequest& request = ready->prompts[prompt];
+    absl::StatusOr<Generation> generation = request.finish(std::move(result));
+    if (!generation.ok()) {
+      return ErrorOfPrompt(request, prompt, ready->call, generation.status());
+    }
+    std::vector<std::string> texts = std::move(generation->texts);
+    return openai::PromptAnswer{*std::move(generation), std::move(texts)};
+  };
+  co_return co_await Run<openai::PromptAnswer>(is_much, std::move(work));
 }
 
 // Errors: that of the first prompt that has one.
 asio::awaitable<absl::Status> CallAnswerer::RunAll(
     std::vector<openai::PromptAnswer>* answers) {
   Engine& engine = model_->generator.engine();
-  answers->resize(prompts_.size());
+  answers->resize(prompts().size());
   PromptRuns runs(exchange_->executor());
   const RunningCalls::Entry abortable = MakeAbortable(&runs);
-  for (size_t i = 0; i < prompts_.size(); ++i) {
-    runs.Start(static_cast<int>(i), engine,
-               std::move(prompts_[i].engine.request));
+  for (size_t i = 0; i < prompts().size(); ++i) {
+    runs.Start(static_cast<int>(i), engine, std::move(prompts()[i].request));
   }
-  for (size_t i = 0; i < prompts_.size(); ++i) {
+  for (size_t i = 0; i < prompts().size(); ++i) {
     std::optional<RunEvent> run_event = co_await runs.Next();
-    absl::StatusOr<openai::PromptAnswer> answer =
-        Finish(run_event->prompt,
-               std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
+    absl::StatusOr<openai::PromptAnswer> answer = co_await Finish(
+        run_event->prompt,
+        std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
     if (!answer.ok()) co_return answer.status();
     (*answers)[run_event->prompt] = *std::move(answer);
   }
@@ -224,11 +291,49 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
   std::vector<openai::PromptAnswer> answers;
   const absl::Status run = co_await RunAll(&answers);
   if (!run.ok()) co_return run;
-  http::Response response;
-  response.headers = caller_.headers;
-  response.body =
-      openai::WriteAnswer(call_, head_, TakeParts(), answers, tokenizer());
-  is_answered_ = co_await exchange_->Respond(std::move(response));
+  co_return co_await Write(std::move(answers));
+}
+
+// An answer that is one piece has its length in front, as clients like it.
+asio::awaitable<absl::Status> CallAnswerer::Write(
+    std::vector<openai::PromptAnswer> answers) {
+  int64_t num_scores = 0;
+  for (const openai::PromptAnswer& answer : answers) {
+    num_scores += NumScores(answer.result);
+  }
+  const auto whole = std::make_shared<WholeAnswer>(
+      ready_, head_, TakeParts(), std::move(answers),
+      model_->generator.tokenizer());
+  answer_ = whole;
+  bool has_begun = false;
+  for (bool is_over = false; !is_over;) {
+    WorkerThread::WorkFor<Piece> work = [whole]() -> absl::StatusOr<Piece> {
+      Piece piece;
+      piece.is_last = !whole->writer.Append(kAnswerPieceBytes, &piece.text);
+      return piece;
+    };
+    absl::StatusOr<Piece> piece =
+        co_await Run<Piece>(num_scores > kMaxScoresOnIoThread, std::move(work));
+    if (!piece.ok() && !has_begun) co_return piece.status();
+    // A part of it was sent: the client must see that the rest is missing.
+    if (!piece.ok()) ThrowCutOff();
+    is_over = piece->is_last;
+    http::Response response;
+    response.headers = caller_.headers;
+    if (is_over && !has_begun) {
+      response.body = std::move(piece->text);
+      is_answered_ = co_await exchange_->Respond(std::move(response));
+      co_return absl::OkStatus();
+    }
+    if (!std::exchange(has_begun, true) &&
+        !co_await exchange_->BeginStream(std::move(response))) {
+      co_return absl::OkStatus();
+    }
+    if (!co_await exchange_->SendPiece(piece->text)) {
+      co_return absl::OkStatus();
+    }
+  }
+  is_answered_ = true;
   co_return absl::OkStatus();
 }
 
@@ -236,17 +341,20 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
 asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   Engine& engine = model_->generator.engine();
   std::vector<ResultStream> streams;
-  for (size_t i = 0; i < prompts_.size(); ++i) {
-    EngineRequest& prompt = prompts_[i].engine;
+  for (size_t i = 0; i < prompts().size(); ++i) {
+    PromptRequest& prompt = prompts()[i];
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
-        std::move(prompt.request), {.beams = call_.stream_beams});
+        std::move(prompt.request), {.beams = call().stream_beams});
     if (!stream.ok()) {
-      co_return ErrorOfPrompt(i, prompt.finish(stream.status()).status());
+      co_return ErrorOfPrompt(prompt, i, call(),
+                              prompt.finish(stream.status()).status());
     }
     streams.push_back(*std::move(stream));
   }
-  const std::unique_ptr<openai::EventWriter> writer =
-      openai::MakeEventWriter(call_, head_, TakeParts(), tokenizer());
+  const auto streamed = std::make_shared<StreamedAnswer>(
+      ready_, head_, TakeParts(), model_->generator.tokenizer());
+  answer_ = streamed;
+  openai::EventWriter& writer = *streamed->writer;
   PromptRuns runs(exchange_->executor());
   const RunningCalls::Entry abortable = MakeAbortable(&runs);
   for (size_t i = 0; i < streams.size(); ++i) {
@@ -256,7 +364,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   if (!co_await exchange_->BeginEvents(caller_.headers)) {
     co_return absl::OkStatus();
   }
-  std::string events = writer->Begin();
+  std::string events = writer.Begin();
   for (size_t num_running = streams.size(); num_running > 0;) {
     if (!events.empty() && !co_await exchange_->SendEvents(events)) {
       co_return absl::OkStatus();
@@ -267,21 +375,33 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
       continue;
     }
     if (const auto* event = std::get_if<StreamEvent>(&run_event->what)) {
-      events = writer->Add(run_event->prompt, *event);
+      events = writer.Add(run_event->prompt, *event);
       continue;
     }
-    absl::StatusOr<openai::PromptAnswer> answer =
-        Finish(run_event->prompt,
-               std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
-    if (!answer.ok()) {
-      events = writer->Fail(openai::ErrorOf(answer.status(), &call_));
+    const int prompt = run_event->prompt;
+    absl::StatusOr<openai::PromptAnswer> answer = co_await Finish(
+        prompt, std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
+    absl::StatusOr<std::string> last;
+    if (answer.ok()) {
+      const bool is_much = NumScores(answer->result) > kMaxScoresOnIoThread;
+      WorkerThread::WorkFor<std::string> work =
+          [streamed, prompt,
+           answer = *std::move(answer)]() -> absl::StatusOr<std::string> {
+        return streamed->writer->Finish(prompt, answer);
+      };
+      last = co_await Run<std::string>(is_much, std::move(work));
+    } else {
+      last = answer.status();
+    }
+    if (!last.ok()) {
+      events = writer.Fail(openai::ErrorOf(last.status(), &call()));
       co_await exchange_->SendEvents(events);
       co_return absl::OkStatus();
     }
-    events = writer->Finish(run_event->prompt, *answer);
+    events = *std::move(last);
     --num_running;
   }
-  events += writer->End();
+  events += writer.End();
   is_answered_ = co_await exchange_->SendEvents(events);
   co_return absl::OkStatus();
 }
@@ -305,10 +425,8 @@ http::Response ErrorResponse(const openai::Error& error,
 asio::awaitable<void> AnswerCall(http::Exchange& exchange, openai::Api api,
                                  ServedModel& model,
                                  const openai::Limits& limits,
-                                 WorkerThread& tokenizing,
-                                 RunningCalls& running, Caller caller) {
-  CallAnswerer answerer(&exchange, &model, &tokenizing, &running,
-                        std::move(caller));
+                                 CallResources resources, Caller caller) {
+  CallAnswerer answerer(&exchange, &model, resources, std::move(caller));
   co_await answerer.Answer(api, limits);
 }
 

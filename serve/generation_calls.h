@@ -6,7 +6,8 @@
 //                                                            └──── EventWriter
 //
 // All of it but the engine's part is done on the connection's thread, but for
-// long prompts that are cut: `tokenizing` makes those tokens.
+// long bodies, and answers of many tokens or log-probabilities: a worker reads
+// and writes these.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -15,6 +16,7 @@
 #include "http/exchange.h"
 #include "openai/call.h"
 #include "openai/error.h"
+#include "serve/held_memory.h"
 #include "serve/prompt_requests.h"
 #include "serve/running_calls.h"
 #include "serve/served_model.h"
@@ -22,14 +24,20 @@
 
 namespace espalier::serve {
 
-// Answers one call, with an error if need be; meanwhile it is one of `running`,
-// by its id and by that of its answer. When it is cancelled all that
+// A server has them for all calls, which they outlive.
+struct CallResources {
+  WorkerThread* worker;  // for what takes long
+  HeldMemory* memory;
+  RunningCalls* running;
+};
+
+// Answers one call, with an error if need be; meanwhile it is one of those
+// that run, by its id and by that of its answer. When it is cancelled all that
 // runs for it ends.
 boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
-                                        WorkerThread& tokenizing,
-                                        RunningCalls& running, Caller caller);
+                                        CallResources resources, Caller caller);
 
 // An error as the answer to a call.
 http::Response ErrorResponse(const openai::Error& error,

@@ -1,10 +1,14 @@
 #include "serve/prompt_requests.h"
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/network_v6.hpp>
 #include <utility>
 #include <variant>
 
 #include "base/status.h"
+#include "base/token_log_prob.h"
+#include "batcher/queue_limits.h"
 #include "beam/strategy/selection_options.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
@@ -35,24 +39,26 @@ absl::StatusOr<FramedTokens> TokensOf(const openai::PromptInput& input,
   return TextTokens(std::get<std::string>(input), options, generator);
 }
 
-// Puts the key in front of params that say whose a request is: so nobody has
-// those of another key.
+// Puts the key, or the address, in front of params that say whose a request is:
+// so no caller has those of another key.
 // Errors: kInvalidArgument if there is no room for it.
-absl::Status AddKey(const Caller& caller, GenerationParams* params) {
-  if (caller.key < 0) return absl::OkStatus();
-  const std::string of_key = Concat("key ", caller.key, " ");
+absl::Status AddOwner(const Caller& caller, GenerationParams* params) {
+  const std::string owner = OwnerOf(caller);
+  if (owner.empty()) return absl::OkStatus();
+  const bool has_key = caller.key >= 0;
   const auto add = [&](std::string_view field, size_t max_bytes,
                        std::string* value) {
-    if (value->size() + of_key.size() > max_bytes) {
-      return InvalidArgument(field, " must have at most ",
-                             max_bytes - of_key.size(),
-                             " bytes beside an API key, got ", value->size());
+    const size_t room = max_bytes - owner.size() - 1;
+    if (value->size() > room) {
+      return InvalidArgument(
+          field, " must have at most ", room, " bytes beside an ",
+          has_key ? "API key" : "address", ", got ", value->size());
     }
-    *value = of_key + *value;
+    *value = Concat(owner, " ", *value);
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
-  if (!params->prefix_cache) return absl::OkStatus();
+  if (!has_key || !params->prefix_cache) return absl::OkStatus();
   return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
 }
 
@@ -63,12 +69,19 @@ void PutBehindOthers(GenerationParams* params) {
   params->priority = kBehind + std::clamp(params->priority, -kMost, kMost);
 }
 
+// A prompt before the engine has seen it.
+struct OpenPrompt {
+  EngineRequest engine;
+  openai::PromptParts parts;
+  std::string unparsed = {};  // FramedTokens::unparsed
+};
+
 // The request that a prompt of a call makes.
-absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
-                                                FramedTokens framed,
-                                                const ServedModel& model,
-                                                const Caller& caller,
-                                                const std::string& id) {
+absl::StatusOr<OpenPrompt> MakeOpenPrompt(const openai::Call& call,
+                                          FramedTokens framed,
+                                          const ServedModel& model,
+                                          const Caller& caller,
+                                          const std::string& id) {
   const Generator& generator = model.generator;
   if (call.truncate_prompt_tokens) {
     // Before the cut, so that an error names the id's place in the call, and
@@ -76,6 +89,8 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
     RETURN_IF_ERROR(CheckTokens("prompt_tokens", framed.tokens,
                                 generator.description().vocab_size));
   }
+  OpenPrompt prompt;
+  prompt.unparsed = std::move(framed.unparsed);
   ASSIGN_OR_RETURN(
       std::vector<TokenId> tokens,
       TruncatePrompt(call, generator.description(), std::move(framed)));
@@ -90,9 +105,8 @@ absl::StatusOr<PromptRequest> MakePromptRequest(const openai::Call& call,
       is_answered ? Prompt::OfChat(tokens) : Prompt(tokens),
       std::move(resolved.params)};
   request.takes_defaults = false;
-  RETURN_IF_ERROR(AddKey(caller, &request.params));
+  RETURN_IF_ERROR(AddOwner(caller, &request.params));
   if (caller.is_stored) PutBehindOthers(&request.params);
-  PromptRequest prompt;
   prompt.parts.tokens = std::move(tokens);
   prompt.parts.params = request.params;
   prompt.parts.defaults = std::move(resolved.defaults);
@@ -132,7 +146,7 @@ absl::Status CheckEcho(const openai::Call& call,
 // the rest of a character that it ends within.
 absl::StatusOr<std::string> EchoOf(const openai::Call& call,
                                    const openai::PromptInput& input,
-                                   bool is_whole, const PromptRequest& request,
+                                   bool is_whole, const OpenPrompt& request,
                                    const Generator& generator) {
   const Tokenizer* const tokenizer = generator.tokenizer().get();
   const auto* const text = std::get_if<std::string>(&input);
@@ -160,10 +174,10 @@ absl::StatusOr<std::string> EchoOf(const openai::Call& call,
 
 // Refuses what 429 would have a client try again for ever: more prompt tokens
 // than the queue ever holds. A single prompt is checked by QueueLimits.
-absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
+absl::Status CheckMayWait(const std::vector<OpenPrompt>& requests,
                           int64_t max_waiting_tokens) {
   int64_t num_tokens = 0;
-  for (const PromptRequest& request : requests) {
+  for (const OpenPrompt& request : requests) {
     num_tokens += std::ssize(request.parts.tokens) +
                   std::ssize(request.parts.params.decoder_prompt_tokens);
   }
@@ -182,9 +196,9 @@ absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
 // about all. Of a single prompt the engine says it.
 absl::Status CheckLengths(const openai::Call& call,
                           const ModelDescription& model,
-                          const std::vector<PromptRequest>& requests) {
+                          const std::vector<OpenPrompt>& requests) {
   if (requests.size() == 1) return absl::OkStatus();
-  const auto num_tokens = [](const PromptRequest& request) {
+  const auto num_tokens = [](const OpenPrompt& request) {
     return std::ssize(request.parts.tokens);
   };
   const auto longest = std::ranges::max_element(requests, {}, num_tokens);
@@ -195,11 +209,144 @@ absl::Status CheckLengths(const openai::Call& call,
                   longest - requests.begin(), call);
 }
 
+// Bytes of a token in a result with so many best ones at its place.
+int64_t BytesOfToken(std::optional<int64_t> num_best) {
+  if (!num_best.has_value()) return sizeof(TokenId);
+  return static_cast<int64_t>(sizeof(TokenId) + sizeof(TokenLogProb)) +
+         *num_best * static_cast<int64_t>(sizeof(TokenScore));
+}
+
+int64_t BytesOfPrompt(const openai::PromptParts& parts) {
+  if (!parts.params.prompt_logprobs) return 0;
+  return std::ssize(parts.tokens) * BytesOfToken(parts.params.prompt_logprobs);
+}
+
+int64_t MaxBytesOfOutput(const GenerationParams& params) {
+  return NumSequences(params) * params.max_new_tokens.value_or(1) *
+         BytesOfToken(params.logprobs);
+}
+
+// Refuses an answer that could be too large, before anything of it is made.
+absl::Status CheckAnswerBytes(const openai::Call& call,
+                              const std::vector<OpenPrompt>& prompts) {
+  int64_t of_prompts = 0, of_outputs = 0;
+  for (const OpenPrompt& prompt : prompts) {
+    of_prompts += BytesOfPrompt(prompt.parts);
+    of_outputs += MaxBytesOfOutput(prompt.parts.params);
+  }
+  const int64_t limit = call.limits.max_answer_bytes;
+  if (of_prompts + of_outputs <= limit) return absl::OkStatus();
+  const bool has_logprobs = prompts[0].parts.params.logprobs.has_value();
+  const std::string_view field = of_prompts > of_outputs ? "prompt_logprobs"
+                                 : has_logprobs          ? "logprobs"
+                                                         : "max_new_tokens";
+  return InvalidArgument(field, " must make an answer of at most ", limit,
+                         " bytes (--max-answer-bytes), got up to ",
+                         of_prompts + of_outputs, " in ", prompts.size(),
+                         prompts.size() == 1 ? " prompt" : " prompts");
+}
+
+// One for each prompt of the call, in order.
+absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
+    const openai::Call& call, const ServedModel& model, const Caller& caller,
+    const std::string& id) {
+  int64_t max_open = model.generator.max_open();
+  if (!OwnerOf(caller).empty()) max_open = QueueLimits::MaxOfOwner(max_open);
+  if (std::ssize(call.prompts) > max_open) {
+    // It would be told to come back for ever.
+    return InvalidArgument("prompt has ", call.prompts.size(),
+                           " prompts, each a request, and at most ", max_open,
+                           " may run and wait (--max-running, --max-waiting)");
+  }
+  RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
+  std::vector<OpenPrompt> requests;
+  const auto add_one = [&](absl::StatusOr<FramedTokens> framed,
+                           const openai::PromptInput* echoed) -> absl::Status {
+    RETURN_IF_ERROR(framed.status());
+    const size_t num_tokens = framed->tokens.size();
+    ASSIGN_OR_RETURN(
+        OpenPrompt request,
+        MakeOpenPrompt(call, *std::move(framed), model, caller, id));
+    if (echoed != nullptr) {
+      const bool is_whole = request.parts.tokens.size() == num_tokens;
+      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *echoed, is_whole,
+                                                  request, model.generator));
+    }
+    requests.push_back(std::move(request));
+    return absl::OkStatus();
+  };
+  const PromptTokensOptions options =
+      TokensOptionsOf(call, model.generator.description());
+  if (call.chat.has_value()) {
+    RETURN_IF_ERROR(
+        add_one(ChatTokens(*call.chat, options, model.generator), nullptr));
+    if (call.echo) {
+      ASSIGN_OR_RETURN(requests.back().parts.text,
+                       FinalMessageOf(*call.chat, model.generator));
+    }
+  }
+  for (const openai::PromptInput& input : call.prompts) {
+    const absl::Status added =
+        add_one(TokensOf(input, options, model.generator),
+                call.echo ? &input : nullptr);
+    if (!added.ok()) {
+      return OfPrompt(added, requests.size(), call);
+    }
+  }
+  RETURN_IF_ERROR(CheckLengths(call, model.generator.description(), requests));
+  RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
+  RETURN_IF_ERROR(CheckAnswerBytes(call, requests));
+  return requests;
+}
+
+absl::Status NameError(const absl::Status& error, const NamedValues& defaults,
+                       size_t prompt_idx, const openai::Call& call) {
+  return NameDefaults(OfPrompt(error, prompt_idx, call), defaults,
+                      "the defaults of the server or its model");
+}
+
+// Has the engine make a prompt's request ready.
+absl::StatusOr<PromptRequest> MakeReady(Engine* engine,
+                                        const openai::Call& call,
+                                        const std::string& owner,
+                                        size_t prompt_idx, OpenPrompt prompt) {
+  absl::StatusOr<Engine::Prepared> prepared =
+      engine->Prepare(std::move(prompt.engine.request), owner);
+  if (!prepared.ok()) {
+    return NameError(prompt.engine.finish(prepared.status()).status(),
+                     prompt.parts.defaults, prompt_idx, call);
+  }
+  return PromptRequest{*std::move(prepared), std::move(prompt.engine.finish),
+                       std::move(prompt.parts), std::move(prompt.unparsed)};
+}
+
 }  // namespace
 
 std::string LogNote(const Caller& caller) {
   const std::string id = Concat("id=", caller.request_id);
   return caller.key < 0 ? id : Concat(id, " key=", caller.key);
+}
+
+std::string TenantAddress(std::string_view client, int prefix_bits) {
+  boost::system::error_code error;
+  const auto address =
+      boost::asio::ip::make_address(std::string(client), error);
+  if (error || prefix_bits == 0) return "";
+  if (address.is_v4()) return address.to_string();
+  const boost::asio::ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) {
+    return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6)
+        .to_string();
+  }
+  const auto network =
+      boost::asio::ip::make_network_v6(v6, static_cast<uint16_t>(prefix_bits))
+          .canonical();
+  return network.to_string();
+}
+
+std::string OwnerOf(const Caller& caller) {
+  if (caller.key >= 0) return Concat("key ", caller.key);
+  return caller.address.empty() ? "" : Concat("address ", caller.address);
 }
 
 std::string TraceId(const Caller& caller, std::string_view id) {
@@ -235,56 +382,44 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
              : status;
 }
 
+absl::Status ErrorOfPrompt(const PromptRequest& prompt, size_t prompt_idx,
+                           const openai::Call& call,
+                           const absl::Status& error) {
+  return NameError(error, prompt.parts.defaults, prompt_idx, call);
+}
+
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
-    const openai::Call& call, const ServedModel& model, const Caller& caller,
-    const std::string& id) {
-  const int64_t max_open = model.generator.max_open();
-  if (std::ssize(call.prompts) > max_open) {
-    // It would be told to come back for ever.
-    return InvalidArgument("prompt has ", call.prompts.size(),
-                           " prompts, each a request, and at most ", max_open,
-                           " may run and wait (--max-running, --max-waiting)");
-  }
-  RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
+    const openai::Call& call, ServedModel& model, const Caller& caller,
+    const std::string& id, const NamedValues& resolved) {
+  ASSIGN_OR_RETURN(std::vector<OpenPrompt> open,
+                   MakeOpenPrompts(call, model, caller, id));
   std::vector<PromptRequest> requests;
-  const auto add_one = [&](absl::StatusOr<FramedTokens> framed,
-                           const openai::PromptInput* echoed) -> absl::Status {
-    RETURN_IF_ERROR(framed.status());
-    const size_t num_tokens = framed->tokens.size();
-    std::string unparsed = std::move(framed->unparsed);
-    ASSIGN_OR_RETURN(
-        PromptRequest request,
-        MakePromptRequest(call, *std::move(framed), model, caller, id));
-    if (echoed != nullptr) {
-      const bool is_whole = request.parts.tokens.size() == num_tokens;
-      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *echoed, is_whole,
-                                                  request, model.generator));
-    }
-    request.unparsed = std::move(unparsed);
+  for (OpenPrompt& prompt : open) {
+    NamedValues& defaults = prompt.parts.defaults;
+    defaults.insert(defaults.begin(), resolved.begin(), resolved.end());
+    ASSIGN_OR_RETURN(PromptRequest request,
+                     MakeReady(&model.generator.engine(), call, OwnerOf(caller),
+                               requests.size(), std::move(prompt)));
     requests.push_back(std::move(request));
-    return absl::OkStatus();
-  };
-  const PromptTokensOptions options =
-      TokensOptionsOf(call, model.generator.description());
-  if (call.chat.has_value()) {
-    RETURN_IF_ERROR(
-        add_one(ChatTokens(*call.chat, options, model.generator), nullptr));
-    if (call.echo) {
-      ASSIGN_OR_RETURN(requests.back().parts.text,
-                       FinalMessageOf(*call.chat, model.generator));
-    }
   }
-  for (const openai::PromptInput& input : call.prompts) {
-    const absl::Status added =
-        add_one(TokensOf(input, options, model.generator),
-                call.echo ? &input : nullptr);
-    if (!added.ok()) {
-      return OfPrompt(added, requests.size(), call);
-    }
-  }
-  RETURN_IF_ERROR(CheckLengths(call, model.generator.description(), requests));
-  RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
   return requests;
+}
+
+absl::StatusOr<std::vector<openai::PromptParts>> MakePromptParts(
+    const openai::Call& call, const ServedModel& model) {
+  ASSIGN_OR_RETURN(std::vector<OpenPrompt> open,
+                   MakeOpenPrompts(call, model, Caller(), ""));
+  std::vector<openai::PromptParts> parts;
+  for (OpenPrompt& prompt : open) parts.push_back(std::move(prompt.parts));
+  return parts;
+}
+
+int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts) {
+  int64_t num_bytes = 0;
+  for (const PromptRequest& prompt : prompts) {
+    num_bytes += BytesOfPrompt(prompt.parts);
+  }
+  return num_bytes;
 }
 
 int64_t NumRows(const std::vector<PromptRequest>& prompts) {

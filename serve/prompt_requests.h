@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "batcher/engine.h"
 #include "espalier/generator.h"
 #include "http/message.h"
 #include "openai/answer.h"
@@ -26,6 +28,9 @@ struct Caller {
   int key = -1;
   // Of a batch, whose calls wait behind all others.
   bool is_stored = false;
+  // Without keys: what a tenant's name begins with, by its address; empty: all
+  // callers are one tenant.
+  std::string address = {};
   // Of the answer, whatever it is.
   std::vector<http::Header> headers = {};
 };
@@ -33,16 +38,32 @@ struct Caller {
 // What the request log says of a call, "id=abc key=1".
 std::string LogNote(const Caller& caller);
 
+// Which address, of the client at `client`, names its tenant: of IPv6 its first
+// `prefix_bits`, which one client may have all of, as "2001:db8::/64". Empty if
+// there is none, and if `prefix_bits` is 0.
+std::string TenantAddress(std::string_view client, int prefix_bits);
+
+// Whose request it is, among those that share the queue: "key 0" or
+// "address 127.0.0.1"; empty: of none.
+std::string OwnerOf(const Caller& caller);
+
 // What traces know an answer by: its id, which clients may choose, and whose it
 // is. So nobody reads the traces of another key.
 std::string TraceId(const Caller& caller, std::string_view id);
 
 // A prompt of a call on its way to the engine.
 struct PromptRequest {
-  EngineRequest engine;
-  std::string unparsed = {};  // FramedTokens::unparsed
+  Engine::Prepared request;
+  // Makes the answer of what the engine gave (EngineRequest).
+  std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
   openai::PromptParts parts;
+  std::string unparsed = {};  // FramedTokens::unparsed
 };
+
+// An error that a prompt's `finish` returned: it names the prompt, and the
+// defaults of the server and its model that it is from.
+absl::Status ErrorOfPrompt(const PromptRequest& prompt, size_t prompt_idx,
+                           const openai::Call& call, const absl::Status& error);
 
 // An error of one of a call's prompts. Where they are a list it says which:
 // "prompt[1] has ..." where the prompt is the field, and if there are several
@@ -52,12 +73,22 @@ struct PromptRequest {
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       const openai::Call& call);
 
-// One for each prompt of the call, in order; `id` is the answer's.
+// One for each prompt of the call, in order; `id` is the answer's, `resolved`
+// are the defaults that the call's decoder prompt has taken. Nothing of the
+// call's lists is made twice.
 // Errors: kInvalidArgument naming the field; as Generator::MakePrompt,
-// chat_prompts and Prepare.
+// chat_prompts and Prepare, and Engine::Prepare.
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
-    const openai::Call& call, const ServedModel& model, const Caller& caller,
-    const std::string& id);
+    const openai::Call& call, ServedModel& model, const Caller& caller,
+    const std::string& id, const NamedValues& resolved);
+
+// What the same prompts would run with, of any caller, without the engine's
+// checks.
+absl::StatusOr<std::vector<openai::PromptParts>> MakePromptParts(
+    const openai::Call& call, const ServedModel& model);
+
+// Bytes that the log-probabilities of their prompts take in results.
+int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts);
 
 // Sequences that they may have together.
 int64_t NumRows(const std::vector<PromptRequest>& prompts);

@@ -63,7 +63,7 @@ void PromptRuns::Start(int prompt, ResultStream stream) {
   Spawn(shared_, ReadStream(shared_.get(), prompt, std::move(stream)));
 }
 
-void PromptRuns::Start(int prompt, Engine& engine, Request request) {
+void PromptRuns::Start(int prompt, Engine& engine, Engine::Prepared request) {
   Spawn(shared_,
         AwaitResult(shared_.get(), prompt, &engine, std::move(request)));
 }
@@ -134,7 +134,8 @@ asio::awaitable<void> PromptRuns::ReadStream(Shared* shared, int prompt,
 }
 
 asio::awaitable<void> PromptRuns::AwaitResult(Shared* shared, int prompt,
-                                              Engine* engine, Request request) {
+                                              Engine* engine,
+                                              Engine::Prepared request) {
   absl::StatusOr<Result> result = co_await engine->Generate(std::move(request));
   std::optional<RunEvent> event = RunEvent{prompt, std::move(result)};
   co_await Send(shared, event);

@@ -44,7 +44,7 @@ class PromptRuns {
   // What comes of it is of this prompt: events, then its result or an error; or
   // of a whole request that alone.
   void Start(int prompt, ResultStream stream);
-  void Start(int prompt, Engine& engine, Request request);
+  void Start(int prompt, Engine& engine, Engine::Prepared request);
   // From now on Next returns nothing, now and then, while nothing comes: at
   // least every 15 s something does.
   void StartPings();
@@ -70,7 +70,7 @@ class PromptRuns {
                                                  ResultStream stream);
   static boost::asio::awaitable<void> AwaitResult(Shared* shared, int prompt,
                                                   Engine* engine,
-                                                  Request request);
+                                                  Engine::Prepared request);
 
   const std::shared_ptr<Shared> shared_;
 };

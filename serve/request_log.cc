@@ -1,6 +1,7 @@
 #include "serve/request_log.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,14 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+// A write of this thread to a pipe without a reader fails, and ends nothing.
+void BlockSigpipe() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
 std::string RequestLogLine(const http::AnswerRecord& record, absl::Time time) {
@@ -52,7 +61,10 @@ std::string RequestLogLine(const http::AnswerRecord& record, absl::Time time) {
 absl::Status RequestLog::Start(int fd) {
   fd_ = fd;
   try {
-    thread_ = std::thread([this] { WriteAll(); });
+    thread_ = std::thread([this] {
+      BlockSigpipe();
+      WriteAll();
+    });
   } catch (const std::system_error& error) {
     return MakeError(absl::StatusCode::kUnavailable,
                      "cannot start a thread to log requests: ", error.what());
@@ -99,29 +111,31 @@ void RequestLog::WriteAll() {
       lines.swap(waiting_);
       num_dropped = std::exchange(num_dropped_, 0);
     }
-    if (!Write(lines)) return;
+    num_dropped += std::ranges::count(Write(lines), '\n');
     if (num_dropped == 0) continue;
     const std::string note = UntilThereIsMemory([&] {
       return Concat("(", num_dropped,
-                    " requests were not logged: the log was read too "
+                    " requests were not logged: the log was full, or read too "
                     "slowly)\n");
     });
-    if (!Write(note)) return;
+    if (Write(note).empty()) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    num_dropped_ += num_dropped;
   }
 }
 
-bool RequestLog::Write(std::string_view lines) {
+std::string_view RequestLog::Write(std::string_view lines) {
   while (!lines.empty()) {
-    if (!WaitForRoom()) return false;
+    if (!WaitForRoom()) return lines;
     const ssize_t count =
         write(fd_, lines.data(), std::min(lines.size(), kBytesAtOnce));
     if (count > 0) {
       lines.remove_prefix(static_cast<size_t>(count));
-    } else if (errno != EINTR && errno != EAGAIN) {
-      return false;
+    } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return lines;
     }
   }
-  return true;
+  return lines;
 }
 
 bool RequestLog::WaitForRoom() {

@@ -14,7 +14,9 @@
 //
 // A thread of its own writes, so that a reader of the log who is slow, or a
 // terminal that is stopped, holds up no answer: beyond kMaxWaitingBytes lines
-// are dropped, and their number is written once there is room again.
+// are dropped, and so are those that the file does not take, as a pipe without
+// a reader and a full disk do not; their number is written once it takes lines
+// again. SIGPIPE is blocked on that thread.
 //
 // Thread safety: any thread may Add.
 #pragma once
@@ -53,9 +55,10 @@ class RequestLog {
 
  private:
   void WriteAll();
-  // Whether all of it was written; else the file takes no more.
-  bool Write(std::string_view lines);
-  // Waits until the file takes some bytes; false if it never does again.
+  // Returns what the file does not take, from the first line that it lacks the
+  // end of.
+  std::string_view Write(std::string_view lines);
+  // Waits until the file takes some bytes; false if it does not now.
   bool WaitForRoom();
 
   int fd_ = -1;

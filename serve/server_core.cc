@@ -133,14 +133,16 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
     if (!opened.ok()) return Annotate(opened.status(), "files");
     core->jobs_ = *std::move(opened);
   }
+  const int num_threads = options.num_threads > 0
+                              ? options.num_threads
+                              : std::min(NumUsableCpus(), kMostThreads);
+  RETURN_IF_ERROR(core->calls_.Start(num_threads));
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
   // The name was looked up to allow this, and may have another address now.
   http.loopback_only = options.api_keys.empty() && !options.insecure;
-  http.num_threads = options.num_threads > 0
-                         ? options.num_threads
-                         : std::min(NumUsableCpus(), kMostThreads);
+  http.num_threads = num_threads;
   http.limits = options.http;
   http.error_response = HttpErrorResponse;
   http.head_check = [core = core.get()](const http::Request& head) {
@@ -228,6 +230,7 @@ void ServerCore::Stop() {
   // So that calls that wait for them are told, too.
   drawing_.Stop();
   tokenizing_.Stop();
+  calls_.Stop();
   http_->Stop();
 }
 
@@ -265,6 +268,10 @@ ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
       passed.refusal.has_value() && passed.refusal->http_status != 503;
   if (is_known && !is_refused) {
     co_await ReportLoad(exchange.request(), &passed.caller);
+  }
+  if (options_.api_keys.empty()) {
+    passed.caller.address =
+        TenantAddress(exchange.ClientAddress(), options_.tenant_prefix_bits);
   }
   if (passed.refusal.has_value()) {
     co_await exchange.Respond(
@@ -416,7 +423,8 @@ ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
 ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
   const Counted counted(&num_generating_);
   co_await AnswerCall(call.exchange, api, *model_, options_.requests,
-                      tokenizing_, running_calls_, std::move(call.caller));
+                      {&calls_, &memory_, &running_calls_},
+                      std::move(call.caller));
 }
 
 }  // namespace espalier::serve

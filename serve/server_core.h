@@ -33,7 +33,9 @@ class ServerCore {
       const ServerOptions& options);
   // Use Listen.
   ServerCore(const ServerOptions& options, openai::ServerDefaults defaults)
-      : options_(options), defaults_(std::move(defaults)) {}
+      : options_(options),
+        defaults_(std::move(defaults)),
+        memory_(options.max_held_bytes) {}
   ~ServerCore();
 
   absl::Status Serve(Generator generator, const std::string& model);
@@ -150,6 +152,7 @@ class ServerCore {
 
   const ServerOptions options_;
   const openai::ServerDefaults defaults_;
+  HeldMemory memory_;  // of calls
   std::mutex serve_mutex_;
   bool is_stopped_ ABSL_GUARDED_BY(serve_mutex_) = false;
   // Outlives http_'s threads. Set once, under serve_mutex_, unless stopped.
@@ -165,6 +168,9 @@ class ServerCore {
   // End before http_, whose exchanges wait for them.
   WorkerThread drawing_{"draw traces"};  // runs where traces are kept
   WorkerThread tokenizing_{"tokenize long texts"};
+  // Long calls and answers; as many may wait as requests of the engine do.
+  WorkerThread calls_{"read a long call, or write a long answer",
+                      /*max_waiting=*/1024};
   std::unique_ptr<JobCalls> jobs_;  // null: there are none
 };
 

@@ -28,6 +28,10 @@ absl::Status CheckServerOptions(const ServerOptions& options) {
     return InvalidArgument("num_threads must be at least 0, got ",
                            options.num_threads);
   }
+  if (options.tenant_prefix_bits < 0 || options.tenant_prefix_bits > 128) {
+    return InvalidArgument("tenant_prefix_bits must be in [0, 128], got ",
+                           options.tenant_prefix_bits);
+  }
   const bool is_open = options.api_keys.empty() && !options.insecure;
   bool is_safe = !is_open;
   if (is_open) {

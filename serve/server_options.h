@@ -30,6 +30,12 @@ struct ServerOptions {
   int num_threads = 0;
   http::Limits http = {};
   openai::Limits requests = {};
+  // Without keys: bits of a client's IPv6 address that name its tenant, which
+  // an address of IPv4 does whole; 0: all clients are one tenant.
+  int tenant_prefix_bits = 64;
+  // That all calls hold together, by estimate: long bodies, the lists in them,
+  // log-probabilities of prompts.
+  int64_t max_held_bytes = int64_t{2} << 30;
 
   ApiKeys api_keys = {};  // empty: anybody may use it
   bool insecure = false;  // anybody may, from anywhere

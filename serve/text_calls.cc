@@ -71,14 +71,10 @@ absl::StatusOr<std::string> AnswerRender(openai::Api api,
   const absl::Status resolved =
       MakeDecoderPrompt(model.generator, &call).status();
   if (!resolved.ok()) return openai::InWordsOf(call, resolved);
-  absl::StatusOr<std::vector<PromptRequest>> requests =
-      MakePromptRequests(call, model, Caller(), "");
-  if (!requests.ok()) return openai::InWordsOf(call, requests.status());
-  std::vector<openai::PromptParts> prompts;
-  for (PromptRequest& request : *requests) {
-    prompts.push_back(std::move(request.parts));
-  }
-  return openai::WriteRendered(call, body, model.name, prompts);
+  const absl::StatusOr<std::vector<openai::PromptParts>> prompts =
+      MakePromptParts(call, model);
+  if (!prompts.ok()) return openai::InWordsOf(call, prompts.status());
+  return openai::WriteRendered(call, body, model.name, *prompts);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
+#include "openai/error.h"
 #include "trace/token_texts.h"
 #include "trace/trace_html.h"
 #include "trace/trace_json.h"

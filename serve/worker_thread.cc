@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 namespace espalier::serve {
@@ -42,10 +43,12 @@ struct WorkerThread::Job {
   asio::steady_timer wakes;
 };
 
-absl::Status WorkerThread::Start() {
+absl::Status WorkerThread::Start(int num_threads) {
   const std::lock_guard<std::mutex> lock(join_mutex_);
   try {
-    thread_ = std::thread([this] { DoAll(); });
+    for (int i = 0; i < num_threads; ++i) {
+      threads_.emplace_back([this] { DoAll(); });
+    }
   } catch (const std::system_error& error) {
     return MakeError(absl::StatusCode::kUnavailable,
                      "cannot start a thread to ", purpose_, ": ", error.what());
@@ -60,15 +63,30 @@ void WorkerThread::Stop() {
   }
   has_work_.notify_all();
   const std::lock_guard<std::mutex> lock(join_mutex_);
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void WorkerThread::Destroy(std::shared_ptr<const void> large,
+                           int64_t num_bytes) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_stopped_) return;
+  try {
+    to_destroy_.push_back(std::move(large));
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  num_bytes_to_return_ += num_bytes;
+  has_work_.notify_one();
 }
 
 absl::Status WorkerThread::Add(const std::shared_ptr<Job>& job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_stopped_) return Stopped();
   std::erase_if(waiting_, [](const auto& other) { return !other->is_wanted; });
-  if (std::ssize(waiting_) >= kMaxWaiting) {
-    return ResourceExhausted("cannot ", purpose_, " now: ", kMaxWaiting,
+  if (std::ssize(waiting_) >= max_waiting_) {
+    return ResourceExhausted("cannot ", purpose_, " now: ", max_waiting_,
                              " calls wait for it; try again later");
   }
   waiting_.push_back(job);
@@ -94,18 +112,28 @@ asio::awaitable<absl::Status> WorkerThread::Do(Work work) {
 void WorkerThread::DoAll() {
   while (true) {
     std::shared_ptr<Job> job;
+    std::vector<std::shared_ptr<const void>> to_destroy;
     bool is_stopped = false;
+    bool returns_memory = false;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       has_work_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return is_stopped_ || !waiting_.empty();
+        return is_stopped_ || !waiting_.empty() || !to_destroy_.empty();
       });
-      if (waiting_.empty()) return;
-      job = std::move(waiting_.front());
-      waiting_.pop_front();
+      to_destroy.swap(to_destroy_);
+      returns_memory = num_bytes_to_return_ >= kBytesToReturn;
+      if (returns_memory) num_bytes_to_return_ = 0;
       is_stopped = is_stopped_;
+      if (!waiting_.empty()) {
+        job = std::move(waiting_.front());
+        waiting_.pop_front();
+      } else if (is_stopped) {
+        return;
+      }
     }
-    if (!job->is_wanted) continue;
+    to_destroy.clear();
+    if (returns_memory) ReturnFreeMemory();
+    if (job == nullptr || !job->is_wanted) continue;
     job->result = is_stopped ? Stopped() : Try(job->work);
     // The caller waits for it, so want of memory is waited out.
     while (!TryHandOver(job)) {

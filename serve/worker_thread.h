@@ -1,13 +1,13 @@
 // WorkerThread: does what takes a while, such as drawing a trace or tokenizing
-// a long text, on a thread that no other call waits for.
+// a long text, on a thread that no connection waits for, or on several.
 //
 //   WorkerThread drawing("draw traces");
 //   RETURN_IF_ERROR(drawing.Start());
 //   absl::StatusOr<TraceAnswer> answer =
 //       co_await drawing.Run<TraceAnswer>(draw);
 //
-// One at a time, first come, first served. Work whose client has gone is not
-// begun.
+// As many at a time as it has threads, first come, first served. Work whose
+// client has gone is not begun.
 //
 // Thread safety: Run from any executor's threads; Start before them; Stop from
 // any thread.
@@ -15,6 +15,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -22,6 +23,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -35,23 +37,30 @@ class WorkerThread {
   static constexpr int kMaxWaiting = 16;
 
   // `purpose` is for errors: "cannot " and it.
-  explicit WorkerThread(std::string purpose) : purpose_(std::move(purpose)) {}
+  explicit WorkerThread(std::string purpose, int max_waiting = kMaxWaiting)
+      : purpose_(std::move(purpose)), max_waiting_(max_waiting) {}
   ~WorkerThread() { Stop(); }
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
 
   // Once. Errors: kUnavailable if there is no thread to be had.
-  absl::Status Start();
+  absl::Status Start(int num_threads = 1);
   // Waits for what is being done, if there is anything; what waits, and all
   // from now on, fails. Again, and from several threads, it waits as well.
   void Stop();
+
+  // Destroys what is large, some `num_bytes`, on its thread, if it has one.
+  // Where kBytesToReturn have been destroyed, free memory is returned to the
+  // system. Waits for nothing.
+  void Destroy(std::shared_ptr<const void> large, int64_t num_bytes) noexcept;
+  static constexpr int64_t kBytesToReturn = int64_t{16} << 20;
 
   template <typename T>
   using WorkFor = std::function<absl::StatusOr<T>()>;
 
   // What `work` returns. It owns what it reads, or that outlives this: it may
   // still run when the caller has been cancelled. Errors: kResourceExhausted if
-  // kMaxWaiting wait, kUnavailable once it stops or if memory runs out,
+  // max_waiting wait, kUnavailable once it stops or if memory runs out,
   // kInternal if `work` throws anything else; kCancelled if the caller is
   // cancelled, at once.
   template <typename T>
@@ -78,12 +87,15 @@ class WorkerThread {
   static bool TryHandOver(const std::shared_ptr<Job>& job);
 
   const std::string purpose_;
+  const int max_waiting_;
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::deque<std::shared_ptr<Job>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const void>> to_destroy_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_bytes_to_return_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::mutex join_mutex_;
-  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
 };
 
 }  // namespace espalier::serve

@@ -74,14 +74,23 @@ class FlatSequences {
 std::shared_ptr<const AllowedSequenceTrie> AllowedSequenceTrie::Make(
     const GenerationParams& params) {
   if (!params.allowed_sequences.has_value()) return nullptr;
-  const std::vector<TokenId> finishing = FinishingTokenIds(params);
-  std::vector<TokenList> possible;
-  for (const std::vector<int64_t>& sequence : *params.allowed_sequences) {
-    if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
-      possible.push_back(&sequence);
+  const SharedList<std::vector<int64_t>>& sequences = *params.allowed_sequences;
+  const SharedList<TokenId> finishing = FinishingTokenIds(params);
+  const auto make = [&] {
+    std::vector<TokenList> possible;
+    for (const std::vector<int64_t>& sequence : sequences) {
+      if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
+        possible.push_back(&sequence);
+      }
     }
+    return AllowedSequenceTrie(possible);
+  };
+  if (sequences.empty()) {
+    return std::make_shared<const AllowedSequenceTrie>(make());
   }
-  return std::make_shared<const AllowedSequenceTrie>(possible);
+  DerivedValues::Key key(finishing.begin(), finishing.end());
+  key.push_back(params.min_new_tokens);
+  return sequences.Derived<AllowedSequenceTrie>(key, make);
 }
 
 // Nodes are made in the order of their numbers, so the ranges that wait are

@@ -5,6 +5,17 @@
 #include "request/text_begin.h"
 
 namespace espalier {
+namespace {
+
+// One for all copies of the list.
+std::shared_ptr<const StopStrings> StopsOf(const GenerationParams& params,
+                                           const Tokenizer& tokenizer) {
+  if (params.stop.empty()) return std::make_shared<const StopStrings>();
+  return params.stop.Derived<StopStrings>(
+      {tokenizer.number()}, [&] { return MakeStops(params.stop, tokenizer); });
+}
+
+}  // namespace
 
 std::shared_ptr<const RequestText> RequestText::Make(
     const GenerationParams& params, std::shared_ptr<const Tokenizer> tokenizer,
@@ -21,15 +32,15 @@ RequestText::RequestText(const GenerationParams& params,
                          const IncrementalDetokenizer& begin)
     : tokenizer_(std::move(tokenizer)),
       begin_(begin),
-      stops_(MakeStops(params.stop, *tokenizer_)),
+      stops_(StopsOf(params, *tokenizer_)),
       options_(TextOptionsOf(params)) {}
 
 TextStream RequestText::Begin() const {
-  return TextStream(begin_, stops_, options_);
+  return TextStream(begin_, *stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  return TextOf(tokens, begin_, stops_, options_);
+  return TextOf(tokens, begin_, *stops_, options_);
 }
 
 }  // namespace espalier

@@ -45,7 +45,7 @@ class RequestText {
  private:
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const IncrementalDetokenizer begin_;
-  const StopStrings stops_;
+  const std::shared_ptr<const StopStrings> stops_;
   const TextOptions options_;
 };
 

@@ -6,8 +6,51 @@
 namespace espalier {
 namespace {
 
-std::vector<TokenId> ToTokens(const std::vector<int64_t>& ids) {
+// The list that `make` makes of another, one for all copies of that.
+template <typename To, typename From, typename Make>
+SharedList<To> MakeOnce(const SharedList<From>& from, const Make& make) {
+  if (from.empty()) return {};
+  return *from.template Derived<SharedList<To>>(
+      {}, [&] { return SharedList<To>(make(from.items())); });
+}
+
+std::vector<TokenId> ToTokenIds(const std::vector<int64_t>& ids) {
   return std::vector<TokenId>(ids.begin(), ids.end());
+}
+
+SharedList<TokenId> ToTokens(const SharedList<int64_t>& ids) {
+  return MakeOnce<TokenId>(ids, ToTokenIds);
+}
+
+SharedList<TokenBias> ToBiases(
+    const SharedList<std::pair<int64_t, double>>& biases) {
+  return MakeOnce<TokenBias>(biases, [](const auto& items) {
+    std::vector<TokenBias> made;
+    for (const auto& [token, bias] : items) {
+      made.push_back({static_cast<TokenId>(token), static_cast<float>(bias)});
+    }
+    return made;
+  });
+}
+
+SharedList<SequenceTokenBias> ToSequenceBiases(
+    const SharedList<SequenceBias>& biases) {
+  return MakeOnce<SequenceTokenBias>(biases, [](const auto& items) {
+    std::vector<SequenceTokenBias> made;
+    for (const auto& [tokens, bias] : items) {
+      made.push_back({ToTokenIds(tokens), static_cast<float>(bias)});
+    }
+    return made;
+  });
+}
+
+SharedList<std::vector<TokenId>> ToWords(
+    const SharedList<std::vector<int64_t>>& words) {
+  return MakeOnce<std::vector<TokenId>>(words, [](const auto& items) {
+    std::vector<std::vector<TokenId>> made;
+    for (const auto& ids : items) made.push_back(ToTokenIds(ids));
+    return made;
+  });
 }
 
 std::vector<TokenId> Distinct(std::vector<TokenId> ids) {
@@ -16,35 +59,44 @@ std::vector<TokenId> Distinct(std::vector<TokenId> ids) {
   return ids;
 }
 
+struct DistinctTokens {
+  SharedList<TokenId> list;
+};
+
+SharedList<TokenId> DistinctOf(const SharedList<int64_t>& ids) {
+  if (ids.empty()) return {};
+  return ids
+      .Derived<DistinctTokens>(
+          {}, [&] { return DistinctTokens{Distinct(ToTokenIds(ids))}; })
+      ->list;
+}
+
+struct FinishingTokens {
+  SharedList<TokenId> list;
+};
+
 ScoreProcessors MakeProcessors(const GenerationParams& params) {
   ScoreProcessors processors;
-  for (const auto& [token, bias] : params.logit_bias) {
-    processors.logit_bias.push_back(
-        {static_cast<TokenId>(token), static_cast<float>(bias)});
-  }
-  for (const auto& [tokens, bias] : params.sequence_bias) {
-    processors.sequence_bias.push_back(
-        {ToTokens(tokens), static_cast<float>(bias)});
-  }
+  processors.logit_bias = ToBiases(params.logit_bias);
+  processors.sequence_bias = ToSequenceBiases(params.sequence_bias);
   processors.repetition_penalty = static_cast<float>(params.repetition_penalty);
   processors.frequency_penalty = static_cast<float>(params.frequency_penalty);
   processors.presence_penalty = static_cast<float>(params.presence_penalty);
   processors.no_repeat_ngram_size = SaturateToInt(params.no_repeat_ngram_size);
-  for (const std::vector<int64_t>& words : params.bad_words_ids) {
-    processors.bad_words.push_back(ToTokens(words));
-  }
+  processors.bad_words = ToWords(params.bad_words_ids);
   processors.suppress_tokens = ToTokens(params.suppress_tokens);
   processors.begin_suppress_tokens = ToTokens(params.begin_suppress_tokens);
   processors.begin_index = params.forced_bos_token_id ? 1 : 0;
   if (params.forced_bos_token_id) {
-    processors.forced_first_tokens = ToTokens({*params.forced_bos_token_id});
+    processors.forced_first_tokens = {
+        static_cast<TokenId>(*params.forced_bos_token_id)};
   }
   processors.forced_last_tokens = ToTokens(params.forced_eos_token_id);
   processors.max_new_tokens = SaturateToInt(params.max_new_tokens.value_or(0));
   processors.eos_token_ids = FinishingTokenIds(params);
   processors.min_new_tokens = SaturateToInt(params.min_new_tokens);
   if (params.allowed_token_ids.has_value()) {
-    processors.allowed_tokens = Distinct(ToTokens(*params.allowed_token_ids));
+    processors.allowed_tokens = DistinctOf(*params.allowed_token_ids);
   }
   if (params.exponential_decay_length_penalty) {
     const LengthDecay& decay = *params.exponential_decay_length_penalty;
@@ -89,16 +141,26 @@ int NumSlots(const GenerationParams& params) {
   return params.max_new_tokens == 1 ? 1 : NumSequences(params);
 }
 
-std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params) {
+SharedList<TokenId> DistinctEosTokenIds(const GenerationParams& params) {
   if (!params.eos_token_id.has_value() || params.ignore_eos) return {};
-  return Distinct(ToTokens(*params.eos_token_id));
+  return DistinctOf(*params.eos_token_id);
 }
 
-std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
-  std::vector<TokenId> ids = DistinctEosTokenIds(params);
-  ids.insert(ids.end(), params.stop_token_ids.begin(),
-             params.stop_token_ids.end());
-  return Distinct(std::move(ids));
+SharedList<TokenId> FinishingTokenIds(const GenerationParams& params) {
+  const SharedList<TokenId> eos = DistinctEosTokenIds(params);
+  const SharedList<int64_t>& stops = params.stop_token_ids;
+  if (stops.empty()) return eos;
+  // The model's own ids are a list of each request.
+  const DerivedValues::Key key(eos.begin(), eos.end());
+  return stops
+      .Derived<FinishingTokens>(
+          key,
+          [&] {
+            std::vector<TokenId> ids = eos;
+            ids.insert(ids.end(), stops.begin(), stops.end());
+            return FinishingTokens{Distinct(std::move(ids))};
+          })
+      ->list;
 }
 
 std::shared_ptr<const SelectionParams> MakeSelectionParams(

@@ -6,9 +6,9 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/ids.h"
+#include "base/shared_list.h"
 #include "exec_request/step_plan.h"
 #include "request/generation_params.h"
 
@@ -23,8 +23,8 @@ int NumSlots(const GenerationParams& params);
 
 // The EOS ids that end a sequence; and with them the stop ids. Ascending, each
 // once.
-std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
-std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
+SharedList<TokenId> DistinctEosTokenIds(const GenerationParams& params);
+SharedList<TokenId> FinishingTokenIds(const GenerationParams& params);
 
 // With the edits of a request for `prompt`. `allowed_owner` owns what
 // allowed_sequences are looked up in, if there are any.

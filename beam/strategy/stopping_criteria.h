@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/shared_list.h"
 #include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
 #include "request/generation_params.h"
@@ -86,7 +87,7 @@ class StoppingCriteria {
   bool restricts() const { return allowed_ != nullptr; }
 
   // EOS and stop ids, ascending, each once.
-  const std::vector<TokenId>& token_ids() const { return token_ids_; }
+  const std::vector<TokenId>& token_ids() const { return token_ids_.items(); }
 
  private:
   bool has_stops() const { return text_ != nullptr; }
@@ -94,10 +95,10 @@ class StoppingCriteria {
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
-  const std::vector<TokenId> token_ids_;
+  const SharedList<TokenId> token_ids_;
   const std::shared_ptr<const AllowedSequenceTrie> allowed_;  // or null
   const std::shared_ptr<const RequestText> text_;  // null: no stop strings
-  const std::vector<TokenId> eos_token_ids_;       // ascending
+  const SharedList<TokenId> eos_token_ids_;        // ascending
 };
 
 // Whether there is a text to find the request's stop strings in, which

@@ -39,10 +39,11 @@ GenerationParams Params() {
   params.num_return_sequences = kNumBeams;
   params.max_new_tokens = kLength;
   params.eos_token_id.emplace();
-  params.allowed_sequences.emplace(kNumSequences);
-  for (std::vector<int64_t>& sequence : *params.allowed_sequences) {
+  std::vector<std::vector<int64_t>> sequences(kNumSequences);
+  for (std::vector<int64_t>& sequence : sequences) {
     for (int i = 0; i < kLength; ++i) sequence.push_back(random() % kVocabSize);
   }
+  params.allowed_sequences = std::move(sequences);
   return params;
 }
 
@@ -59,8 +60,9 @@ const std::vector<float>& Logits() {
 }
 
 void Build(benchmark::State& state) {
-  const GenerationParams params = Params();
+  GenerationParams params = Params();
   for (auto _ : state) {
+    params.allowed_sequences->Edit();  // forgets the last trie
     benchmark::DoNotOptimize(AllowedSequenceTrie::Make(params));
   }
   state.counters["nodes"] = AllowedSequenceTrie::Make(params)->num_nodes();

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address_v4.hpp>
 #include <boost/asio/ip/address_v6.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -255,6 +256,8 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   if (is_open) RETURN_IF_ERROR(CheckReachedByNobodyElse(server_options.host));
   RETURN_IF_ERROR(ReadGeneratorOptions(options.runtime).status());
   RaiseDescriptorLimit();
+  // The reader of stderr may leave: a server loses lines then, not requests.
+  std::signal(SIGPIPE, SIG_IGN);
   absl::StatusOr<std::unique_ptr<serve::Server>> server =
       serve::Server::Listen(server_options);
   if (!server.ok()) return ServerErrorInFlags(server.status());

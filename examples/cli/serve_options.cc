@@ -113,6 +113,10 @@ void AddRequestLimits(CLI::App* command, ServeOptions* options) {
   AddInteger(command, "--max-list-elements",
              "elements of a field, those of lists in it included", 1, kMost,
              kGroup, &limits->max_list_elements);
+  AddInteger(command, "--max-answer-bytes",
+             "bytes that the tokens and log-probabilities of an answer may "
+             "take at most",
+             1, int64_t{1} << 50, kGroup, &limits->max_answer_bytes);
 }
 
 void AddQueueLimits(CLI::App* command, ServeOptions* options) {
@@ -124,6 +128,15 @@ void AddQueueLimits(CLI::App* command, ServeOptions* options) {
   AddInteger(command, "--max-waiting-tokens",
              "prompt tokens of requests that wait; 0: no limit", 0,
              int64_t{1} << 40, kGroup, &generator->max_waiting_tokens);
+  AddInteger(command, "--tenant-prefix",
+             "without API keys: bits of an IPv6 address that name its tenant, "
+             "which has a share of the queue; 0: all callers are one tenant; "
+             "64 by default",
+             0, 128, kGroup, &options->server.tenant_prefix_bits);
+  AddInteger(command, "--max-held-bytes",
+             "bytes that calls hold together, long bodies and reports of "
+             "prompts; one more is refused with 429",
+             1, int64_t{1} << 50, kGroup, &options->server.max_held_bytes);
 }
 
 // One of whole MiB.

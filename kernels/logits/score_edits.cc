@@ -118,6 +118,33 @@ void Restrict(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
   }
 }
 
+// Edits by the processors' lists alone; `banned` beside what they ban.
+std::vector<TokenEdit> EditsOfLists(const ScoreProcessors& processors,
+                                    bool bans_eos,
+                                    std::span<const TokenId> banned) {
+  std::vector<TokenEdit> all;
+  for (const TokenBias& bias : processors.logit_bias) {
+    all.push_back({.token = bias.token, .bias = bias.bias});
+  }
+  for (const auto& [tokens, bias] : processors.sequence_bias) {
+    if (tokens.size() == 1) all.push_back({.token = tokens[0], .bias = bias});
+  }
+  const std::vector<TokenId> eos = Distinct(processors.eos_token_ids);
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    if (word.size() > 1 || std::ranges::binary_search(eos, word[0])) continue;
+    all.push_back({.token = word[0], .banned = true});
+  }
+  BanAll(processors.suppress_tokens, &all);
+  BanAll(banned, &all);
+  if (bans_eos) BanAll(eos, &all);
+  MergeByToken(&all);
+  if (!processors.allowed_tokens.has_value()) return all;
+  const std::vector<TokenId>& allowed = *processors.allowed_tokens;
+  std::vector<TokenEdit> edits;
+  Restrict(all, {}, allowed, /*only_a=*/false, allowed.back() + 1, &edits);
+  return edits;
+}
+
 // For each place of the last `size` tokens of the text before its end, the
 // token that follows there (Knuth, Morris, Pratt 1977: one look at each token,
 // however much of the text repeats).
@@ -173,74 +200,115 @@ ScoreEdits::ScoreEdits(const ScoreProcessors& processors,
       decay_({.tokens = Distinct(processors.eos_decay.tokens),
               .start_index = processors.eos_decay.start_index,
               .factor = processors.eos_decay.factor}),
+      of_lists_(MakeOfLists(processors)),
       forced_first_(ForceAll(processors.forced_first_tokens)),
       forced_last_(ForceAll(processors.forced_last_tokens)),
       max_new_tokens_(processors.max_new_tokens) {
-  for (const std::vector<TokenId>& word : processors.bad_words) {
-    DCHECK(!word.empty()) << "an empty bad word";
-    if (word.size() > 1) sequences_.Add(word, {.banned = true});
-  }
-  for (const auto& [tokens, bias] : processors.sequence_bias) {
-    DCHECK(!tokens.empty()) << "an empty sequence";
-    if (tokens.size() > 1) sequences_.Add(tokens, {.bias = bias});
-  }
-  after_min_ = MakeShared(processors, /*bans_eos=*/false, {});
+  if (!prompt_has_edits_) return;
+  const Places& places = of_lists_->places;
+  with_prompt_.after_min = WithPrompt(processors, places.after_min);
   if (min_new_tokens_ > 0) {
-    before_min_ = MakeShared(processors, /*bans_eos=*/true, {});
+    with_prompt_.before_min = WithPrompt(processors, places.before_min);
   }
   if (begin_index_ >= 0) {
-    at_begin_ = MakeShared(processors, begin_index_ < min_new_tokens_,
-                           processors.begin_suppress_tokens);
+    with_prompt_.at_begin = WithPrompt(processors, places.at_begin);
   }
 }
 
-ScoreEdits::Shared ScoreEdits::MakeShared(
-    const ScoreProcessors& processors, bool bans_eos,
-    std::span<const TokenId> banned) const {
-  std::vector<TokenEdit> all;
-  for (const TokenBias& bias : processors.logit_bias) {
-    all.push_back({.token = bias.token, .bias = bias.bias});
+ScoreEdits::OfLists::OfLists(const ScoreProcessors& processors) {
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    DCHECK(!word.empty()) << "an empty bad word";
+    if (word.size() > 1) sequences.Add(word, {.banned = true});
   }
   for (const auto& [tokens, bias] : processors.sequence_bias) {
-    if (tokens.size() == 1) all.push_back({.token = tokens[0], .bias = bias});
+    DCHECK(!tokens.empty()) << "an empty sequence";
+    if (tokens.size() > 1) sequences.Add(tokens, {.bias = bias});
   }
-  const std::vector<TokenId> eos = Distinct(processors.eos_token_ids);
-  for (const std::vector<TokenId>& word : processors.bad_words) {
-    if (word.size() > 1 || std::ranges::binary_search(eos, word[0])) continue;
-    all.push_back({.token = word[0], .banned = true});
+  const int min_new_tokens = processors.min_new_tokens;
+  places.after_min = EditsOfLists(processors, /*bans_eos=*/false, {});
+  if (min_new_tokens > 0) {
+    places.before_min = EditsOfLists(processors, /*bans_eos=*/true, {});
   }
-  BanAll(processors.suppress_tokens, &all);
-  BanAll(banned, &all);
-  if (bans_eos) BanAll(eos, &all);
-  MergeByToken(&all);
-  Shared shared;
-  if (!restricts_) {
-    shared.without_text = std::move(all);
-  } else {
-    const std::vector<TokenId>& allowed = *processors.allowed_tokens;
-    Restrict(all, {}, allowed, /*only_a=*/false, allowed.back() + 1,
-             &shared.without_text);
+  if (!processors.begin_suppress_tokens.empty()) {
+    places.at_begin =
+        EditsOfLists(processors, processors.begin_index < min_new_tokens,
+                     processors.begin_suppress_tokens);
   }
-  if (!prompt_has_edits_) return shared;
+}
+
+// They are kept by the longest list, which no list that is made of them owns.
+std::shared_ptr<const ScoreEdits::OfLists> ScoreEdits::MakeOfLists(
+    const ScoreProcessors& processors) {
+  constexpr int64_t kShort = 16;  // elements, or tokens of sequences
+  const SharedList<TokenId>& eos = processors.eos_token_ids;
+  const SharedList<TokenId> allowed =
+      processors.allowed_tokens.value_or(SharedList<TokenId>());
+  const std::pair<int64_t, int> sizes[] = {
+      {processors.num_bad_word_tokens(), 0},
+      {processors.num_biased_tokens(), 1},
+      {std::ssize(processors.logit_bias), 2},
+      {std::ssize(processors.suppress_tokens), 3},
+      {std::ssize(processors.begin_suppress_tokens), 4},
+      {std::ssize(allowed), 5},
+      {std::ssize(eos), 6}};
+  const auto [size, longest] = *std::ranges::max_element(sizes);
+  const auto make = [&] { return OfLists(processors); };
+  if (size < kShort) return std::make_shared<const OfLists>(make());
+  DerivedValues::Key key = {
+      processors.bad_words.id(),
+      processors.sequence_bias.id(),
+      processors.logit_bias.id(),
+      processors.suppress_tokens.id(),
+      processors.begin_suppress_tokens.id(),
+      allowed.id(),
+      processors.begin_index < processors.min_new_tokens ? 1 : 0,
+      processors.min_new_tokens > 0 ? 1 : 0};
+  // A model's own ids are a list of each request.
+  key.insert(key.end(), eos.begin(), eos.end());
+  const auto keep_by = [&](const auto& list) {
+    return list.template Derived<OfLists>(key, make);
+  };
+  switch (longest) {
+    case 0:
+      return keep_by(processors.bad_words);
+    case 1:
+      return keep_by(processors.sequence_bias);
+    case 2:
+      return keep_by(processors.logit_bias);
+    case 3:
+      return keep_by(processors.suppress_tokens);
+    case 4:
+      return keep_by(processors.begin_suppress_tokens);
+    case 5:
+      return keep_by(allowed);
+    default:
+      return keep_by(eos);
+  }
+}
+
+std::vector<TokenEdit> ScoreEdits::WithPrompt(
+    const ScoreProcessors& processors,
+    std::span<const TokenEdit> without_text) const {
   std::vector<TokenEdit> of_prompt;
   for (const TokenId token : Distinct(prompt_)) {
     of_prompt.push_back({.token = token,
                          .banned = ngram_size_ == 1,
                          .repeated = ngram_size_ != 1});
   }
+  std::vector<TokenEdit> edits;
   if (restricts_) {
-    Restrict(shared.without_text, of_prompt, *processors.allowed_tokens,
-             /*only_a=*/true, processors.allowed_tokens->back() + 1,
-             &shared.with_prompt);
+    Restrict(without_text, of_prompt, *processors.allowed_tokens,
+             /*only_a=*/true, processors.allowed_tokens->back() + 1, &edits);
   } else {
-    MergeEdits(shared.without_text, of_prompt, &shared.with_prompt);
+    MergeEdits(without_text, of_prompt, &edits);
   }
-  return shared;
+  return edits;
 }
 
-const ScoreEdits::Shared& ScoreEdits::SharedAt(int num_generated) const {
-  if (num_generated == begin_index_) return at_begin_;
-  return num_generated < min_new_tokens_ ? before_min_ : after_min_;
+const std::vector<TokenEdit>& ScoreEdits::At(const Places& places,
+                                             int num_generated) const {
+  if (num_generated == begin_index_) return places.at_begin;
+  return num_generated < min_new_tokens_ ? places.before_min : places.after_min;
 }
 
 const std::vector<TokenEdit>* ScoreEdits::ForcedAt(int num_generated) const {
@@ -256,7 +324,7 @@ ScoreEdits::View ScoreEdits::WithoutText(
     return {InVocabulary(*forced, vocab_size), /*is_allow_list=*/true};
   }
   const auto shared =
-      InVocabulary(SharedAt(num_generated).without_text, vocab_size);
+      InVocabulary(At(of_lists_->places, num_generated), vocab_size);
   const std::vector<TokenEdit> decays = DecayEdits(num_generated);
   const auto of_place = InVocabulary(decays, vocab_size);
   if (of_place.empty()) return {shared, restricts_};
@@ -282,10 +350,9 @@ ScoreEdits::View ScoreEdits::OfRow(const Row& row,
   if (ForcedAt(row.num_generated) != nullptr) {
     return WithoutText(row.num_generated, row.vocab_size, storage);
   }
-  const Shared& shared = SharedAt(row.num_generated);
+  const Places& places = prompt_has_edits_ ? with_prompt_ : of_lists_->places;
   const std::span<const TokenEdit> common =
-      InVocabulary(prompt_has_edits_ ? shared.with_prompt : shared.without_text,
-                   row.vocab_size);
+      InVocabulary(At(places, row.num_generated), row.vocab_size);
   const std::vector<TokenEdit> own = OwnEdits(row);
   const auto of_row = InVocabulary(own, row.vocab_size);
   if (of_row.empty() && row.allowed == nullptr) return {common, restricts_};
@@ -327,7 +394,7 @@ void ScoreEdits::EditByText(const Row& row,
     AppendFollowers(text, ngram_size_ - 1, &banned);
     BanAll(banned, edits);
   }
-  sequences_.AppendDue(text, edits);
+  of_lists_->sequences.AppendDue(text, edits);
 }
 
 void ScoreEdits::PenaliseTail(std::span<const TokenId> tail, int num_generated,

@@ -3,7 +3,7 @@
 // the prompt's tokens lead to, and a trie of the bad words and of biased
 // sequences. A step then pays for what is the row's own: its generated tokens,
 // the sequences that end there, and one reading of the text where n-grams may
-// not repeat.
+// not repeat. Requests that share long lists share what is made of these alone.
 //
 //   const ScoreEdits edits(processors, prompt);  // once a request
 //   std::vector<TokenEdit> storage;              // of a row
@@ -12,6 +12,7 @@
 // Thread safety: constant after construction.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -65,17 +66,30 @@ class ScoreEdits {
   const std::vector<TokenId>& prompt() const { return prompt_; }
 
  private:
-  // Edits that many rows share.
-  struct Shared {
-    std::vector<TokenEdit> without_text;
-    std::vector<TokenEdit> with_prompt;  // empty if they are the same
+  // Edits that many rows share, by their place.
+  struct Places {
+    std::vector<TokenEdit> before_min;  // while min_new_tokens bans the EOS ids
+    std::vector<TokenEdit> after_min;
+    std::vector<TokenEdit> at_begin;  // after begin_index_ tokens
   };
-  // `banned` beside what the processors ban.
-  Shared MakeShared(const ScoreProcessors& processors, bool bans_eos,
-                    std::span<const TokenId> banned) const;
+  // Edits by the processors' lists alone, whatever the text.
+  struct OfLists {
+    explicit OfLists(const ScoreProcessors& processors);
+
+    EditTrie sequences;
+    Places places;
+  };
+  static std::shared_ptr<const OfLists> MakeOfLists(
+      const ScoreProcessors& processors);
+
+  // Edits of `without_text` and of the prompt's tokens together.
+  std::vector<TokenEdit> WithPrompt(
+      const ScoreProcessors& processors,
+      std::span<const TokenEdit> without_text) const;
   // Those of a place whose tokens are forced; null: another place.
   const std::vector<TokenEdit>* ForcedAt(int num_generated) const;
-  const Shared& SharedAt(int num_generated) const;
+  const std::vector<TokenEdit>& At(const Places& places,
+                                   int num_generated) const;
 
   // Of a row's own tokens and place, each token once.
   std::vector<TokenEdit> OwnEdits(const Row& row) const;
@@ -100,10 +114,8 @@ class ScoreEdits {
   const bool prompt_has_edits_;
   const int begin_index_;  // -1: there is no such place
   const EosDecay decay_;   // its tokens ascending, each once
-  EditTrie sequences_;
-  Shared before_min_;  // while min_new_tokens bans the EOS ids
-  Shared after_min_;
-  Shared at_begin_;  // after begin_index_ tokens
+  const std::shared_ptr<const OfLists> of_lists_;
+  Places with_prompt_;  // empty unless prompt_has_edits_
   // Of the first place, and of the last of max_new_tokens; empty: none.
   std::vector<TokenEdit> forced_first_;
   std::vector<TokenEdit> forced_last_;

@@ -7,6 +7,28 @@
 
 namespace espalier {
 
+namespace {
+
+struct NumTokens {
+  int64_t count = 0;
+};
+
+// Tokens of all elements, counted once for all copies of the list.
+template <typename T, typename SizeOf>
+int64_t CountTokens(const SharedList<T>& list, const SizeOf& size_of) {
+  if (list.empty()) return 0;
+  const auto total = list.template Derived<NumTokens>({}, [&] {
+    NumTokens tokens;
+    for (const T& element : list) {
+      tokens.count += static_cast<int64_t>(size_of(element));
+    }
+    return tokens;
+  });
+  return total->count;
+}
+
+}  // namespace
+
 float EosDecay::At(int num_generated) const {
   if (tokens.empty() || num_generated <= start_index) return 0.0f;
   return static_cast<float>(std::pow(factor, num_generated - start_index) - 1);
@@ -15,11 +37,18 @@ float EosDecay::At(int num_generated) const {
 bool ScoreProcessors::needs_history() const {
   return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
          presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
-         std::ranges::any_of(
-             bad_words, [](const auto& word) { return word.size() > 1; }) ||
-         std::ranges::any_of(sequence_bias, [](const auto& sequence) {
-           return sequence.tokens.size() > 1;
-         });
+         num_bad_word_tokens() > std::ssize(bad_words) ||
+         num_biased_tokens() > std::ssize(sequence_bias);
+}
+
+int64_t ScoreProcessors::num_bad_word_tokens() const {
+  return CountTokens(bad_words, [](const auto& word) { return word.size(); });
+}
+
+int64_t ScoreProcessors::num_biased_tokens() const {
+  return CountTokens(sequence_bias, [](const SequenceTokenBias& sequence) {
+    return sequence.tokens.size();
+  });
 }
 
 bool ScoreProcessors::has_edits_by_place() const {

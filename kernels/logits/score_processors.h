@@ -16,6 +16,7 @@
 
 #include "base/host_device.h"
 #include "base/ids.h"
+#include "base/shared_list.h"
 
 namespace espalier {
 
@@ -23,12 +24,15 @@ namespace espalier {
 struct TokenBias {
   TokenId token = 0;
   float bias = 0;  // finite
+  friend bool operator==(const TokenBias&, const TokenBias&) = default;
 };
 
 // Added to the score of a token that would complete a sequence of several.
 struct SequenceTokenBias {
   std::vector<TokenId> tokens;  // not empty
   float bias = 0;               // finite
+  friend bool operator==(const SequenceTokenBias&,
+                         const SequenceTokenBias&) = default;
 };
 
 // Makes EOS tokens likelier where a text grows long: from the token after the
@@ -43,12 +47,13 @@ struct EosDecay {
   float At(int num_generated) const;
 };
 
-// What one request asks for; constant during its life. In the order in which
-// they act: biases, the repetition penalty, frequency and presence penalties,
-// the decay; and bans, which are the same before and after.
+// What one request asks for; constant during its life, and its lists shared
+// with requests of the same ones. In the order in which they act: biases, the
+// repetition penalty, frequency and presence penalties, the decay; and bans,
+// which are the same before and after.
 struct ScoreProcessors {
-  std::vector<TokenBias> logit_bias;  // ascending by token, each once
-  std::vector<SequenceTokenBias> sequence_bias;
+  SharedList<TokenBias> logit_bias;  // ascending by token, each once
+  SharedList<SequenceTokenBias> sequence_bias;
   // > 0; for every distinct token of prompt and generated text: a score < 0 is
   // multiplied by it, any other divided. 1 is off.
   float repetition_penalty = 1.0f;
@@ -61,23 +66,23 @@ struct ScoreProcessors {
   int no_repeat_ngram_size = 0;
   // Token sequences, none empty: a token is banned that would complete one of
   // them. One that consists of a single EOS id has no effect.
-  std::vector<std::vector<TokenId>> bad_words;
+  SharedList<std::vector<TokenId>> bad_words;
   // Banned always.
-  std::vector<TokenId> suppress_tokens;
+  SharedList<TokenId> suppress_tokens;
   // Banned after so many generated tokens, and nowhere else.
-  std::vector<TokenId> begin_suppress_tokens;
+  SharedList<TokenId> begin_suppress_tokens;
   int begin_index = 0;
   // Banned while fewer than `min_new_tokens` tokens are generated.
-  std::vector<TokenId> eos_token_ids;
+  SharedList<TokenId> eos_token_ids;
   int min_new_tokens = 0;
   // If set, all others are banned always. Ascending, each once, not empty.
-  std::optional<std::vector<TokenId>> allowed_tokens;
+  std::optional<SharedList<TokenId>> allowed_tokens;
   // Tokens that alone may come at a place, with a score of 0 whatever else is
   // said: first, and as the last of `max_new_tokens`; where both are, the last
   // ones. Each ascending, each token once; empty is off. (transformers'
   // ForcedBOSTokenLogitsProcessor and ForcedEOSTokenLogitsProcessor.)
-  std::vector<TokenId> forced_first_tokens;
-  std::vector<TokenId> forced_last_tokens;
+  SharedList<TokenId> forced_first_tokens;
+  SharedList<TokenId> forced_last_tokens;
   int max_new_tokens = 0;  // of forced_last_tokens
   EosDecay eos_decay;
   // Whether scores that are log-probabilities are normalised after all edits
@@ -90,6 +95,9 @@ struct ScoreProcessors {
   // Whether edits of places after the first differ in another way than by
   // min_new_tokens and the history.
   bool has_edits_by_place() const;
+  // Tokens of all bad words, and of all biased sequences.
+  int64_t num_bad_word_tokens() const;
+  int64_t num_biased_tokens() const;
 };
 
 // What is done to the score of one token of one row.

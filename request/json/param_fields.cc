@@ -26,15 +26,13 @@ template <auto Member>
 constexpr ParamReader Set = {SetFrom<Member, json::value>,
                              SetFrom<Member, JsonText>};
 
-std::vector<int64_t>* IdsOf(std::vector<int64_t>& ids) { return &ids; }
-std::vector<int64_t>* IdsOf(std::optional<std::vector<int64_t>>& ids) {
-  return &ids.emplace();
-}
-
 // A token id, or a list of them.
 template <auto Member, typename Json>
 absl::Status SetIdsFrom(std::string_view field, const Json& json, P* params) {
-  return ReadIds(field, json, IdsOf(params->*Member));
+  std::vector<int64_t> ids;
+  RETURN_IF_ERROR(ReadIds(field, json, &ids));
+  params->*Member = std::move(ids);
+  return absl::OkStatus();
 }
 template <auto Member>
 constexpr ParamReader SetIds = {SetIdsFrom<Member, json::value>,
@@ -43,7 +41,10 @@ constexpr ParamReader SetIds = {SetIdsFrom<Member, json::value>,
 // A string, or a list of them.
 template <auto Member, typename Json>
 absl::Status SetTextsFrom(std::string_view field, const Json& json, P* params) {
-  return ReadTexts(field, json, &(params->*Member));
+  std::vector<std::string> texts;
+  RETURN_IF_ERROR(ReadTexts(field, json, &texts));
+  params->*Member = std::move(texts);
+  return absl::OkStatus();
 }
 template <auto Member>
 constexpr ParamReader SetTexts = {SetTextsFrom<Member, json::value>,

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/json.h"
+#include "base/shared_list.h"
 #include "base/status.h"
 #include "request/generation_params.h"
 
@@ -127,6 +128,16 @@ template <typename T>
 absl::Status Read(std::string_view field, const json::value& value,
                   std::optional<T>* out) {
   return Read(field, value, &out->emplace());
+}
+
+// Json is a json::value or a JsonText.
+template <typename T, typename Json>
+absl::Status Read(std::string_view field, const Json& json,
+                  SharedList<T>* out) {
+  std::vector<T> items;
+  RETURN_IF_ERROR(Read(field, json, &items));
+  *out = SharedList<T>(std::move(items));
+  return absl::OkStatus();
 }
 
 // A token id, or a list of them.

@@ -28,7 +28,7 @@ ToyModelOptions SeededByteModel(uint64_t seed) {
 
 Request TextRequest(std::vector<std::string> stop) {
   Request request{{1, 5, 9}, {}};
-  std::vector<int64_t>& allowed = request.params.allowed_token_ids.emplace();
+  SharedList<int64_t>& allowed = request.params.allowed_token_ids.emplace();
   allowed.push_back(2);
   for (const char* byte : {"<0x61>", "<0x62>", "<0x63>", "<0x20>"}) {
     allowed.push_back(*EnFrTokenizer().PieceToId(byte));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -69,6 +70,35 @@ TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
                        "the prompt has 101 tokens, and max_waiting_tokens "
                        "lets at most 100 wait; raise it, or shorten the "
                        "prompt"));
+}
+
+// However many an owner submits, another finds places.
+TEST(QueueLimitsTest, OwnersShareThePlaces) {
+  for (const int max_waiting : {0, 1, 6, 7, 98, 1022}) {
+    const int num_places = 2 + max_waiting;
+    const auto limits = MakeLimits(max_waiting, 0);
+    std::vector<std::shared_ptr<QueueLimits::Place>> places;
+    const auto flood = [&](const std::string& owner) {
+      int64_t num_taken = 0;
+      for (int i = 0; i < 2 * num_places; ++i) {
+        auto place = limits->Take(1, owner);
+        if (!place.ok()) continue;
+        ++num_taken;
+        places.push_back(*std::move(place));
+      }
+      return num_taken;
+    };
+    EXPECT_EQ(flood("a"), QueueLimits::MaxOfOwner(num_places));
+    const int64_t num_free = num_places - limits->num_open();
+    const int64_t num_of_b = flood("b");
+    EXPECT_EQ(num_of_b > 0, num_free > 0) << num_places;
+    // Requests without an owner take any place.
+    EXPECT_EQ(flood(""), num_free - num_of_b) << num_places;
+    EXPECT_EQ(limits->num_open(), num_places);
+    places.clear();
+    EXPECT_EQ(limits->num_open(), 0);
+    EXPECT_EQ(flood("b"), QueueLimits::MaxOfOwner(num_places));
+  }
 }
 
 TEST(QueueLimitsTest, ConcurrentCallersNeverExceedALimitTogether) {

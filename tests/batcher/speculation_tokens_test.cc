@@ -42,7 +42,7 @@ ToyModelOptions ByteModel() {
 // Of few tokens, so that texts repeat themselves.
 Request ByteRequest(uint32_t seed) {
   Request request{{1, 5, 9, static_cast<TokenId>(10 + seed)}, {}};
-  std::vector<int64_t>& allowed = request.params.allowed_token_ids.emplace();
+  SharedList<int64_t>& allowed = request.params.allowed_token_ids.emplace();
   allowed.push_back(2);
   for (const char* byte : {"<0x61>", "<0x62>", "<0x63>", "<0x20>"}) {
     allowed.push_back(*EnFrTokenizer().PieceToId(byte));

@@ -63,7 +63,7 @@ inline void ConstrainTokens(std::mt19937& random, GenerationParams* params) {
     case 1:
       params->allowed_token_ids = FewTokens(random);
       for (const char* stop : {"a", "\u00e9", "a\u00e9a", "\u20ac ", "  "}) {
-        if (random() % 3 == 0) params->stop.emplace_back(stop);
+        if (random() % 3 == 0) params->stop.push_back(stop);
       }
       params->include_stop = random() % 2 == 0;
       params->ignore_eos = random() % 4 > 0;
@@ -76,10 +76,11 @@ inline void ConstrainTokens(std::mt19937& random, GenerationParams* params) {
       params->allowed_sequences.emplace();
       params->allowed_sequences->push_back({7});
       for (int i = 0; i < 12; ++i) {
-        auto& sequence = params->allowed_sequences->emplace_back();
+        std::vector<int64_t> sequence;
         for (int k = Uniform(random, 1, 5); k > 0; --k) {
           sequence.push_back(Uniform(random, 3, 5));
         }
+        params->allowed_sequences->push_back(std::move(sequence));
       }
       break;
     default:

@@ -96,8 +96,7 @@ void AddSearch(std::mt19937& random, GenerationParams* params) {
 // Ids that end sequences are no tokens of them.
 void AllowSequences(std::mt19937& random, const ModelDescription& model,
                     GenerationParams* params) {
-  std::vector<std::vector<int64_t>>& sequences =
-      params->allowed_sequences.emplace(AnyInt(random, 1, 8));
+  std::vector<std::vector<int64_t>> sequences(AnyInt(random, 1, 8));
   for (std::vector<int64_t>& sequence : sequences) {
     sequence.resize(AnyInt(random, 1, *params->max_new_tokens));
     for (int64_t& token : sequence) {
@@ -106,6 +105,7 @@ void AllowSequences(std::mt19937& random, const ModelDescription& model,
       } while (std::ranges::count(model.eos_token_ids, token) > 0);
     }
   }
+  params->allowed_sequences = std::move(sequences);
 }
 
 }  // namespace

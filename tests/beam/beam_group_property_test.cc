@@ -88,7 +88,7 @@ void MakeOther(const ToyModelOptions& options, GenerationParams* params) {
       *params->max_new_tokens,
       rc::gen::nonEmpty(
           rc::gen::container<std::vector<std::vector<int64_t>>>(any_sequence)));
-  for (std::vector<int64_t>& sequence : *params->allowed_sequences) {
+  for (std::vector<int64_t>& sequence : params->allowed_sequences->Edit()) {
     sequence.resize(std::min<size_t>(sequence.size(), *params->max_new_tokens));
   }
 }

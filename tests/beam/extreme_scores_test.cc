@@ -82,7 +82,7 @@ Request AnyRequest(std::mt19937& random) {
   }
   if (params.logit_bias.size() == 2 &&
       params.logit_bias[0].first == params.logit_bias[1].first) {
-    params.logit_bias.pop_back();
+    params.logit_bias.Edit().pop_back();
   }
   if (random() % 4 == 0) {
     params.allowed_token_ids = {5};

@@ -71,6 +71,18 @@ TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
               HasSubstr("--to must be text, svg, html or dot, got \"png\""));
 }
 
+TEST(TraceCommandTest, ADeviceWithoutAnEndIsRefused) {
+  for (const char* const device : {"/dev/zero", "/dev/urandom"}) {
+    const ProgramRun run = Trace(device, {});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(std::string(device) +
+                                   " is a device, which has no end: it must be "
+                                   "a file or a pipe"));
+  }
+  EXPECT_THAT(Trace("/dev/null", {}).err,
+              HasSubstr("no request in /dev/null"));
+}
+
 TEST(TraceCommandTest, TheNameOfTheOutputChoosesTheFormat) {
   const ScratchDirectory scratch;
   const std::string file =

@@ -145,10 +145,11 @@ void Maker::AddConstraints(GenerationParams* params) {
     for (const int64_t token : AnyTokens(1 + Below(20))) {
       params->logit_bias.push_back({token, Below(9) - 4.25});
     }
-    std::ranges::sort(params->logit_bias);
-    const auto twins = std::ranges::unique(params->logit_bias, {},
-                                           &std::pair<int64_t, double>::first);
-    params->logit_bias.erase(twins.begin(), twins.end());
+    auto& biases = params->logit_bias.Edit();
+    std::ranges::sort(biases);
+    const auto twins =
+        std::ranges::unique(biases, {}, &std::pair<int64_t, double>::first);
+    biases.erase(twins.begin(), twins.end());
   }
   if (OneIn(6)) {
     for (int i = Below(6); i >= 0; --i) {
@@ -164,12 +165,13 @@ void Maker::AddConstraints(GenerationParams* params) {
 
 // Ids that end sequences are no tokens of them.
 void Maker::AddSequences(GenerationParams* params) {
-  auto& sequences = params->allowed_sequences.emplace(1 + Below(60));
+  std::vector<std::vector<int64_t>> sequences(1 + Below(60));
   const int branches = 1 + Below(12);
   for (std::vector<int64_t>& sequence : sequences) {
     const int length = 1 + Below(static_cast<int>(*params->max_new_tokens));
     for (int i = 0; i < length; ++i) sequence.push_back(4 + Below(branches));
   }
+  params->allowed_sequences = std::move(sequences);
 }
 
 void Maker::AddStops(GenerationParams* params) {
@@ -186,7 +188,7 @@ void Maker::AddStops(GenerationParams* params) {
   }
   if (OneIn(6)) {
     params->stop = {"e", "on", " de", "'"};
-    params->stop.resize(1 + Below(4));
+    params->stop.Edit().resize(1 + Below(4));
     params->include_stop = OneIn(2);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "openai/answer_writer.h"
 #include "openai/call_fields.h"
 #include "openai/listing.h"
 #include "openai/tokenize.h"
@@ -68,6 +69,51 @@ TEST(AnswerTest, OfACompletion) {
       R"("usage":{"prompt_tokens":3,"completion_tokens":3,"total_tokens":6,)"
       R"("prompt_tokens_details":{"cached_tokens":1}},)"
       R"("espalier":{"steps":3}})");
+}
+
+// Whatever the size of the pieces, they are the answer, and none is much larger
+// than was asked for.
+TEST(AnswerTest, PiecesAreTheWholeAnswer) {
+  constexpr std::string_view kManyScores = R"("n": 2, "logprobs": 64, )"
+                                           R"("prompt_logprobs": 64)";
+  const std::pair<Api, std::string> calls[] = {
+      {Api::kCompletions, ""},
+      {Api::kCompletions,
+       Concat(R"("echo": true, "return_token_ids": true, )", kManyScores)},
+      {Api::kChat, R"("n": 2, "logprobs": true, "top_logprobs": 64)"},
+      {Api::kTokens, Concat(R"("sampling_params": {)", kManyScores, "}")}};
+  for (const auto& [api, fields] : calls) {
+    const Call call = CallOf(api, fields);
+    PromptParts prompt = {
+        .tokens = EnFrTokens("Hello"), .text = "Hello", .params = call.params};
+    for (int i = 0; i < 40; ++i) prompt.tokens.push_back(300 + i);
+    std::vector<PromptParts> prompts(api == Api::kCompletions ? 3 : 1, prompt);
+    std::vector<PromptAnswer> answers;
+    for (const PromptParts& parts : prompts) {
+      const std::vector<TokenId> output(30, 400);
+      const auto hypothesis = MakeHypothesis(output, FinishReason::kLength,
+                                             call.params, EnFrTokenizer());
+      answers.push_back(MakeAnswer(parts, {hypothesis, hypothesis}));
+    }
+    const std::string whole =
+        WriteAnswer(call, kSampleHead, prompts, answers, &EnFrTokenizer());
+    EXPECT_OK(ParseJson(whole)) << whole;
+    for (const size_t size : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
+      AnswerWriter writer(call, kSampleHead, prompts, answers,
+                          &EnFrTokenizer());
+      std::string all;
+      for (bool goes_on = true; goes_on;) {
+        std::string piece;
+        goes_on = writer.Append(size, &piece);
+        EXPECT_LT(piece.size(), size + (size_t{128} << 10));
+        all += piece;
+      }
+      EXPECT_EQ(all, whole) << size;
+      std::string nothing;
+      EXPECT_FALSE(writer.Append(size, &nothing));
+      EXPECT_EQ(nothing, "");
+    }
+  }
 }
 
 TEST(AnswerTest, OfAChat) {

@@ -29,6 +29,7 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using TokenIds = std::vector<int64_t>;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<TokenIds>> Resolve(const Tokenizer& tokenizer,
   params.bad_words = std::move(words);
   RETURN_IF_ERROR(ResolveBadWords(&tokenizer, &params));
   EXPECT_THAT(params.bad_words, IsEmpty());
-  return params.bad_words_ids;
+  return params.bad_words_ids.items();
 }
 
 // One of each kind: byte-level BPE, BPE and Unigram with metaspaces, with a
@@ -229,6 +230,24 @@ TEST(BadWordsTest, AWordWithoutTokensIsNamed) {
               StatusIs(kInvalid,
                        "bad_words[1] must have a token in the model's "
                        "vocabulary, got \"z\""));
+}
+
+TEST(BadWordsTest, RequestsOfOneListShareItsTokens) {
+  const auto all = AllTokenizers();
+  GenerationParams call;
+  call.bad_words = {"damn", "ab"};
+  call.bad_words_ids = {{7, 8}};
+  std::vector<int64_t> lists;
+  for (const auto& [name, tokenizer] : all) {
+    GenerationParams first = call, second = call;
+    ASSERT_OK(ResolveBadWords(tokenizer.get(), &first));
+    ASSERT_OK(ResolveBadWords(tokenizer.get(), &second));
+    EXPECT_EQ(first.bad_words_ids.id(), second.bad_words_ids.id()) << name;
+    EXPECT_EQ(first.bad_words_ids.front(), (TokenIds{7, 8})) << name;
+    // Another tokenizer's are others.
+    EXPECT_THAT(lists, Not(Contains(first.bad_words_ids.id()))) << name;
+    lists.push_back(first.bad_words_ids.id());
+  }
 }
 
 TEST(BadWordsTest, WithoutATokenizerTheyAreRefused) {

@@ -2,6 +2,7 @@
 // answer says what they want it to, and others are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <string>
@@ -26,6 +27,12 @@ std::string Times(std::string_view text, int count) {
   std::string all;
   for (int i = 0; i < count; ++i) all += text;
   return all;
+}
+
+// Bytes of the heap in use; 0 where a sanitizer has another.
+size_t BytesInUse() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 class HostileTest : public ServerFixture {
@@ -130,6 +137,83 @@ TEST_F(HostileTest, AReaderThatTakesNothingHoldsNoRequest) {
   EXPECT_THAT(rest, HasSubstr("data: [DONE]"));
   client.Close();
   ExpectNothingHeld();
+}
+
+// A call of many prompts and long lists: each list is one for all of them, so
+// that little is held while they wait.
+TEST_F(HostileTest, ListsOfACallAreHeldOnceWhateverItsPrompts) {
+  Start({}, {.num_threads = 1, .max_running = 1});
+  model_->Hold(true);
+  std::string words = "[4000, 5000]";
+  for (int i = 0; i < 20'000; ++i) {
+    words += Concat(",[", 10 + i % 3'000, ",", 10 + i % 997, "]");
+  }
+  const size_t before = BytesInUse();
+  RawClient client = Connect();
+  client.Send(
+      PostText("/v1/completions",
+               Concat(R"({"max_tokens": 1, "bad_words_ids": [)", words,
+                      R"(], "prompt": [)", Times("[4],", 255), "[5]]}")));
+  model_->AwaitStep();
+  ASSERT_TRUE(AwaitMetric("vllm:num_requests_waiting", 255));
+  // Some 200 bytes an element; of each prompt it was 1 GB.
+  EXPECT_LT(BytesInUse(), before + (size_t{64} << 20));
+  model_->Hold(false);
+  EXPECT_EQ(client.Receive().status, 200);
+}
+
+TEST_F(HostileTest, ALongAnswerComesInPieces) {
+  Start();
+  std::string ids = "4";
+  for (int i = 0; i < 40; ++i) ids += Concat(",", 5 + i);
+  const std::string fields = R"("max_tokens": 1, "prompt_logprobs": 64)";
+  const RawResponse one = Post(
+      "/v1/completions", Concat(R"({"prompt": [[4, 5, 6]], )", fields, "}"));
+  EXPECT_EQ(one.status, 200) << one.body;
+  EXPECT_TRUE(one.chunks.empty()) << "of few log-probabilities its length";
+  const RawResponse many =
+      Post("/v1/completions",
+           Concat(R"({"prompt": [)", Times(Concat("[", ids, "],"), 9), "[", ids,
+                  "]], ", fields, "}"));
+  EXPECT_EQ(many.status, 200) << many.body;
+  ASSERT_GT(many.chunks.size(), 4);
+  for (const std::string& chunk : many.chunks) {
+    EXPECT_LT(chunk.size(), size_t{256} << 10);
+  }
+  const json::value answer = ParseJson(many.body).value();
+  EXPECT_EQ(answer.at("choices").get_array().size(), 10);
+  for (const json::value& choice : answer.at("choices").get_array()) {
+    EXPECT_EQ(choice.at("prompt_logprobs").get_array().size(), 41);
+  }
+  ExpectNothingHeld();
+}
+
+TEST_F(HostileTest, WhatAnAnswerAndAllCallsMayHoldIsBounded) {
+  ServerOptions options;
+  options.requests.max_answer_bytes = 8'000;
+  options.max_held_bytes = 400'000;
+  Start(options);
+  const std::pair<std::string, std::string> calls[] = {
+      {R"("prompt": [4, 5, 6, 7], "max_tokens": 1, "prompt_logprobs": 64)", ""},
+      {R"("prompt": [[4, 5, 6, 7], [4, 5, 6, 7], [4, 5, 6, 7], [8, 9, 10]],
+          "max_tokens": 1, "prompt_logprobs": 64)",
+       "prompt_logprobs must make an answer of at most 8000 bytes "
+       "(--max-answer-bytes)"},
+      {R"("prompt": [4], "max_tokens": 40, "logprobs": 64)", "logprobs must"},
+      {R"("prompt": [4], "max_tokens": 40, "n": 100)", "max_tokens must"}};
+  for (const auto& [fields, error] : calls) {
+    const RawResponse response =
+        Post("/v1/completions", Concat("{", fields, "}"));
+    EXPECT_EQ(response.status, error.empty() ? 200 : 400) << response.body;
+    EXPECT_THAT(response.body, HasSubstr(error));
+  }
+  // A long body is counted before it is read.
+  const RawResponse response = Post(
+      "/v1/completions", Concat(R"({"prompt": [4], "max_tokens": 1, "user": ")",
+                                std::string(30'000, 'u'), "\"}"));
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("--max-held-bytes"));
+  ExpectServes();
 }
 
 TEST_F(HostileTest, WhatIsTooMuchIsRefusedByItsName) {

@@ -164,9 +164,32 @@ TEST_F(RequestLogTest, HoldsUpNothingThoughNobodyReadsIt) {
 
 TEST_F(RequestLogTest, OutlivesItsReader) {
   Start(Logging());
-  signal(SIGPIPE, SIG_IGN);
   log_.Close(0);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Get("/health").status, 200);
+}
+
+// A file that takes nothing now may do so later, as a disk that is full.
+TEST(RequestLogDropTest, GoesOnOnceTheFileTakesLinesAgain) {
+  const http::AnswerRecord record = {.path = "/p", .is_whole = true};
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  if (full < 0) GTEST_SKIP() << "there is no /dev/full";
+  const int fd = fcntl(full, F_DUPFD_CLOEXEC, 0);
+  Pipe pipe;
+  {
+    RequestLog log;
+    ASSERT_OK(log.Start(fd));
+    log.Add(record);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    // From now on it is the pipe.
+    ASSERT_EQ(dup2(pipe.input(), fd), fd);
+    log.Add(record);
+    const std::vector<std::string> lines = pipe.ReadLines(2);
+    ASSERT_EQ(lines.size(), 2);
+    EXPECT_THAT(lines[0], HasSubstr(" /p "));
+    EXPECT_THAT(lines[1], HasSubstr("(1 requests were not logged"));
+  }
+  close(fd);
+  close(full);
 }
 
 TEST(RequestLogDropTest, CountsWhatItDrops) {

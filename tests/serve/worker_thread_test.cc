@@ -12,6 +12,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -164,6 +165,23 @@ TEST_F(WorkerThreadTest, WhoHasGoneIsNotWorkedForAndKeepsNoPlace) {
   int num_done = 0;
   for (const auto& answer : answers_) num_done += answer.ok();
   EXPECT_EQ(num_done, 1 + WorkerThread::kMaxWaiting);
+}
+
+TEST_F(WorkerThreadTest, DestroysWhatIsLargeOnItsThread) {
+  std::promise<std::thread::id> destroyed;
+  worker_.Destroy(
+      std::shared_ptr<int>(new int(),
+                           [&](const int* value) {
+                             delete value;
+                             destroyed.set_value(std::this_thread::get_id());
+                           }),
+      WorkerThread::kBytesToReturn);
+  EXPECT_NE(destroyed.get_future().get(), std::this_thread::get_id());
+  // Not held for it: what comes later is destroyed as well.
+  worker_.Stop();
+  const auto later = std::make_shared<int>();
+  worker_.Destroy(later, 1);
+  EXPECT_EQ(later.use_count(), 1);
 }
 
 TEST(StoppedWorkerThreadTest, WithoutAThreadItStopsAsWell) {

@@ -29,6 +29,7 @@
 //   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -40,6 +41,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/unique_number.h"
 #include "text/pipeline/piece_matcher.h"
 #include "text/pipeline/token_spellings.h"
 
@@ -96,6 +98,10 @@ class Tokenizer {
   static std::string FileNames();
 
   virtual ~Tokenizer();
+
+  // A number of this tokenizer alone, a key of what it makes (DerivedValues).
+  int64_t number() const { return number_; }
+
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
@@ -213,6 +219,7 @@ class Tokenizer {
   // `tokens` have become special.
   virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
 
+  const int64_t number_ = NewUniqueNumber();
   // Constant after construction, MarkSpecial and SetModelVocabSize.
   TokenSpellings spellings_;
   std::vector<TokenId> special_;  // ascending

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,24 @@ absl::Status CheckBeginning(std::string_view line, std::string_view name) {
   return absl::OkStatus();
 }
 
+// Files, pipes, sockets and terminals end; of devices /dev/null does.
+absl::Status CheckEnds(int fd, std::string_view name) {
+  struct stat about = {};
+  if (fstat(fd, &about) != 0) return absl::OkStatus();
+  // A directory opens, and says so when it is read: when outputs have been
+  // emptied.
+  if (S_ISDIR(about.st_mode)) {
+    return NotFound("cannot read ", name, ": ", std::strerror(EISDIR));
+  }
+  constexpr unsigned kMemoryMajor = 1, kNullMinor = 3;
+  const bool is_device = S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode);
+  const bool is_null = S_ISCHR(about.st_mode) &&
+                       about.st_rdev == makedev(kMemoryMajor, kNullMinor);
+  if (!is_device || is_null || isatty(fd) != 0) return absl::OkStatus();
+  return InvalidArgument(name, " is a device, which has no end: it must be a ",
+                         "file or a pipe");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
@@ -60,11 +79,10 @@ absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
   const int fd =
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
-  // It opens, and says so when it is read: when outputs have been emptied.
-  struct stat about = {};
-  if (!is_stdin && fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
-    close(fd);
-    return NotFound("cannot read ", path, ": ", std::strerror(EISDIR));
+  const absl::Status can_end = CheckEnds(fd, is_stdin ? "stdin" : path);
+  if (!can_end.ok()) {
+    if (!is_stdin) close(fd);
+    return can_end;
   }
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
   if (stop_fd < 0) {
@@ -111,6 +129,11 @@ absl::StatusOr<std::vector<std::string>> LineReader::Read() {
     }
     at_end_ = num_bytes == 0;
     Split(std::string_view(buffer, num_bytes), &lines);
+    if (num_passed_ > kMaxPassedBytes) {
+      return InvalidArgument(name_, " has a line of more than ",
+                             max_line_bytes_ + kMaxPassedBytes,
+                             " bytes, which may have no end");
+    }
     ended_within_line_ = at_end_ && !line_.empty();
     if (ended_within_line_) EndLine(&lines);
     RETURN_IF_ERROR(format_status_);
@@ -126,6 +149,7 @@ void LineReader::Split(std::string_view bytes,
     // Beside the bytes of a line there is room for "\r", and for one too many.
     const size_t room = mark + max_line_bytes_ + 2 - line_.size();
     line_.append(bytes.substr(0, std::min(length, room)));
+    num_passed_ += length - std::min(length, room);
     if (length == bytes.size()) return;
     EndLine(lines);
     bytes.remove_prefix(length + 1);
@@ -133,6 +157,7 @@ void LineReader::Split(std::string_view bytes,
 }
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
+  num_passed_ = 0;
   if (std::exchange(at_start_, false)) {
     format_status_ = CheckBeginning(line_, name_);
     line_.erase(0,

@@ -22,11 +22,14 @@ inline constexpr size_t kMaxLineBytes = 16 << 20;
 
 class LineReader {
  public:
+  static constexpr size_t kMaxPassedBytes = size_t{1} << 30;
+
   // `path` "-" is stdin; where that is a terminal, a note on stderr says that
   // lines are expected. A line of more than `max_line_bytes`, its end not
   // counted, is cut: that many bytes and one are handed over, and the rest is
-  // passed over, however long.
-  // Errors: kNotFound if it cannot be opened.
+  // passed over, up to kMaxPassedBytes.
+  // Errors: kNotFound if it cannot be opened; kInvalidArgument for a device
+  // that has no end, such as /dev/zero or a disk.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
       const std::string& path, size_t max_line_bytes = kMaxLineBytes);
   ~LineReader();
@@ -39,8 +42,9 @@ class LineReader {
   // The lines that are there, without their line ends: at least one, for which
   // it waits, or none at the end.
   // Errors: kInternal with the system's reason if reading fails;
-  // kInvalidArgument if what is read begins like no text in UTF-8 but like a
-  // compressed file, or one in UTF-16, with what makes text of it.
+  // kInvalidArgument if a line has no end within kMaxPassedBytes, or if what is
+  // read begins like no text in UTF-8 but like a compressed file, or one in
+  // UTF-16, with what makes text of it.
   absl::StatusOr<std::vector<std::string>> Read();
 
   // Whether the input is over and its last line, which was read by itself, had
@@ -66,6 +70,7 @@ class LineReader {
   bool at_start_ = true;
   absl::Status format_status_;  // of the first line
   std::string line_;            // begun, and not ended yet
+  size_t num_passed_ = 0;       // bytes of it that are passed over
   bool at_end_ = false;
   bool ended_within_line_ = false;
 };

@@ -129,5 +129,16 @@ TEST(AllowedSequencesTest, HasJustThePrefixesOfItsSequences) {
   }
 }
 
+TEST(AllowedSequenceTrieTest, RequestsOfOneListShareATrie) {
+  const GenerationParams call = Allowing({{5, 7}, {5, 8, 2}, {9}});
+  GenerationParams later = call;
+  later.max_new_tokens = 9;
+  EXPECT_EQ(AllowedSequenceTrie::Make(call), AllowedSequenceTrie::Make(later));
+  // Others may be too short for another one.
+  later.min_new_tokens = 2;
+  EXPECT_EQ(AllowedSequenceTrie::Make(later)->num_sequences(), 2);
+  EXPECT_EQ(AllowedSequenceTrie::Make(call)->num_sequences(), 3);
+}
+
 }  // namespace
 }  // namespace espalier

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <vector>
 
 namespace espalier {
 namespace {
@@ -18,6 +19,35 @@ TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
   EXPECT_THAT(DistinctEosTokenIds(params), ElementsAre(2, 5, 7));
   params.eos_token_id = std::vector<int64_t>();
   EXPECT_THAT(DistinctEosTokenIds(params), IsEmpty());
+}
+
+TEST(MakeSelectionParamsTest, RequestsOfOneCallShareWhatIsMadeOfItsLists) {
+  GenerationParams call;
+  for (int64_t i = 4; i < 100; ++i) {
+    call.bad_words_ids.push_back({i});
+    call.bad_words_ids.push_back({i, 5});
+    call.suppress_tokens.push_back(100 + i);
+  }
+  call.eos_token_id = {2};
+  call.stop_token_ids = {3};
+  GenerationParams later = call;
+  later.max_new_tokens = 7;
+  later.eos_token_id = {2};  // a list of its own, as those of a model are
+  const auto first = MakeSelectionParams(call, std::vector<TokenId>{1, 5});
+  const auto second = MakeSelectionParams(later, std::vector<TokenId>{1, 6, 7});
+  const auto edits = first->edits->WithoutText(0, 1000).edits;
+  EXPECT_EQ(edits.size(), 2 * 96u);
+  EXPECT_EQ(edits.data(), second->edits->WithoutText(0, 1000).edits.data());
+  EXPECT_EQ(first->processors.bad_words.id(),
+            second->processors.bad_words.id());
+  EXPECT_EQ(first->processors.eos_token_ids.id(),
+            second->processors.eos_token_ids.id());
+  // With another EOS, and while min_new_tokens bans it, they are others.
+  later.eos_token_id = {50};
+  later.min_new_tokens = 1;
+  const auto third = MakeSelectionParams(later);
+  EXPECT_EQ(third->edits->WithoutText(1, 1000).edits.size(), 2 * 96u - 1);
+  EXPECT_EQ(third->edits->WithoutText(0, 1000).edits.size(), 2 * 96u + 1);
 }
 
 TEST(MakeSelectionParamsTest, KnowsWhichOptionsReadTheHistory) {

@@ -82,9 +82,9 @@ void UploaderFixture::ExpectBatchesAreSentOnce(int num_batches) {
 
 void UploaderFixture::ExpectOverwrittenEditsAreSentAgain() {
   SelectionParams of_host, of_device;
-  of_host.processors.suppress_tokens.resize(AnyInputBatch::kShape.vocab_size);
-  std::iota(of_host.processors.suppress_tokens.begin(),
-            of_host.processors.suppress_tokens.end(), 0);
+  std::vector<TokenId> every_token(AnyInputBatch::kShape.vocab_size);
+  std::iota(every_token.begin(), every_token.end(), 0);
+  of_host.processors.suppress_tokens = std::move(every_token);
   of_device.processors.repetition_penalty = 1.5f;
   const std::vector<std::vector<TokenId>> histories = {{1}, {2}};
   const CudaInputBatch listed =

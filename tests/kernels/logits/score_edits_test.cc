@@ -52,8 +52,9 @@ class AnyEdits {
     if (Sometimes()) p.presence_penalty = 0.5f;
     if (Sometimes()) p.no_repeat_ngram_size = 1 + Below(5);
     for (int words = Sometimes() ? Below(30) : 0; words > 0; --words) {
-      p.bad_words.push_back(SomeTokens(3, end));
-      p.bad_words.back().push_back(Below(end));
+      Tokens word = SomeTokens(3, end);
+      word.push_back(Below(end));
+      p.bad_words.push_back(std::move(word));
     }
     for (int count = Sometimes() ? Below(20) : 0; count > 0; --count) {
       Tokens tokens = SomeTokens(2, end);

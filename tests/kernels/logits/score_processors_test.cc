@@ -88,7 +88,7 @@ TEST(ScoreProcessorsTest, ABadWordIsBannedWhereItWouldBeCompleted) {
               ElementsAre(Banned(3), Banned(5), Banned(8)));
   EXPECT_THAT(Collect(processors, {1, 2, 4}), ElementsAre(Banned(8)));
   EXPECT_TRUE(processors.needs_history());
-  processors.bad_words.resize(1);
+  processors.bad_words = {{8}};
   EXPECT_FALSE(processors.needs_history());
 }
 

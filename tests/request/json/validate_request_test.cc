@@ -244,5 +244,40 @@ TEST(ValidateRequestTest, WhatAnExecutorHasNoRoomForIsNamed) {
                        "has room for), got 17"));
 }
 
+// However many prompts a call has, its lists are checked and sorted once.
+TEST(ValidateRequestTest, RequestsOfOneCallShareItsLists) {
+  GenerationParams call;
+  for (int64_t i = 300; i > 4; --i) {
+    call.bad_words_ids.push_back({i, 5});
+    call.suppress_tokens.push_back(i);
+    call.logit_bias.push_back({i, 1.0});
+  }
+  call.allowed_token_ids = {9, 8, 7};
+  call.stop_token_ids = {6, 5};
+  call.stop = {"a"};
+  const auto ids_of = [](const GenerationParams& params) {
+    return std::vector<int64_t>{
+        params.bad_words_ids.id(),      params.suppress_tokens.id(),
+        params.logit_bias.id(),         params.stop.id(),
+        params.allowed_token_ids->id(), params.stop_token_ids.id()};
+  };
+  Request first{{1, 4}, call}, second{{1, 5, 6}, call};
+  ASSERT_OK(ValidateRequest(EnFr(), &first));
+  ASSERT_OK(ValidateRequest(EnFr(), &second));
+  EXPECT_THAT(first.params.allowed_token_ids, Optional(ElementsAre(7, 8, 9)));
+  EXPECT_EQ(ids_of(first.params), ids_of(second.params));
+  // Sets stay what they are.
+  Request again{{1, 7}, first.params};
+  ASSERT_OK(ValidateRequest(EnFr(), &again));
+  EXPECT_EQ(ids_of(again.params), ids_of(first.params));
+  // A list that has passed for one vocabulary has not for a smaller one.
+  ModelDescription smaller = EnFr();
+  smaller.vocab_size = 300;
+  EXPECT_THAT(
+      ValidateRequest(smaller, &again),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("logit_bias must name token ids in [0, 300)")));
+}
+
 }  // namespace
 }  // namespace espalier

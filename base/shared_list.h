@@ -1,0 +1,115 @@
+// SharedList: a vector whose copies share their elements until one of them is
+// changed, and with these what has been made of them. Copying costs a reference
+// count, whatever the size.
+//
+//   SharedList<int64_t> ids = {7, 8};
+//   SharedList<int64_t> same = ids;   // no copy
+//   same.Edit().push_back(9);         // a copy, of `same` alone
+//   const auto trie = ids.Derived<Trie>({}, [&] { return Trie(ids); });
+//
+// It reads like a vector, and converts to a constant one. An empty list
+// allocates nothing.
+//
+// Thread safety: as a vector's; copies may be used on different threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/derived_values.h"
+#include "base/unique_number.h"
+
+namespace espalier {
+
+template <typename T>
+class SharedList {
+ public:
+  using value_type = T;
+  using const_iterator = typename std::vector<T>::const_iterator;
+  using iterator = const_iterator;
+
+  SharedList() = default;
+  SharedList(std::vector<T> items) {  // NOLINT: a vector is a list
+    if (!items.empty()) node_ = std::make_shared<Node>(std::move(items));
+  }
+  SharedList(std::initializer_list<T> items)
+      : SharedList(std::vector<T>(items)) {}
+  template <typename Iterator>
+  SharedList(Iterator begin, Iterator end)
+      : SharedList(std::vector<T>(begin, end)) {}
+
+  const std::vector<T>& items() const {
+    static const std::vector<T> kNone;
+    return node_ == nullptr ? kNone : node_->items;
+  }
+  operator const std::vector<T>&() const { return items(); }  // NOLINT
+
+  size_t size() const { return items().size(); }
+  bool empty() const { return items().empty(); }
+  const T* data() const { return items().data(); }
+  const_iterator begin() const { return items().begin(); }
+  const_iterator end() const { return items().end(); }
+  const T& operator[](size_t idx) const { return items()[idx]; }
+  const T& front() const { return items().front(); }
+  const T& back() const { return items().back(); }
+
+  // The elements, to be changed; this list alone has the change. Until the next
+  // copy of it.
+  std::vector<T>& Edit() {
+    if (node_ == nullptr || node_.use_count() > 1) {
+      node_ = std::make_shared<Node>(items());
+    } else {
+      // Reads by owners that have let go of it come before.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      node_->derived.Clear();
+      node_->id = NewUniqueNumber();
+    }
+    return node_->items;
+  }
+  void push_back(T item) { Edit().push_back(std::move(item)); }
+  void clear() { node_ = nullptr; }
+  void swap(SharedList& other) noexcept { node_.swap(other.node_); }
+
+  // A number of these elements: copies of this list have the same one, and no
+  // other list has. 0: empty.
+  int64_t id() const { return empty() ? 0 : node_->id; }
+
+  // make(), which depends on the elements and `key` alone, made once for all
+  // copies of this list. Throws what `make` throws.
+  // REQUIRES: not empty; the value owns no copy of this list.
+  template <typename Value, typename Make>
+  std::shared_ptr<const Value> Derived(const DerivedValues::Key& key,
+                                       const Make& make) const {
+    return node_->derived.template Get<Value>(key, make);
+  }
+
+  // True once Derived of the same type and key has been called.
+  // REQUIRES: not empty.
+  template <typename Value>
+  bool HasDerived(const DerivedValues::Key& key) const {
+    return node_->derived.template Has<Value>(key);
+  }
+
+  friend bool operator==(const SharedList& a, const SharedList& b) {
+    return a.node_ == b.node_ || a.items() == b.items();
+  }
+
+ private:
+  struct Node {
+    explicit Node(std::vector<T> elements) : items(std::move(elements)) {}
+
+    std::vector<T> items;
+    int64_t id = NewUniqueNumber();
+    DerivedValues derived;
+  };
+
+  std::shared_ptr<Node> node_;  // null: empty
+};
+
+}  // namespace espalier

@@ -1,0 +1,81 @@
+#include "serve/ready_call.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "openai/answer.h"
+#include "openai/resolve_params.h"
+#include "serve/prompt_tokens.h"
+
+namespace espalier::serve {
+namespace {
+
+// A text is tokenized before it is cut, and has at most as many tokens as
+// bytes.
+absl::Status CheckTruncated(const openai::Call& call, int64_t num_bytes) {
+  const int64_t limit = call.limits.max_list_elements;
+  if (!call.truncate_prompt_tokens || num_bytes <= limit) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("truncate_prompt_tokens must come in a body of at ",
+                         "most ", limit, " bytes (--max-list-elements), got ",
+                         num_bytes);
+}
+
+absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
+                                                       int64_t num_bytes,
+                                                       ServedModel& model,
+                                                       const Caller& caller) {
+  if (caller.is_stored && call->stream) {
+    return InvalidArgument("stream must be false in a batch, got true");
+  }
+  RETURN_IF_ERROR(CheckTruncated(*call, num_bytes));
+  RETURN_IF_ERROR(CheckServed(model, call->model));
+  ASSIGN_OR_RETURN(const NamedValues resolved,
+                   MakeDecoderPrompt(model.generator, call));
+  std::string warning =
+      openai::SearchWarning(*call, model.generator.defaults());
+  if (!warning.empty()) call->warnings.push_back(std::move(warning));
+  ASSIGN_OR_RETURN(
+      std::vector<PromptRequest> prompts,
+      MakePromptRequests(*call, model, caller,
+                         openai::AnswerId(call->api, caller.request_id),
+                         resolved));
+  const auto unparsed = std::ranges::find_if(
+      prompts,
+      [](const PromptRequest& prompt) { return !prompt.unparsed.empty(); });
+  if (unparsed != prompts.end()) {
+    call->warnings.push_back(UnparsedWarning(unparsed->unparsed));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
+                        const openai::Limits& limits, ServedModel& model,
+                        Caller caller) {
+  ReadyCall ready;
+  absl::StatusOr<openai::Call> call = openai::ReadCall(api, body, limits);
+  if (!call.ok()) {
+    ready.refusal = openai::ErrorOf(call.status());  // in its words already
+    return ready;
+  }
+  ready.call = *std::move(call);
+  ready.call.tool_calls.format = model.tool_call_format;
+  if (!ready.call.request_id.empty()) {
+    caller.request_id = ready.call.request_id;
+  }
+  absl::StatusOr<std::vector<PromptRequest>> prompts =
+      MakePrompts(&ready.call, std::ssize(body), model, caller);
+  if (prompts.ok()) {
+    ready.prompts = *std::move(prompts);
+  } else {
+    ready.refusal = openai::ErrorOf(prompts.status(), &ready.call);
+  }
+  return ready;
+}
+
+}  // namespace espalier::serve

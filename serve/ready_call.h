@@ -1,0 +1,37 @@
+// ReadyCall: a client's call that has been read, checked and made into requests
+// that only have to run. Making one is all the work on a call that takes longer
+// the longer its body is, on one thread; what its prompts share, such as lists
+// of tokens, is made once.
+//
+// Thread safety: a value; MakeReadyCall from any thread.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "openai/call.h"
+#include "openai/error.h"
+#include "openai/limits.h"
+#include "serve/prompt_requests.h"
+#include "serve/served_model.h"
+
+namespace espalier::serve {
+
+struct ReadyCall {
+  openai::Call call;
+  std::vector<PromptRequest> prompts;
+  // Why it is not answered; then there are no prompts.
+  std::optional<openai::Error> refusal;
+};
+
+// A call of more bytes is made ready on a thread that no connection waits for:
+// this takes up to some milliseconds.
+inline constexpr size_t kMaxCallBytesOnIoThread = 16 << 10;
+
+// `caller` gets the call's own request id, if it has one.
+ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
+                        const openai::Limits& limits, ServedModel& model,
+                        Caller caller);
+
+}  // namespace espalier::serve

@@ -73,14 +73,17 @@ struct OpenRequest {
 asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
-  SpeculateByDefault(*core, &request.params);
+  if (request.continuations.empty()) {
+    SpeculateByDefault(*core, &request.params);
+  }
   const absl::Status valid = Validate(*core, &request);
   if (!valid.ok()) co_return valid;
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
   auto place =
       core->limits->Take(std::ssize(request.prompt_tokens) +
-                         std::ssize(request.params.decoder_prompt_tokens));
+                         std::ssize(request.params.decoder_prompt_tokens) +
+                         NumContinuationTokens(request));
   if (!place.ok()) co_return place.status();
   GiveSeed(&request);
   OpenRequest open = {

@@ -153,10 +153,7 @@ CallAnswerer::MakePrompts(int64_t num_bytes) {
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
-  caller_.request_id = id;
-  for (http::Header& header : caller_.headers) {
-    if (header.name == "x-request-id") header.value = id;
-  }
+  TakeRequestId(id, &caller_);
   exchange_->set_note(LogNote(caller_));
 }
 

@@ -34,27 +34,6 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(
   return TextTokens(std::get<std::string>(input), options, generator);
 }
 
-// Puts the key in front of params that say whose a request is: so nobody has
-// those of another key.
-// Errors: kInvalidArgument if there is no room for it.
-absl::Status AddKey(const Caller& caller, GenerationParams* params) {
-  if (caller.key < 0) return absl::OkStatus();
-  const std::string of_key = Concat("key ", caller.key, " ");
-  const auto add = [&](std::string_view field, size_t max_bytes,
-                       std::string* value) {
-    if (value->size() + of_key.size() > max_bytes) {
-      return InvalidArgument(field, " must have at most ",
-                             max_bytes - of_key.size(),
-                             " bytes beside an API key, got ", value->size());
-    }
-    *value = of_key + *value;
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
-  if (!params->prefix_cache) return absl::OkStatus();
-  return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
-}
-
 // Calls of batches wait behind all others; their own priorities order them.
 void PutBehindOthers(GenerationParams* params) {
   constexpr int64_t kBehind = int64_t{1} << 51;
@@ -160,6 +139,7 @@ absl::Status CheckLengths(const openai::Call& call,
   GenerationParams lengths;
   lengths.max_new_tokens = longest->parts.params.max_new_tokens;
   lengths.decoder_prompt_tokens = longest->parts.params.decoder_prompt_tokens;
+  lengths.prompt_logprobs = longest->parts.params.prompt_logprobs;
   return OfPrompt(ValidateLengths(model, num_tokens(*longest), &lengths),
                   longest - requests.begin(), call);
 }
@@ -174,6 +154,31 @@ std::string LogNote(const Caller& caller) {
 std::string TraceId(const Caller& caller, std::string_view id) {
   if (caller.key < 0) return std::string(id);
   return Concat("key ", caller.key, " ", id);
+}
+
+absl::Status AddKey(const Caller& caller, GenerationParams* params) {
+  if (caller.key < 0) return absl::OkStatus();
+  const std::string of_key = Concat("key ", caller.key, " ");
+  const auto add = [&](std::string_view field, size_t max_bytes,
+                       std::string* value) {
+    if (value->size() + of_key.size() > max_bytes) {
+      return InvalidArgument(field, " must have at most ",
+                             max_bytes - of_key.size(),
+                             " bytes beside an API key, got ", value->size());
+    }
+    *value = of_key + *value;
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
+  if (!params->prefix_cache) return absl::OkStatus();
+  return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
+}
+
+void TakeRequestId(const std::string& id, Caller* caller) {
+  caller->request_id = id;
+  for (http::Header& header : caller->headers) {
+    if (header.name == "x-request-id") header.value = id;
+  }
 }
 
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,

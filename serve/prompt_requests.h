@@ -33,6 +33,14 @@ struct Caller {
 // What the request log says of a call, "id=abc key=1".
 std::string LogNote(const Caller& caller);
 
+// Has the call go by an id that its body gives.
+void TakeRequestId(const std::string& id, Caller* caller);
+
+// Puts the key in front of params that say whose a request is: so nobody has
+// those of another key.
+// Errors: kInvalidArgument if there is no room for it.
+absl::Status AddKey(const Caller& caller, GenerationParams* params);
+
 // What traces know an answer by: its id, which clients may choose, and whose it
 // is. So nobody reads the traces of another key.
 std::string TraceId(const Caller& caller, std::string_view id);

@@ -116,6 +116,7 @@ class ServerCore {
   Work ChatCompletions(Call& call);
   Work Responses(Call& call);
   Work GenerateTokens(Call& call);
+  Work Score(Call& call);
 
   Work AddFile(Call& call);
   Work ListFiles(Call& call);

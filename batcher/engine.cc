@@ -67,7 +67,9 @@ struct OpenRequest {
 
 // Checks a request, and fills in what it leaves open.
 absl::Status Complete(const EngineCore& core, Request* request) {
-  SpeculateByDefault(core, &request->params);
+  if (request->continuations.empty()) {
+    SpeculateByDefault(core, &request->params);
+  }
   return Validate(core, request);
 }
 
@@ -105,7 +107,8 @@ OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
 
 int64_t NumWaitingTokens(const Request& request) {
   return std::ssize(request.prompt_tokens) +
-         std::ssize(request.params.decoder_prompt_tokens);
+         std::ssize(request.params.decoder_prompt_tokens) +
+         NumContinuationTokens(request);
 }
 
 // Makes the request ready to be submitted. Throws std::bad_alloc.
@@ -131,7 +134,8 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, OwnedRequest ready) {
   const int64_t num_tokens =
       ready.prepared->num_prompt_tokens() +
-      std::ssize(ready.prepared->request.params.decoder_prompt_tokens);
+      std::ssize(ready.prepared->request.params.decoder_prompt_tokens) +
+      NumContinuationTokens(ready.prepared->request);
   auto place = co_await TakePlace(core, num_tokens, std::move(ready.owner));
   if (!place.ok()) co_return place.status();
   co_return OpenAt(*std::move(place), std::move(*ready.prepared));

@@ -4,6 +4,7 @@
 #include "beam/beam_group.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -15,6 +16,8 @@
 
 namespace espalier {
 namespace {
+
+constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
 // So that one more can be added without failure.
 template <typename T>
@@ -69,13 +72,15 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
       prefill_(&request_, prepared.source.end, &pages_, tree),
       drafts_(request_.params, strategy_->supports_drafts(),
-              std::move(prepared.drafter)) {
+              std::move(prepared.drafter)),
+      walk_(std::move(prepared.walk)) {
+  only_scores_ = walk_ != nullptr;
   speculates_ = drafts_.can_draft();
   if (selection_params_->kind == SelectionKind::kDraws && !restricts_tokens_ &&
       !reports_logprobs_ && !speculates_ && trace == nullptr) {
     draws_only_ = static_cast<SampleStrategy*>(strategy_.get());
   }
-  if (trace != nullptr) {
+  if (trace != nullptr && !only_scores_) {
     tracer_ =
         std::make_unique<GroupTracer>(id_, request_, num_prompt_tokens_, trace);
   }
@@ -83,21 +88,30 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
 
 int64_t BeamGroup::num_pending_tokens() const {
   if (done_ || is_preempted()) return 0;
-  return prefilling() ? prefill_.num_pending_tokens() : num_live_beams();
+  if (!prefilling()) return num_live_beams();
+  return prefill_.num_pending_tokens() +
+         (only_scores() ? walk_->num_pending_tokens() : 0);
 }
 
 void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
-  const int64_t num_scored = std::ssize(prompt_logprobs_);
-  if (tracer_ == nullptr) return prefill_.Match(num_scored, num_promised, plan);
+  if (is_walking()) return RewindWalk(plan);
+  const int64_t num_without_logits =
+      NumWithoutLogits(request_) + std::ssize(prompt_logprobs_);
+  if (tracer_ == nullptr)
+    return prefill_.Match(num_without_logits, num_promised, plan);
   const std::vector<HeldPages> before = pages_.PagesBySlot();
   const size_t num_copies = plan->page_copies.size();
-  prefill_.Match(num_scored, num_promised, plan);
+  prefill_.Match(num_without_logits, num_promised, plan);
   tracer_->RecordMatch(before, pages_.PagesBySlot(),
                        std::span(plan->page_copies).subspan(num_copies));
 }
 
 int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
-  if (prefilling()) return prefill_.NumPagesToFeed(max_tokens);
+  if (prefilling()) {
+    if (!is_walking()) return prefill_.NumPagesToFeed(max_tokens);
+    const int next = walk_->NumNext(max_tokens, kAnyNumber);
+    return pages_.NumPagesToAppend(std::span(&next, 1));
+  }
   if (has_to_draft()) return 0;  // they are those of drafts
   if (outstanding()) return pages_.NumPagesToReserveTails();
   return pages_.NumPagesToAppend(OneEach());
@@ -106,18 +120,56 @@ int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
 int64_t BeamGroup::NumPagesSoon() const {
   if (done_ || is_preempted()) return 0;
   if (!prefilling() && num_steps_ > 0) return num_live_beams();
+  if (only_scores()) {
+    const int64_t num_tokens =
+        std::ssize(request_.prompt_tokens) + walk_->max_length();
+    const int64_t num_held = std::ssize(pages_.sequence(0).pages.pages());
+    return std::max<int64_t>(
+        NumPages(num_tokens, pages_.pool().page_size()) - num_held, 0);
+  }
   return prefill_.NumPagesToFeedAll() + pages_.num_slots();
 }
 
+int64_t BeamGroup::NumPromptLogprobs() const {
+  if (!request_.params.prompt_logprobs) return 0;
+  return std::ssize(request_.prompt_tokens) - FirstLogprob(request_);
+}
+
+// The prompt's come first, also in a plan that has both.
 absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
                                     size_t num_tokens, int vocab_size) {
+  if (std::ssize(prompt_logprobs_) < NumPromptLogprobs()) {
+    return TakePromptLogprobs(result, num_tokens, vocab_size);
+  }
+  return TakeWalked(result, num_tokens, vocab_size);
+}
+
+absl::Status BeamGroup::TakePromptLogprobs(const PromptLogprobsResult& result,
+                                           size_t num_tokens, int vocab_size) {
   const std::vector<TokenLogProb>& logprobs = result.logprobs;
-  const auto scored = std::span(request_.prompt_tokens)
-                          .subspan(1 + prompt_logprobs_.size(), num_tokens);
+  const auto scored =
+      std::span(request_.prompt_tokens)
+          .subspan(FirstLogprob(request_) + prompt_logprobs_.size(),
+                   num_tokens);
   const int num_best = SaturateToInt(*request_.params.prompt_logprobs);
   RETURN_IF_ERROR(CheckLogProbs(logprobs, scored, num_best, vocab_size));
   prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(),
                           logprobs.end());
+  return absl::OkStatus();
+}
+
+absl::Status BeamGroup::TakeWalked(const PromptLogprobsResult& result,
+                                   size_t num_tokens, int vocab_size) {
+  if (result.logprobs.size() != num_tokens) {
+    return Internal("a step answered with ", result.logprobs.size(),
+                    " log-probabilities of ", num_tokens, " tokens");
+  }
+  for (const TokenLogProb& logprob : result.logprobs) {
+    const TokenId token = walk_->NextToScore();
+    RETURN_IF_ERROR(CheckLogProbs(std::span(&logprob, 1), std::span(&token, 1),
+                                  /*num_best=*/1, vocab_size));
+    walk_->Score(logprob);
+  }
   return absl::OkStatus();
 }
 
@@ -349,6 +401,9 @@ void BeamGroup::Resume() {
       branches.back().pop_back();  // not fed yet
     }
   }
+  if (only_scores() && walk_->has_begun()) {
+    branches.emplace_back(walk_->stem().begin(), walk_->stem().end());
+  }
   pages_.Restart();
   is_asked_current_ = false;  // what is fed again may live in other slots
   has_asked_rows_ = false;
@@ -361,7 +416,9 @@ int64_t BeamGroup::NumPagesToResume() const {
   int64_t num_pages = num_prompt / page_size;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     const int64_t num_generated =
-        num_steps_ == 0 ? 0 : strategy_->tree().depth(strategy_->node(rank));
+        only_scores()     ? std::ssize(walk_->stem())
+        : num_steps_ == 0 ? 0
+                          : strategy_->tree().depth(strategy_->node(rank));
     num_pages += NumPages(num_prompt + num_generated, page_size) -
                  num_prompt / page_size;
   }
@@ -411,6 +468,11 @@ Result BeamGroup::TakeResult() const {
   result.deadline_passed = deadline_passed_;
   if (request_.params.prompt_logprobs) {
     result.prompt_logprobs = prompt_logprobs_;
+  }
+  if (!request_.continuations.empty()) {
+    result.continuations = walk_->Scores(request_.continuations);
+  } else if (only_scores()) {
+    result.hypotheses = {{.tokens = {}}};
   }
   for (Hypothesis& hypothesis : result.hypotheses) {
     if (reports_logprobs_) {

@@ -21,6 +21,11 @@
 // many rows as these take, and one answer may decide several steps
 // (beam/drafts/draft_replay.h).
 //
+// A request that only scores has no selections: after its prompt its one
+// sequence walks the trie of the continuations (beam/continuation_walk.h), as
+// part of its prefill, and beside it rows that are forks of it for a step. It
+// has ended when all of that is answered.
+//
 // A group can be preempted, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its
 // pages held (beam/pages/group_prefill.h). That changes nothing about its
@@ -51,6 +56,7 @@
 #include <utility>
 #include <vector>
 
+#include "beam/continuation_walk.h"
 #include "beam/drafts/draft_choice.h"
 #include "beam/drafts/draft_replay.h"
 #include "beam/drafts/drafts_in_flight.h"
@@ -100,8 +106,21 @@ class alignas(64) BeamGroup {
     return outstanding() ? pages_.num_slots() : num_live_beams();
   }
   // Whether some of the prompt, or of what is fed again, is not planned yet.
+  // So is some of what is scored.
   bool prefilling() const {
-    return !done_ && !is_preempted() && !prefill_.done();
+    return !done_ && !is_preempted() &&
+           (!prefill_.done() || (only_scores_ && !walk_->all_planned()));
+  }
+  // Whether it generates nothing; and whether all that it is asked for is
+  // there, so that it is to be dropped and its result taken.
+  bool only_scores() const { return only_scores_; }
+  bool has_scored_all() const {
+    return only_scores() && !done_ && walk_->all_planned() &&
+           !prefill_.has_plan_in_flight();
+  }
+  // Tokens that one row of logits of it scores, at most.
+  int max_asked_at_once() const {
+    return only_scores() ? walk_->max_asked_at_once() : 0;
   }
   // Before a step of the prefill: shares what the prefix tree has and loads
   // what was saved, with copies and loads into `*plan`. Afterwards it may have
@@ -128,6 +147,7 @@ class alignas(64) BeamGroup {
   // draft model's (ContinuedDrafts).
   bool can_plan() const {
     if (done_ || is_preempted()) return false;
+    if (only_scores_) return prefilling();
     return num_unanswered_ == 0 ? !drafts_.is_waiting() : CanPlanAhead();
   }
   // Of a group that can plan: whether drafts decide whether it does, which
@@ -150,11 +170,12 @@ class alignas(64) BeamGroup {
   // that fit `draft_room`; with the page copies these need. Ahead of an answer
   // it adds a continuation. A plan selects for the group unless its chunk
   // leaves some of the prompt. A prompt whose log-probabilities are reported
-  // feeds at most `max_logits` tokens, each with a row of logits. Errors:
-  // kResourceExhausted, leaving `*plan` unchanged, if the pool has fewer than
-  // NumPagesForStep; it must be preempted or dropped then. REQUIRES:
-  // can_plan(), max_tokens >= 1, max_logits >= 1; can_draft_in(draft_room) if
-  // has_to_draft().
+  // feeds at most `max_logits` tokens that have a row of logits each. What is
+  // scored takes DraftRoom::num_pages of `draft_room` for rows beside the
+  // first. Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool
+  // has fewer than NumPagesForStep; it must be preempted or dropped then.
+  // REQUIRES: can_plan(), max_tokens >= 1, max_logits >= 1;
+  // can_draft_in(draft_room) if has_to_draft().
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max(),
                         int max_prefill_rows = std::numeric_limits<int>::max(),
@@ -176,8 +197,9 @@ class alignas(64) BeamGroup {
   // REQUIRES: !done().
   absl::Status ValidateResult(const SelectionResult& result, int vocab_size);
 
-  // Takes the log-probabilities of the `num_tokens` prompt tokens that a plan
-  // scored, in the order of chunks, before the answer of the plan.
+  // Takes the log-probabilities of the `num_tokens` tokens that a plan scored,
+  // of the prompt or after it, in the order of plans, before the answer of the
+  // plan.
   // Errors: kInternal if it is of other tokens; the group must be dropped then.
   absl::Status TakeScoring(const PromptLogprobsResult& result,
                            size_t num_tokens, int vocab_size);
@@ -294,7 +316,8 @@ class alignas(64) BeamGroup {
   const DecodeStrategy& strategy() const { return *strategy_; }
   // For the validator and for figures.
   const GroupPages& pages() const { return pages_; }
-  // REQUIRES: done().
+  // REQUIRES: done(); of a group that only scores, has_scored_all() before it
+  // was dropped.
   Result TakeResult() const;
   // Whether steps may have drafts, or might at first, and a model drafts them;
   // and what these cost now, for the next.
@@ -375,6 +398,24 @@ class alignas(64) BeamGroup {
   int NumScored(int first, int num_tokens) const;
   // Of the prompt tokens after the `num_logits_rows` ones that were fed last.
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
+  // Tokens of the prompt that have no row of logits, if it is scored, from the
+  // one on that is fed next; and log-probabilities of it that are reported.
+  int64_t NumNextWithoutLogits() const;
+  int64_t NumPromptLogprobs() const;
+  absl::Status TakePromptLogprobs(const PromptLogprobsResult& result,
+                                  size_t num_tokens, int vocab_size);
+  absl::Status TakeWalked(const PromptLogprobsResult& result, size_t num_tokens,
+                          int vocab_size);
+  bool is_walking() const {
+    return only_scores_ && walk_->has_begun() && prefill_.done();
+  }
+  absl::Status PlanWalk(int max_tokens, int max_asked, int max_rows,
+                        int64_t num_pages, StepPlan* plan);
+  // Asks a row of logits about the tokens after a node.
+  void AddWalked(ContinuationWalk::Node node, int logits_row,
+                 StepPlan* plan) const;
+  // The rows of the last step are gone, and the stem is where the next begin.
+  void RewindWalk(StepPlan* plan);
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
   // Advances the strategy by an answer with which samples draw a token each and
@@ -473,6 +514,7 @@ class alignas(64) BeamGroup {
   bool was_planned_ = false;
   bool done_ = false;
   bool deadline_passed_ = false;
+  bool only_scores_ = false;  // there is a walk
   // Of Asked(): whether it is that of the next answer; and whether its rows and
   // slots are, whatever these have come to.
   bool is_asked_current_ = false;
@@ -497,6 +539,7 @@ class alignas(64) BeamGroup {
   std::unique_ptr<DraftReplay> replay_;
   std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
   int64_t num_asked_pages_ = 0;
+  std::unique_ptr<ContinuationWalk> walk_;     // null: it generates
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
   TokenLogProbs logprobs_;                     // as well
   mutable std::vector<int> one_each_;          // memory for each step

@@ -162,6 +162,10 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
     const int max_rows =
         EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;
     CHECK_GE(max_rows, 1) << "rows of a prefill";
+    if (is_walking()) {
+      return PlanWalk(std::min(max_tokens, max_logits), max_logits, max_rows,
+                      draft_room.num_pages, plan);
+    }
     return PlanPrefill(max_tokens, max_logits, max_rows, plan);
   }
   if (has_to_draft()) return PlanDraftsAhead(draft_room, plan);
@@ -170,17 +174,29 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
 }
 
 bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
-  if (!prefilling() || !prefill_.feeds_prompt()) return false;
+  if (!prefilling() || !prefill_.feeds_prompt() || only_scores()) return false;
   const int64_t num_pending = prefill_.num_pending_tokens();
   return num_pending <= std::max(max_tokens, prefill_.NumTokensAtOnce()) &&
-         (!request_.params.prompt_logprobs || num_pending <= max_logits);
+         (!request_.params.prompt_logprobs ||
+          num_pending - NumNextWithoutLogits() <= max_logits);
+}
+
+int64_t BeamGroup::NumNextWithoutLogits() const {
+  const int64_t first =
+      NumWithoutLogits(request_) + std::ssize(prompt_logprobs_);
+  return std::max<int64_t>(first - pages_.sequence(0).num_tokens(), 0);
 }
 
 absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
                                     int max_rows, StepPlan* plan) {
   const bool is_prompt = prefill_.feeds_prompt();
   const bool is_scored = is_prompt && request_.params.prompt_logprobs;
-  if (is_scored) max_tokens = std::min(max_tokens, max_logits);
+  if (is_scored) {
+    // Its last row may score what comes after it, too.
+    const int num_scored = std::max(max_logits - max_asked_at_once(), 1);
+    max_tokens = static_cast<int>(
+        std::min<int64_t>(max_tokens, NumNextWithoutLogits() + num_scored));
+  }
   const int first_logits = plan->num_logits;
   const auto add_row = [&](int rank, const TokenPath& tokens) {
     const Sequence& sequence = pages_.sequence(rank);
@@ -191,16 +207,22 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
     if (first < source_length_) {
       plan->sources.push_back({static_cast<int>(plan->rows.size()), source_});
     }
+    const bool is_asked = is_last && max_asked_at_once() != 0;
+    const bool selects = is_last && !only_scores();
     AddRow(sequence, tokens,
            is_scored ? num_tokens - NumScored(first, num_tokens)
-                     : (is_last ? 1 : 0),
+                     : (selects || is_asked ? 1 : 0),
            plan);
   };
   was_planned_ = true;
   RETURN_IF_ERROR(prefill_.Feed(max_tokens, max_rows, plan, add_row));
   const int num_logits_rows = plan->num_logits - first_logits;
   if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
-  if (is_prompt && prefill_.done()) {
+  if (is_prompt && prefill_.done() && only_scores()) {
+    walk_->Begin();
+    AddWalked(AllowedSequenceTrie::kRoot, first_logits + num_logits_rows - 1,
+              plan);
+  } else if (is_prompt && prefill_.done()) {
     AddSelection(first_logits + num_logits_rows - 1, plan);
     has_asked_rows_ = false;  // each sequence has a row from now on
   }
@@ -209,7 +231,8 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
 
 // What is fed again may be scored already.
 int BeamGroup::NumScored(int first, int num_tokens) const {
-  const int64_t num_scored = std::ssize(prompt_logprobs_) - first;
+  const int64_t num_scored =
+      NumWithoutLogits(request_) + std::ssize(prompt_logprobs_) - first;
   return static_cast<int>(std::clamp<int64_t>(num_scored, 0, num_tokens));
 }
 
@@ -225,6 +248,55 @@ void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
        .first_logits = first_logits,
        .tokens = {prompt.begin() + first, prompt.begin() + end},
        .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
+}
+
+void BeamGroup::RewindWalk(StepPlan* plan) {
+  const int num_tokens = static_cast<int>(std::ssize(request_.prompt_tokens) +
+                                          std::ssize(walk_->stem()));
+  if (pages_.has_rows()) {
+    pages_.MergeRows(num_tokens, plan);
+  } else {
+    pages_.Truncate(0, num_tokens);
+  }
+}
+
+void BeamGroup::AddWalked(ContinuationWalk::Node node, int logits_row,
+                          StepPlan* plan) const {
+  // One best token says which it is that greedy search would take.
+  for (const TokenId token : walk_->TokensAfter(node)) {
+    plan->scorings.push_back({.request = id_,
+                              .first_logits = logits_row,
+                              .tokens = {token},
+                              .num_logprobs = 1});
+  }
+}
+
+absl::Status BeamGroup::PlanWalk(int max_tokens, int max_asked, int max_rows,
+                                 int64_t num_pages, StepPlan* plan) {
+  RewindWalk(plan);
+  const std::vector<WalkRow> rows =
+      walk_->Take({.num_tokens = max_tokens,
+                   .num_rows = max_rows,
+                   .num_logprob_queries = max_asked,
+                   .num_pages = num_pages,
+                   .stem_end = pages_.sequence(0).num_tokens(),
+                   .page_size = pages_.pool().page_size()});
+  std::vector<int> num_tokens;
+  for (const WalkRow& row : rows) {
+    num_tokens.push_back(static_cast<int>(row.tokens.size()));
+  }
+  const std::vector<int> ranks(rows.size(), 0);
+  RETURN_IF_ERROR(pages_.AppendRows(ranks, num_tokens, plan));
+  was_planned_ = true;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int first_logits = plan->num_logits;
+    AddRow(pages_.row(static_cast<int>(i)), {rows[i].tokens}, num_tokens[i],
+           plan);
+    for (int j = 0; j < num_tokens[i]; ++j) {
+      AddWalked(rows[i].nodes[j], first_logits + j, plan);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,

@@ -62,6 +62,10 @@ PreparedRequest::PreparedRequest(Request from,
                                  : ContinuedTokens(request))),
       selection_params(
           MakeSelectionParams(request.params, context(), allowed)) {
+  if (OnlyScores(request)) {
+    request.params.speculate.reset();
+    walk = std::make_unique<ContinuationWalk>(request.continuations);
+  }
   if (request.params.speculate.has_value()) {
     drafter = MakeDrafter(*request.params.speculate);
     if (drafter != nullptr) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "beam/continuation_walk.h"
 #include "beam/pages/source_layout.h"
 #include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
@@ -39,7 +40,8 @@ struct PreparedRequest {
   std::shared_ptr<const RequestText> text;
   // Keeps `allowed` alive.
   std::shared_ptr<const SelectionParams> selection_params;
-  std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
+  std::unique_ptr<Drafter> drafter;        // has the prompt; null: no drafts
+  std::unique_ptr<ContinuationWalk> walk;  // null: it generates
   // When it was submitted, by its engine's clock: deadline_ms counts from then.
   std::chrono::steady_clock::time_point submitted = {};
   // Tokens of the prompt that those follow which are generated: a decoder's.

@@ -35,6 +35,15 @@ void Submit(const std::shared_ptr<Call>& call,
       });
 }
 
+absl::StatusOr<Generation> AwaitGeneration(
+    const std::shared_ptr<GeneratorCore>& core, OpenRequest open,
+    const CallOptions& options, const GeneratorCore::Deadline& deadline) {
+  return open.prepared.finish(
+      Call::Make(core, options, deadline)->Await<Result>([&] {
+        return core->engine().Generate(std::move(open.prepared.request));
+      }));
+}
+
 using Promise = std::promise<absl::StatusOr<Generation>>;
 using Future = std::future<absl::StatusOr<Generation>>;
 
@@ -123,10 +132,17 @@ absl::StatusOr<Generation> Generator::Generate(GenerationRequest request,
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
   ASSIGN_OR_RETURN(OpenRequest open, Open(core, std::move(request)));
-  return open.prepared.finish(
-      Call::Make(core, options, deadline)->Await<Result>([&] {
-        return core->engine().Generate(std::move(open.prepared.request));
-      }));
+  return AwaitGeneration(core, std::move(open), options, deadline);
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+absl::StatusOr<Generation> Generator::Score(ScoreRequest request,
+                                            const CallOptions& options) try {
+  const std::shared_ptr<GeneratorCore> core = core_;
+  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
+  ASSIGN_OR_RETURN(OpenRequest open, Open(core, std::move(request)));
+  return AwaitGeneration(core, std::move(open), options, deadline);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -249,6 +265,11 @@ absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {
 
 absl::StatusOr<EngineRequest> Generator::Prepare(
     GenerationRequest request) const {
+  return espalier::Prepare(*core_, std::move(request));
+}
+
+absl::StatusOr<EngineRequest> Generator::PrepareScore(
+    ScoreRequest request) const {
   return espalier::Prepare(*core_, std::move(request));
 }
 

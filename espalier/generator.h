@@ -43,6 +43,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -123,6 +124,33 @@ struct GenerationRequest {
   bool takes_defaults = true;
 };
 
+// What is scored after a prompt: text, or tokens, exactly as given.
+using TextOrTokens = std::variant<std::string, std::vector<TokenId>>;
+
+// Asks how likely continuations are, which are given instead of generated.
+//
+// A text becomes tokens as a part of one text with its prompt: those of both
+// together but for as many as the prompt has, so that a space in front of it
+// is part of its first word. It is tokenized by itself where there is no such
+// text: after a prompt that is given as tokens or whose template puts something
+// behind its text, and where a token would reach over the border. With an
+// encoder it is what the model would write, after decoder_prompt if that is
+// text.
+struct ScoreRequest {
+  Prompt prompt;
+  std::vector<TextOrTokens> continuations = {};  // at least one
+  // Whether each continuation ends in the model's first EOS: with it, a score
+  // is that of an output that ends there.
+  bool append_eos = false;
+  // Those with a meaning: prompt_logprobs, logprobs_start, the decoder prompt,
+  // deadline_ms and those of scheduling. None is taken from defaults.
+  GenerationParams params = {};
+};
+
+// Bytes of text that continuations of one request may take to tokenize: of
+// each, those of its prompt included.
+inline constexpr int64_t kMaxScoredBytes = int64_t{16} << 20;
+
 struct CallOptions {
   // From the call on; then it ends with kDeadlineExceeded.
   absl::Duration timeout = absl::InfiniteDuration();
@@ -181,6 +209,12 @@ class Generator {
   // Blocks until the request has ended.
   absl::StatusOr<Generation> Generate(GenerationRequest request,
                                       const CallOptions& call = {});
+
+  // How likely each continuation is: Generation::continuations, in order. What
+  // continuations share is computed once, and their number bounds no more than
+  // time (Request::continuations). There are no hypotheses.
+  absl::StatusOr<Generation> Score(ScoreRequest request,
+                                   const CallOptions& call = {});
 
   // Returns at once. A future that is let go of ends nothing: use call.stop.
   std::future<absl::StatusOr<Generation>> GenerateAsync(
@@ -258,6 +292,7 @@ class Generator {
   // room. The engine lives as long as this.
   Engine& engine();
   absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
+  absl::StatusOr<EngineRequest> PrepareScore(ScoreRequest request) const;
 
  private:
   explicit Generator(std::shared_ptr<GeneratorCore> core);

@@ -238,6 +238,51 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
   return request;
 }
 
+absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
+    const ScoreRequest& request) const {
+  ContinuationContext context = {.tokenizer = tokenizer().get(), .text = {}};
+  const Prompt& prompt = request.prompt;
+  if (description().encoder) {
+    context.is_output = true;
+    context.text = request.params.decoder_prompt;
+  } else if (prompt.kind_ == Prompt::Kind::kRaw) {
+    context.text = prompt.text_;
+  } else if (prompt.kind_ == Prompt::Kind::kText) {
+    ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
+                     FindTemplate(prompt.template_name_));
+    if (prompt_template->after_text.empty()) context.text = prompt.text_;
+  }
+  return context;
+}
+
+absl::StatusOr<Request> GeneratorCore::MakeScoring(ScoreRequest from,
+                                                   NamedValues* taken) const {
+  if (from.continuations.empty()) {
+    return InvalidArgument("continuations must not be empty, got []");
+  }
+  const std::vector<TokenId>& eos = description().eos_token_ids;
+  if (from.append_eos && eos.empty()) {
+    return InvalidArgument("append_eos must be false for a model without an ",
+                           "EOS, got true");
+  }
+  ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
+  Request request;
+  ASSIGN_OR_RETURN(
+      request.prompt_tokens,
+      MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
+  request.params = std::move(from.params);
+  ASSIGN_OR_RETURN(
+      *taken, ResolveDecoderPrompt(tokenizer().get(), description(), defaults(),
+                                   &request.params));
+  ASSIGN_OR_RETURN(request.continuations,
+                   ContinuationTokens(context, from.continuations));
+  if (!from.append_eos) return request;
+  for (std::vector<int64_t>& tokens : request.continuations) {
+    tokens.push_back(eos[0]);
+  }
+  return request;
+}
+
 absl::StatusOr<const ChatPrompts*> GeneratorCore::chat_prompts() {
   std::call_once(chat_flag_, [&] {
     chat_ = parts_.directory.empty()

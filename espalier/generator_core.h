@@ -31,6 +31,7 @@
 #include "batcher/engine.h"
 #include "espalier/callback_thread.h"
 #include "espalier/chat_prompts.h"
+#include "espalier/continuation_tokens.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
 #include "exec_request/step_executor.h"
@@ -97,6 +98,11 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Request> MakeRequest(GenerationRequest request,
                                       NamedValues* taken) const;
 
+  // Errors: as MakePrompt, ResolveDecoderPrompt and ContinuationTokens;
+  // kInvalidArgument if there are no continuations, or no EOS to append.
+  absl::StatusOr<Request> MakeScoring(ScoreRequest request,
+                                      NamedValues* taken) const;
+
   // Reads them when they are first asked for.
   // Errors: as ChatPrompts::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts();
@@ -148,6 +154,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
+  absl::StatusOr<ContinuationContext> ContextOf(
+      const ScoreRequest& request) const;
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);

@@ -10,9 +10,9 @@
 namespace espalier {
 namespace {
 
+template <typename From>
 absl::StatusOr<OpenRequest> OpenAt(GeneratorCore::Place place,
-                                   const GeneratorCore& core,
-                                   GenerationRequest from) {
+                                   const GeneratorCore& core, From from) {
   ASSIGN_OR_RETURN(EngineRequest prepared, Prepare(core, std::move(from)));
   return OpenRequest{std::move(place), std::move(prepared)};
 }
@@ -35,13 +35,8 @@ struct Finisher {
   std::string advice;
 };
 
-}  // namespace
-
-absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
-                                      GenerationRequest from) {
-  NamedValues defaults;
-  ASSIGN_OR_RETURN(Request request,
-                   core.MakeRequest(std::move(from), &defaults));
+EngineRequest MakeEngineRequest(const GeneratorCore& core, Request request,
+                                NamedValues defaults) {
   TextForm form = TextForm::Of(request, core.description(), core.tokenizer());
   std::string origin = defaults.empty() ? "" : core.defaults().path;
   return EngineRequest{std::move(request),
@@ -49,8 +44,32 @@ absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
                                 std::move(origin), core.advice()}};
 }
 
+}  // namespace
+
+absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
+                                      GenerationRequest from) {
+  NamedValues defaults;
+  ASSIGN_OR_RETURN(Request request,
+                   core.MakeRequest(std::move(from), &defaults));
+  return MakeEngineRequest(core, std::move(request), std::move(defaults));
+}
+
+absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
+                                      ScoreRequest from) {
+  NamedValues defaults;
+  ASSIGN_OR_RETURN(Request request,
+                   core.MakeScoring(std::move(from), &defaults));
+  return MakeEngineRequest(core, std::move(request), std::move(defaults));
+}
+
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  GenerationRequest from) {
+  ASSIGN_OR_RETURN(GeneratorCore::Place place, core->TakePlace());
+  return OpenAt(std::move(place), *core, std::move(from));
+}
+
+absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
+                                 ScoreRequest from) {
   ASSIGN_OR_RETURN(GeneratorCore::Place place, core->TakePlace());
   return OpenAt(std::move(place), *core, std::move(from));
 }

@@ -18,14 +18,20 @@ namespace espalier {
 absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
                                       GenerationRequest from);
 
+// Errors: as GeneratorCore::MakeScoring.
+absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
+                                      ScoreRequest from);
+
 struct OpenRequest {
   GeneratorCore::Place place;
   EngineRequest prepared;
 };
 
-// Errors: as GeneratorCore::TakePlace and MakeRequest.
+// Errors: as GeneratorCore::TakePlace, and MakeRequest or MakeScoring.
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  GenerationRequest from);
+absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
+                                 ScoreRequest from);
 // The same, but waits for a place.
 absl::StatusOr<OpenRequest> OpenInTime(
     const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,

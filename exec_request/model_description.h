@@ -27,6 +27,9 @@ struct StepLimits {
   // feed again that were preempted. >= 1.
   int max_prefill_rows = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
+  // Different tokens that continuations may have at one place: of a row of
+  // logits.
+  int max_scored_at_once = std::numeric_limits<int>::max();
   // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that
   // run: one list for all beams of a request; where edits depend on histories
   // one for every beam besides, and an entry for every token of bad words.

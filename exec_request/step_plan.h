@@ -285,8 +285,10 @@ struct GroupContinuation {
   ContinuedDrafts drafts = {};
 };
 
-// Rows of logits whose next token is given: those of a prompt. They belong to
-// one PlanRow, all of whose tokens have logits.
+// Rows of logits whose next token is given: those of a prompt, or of what is
+// scored after one. They belong to one PlanRow, the last tokens of which have
+// logits. Several may be of the same rows, where several tokens may be next;
+// then they stand one after the other.
 struct PlanPromptLogprobs {
   RequestId request;
   int first_logits = 0;

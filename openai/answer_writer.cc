@@ -144,7 +144,11 @@ void AnswerWriter::AddLogProbs(const std::shared_ptr<const ChoicePart>& part) {
 
 void AnswerWriter::AddPromptLogProbs(const Result& result) {
   if (!call_.shows_prompt_logprobs || !result.prompt_logprobs) return;
-  AddList(R"(,"prompt_logprobs":[null)", result.prompt_logprobs->size(),
+  std::string begin = R"(,"prompt_logprobs":[null)";
+  const int64_t num_without =
+      result.usage.num_prompt_tokens - std::ssize(*result.prompt_logprobs);
+  for (int64_t i = 1; i < num_without; ++i) begin += ",null";
+  AddList(std::move(begin), result.prompt_logprobs->size(),
           [this, &result](size_t item, std::string* out) {
             *out += ',';
             AppendPromptLogProb((*result.prompt_logprobs)[item],

@@ -103,7 +103,10 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
   }
   const bool is_completion = call_.api == Api::kCompletions;
   if (is_completion && call_.echo && result.prompt_logprobs) {
-    place(prompt.tokens, 1, *result.prompt_logprobs, prompt.text, 0, opening);
+    const size_t num_without =
+        prompt.tokens.size() - result.prompt_logprobs->size();
+    place(prompt.tokens, num_without, *result.prompt_logprobs, prompt.text, 0,
+          opening);
   }
   if (!call_.prompt_only) {
     const size_t base = call_.echo ? CountCharacters(prompt.text) : 0;
@@ -123,7 +126,8 @@ void ChoiceWriter::AppendPromptLogProbs(const Result& result,
                                         std::string* out) const {
   if (!call_.shows_prompt_logprobs || !result.prompt_logprobs) return;
   *out += R"(,"prompt_logprobs":)";
-  openai::AppendPromptLogProbs(*result.prompt_logprobs, names_, out);
+  openai::AppendPromptLogProbs(*result.prompt_logprobs,
+                               result.usage.num_prompt_tokens, names_, out);
 }
 
 }  // namespace espalier::openai

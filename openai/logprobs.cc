@@ -197,8 +197,11 @@ void AppendPromptLogProb(const TokenLogProb& place, const TokenNames& names,
 }
 
 void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
-                          const TokenNames& names, std::string* out) {
+                          int64_t num_prompt_tokens, const TokenNames& names,
+                          std::string* out) {
   *out += "[null";
+  const int64_t first = num_prompt_tokens - std::ssize(log_probs);
+  for (int64_t i = 1; i < first; ++i) *out += ",null";
   for (const TokenLogProb& place : log_probs) {
     *out += ',';
     AppendPromptLogProb(place, names, out);

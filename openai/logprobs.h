@@ -51,9 +51,11 @@ void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out);
 
 // [null, {"token id": {"logprob", "rank", "decoded_token"}, ...}, ...], as vLLM
-// has those of a prompt.
+// has those of a prompt. They are of its last tokens: those before them, at
+// least the first, have null.
 void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
-                          const TokenNames& names, std::string* out);
+                          int64_t num_prompt_tokens, const TokenNames& names,
+                          std::string* out);
 // One of its objects.
 void AppendPromptLogProb(const TokenLogProb& log_prob, const TokenNames& names,
                          std::string* out);

@@ -155,7 +155,9 @@ absl::Status SettleEcho(CallDraft* draft) {
                            " must be at least 1 with beams and best_of, got 0");
   }
   call.prompt_only = true;
-  params.max_new_tokens = 1;
+  // Without log-probabilities there is nothing to compute; a token is, and is
+  // not shown.
+  if (!params.prompt_logprobs) params.max_new_tokens = 1;
   for (const std::string_view param :
        {"num_beams", "num_return_sequences", "do_sample"}) {
     if (!call.Gives(param)) MarkGiven(param, param, draft);
@@ -262,7 +264,7 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                                     "--max-n", limits),
                    call, server));
   }
-  if (params.max_new_tokens) {
+  if (params.max_new_tokens && !call.prompt_only) {
     RETURN_IF_ERROR(CheckLimit({"max_new_tokens", *params.max_new_tokens,
                                 limits.max_tokens, "--max-tokens-limit"},
                                call, server));

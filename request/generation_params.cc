@@ -44,6 +44,7 @@ std::string_view NameOf(LogprobsMode mode) {
 }
 
 absl::Status ValidateReports(const ModelDescription& model,
+                             int64_t num_prompt_tokens,
                              const GenerationParams& params) {
   if (params.logprobs) {
     RETURN_IF_ERROR(CheckRange("logprobs", *params.logprobs, 0, kMaxLogProbs));
@@ -59,11 +60,14 @@ absl::Status ValidateReports(const ModelDescription& model,
         "prompts have no log-probabilities, got ",
         *params.prompt_logprobs);
   }
-  if (params.prompt_logprobs) {
-    return CheckRange("prompt_logprobs", *params.prompt_logprobs, 0,
-                      kMaxLogProbs);
+  if (!params.prompt_logprobs) {
+    return CheckOff<int64_t>("logprobs_start", params.logprobs_start, 0,
+                             "without prompt_logprobs");
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckRange("logprobs_start", params.logprobs_start, 0,
+                             num_prompt_tokens, " (tokens of the prompt)"));
+  return CheckRange("prompt_logprobs", *params.prompt_logprobs, 0,
+                    kMaxLogProbs);
 }
 
 absl::Status ValidateScheduling(const GenerationParams& params) {
@@ -94,7 +98,7 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));
   RETURN_IF_ERROR(ValidateScores(*params));
-  RETURN_IF_ERROR(ValidateReports(model, *params));
+  RETURN_IF_ERROR(ValidateReports(model, num_prompt_tokens, *params));
   RETURN_IF_ERROR(ValidateHostSelection(model, *params));
   RETURN_IF_ERROR(ValidateSpeculation(model, *params));
   return ValidateScheduling(*params);

@@ -88,8 +88,8 @@ struct GenerationParams {
   // Stochastic beam search: num_beams different sequences, drawn without
   // replacement. Kool et al. 2019.
   bool stochastic = false;
-  // Tokens generated at most; >= 1. Unset: the model's default, but no more
-  // than its context leaves room for.
+  // Tokens generated at most; >= 1, or 0 with prompt_logprobs, for these alone.
+  // Unset: the model's default, but no more than its context leaves room for.
   std::optional<int64_t> max_new_tokens;
   // EOS and stop ids are impossible, and stop strings do not count, before so
   // many tokens; >= 0. From max_new_tokens on they never come, as in the
@@ -154,6 +154,11 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
   LogprobsMode logprobs_mode = LogprobsMode::kRaw;  // of `logprobs`
+  // The first token of the prompt, counted from 0, that prompt_logprobs are of;
+  // 0 is 1, for the first follows nothing. What is before it need not be
+  // computed if the prefix cache has it, and has no rows of logits. In
+  // [0, tokens of the prompt].
+  int64_t logprobs_start = 0;
 
   // Drafts of tokens that a step verifies. Unset: what the engine has for such
   // requests (EngineOptions::speculate), or none.

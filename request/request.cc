@@ -1,5 +1,6 @@
 #include "request/request.h"
 
+#include <algorithm>
 #include <random>
 
 #include "base/status.h"
@@ -7,6 +8,7 @@
 #include "exec_request/model_description.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
+#include "request/validate_params.h"
 
 namespace espalier {
 
@@ -24,6 +26,90 @@ std::string_view NameOf(FinishReason reason) {
   return "";
 }
 
+namespace {
+
+// That nothing is said of what is generated. Lengths are the continuations'.
+absl::Status CheckParamsOfScoring(const GenerationParams& params) {
+  if (params.max_new_tokens.value_or(0) != 0) {
+    return InvalidArgument("max_new_tokens must be unset with continuations, ",
+                           "got ", *params.max_new_tokens);
+  }
+  GenerationParams kept;
+  kept.max_new_tokens = params.max_new_tokens;
+  kept.prompt_logprobs = params.prompt_logprobs;
+  kept.logprobs_start = params.logprobs_start;
+  kept.decoder_prompt_tokens = params.decoder_prompt_tokens;
+  kept.decoder_prompt = params.decoder_prompt;
+  kept.deadline_ms = params.deadline_ms;
+  kept.prefix_cache = params.prefix_cache;
+  kept.cache_salt = params.cache_salt;
+  kept.priority = params.priority;
+  kept.tenant = params.tenant;
+  if (params == kept) return absl::OkStatus();
+  return InvalidArgument(
+      "params of what is generated must be unset with continuations, which ",
+      "are scored: only prompt_logprobs, logprobs_start, the decoder prompt, ",
+      "deadline_ms and those of scheduling have a meaning");
+}
+
+// Refuses what is too long, in its own name, and sets max_new_tokens to the
+// longest: a group takes no more pages than to generate it.
+absl::Status ValidateContinuations(const ModelDescription& model,
+                                   Request* request) {
+  GenerationParams& params = request->params;
+  RETURN_IF_ERROR(CheckParamsOfScoring(params));
+  const int64_t num_tokens = NumContinuationTokens(*request);
+  if (num_tokens > kMaxScoredTokens) {
+    return InvalidArgument("continuations must have at most ", kMaxScoredTokens,
+                           " tokens together, got ", num_tokens);
+  }
+  RETURN_IF_ERROR(CheckSequences("continuations", request->continuations,
+                                 model.vocab_size));
+  const int64_t num_before =
+      NumContextTokens(model, std::ssize(request->prompt_tokens), params);
+  const int64_t room = model.max_context - num_before;
+  int64_t longest = 0;
+  for (size_t i = 0; i < request->continuations.size(); ++i) {
+    const int64_t length = std::ssize(request->continuations[i]);
+    longest = std::max(longest, length);
+    if (length <= room || room < 1) continue;
+    return InvalidArgument("continuations[", i, "] must have at most ",
+                           Pluralize(room, "token"), " (a context of ",
+                           model.max_context, " less ", num_before,
+                           " before it), got ", length);
+  }
+  params.max_new_tokens = longest;
+  if (longest == 1 || model.has_shareable_pages) return absl::OkStatus();
+  return InvalidArgument(
+      "continuations must have one token each for a model that keeps more of a "
+      "sequence than its pages (has_shareable_pages), got ",
+      longest);
+}
+
+}  // namespace
+
+bool OnlyScores(const Request& request) {
+  return !request.continuations.empty() || request.params.max_new_tokens == 0;
+}
+
+int64_t NumContinuationTokens(const Request& request) {
+  int64_t count = 0;
+  for (const std::vector<int64_t>& tokens : request.continuations) {
+    count += std::ssize(tokens);
+  }
+  return count;
+}
+
+int64_t FirstLogprob(const Request& request) {
+  return std::max<int64_t>(request.params.logprobs_start, 1);
+}
+
+int64_t NumWithoutLogits(const Request& request) {
+  const int64_t num_before_last = std::ssize(request.prompt_tokens) - 1;
+  if (!request.params.prompt_logprobs) return num_before_last;
+  return std::min(FirstLogprob(request) - 1, num_before_last);
+}
+
 absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   if (request->prompt_tokens.empty()) {
     return InvalidArgument("prompt_tokens must not be empty, got []");
@@ -36,6 +122,9 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
     return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),
                            ", and the model's encoder reads at most ",
                            model.encoder->max_source_tokens);
+  }
+  if (!request->continuations.empty()) {
+    RETURN_IF_ERROR(ValidateContinuations(model, request));
   }
   return ValidateParams(model, num_tokens, &request->params);
 }

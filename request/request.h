@@ -26,7 +26,28 @@ struct Request {
   std::optional<int64_t> num_continued = {};
   // What its caller knows it by, for traces; empty: by nothing.
   std::string caller_id = {};
+  // What is to be scored after the prompt (with an encoder: after what the
+  // decoder begins with), in place of anything that is generated; none empty,
+  // at most kMaxScoredTokens tokens together. Beginnings that several share are
+  // computed once. Empty: the request generates.
+  std::vector<std::vector<int64_t>> continuations = {};
 };
+
+// Few enough that their scores stay small beside a model.
+inline constexpr int64_t kMaxScoredTokens = int64_t{1} << 20;
+
+// Whether it generates nothing: continuations are scored, or the prompt.
+bool OnlyScores(const Request& request);
+
+// Of all continuations together.
+int64_t NumContinuationTokens(const Request& request);
+
+// The first token of the prompt that prompt_logprobs are of.
+int64_t FirstLogprob(const Request& request);
+
+// Tokens of a prompt, from its first on, that need no row of logits of their
+// own: with prompt_logprobs those before logprobs_start, else all but the last.
+int64_t NumWithoutLogits(const Request& request);
 
 enum class FinishReason {
   kEos,
@@ -53,6 +74,18 @@ struct Hypothesis {
   std::vector<TokenLogProb> logprobs = {};
   // Which sample it is, from 0; of beams 0.
   int sample = 0;
+};
+
+// How likely a continuation is after its prompt. Nats and ranks are of the
+// model's own logits.
+struct ContinuationScore {
+  std::vector<TokenId> tokens = {};
+  double cum_log_prob = 0;  // the sum of log_probs
+  // Whether greedy search would generate it: each token has the highest logit,
+  // and is the lowest of those that have it.
+  bool is_greedy = true;
+  std::vector<float> log_probs = {};  // [tokens]
+  std::vector<int> ranks = {};        // [tokens], 1 + tokens of a higher logit
 };
 
 // What a request cost.
@@ -88,8 +121,10 @@ struct Result {
   // log-probability l was drawn with probability 1 - exp(-exp(l - threshold)):
   // dividing by it makes sums over the hypotheses unbiased (docs/groups.md).
   std::optional<double> threshold = {};
-  // Of the prompt's tokens from the second on, if the request asks for them.
+  // Of the prompt's tokens from FirstLogprob on, if the request asks for them.
   std::optional<std::vector<TokenLogProb>> prompt_logprobs = {};
+  // Of Request::continuations, in their order. Then there are no hypotheses.
+  std::vector<ContinuationScore> continuations = {};
 };
 
 // Checks a request against `model`, its limits included, and fills in defaults.

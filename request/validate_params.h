@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "exec_request/model_description.h"
@@ -45,13 +47,19 @@ absl::Status ValidateConstraints(const ModelDescription& model,
 // model's own are numbers.
 absl::Status ValidateScores(const GenerationParams& params);
 
-// What is reported beside the hypotheses.
+// What is reported beside the hypotheses, or in place of them.
 absl::Status ValidateReports(const ModelDescription& model,
+                             int64_t num_prompt_tokens,
                              const GenerationParams& params);
 
 // What an executor can do only where it selects on the host.
 absl::Status ValidateHostSelection(const ModelDescription& model,
                                    const GenerationParams& params);
+
+// That lists of tokens are not empty, and their tokens in [0, vocab_size).
+absl::Status CheckSequences(std::string_view field,
+                            const std::vector<std::vector<int64_t>>& sequences,
+                            int vocab_size);
 
 // What drafts tokens, and how many.
 absl::Status ValidateSpeculation(const ModelDescription& model,

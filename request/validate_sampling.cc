@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -61,7 +62,8 @@ absl::Status ValidateLengthDecay(const LengthDecay& decay) {
 // Every divisor of a score is a normal float32; 1 at the first token.
 absl::Status ValidateLengthPenalty(const GenerationParams& params) {
   const bool is_wu = params.length_penalty_form == LengthPenaltyForm::kWu;
-  const double length = static_cast<double>(*params.max_new_tokens);
+  const double length =
+      static_cast<double>(std::max<int64_t>(*params.max_new_tokens, 1));
   const double base = is_wu ? (5 + length) / 6 : length;
   const float divisor =
       static_cast<float>(std::pow(base, params.length_penalty));

@@ -93,26 +93,12 @@ int64_t LongestOf(const SharedList<TokenIds>& sequences) {
       ->num_tokens;
 }
 
-absl::Status CheckEachSequence(std::string_view field,
-                               const SharedList<TokenIds>& sequences,
-                               int vocab_size) {
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (sequences[i].empty()) {
-      return InvalidArgument(field, "[", i, "] must not be empty, got []");
-    }
-    // To name a list costs more than to check it.
-    if (CheckTokens(field, sequences[i], vocab_size).ok()) continue;
-    return CheckTokens(Concat(field, "[", i, "]"), sequences[i], vocab_size);
-  }
-  return absl::OkStatus();
-}
-
-// Non-empty lists of tokens.
+// Of lists that requests share, once for all of them.
 absl::Status CheckSequences(std::string_view field,
                             const SharedList<TokenIds>& sequences,
                             int vocab_size) {
   return CheckOnce<IdsInVocabulary>(sequences, {vocab_size}, [&] {
-    return CheckEachSequence(field, sequences, vocab_size);
+    return CheckSequences(field, sequences.items(), vocab_size);
   });
 }
 
@@ -316,7 +302,35 @@ std::string WhyRoom(const ModelDescription& model, int64_t num_tokens) {
                 Pluralize(num_tokens, "prompt token"), ")");
 }
 
+// Of a request that generates nothing.
+absl::Status ValidateNoNewTokens(const GenerationParams& params) {
+  constexpr std::string_view kWith = "with max_new_tokens 0";
+  RETURN_IF_ERROR(CheckOff<int64_t>("num_beams", params.num_beams, 1, kWith));
+  RETURN_IF_ERROR(CheckOff("stochastic", params.stochastic, false, kWith));
+  RETURN_IF_ERROR(CheckOff<int64_t>("num_return_sequences",
+                                    params.num_return_sequences, 1, kWith));
+  if (params.best_of) {
+    return InvalidArgument("best_of must be unset ", kWith, ", got ",
+                           *params.best_of);
+  }
+  return CheckAtLeast("min_new_tokens", params.min_new_tokens, 0);
+}
+
 }  // namespace
+
+absl::Status CheckSequences(std::string_view field,
+                            const std::vector<TokenIds>& sequences,
+                            int vocab_size) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].empty()) {
+      return InvalidArgument(field, "[", i, "] must not be empty, got []");
+    }
+    // To name a list costs more than to check it.
+    if (CheckTokens(field, sequences[i], vocab_size).ok()) continue;
+    return CheckTokens(Concat(field, "[", i, "]"), sequences[i], vocab_size);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ValidateLengths(const ModelDescription& model,
                              int64_t num_prompt_tokens,
@@ -324,6 +338,10 @@ absl::Status ValidateLengths(const ModelDescription& model,
   const int64_t num_before =
       NumContextTokens(model, num_prompt_tokens, *params);
   const int64_t room = model.max_context - num_before;
+  // What is reported of a prompt needs no room after it.
+  if (params->max_new_tokens == 0 && params->prompt_logprobs && room >= 0) {
+    return ValidateNoNewTokens(*params);
+  }
   if (room < 1) return NoRoom(model, num_before);
   if (!params->max_new_tokens) {
     int64_t wanted = model.default_max_new_tokens;

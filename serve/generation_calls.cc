@@ -221,10 +221,7 @@ asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
-  caller_.request_id = id;
-  for (http::Header& header : caller_.headers) {
-    if (header.name == "x-request-id") header.value = id;
-  }
+  TakeRequestId(id, &caller_);
   exchange_->set_note(LogNote(caller_));
 }
 

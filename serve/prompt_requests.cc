@@ -39,29 +39,6 @@ absl::StatusOr<FramedTokens> TokensOf(const openai::PromptInput& input,
   return TextTokens(std::get<std::string>(input), options, generator);
 }
 
-// Puts the key, or the address, in front of params that say whose a request is:
-// so no caller has those of another key.
-// Errors: kInvalidArgument if there is no room for it.
-absl::Status AddOwner(const Caller& caller, GenerationParams* params) {
-  const std::string owner = OwnerOf(caller);
-  if (owner.empty()) return absl::OkStatus();
-  const bool has_key = caller.key >= 0;
-  const auto add = [&](std::string_view field, size_t max_bytes,
-                       std::string* value) {
-    const size_t room = max_bytes - owner.size() - 1;
-    if (value->size() > room) {
-      return InvalidArgument(
-          field, " must have at most ", room, " bytes beside an ",
-          has_key ? "API key" : "address", ", got ", value->size());
-    }
-    *value = Concat(owner, " ", *value);
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
-  if (!has_key || !params->prefix_cache) return absl::OkStatus();
-  return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
-}
-
 // Calls of batches wait behind all others; their own priorities order them.
 void PutBehindOthers(GenerationParams* params) {
   constexpr int64_t kBehind = int64_t{1} << 51;
@@ -205,6 +182,7 @@ absl::Status CheckLengths(const openai::Call& call,
   GenerationParams lengths;
   lengths.max_new_tokens = longest->parts.params.max_new_tokens;
   lengths.decoder_prompt_tokens = longest->parts.params.decoder_prompt_tokens;
+  lengths.prompt_logprobs = longest->parts.params.prompt_logprobs;
   return OfPrompt(ValidateLengths(model, num_tokens(*longest), &lengths),
                   longest - requests.begin(), call);
 }
@@ -352,6 +330,33 @@ std::string OwnerOf(const Caller& caller) {
 std::string TraceId(const Caller& caller, std::string_view id) {
   if (caller.key < 0) return std::string(id);
   return Concat("key ", caller.key, " ", id);
+}
+
+absl::Status AddOwner(const Caller& caller, GenerationParams* params) {
+  const std::string owner = OwnerOf(caller);
+  if (owner.empty()) return absl::OkStatus();
+  const bool has_key = caller.key >= 0;
+  const auto add = [&](std::string_view field, size_t max_bytes,
+                       std::string* value) {
+    const size_t room = max_bytes - owner.size() - 1;
+    if (value->size() > room) {
+      return InvalidArgument(
+          field, " must have at most ", room, " bytes beside an ",
+          has_key ? "API key" : "address", ", got ", value->size());
+    }
+    *value = Concat(owner, " ", *value);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add("tenant", kMaxTenantBytes, &params->tenant));
+  if (!has_key || !params->prefix_cache) return absl::OkStatus();
+  return add("cache_salt", kMaxCacheSaltBytes, &params->cache_salt);
+}
+
+void TakeRequestId(const std::string& id, Caller* caller) {
+  caller->request_id = id;
+  for (http::Header& header : caller->headers) {
+    if (header.name == "x-request-id") header.value = id;
+  }
 }
 
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,

@@ -47,6 +47,14 @@ std::string TenantAddress(std::string_view client, int prefix_bits);
 // "address 127.0.0.1"; empty: of none.
 std::string OwnerOf(const Caller& caller);
 
+// Has the call go by an id that its body gives.
+void TakeRequestId(const std::string& id, Caller* caller);
+
+// Puts the owner in front of params that say whose a request is: so no caller
+// has those of another key.
+// Errors: kInvalidArgument if there is no room for it.
+absl::Status AddOwner(const Caller& caller, GenerationParams* params);
+
 // What traces know an answer by: its id, which clients may choose, and whose it
 // is. So nobody reads the traces of another key.
 std::string TraceId(const Caller& caller, std::string_view id);

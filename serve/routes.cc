@@ -90,6 +90,7 @@ std::span<const ServerCore::Route> ServerCore::Routes() {
       {"GET", "/v1/batches/{id}", &Core::Batch},
       {"POST", "/inference/v1/generate", &Core::GenerateTokens,
        For::kGeneration},
+      {"POST", "/generative_scoring", &Core::Score, For::kGeneration},
   };
   return kRoutes;
 }

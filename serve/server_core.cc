@@ -24,6 +24,7 @@
 #include "openai/error.h"
 #include "serve/body_headers.h"
 #include "serve/origins.h"
+#include "serve/score_calls.h"
 #include "serve/tokenizer_info.h"
 
 namespace espalier::serve {
@@ -425,6 +426,12 @@ ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
   co_await AnswerCall(call.exchange, api, *model_, options_.requests,
                       {&calls_, &memory_, &running_calls_},
                       std::move(call.caller));
+}
+
+ServerCore::Work ServerCore::Score(Call& call) {
+  const Counted counted(&num_generating_);
+  co_await AnswerScoreCall(call.exchange, *model_, options_.requests,
+                           tokenizing_, std::move(call.caller));
 }
 
 }  // namespace espalier::serve

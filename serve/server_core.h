@@ -118,6 +118,7 @@ class ServerCore {
   Work ChatCompletions(Call& call);
   Work Responses(Call& call);
   Work GenerateTokens(Call& call);
+  Work Score(Call& call);
 
   Work AddFile(Call& call);
   Work ListFiles(Call& call);

@@ -112,6 +112,14 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
         needs.num_edits, " scores", sizes(), limits_.max_score_edits,
         OptionHint{" (", "max_score_edits", ")"}));
   }
+  if (prepared.walk != nullptr &&
+      prepared.walk->max_asked_at_once() > limits_.max_scored_at_once) {
+    return MarkPermanent(
+        ResourceExhausted("the request can never fit: its continuations have ",
+                          prepared.walk->max_asked_at_once(),
+                          " different tokens at one place, there is room for ",
+                          limits_.max_scored_at_once, " in a step"));
+  }
   if (needs.num_candidates > limits_.max_candidates) {
     return MarkPermanent(OptionError(absl::StatusCode::kResourceExhausted,
                                      "the request can never fit: it ranks ",
@@ -153,9 +161,13 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
 
 namespace {
 
-// What the request may take at most, prompt and all that is generated.
+// What the request may take at most, prompt and all that is generated or
+// scored.
 int64_t NumTokens(const Request& request) {
   const GenerationParams& params = request.params;
+  if (OnlyScores(request)) {
+    return std::ssize(request.prompt_tokens) + NumContinuationTokens(request);
+  }
   return std::ssize(request.prompt_tokens) +
          NumSequences(params) * params.max_new_tokens.value_or(1);
 }

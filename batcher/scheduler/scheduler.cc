@@ -146,6 +146,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     for (size_t i = 0; i < plan.scored.size(); ++i) {
       TakeScoring(result->scorings[i], plan.scored[i].second);
     }
+    if (!plan.only_decodes) FinishScored(plan);
     TakeDrafts(plan, result->drafts);
     AdvanceGroups(result->selections, plan.only_decodes);
   } else {
@@ -189,6 +190,19 @@ void Scheduler::TakeScoring(const PromptLogprobsResult& result,
     status = running->group->TakeScoring(result, num_tokens, vocab_size_);
   });
   if (!status.ok()) Finish(*running, status);
+}
+
+void Scheduler::FinishScored(const PlanInFlight& plan) {
+  for (const RequestId request : plan.requests) {
+    RunningGroup* running = groups_.Find(request);
+    if (running == nullptr || !running->group->has_scored_all()) continue;
+    absl::StatusOr<Result> result = out_of_memory_;
+    IfThereIsMemory([&] {
+      running->group->Drop(running->is_known ? &next_plan_ : nullptr);
+      result = running->group->TakeResult();
+    });
+    Finish(*running, std::move(result));
+  }
 }
 
 void Scheduler::TakeDrafts(const PlanInFlight& plan,

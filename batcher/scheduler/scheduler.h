@@ -183,6 +183,7 @@ class Scheduler {
     bool is_any_schedulable = false;
     bool may_any_draft_ahead = false;
     bool is_any_prefilling = false;
+    bool is_any_scoring = false;  // continuations, or a prompt alone
     bool may_any_draft = false;
     bool is_any_preempted = false;
     int num_groups = 0;
@@ -286,6 +287,8 @@ class Scheduler {
   void AnswerSaves(const PlanInFlight& plan, bool are_saved);
   void RecordCosts(const PlanInFlight& plan, const StepResult& result);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
+  // Ends those of the plan's requests that only score and have all of it.
+  void FinishScored(const PlanInFlight& plan);
   void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
   // `answers_plan`: they are all that the groups have in the plan.
   void AdvanceGroups(std::span<const SelectionResult> results,
@@ -351,7 +354,7 @@ inline void Scheduler::Demand::Add(const BeamGroup& group, bool drafts_ahead) {
   ++num_groups;
   // Mostly it decodes, and all its answers are there.
   if (group.prefilling() || group.outstanding() || group.speculates() ||
-      group.is_preempted()) {
+      group.only_scores() || group.is_preempted()) {
     return AddAny(group, drafts_ahead);
   }
   num_decode_rows += group.num_live_beams();

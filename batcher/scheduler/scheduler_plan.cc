@@ -39,6 +39,14 @@ int64_t NumAfterSource(const BeamGroup& group, const StepPlan& plan,
       num_tokens);
 }
 
+int NumAsked(std::span<const PlanPromptLogprobs> scorings) {
+  int count = 0;
+  for (const PlanPromptLogprobs& scoring : scorings) {
+    count += static_cast<int>(scoring.tokens.size());
+  }
+  return count;
+}
+
 // Rows of logits that the drafts of a selection take, `num_drafted` tokens.
 // Those that were drawn count as if none had ended early
 // (PlanSelection::max_draft_tokens).
@@ -99,6 +107,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 // Of a group that is done there is none.
 void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
   may_any_draft |= group.may_draft();
+  is_any_scoring |= group.only_scores();
   is_any_preempted |= group.is_preempted();
   if (group.prefilling()) {
     is_any_prefilling = true;
@@ -162,8 +171,10 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
   const bool has_room = !demand.is_any_prefilling && !demand.may_any_draft &&
                         demand.max_decode_pages() <= pool_.num_available();
   const Room room = has_room ? Room() : MakeRoom(decodes, plan);
-  // Where memory is short drafts would take what others need next.
-  if (decodes && !room.was_made && demand.may_any_draft) {
+  // Where memory is short drafts would take what others need next. So would
+  // rows of continuations beside the first.
+  const bool may_draft = decodes && demand.may_any_draft;
+  if (!room.was_made && (may_draft || demand.is_any_scoring)) {
     budget.drafts = RoomForDrafts(room);
   }
   if (decodes && has_room && demand.num_idle == 0) {
@@ -277,6 +288,9 @@ bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
   }
   // A source is fed at once, by which a step may exceed max_step_tokens.
   if (budget.is_used_up()) return false;
+  if (std::min(group.max_asked_at_once(), max_logits_) > budget.num_logits) {
+    return false;
+  }
   return budget.num_prefill_rows > 0 ||
          group.EndsPrompt(budget.num_tokens, budget.num_logits);
 }
@@ -296,13 +310,18 @@ void Scheduler::PlanRows(RunningGroup& running, StepPlan* plan,
   changes_groups_ = true;
   const size_t num_tokens = plan->tokens.size();
   const int num_logits = plan->num_logits;
+  const size_t num_scorings = plan->scorings.size();
   const absl::Status status = group.PlanStep(
       std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1),
       budget->num_prefill_rows, RoomOf(group, budget->drafts));
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(running.id);
   budget->num_tokens -= static_cast<int>(plan->tokens.size() - num_tokens);
-  budget->num_logits -= plan->num_logits - num_logits;
+  // A device may compute a row once for each token that it scores.
+  const int num_logprob_queries =
+      NumAsked(std::span(plan->scorings).subspan(num_scorings));
+  budget->num_logits -=
+      std::max(plan->num_logits - num_logits, num_logprob_queries);
 }
 
 void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
@@ -312,7 +331,16 @@ void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
   const size_t first_token = plan->tokens.size();
   const size_t num_selections = plan->selections.size();
   const int64_t num_fed_again_before = group.prefill_counts().num_fed_again;
+  int64_t num_pages = 0;
+  if (group.only_scores()) {
+    num_pages = pool_.num_available() -
+                group.NumPagesForStep(admission_.max_step_tokens());
+  }
   PlanRows(running, plan, budget);
+  if (group.only_scores()) {
+    budget->drafts.num_pages -=
+        std::max<int64_t>(num_pages - pool_.num_available(), 0);
+  }
   const int64_t num_fed_again =
       group.prefill_counts().num_fed_again - num_fed_again_before;
   const int64_t num_prompt_tokens =

@@ -141,18 +141,16 @@ std::optional<int64_t> Scheduler::NumPagesFor(const RequestNeeds& needs,
     return std::nullopt;
   }
   // What it can share it need not take; nor may it be taken from it meanwhile.
-  // Tokens that need logits are fed: all of a prompt that is scored, or
-  // else its last one.
-  if (request.params.prompt_logprobs) return std::nullopt;
-  const std::span<const TokenId> prompt = request.prompt_tokens;
+  const std::span<const TokenId> prompt =
+      std::span(request.prompt_tokens).first(NumWithoutLogits(request));
   // Not looked up where finding all of it would not do: while pages are short
   // this is asked at every step.
-  const int64_t num_found = (std::ssize(prompt) - 1) / pool_.page_size();
+  const int64_t num_found = std::ssize(prompt) / pool_.page_size();
   if (num_pages - num_found > num_available) return std::nullopt;
   try {
     const int64_t num_before = pool_.num_available();
-    const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
-                                         {prompt.first(prompt.size() - 1)});
+    const PrefixMatch match =
+        tree_.Find(request.params.cache_salt, {}, {prompt});
     // Idle ones are available until it shares them.
     const int64_t num_idle = num_before - pool_.num_available();
     num_pages -= std::ssize(match.pages) - num_idle;

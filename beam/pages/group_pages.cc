@@ -18,9 +18,10 @@ namespace espalier {
 int64_t GroupPages::WorstCase(const Request& request, int page_size) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const int64_t max_new_tokens = request.params.max_new_tokens.value();
-  return WorstCasePages(num_prompt_tokens,
-                        num_prompt_tokens + max_new_tokens - 1,
-                        NumSlots(request.params), page_size);
+  return WorstCasePages(
+      num_prompt_tokens,
+      num_prompt_tokens + std::max<int64_t>(max_new_tokens, 1) - 1,
+      NumSlots(request.params), page_size);
 }
 
 GroupPages::GroupPages(int num_slots, int64_t max_pages, PagePool* pool,

@@ -180,25 +180,25 @@ int64_t GroupPrefill::NumPagesToFeedAll() const {
   return count;
 }
 
-void GroupPrefill::Match(int64_t num_scored, int64_t num_promised,
+void GroupPrefill::Match(int64_t num_without_logits, int64_t num_promised,
                          StepPlan* plan) {
   is_waiting_ = false;
   if (is_done_) return;
   const bool again = was_fed_;
   const int64_t num_loaded_before = counts_.num_loaded_again;
-  const int64_t num_matched = MatchAll(num_scored, num_promised, plan);
+  const int64_t num_matched = MatchAll(num_without_logits, num_promised, plan);
   const int64_t num_loaded = counts_.num_loaded_again - num_loaded_before;
   (again ? counts_.num_shared_again : counts_.num_cached) +=
       num_matched - num_loaded;
   CheckDone();
 }
 
-int64_t GroupPrefill::MatchAll(int64_t num_scored, int64_t num_promised,
+int64_t GroupPrefill::MatchAll(int64_t num_without_logits, int64_t num_promised,
                                StepPlan* plan) {
   int64_t num_pending = num_pending_tokens();
   int64_t num_matched = 0;
   if (!is_forked_) {
-    MatchStem(num_scored, num_promised, plan);
+    MatchStem(num_without_logits, num_promised, plan);
     num_matched = num_pending - num_pending_tokens();
   }
   if (!is_forked_ && branches_.size() > 1 && IsStemPlanned()) {
@@ -233,13 +233,11 @@ bool GroupPrefill::IsStemPlanned() const {
          HasSavedBranch();
 }
 
-void GroupPrefill::MatchStem(int64_t num_scored, int64_t num_promised,
+void GroupPrefill::MatchStem(int64_t num_without_logits, int64_t num_promised,
                              StepPlan* plan) {
-  // A prompt's last token is fed for its logits.
+  // Tokens of a prompt that have logits are fed.
   int64_t end = stem_length_;
-  if (feeds_prompt()) {
-    end = request().params.prompt_logprobs ? num_scored : stem_length_ - 1;
-  }
+  if (feeds_prompt()) end = num_without_logits;
   do {
     ShareStem(end, num_promised, plan);
   } while (!is_waiting_ && LoadStem(end, num_promised, plan));

@@ -15,8 +15,8 @@
 //
 //   GroupPrefill prefill(&request, source_end, &pages, &tree);
 //   while (!prefill.done()) {
-//     prefill.Match(num_scored, num_promised, &plan);  // shares what is there
-//     if (prefill.is_waiting()) break;  // another group is filling it
+//     prefill.Match(num_without_logits, num_promised, &plan);  // shares what
+//     is there if (prefill.is_waiting()) break;  // another group is filling it
 //     prefill.OnPlan();
 //     RETURN_IF_ERROR(prefill.Feed(max_tokens, max_rows, &plan, add_row));
 //   }
@@ -95,12 +95,12 @@ class GroupPrefill {
   bool feeds_prompt() const { return branches_.empty(); }
 
   // Shares what the tree has of the tokens that come next, and loads what host
-  // memory has of the others; copies and loads go into `*plan`. `num_scored`
-  // tokens of a prompt whose log-probabilities are reported need no logits any
-  // more. Does nothing while a page is partly filled. `num_promised` pages of
-  // those available are for others that the plan has come to before. Throws
+  // memory has of the others; copies and loads go into `*plan`. The first
+  // `num_without_logits` tokens of a prompt need no logits, or no more: fewer
+  // than all. Does nothing while a page is partly filled. `num_promised` pages
+  // of those available are for others that the plan has come to before. Throws
   // std::bad_alloc.
-  void Match(int64_t num_scored, int64_t num_promised, StepPlan* plan);
+  void Match(int64_t num_without_logits, int64_t num_promised, StepPlan* plan);
   // Whether the next page is being filled by another group.
   bool is_waiting() const { return is_waiting_; }
 
@@ -153,9 +153,11 @@ class GroupPrefill {
   int FirstBranchPlace() const;
   bool HasSavedBranch() const;
   // Returns how many tokens are no longer pending.
-  int64_t MatchAll(int64_t num_scored, int64_t num_promised, StepPlan* plan);
+  int64_t MatchAll(int64_t num_without_logits, int64_t num_promised,
+                   StepPlan* plan);
   void Fork(StepPlan* plan);
-  void MatchStem(int64_t num_scored, int64_t num_promised, StepPlan* plan);
+  void MatchStem(int64_t num_without_logits, int64_t num_promised,
+                 StepPlan* plan);
   // Of the stem, up to `end`: what the tree has; what is saved of what comes
   // then, if anything is.
   void ShareStem(int64_t end, int64_t num_promised, StepPlan* plan);

@@ -59,6 +59,10 @@ class AllowedSequenceTrie {
   // Whether a sequence ends here. Something may follow all the same, if it is
   // the beginning of another.
   bool is_end(Node node) const { return is_end_[node] != 0; }
+  // The token that leads to it. REQUIRES: not the root.
+  TokenId token(Node node) const { return tokens_[node]; }
+  // Children are [first_child(node), first_child(node) + num_children(node)).
+  Node first_child(Node node) const { return first_child_[node]; }
   int num_nodes() const { return static_cast<int>(tokens_.size()); }
   // Different ones.
   int num_sequences() const { return num_sequences_; }

@@ -22,6 +22,7 @@
 #include "examples/cli/options/usage_error.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
+#include "examples/cli/score_command.h"
 #include "examples/cli/serve_options.h"
 #include "examples/cli/tokenize_command.h"
 #include "examples/cli/trace_command.h"
@@ -201,6 +202,43 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   });
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = RunBatch(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
+void AddScoreCommand(CLI::App* app, int* exit_code) {
+  CLI::App* command = app->add_subcommand(
+      "score", "how likely given continuations of a prompt are");
+  const auto options = std::make_shared<ScoreOptions>();
+  AddTexts(command,
+           "a prompt and its continuations, after -- if one begins with -; "
+           "none is JSON lines of --input",
+           &options->texts);
+  command
+      ->add_option("-i,--input", options->input,
+                   "JSON lines; -, the default without texts, is stdin")
+      ->option_text("FILE");
+  AddFlag(command, "--json", "JSON lines out, with every token's figures",
+          &options->json);
+  AddFlag(command, "--append-eos",
+          "continuations end there: the model's EOS is scored after each",
+          &options->append_eos);
+  AddFlag(command, "--raw", "prompts as they are: no template and no BOS",
+          &options->raw);
+  command
+      ->add_option("--decoder-prompt", options->decoder_prompt,
+                   "of a model with an encoder: what its output begins with, "
+                   "before the continuations")
+      ->option_text("TEXT");
+  command
+      ->add_option("--template", options->runtime.template_name,
+                   "the prompt template of prompts; default the model's own")
+      ->option_text("NAME")
+      ->group("Model");
+  AddGeneratorOptions(command, &options->runtime);
+  command->footer(kScoreExamples);
+  command->callback([options, exit_code] {
+    const absl::StatusOr<int> code = Score(*options);
     *exit_code = code.ok() ? *code : Refuse(code.status());
   });
 }
@@ -396,6 +434,7 @@ int ParseAndRun(std::span<char* const> args) {
   int exit_code = kAllSucceeded;
   AddGenerateCommand(&app, args, &exit_code);
   AddBatchCommand(&app, &exit_code);
+  AddScoreCommand(&app, &exit_code);
   AddServeCommand(&app, args, &exit_code);
   AddTokenizeCommand(&app, &exit_code);
   AddInspectCommand(&app, &exit_code);

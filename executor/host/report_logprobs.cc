@@ -166,10 +166,16 @@ std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
     result.request = scoring.request;
     result.logprobs.resize(scoring.tokens.size());
     for (size_t i = 0; i < scoring.tokens.size(); ++i) {
-      LogitsRowWork& work = works.emplace_back(LogitsRowWork{
-          .logits_row = scoring.first_logits + static_cast<int>(i),
-          .num_best = scoring.num_logprobs});
-      Ask(scoring.tokens[i], &result.logprobs[i], &work);
+      const int logits_row = scoring.first_logits + static_cast<int>(i);
+      // Many tokens may be next after one row.
+      const bool is_same = !works.empty() &&
+                           works.back().logits_row == logits_row &&
+                           works.back().num_best == scoring.num_logprobs;
+      if (!is_same) {
+        works.push_back(
+            {.logits_row = logits_row, .num_best = scoring.num_logprobs});
+      }
+      Ask(scoring.tokens[i], &result.logprobs[i], &works.back());
     }
   }
   AnswerAll(plan, works, logits, vocab_size, pool);

@@ -245,6 +245,10 @@ constexpr ParamField kFields[] = {
      "raw_logprobs, the model's own, the default; or processed_logprobs, after "
      "all that tokens are chosen by: penalties, biases, temperature, filters",
      Set<&P::logprobs_mode>},
+    {"logprobs_start", "", kReports, "N",
+     "first token of the prompt that prompt_logprobs are of, counted from 0; "
+     "those before it come from the prefix cache; default 1",
+     Set<&P::logprobs_start>, kNotNegative},
     // Speculation.
     {"speculate", "", kSpeculation, "METHOD",
      "verify several drafted tokens in a step: ngram or suffix, from the text "

@@ -107,10 +107,13 @@ void AppendUsage(const Usage& usage, std::string* out) {
   *out += '}';
 }
 
-// The first token of a prompt follows nothing.
-void AppendPromptLogProbs(std::span<const TokenLogProb> logprobs,
-                          std::string* out) {
+// The first token of a prompt follows nothing, and those before logprobs_start
+// have none.
+void AppendPromptLogProbs(const Result& result, std::string* out) {
+  const std::vector<TokenLogProb>& logprobs = *result.prompt_logprobs;
+  const int64_t first = result.usage.num_prompt_tokens - std::ssize(logprobs);
   *out += R"(, "prompt_logprobs": [null)";
+  for (int64_t i = 1; i < first; ++i) *out += ", null";
   for (const TokenLogProb& logprob : logprobs) {
     *out += ", ";
     AppendLogProb(logprob, out);
@@ -132,7 +135,7 @@ std::string WriteResultLine(std::string_view id, const Result& result,
     AppendField(R"(, "threshold": )", *result.threshold, &line);
   }
   if (result.prompt_logprobs) {
-    AppendPromptLogProbs(*result.prompt_logprobs, &line);
+    AppendPromptLogProbs(result, &line);
   }
   line += '}';
   return line;

@@ -145,6 +145,8 @@ constexpr const char* kParams[] = {
     R"({"do_sample": true, "n": 3, "seed": 17, "stop": ["i", "on"]})",
     // Reports.
     R"({"logprobs": 3, "prompt_logprobs": 2})",
+    R"({"num_beams": 2, "prompt_logprobs": 1, "logprobs_start": 1})",
+    R"({"max_new_tokens": 0, "prompt_logprobs": 2})",
     R"({"num_beams": 3, "n": 3, "logprobs": 0, "prompt_logprobs": 0})",
     R"({"num_beams": 4, "num_beam_groups": 2, "n": 4, "logprobs": 5})",
     // Speculation.

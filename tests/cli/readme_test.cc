@@ -35,6 +35,17 @@ TEST(ReadmeTest, ItsTokensAreWhatTokenizePrints) {
                         run.out));
 }
 
+TEST(ReadmeTest, ItsScoresAreWhatScorePrints) {
+  const ProgramRun run =
+      RunEspalier({"score", "-m", ModelDirectory("en-fr"), "--append-eos",
+                   "It rains.", "Il pleut.", "Il neige."});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(ReadText(SourcePath("README.md")),
+              HasSubstr("espalier score -m models/en-fr --append-eos \"It "
+                        "rains.\" \"Il pleut.\" \"Il neige.\"\n" +
+                        run.out + "```"));
+}
+
 // What main() of `program` does from `beginning` on.
 std::string BodyOf(const std::string& program, const std::string& beginning) {
   const std::string source = ReadText(SourcePath("examples/" + program));

@@ -64,6 +64,7 @@ StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
           .max_beams = limits.max_rows,
           .max_prefill_rows = limits.num_row_tables(),
           .max_eos_token_ids = kMaxEosTokenIds,
+          .max_scored_at_once = limits.max_rows > 1 ? limits.max_rows - 1 : 1,
           .max_score_edits = limits.max_edits - SpareEdits(limits),
           .max_candidates = limits.max_candidates};
 }

@@ -1,0 +1,348 @@
+#include "examples/cli/score_command.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/status.h"
+#include "espalier/generator.h"
+#include "espalier/tokenizer.h"
+#include "examples/cli/input/line_reader.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/output.h"
+#include "examples/cli/runtime.h"
+#include "request/json/read_json_text.h"
+#include "request/json/read_prompt.h"
+
+namespace espalier::cli {
+namespace {
+
+// A line, or the arguments.
+struct ScoreLine {
+  std::string id;  // JSON
+  std::optional<std::string> prompt;
+  std::optional<std::vector<int64_t>> prompt_tokens;
+  std::string template_name;
+  std::string decoder_prompt;
+  bool raw = false;
+  bool append_eos = false;
+  std::vector<TextOrTokens> continuations;
+};
+
+absl::StatusOr<TextOrTokens> ReadContinuation(const std::string& name,
+                                              const JsonText& json) {
+  if (json.is_string()) return TextOrTokens(Unquoted(json.text));
+  std::vector<int64_t> ids;
+  if (!json.is_array()) {
+    return InvalidArgument(name, " must be a string or token ids, got ",
+                           Shown(json.text));
+  }
+  RETURN_IF_ERROR(Read(name, json, &ids));
+  std::vector<TokenId> tokens;
+  RETURN_IF_ERROR(ToTokenIds(name, ids, &tokens));
+  return TextOrTokens(std::move(tokens));
+}
+
+absl::Status ReadContinuations(const JsonText& json, ScoreLine* line) {
+  if (!json.is_array()) {
+    return InvalidArgument("continuations must be a list, got ",
+                           Shown(json.text));
+  }
+  for (JsonItems items(json.text); items.Next();) {
+    const std::string name =
+        Concat("continuations[", line->continuations.size(), "]");
+    ASSIGN_OR_RETURN(line->continuations.emplace_back(),
+                     ReadContinuation(name, JsonText{items.value()}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadField(const std::string& name, const JsonText& json,
+                       ScoreLine* line) {
+  if (name == "id") {
+    if (!json.is_string() && !json.is_number()) {
+      return InvalidArgument("id must be a string or a number, got ",
+                             Shown(json.text));
+    }
+    line->id = json.text;
+    return absl::OkStatus();
+  }
+  if (name == "prompt") return Read(name, json, &line->prompt);
+  if (name == "prompt_tokens") return Read(name, json, &line->prompt_tokens);
+  if (name == "template") return Read(name, json, &line->template_name);
+  if (name == "decoder_prompt") return Read(name, json, &line->decoder_prompt);
+  if (name == "raw") return Read(name, json, &line->raw);
+  if (name == "append_eos") return Read(name, json, &line->append_eos);
+  if (name == "continuations") return ReadContinuations(json, line);
+  return InvalidArgument("unknown field ", Shown(name), ": there are id, ",
+                         "prompt, prompt_tokens, template, raw, ",
+                         "decoder_prompt, append_eos and continuations");
+}
+
+// `line` has what the options say.
+absl::Status ReadLine(std::string_view text, ScoreLine* line) {
+  absl::Status status;
+  const auto take = [&](int, std::string_view key, const JsonText& value) {
+    if (!status.ok() || value.is_null()) return;
+    status = ReadField(Unquoted(key), value, line);
+  };
+  ASSIGN_OR_RETURN(const JsonText json, ScanJson(text, 1, take));
+  if (!json.is_object()) {
+    return InvalidArgument("a line must be a JSON object, got ",
+                           Shown(json.text));
+  }
+  RETURN_IF_ERROR(status);
+  if (line->prompt.has_value() != line->prompt_tokens.has_value()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("prompt or prompt_tokens must be there, one of the ",
+                         "two, got ", line->prompt ? "both" : "none");
+}
+
+absl::StatusOr<ScoreRequest> RequestOf(const ScoreLine& line) {
+  ScoreRequest request = {.prompt = Prompt(std::string()),
+                          .continuations = line.continuations,
+                          .append_eos = line.append_eos};
+  request.params.decoder_prompt = line.decoder_prompt;
+  if (line.prompt_tokens) {
+    std::vector<TokenId> tokens;
+    RETURN_IF_ERROR(ToTokenIds("prompt_tokens", *line.prompt_tokens, &tokens));
+    request.prompt = Prompt(std::move(tokens));
+  } else if (line.raw) {
+    request.prompt = Prompt::Raw(*line.prompt);
+  } else {
+    request.prompt = Prompt::Templated(*line.prompt, line.template_name);
+  }
+  return request;
+}
+
+// What a continuation is called: its text, or that of its tokens.
+std::string TextOf(const ScoreLine& line, size_t i,
+                   const std::vector<TokenId>& tokens,
+                   const Tokenizer* tokenizer) {
+  if (const auto* text = std::get_if<std::string>(&line.continuations[i])) {
+    return *text;
+  }
+  if (tokenizer == nullptr) return "";
+  return tokenizer->Decode(tokens).value_or("");
+}
+
+template <typename Items, typename Append>
+void AppendList(const Items& items, const Append& append, std::string* out) {
+  *out += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) *out += ", ";
+    append(items[i]);
+  }
+  *out += ']';
+}
+
+std::string WriteLine(const ScoreLine& line, const Generation& answer,
+                      const Tokenizer* tokenizer) {
+  std::string json = Concat(R"({"id": )", line.id, R"(, "scores": [)");
+  for (size_t i = 0; i < answer.continuations.size(); ++i) {
+    const ContinuationScore& score = answer.continuations[i];
+    json += i > 0 ? R"(, {"text": )" : R"({"text": )";
+    AppendJson(std::string_view(TextOf(line, i, score.tokens, tokenizer)),
+               &json);
+    json += R"(, "cum_log_prob": )";
+    AppendJson(score.cum_log_prob, &json);
+    json += score.is_greedy ? R"(, "is_greedy": true, "tokens": )"
+                            : R"(, "is_greedy": false, "tokens": )";
+    AppendList(
+        score.tokens, [&](TokenId token) { AppendJson(int64_t{token}, &json); },
+        &json);
+    json += R"(, "log_probs": )";
+    AppendList(
+        score.log_probs, [&](float value) { AppendJson(value, &json); }, &json);
+    json += R"(, "ranks": )";
+    AppendList(
+        score.ranks, [&](int rank) { AppendJson(int64_t{rank}, &json); },
+        &json);
+    json += '}';
+  }
+  return json + Concat(R"(], "usage": {"prompt_tokens": )",
+                       answer.usage.num_prompt_tokens, R"(, "cached_tokens": )",
+                       answer.usage.num_cached_tokens, "}}\n");
+}
+
+std::string WriteError(const ScoreLine& line, const absl::Status& error) {
+  std::string json = Concat(R"({"id": )", line.id, R"(, "error": )");
+  AppendJson(std::string_view(Message(error)), &json);
+  return json + "}\n";
+}
+
+// Best first.
+std::string WriteTable(const ScoreLine& line, const Generation& answer,
+                       const Tokenizer* tokenizer) {
+  const std::vector<ContinuationScore>& scores = answer.continuations;
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return scores[a].cum_log_prob > scores[b].cum_log_prob;
+  });
+  std::ostringstream table;
+  table << std::fixed << std::setprecision(4)
+        << "  log prob  a token  tokens  greedy  continuation\n";
+  for (const size_t i : order) {
+    const ContinuationScore& score = scores[i];
+    const double num_tokens = static_cast<double>(score.tokens.size());
+    table << std::setw(10) << score.cum_log_prob << ' ' << std::setw(8)
+          << score.cum_log_prob / num_tokens << ' ' << std::setw(7)
+          << score.tokens.size() << "  " << std::setw(6)
+          << (score.is_greedy ? "yes" : "no") << "  "
+          << ShownInQuotes(TextOf(line, i, score.tokens, tokenizer)) << '\n';
+  }
+  return table.str();
+}
+
+// Scores lines, one after the other.
+class ScoreRun {
+ public:
+  ScoreRun(const ScoreOptions& options, Generator& generator, Output& output)
+      : options_(options), generator_(generator), output_(output) {}
+
+  absl::Status RunArguments();
+  absl::Status RunLines(LineReader& reader);
+  int exit_code() const {
+    return num_failed_ > 0 ? kSomeFailed : kAllSucceeded;
+  }
+
+ private:
+  ScoreLine NewLine() const {
+    ScoreLine line;
+    line.id = std::to_string(num_lines_);
+    line.template_name = options_.runtime.template_name;
+    line.decoder_prompt = options_.decoder_prompt;
+    line.raw = options_.raw;
+    line.append_eos = options_.append_eos;
+    return line;
+  }
+  absl::StatusOr<Generation> Run(const ScoreLine& line) {
+    ASSIGN_OR_RETURN(ScoreRequest request, RequestOf(line));
+    return generator_.Score(std::move(request));
+  }
+  void Write(const ScoreLine& line, const Generation& answer) {
+    const Tokenizer* const tokenizer = generator_.tokenizer().get();
+    output_.Write(options_.json ? WriteLine(line, answer, tokenizer)
+                                : WriteTable(line, answer, tokenizer));
+    output_.Flush();
+  }
+  void RunLine(const std::string& text);
+
+  const ScoreOptions& options_;
+  Generator& generator_;
+  Output& output_;
+  int64_t num_lines_ = 0;
+  int64_t num_failed_ = 0;
+};
+
+absl::Status ScoreRun::RunArguments() {
+  ScoreLine line = NewLine();
+  line.prompt = options_.texts[0];
+  for (const std::string& text : std::span(options_.texts).subspan(1)) {
+    line.continuations.emplace_back(text);
+  }
+  ASSIGN_OR_RETURN(const Generation answer, Run(line));
+  Write(line, answer);
+  return absl::OkStatus();
+}
+
+void ScoreRun::RunLine(const std::string& text) {
+  ScoreLine line = NewLine();
+  ++num_lines_;
+  absl::Status status = ReadLine(text, &line);
+  if (status.ok()) {
+    const absl::StatusOr<Generation> answer = Run(line);
+    if (answer.ok()) return Write(line, *answer);
+    status = answer.status();
+  }
+  ++num_failed_;
+  output_.Write(options_.json
+                    ? WriteError(line, status)
+                    : Concat("request ", line.id, ": ", Message(status), "\n"));
+  output_.Flush();
+}
+
+absl::Status ScoreRun::RunLines(LineReader& reader) {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
+    if (lines.empty()) return absl::OkStatus();
+    for (const std::string& line : lines) {
+      if (line.find_first_not_of(" \t") == line.npos) continue;
+      if (std::ssize(line) > kMaxLineBytes) {
+        return InvalidArgument("a line may have ", kMaxLineBytes, " bytes");
+      }
+      RunLine(line);
+    }
+  }
+}
+
+absl::Status CheckOptions(const ScoreOptions& options) {
+  if (options.texts.size() == 1) {
+    return InvalidArgument("continuations must follow the prompt, got none");
+  }
+  if (!options.texts.empty() && !options.input.empty()) {
+    return InvalidArgument("--input and texts are two inputs: give one");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> Score(const ScoreOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<LineReader> reader;
+  if (options.texts.empty()) {
+    ASSIGN_OR_RETURN(
+        reader, LineReader::Open(options.input.empty() ? "-" : options.input));
+  }
+  ASSIGN_OR_RETURN(const GeneratorOptions generator_options,
+                   ReadGeneratorOptions(options.runtime));
+  absl::StatusOr<Generator> generator =
+      Generator::Load(options.runtime.model, generator_options);
+  if (!generator.ok()) return LoadError(options.runtime, generator.status());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  ScoreRun run(options, *generator, *output);
+  RETURN_IF_ERROR(reader == nullptr ? run.RunArguments()
+                                    : run.RunLines(*reader));
+  RETURN_IF_ERROR(output->Close());
+  return run.exit_code();
+}
+
+const char kScoreExamples[] =
+    R"(Examples:
+  espalier score -m models/en-fr "Where is the station?" \
+    "Où est la gare ?" "Où se trouve la gare ?" --append-eos
+  espalier score -m models/en-fr --json --input questions.jsonl
+
+The scores are exact: sums of the model's own log-probabilities (nats) of the
+tokens of each continuation. The prompt is computed once, and so is what
+continuations begin with together, so that 16 choices cost little more than one.
+A continuation is greedy if greedy search would write it.
+
+A text goes on from its prompt: its tokens are those of both as one text, less
+those of the prompt, so begin it with the space that belongs to it: "Paris is in"
+and " France". After a prompt whose template puts something behind it, and with
+an encoder, it is tokenized by itself.
+
+A line in:   {"id": 1, "prompt": "It rains.", "continuations": ["Il pleut."]}
+  with "prompt_tokens" instead of "prompt", lists of token ids among the
+  continuations, and "template", "raw", "decoder_prompt" and "append_eos", which
+  are these options of that line.
+A line out, with --json:  {"id": 1, "scores": [{"text": ..., "cum_log_prob":
+  ..., "is_greedy": ..., "tokens": [...], "log_probs": [...], "ranks": [...]}],
+  "usage": {...}}, scores in the order of the continuations
+  or                      {"id": 1, "error": "..."}.
+
+Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run.)";
+
+}  // namespace espalier::cli

@@ -1,0 +1,281 @@
+#include "openai/score_call.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/byte_order_mark.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/status.h"
+#include "openai/answer_parts.h"
+#include "openai/call_draft.h"
+#include "openai/error.h"
+#include "openai/logprobs.h"
+#include "openai/read_prompts.h"
+#include "request/json/param_fields.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier::openai {
+namespace {
+
+constexpr size_t kMaxWarnings = 8;
+
+// Params of the request format that say something here.
+constexpr std::string_view kParams[] = {
+    "cache_salt",   "deadline_ms", "decoder_prompt", "decoder_prompt_tokens",
+    "prefix_cache", "priority",    "tenant"};
+
+// The body while it is read.
+struct ScoreDraft {
+  ScoreCall call;
+  bool has_query = false;
+  bool has_items = false;
+  bool strict = false;
+  std::vector<std::string> unknown;
+  absl::Status status;  // the first error
+};
+
+absl::Status ReadQuery(std::string_view name, const JsonText& json,
+                       const Limits& limits, ScoreDraft* draft) {
+  Call query;
+  RETURN_IF_ERROR(ReadPrompts(name, json, limits, &query));
+  if (query.prompts_are_list) {
+    return WrongType(name, "a string or token ids", json.text);
+  }
+  draft->call.query = std::move(query.prompts[0]);
+  draft->has_query = true;
+  return absl::OkStatus();
+}
+
+absl::Status ReadItems(std::string_view name, const JsonText& json,
+                       const Limits& limits, ScoreDraft* draft) {
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  Limits any = limits;  // how many there may be depends on the labels
+  any.max_prompts = limits.max_list_elements;
+  Call items;
+  RETURN_IF_ERROR(ReadPrompts(name, json, any, &items));
+  if (!items.prompts_are_list) {
+    return WrongType(name, "a list of strings, or of lists of token ids",
+                     json.text);
+  }
+  draft->call.items = std::move(items.prompts);
+  draft->has_items = true;
+  return absl::OkStatus();
+}
+
+absl::Status ReadName(std::string_view name, const JsonText& json,
+                      const Limits& limits, std::string* out) {
+  RETURN_IF_ERROR(Read(name, json, out));
+  if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
+  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
+                         " bytes, got ", out->size());
+}
+
+absl::Status ReadField(std::string_view name, const JsonText& json,
+                       const Limits& limits, ScoreDraft* draft) {
+  ScoreCall& call = draft->call;
+  if (name == "query") return ReadQuery(name, json, limits, draft);
+  if (name == "items") return ReadItems(name, json, limits, draft);
+  if (name == "model") return ReadName(name, json, limits, &call.model);
+  if (name == "label_token_ids") {
+    return ReadTokens(name, json, limits, &call.label_token_ids);
+  }
+  if (name == "apply_softmax") return Read(name, json, &call.apply_softmax);
+  if (name == "item_first") return Read(name, json, &call.item_first);
+  if (name == "add_special_tokens") {
+    return Read(name, json, &call.add_special_tokens);
+  }
+  if (name == "append_eos") return Read(name, json, &call.append_eos);
+  if (name == "strict") return Read(name, json, &draft->strict);
+  if (name == "request_id") {
+    return ReadName(name, json, limits, &call.request_id);
+  }
+  if (std::ranges::find(kParams, name) != std::end(kParams)) {
+    RETURN_IF_ERROR(CheckElements(name, json, limits));
+    return ReadParam(ParamNamed(name), name, json, &call.params);
+  }
+  if (draft->unknown.size() < kMaxWarnings) {
+    draft->unknown.push_back(Concat("unknown field ", Shown(name)));
+  }
+  return absl::OkStatus();
+}
+
+// How much is asked for, before any of it is made.
+absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
+  const int64_t num_items = std::ssize(call.items);
+  if (call.scores_labels()) {
+    if (num_items > limits.max_prompts) {
+      return InvalidArgument("items must be at most ", limits.max_prompts,
+                             " prompts with label_token_ids (--max-prompts), ",
+                             "got ", num_items);
+    }
+    const int64_t num_labels = std::ssize(call.label_token_ids);
+    if (num_items * num_labels <= kMaxTokensOfScoreCall) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("label_token_ids must be at most ",
+                           kMaxTokensOfScoreCall, " of all items together, ",
+                           "got ", num_labels, " of ", num_items, " items");
+  }
+  int64_t num_tokens = 0;
+  for (const PromptInput& item : call.items) {
+    const auto* const tokens = std::get_if<std::vector<TokenId>>(&item);
+    num_tokens += tokens != nullptr ? std::ssize(*tokens) : 1;
+  }
+  if (num_tokens <= kMaxTokensOfScoreCall) return absl::OkStatus();
+  return InvalidArgument("items must have at most ", kMaxTokensOfScoreCall,
+                         " tokens together, got ", num_tokens);
+}
+
+absl::Status CheckOptions(const ScoreCall& call) {
+  if (call.scores_labels()) {
+    if (!call.append_eos) return absl::OkStatus();
+    return InvalidArgument("append_eos must be false with label_token_ids, ",
+                           "which are scored by themselves, got true");
+  }
+  if (!call.item_first) return absl::OkStatus();
+  return InvalidArgument("item_first must be false without label_token_ids, ",
+                         "where items follow the query, got true");
+}
+
+int64_t NumTextBytes(const PromptInput& input) {
+  const auto* const text = std::get_if<std::string>(&input);
+  return text == nullptr ? 0 : std::ssize(*text);
+}
+
+// As AppendLogProbs writes those of no chance.
+void AppendNats(double nats, std::string* out) {
+  AppendJson(std::isinf(nats) ? -9999.0 : nats, out);
+}
+
+void AppendNats(std::span<const float> nats, std::string* out) {
+  AppendList(
+      nats,
+      [&](float value) {
+        AppendJson(std::isinf(value) ? -9999.0f : value, out);
+      },
+      out);
+}
+
+void AppendRanks(std::span<const int> ranks, std::string* out) {
+  AppendList(
+      ranks, [&](int rank) { AppendJson(int64_t{rank}, out); }, out);
+}
+
+// What all of `scores` have together, as a logarithm.
+double LogSum(std::span<const ContinuationScore> scores) {
+  double max = -std::numeric_limits<double>::infinity();
+  for (const ContinuationScore& score : scores) {
+    max = std::max(max, score.cum_log_prob);
+  }
+  if (std::isinf(max)) return max;
+  double sum = 0;
+  for (const ContinuationScore& score : scores) {
+    sum += std::exp(score.cum_log_prob - max);
+  }
+  return max + std::log(sum);
+}
+
+// A probability, or a share of what has `log_sum` together.
+void AppendShare(double log_prob, double log_sum, std::string* out) {
+  AppendField(R"(,"object":"score","score":)",
+              std::isinf(log_prob) ? 0.0 : std::exp(log_prob - log_sum), out);
+}
+
+// The first label's score, and all labels.
+void AppendLabels(std::span<const ContinuationScore> labels, double log_sum,
+                  std::string* out) {
+  AppendShare(labels[0].cum_log_prob, log_sum, out);
+  std::vector<float> log_probs;
+  std::vector<int> ranks;
+  for (const ContinuationScore& label : labels) {
+    log_probs.push_back(label.log_probs[0]);
+    ranks.push_back(label.ranks[0]);
+  }
+  *out += R"(,"label_logprobs":)";
+  AppendNats(log_probs, out);
+  *out += R"(,"label_ranks":)";
+  AppendRanks(ranks, out);
+}
+
+void AppendItem(const ContinuationScore& score, double log_sum,
+                std::string* out) {
+  AppendShare(score.cum_log_prob, log_sum, out);
+  *out += R"(,"logprob":)";
+  AppendNats(score.cum_log_prob, out);
+  *out += score.is_greedy ? R"(,"is_greedy":true)" : R"(,"is_greedy":false)";
+  *out += R"(,"token_ids":)";
+  AppendIds(score.tokens, out);
+  *out += R"(,"token_logprobs":)";
+  AppendNats(score.log_probs, out);
+  *out += R"(,"ranks":)";
+  AppendRanks(score.ranks, out);
+}
+
+}  // namespace
+
+int64_t ScoreCall::num_text_bytes() const {
+  int64_t num_bytes = 0;
+  for (const PromptInput& item : items) num_bytes += NumTextBytes(item);
+  const int64_t num_queries = scores_labels() ? 1 : 1 + std::ssize(items);
+  return num_bytes + num_queries * NumTextBytes(query);
+}
+
+absl::StatusOr<ScoreCall> ReadScoreCall(std::string_view body,
+                                        const Limits& limits) {
+  ScoreDraft draft;
+  const auto take = [&](int, std::string_view key, const JsonText& value) {
+    if (value.is_null() || !draft.status.ok()) return;
+    draft.status = ReadField(Unquoted(key), value, limits, &draft);
+  };
+  ASSIGN_OR_RETURN(const JsonText json,
+                   ScanJson(WithoutByteOrderMark(body), 1, take));
+  if (!json.is_object()) {
+    return InvalidArgument("the body must be a JSON object, got ",
+                           Shown(json.text));
+  }
+  RETURN_IF_ERROR(draft.status);
+  if (!draft.unknown.empty() && draft.strict) {
+    return InvalidArgument(draft.unknown[0]);
+  }
+  if (!draft.has_query) return InvalidArgument("query must be there");
+  if (!draft.has_items) return InvalidArgument("items must be there");
+  RETURN_IF_ERROR(CheckOptions(draft.call));
+  RETURN_IF_ERROR(CheckSize(draft.call, limits));
+  draft.call.warnings = std::move(draft.unknown);
+  return std::move(draft.call);
+}
+
+std::string WriteScores(const ScoreCall& call, const AnswerHead& head,
+                        std::span<const ContinuationScore> scores,
+                        const ScoreCounts& counts) {
+  std::string json;
+  AppendField(R"({"id":)", std::string_view(head.id), &json);
+  AppendField(R"(,"object":"list","created":)", head.created, &json);
+  AppendField(R"(,"model":)", std::string_view(head.model), &json);
+  json += R"(,"data":[)";
+  const size_t num_labels = call.label_token_ids.size();
+  const double of_items = call.apply_softmax ? LogSum(scores) : 0;
+  for (size_t i = 0; i < call.items.size(); ++i) {
+    if (i > 0) json += ',';
+    AppendField(R"({"index":)", static_cast<int64_t>(i), &json);
+    if (call.scores_labels()) {
+      const auto labels = scores.subspan(i * num_labels, num_labels);
+      AppendLabels(labels, call.apply_softmax ? LogSum(labels) : 0, &json);
+    } else {
+      AppendItem(scores[i], of_items, &json);
+    }
+    json += '}';
+  }
+  json += R"(],"usage":)";
+  AppendUsage({.prompt = counts.read, .cached = counts.cached}, &json);
+  AppendWarnings(call.warnings, &json);
+  json += '}';
+  return json;
+}
+
+}  // namespace espalier::openai

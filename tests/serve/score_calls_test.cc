@@ -1,0 +1,190 @@
+// POST /generative_scoring: scores of items and of labels, equal to those of an
+// echo, and bounds that a body meets before anything is made of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "espalier/generator.h"
+#include "openai/score_call.h"
+#include "tests/serve/server_fixture.h"
+#include "tests/source_tree.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ScoreCallsTest : public ServerFixture {
+ protected:
+  ScoreCallsTest() {
+    Listen({});
+    absl::StatusOr<Generator> generator =
+        Generator::Load(SourcePath("models/en-fr"), {.num_threads = 1});
+    EXPECT_OK(generator);
+    EXPECT_OK(server_->Serve(*std::move(generator), "models/en-fr"));
+  }
+
+  json::value Answer(const std::string& path, const std::string& body) {
+    const RawResponse response = Post(path, body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body).value();
+  }
+
+  json::object Refused(const std::string& body) {
+    const RawResponse response = Post("/generative_scoring", body);
+    EXPECT_EQ(response.status, 400) << response.body;
+    return ParseJson(response.body)->at("error").as_object();
+  }
+};
+
+TEST_F(ScoreCallsTest, ItemsHaveTheSumsOfAnEcho) {
+  const std::string query = "[1, 4, 502, 282, 283, 2707, 270, 5]";
+  const json::value scored =
+      Answer("/generative_scoring",
+             Concat(R"({"query": )", query,
+                    R"(, "items": [[300, 301, 302], [300, 301], [300]]})"));
+  EXPECT_EQ(scored.at("object"), "list");
+  double sum_of_shares = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const json::object& item = scored.at("data").at(i).as_object();
+    EXPECT_EQ(item.at("index"), i);
+    EXPECT_EQ(item.at("object"), "score");
+    EXPECT_FALSE(item.at("is_greedy").as_bool());
+    sum_of_shares += item.at("score").to_number<double>();
+    const std::string ids = std::string("300, 301, 302").substr(0, 13 - 5 * i);
+    const json::value echo = Answer(
+        "/v1/completions",
+        Concat(R"({"prompt": )", query.substr(0, query.size() - 1), ", ", ids,
+               R"(], "echo": true, "logprobs": 1, "max_tokens": 0})"));
+    const json::array& all =
+        echo.at("choices").at(0).at("logprobs").at("token_logprobs").as_array();
+    double sum = 0;
+    for (size_t j = 8; j < all.size(); ++j) sum += all[j].to_number<double>();
+    EXPECT_NEAR(item.at("logprob").to_number<double>(), sum, 1e-5);
+    EXPECT_EQ(item.at("token_ids").as_array().size(), all.size() - 8);
+    EXPECT_EQ(item.at("ranks").as_array().size(), all.size() - 8);
+  }
+  EXPECT_NEAR(sum_of_shares, 1, 1e-6);
+  EXPECT_EQ(scored.at("usage").at("prompt_tokens"), 8 + 3 + 2 + 1);
+  EXPECT_EQ(scored.at("usage").at("completion_tokens"), 0);
+}
+
+TEST_F(ScoreCallsTest, LabelsAreScoredAfterEveryItem) {
+  const std::string body =
+      R"({"query": [1, 4, 502], "items": [[5], [282, 5]],
+          "label_token_ids": [300, 301], "apply_softmax": )";
+  const json::value shares = Answer("/generative_scoring", body + "true}");
+  const json::value chances = Answer("/generative_scoring", body + "false}");
+  for (size_t i = 0; i < 2; ++i) {
+    const json::object& item = chances.at("data").at(i).as_object();
+    const double yes = item.at("label_logprobs").at(0).to_number<double>();
+    const double no = item.at("label_logprobs").at(1).to_number<double>();
+    EXPECT_NEAR(item.at("score").to_number<double>(), std::exp(yes), 1e-6);
+    EXPECT_NEAR(shares.at("data").at(i).at("score").to_number<double>(),
+                std::exp(yes) / (std::exp(yes) + std::exp(no)), 1e-6);
+  }
+  // Each item makes a prompt of its own.
+  const json::value alone =
+      Answer("/generative_scoring",
+             R"({"query": [1, 4, 502, 282, 5], "items": [[300], [301]]})");
+  EXPECT_NEAR(
+      alone.at("data").at(0).at("logprob").to_number<double>(),
+      chances.at("data").at(1).at("label_logprobs").at(0).to_number<double>(),
+      1e-6);
+}
+
+TEST_F(ScoreCallsTest, TextsAreScoredAsTranslations) {
+  const json::value scored =
+      Answer("/generative_scoring",
+             R"({"query": "Where is the station?", "append_eos": true,
+          "temperature": 0.5,
+          "items": ["Où se trouve la gare ?", "Il pleut."]})");
+  const json::array& data = scored.at("data").as_array();
+  EXPECT_TRUE(data[0].at("is_greedy").as_bool());
+  EXPECT_GT(data[0].at("score").to_number<double>(), 0.99);
+  EXPECT_EQ(scored.at("warnings").at(0), "unknown field \"temperature\"");
+}
+
+TEST_F(ScoreCallsTest, APromptAsLongAsTheContextIsEchoed) {
+  std::string ids = "1";
+  for (int i = 1; i < 1024; ++i) ids += ", 300";
+  const json::value echo =
+      Answer("/v1/completions",
+             Concat(R"({"prompt": [)", ids,
+                    R"(], "echo": true, "logprobs": 0, "max_tokens": 0,
+                       "logprobs_start": 1023})"));
+  const json::array& all =
+      echo.at("choices").at(0).at("logprobs").at("token_logprobs").as_array();
+  ASSERT_EQ(all.size(), 1024);
+  EXPECT_TRUE(all[1022].is_null());
+  EXPECT_TRUE(all[1023].is_number());
+  EXPECT_EQ(echo.at("usage").at("completion_tokens"), 0);
+}
+
+TEST_F(ScoreCallsTest, WrongBodiesAreRefusedByName) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"items": ["a"]})", "query must be there"},
+      {R"({"query": "a"})", "items must be there"},
+      {R"({"query": "a", "items": []})", "items must not be empty, got []"},
+      {R"({"query": "a", "items": ["b", ""]})", "items[1] must not be empty"},
+      {R"({"query": "a", "items": [[1], [6000]]})", "items[1][0] must be"},
+      {R"({"query": "a", "items": [[1], []]})", "items[1] must not be empty"},
+      {R"({"query": "a", "items": "b"})", "items must be a list"},
+      {R"({"query": ["a"], "items": ["b"]})", "query must be a string"},
+      {R"({"query": [6000], "items": ["b"]})", "query[0] must be"},
+      {R"({"query": "a", "items": ["b"], "label_token_ids": []})",
+       "label_token_ids must not be empty"},
+      {R"({"query": "a", "items": ["b"], "label_token_ids": [6000]})",
+       "label_token_ids[0] must be"},
+      {R"({"query": "a", "items": ["b"], "item_first": true})",
+       "item_first must be false without label_token_ids"},
+      {R"({"query": "a", "items": ["b"], "strict": true, "top_k": 1})",
+       "unknown field \"top_k\""}};
+  for (const auto& [body, message] : cases) {
+    const json::object error = Refused(body);
+    EXPECT_THAT(std::string(error.at("message").as_string()),
+                HasSubstr(message))
+        << body;
+  }
+  EXPECT_EQ(Post("/generative_scoring", R"({"query": "a", "items": ["b"],
+                                            "model": "other"})")
+                .status,
+            404);
+}
+
+// Small bodies that ask for much: of labels times items, of tokens, of texts
+// with a long query in front of each.
+TEST_F(ScoreCallsTest, MuchWorkIsRefusedBeforeItIsMade) {
+  const auto list = [](const std::string& item, int count) {
+    std::string items = item;
+    for (int i = 1; i < count; ++i) items += "," + item;
+    return items;
+  };
+  EXPECT_THAT(
+      std::string(
+          Refused(Concat(R"({"query": [1], "items": [)", list("[5]", 200),
+                         R"(], "label_token_ids": [)", list("7", 2000), "]}"))
+              .at("message")
+              .as_string()),
+      HasSubstr("label_token_ids must be at most 262144 of all items"));
+  EXPECT_THAT(std::string(Refused(Concat(R"({"query": [1], "items": [)",
+                                         list("[5]", 300),
+                                         R"(], "label_token_ids": [7]})"))
+                              .at("message")
+                              .as_string()),
+              HasSubstr("items must be at most 256 prompts"));
+  EXPECT_THAT(
+      std::string(Refused(Concat(R"({"query": ")", std::string(20'000, 'a'),
+                                 R"(", "items": [)", list("\"b\"", 1000), "]}"))
+                      .at("message")
+                      .as_string()),
+      HasSubstr("items must take at most 16777216 bytes"));
+}
+
+}  // namespace
+}  // namespace espalier::serve

@@ -35,9 +35,12 @@ TEST(MakeSelectionParamsTest, RequestsOfOneCallShareWhatIsMadeOfItsLists) {
   later.eos_token_id = {2};  // a list of its own, as those of a model are
   const auto first = MakeSelectionParams(call, std::vector<TokenId>{1, 5});
   const auto second = MakeSelectionParams(later, std::vector<TokenId>{1, 6, 7});
-  const auto edits = first->edits->WithoutText(0, 1000).edits;
-  EXPECT_EQ(edits.size(), 2 * 96u);
-  EXPECT_EQ(edits.data(), second->edits->WithoutText(0, 1000).edits.data());
+  std::vector<TokenEdit> storage;
+  const auto edits_of = [&](const auto& selection, int num_generated) {
+    return selection->edits->WithoutText(num_generated, 1000, &storage).edits;
+  };
+  EXPECT_EQ(edits_of(first, 0).size(), 2 * 96u);
+  EXPECT_EQ(edits_of(first, 0).data(), edits_of(second, 0).data());
   EXPECT_EQ(first->processors.bad_words.id(),
             second->processors.bad_words.id());
   EXPECT_EQ(first->processors.eos_token_ids.id(),
@@ -46,8 +49,8 @@ TEST(MakeSelectionParamsTest, RequestsOfOneCallShareWhatIsMadeOfItsLists) {
   later.eos_token_id = {50};
   later.min_new_tokens = 1;
   const auto third = MakeSelectionParams(later);
-  EXPECT_EQ(third->edits->WithoutText(1, 1000).edits.size(), 2 * 96u - 1);
-  EXPECT_EQ(third->edits->WithoutText(0, 1000).edits.size(), 2 * 96u + 1);
+  EXPECT_EQ(edits_of(third, 1).size(), 2 * 96u - 1);
+  EXPECT_EQ(edits_of(third, 0).size(), 2 * 96u + 1);
 }
 
 TEST(MakeSelectionParamsTest, KnowsWhichOptionsReadTheHistory) {

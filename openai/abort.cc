@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<std::string>> ReadAbortCall(std::string_view body,
   if (!json.is_object())
     return WrongType("the body", "a JSON object", json.text);
   if (!unknown.empty()) {
-    return InvalidArgument("unknown field ", Shown(unknown), "; ", kIds,
+    return InvalidArgument("unknown field ", ShownInQuotes(unknown), "; ", kIds,
                            " is the only one");
   }
   if (given.is_null()) {

@@ -99,7 +99,7 @@ absl::Status ReadField(std::string_view name, const JsonText& json,
     return ReadParam(ParamNamed(name), name, json, &call.params);
   }
   if (draft->unknown.size() < kMaxWarnings) {
-    draft->unknown.push_back(Concat("unknown field ", Shown(name)));
+    draft->unknown.push_back(Concat("unknown field ", ShownInQuotes(name)));
   }
   return absl::OkStatus();
 }

@@ -94,9 +94,9 @@ int64_t LongestOf(const SharedList<TokenIds>& sequences) {
 }
 
 // Of lists that requests share, once for all of them.
-absl::Status CheckSequences(std::string_view field,
-                            const SharedList<TokenIds>& sequences,
-                            int vocab_size) {
+absl::Status CheckSharedSequences(std::string_view field,
+                                  const SharedList<TokenIds>& sequences,
+                                  int vocab_size) {
   return CheckOnce<IdsInVocabulary>(sequences, {vocab_size}, [&] {
     return CheckSequences(field, sequences.items(), vocab_size);
   });
@@ -233,7 +233,7 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
     return InvalidArgument("allowed_sequences must not be empty, got []");
   }
   RETURN_IF_ERROR(
-      CheckSequences("allowed_sequences", sequences, model.vocab_size));
+      CheckSharedSequences("allowed_sequences", sequences, model.vocab_size));
   const bool is_too_long = LongestOf(sequences) > *params.max_new_tokens;
   for (size_t i = 0; is_too_long && i < sequences.size(); ++i) {
     if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
@@ -378,8 +378,8 @@ absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params) {
   RETURN_IF_ERROR(ValidateBias(model, params));
   RETURN_IF_ERROR(ValidateSequenceBias(model, params));
-  RETURN_IF_ERROR(
-      CheckSequences("bad_words_ids", params->bad_words_ids, model.vocab_size));
+  RETURN_IF_ERROR(CheckSharedSequences("bad_words_ids", params->bad_words_ids,
+                                       model.vocab_size));
   RETURN_IF_ERROR(CheckBadWords(params->bad_words));
   if (!params->bad_words.empty()) return NoTokensOfBadWords(*params);
   RETURN_IF_ERROR(

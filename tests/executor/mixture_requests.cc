@@ -219,10 +219,10 @@ void Maker::AddSequenceBias(GenerationParams* params) {
     params->sequence_bias.push_back(
         {AnyTokens(1 + Below(max_length)), Below(9) - 4.25});
   }
-  std::ranges::sort(params->sequence_bias, {}, &SequenceBias::tokens);
-  const auto twins =
-      std::ranges::unique(params->sequence_bias, {}, &SequenceBias::tokens);
-  params->sequence_bias.erase(twins.begin(), twins.end());
+  std::vector<SequenceBias>& biases = params->sequence_bias.Edit();
+  std::ranges::sort(biases, {}, &SequenceBias::tokens);
+  const auto twins = std::ranges::unique(biases, {}, &SequenceBias::tokens);
+  biases.erase(twins.begin(), twins.end());
 }
 
 // What leaves every request one that has a token at each place.

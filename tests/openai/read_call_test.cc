@@ -404,7 +404,7 @@ TEST(ReadCallTest, NoTokensAreForPromptsThatAreEchoed) {
       const Call call,
       Complete(R"("echo": true, "logprobs": 1, "max_tokens": 0)"));
   EXPECT_TRUE(call.prompt_only);
-  EXPECT_EQ(call.params.max_new_tokens, 1);
+  EXPECT_EQ(call.params.max_new_tokens, 0);
   EXPECT_TRUE(call.Gives("do_sample"));
   EXPECT_TRUE(call.Gives("num_beams"));
   EXPECT_THAT(Complete(R"("max_tokens": 0)"),

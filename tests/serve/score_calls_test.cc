@@ -178,12 +178,14 @@ TEST_F(ScoreCallsTest, MuchWorkIsRefusedBeforeItIsMade) {
                               .at("message")
                               .as_string()),
               HasSubstr("items must be at most 256 prompts"));
-  EXPECT_THAT(
-      std::string(Refused(Concat(R"({"query": ")", std::string(20'000, 'a'),
-                                 R"(", "items": [)", list("\"b\"", 1000), "]}"))
-                      .at("message")
-                      .as_string()),
-      HasSubstr("items must take at most 16777216 bytes"));
+  std::string sentences;
+  while (sentences.size() < 2000) sentences += "It rains. ";
+  EXPECT_THAT(std::string(Refused(Concat(R"({"query": ")", sentences,
+                                         R"(", "items": [)",
+                                         list("\"b\"", 10'000), "]}"))
+                              .at("message")
+                              .as_string()),
+              HasSubstr("items must take at most 16777216 bytes"));
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ absl::Status ReadField(const std::string& name, const JsonText& json,
   if (name == "raw") return Read(name, json, &line->raw);
   if (name == "append_eos") return Read(name, json, &line->append_eos);
   if (name == "continuations") return ReadContinuations(json, line);
-  return InvalidArgument("unknown field ", Shown(name), ": there are id, ",
+  return InvalidArgument("unknown field ", ShownInQuotes(name),
+                         ": there are id, ",
                          "prompt, prompt_tokens, template, raw, ",
                          "decoder_prompt, append_eos and continuations");
 }

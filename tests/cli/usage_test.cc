@@ -38,13 +38,13 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     const char* message;
   } cases[] = {
       {{},
-       "a command is needed. The commands are generate, batch, serve, "
-       "tokenize, inspect, trace and verify-speculation."},
+       "a command is needed. The commands are generate, batch, score, "
+       "serve, tokenize, inspect, trace and verify-speculation."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
-       "no command \"translate\". The commands are generate, batch, serve, "
-       "tokenize, inspect, trace and verify-speculation."},
+       "no command \"translate\". The commands are generate, batch, score, "
+       "serve, tokenize, inspect, trace and verify-speculation."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},
@@ -428,7 +428,7 @@ TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {
   EXPECT_THAT(run(scratch.path()), HasSubstr(" has no config.json; a model"));
   EXPECT_THAT(run(scratch.Write("m.txt", "")),
               HasSubstr("m.txt is a file; a model is a directory with"));
-  EXPECT_THAT(run(scratch.Write("m.gguf", "")),
+  EXPECT_THAT(run(scratch.Write("m.gguf", "GGUF")),
               HasSubstr("m.gguf is a GGUF file"));
 }
 

@@ -35,6 +35,7 @@ Generator ToyGenerator() {
   ToyModelOptions options;
   options.vocab_size = EnFrTokenizer().vocab_size();
   options.num_pages = 500;
+  options.has_shareable_pages = true;
   absl::StatusOr<Generator> generator = Generator::Create(
       std::make_shared<ToyModel>(options),
       std::shared_ptr<const Tokenizer>(&EnFrTokenizer(), [](const auto*) {}));

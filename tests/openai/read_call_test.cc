@@ -405,6 +405,8 @@ TEST(ReadCallTest, NoTokensAreForPromptsThatAreEchoed) {
       Complete(R"("echo": true, "logprobs": 1, "max_tokens": 0)"));
   EXPECT_TRUE(call.prompt_only);
   EXPECT_EQ(call.params.max_new_tokens, 0);
+  EXPECT_EQ(Complete(R"("echo": true, "max_tokens": 0)")->params.max_new_tokens,
+            1);
   EXPECT_TRUE(call.Gives("do_sample"));
   EXPECT_TRUE(call.Gives("num_beams"));
   EXPECT_THAT(Complete(R"("max_tokens": 0)"),

@@ -178,14 +178,16 @@ TEST_F(ScoreCallsTest, MuchWorkIsRefusedBeforeItIsMade) {
                               .at("message")
                               .as_string()),
               HasSubstr("items must be at most 256 prompts"));
-  std::string sentences;
-  while (sentences.size() < 2000) sentences += "It rains. ";
-  EXPECT_THAT(std::string(Refused(Concat(R"({"query": ")", sentences,
-                                         R"(", "items": [)",
-                                         list("\"b\"", 10'000), "]}"))
-                              .at("message")
-                              .as_string()),
-              HasSubstr("items must take at most 16777216 bytes"));
+  // Without a template, so that items go on from it.
+  std::string query;
+  for (int i = 0; i < 170; ++i) query += "the station ";
+  EXPECT_THAT(
+      std::string(
+          Refused(Concat(R"({"add_special_tokens": false, "query": ")", query,
+                         R"(", "items": [)", list("\"b\"", 9000), "]}"))
+              .at("message")
+              .as_string()),
+      HasSubstr("items must take at most 16777216 bytes"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // MultipartReader: the fields of a form, multipart/form-data (RFC 7578), out of
 // bytes as they arrive, in pieces of any size; how they are cut never changes
-// what is read of them. The content of a file goes on as it comes, and nothing
-// of it is kept.
+// what is read of them. The content of a file is handed on as it comes, and
+// nothing of it is kept.
 //
 //   ASSIGN_OR_RETURN(const std::string boundary, BoundaryOf(content_type));
 //   MultipartReader reader(boundary, &handler);

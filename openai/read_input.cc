@@ -70,7 +70,8 @@ absl::Status ReadMembers(std::string_view name, const JsonText& json,
   if (!json.is_object()) return WrongType(name, "an object", json.text);
   for (JsonItems items(json.text); items.Next();) {
     const std::string key = Unquoted(items.key());
-    const JsonText value = {items.value()};
+    const JsonText value = {.text = items.value(),
+                            .max_members = json.max_members};
     if (value.is_null()) continue;
     RETURN_IF_ERROR(read(Concat(name, ".", Shown(key)), key, value));
   }

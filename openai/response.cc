@@ -83,7 +83,7 @@ void AppendResponseUsage(const Usage& usage, std::string* out) {
   *out += '}';
 }
 
-// What the call asked for.
+// The fields of the request that an answer repeats.
 void AppendRequest(const Call& call, const GenerationParams& params,
                    std::string* out) {
   *out += R"(,"instructions":)";

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "openai/batch_lines.h"
 #include "openai/error.h"
+#include "openai/token_names.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
 
@@ -20,7 +21,11 @@ constexpr std::string_view kStatusNames[kNumBatchStatuses] = {
     "validating", "in_progress", "finalizing", "completed",
     "failed",     "cancelling",  "cancelled",  "expired"};
 constexpr int64_t kMaxWindowHours = 24 * 30;
-constexpr size_t kMaxMetadata = 16;  // members, as OpenAI has it
+constexpr size_t kMaxWindowBytes = 4;  // of "720h"
+// As OpenAI's API has them: members, and characters of each.
+constexpr size_t kMaxMetadata = 16;
+constexpr size_t kMaxMetadataKey = 64;
+constexpr size_t kMaxMetadataValue = 512;
 
 json::value OrNull(const std::string& text) {
   return text.empty() ? json::value(nullptr) : json::value(text);
@@ -95,12 +100,12 @@ void ReadErrors(StoredReader* batch, std::vector<BatchError>* errors) {
   }
 }
 
-// "24h": whole hours.
+// "24h": whole hours. SimpleAtoi would take zeros without end.
 absl::Status ReadWindow(BatchOrder* order) {
   const std::string& window = order->completion_window;
   int64_t hours = 0;
   const bool is_good =
-      window.ends_with('h') &&
+      window.ends_with('h') && window.size() <= kMaxWindowBytes &&
       absl::SimpleAtoi(window.substr(0, window.size() - 1), &hours) &&
       hours >= 1 && hours <= kMaxWindowHours;
   if (!is_good) {
@@ -120,8 +125,18 @@ absl::Status ReadMetadata(const JsonText& json, json::object* metadata) {
                            " members, got ", metadata->size());
   }
   for (const auto& [key, member] : *metadata) {
-    if (member.is_string()) continue;
-    return WrongType(Concat("metadata.", Shown(key)), "a string", member);
+    const size_t key_size = CountCharacters(key);
+    if (key_size > kMaxMetadataKey) {
+      return InvalidArgument("a key of metadata must have at most ",
+                             kMaxMetadataKey, " characters, got ", key_size);
+    }
+    const std::string name = Concat("metadata.", Shown(key));
+    if (!member.is_string()) return WrongType(name, "a string", member);
+    const size_t value_size = CountCharacters(member.get_string());
+    if (value_size > kMaxMetadataValue) {
+      return InvalidArgument(name, " must have at most ", kMaxMetadataValue,
+                             " characters, got ", value_size);
+    }
   }
   return absl::OkStatus();
 }
@@ -239,8 +254,9 @@ absl::StatusOr<BatchOrder> ReadBatchOrder(std::string_view body) {
   BatchOrder order;
   order.completion_window = "24h";
   for (JsonItems items(json.text); items.Next();) {
-    RETURN_IF_ERROR(
-        ReadOrderField(Unquoted(items.key()), {items.value()}, &order));
+    const JsonText value = {.text = items.value(),
+                            .max_members = json.max_members};
+    RETURN_IF_ERROR(ReadOrderField(Unquoted(items.key()), value, &order));
   }
   if (order.input_file_id.empty()) {
     return RefuseField("input_file_id",

@@ -77,6 +77,7 @@ ServerCore::Work ServerCore::FileContent(Call& call) {
     co_await Refuse(call, NoJobs());
     co_return;
   }
+  const bool is_head = call.exchange.request().method == "HEAD";
   JobCall job = JobCallOf(call);
   absl::StatusOr<std::string> path =
       co_await jobs_->Do(&JobCalls::PathOfFile, std::move(job));
@@ -95,6 +96,8 @@ ServerCore::Work ServerCore::FileContent(Call& call) {
   head.headers.push_back({"X-Content-Type-Options", "nosniff"});
   head.content_type = "application/octet-stream";
   if (!co_await call.exchange.BeginStream(std::move(head))) co_return;
+  // Pieces that are not sent never wait: other connections would.
+  if (is_head) co_return;
   std::string piece(kPieceBytes, '\0');
   while (file) {
     file.read(piece.data(), static_cast<std::streamsize>(kPieceBytes));

@@ -55,7 +55,9 @@ std::vector<json::object> TypedEventsOf(std::string_view stream) {
       ADD_FAILURE() << "no event: " << stream;
       return events;
     }
-    const auto event = ParseJson(stream.substr(data + 7, end - data - 7));
+    const std::string_view json = stream.substr(data + 7, end - data - 7);
+    EXPECT_EQ(json.find_first_of("\r\n"), json.npos) << json;
+    const auto event = ParseJson(json);
     EXPECT_OK(event);
     events.push_back(event->as_object());
     EXPECT_EQ(
@@ -136,6 +138,17 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
   }
 }
 
+TEST(ResponseTest, MembersOfATextFormatAreBounded) {
+  std::string many;
+  for (int i = 0; i < 1025; ++i)
+    many += Concat(i > 0 ? "," : "", "\"", i, "\":0");
+  EXPECT_THAT(
+      ReadCall(Api::kResponses,
+               Concat(R"({"input": "a", "text": {"format": {)", many, "}}}")),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("must have no object of more than 1024 members")));
+}
+
 TEST(ResponseTest, AnswerIsOneMessageThatSaysHowItEnded) {
   const struct {
     FinishReason reason;
@@ -182,7 +195,8 @@ TEST(ResponseTest, EventsAddUpToTheWholeAnswer) {
   const std::string text = kResponseText;
   for (const char* const fields :
        {R"("stream": true)", R"("stream": true, "num_beams": 4)",
-        R"("stream": true, "best_of": 2)"}) {
+        R"("stream": true, "best_of": 2)",
+        "\"stream\": true, \"metadata\": {\n \"a\":\r\n \"b\"}"}) {
     const Call call = CallOf(Api::kResponses, fields);
     const PromptParts prompt = ResponsePromptOf(call);
     const PromptAnswer answer = ResponseAnswerOf(prompt, FinishReason::kLength);

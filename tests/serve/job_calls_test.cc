@@ -200,6 +200,9 @@ TEST_F(JobCallsTest, BadFormsAreRefused) {
 TEST_F(JobCallsTest, BadOrdersAreRefused) {
   Start(Options());
   const std::string id = IdOf(Upload(LineOf("a", BodyOf(0))));
+  std::string many;
+  for (int i = 0; i < 1025; ++i)
+    many += Concat(i > 0 ? "," : "", "\"", i, "\":0");
   const std::pair<std::string, std::string> kBad[] = {
       {"{}", "input_file_id must be there"},
       {R"({"input_file_id":7})", "input_file_id must be a string"},
@@ -210,8 +213,18 @@ TEST_F(JobCallsTest, BadOrdersAreRefused) {
       {Concat(R"({"endpoint":"/v1/completions","completion_window":"0h",)",
               R"("input_file_id":")", id, "\"}"),
        "completion_window must be 1h to"},
+      {Concat(R"({"endpoint":"/v1/completions","completion_window":")",
+              std::string(100, '0'), R"(24h","input_file_id":")", id, "\"}"),
+       "completion_window must be 1h to"},
       {R"({"output_expires_after":{}})", "output_expires_after"},
       {R"({"metadata":{"a":1}})", "metadata.a must be a string"},
+      // Else its record might be too large for the next server to read.
+      {Concat(R"({"metadata":{"a":")", std::string(513, 'b'), "\"}}"),
+       "metadata.a must have at most 512 characters, got 513"},
+      {Concat(R"({"metadata":{")", std::string(65, 'a'), R"(":"b"}})"),
+       "a key of metadata must have at most 64 characters, got 65"},
+      {Concat(R"({"metadata":{)", many, "}}"),
+       "metadata must have no object of more than 1024 members"},
       {"[]", "must be an object"},
   };
   for (const auto& [body, message] : kBad) {

@@ -57,7 +57,9 @@ void AddedTokenTable::Add(const TokenEntry& token) {
   ids_[token.content] = id;
   TokenEntry added = token;
   const auto old = tokens_.find(id);
-  if (old != tokens_.end() && old->second.at("special") == true) {
+  const json::value* const was_special =
+      old == tokens_.end() ? nullptr : old->second.if_contains("special");
+  if (was_special != nullptr && *was_special == true) {
     added.normalized = token.normalized.value_or(!token.special);
     added.special = true;
   }

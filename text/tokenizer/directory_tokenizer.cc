@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "text/pipeline/json_fields.h"
+#include "text/pipeline/vocabulary.h"
 #include "text/tokenizer/added_token_table.h"
 #include "text/tokenizer/class_steps.h"
 #include "text/tokenizer/json_tokenizer.h"
@@ -170,10 +172,11 @@ absl::Status AddTokens(const Build& build, AddedTokenTable* table) {
   if (extra.empty() && !settings.has_extra) extra = settings.older_extra;
   // Each once; of several that are spelt alike the last has its flags.
   std::vector<TokenEntry> added;
-  const auto add_new = [&](TokenEntry token) {
-    const bool is_known = table->Has(token.content) ||
-                          std::ranges::find(added, token) != added.end();
-    if (!is_known) added.push_back(std::move(token));
+  std::set<TokenEntry> known;
+  const auto add_new = [&](const TokenEntry& token) {
+    const bool is_new =
+        !table->Has(token.content) && known.insert(token).second;
+    if (is_new) added.push_back(token);
   };
   for (const TokenEntry* token : named) add_new(*token);
   for (const TokenEntry& token : extra) add_new(token);
@@ -253,6 +256,25 @@ TokenizerConfig RolesOf(const TokenSettings& settings) {
           .unk_token = content("unk_token")};
 }
 
+// AddedTokenTable leaves out tokens without an id, so that JsonTokenizer, which
+// reads what the table has, does not see them.
+absl::Status CheckAddedTokenIds(const json::object& file) {
+  const json::value* const added = file.if_contains("added_tokens");
+  if (added == nullptr || added->is_null()) return absl::OkStatus();
+  if (!added->is_array()) {
+    return InvalidArgument("added_tokens must be a list, got ", Shown(added));
+  }
+  const json::array& list = added->get_array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    ASSIGN_OR_RETURN(const JsonFields fields,
+                     JsonFields::OfItem(list, i, "added_tokens"));
+    ASSIGN_OR_RETURN(const int64_t id, fields.Integer("id"));
+    if (id >= 0 && id < Vocabulary::kMaxTokens) continue;
+    return fields.Wrong("id", Concat("in [0, ", Vocabulary::kMaxTokens, ")"));
+  }
+  return absl::OkStatus();
+}
+
 // Reads the tokenizer.json, if `build` is of one.
 absl::Status ReadTokenizerJson(Build* build) {
   ASSIGN_OR_RETURN(const std::string text,
@@ -265,7 +287,7 @@ absl::Status ReadTokenizerJson(Build* build) {
                            Shown(&*value));
   }
   build->file = std::move(value->get_object());
-  return absl::OkStatus();
+  return Annotate(CheckAddedTokenIds(build->file), build->path);
 }
 
 absl::Status BuildVocabulary(const std::string& directory,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "base/status.h"
@@ -114,6 +115,7 @@ class SettingsReader {
   // {"<|user|>": 32010}
   absl::Status ReadAddedFile(const TokenizerConfigFile& file) {
     if (!file.object().empty()) settings_->listed_in = file.path();
+    const std::set<std::string_view> special = SpecialNames();
     for (const auto& [key, value] : file.object()) {
       if (!value.is_int64() || !IsTokenId(value.get_int64())) {
         return InvalidArgument(file.path(), ": ",
@@ -123,7 +125,7 @@ class SettingsReader {
       }
       TokenEntry entry;
       entry.content = std::string(std::string_view(key));
-      entry.special = HasRole(entry.content);
+      entry.special = special.contains(entry.content);
       settings_->listed[value.get_int64()] = std::move(entry);
     }
     return absl::OkStatus();
@@ -136,7 +138,7 @@ class SettingsReader {
     for (const json::value& value : added->get_array()) {
       const json::value* const id =
           value.is_object() ? value.get_object().if_contains("id") : nullptr;
-      // JsonTokenizer says what is wrong with it.
+      // LoadDirectoryTokenizer refuses it.
       if (id == nullptr || !id->is_int64()) continue;
       ASSIGN_OR_RETURN(settings_->listed[id->get_int64()],
                        ReadEntry(value, "added_tokens"));
@@ -219,14 +221,16 @@ class SettingsReader {
     return absl::OkStatus();
   }
 
-  bool HasRole(std::string_view content) const {
-    const auto is_it = [&](const TokenEntry& token) {
-      return token.content == content;
-    };
-    return std::ranges::any_of(settings_->extra, is_it) ||
-           std::ranges::any_of(settings_->roles, [&](const auto& role) {
-             return role.second && is_it(*role.second);
-           });
+  // The spellings of extra tokens and of those with a role.
+  std::set<std::string_view> SpecialNames() const {
+    std::set<std::string_view> names;
+    for (const TokenEntry& token : settings_->extra) {
+      names.insert(token.content);
+    }
+    for (const auto& [role, token] : settings_->roles) {
+      if (token) names.insert(token->content);
+    }
+    return names;
   }
 
   TokenSettings* settings_;

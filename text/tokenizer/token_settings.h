@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,7 +30,7 @@ struct TokenEntry {
   std::optional<bool> normalized;  // unset: if it is not special
   bool is_plain = false;           // the file has its spelling alone
 
-  bool operator==(const TokenEntry&) const = default;
+  auto operator<=>(const TokenEntry&) const = default;
 
   // As an entry of a tokenizer.json's added_tokens.
   json::object ToJson(int64_t id) const;

@@ -177,6 +177,29 @@ TEST_F(BesideSentencePiece, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(DirectoryTokenizerTest, AddedTokensHaveIdsAndMayLackTheRest) {
+  const ScratchDirectory directory;
+  const auto load = [&](const std::string& added) {
+    directory.Write("tokenizer.json",
+                    R"({"added_tokens": )" + added +
+                        R"(, "model": {"type": "BPE", "vocab": {"x": 0},)" +
+                        R"( "merges": []}})");
+    return Tokenizer::LoadDirectory(directory.path());
+  };
+  EXPECT_FALSE(load(R"([{"id": 0, "content": "x"}])").value()->is_special(0));
+  const std::pair<const char*, const char*> cases[] = {
+      {"5", "added_tokens must be a list, got 5"},
+      {"[5]", "added_tokens[0] must be an object, got 5"},
+      {R"([{"id": "0", "content": "x"}])",
+       "added_tokens[0].id must be an integer, got \"0\""},
+      {R"([{"id": 9223372036854775807, "content": "x"}])",
+       "added_tokens[0].id must be in [0, 4194304)"}};
+  for (const auto& [added, message] : cases) {
+    EXPECT_THAT(load(added), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr(message)));
+  }
+}
+
 TEST_F(BesideSentencePiece, AGitLfsPointerIsNamedWhateverFileItIs) {
   for (const char* const name :
        {"tokenizer.model", "tokenizer_config.json", "added_tokens.json",

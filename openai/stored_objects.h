@@ -79,11 +79,11 @@ absl::StatusOr<Batch> ReadStoredBatch(const json::value& value);
 
 // The body of POST /v1/batches.
 struct BatchOrder {
-  std::string endpoint;
-  std::string input_file_id;
-  std::string completion_window;
+  std::string endpoint = {};
+  std::string input_file_id = {};
+  std::string completion_window = {};
   int64_t window_seconds = 0;
-  json::object metadata;
+  json::object metadata = {};
 };
 // Errors: kInvalidArgument naming the field and the value.
 absl::StatusOr<BatchOrder> ReadBatchOrder(std::string_view body);

@@ -326,8 +326,8 @@ TEST(BatchTest, NamesOfSpecialTokensAreThemIfTheLineSaysSo) {
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_EQ(run.err, "");
   const std::vector<json::value> answers = ParseLines(run.out);
-  const auto num_tokens = [&](size_t line) {
-    return answers.at(line).at("usage").at("prompt_tokens").as_int64();
+  const auto num_tokens = [&](size_t i) {
+    return answers.at(i).at("usage").at("prompt_tokens").as_int64();
   };
   EXPECT_EQ(num_tokens(0), num_tokens(1) + 1);
   const ProgramRun plain = RunBatch(line + "}\n" + line + "}\n");

@@ -57,7 +57,7 @@ class FakeCalls {
 
  private:
   struct Counted {
-    explicit Counted(FakeCalls* calls) : calls(calls) {
+    explicit Counted(FakeCalls* all) : calls(all) {
       const int count = ++calls->num_running;
       calls->most_running = std::max(calls->most_running.load(), count);
     }

@@ -64,7 +64,7 @@ TEST(FileStoreTest, OthersFindNothing) {
 TEST(FileStoreTest, NamesOfClientsAreNoPaths) {
   const JobFolder folder;
   auto files = folder.OpenFiles();
-  for (const std::string name :
+  for (const std::string& name :
        {std::string("../../x"), std::string("/etc/x"), std::string("a\0b", 3),
         std::string("x\n\"y"), std::string(1000, 'x'), std::string("é")}) {
     const auto added = AddFile(files.get(), "a", "", name);
@@ -130,11 +130,15 @@ TEST(FileStoreTest, FailureAtAnyWriteLeavesAFileOrNone) {
     }
     const auto files = folder.OpenFiles();
     const auto listed = files->List("");
-    if (is_added) EXPECT_EQ(listed.size(), 1);
+    if (is_added) {
+      EXPECT_EQ(listed.size(), 1);
+    }
     for (const openai::StoredFile& file : listed) {
       EXPECT_EQ(ReadWhole(files->PathOf(file.id)), "abc") << num_good;
     }
-    if (listed.empty()) EXPECT_EQ(NumEntries(folder), 0) << num_good;
+    if (listed.empty()) {
+      EXPECT_EQ(NumEntries(folder), 0) << num_good;
+    }
     EXPECT_LT(num_good, 100);
   }
 }

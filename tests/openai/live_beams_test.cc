@@ -90,7 +90,7 @@ void TextsAreThoseOfAllTokens(const Tokenizer& tokenizer) {
   ASSERT_OK(stops);
   for (int seed = 0; seed < 50; ++seed) {
     params.include_stop = seed % 2 == 0;
-    LiveBeams beams({.params = params}, &tokenizer);
+    LiveBeams beams({.tokens = {}, .params = params}, &tokenizer);
     RandomSearch search(tokenizer, seed);
     for (int step = 0; step < 40; ++step) {
       const BeamsEvent event = search.Step();

@@ -23,7 +23,8 @@ std::string TextAfter(const ModelDescription& model, const Request& request,
 
 TEST(TextBeginTest, ACompletionBeginsWithTheSpaceAfterItsPrompt) {
   const ModelDescription model;
-  Request request = {.prompt_tokens = {*EnFrTokenizer().bos_id()}};
+  Request request = {.prompt_tokens = {*EnFrTokenizer().bos_id()},
+                     .params = {}};
   EXPECT_EQ(TextAfter(model, request, "gare"), "gare");
   const std::vector<TokenId> text = Spelt("la");
   request.prompt_tokens.insert(request.prompt_tokens.end(), text.begin(),
@@ -34,15 +35,15 @@ TEST(TextBeginTest, ACompletionBeginsWithTheSpaceAfterItsPrompt) {
 }
 
 TEST(TextBeginTest, AnAnswerIsATextOfItsOwn) {
-  const Request request = {.prompt_tokens = Spelt("la"),
-                           .num_continued = 0};
+  const Request request = {
+      .prompt_tokens = Spelt("la"), .params = {}, .num_continued = 0};
   EXPECT_EQ(TextAfter(ModelDescription(), request, "gare"), "gare");
 }
 
 TEST(TextBeginTest, AfterAnEncoderTheDecoderPromptIsContinued) {
   ModelDescription model;
   model.encoder.emplace().decoder_prompt = {*EnFrTokenizer().bos_id()};
-  Request request = {.prompt_tokens = Spelt("the")};
+  Request request = {.prompt_tokens = Spelt("the"), .params = {}};
   EXPECT_EQ(TextAfter(model, request, "gare"), "gare");
   for (const TokenId token : Spelt("la")) {
     request.params.decoder_prompt_tokens.push_back(token);
@@ -53,7 +54,7 @@ TEST(TextBeginTest, AfterAnEncoderTheDecoderPromptIsContinued) {
 TEST(TextBeginTest, ACharacterThatThePromptBeganIsTheCompletions) {
   const TokenId lead = *EnFrTokenizer().PieceToId("<0xC3>");
   const TokenId rest = *EnFrTokenizer().PieceToId("<0xA9>");
-  Request request = {.prompt_tokens = Spelt("caf")};
+  Request request = {.prompt_tokens = Spelt("caf"), .params = {}};
   request.prompt_tokens.push_back(lead);
   EXPECT_EQ(TextBefore(EnFrTokenizer(), request.params, request.prompt_tokens),
             "caf");

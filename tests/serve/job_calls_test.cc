@@ -163,7 +163,7 @@ TEST_F(JobCallsTest, FilesAreListedReadAndRemoved) {
   EXPECT_EQ(Get("/v1/files?limit=0").status, 400);
   EXPECT_EQ(Get("/v1/files?after=file-1").status, 404);
   EXPECT_EQ(Object(Delete("/v1/files/" + ids[0])).at("deleted"), true);
-  for (const std::string path :
+  for (const std::string& path :
        {"/v1/files/" + ids[0], "/v1/files/" + ids[0] + "/content",
         std::string("/v1/files/..%2f..%2fetc/content"),
         std::string("/v1/files/../x")}) {
@@ -329,7 +329,7 @@ TEST_F(JobCallsTest, FilesAndBatchesBelongToTheKey) {
   const std::string file = IdOf(Upload(LineOf("a", BodyOf(0)), mine));
   const std::string id = CreateBatch(file, mine);
   EXPECT_EQ(AwaitBatch(id, mine).at("status"), "completed");
-  for (const std::string path :
+  for (const std::string& path :
        {"/v1/files/" + file, "/v1/files/" + file + "/content",
         "/v1/batches/" + id}) {
     EXPECT_EQ(Get(path, yours).status, 404) << path;

@@ -32,7 +32,8 @@ TEST(DescribeRequestTest, StochasticBeamsAreBeamsAndSaySoAndWhatTheyDrawBy) {
 }
 
 TEST(DescribeRequestTest, ARequestIsKnownByItsCallersId) {
-  const Request request = {.prompt_tokens = {1, 4}, .caller_id = "line 7"};
+  const Request request = {
+      .prompt_tokens = {1, 4}, .params = {}, .caller_id = "line 7"};
   EXPECT_EQ(DescribeRequest({7}, request).caller_id, "line 7");
 }
 

@@ -124,7 +124,10 @@ class LayerFinder {
 
   absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
     ASSIGN_OR_RETURN(*weight, Vector(name, ".weight", config_.hidden_size));
-    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
+    // Families with norms of that kind have no norm without a bias.
+    if (config_.norm != NormKind::kLayer || bias == nullptr) {
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", config_.hidden_size));
     return absl::OkStatus();
   }

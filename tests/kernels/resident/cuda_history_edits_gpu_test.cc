@@ -259,7 +259,7 @@ class AnyRows {
     processors->eos_token_ids = {0};
     if (Below(3) == 0) processors->min_new_tokens = Below(40);
     if (Below(6) != 0) return;
-    std::vector<TokenId>& allowed = processors->allowed_tokens.emplace();
+    std::vector<TokenId>& allowed = processors->allowed_tokens.emplace().Edit();
     for (int i = 0; i < 9; ++i) allowed.push_back(Token());
     std::ranges::sort(allowed);
     allowed.erase(std::unique(allowed.begin(), allowed.end()), allowed.end());

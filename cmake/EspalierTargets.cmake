@@ -14,9 +14,7 @@ function(target_cuda_sources target)
     espalier_join_cuda_sources(${target} ARG_SOURCES
       cc ${CMAKE_UNITY_BUILD_BATCH_SIZE})
     # A kernel takes far longer to compile than its headers, so a unity file has
-    # an eighth as many .cu as .cc: four of CI's 32, and of the 12 of development
-    # one, so that a change compiles that alone. Of 0, all in one file, they stay
-    # apart, too.
+    # an eighth as many .cu as .cc. Of 0, all in one file, they stay apart, too.
     math(EXPR size "${CMAKE_UNITY_BUILD_BATCH_SIZE} / 8")
     if(size GREATER 1)
       espalier_join_cuda_sources(${target} ARG_SOURCES cu ${size})

@@ -8,7 +8,9 @@ ToolCallStream::ToolCallStream(const ToolCallOptions& options,
                                const Tokenizer& tokenizer,
                                const IncrementalDetokenizer& detokenizer)
     : parser_(options.format, options.tool_names),
-      marks_(SpecialMarksOf(options.format, tokenizer)),
+      marks_(detokenizer.shows_special()
+                 ? std::vector<ToolCallMark>()
+                 : SpecialMarksOf(options.format, tokenizer)),
       detokenizer_(detokenizer) {}
 
 void ToolCallStream::Feed(std::span<const TokenId> tokens,

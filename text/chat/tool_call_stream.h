@@ -1,7 +1,7 @@
 // ToolCallStream: the content and the calls of tools of one sample or beam,
 // from its tokens and the text that is certain of them. Marks of calls that are
-// special tokens, which spell nothing in that text, are put back where their
-// tokens stand.
+// special tokens are put back where their tokens stand, unless the text shows
+// special tokens.
 //
 //   ToolCallStream stream(options);
 //   for each event:  stream.Feed(event.tokens, event.text, &found);

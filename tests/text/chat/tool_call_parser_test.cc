@@ -400,6 +400,23 @@ TEST(ToolCallStreamTest, SeesMarksThatSpellNothing) {
 }
 
 // A text that a stop string cut has no marks behind the cut.
+TEST(ToolCallStreamTest, MarksThatTheTextShowsAreReadOnce) {
+  const auto tokenizer = MistralTokenizer();
+  const std::vector<TokenId> tokens = {3, 10, 4, 11, 12, 10, 5, 11, 12};
+  const std::string text = *tokenizer->Decode(tokens, {.show_special = true});
+  ToolCallStream stream({kMistral, {}}, *tokenizer,
+                        IncrementalDetokenizer(*tokenizer, /*is_opening=*/true,
+                                               /*shows_special=*/true));
+  ToolCallText found;
+  stream.Feed(tokens, text, &found);
+  stream.Finish(&found);
+  Joined joined;
+  joined.Add(found);
+  EXPECT_EQ(joined.found.content, "a");
+  EXPECT_THAT(joined.found.calls,
+              ElementsAre(Pair("b", "{}"), Pair("c", "{}")));
+}
+
 TEST(ToolCallStreamTest, MarksBehindTheTextAreNotRead) {
   const auto tokenizer = MistralTokenizer();
   ToolCallStream stream({kMistral, {}}, *tokenizer,

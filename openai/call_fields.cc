@@ -42,16 +42,6 @@ absl::Status SetDraft(std::string_view name, const JsonText& json,
   return Read(name, json, &(draft->*Member));
 }
 
-// A name of something, at most max_name_bytes long.
-absl::Status ReadName(std::string_view name, const JsonText& json,
-                      const Limits& limits, std::string* out) {
-  RETURN_IF_ERROR(Read(name, json, out));
-  if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
-  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
-                         " bytes, got ", out->size(), ": ",
-                         ShownInQuotes(*out));
-}
-
 template <auto Member>
 absl::Status SetName(std::string_view name, const JsonText& json,
                      const Limits& limits, Draft* draft) {

@@ -119,4 +119,13 @@ absl::Status ReadMessages(std::string_view name, const JsonText& json,
   return absl::OkStatus();
 }
 
+absl::Status ReadName(std::string_view name, const JsonText& json,
+                      const Limits& limits, std::string* out) {
+  RETURN_IF_ERROR(Read(name, json, out));
+  if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
+  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
+                         " bytes, got ", out->size(), ": ",
+                         ShownInQuotes(*out));
+}
+
 }  // namespace espalier::openai

@@ -29,4 +29,10 @@ absl::Status ReadMessages(std::string_view name, const JsonText& json,
                           const Limits& limits,
                           std::optional<ChatInputs>* chat);
 
+// Reads a name of something.
+// Errors: kInvalidArgument naming the field, for another value than a string
+// and for one of more than max_name_bytes.
+absl::Status ReadName(std::string_view name, const JsonText& json,
+                      const Limits& limits, std::string* out);
+
 }  // namespace espalier::openai

@@ -67,14 +67,6 @@ absl::Status ReadItems(std::string_view name, const JsonText& json,
   return absl::OkStatus();
 }
 
-absl::Status ReadName(std::string_view name, const JsonText& json,
-                      const Limits& limits, std::string* out) {
-  RETURN_IF_ERROR(Read(name, json, out));
-  if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
-  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
-                         " bytes, got ", out->size());
-}
-
 absl::Status ReadField(std::string_view name, const JsonText& json,
                        const Limits& limits, ScoreDraft* draft) {
   ScoreCall& call = draft->call;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr auto kWrong = absl::StatusCode::kInvalidArgument;
-constexpr auto kMissing = absl::StatusCode::kNotFound;
+constexpr auto kNotFound = absl::StatusCode::kNotFound;
 
 // Of a directory with such files, which are empty.
 absl::Status CheckFiles(const std::vector<std::string>& files) {
@@ -49,8 +49,8 @@ TEST(ModelDirectoryTest, OtherFormatsAreNamed) {
     std::string message;
   };
   const std::vector<Case> cases = {
-      {{}, kMissing, " has no config.json; a model is a directory with"},
-      {{"tokenizer.json", "model.safetensors"}, kMissing, "no config.json"},
+      {{}, kNotFound, " has no config.json; a model is a directory with"},
+      {{"tokenizer.json", "model.safetensors"}, kNotFound, "no config.json"},
       {{"config.json", "pytorch_model.bin"},
        kWrong,
        " has its weights in pytorch_model.bin, which is not read; transformers "
@@ -106,14 +106,14 @@ TEST(ModelDirectoryTest, ACacheOfSnapshotsSaysWhereTheModelIs) {
   const ScratchDirectory directory;
   std::filesystem::create_directory(directory.path("snapshots"));
   EXPECT_THAT(CheckModelDirectory(directory.path()),
-              StatusIs(kMissing, HasSubstr("give one of the directories in " +
+              StatusIs(kNotFound, HasSubstr("give one of the directories in " +
                                            directory.path("snapshots"))));
 }
 
 TEST(ModelDirectoryTest, NamesOfAHubAreToldFromPaths) {
   EXPECT_THAT(
       CheckModelDirectory("some-owner/some-model.v2"),
-      StatusIs(kMissing,
+      StatusIs(kNotFound,
                AllOf(HasSubstr("no such directory: some-owner/some-model.v2; "),
                      HasSubstr("nothing is downloaded here: `hf download "
                                "some-owner/some-model.v2 --local-dir DIR`"))));
@@ -124,7 +124,7 @@ TEST(ModelDirectoryTest, NamesOfAHubAreToldFromPaths) {
         std::string("~/nothing"), std::string("a/b/c"), std::string("a/"),
         directory.path("x")}) {
     EXPECT_THAT(CheckModelDirectory(path),
-                StatusIs(kMissing, AllOf(HasSubstr("no such directory: "),
+                StatusIs(kNotFound, AllOf(HasSubstr("no such directory: "),
                                          Not(HasSubstr("download")))))
         << path;
   }

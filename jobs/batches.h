@@ -39,19 +39,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "jobs/batch_job.h"
+#include "jobs/batch_options.h"
 #include "jobs/file_store.h"
 #include "openai/batch_lines.h"
 #include "openai/stored_objects.h"
 
 namespace espalier::jobs {
-
-struct BatchOptions {
-  BatchLimits limits = {};
-  int64_t max_batches = 1'000;  // the oldest that have ended are forgotten
-  int max_running_calls = 8;
-  // After a call that the engine had no room for, or a disk that failed.
-  absl::Duration pause = absl::Seconds(1);
-};
 
 // A call of a batch on its way to the engine.
 struct RunningCall {

@@ -16,15 +16,10 @@
 #include "absl/status/statusor.h"
 #include "jobs/batches.h"
 #include "jobs/file_store.h"
+#include "serve/job_options.h"
 #include "serve/worker_thread.h"
 
 namespace espalier::serve {
-
-struct JobOptions {
-  std::string folder = {};  // empty: there are no files, and no batches
-  jobs::FileLimits files = {};
-  jobs::BatchOptions batches = {};
-};
 
 // What is known of a call.
 struct JobCall {

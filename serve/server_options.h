@@ -13,7 +13,7 @@
 #include "http/limits.h"
 #include "openai/call.h"
 #include "serve/api_keys.h"
-#include "serve/job_calls.h"
+#include "serve/job_options.h"
 #include "serve/origins.h"
 #include "serve/request_traces.h"
 #include "text/chat/tool_call_format.h"

@@ -70,6 +70,7 @@ awaitable<absl::Status> Translate(const Translator& translator,
   request.prompt_tokens = *std::move(prompt);
   request.params.num_beams = 4;
   request.params.num_return_sequences = 2;
+  request.num_continued = 0;  // a translation is a text of its own
 
   auto stream = co_await engine.Stream(request);
   if (!stream.ok()) co_return stream.status();

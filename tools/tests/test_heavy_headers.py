@@ -24,6 +24,7 @@ MAY_READ = {
         "examples/cli/interrupt.cc",
         "examples/cli/output/progress_ticks.cc",
         "examples/cli/runtime.cc",
+        "examples/cli/score_command.cc",
         "examples/cli/serve_command.cc",
         "examples/cli/speculation_requests.cc",
         "examples/cli/stream_output.cc",

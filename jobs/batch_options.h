@@ -1,0 +1,20 @@
+// BatchOptions: the limits of Batches, apart from it for sources that should
+// not read Asio.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "jobs/batch_job.h"
+
+namespace espalier::jobs {
+
+struct BatchOptions {
+  BatchLimits limits = {};
+  int64_t max_batches = 1'000;  // the oldest that have ended are forgotten
+  int max_running_calls = 8;
+  // After a call that the engine had no room for, or a disk that failed.
+  absl::Duration pause = absl::Seconds(1);
+};
+
+}  // namespace espalier::jobs

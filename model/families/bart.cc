@@ -1,5 +1,6 @@
 // BART: learned positions, two rows later than one would think, and a norm of
 // the embeddings.
+#include "base/status.h"
 #include "model/config_fields.h"
 #include "model/families/bart_fields.h"
 #include "model/model_family.h"

@@ -1,4 +1,5 @@
 // PEGASUS: sinusoidal positions as Marian's, and norms before each part.
+#include "base/status.h"
 #include "model/config_fields.h"
 #include "model/families/bart_fields.h"
 #include "model/model_family.h"

@@ -245,9 +245,11 @@ const PieceMatcher& Tokenizer::special_names() const {
       if (!name.empty()) names.emplace_back(std::move(name), token);
     }
     std::ranges::sort(names);
-    const auto same =
-        std::ranges::unique(names, {}, &std::pair<std::string, TokenId>::first);
-    names.erase(same.begin(), same.end());
+    const auto has_same_name = [](const auto& a, const auto& b) {
+      return a.first == b.first;
+    };
+    names.erase(std::unique(names.begin(), names.end(), has_same_name),
+                names.end());
     special_names_ = PieceMatcher(std::move(names));
   });
   return special_names_;

@@ -35,9 +35,9 @@ std::optional<ToolCallStream> ToolCallsOf(const Call& call,
                                           const PromptParts& prompt,
                                           const Tokenizer* tokenizer) {
   if (!ReadsToolCalls(call) || tokenizer == nullptr) return std::nullopt;
-  return std::optional<ToolCallStream>(
-      std::in_place, call.tool_calls, *tokenizer,
-      TextBeginOf(prompt, *tokenizer));
+  return std::optional<ToolCallStream>(std::in_place, call.tool_calls,
+                                       *tokenizer,
+                                       TextBeginOf(prompt, *tokenizer));
 }
 
 void DropUnwanted(const Call& call, ToolCallText* found) {

@@ -144,8 +144,8 @@ void AddMebibytes(CLI::App* command, const std::string& name,
                   const std::string& help, const char* group, int64_t* value) {
   const auto set = [value](int64_t mib) { *value = mib << 20; };
   command
-      ->add_option_function<int64_t>(
-          name, set, Concat(help, "; default ", *value >> 20))
+      ->add_option_function<int64_t>(name, set,
+                                     Concat(help, "; default ", *value >> 20))
       ->transform(InRange(1, int64_t{1} << 40))
       ->option_text("N")
       ->group(group);
@@ -165,9 +165,8 @@ void AddJobOptions(CLI::App* command, ServeOptions* options) {
   AddMebibytes(command, "--max-file-mib",
                "MiB of an upload, beside --max-body-bytes", kGroup,
                &jobs->files.max_file_bytes);
-  AddMebibytes(command, "--max-files-mib",
-               "MiB of all files, results included", kGroup,
-               &jobs->files.max_total_bytes);
+  AddMebibytes(command, "--max-files-mib", "MiB of all files, results included",
+               kGroup, &jobs->files.max_total_bytes);
   AddInteger(command, "--max-batches",
              "batches; beyond, the oldest that have ended are forgotten", 1,
              kMost, kGroup, &jobs->batches.max_batches);

@@ -70,8 +70,9 @@ TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
 TEST(TokenizeTest, ArgumentsAreTextsOrTheIdsOfOneList) {
   const ProgramRun texts = Tokenize({"It rains.", "\"</s>\n"}, "");
   EXPECT_EQ(texts.exit_code, 0) << texts.err;
-  EXPECT_EQ(texts.out, Tokenize({}, "{\"text\": \"It rains.\"}\n"
-                                    "{\"text\": \"\\\"</s>\\n\"}\n")
+  EXPECT_EQ(texts.out, Tokenize({},
+                                "{\"text\": \"It rains.\"}\n"
+                                "{\"text\": \"\\\"</s>\\n\"}\n")
                            .out);
   EXPECT_EQ(Tokenize({"-"}, "{\"text\": \"a\"}\n").out,
             Tokenize({"a"}, "").out);
@@ -87,7 +88,8 @@ TEST(TokenizeTest, ArgumentsThatAreWrongAreNamed) {
     const ProgramRun run = Tokenize({"--decode", "7", id}, "");
     EXPECT_EQ(run.exit_code, 2);
     EXPECT_THAT(run.err, HasSubstr(Concat("an argument must be a token id, got "
-                                          "\"", id, "\"")));
+                                          "\"",
+                                          id, "\"")));
   }
   EXPECT_THAT(Tokenize({"--decode", "6000"}, "").err,
               HasSubstr("arguments:1: tokens[0] must be an integer in [0, 5999]"

@@ -79,8 +79,7 @@ TEST(TraceCommandTest, ADeviceWithoutAnEndIsRefused) {
                                    " is a device, which has no end: it must be "
                                    "a file or a pipe"));
   }
-  EXPECT_THAT(Trace("/dev/null", {}).err,
-              HasSubstr("no request in /dev/null"));
+  EXPECT_THAT(Trace("/dev/null", {}).err, HasSubstr("no request in /dev/null"));
 }
 
 TEST(TraceCommandTest, TheNameOfTheOutputChoosesTheFormat) {

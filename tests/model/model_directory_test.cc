@@ -107,7 +107,7 @@ TEST(ModelDirectoryTest, ACacheOfSnapshotsSaysWhereTheModelIs) {
   std::filesystem::create_directory(directory.path("snapshots"));
   EXPECT_THAT(CheckModelDirectory(directory.path()),
               StatusIs(kNotFound, HasSubstr("give one of the directories in " +
-                                           directory.path("snapshots"))));
+                                            directory.path("snapshots"))));
 }
 
 TEST(ModelDirectoryTest, NamesOfAHubAreToldFromPaths) {
@@ -125,7 +125,7 @@ TEST(ModelDirectoryTest, NamesOfAHubAreToldFromPaths) {
         directory.path("x")}) {
     EXPECT_THAT(CheckModelDirectory(path),
                 StatusIs(kNotFound, AllOf(HasSubstr("no such directory: "),
-                                         Not(HasSubstr("download")))))
+                                          Not(HasSubstr("download")))))
         << path;
   }
 }

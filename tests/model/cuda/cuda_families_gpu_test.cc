@@ -22,8 +22,8 @@
 namespace espalier {
 namespace {
 
-using ::espalier::testing::CudaPlanModel;
 using ::espalier::testing::CudaDecoderFamilyModels;
+using ::espalier::testing::CudaPlanModel;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;

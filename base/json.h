@@ -28,7 +28,7 @@ absl::Status CheckUtf8(std::string_view text);
 // Errors: kInvalidArgument naming what is wrong and at which byte.
 absl::StatusOr<json::value> ParseJson(std::string_view text);
 
-// The same of a text that Python wrote: the numbers NaN, Infinity and
+// As ParseJson, of a text that Python wrote: the numbers NaN, Infinity and
 // -Infinity, which JSON lacks, are read as the strings of their names, so that
 // a reader that wants a number there refuses them by name.
 absl::StatusOr<json::value> ParsePythonJson(std::string_view text);

@@ -274,7 +274,7 @@ asio::awaitable<void> RunShutdown(std::shared_ptr<EngineCore> core,
   if (!answer.has_value()) ThrowCancelled();
 }
 
-// What `read` returns on the strand.
+// Returns what `read` returns, on the strand.
 template <typename Value>
 asio::awaitable<Value> ReadOnStrand(std::shared_ptr<EngineCore> core,
                                     Value (*read)(EngineCore&)) {

@@ -16,7 +16,7 @@
 //
 // Parts that do not branch come first of what hangs from a node, so that most
 // of them share a step. What a plan has is not planned again: after a
-// preemption the walk goes on where it was, from stem().
+// preemption the walk resumes where it was, from stem().
 //
 //   ContinuationWalk walk(continuations);
 //   walk.Begin();                              // the prompt's last row
@@ -48,7 +48,7 @@ struct WalkRow {
   std::vector<AllowedSequenceTrie::Node> nodes;  // [tokens]
 };
 
-// What a step has room for.
+// Room of a step.
 struct WalkRoom {
   int num_tokens = 1;  // >= 1
   int num_rows = 1;    // >= 1
@@ -64,7 +64,7 @@ class ContinuationWalk {
  public:
   using Node = AllowedSequenceTrie::Node;
 
-  // Those of the request; none: there is nothing to feed.
+  // Continuations of the request; none: nothing is fed.
   explicit ContinuationWalk(
       std::span<const std::vector<int64_t>> continuations);
 
@@ -80,7 +80,7 @@ class ContinuationWalk {
   bool all_planned() const { return has_begun_ && frames_.empty(); }
   // Tokens that are in no plan yet.
   int64_t num_pending_tokens() const { return num_pending_; }
-  // What the stem has after the prompt when the next row is fed.
+  // Tokens of the stem after the prompt when the next row is fed.
   std::span<const TokenId> stem() const { return stem_; }
 
   // Tokens that the first row of the next step has. REQUIRES: has_begun(),
@@ -134,7 +134,7 @@ class ContinuationWalk {
   WalkRow NextRow(int max_tokens, int max_asked) const;
   // A node of the stem whose children are fed next.
   void Push(Node node, int depth);
-  // Goes on to the child that is fed next, or up.
+  // Moves to the child that is fed next, or up.
   void Settle();
   void Ask(const WalkRow& row);
 

@@ -17,12 +17,12 @@
 
 namespace espalier {
 
-// What continuations follow.
+// The context of continuations.
 struct ContinuationContext {
   const Tokenizer* tokenizer = nullptr;  // null: continuations are tokens
   // Whether they are outputs (Tokenizer::EncodeOutput).
   bool is_output = false;
-  // That a text goes on from; empty: it stands by itself.
+  // The text before them; empty: each stands by itself.
   std::string text = {};
 };
 

@@ -10,7 +10,7 @@
 //       └──> failed
 //
 // A record is replaced at once, and before what it announces is done, so that a
-// batch goes on from where any end of the process left it: each of its calls
+// batch resumes where any end of the process left it: each of its calls
 // has one result, unless the batch was cancelled. A disk that fails pauses the
 // batch, which is then read from the disk anew.
 //

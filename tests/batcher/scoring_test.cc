@@ -215,7 +215,7 @@ TEST(ScoringTest, InAnyMixtureAndAnyPoolItIsAsAlone) {
   int num_preemptions = 0;
   int num_cached = 0;
   int num_saved = 0;
-  for (uint32_t seed = 0; seed < Cases(200, 30); ++seed) {
+  for (uint32_t seed = 0; seed < Cases(200, 60); ++seed) {
     std::mt19937 random(100 + seed);
     ToyModelOptions options = AnyToy(random);
     if (random() % 3 == 0) options.num_host_slots = 20;

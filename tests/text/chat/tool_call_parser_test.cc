@@ -246,7 +246,7 @@ bool IsSubsequence(std::string_view part, std::string_view whole) {
 TEST(ToolCallParserTest, LosesNoCharacterOfTextsWithoutCalls) {
   std::mt19937 random(8);
   int num_plain = 0, num_calls = 0;
-  for (int i = 0; i < Cases(20'000, 1'000); ++i) {
+  for (int i = 0; i < Cases(20'000, 4'000); ++i) {
     const std::string text = RandomText(random);
     const Found found = Parse(text, kFormats[i % std::size(kFormats)]);
     EXPECT_TRUE(IsSubsequence(found.content, text)) << text;

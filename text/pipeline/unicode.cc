@@ -128,6 +128,25 @@ bool IsMark(char32_t character) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
+bool IsLetter(char32_t character) {
+  const utf8proc_category_t category = CategoryOf(character);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool IsUppercaseLetter(char32_t character) {
+  const utf8proc_category_t category = CategoryOf(character);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LT;
+}
+
+bool IsLowercaseLetter(char32_t character) {
+  return CategoryOf(character) == UTF8PROC_CATEGORY_LL;
+}
+
+bool IsClosingPunctuation(char32_t character) {
+  const utf8proc_category_t category = CategoryOf(character);
+  return category == UTF8PROC_CATEGORY_PE || category == UTF8PROC_CATEGORY_PF;
+}
+
 bool IsNonspacingMark(char32_t character) {
   return CategoryOf(character) == UTF8PROC_CATEGORY_MN;
 }

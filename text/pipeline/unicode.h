@@ -25,6 +25,12 @@ bool IsWhitespace(char32_t character);
 bool IsNumeric(char32_t character);
 bool IsPunctuation(char32_t character);
 bool IsMark(char32_t character);
+// General categories L, Lu with Lt, and Ll.
+bool IsLetter(char32_t character);
+bool IsUppercaseLetter(char32_t character);
+bool IsLowercaseLetter(char32_t character);
+// General categories Pe and Pf.
+bool IsClosingPunctuation(char32_t character);
 // General categories Mn, Cc with Cf and Co, and the blocks of Han that BERT
 // takes for words.
 bool IsNonspacingMark(char32_t character);

@@ -45,6 +45,12 @@ absl::Status SyncDescriptor(int fd, const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CutFile(int fd, int64_t size, const std::string& path) {
+  RETURN_IF_ERROR(CheckFault("cut", path));
+  if (ftruncate(fd, size) != 0) return SystemError("cut", path);
+  return absl::OkStatus();
+}
+
 // The folder's entries, so that a name is found again.
 absl::Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -62,7 +68,8 @@ absl::Status SyncFolderOf(const std::string& path) {
 absl::Status ReplaceFile(const std::string& path, std::string_view content) {
   const std::string next = path + ".next";
   {
-    ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(next, 0));
+    // Its name need not last.
+    ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::OpenUnsynced(next, 0));
     RETURN_IF_ERROR(file.Append(content));
     RETURN_IF_ERROR(file.Sync());
   }
@@ -85,13 +92,21 @@ absl::Status RemoveFile(const std::string& path) {
 
 absl::StatusOr<AppendedFile> AppendedFile::Open(const std::string& path,
                                                 int64_t size) {
+  ASSIGN_OR_RETURN(AppendedFile file, OpenUnsynced(path, size));
+  // Also of one that was there: who made it may have ended before its sync.
+  RETURN_IF_ERROR(SyncFolderOf(path));
+  return file;
+}
+
+absl::StatusOr<AppendedFile> AppendedFile::OpenUnsynced(const std::string& path,
+                                                        int64_t size) {
   RETURN_IF_ERROR(CheckFault("open", path));
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
            S_IRUSR | S_IWUSR);
   if (fd < 0) return SystemError("open", path);
   AppendedFile file(fd, path, size);
-  if (ftruncate(fd, size) != 0) return SystemError("cut", path);
+  RETURN_IF_ERROR(CutFile(fd, size, path));
   return file;
 }
 
@@ -117,8 +132,14 @@ AppendedFile::~AppendedFile() {
 }
 
 absl::Status AppendedFile::Append(std::string_view bytes) {
-  size_ += std::ssize(bytes);
-  return WriteAll(fd_, bytes, path_);
+  const absl::Status written = WriteAll(fd_, bytes, path_);
+  if (written.ok()) {
+    size_ += std::ssize(bytes);
+  } else if (fd_ >= 0 && !CutFile(fd_, size_, path_).ok()) {
+    // What was appended next would follow half of these bytes.
+    close(std::exchange(fd_, -1));
+  }
+  return written;
 }
 
 absl::Status AppendedFile::Sync() { return SyncDescriptor(fd_, path_); }

@@ -30,7 +30,8 @@ absl::Status RemoveFile(const std::string& path);
 class AppendedFile {
  public:
   // What it has is kept up to `size` bytes, and the rest cut off; it is made if
-  // there is none. Errors: as ReplaceFile.
+  // there is none, and after this returns the disk has its name.
+  // Errors: as ReplaceFile.
   static absl::StatusOr<AppendedFile> Open(const std::string& path,
                                            int64_t size);
   AppendedFile() = default;  // none is open
@@ -38,15 +39,20 @@ class AppendedFile {
   AppendedFile& operator=(AppendedFile&& other) noexcept;
   ~AppendedFile();
 
-  // After an error some of the bytes may be there.
-  // Errors: as ReplaceFile.
+  // After an error the file is as it was; if the disk does not even allow that,
+  // every later call fails. Errors: as ReplaceFile.
   absl::Status Append(std::string_view bytes);
   // Returns when the disk has it all. Errors: as ReplaceFile.
   absl::Status Sync();
 
+  // Bytes that were appended, and those that were kept.
   int64_t size() const { return size_; }
 
  private:
+  friend absl::Status ReplaceFile(const std::string& path,
+                                  std::string_view content);
+  static absl::StatusOr<AppendedFile> OpenUnsynced(const std::string& path,
+                                                   int64_t size);
   AppendedFile(int fd, std::string path, int64_t size);
 
   int fd_ = -1;

@@ -46,7 +46,7 @@ Upload::~Upload() {
     const std::lock_guard<std::mutex> lock(store_->mutex_);
     --store_->num_uploads_;
     if (is_added_) return;
-    store_->num_bytes_ -= content_.size();
+    store_->num_bytes_ -= num_reserved_;
   }
   RemoveFile(store_->PathOf(id_)).IgnoreError();
 }
@@ -62,6 +62,7 @@ absl::Status Upload::Append(std::string_view bytes) {
     const std::lock_guard<std::mutex> lock(store_->mutex_);
     RETURN_IF_ERROR(store_->CheckRoom(count));
     store_->num_bytes_ += count;
+    num_reserved_ += count;
   }
   return content_.Append(bytes);
 }

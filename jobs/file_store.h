@@ -57,6 +57,7 @@ class Upload {
   FileStore* const store_;  // outlives it
   const std::string id_;
   AppendedFile content_;
+  int64_t num_reserved_ = 0;  // bytes, of the store
   bool is_added_ = false;
 };
 

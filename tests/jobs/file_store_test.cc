@@ -103,6 +103,19 @@ TEST(FileStoreTest, LimitsHoldAndAnUploadThatIsDroppedLeavesNothing) {
   EXPECT_OK(AddFile(files.get(), std::string(10, 'x')));
 }
 
+// Or the room that it would have taken is lost.
+TEST(FileStoreTest, UploadWhoseWriteFailsTakesNoRoom) {
+  const JobFolder folder;
+  const auto files = folder.OpenFiles({.max_total_bytes = 10});
+  for (int i = 0; i < 3; ++i) {
+    const auto upload = files->BeginUpload();
+    ASSERT_OK(upload);
+    const InjectedFault fault(FaultPoint::kWriteFile, 0);
+    EXPECT_FALSE((*upload)->Append("0123456789").ok());
+  }
+  EXPECT_OK(AddFile(files.get(), "0123456789"));
+}
+
 TEST(FileStoreTest, HeldFilesStay) {
   const JobFolder folder;
   const auto files = folder.OpenFiles();

@@ -34,7 +34,7 @@ size_t ChunkDecoder::Decode(std::string_view bytes, std::string* body) {
       taken += TakeTrailers(bytes.substr(taken));
     } else if (state_ == State::kSizeLf) {
       Expect('\n', bytes[taken++], State::kData);
-      EndLine(std::ssize(*body));
+      EndLine();
     } else {
       TakeOfLine(bytes[taken++]);
     }
@@ -90,13 +90,15 @@ void ChunkDecoder::Expect(char expected, char byte, State next) {
   state_ = next;
 }
 
-void ChunkDecoder::EndLine(int64_t body_bytes) {
+void ChunkDecoder::EndLine() {
   if (refusal_.has_value()) return;
   if (size_ == 0) {
     state_ = State::kTrailers;
     line_bytes_ = 0;
-  } else if (size_ > static_cast<uint64_t>(max_body_bytes_ - body_bytes)) {
+  } else if (size_ > static_cast<uint64_t>(max_body_bytes_ - body_bytes_)) {
     RefuseSize();
+  } else {
+    body_bytes_ += static_cast<int64_t>(size_);
   }
 }
 

@@ -55,7 +55,7 @@ class ChunkDecoder {
   void TakeAfterSize(char byte);
   // The byte, if it is the one expected, leads to `next`.
   void Expect(char expected, char byte, State next);
-  void EndLine(int64_t body_bytes);
+  void EndLine();
   size_t TakeTrailers(std::string_view bytes);
   void Refuse(int status, std::string_view message);
   void RefuseSize();
@@ -66,6 +66,7 @@ class ChunkDecoder {
   State state_ = State::kFirstDigit;
   int64_t line_bytes_ = 0;  // of the present line, or of the trailers
   uint64_t size_ = 0;       // of the chunk; in kData what is left of it
+  int64_t body_bytes_ = 0;  // of all chunks so far
   LineScanner trailers_{/*follows_line=*/true};
   std::optional<Refusal> refusal_;
 };

@@ -3,11 +3,14 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -32,6 +35,8 @@ constexpr int kMaxRefused = 256;
 
 // Times the largest body: what is read and dropped after a refusal.
 constexpr int64_t kMaxDroppedBodies = 4;
+
+constexpr std::string_view kLate = "the request took too long to arrive";
 
 }  // namespace
 
@@ -109,7 +114,12 @@ void Connection::Check(Clock::time_point now) {
         return Close();
       }
       worker_->counts().timeouts.Add(1);
-      Fail(408, "the request took too long to arrive");
+      Fail(408, kLate);
+    } else if (phase_ == Phase::kExchange && waits_body_ && is_due) {
+      worker_->counts().timeouts.Add(1);
+      reader_->Refuse({408, std::string(kLate)});
+      error_code ignored;
+      socket_.cancel(ignored);
     } else if (phase_ == Phase::kExchange && now >= write_deadline_) {
       // What the system holds for the client is dropped, too.
       error_code ignored;
@@ -185,7 +195,8 @@ void Connection::BeginRead() {
 // `bytes` are those of input_, unless it is empty.
 void Connection::ReadRequest(std::string_view bytes) {
   if (reader_ == nullptr) {
-    reader_ = std::make_unique<RequestReader>(&worker_->limits());
+    reader_ = std::make_unique<RequestReader>(
+        &worker_->limits(), &worker_->shared().streamed_body_limit);
   }
   const RequestReader::State before = reader_->state();
   KeepInput(bytes.substr(reader_->Read(bytes)));
@@ -198,7 +209,12 @@ void Connection::ReadRequest(std::string_view bytes) {
       if (!CheckBody(before)) return;
       SetReadDeadline(before);
       SendContinue(before);
-      if (phase_ == Phase::kRead) WaitReadable();
+      if (phase_ != Phase::kRead) return;
+      if (reader_->state() == RequestReader::State::kBody &&
+          reader_->is_streamed()) {
+        return BeginExchange();
+      }
+      WaitReadable();
   }
 }
 
@@ -221,9 +237,9 @@ void Connection::SetReadDeadline(RequestReader::State before) {
     deadline_ = After(limits.header_timeout);
   } else if (state == State::kBody) {
     if (before != State::kBody) body_deadline_ = After(limits.body_timeout);
-    const int64_t received = std::ssize(reader_->head().request.body);
     deadline_ =
-        body_deadline_ + std::chrono::seconds(received / limits.min_body_rate);
+        body_deadline_ +
+        std::chrono::seconds(reader_->num_body_bytes() / limits.min_body_rate);
   }
 }
 
@@ -265,6 +281,48 @@ void Connection::SendContinue(RequestReader::State before) {
   if (!Send(kContinue) || !unsent_.empty()) Close();
 }
 
+asio::awaitable<std::string> Connection::ReadBody() {
+  using State = RequestReader::State;
+  const auto check = [this] {
+    // The server ends the exchange by it.
+    if (client_gone() ||
+        (reader_ != nullptr && reader_->state() == State::kRefused)) {
+      throw boost::system::system_error(asio::error::operation_aborted);
+    }
+  };
+  check();
+  if (reader_ == nullptr) co_return "";
+  while (reader_->state() == State::kBody &&
+         reader_->head().request.body.empty()) {
+    SetReadDeadline(State::kBody);
+    waits_body_ = true;
+    const auto [wait_error] = co_await socket_.async_wait(
+        Socket::wait_read, asio::as_tuple(asio::use_awaitable));
+    waits_body_ = false;
+    check();
+    if (!wait_error) ReceiveBody();
+    check();
+  }
+  std::string& body = reader_->head().request.body;
+  std::string piece = std::exchange(body, std::string());
+  if (reader_->state() == State::kDone) {
+    DropReader();
+    if (input_.empty()) WaitReadable();
+  }
+  co_return piece;
+}
+
+void Connection::ReceiveBody() {
+  auto& buffer = worker_->read_buffer();
+  error_code error;
+  const size_t count = socket_.read_some(asio::buffer(buffer), error);
+  if (IsTransient(error)) return;
+  if (error) return DropClient();
+  worker_->counts().bytes_received.Add(static_cast<int64_t>(count));
+  const std::string_view bytes(buffer.data(), count);
+  KeepInput(bytes.substr(reader_->Read(bytes)));
+}
+
 // Exchanges.
 
 // Called at the end of an exchange. Or destroyed: a coroutine that cannot wait,
@@ -296,7 +354,12 @@ class Connection::ExchangeEnd {
 
 void Connection::BeginExchange() {
   RequestHead head = std::move(reader_->head());
-  DropReader();
+  const bool is_whole = reader_->state() == RequestReader::State::kDone;
+  if (is_whole) {
+    DropReader();
+  } else {
+    reader_->head().request.body.clear();
+  }
   is_http_1_0_ = head.is_http_1_0;
   is_head_ = head.request.method == "HEAD";
   keep_alive_ = head.keep_alive;
@@ -306,7 +369,7 @@ void Connection::BeginExchange() {
   was_checked_ = false;
   BeginLog(head.request);
   phase_ = Phase::kExchange;
-  if (input_.empty()) WaitReadable();
+  if (is_whole && input_.empty()) WaitReadable();
   // Runs the handler from here as far as it does not wait.
   asio::co_spawn(socket_.get_executor(), Serve(std::move(head)),
                  asio::bind_cancellation_slot(cancel_.slot(),
@@ -326,8 +389,13 @@ asio::awaitable<void> Connection::Serve(RequestHead head) {
   co_await asio::this_coro::throw_if_cancelled(false);
   if (client_gone()) co_return;
   if (!exchange.begun()) {
-    co_await Respond(worker_->shared().error_response(
-        500, failed ? "the request failed" : "the request was not answered"));
+    const bool is_refused = reader_ != nullptr &&
+                            reader_->state() == RequestReader::State::kRefused;
+    const Refusal failure = {
+        500, failed ? "the request failed" : "the request was not answered"};
+    const Refusal& refusal = is_refused ? reader_->refusal() : failure;
+    co_await Respond(
+        worker_->shared().error_response(refusal.status, refusal.message));
   } else if (!is_answered_ && (failed || !sends_pieces_)) {
     // Half of an answer, or less: what came next would be taken for the rest.
     Close();
@@ -398,6 +466,7 @@ void Connection::SetNote(std::string note) {
 
 void Connection::BeginLinger() {
   phase_ = Phase::kLinger;
+  DropReader();
   input_ = std::string();
   input_begin_ = 0;
   deadline_ = After(worker_->limits().linger_timeout);

@@ -10,7 +10,8 @@
 // One read is awaited at any time, for the next request or for the client's
 // end, which are the same event; only while bytes of the next request wait
 // after the present one, none is. So what a client sends ahead is at most one
-// read's worth, and does not keep its end from being noticed (Check).
+// read's worth, and does not keep its end from being noticed (Check). A body
+// that is streamed is read by its handler, in kExchange.
 //
 // Thread safety: its worker's thread alone. Callbacks and coroutines hold it.
 #pragma once
@@ -70,6 +71,7 @@ class Connection : public Peer,
   std::string ClientAddress() const override;
   bool client_gone() const override { return phase_ == Phase::kClosed; }
   void SetNote(std::string note) override;
+  boost::asio::awaitable<std::string> ReadBody() override;
   boost::asio::awaitable<bool> Respond(Response response) override;
   boost::asio::awaitable<bool> BeginStream(Response head) override;
   boost::asio::awaitable<bool> SendPiece(std::string_view piece) override;
@@ -101,6 +103,8 @@ class Connection : public Peer,
   void CountUnread(int64_t bytes);
   // If the client waits for it.
   void SendContinue(RequestReader::State before);
+  // Of a body that is streamed.
+  void ReceiveBody();
 
   // Exchanges.
   void BeginExchange();
@@ -136,12 +140,13 @@ class Connection : public Peer,
   bool waits_readable_ = false;
   bool is_refused_ = false;  // beyond max_connections
 
-  // kRead: of what is read. kLinger: until then the client may close.
+  // Of what is read. kLinger: until then the client may close.
   Clock::time_point deadline_;
-  Clock::time_point body_deadline_;        // but for what has come since
-  std::unique_ptr<RequestReader> reader_;  // null before a request's first byte
-  int64_t unread_bytes_ = 0;               // counted of its body
-  std::string input_;  // of the next requests, from input_begin_ on
+  Clock::time_point body_deadline_;  // but for what has come since
+  // Null before a request's first byte. kExchange: while the body is streamed.
+  std::unique_ptr<RequestReader> reader_;
+  int64_t unread_bytes_ = 0;  // counted of its body
+  std::string input_;         // of the next requests, from input_begin_ on
   size_t input_begin_ = 0;
   int64_t dropped_bytes_ = 0;  // kLinger
 
@@ -150,6 +155,7 @@ class Connection : public Peer,
   bool is_http_1_0_ = false;
   bool is_head_ = false;       // the answer has no body
   bool keep_alive_ = false;    // as far as the client goes
+  bool waits_body_ = false;    // in ReadBody
   bool close_after_ = false;   // this answer ends the connection
   bool is_answered_ = false;   // whole; it may still be on its way
   bool sends_pieces_ = false;  // their head was sent

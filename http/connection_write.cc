@@ -80,6 +80,7 @@ std::string_view Connection::MakeHead(const Response& response,
                                       BodyFraming framing) {
   close_after_ = !keep_alive_ || response.close ||
                  framing == BodyFraming::kUntilClose ||
+                 reader_ != nullptr ||  // the rest of a body may follow
                  worker_->shared().draining;
   const int status_class = std::clamp(response.status / 100, 0, 5);
   worker_->counts().responses[status_class].Add(1);

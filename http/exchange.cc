@@ -17,6 +17,13 @@ std::string Exchange::ClientAddress() const { return peer_->ClientAddress(); }
 
 asio::any_io_executor Exchange::executor() const { return peer_->executor(); }
 
+asio::awaitable<std::string> Exchange::ReadBody() {
+  if (!request_.body.empty()) {
+    co_return std::exchange(request_.body, std::string());
+  }
+  co_return co_await peer_->ReadBody();
+}
+
 asio::awaitable<bool> Exchange::Respond(Response response) {
   CHECK(!begun_) << "a request is answered twice";
   begun_ = true;

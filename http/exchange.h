@@ -56,6 +56,13 @@ class Exchange {
   const Request& request() const { return request_; }
   // request() is empty then.
   Request TakeRequest() { return std::move(request_); }
+  // The next bytes of the body; empty at its end. A body that is streamed
+  // (StreamedBodyLimit) comes as it arrives, in pieces of some 64 KiB, and the
+  // client waits while none is read. Throws if the rest does not come: the
+  // client has gone, or what it sends is late or no body, which the server then
+  // answers by 408, 400 or 413. An answer before the end of the body ends the
+  // connection.
+  boost::asio::awaitable<std::string> ReadBody();
   // "127.0.0.1" or "::1"; empty if the client has gone.
   std::string ClientAddress() const;
   boost::asio::any_io_executor executor() const;

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "http/message.h"
 
 namespace espalier::http {
 
@@ -49,5 +52,12 @@ struct Limits {
   // value.
   absl::Status Check() const;
 };
+
+// The most bytes of a body that its handler reads as it arrives
+// (Exchange::ReadBody); nothing for any other, which is read before its handler
+// starts, up to Limits::max_body_bytes. Called with the head, on any thread;
+// must not throw.
+using StreamedBodyLimit =
+    std::function<std::optional<int64_t>(const Request& head)>;
 
 }  // namespace espalier::http

@@ -20,7 +20,9 @@ Refusal BadBytes() {
 
 }  // namespace
 
-RequestReader::RequestReader(const Limits* limits) : limits_(limits) {}
+RequestReader::RequestReader(const Limits* limits,
+                             const StreamedBodyLimit* streamed_limit)
+    : limits_(limits), streamed_limit_(streamed_limit) {}
 
 size_t RequestReader::Read(std::string_view bytes) {
   size_t taken = 0;
@@ -69,30 +71,39 @@ void RequestReader::BeginBody(std::string_view head_text) {
     return Refuse(*refusal);
   }
   head_text_ = std::string();
-  if (head_.is_chunked) {
-    chunks_.emplace(limits_->max_header_bytes, limits_->max_body_bytes);
-  } else if (head_.content_length >
-             static_cast<uint64_t>(limits_->max_body_bytes)) {
-    return Refuse(
-        {413, Concat("the body must have at most ", limits_->max_body_bytes,
-                     " bytes, got ", head_.content_length)});
-  } else {
-    head_.request.body.reserve(std::min(head_.content_length, kMostReserved));
+  int64_t most = limits_->max_body_bytes;
+  if (streamed_limit_ != nullptr && *streamed_limit_ != nullptr) {
+    const std::optional<int64_t> limit = (*streamed_limit_)(head_.request);
+    is_streamed_ = limit.has_value();
+    most = limit.value_or(most);
   }
-  state_ = head_.is_chunked || head_.content_length > 0 ? State::kBody
-                                                        : State::kDone;
+  content_length_ = head_.content_length;
+  if (head_.is_chunked) {
+    chunks_.emplace(limits_->max_header_bytes, most);
+  } else if (content_length_ > static_cast<uint64_t>(most)) {
+    return Refuse({413, Concat("the body must have at most ", most,
+                               " bytes, got ", content_length_)});
+  } else {
+    head_.request.body.reserve(std::min(content_length_, kMostReserved));
+  }
+  state_ =
+      head_.is_chunked || content_length_ > 0 ? State::kBody : State::kDone;
 }
 
 size_t RequestReader::ReadBody(std::string_view bytes) {
   std::string& body = head_.request.body;
   if (!chunks_.has_value()) {
-    const size_t taken =
-        std::min<uint64_t>(head_.content_length - body.size(), bytes.size());
+    const uint64_t left =
+        content_length_ - static_cast<uint64_t>(num_body_bytes_);
+    const size_t taken = std::min<uint64_t>(left, bytes.size());
     body.append(bytes, 0, taken);
-    if (body.size() == head_.content_length) state_ = State::kDone;
+    num_body_bytes_ += static_cast<int64_t>(taken);
+    if (taken == left) state_ = State::kDone;
     return taken;
   }
+  const size_t before = body.size();
   const size_t taken = chunks_->Decode(bytes, &body);
+  num_body_bytes_ += static_cast<int64_t>(body.size() - before);
   if (chunks_->refusal().has_value()) {
     Refuse(*chunks_->refusal());
   } else if (chunks_->is_done()) {

@@ -20,8 +20,9 @@ class RequestReader {
  public:
   enum class State { kEmpty, kHead, kBody, kDone, kRefused };
 
-  // `limits` must outlive it.
-  explicit RequestReader(const Limits* limits);
+  // Both outlive it. `streamed_limit` is null if no body is streamed.
+  explicit RequestReader(const Limits* limits,
+                         const StreamedBodyLimit* streamed_limit = nullptr);
 
   // Returns how many of `bytes` belong to this request: all, unless it is done
   // or refused. Line ends before a request are skipped (RFC 9112, section 2.2);
@@ -34,22 +35,32 @@ class RequestReader {
   // REQUIRES: the state is kRefused.
   const Refusal& refusal() const { return *refusal_; }
 
-  // Empty before the state is kBody. Its request has the body so far.
+  // Empty before the state is kBody. Its request has the body so far, unless it
+  // is taken out.
   RequestHead& head() { return head_; }
+  // The rest of the body is for a handler that runs meanwhile.
+  bool is_streamed() const { return is_streamed_; }
+  int64_t num_body_bytes() const { return num_body_bytes_; }
+
+  // Ends the reading.
+  void Refuse(Refusal refusal);
 
  private:
   size_t SkipLineEnds(std::string_view bytes);
   size_t ReadHead(std::string_view bytes);
   void BeginBody(std::string_view head_text);
   size_t ReadBody(std::string_view bytes);
-  void Refuse(Refusal refusal);
 
   const Limits* const limits_;
+  const StreamedBodyLimit* const streamed_limit_;
   State state_ = State::kEmpty;
   bool skips_lf_ = false;  // kEmpty: after a CR
   LineScanner scanner_{/*follows_line=*/false};
   std::string head_text_;  // where the head came in several pieces
   RequestHead head_;
+  bool is_streamed_ = false;
+  uint64_t content_length_ = 0;
+  int64_t num_body_bytes_ = 0;
   std::optional<ChunkDecoder> chunks_;
   std::optional<Refusal> refusal_;
 };

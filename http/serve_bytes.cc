@@ -62,6 +62,7 @@ std::string ServeBytes(std::string_view bytes, size_t piece,
   ServerShared shared{.limits = options.limits,
                       .error_response = options.error_response,
                       .head_check = options.head_check,
+                      .streamed_body_limit = options.streamed_body_limit,
                       .answer_log = options.answer_log,
                       .handler = handler};
   Worker worker(&shared);

@@ -83,8 +83,9 @@ struct ServerOptions {
   int num_threads = 1;
   Limits limits;
   ErrorResponse error_response = PlainErrorResponse;
-  HeadCheck head_check = nullptr;  // none: every body is taken
-  AnswerLog answer_log = nullptr;  // none: nothing is told
+  HeadCheck head_check = nullptr;                   // none: every body is taken
+  StreamedBodyLimit streamed_body_limit = nullptr;  // none: none is streamed
+  AnswerLog answer_log = nullptr;                   // none: nothing is told
 };
 
 // Counts since the start, and numbers of now.

@@ -49,6 +49,7 @@ ServerCore::ServerCore(const ServerOptions& options, Handler handler)
     : shared_{.limits = options.limits,
               .error_response = options.error_response,
               .head_check = options.head_check,
+              .streamed_body_limit = options.streamed_body_limit,
               .answer_log = options.answer_log,
               .handler = std::move(handler)} {
   for (int i = 0; i < options.num_threads; ++i) {

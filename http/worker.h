@@ -27,6 +27,7 @@ struct ServerShared {
   Limits limits;
   ErrorResponse error_response;
   HeadCheck head_check;
+  StreamedBodyLimit streamed_body_limit;
   AnswerLog answer_log;
   Handler handler;
   std::atomic<bool> draining{false};

@@ -24,16 +24,21 @@ constexpr int64_t kBatchesListed = 20;
 // The form of POST /v1/files: a "purpose", and a "file".
 class UploadForm : public http::FormHandler {
  public:
-  explicit UploadForm(jobs::FileStore* files) : files_(files) {}
+  UploadForm(std::string_view boundary, jobs::FileStore* files)
+      : files_(files), reader_(boundary, this) {}
+
+  // Errors: kInvalidArgument naming what is wrong; as jobs::Upload::Append.
+  absl::Status Read(std::string_view bytes) { return reader_.Read(bytes); }
+  // Errors: kInvalidArgument naming the field that is missing or wrong.
+  absl::StatusOr<openai::StoredFile> Add(std::string_view owner);
 
   absl::Status BeginField(std::string_view name,
                           std::string_view filename) override;
   absl::Status AddToField(std::string_view bytes) override;
-  // Errors: kInvalidArgument naming the field that is missing or wrong.
-  absl::StatusOr<openai::StoredFile> Add(std::string_view owner);
 
  private:
   jobs::FileStore* const files_;
+  http::MultipartReader reader_;
   bool is_in_file_ = false;
   std::string filename_;
   std::optional<std::string> purpose_;
@@ -71,6 +76,7 @@ absl::Status UploadForm::AddToField(std::string_view bytes) {
 }
 
 absl::StatusOr<openai::StoredFile> UploadForm::Add(std::string_view owner) {
+  RETURN_IF_ERROR(reader_.End());
   if (purpose_ != kPurpose) {
     return openai::RefuseField(
         "purpose", Concat("purpose must be \"batch\", got ",
@@ -81,6 +87,19 @@ absl::StatusOr<openai::StoredFile> UploadForm::Add(std::string_view owner) {
   }
   return files_->Add(owner, filename_, kPurpose, upload_.get());
 }
+
+// A form that is destroyed where it is used, and a file that was not added with
+// it, also if its call is cancelled.
+struct FiledForm {
+  FiledForm(std::shared_ptr<UploadForm> form_of, WorkerThread* filing_of)
+      : form(std::move(form_of)), filing(filing_of) {}
+  FiledForm(const FiledForm&) = delete;
+  FiledForm& operator=(const FiledForm&) = delete;
+  ~FiledForm() { filing->Destroy(std::move(form), 0); }
+
+  std::shared_ptr<UploadForm> form;
+  WorkerThread* const filing;
+};
 
 template <typename Object>
 absl::StatusOr<std::string> WriteOr(const absl::StatusOr<Object>& object) {
@@ -121,14 +140,27 @@ boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::Do(Answer answer,
   co_return co_await filing_.Run<std::string>(std::move(work));
 }
 
-absl::StatusOr<std::string> JobCalls::AddFile(const JobCall& call) {
-  ASSIGN_OR_RETURN(const std::string boundary,
-                   http::BoundaryOf(call.content_type));
-  UploadForm form(files_.get());
-  http::MultipartReader reader(boundary, &form);
-  RETURN_IF_ERROR(reader.Read(call.body));
-  RETURN_IF_ERROR(reader.End());
-  return WriteOr(form.Add(call.owner));
+boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::AddFile(
+    std::string owner, http::Exchange& exchange) {
+  const absl::StatusOr<std::string> boundary =
+      http::BoundaryOf(exchange.request().Find("content-type"));
+  if (!boundary.ok()) co_return boundary.status();
+  const FiledForm form{std::make_shared<UploadForm>(*boundary, files_.get()),
+                       &filing_};
+  while (true) {
+    std::string piece = co_await exchange.ReadBody();
+    const bool is_end = piece.empty();
+    WorkerThread::WorkFor<std::string> work =
+        [form = form.form, piece = std::move(piece),
+         owner]() -> absl::StatusOr<std::string> {
+      if (piece.empty()) return WriteOr(form->Add(owner));
+      RETURN_IF_ERROR(form->Read(piece));
+      return "";
+    };
+    absl::StatusOr<std::string> done =
+        co_await filing_.Run<std::string>(std::move(work));
+    if (is_end || !done.ok()) co_return done;
+  }
 }
 
 absl::StatusOr<std::string> JobCalls::ListFiles(const JobCall& call) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "http/exchange.h"
 #include "jobs/batches.h"
 #include "jobs/file_store.h"
 #include "serve/job_options.h"
@@ -26,7 +27,6 @@ struct JobCall {
   std::string owner = {};
   std::string id = {};  // of the path
   std::string query = {};
-  std::string content_type = {};
   std::string body = {};
 };
 
@@ -48,8 +48,11 @@ class JobCalls {
   using Answer = absl::StatusOr<std::string> (JobCalls::*)(const JobCall&);
   boost::asio::awaitable<absl::StatusOr<std::string>> Do(Answer answer,
                                                          JobCall call);
+  // Reads the body of POST /v1/files as it arrives. A file that is not added
+  // leaves nothing.
+  boost::asio::awaitable<absl::StatusOr<std::string>> AddFile(
+      std::string owner, http::Exchange& exchange);
 
-  absl::StatusOr<std::string> AddFile(const JobCall& call);
   absl::StatusOr<std::string> ListFiles(const JobCall& call);
   absl::StatusOr<std::string> File(const JobCall& call);
   absl::StatusOr<std::string> RemoveFile(const JobCall& call);
@@ -63,7 +66,8 @@ class JobCalls {
  private:
   std::unique_ptr<jobs::FileStore> files_;
   std::unique_ptr<jobs::Batches> batches_;
-  WorkerThread filing_{"read and write files"};
+  // As many may wait as requests of the engine do.
+  WorkerThread filing_{"read and write files", /*max_waiting=*/1024};
 };
 
 }  // namespace espalier::serve

@@ -33,7 +33,6 @@ JobCall ServerCore::JobCallOf(Call& call) const {
   return {.owner = options_.api_keys.OwnerOf(call.caller.key),
           .id = std::move(call.id),
           .query = std::move(request.query),
-          .content_type = std::string(request.Find("content-type")),
           .body = std::move(request.body)};
 }
 
@@ -48,7 +47,13 @@ ServerCore::Work ServerCore::RespondJob(Call& call, JobCalls::Answer answer) {
 }
 
 ServerCore::Work ServerCore::AddFile(Call& call) {
-  return RespondJob(call, &JobCalls::AddFile);
+  if (jobs_ == nullptr) {
+    co_await Refuse(call, NoJobs());
+    co_return;
+  }
+  absl::StatusOr<std::string> body = co_await jobs_->AddFile(
+      options_.api_keys.OwnerOf(call.caller.key), call.exchange);
+  co_await RespondOr(call, std::move(body));
 }
 ServerCore::Work ServerCore::ListFiles(Call& call) {
   return RespondJob(call, &JobCalls::ListFiles);

@@ -149,6 +149,9 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http.head_check = [core = core.get()](const http::Request& head) {
     return core->CheckHead(head);
   };
+  http.streamed_body_limit = [core = core.get()](const http::Request& head) {
+    return core->StreamedBodyLimit(head);
+  };
   if (options.request_log_fd >= 0) {
     RETURN_IF_ERROR(core->request_log_.Start(options.request_log_fd));
     http.answer_log = [core = core.get()](const http::AnswerRecord& record) {
@@ -253,6 +256,17 @@ std::optional<http::HeadRefusal> ServerCore::CheckHead(
   return http::HeadRefusal{
       ErrorResponse(*passed.refusal, passed.caller.headers),
       LogNote(passed.caller)};
+}
+
+std::optional<int64_t> ServerCore::StreamedBodyLimit(
+    const http::Request& head) const {
+  // A form has more than its file: boundaries, headers, another field.
+  constexpr int64_t kFormBytes = 64 << 10;
+  std::string id;
+  std::string allowed;
+  const Route* const route = FindRoute(head, &id, &allowed);
+  if (route == nullptr || route->takes != Takes::kForm) return std::nullopt;
+  return options_.jobs.files.max_file_bytes + kFormBytes;
 }
 
 ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {

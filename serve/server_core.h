@@ -82,6 +82,8 @@ class ServerCore {
   Passed Check(const http::Request& request);
   // Refuses bodies that would be read for nothing.
   std::optional<http::HeadRefusal> CheckHead(const http::Request& head);
+  // The bodies of forms are streamed, up to the largest file.
+  std::optional<int64_t> StreamedBodyLimit(const http::Request& head) const;
   Work Handle(http::Exchange& exchange);
   // Null if there is none; then `*allowed` is which methods there are for this
   // path.

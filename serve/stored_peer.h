@@ -25,6 +25,7 @@ class StoredPeer : public http::Peer {
   bool client_gone() const override { return false; }
   void SetNote(std::string /*note*/) override {}
 
+  boost::asio::awaitable<std::string> ReadBody() override { co_return ""; }
   boost::asio::awaitable<bool> Respond(http::Response response) override {
     response_ = std::move(response);
     co_return true;

@@ -36,7 +36,7 @@ struct WorkerThread::Job {
     wakes.expires_at(asio::steady_timer::time_point::max());
   }
 
-  const Work work;
+  Work work;  // destroyed by its thread
   std::atomic<bool> is_wanted = true;
   absl::Status result = Stopped();
   bool is_done = false;
@@ -135,6 +135,7 @@ void WorkerThread::DoAll() {
     if (returns_memory) ReturnFreeMemory();
     if (job == nullptr || !job->is_wanted) continue;
     job->result = is_stopped ? Stopped() : Try(job->work);
+    job->work = nullptr;
     // The caller waits for it, so want of memory is waited out.
     while (!TryHandOver(job)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

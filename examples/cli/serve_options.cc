@@ -163,7 +163,7 @@ void AddJobOptions(CLI::App* command, ServeOptions* options) {
   AddInteger(command, "--max-files", "files", 1, kMost, kGroup,
              &jobs->files.max_files);
   AddMebibytes(command, "--max-file-mib",
-               "MiB of an upload, beside --max-body-bytes", kGroup,
+               "MiB of an upload, whatever --max-body-bytes", kGroup,
                &jobs->files.max_file_bytes);
   AddMebibytes(command, "--max-files-mib", "MiB of all files, results included",
                kGroup, &jobs->files.max_total_bytes);

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -104,6 +106,12 @@ class JobCallsTest : public ServerFixture {
     return responses;
   }
 
+  // On disk, records included.
+  int64_t NumFiles() const {
+    const std::filesystem::directory_iterator begin(folder_.path() + "/files");
+    return std::distance(begin, std::filesystem::directory_iterator());
+  }
+
   const jobs::JobFolder folder_;
 };
 
@@ -194,6 +202,56 @@ TEST_F(JobCallsTest, BadFormsAreRefused) {
     EXPECT_THAT(response.body, HasSubstr(message));
   }
   EXPECT_EQ(PostForm("{}", "application/json").status, 415);
+  EXPECT_TRUE(Object(Get("/v1/files")).at("data").as_array().empty());
+}
+
+// Larger than other bodies may be.
+TEST_F(JobCallsTest, UploadsAreWrittenAsTheyArrive) {
+  ServerOptions options = Options();
+  options.http.max_body_bytes = 1'000;
+  options.jobs.files.max_file_bytes = 3'000'000;
+  Start(options);
+  std::string content;
+  for (int i = 0; std::ssize(content) < 3'000'000; ++i) {
+    content += Concat(i, "\r\n--a");
+  }
+  content.resize(3'000'000);
+  const std::string id = IdOf(Upload(content));
+  EXPECT_EQ(Object(Get("/v1/files/" + id)).at("bytes"), 3'000'000);
+  EXPECT_EQ(jobs::ReadWhole(Concat(folder_.path(), "/files/", id)), content);
+  const RawResponse large = Upload(content + "x");
+  EXPECT_EQ(large.status, 400);
+  EXPECT_THAT(large.body, HasSubstr("at most 3000000 bytes (--max-file-mib)"));
+  RawClient told = Connect();
+  told.Send(Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+                   "Content-Type: ", kForm,
+                   "\r\nContent-Length: 9000000\r\n\r\n"));
+  EXPECT_EQ(told.Receive().status, 413);
+  EXPECT_EQ(NumFiles(), 2);
+}
+
+// Clients go away, wherever they are in their uploads.
+TEST_F(JobCallsTest, HalfAnUploadLeavesNothing) {
+  Start(Options());
+  const std::string form = FormOf(std::string(300'000, 'x'));
+  const std::string text = Concat(
+      "POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: ", kForm,
+      "\r\nContent-Length: ", form.size(), "\r\n\r\n", form);
+  for (size_t size = 100; size < text.size(); size += 30'000) {
+    RawClient client = Connect();
+    client.Send(text.substr(0, size));
+    if (size > 30'000) {
+      for (int i = 0; i < 2'000 && NumFiles() == 0; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_EQ(NumFiles(), 1) << size;
+    }
+    client.Close();
+    for (int i = 0; i < 2'000 && NumFiles() > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(NumFiles(), 0) << size;
+  }
   EXPECT_TRUE(Object(Get("/v1/files")).at("data").as_array().empty());
 }
 

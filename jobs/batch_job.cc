@@ -3,10 +3,8 @@
 #include <filesystem>
 #include <limits>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -15,58 +13,64 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 
-// Adds what is wrong with a line to `*batch`.
-void AddError(std::string code, std::string message,
-              std::optional<int64_t> line, openai::Batch* batch) {
-  batch->errors.push_back({std::move(code), std::move(message), line});
-}
-
 bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t") == text.npos;
 }
 
 }  // namespace
 
-absl::Status CheckBatchInput(const std::string& path, const BatchLimits& limits,
-                             openai::Batch* batch) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> input,
-                   LineFile::Open(path, limits.max_line_bytes));
-  std::unordered_set<std::string, KeyedHash> custom_ids;
-  batch->num_calls = 0;
-  for (int64_t number = 1; batch->errors.size() < kMaxErrors; ++number) {
-    ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line, input->Next());
+absl::StatusOr<std::unique_ptr<BatchInputCheck>> BatchInputCheck::Open(
+    const std::string& path, const std::string& endpoint,
+    const BatchLimits& limits) {
+  std::unique_ptr<BatchInputCheck> check(new BatchInputCheck(endpoint, limits));
+  ASSIGN_OR_RETURN(check->input_, LineFile::Open(path, limits.max_line_bytes));
+  return check;
+}
+
+absl::StatusOr<bool> BatchInputCheck::Continue(SliceEnd end) {
+  while (errors_.size() < kMaxErrors && num_calls_ <= limits_.max_lines) {
+    ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line,
+                     input_->Next(end));
+    if (!line && !input_->is_at_end()) return false;
     if (!line) break;
-    if (IsBlank(line->text)) continue;
-    if (++batch->num_calls > limits.max_lines) {
-      AddError("too_many_requests",
-               Concat("a batch must have at most ", limits.max_lines,
-                      " lines (--max-batch-lines)"),
-               number, batch);
-      break;
-    }
-    if (line->is_too_long) {
-      AddError("line_too_long",
-               Concat("a line must have at most ", limits.max_line_bytes,
-                      " bytes (--max-body-bytes), got more"),
-               number, batch);
-      continue;
-    }
-    openai::BatchLineError error;
-    const auto call =
-        openai::ReadBatchCall(line->text, batch->endpoint, &error);
-    if (!call) {
-      AddError(error.code, error.message, number, batch);
-    } else if (!custom_ids.insert(call->custom_id).second) {
-      AddError("duplicate_custom_id",
-               Concat("custom_id ", ShownInQuotes(call->custom_id),
-                      " is that of an earlier line, too"),
-               number, batch);
-    }
+    ++line_number_;
+    if (!IsBlank(line->text)) CheckLine(*line);
+    if (IsOver(end)) return false;
   }
-  if (batch->num_calls == 0 && batch->errors.empty()) {
-    AddError("empty_file", "the input has no line", {}, batch);
+  if (num_calls_ == 0 && errors_.empty()) {
+    AddError("empty_file", "the input has no line", {});
   }
-  return absl::OkStatus();
+  return true;
+}
+
+void BatchInputCheck::CheckLine(const LineFile::Line& line) {
+  if (++num_calls_ > limits_.max_lines) {
+    return AddError("too_many_requests",
+                    Concat("a batch must have at most ", limits_.max_lines,
+                           " lines (--max-batch-lines)"),
+                    line_number_);
+  }
+  if (line.is_too_long) {
+    return AddError("line_too_long",
+                    Concat("a line must have at most ", limits_.max_line_bytes,
+                           " bytes (--max-body-bytes), got more"),
+                    line_number_);
+  }
+  openai::BatchLineError error;
+  const auto call = openai::ReadBatchCall(line.text, endpoint_, &error);
+  if (!call) {
+    AddError(error.code, error.message, line_number_);
+  } else if (!custom_ids_.insert(call->custom_id).second) {
+    AddError("duplicate_custom_id",
+             Concat("custom_id ", ShownInQuotes(call->custom_id),
+                    " is that of an earlier line, too"),
+             line_number_);
+  }
+}
+
+void BatchInputCheck::AddError(std::string code, std::string message,
+                               std::optional<int64_t> line) {
+  errors_.push_back({std::move(code), std::move(message), line});
 }
 
 BatchJob::BatchJob(openai::Batch batch, FileStore* store)
@@ -81,49 +85,70 @@ absl::StatusOr<std::unique_ptr<BatchJob>> BatchJob::Open(
   ASSIGN_OR_RETURN(job->input_,
                    LineFile::Open(store->PathOf(batch.input_file_id),
                                   limits.max_line_bytes));
-  ASSIGN_OR_RETURN(job->output_,
-                   job->Recover(paths.output, &job->num_completed_));
-  ASSIGN_OR_RETURN(job->errors_, job->Recover(paths.errors, &job->num_failed_));
+  job->output_.path = paths.output;
+  job->errors_.path = paths.errors;
   return job;
 }
 
-absl::StatusOr<AppendedFile> BatchJob::Recover(const std::string& path,
-                                               int64_t* num_results) {
-  int64_t size = 0;
-  if (std::filesystem::exists(path)) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> results,
-                     LineFile::Open(path, std::numeric_limits<int64_t>::max()));
-    while (true) {
-      ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line,
-                       results->Next());
-      if (!line || !line->has_end) break;
-      const auto number = openai::LineOfBatchResult(batch_.id, line->text);
-      if (!number || *number >= std::numeric_limits<int32_t>::max()) break;
-      const size_t place = static_cast<size_t>(*number);
-      if (place >= is_done_.size()) is_done_.resize(place + 1);
-      is_done_[place] = true;
-      size += line->num_bytes;
-      ++*num_results;
-    }
+absl::StatusOr<bool> BatchJob::Recover(SliceEnd end) {
+  for (Results* const results : {&output_, &errors_}) {
+    if (results->is_recovered) continue;
+    ASSIGN_OR_RETURN(results->is_recovered, Recover(end, results));
+    if (!results->is_recovered) return false;
   }
-  // What is there already is kept, whether or not there is room.
-  if (store_->Reserve(size)) num_reserved_ += size;
-  return AppendedFile::Open(path, size);
+  return true;
 }
 
-absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next() {
+absl::StatusOr<bool> BatchJob::Recover(SliceEnd end, Results* results) {
+  if (results->read == nullptr && std::filesystem::exists(results->path)) {
+    ASSIGN_OR_RETURN(
+        results->read,
+        LineFile::Open(results->path, std::numeric_limits<int64_t>::max()));
+  }
+  while (results->read != nullptr) {
+    ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line,
+                     results->read->Next(end));
+    if (!line && !results->read->is_at_end()) return false;
+    if (!line || !AddRecovered(*line, results)) break;
+    if (IsOver(end)) return false;
+  }
+  results->read.reset();
+  // What is there already is kept, whether or not there is room.
+  if (store_->Reserve(results->num_bytes)) num_reserved_ += results->num_bytes;
+  ASSIGN_OR_RETURN(results->file,
+                   AppendedFile::Open(results->path, results->num_bytes));
+  return true;
+}
+
+bool BatchJob::AddRecovered(const LineFile::Line& line, Results* results) {
+  if (!line.has_end) return false;
+  const auto number = openai::LineOfBatchResult(batch_.id, line.text);
+  if (!number || *number >= std::numeric_limits<int32_t>::max()) return false;
+  const size_t place = static_cast<size_t>(*number);
+  if (place >= is_done_.size()) is_done_.resize(place + 1);
+  is_done_[place] = true;
+  results->num_bytes += line.num_bytes;
+  ++results->num_results;
+  return true;
+}
+
+absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next(SliceEnd end) {
   if (!put_back_.empty()) {
     Call call = std::move(put_back_.front());
     put_back_.pop_front();
     return call;
   }
   while (true) {
-    ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line, input_->Next());
+    ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line,
+                     input_->Next(end));
     if (!line) return std::nullopt;
     const int64_t number = next_line_++;
     const bool is_done =
         number < std::ssize(is_done_) && is_done_[static_cast<size_t>(number)];
-    if (is_done || IsBlank(line->text)) continue;
+    if (is_done || IsBlank(line->text)) {
+      if (IsOver(end)) return std::nullopt;
+      continue;
+    }
     openai::BatchLineError error;
     auto call = openai::ReadBatchCall(line->text, batch_.endpoint, &error);
     if (!call) {
@@ -145,15 +170,15 @@ absl::Status BatchJob::Add(const Call& call,
     return ResourceExhausted("there is no room for its results");
   }
   num_reserved_ += std::ssize(line);
-  const bool is_success = outcome.is_success();
-  RETURN_IF_ERROR((is_success ? output_ : errors_).Append(line));
-  ++(is_success ? num_completed_ : num_failed_);
+  Results& results = outcome.is_success() ? output_ : errors_;
+  RETURN_IF_ERROR(results.file.Append(line));
+  ++results.num_results;
   return absl::OkStatus();
 }
 
 absl::Status BatchJob::Sync() {
-  RETURN_IF_ERROR(output_.Sync());
-  return errors_.Sync();
+  RETURN_IF_ERROR(output_.file.Sync());
+  return errors_.file.Sync();
 }
 
 }  // namespace espalier::jobs

@@ -13,11 +13,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/durable_file.h"
+#include "base/hash.h"
 #include "jobs/file_store.h"
 #include "jobs/line_file.h"
 #include "openai/batch_lines.h"
@@ -30,10 +33,35 @@ struct BatchLimits {
   int64_t max_line_bytes = 16 << 20;
 };
 
-// Checks the input of a batch: sets its num_calls, or its errors, of which
-// there are a few at most. Errors: kUnavailable.
-absl::Status CheckBatchInput(const std::string& path, const BatchLimits& limits,
-                             openai::Batch* batch);
+// Checks the input of a batch, a slice at a time.
+class BatchInputCheck {
+ public:
+  // Errors: kUnavailable.
+  static absl::StatusOr<std::unique_ptr<BatchInputCheck>> Open(
+      const std::string& path, const std::string& endpoint,
+      const BatchLimits& limits);
+
+  // True once all is checked. Errors: kUnavailable.
+  absl::StatusOr<bool> Continue(SliceEnd end = kNoSliceEnd);
+  int64_t num_calls() const { return num_calls_; }
+  // Empty if the input is good; a few at most.
+  const std::vector<openai::BatchError>& errors() const { return errors_; }
+
+ private:
+  BatchInputCheck(std::string endpoint, const BatchLimits& limits)
+      : endpoint_(std::move(endpoint)), limits_(limits) {}
+  void CheckLine(const LineFile::Line& line);
+  void AddError(std::string code, std::string message,
+                std::optional<int64_t> line);
+
+  const std::string endpoint_;
+  const BatchLimits limits_;
+  std::unique_ptr<LineFile> input_;
+  std::unordered_set<std::string, KeyedHash> custom_ids_;
+  int64_t line_number_ = 0;
+  int64_t num_calls_ = 0;
+  std::vector<openai::BatchError> errors_;
+};
 
 class BatchJob {
  public:
@@ -48,8 +76,8 @@ class BatchJob {
     std::string errors;
   };
 
-  // `store` outlives it, and counts the bytes of its results.
-  // Errors: kUnavailable.
+  // `store` outlives it, and counts the bytes of its results. The job is used
+  // once it has recovered. Errors: kUnavailable.
   static absl::StatusOr<std::unique_ptr<BatchJob>> Open(
       const openai::Batch& batch, const Paths& paths, const BatchLimits& limits,
       FileStore* store);
@@ -57,8 +85,15 @@ class BatchJob {
   BatchJob(const BatchJob&) = delete;
   BatchJob& operator=(const BatchJob&) = delete;
 
-  // A call that is open; nothing if there is none. Errors: kUnavailable.
-  absl::StatusOr<std::optional<Call>> Next();
+  // Reads the results that are there: true once it has all. Errors:
+  // kUnavailable.
+  absl::StatusOr<bool> Recover(SliceEnd end = kNoSliceEnd);
+
+  // A call that is open. Nothing if there is none, and at the end of the slice.
+  // Errors: kUnavailable.
+  absl::StatusOr<std::optional<Call>> Next(SliceEnd end = kNoSliceEnd);
+  // Whether Next has nothing but calls that are put back.
+  bool is_at_end() const { return input_->is_at_end(); }
   // The call is open again.
   void PutBack(Call call);
   // Errors: kUnavailable; then the job must be opened again.
@@ -67,14 +102,24 @@ class BatchJob {
   // Errors: kUnavailable.
   absl::Status Sync();
 
-  int64_t num_completed() const { return num_completed_; }
-  int64_t num_failed() const { return num_failed_; }
+  int64_t num_completed() const { return output_.num_results; }
+  int64_t num_failed() const { return errors_.num_results; }
 
  private:
+  // A file of results.
+  struct Results {
+    std::string path;
+    std::unique_ptr<LineFile> read;  // until it is recovered
+    int64_t num_bytes = 0;           // of whole results
+    AppendedFile file;               // then, after the last whole one
+    int64_t num_results = 0;
+    bool is_recovered = false;
+  };
+
   BatchJob(openai::Batch batch, FileStore* store);
-  // Reads the results at `path`, and opens it after the last whole one.
-  absl::StatusOr<AppendedFile> Recover(const std::string& path,
-                                       int64_t* num_results);
+  absl::StatusOr<bool> Recover(SliceEnd end, Results* results);
+  // False if the line is no whole result.
+  bool AddRecovered(const LineFile::Line& line, Results* results);
 
   const openai::Batch batch_;
   FileStore* const store_;
@@ -82,10 +127,8 @@ class BatchJob {
   int64_t next_line_ = 0;
   std::vector<bool> is_done_;  // [lines so far]
   std::deque<Call> put_back_;
-  AppendedFile output_;
-  AppendedFile errors_;
-  int64_t num_completed_ = 0;
-  int64_t num_failed_ = 0;
+  Results output_;  // of calls that succeeded
+  Results errors_;
   int64_t num_reserved_ = 0;  // bytes, of the store
 };
 

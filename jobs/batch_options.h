@@ -15,6 +15,8 @@ struct BatchOptions {
   int max_running_calls = 8;
   // After a call that the engine had no room for, or a disk that failed.
   absl::Duration pause = absl::Seconds(1);
+  // Then work on the files of batches gives way to calls that run.
+  absl::Duration slice = absl::Milliseconds(3);
 };
 
 }  // namespace espalier::jobs

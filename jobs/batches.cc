@@ -60,7 +60,9 @@ struct Batches::Entry {
   std::optional<BatchStatus> ends_as;
 
   // Of the thread of the batches.
+  std::unique_ptr<BatchInputCheck> check;  // while its input is checked
   std::unique_ptr<BatchJob> job;
+  bool is_recovered = false;  // the job, which then makes calls
   int num_running = 0;
   bool has_no_room = false;  // for more results
   Time resume_at = {};
@@ -308,24 +310,60 @@ std::vector<std::shared_ptr<Batches::Entry>> Batches::Unfinished() const {
   return unfinished;
 }
 
+template <typename Work>
+auto Batches::OrSuspend(Entry* entry, Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    // A line may have been read and lost.
+    Suspend(entry);
+    throw;
+  }
+}
+
 void Batches::Pump() {
   if (is_stopping_) return;
   const std::vector<std::shared_ptr<Entry>> unfinished = Unfinished();
   const Time now = std::chrono::steady_clock::now();
+  const SliceEnd end = now + ToChrono(options_.slice);
+  bool has_more = busy_ != nullptr;
   for (size_t i = 0; i < unfinished.size(); ++i) {
     Entry* const entry = unfinished[i].get();
-    if (now < entry->resume_at) continue;
-    const absl::Status status = Advance(i < kMaxOpenJobs, entry);
+    if (now < entry->resume_at || (busy_ != nullptr && busy_ != entry)) {
+      continue;
+    }
+    is_busy_ = false;
+    const absl::Status status =
+        OrSuspend(entry, [&] { return Advance(i < kMaxOpenJobs, end, entry); });
     if (!status.ok()) Suspend(entry);
+    busy_ = status.ok() && is_busy_ ? entry : nullptr;
   }
+  has_more = has_more || busy_ != nullptr;
   // By turns, as long as one of them has a call.
+  is_busy_ = false;
   size_t num_idle = 0;
   while (now >= resume_at_ && num_idle < unfinished.size() &&
          std::ssize(running_) < options_.max_running_calls) {
-    num_idle =
-        StartCall(unfinished[next_++ % unfinished.size()]) ? 0 : num_idle + 1;
+    const auto& entry = unfinished[next_++ % unfinished.size()];
+    const bool is_started =
+        OrSuspend(entry.get(), [&] { return StartCall(end, entry); });
+    num_idle = is_started ? 0 : num_idle + 1;
   }
-  if (!unfinished.empty()) Wake(std::min(kPeriod, options_.pause));
+  if (has_more || is_busy_) {
+    PumpSoon();
+  } else if (!unfinished.empty()) {
+    Wake(std::min(kPeriod, options_.pause));
+  }
+}
+
+void Batches::PumpSoon() {
+  if (pumps_soon_) return;
+  asio::post(context_, [this] {
+    pumps_soon_ = false;
+    Pump();
+  });
+  pumps_soon_ = true;
+  timer_.cancel();  // it would take a slice, too
 }
 
 BatchStatus Batches::StatusOf(const Entry& entry) const {
@@ -338,39 +376,54 @@ openai::Batch Batches::CopyOf(const Entry& entry) const {
   return entry.batch;
 }
 
-absl::Status Batches::Advance(bool may_run, Entry* entry) {
+absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   if (entry->ends_as) return AdoptResults(entry);
   if (StatusOf(*entry) == BatchStatus::kValidating) {
-    RETURN_IF_ERROR(Validate(entry));
+    RETURN_IF_ERROR(Validate(end, entry));
+    if (is_busy_) return absl::OkStatus();
   }
+  entry->check.reset();
   if (StatusOf(*entry) == BatchStatus::kFailed) return absl::OkStatus();
   const bool is_late = UnixNow() >= entry->batch.expires_at;
   const bool is_cancelled = StatusOf(*entry) == BatchStatus::kCancelling;
   const bool ends = is_late || is_cancelled || entry->has_no_room;
   if (ends) CancelCalls(entry);
   if (entry->num_running > 0 || (!ends && !may_run)) return absl::OkStatus();
-  if (entry->job == nullptr) RETURN_IF_ERROR(OpenJob(entry));
+  if (!entry->is_recovered) RETURN_IF_ERROR(OpenJob(end, entry));
+  if (is_busy_) return absl::OkStatus();
   if (is_cancelled) return Finalize(BatchStatus::kCancelled, entry);
   if (entry->has_no_room) return Finalize(BatchStatus::kFailed, entry);
   if (is_late) {
-    RETURN_IF_ERROR(AddExpired(entry));
+    RETURN_IF_ERROR(AddExpired(end, entry));
+    if (is_busy_) return absl::OkStatus();
     return Finalize(BatchStatus::kExpired, entry);
   }
-  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, entry->job->Next());
-  if (!call) return Finalize(BatchStatus::kCompleted, entry);
-  entry->job->PutBack(*std::move(call));
+  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, entry->job->Next(end));
+  if (call) {
+    entry->job->PutBack(*std::move(call));
+  } else if (entry->job->is_at_end()) {
+    return Finalize(BatchStatus::kCompleted, entry);
+  } else {
+    is_busy_ = true;
+  }
   return absl::OkStatus();
 }
 
-absl::Status Batches::Validate(Entry* entry) {
-  openai::Batch checked = CopyOf(*entry);
-  checked.errors.clear();
-  RETURN_IF_ERROR(CheckBatchInput(files_->PathOf(checked.input_file_id),
-                                  options_.limits, &checked));
+absl::Status Batches::Validate(SliceEnd end, Entry* entry) {
+  if (entry->check == nullptr) {
+    const openai::Batch batch = CopyOf(*entry);
+    ASSIGN_OR_RETURN(entry->check,
+                     BatchInputCheck::Open(files_->PathOf(batch.input_file_id),
+                                           batch.endpoint, options_.limits));
+  }
+  ASSIGN_OR_RETURN(const bool is_checked, entry->check->Continue(end));
+  is_busy_ = !is_checked;
+  if (is_busy_) return absl::OkStatus();
+  const std::unique_ptr<BatchInputCheck> check = std::move(entry->check);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (entry->batch.status != BatchStatus::kValidating) return absl::OkStatus();
-  entry->batch.num_calls = checked.num_calls;
-  entry->batch.errors = std::move(checked.errors);
+  entry->batch.num_calls = check->num_calls();
+  entry->batch.errors = check->errors();
   const bool is_good = entry->batch.errors.empty();
   RETURN_IF_ERROR(SetStatus(
       is_good ? BatchStatus::kInProgress : BatchStatus::kFailed, entry));
@@ -378,12 +431,22 @@ absl::Status Batches::Validate(Entry* entry) {
   return absl::OkStatus();
 }
 
-absl::Status Batches::OpenJob(Entry* entry) {
-  const openai::Batch batch = CopyOf(*entry);
-  ASSIGN_OR_RETURN(entry->job, BatchJob::Open(batch, PathsOf(batch),
-                                              options_.limits, files_));
-  UpdateCounts(entry);
+absl::Status Batches::OpenJob(SliceEnd end, Entry* entry) {
+  if (entry->job == nullptr) {
+    const openai::Batch batch = CopyOf(*entry);
+    ASSIGN_OR_RETURN(entry->job, BatchJob::Open(batch, PathsOf(batch),
+                                                options_.limits, files_));
+  }
+  ASSIGN_OR_RETURN(entry->is_recovered, entry->job->Recover(end));
+  is_busy_ = !entry->is_recovered;
+  if (entry->is_recovered) UpdateCounts(entry);
   return absl::OkStatus();
+}
+
+void Batches::CloseJob(Entry* entry) {
+  entry->check.reset();
+  entry->job.reset();
+  entry->is_recovered = false;
 }
 
 void Batches::UpdateCounts(Entry* entry) {
@@ -392,16 +455,20 @@ void Batches::UpdateCounts(Entry* entry) {
   entry->batch.num_failed = entry->job->num_failed();
 }
 
-absl::Status Batches::AddExpired(Entry* entry) {
-  while (true) {
+absl::Status Batches::AddExpired(SliceEnd end, Entry* entry) {
+  while (!is_busy_) {
     ASSIGN_OR_RETURN(const std::optional<BatchJob::Call> call,
-                     entry->job->Next());
+                     entry->job->Next(end));
+    is_busy_ = !call ? !entry->job->is_at_end() : IsOver(end);
     if (!call) break;
     const absl::Status added = entry->job->Add(
         *call, {.error = {"batch_expired",
                           "This request could not be executed before the "
                           "completion window expired."}});
-    if (absl::IsResourceExhausted(added)) break;
+    if (absl::IsResourceExhausted(added)) {
+      is_busy_ = false;
+      break;
+    }
     RETURN_IF_ERROR(added);
   }
   UpdateCounts(entry);
@@ -427,7 +494,7 @@ absl::Status Batches::Finalize(BatchStatus ends_as, Entry* entry) {
       return saved;
     }
   }
-  entry->job.reset();
+  CloseJob(entry);
   return AdoptResults(entry);
 }
 
@@ -455,21 +522,28 @@ absl::Status Batches::AdoptResults(Entry* entry) {
 
 void Batches::Suspend(Entry* entry) {
   CancelCalls(entry);
-  entry->job.reset();
+  CloseJob(entry);
+  if (busy_ == entry) busy_ = nullptr;
   entry->resume_at =
       std::chrono::steady_clock::now() + ToChrono(options_.pause);
 }
 
-bool Batches::StartCall(const std::shared_ptr<Entry>& entry) {
-  if (entry->job == nullptr || entry->has_no_room ||
+bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
+  if (!entry->is_recovered || entry.get() == busy_ || entry->has_no_room ||
       StatusOf(*entry) != BatchStatus::kInProgress) {
     return false;
   }
-  absl::StatusOr<std::optional<BatchJob::Call>> call = entry->job->Next();
-  if (!call.ok()) Suspend(entry.get());
-  if (!call.ok() || !call->has_value()) return false;
-  ++entry->num_running;
+  absl::StatusOr<std::optional<BatchJob::Call>> call = entry->job->Next(end);
+  if (!call.ok()) {
+    Suspend(entry.get());
+    return false;
+  }
+  if (!call->has_value()) {
+    is_busy_ = is_busy_ || !entry->job->is_at_end();
+    return false;
+  }
   running_.emplace_front();
+  ++entry->num_running;
   const auto running = running_.begin();
   running->entry = entry;
   running->call = **std::move(call);

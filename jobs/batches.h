@@ -14,6 +14,9 @@
 // has one result, unless the batch was cancelled. A disk that fails pauses the
 // batch, which is then read from the disk anew.
 //
+// Long files are read in slices, between which calls run; one batch at a time
+// is in the midst of one.
+//
 // Thread safety: any thread calls anything.
 #pragma once
 
@@ -114,22 +117,28 @@ class Batches {
   // The rest runs on the thread of the batches.
   void Run();
   void Pump();
+  void PumpSoon();
   void Wake(absl::Duration delay);
   std::vector<std::shared_ptr<Entry>> Unfinished() const;
   // Takes a batch as far as it goes without making calls.
   // `may_run`: whether its calls may be made.
-  absl::Status Advance(bool may_run, Entry* entry);
-  absl::Status Validate(Entry* entry);
-  absl::Status OpenJob(Entry* entry);
+  absl::Status Advance(bool may_run, SliceEnd end, Entry* entry);
+  // These set is_busy_ if there is more to do than the slice had time for.
+  absl::Status Validate(SliceEnd end, Entry* entry);
+  absl::Status OpenJob(SliceEnd end, Entry* entry);
+  absl::Status AddExpired(SliceEnd end, Entry* entry);
+  void CloseJob(Entry* entry);
   // Begins to end it: its results are what there is.
   absl::Status Finalize(openai::BatchStatus ends_as, Entry* entry);
-  absl::Status AddExpired(Entry* entry);
   absl::Status AdoptResults(Entry* entry);
   void UpdateCounts(Entry* entry);
   // Pauses a batch whose disk failed, to read it anew.
   void Suspend(Entry* entry);
+  // Does `work` on a batch, and suspends the batch if memory runs out.
+  template <typename Work>
+  auto OrSuspend(Entry* entry, Work work);
   // Whether a call of it was begun.
-  bool StartCall(const std::shared_ptr<Entry>& entry);
+  bool StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry);
   boost::asio::awaitable<void> MakeCall(Running* running);
   void EndCall(std::list<Running>::iterator running);
   absl::Status AddResult(const Running& running);
@@ -152,6 +161,10 @@ class Batches {
   size_t next_ = 0;      // of the batches, whose turn it is
   Time resume_at_ = {};  // no call is begun before
   bool is_stopping_ = false;
+  bool is_busy_ = false;  // the slice ended in the midst of a file
+  // Whose that was: it begins no calls, and no other is advanced.
+  const Entry* busy_ = nullptr;
+  bool pumps_soon_ = false;
   std::mutex thread_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(thread_mutex_);
 };

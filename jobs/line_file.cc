@@ -47,25 +47,27 @@ absl::StatusOr<bool> LineFile::Fill() {
   }
 }
 
-absl::StatusOr<std::optional<LineFile::Line>> LineFile::Next() {
-  Line line;
-  while (!line.has_end) {
+absl::StatusOr<std::optional<LineFile::Line>> LineFile::Next(SliceEnd end) {
+  while (!line_.has_end) {
     if (begin_ == buffer_.size()) {
       ASSIGN_OR_RETURN(const bool has_more, Fill());
-      if (!has_more) break;
+      is_at_end_ = !has_more;
+      if (is_at_end_) break;
     }
     const std::string_view rest = std::string_view(buffer_).substr(begin_);
-    const size_t end = rest.find('\n');
-    line.has_end = end != rest.npos;
-    const std::string_view piece = rest.substr(0, end);
+    const size_t size = rest.find('\n');
+    line_.has_end = size != rest.npos;
+    const std::string_view piece = rest.substr(0, size);
     const size_t room =
-        static_cast<size_t>(max_line_bytes_ - std::ssize(line.text));
-    line.is_too_long = line.is_too_long || piece.size() > room;
-    line.text += piece.substr(0, room);
-    const size_t num_read = piece.size() + (line.has_end ? 1 : 0);
-    line.num_bytes += static_cast<int64_t>(num_read);
+        static_cast<size_t>(max_line_bytes_ - std::ssize(line_.text));
+    line_.is_too_long = line_.is_too_long || piece.size() > room;
+    line_.text += piece.substr(0, room);
+    const size_t num_read = piece.size() + (line_.has_end ? 1 : 0);
+    line_.num_bytes += static_cast<int64_t>(num_read);
     begin_ += num_read;
+    if (!line_.has_end && IsOver(end)) return std::nullopt;
   }
+  Line line = std::exchange(line_, {});
   if (line.num_bytes == 0) return std::nullopt;
   if (line.text.ends_with('\r')) line.text.pop_back();
   return line;

@@ -4,6 +4,7 @@
 // Thread safety: one user.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,15 @@
 #include "absl/status/statusor.h"
 
 namespace espalier::jobs {
+
+// When work on a long file gives way to other work of its thread. A call with
+// an end that has passed still gets a little further.
+using SliceEnd = std::chrono::steady_clock::time_point;
+inline constexpr SliceEnd kNoSliceEnd = SliceEnd::max();
+
+inline bool IsOver(SliceEnd end) {
+  return end != kNoSliceEnd && std::chrono::steady_clock::now() >= end;
+}
 
 class LineFile {
  public:
@@ -29,8 +39,9 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  // Nothing at the end. Errors: kUnavailable.
-  absl::StatusOr<std::optional<Line>> Next();
+  // Nothing at the end of the file or of the slice. Errors: kUnavailable.
+  absl::StatusOr<std::optional<Line>> Next(SliceEnd end = kNoSliceEnd);
+  bool is_at_end() const { return is_at_end_; }
 
  private:
   LineFile(int fd, std::string path, int64_t max_line_bytes);
@@ -42,6 +53,8 @@ class LineFile {
   const int64_t max_line_bytes_;
   std::string buffer_;
   size_t begin_ = 0;  // of what is not read yet
+  Line line_;         // that the last slice ended within
+  bool is_at_end_ = false;
 };
 
 }  // namespace espalier::jobs

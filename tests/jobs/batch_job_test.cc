@@ -36,13 +36,27 @@ class BatchJobTest : public ::testing::Test {
   }
   openai::Batch Check(std::string_view input, BatchLimits limits = {}) {
     openai::Batch batch = BatchOf(input);
-    EXPECT_OK(
-        CheckBatchInput(files_->PathOf(batch.input_file_id), limits, &batch));
+    auto check = BatchInputCheck::Open(files_->PathOf(batch.input_file_id),
+                                       batch.endpoint, limits);
+    EXPECT_OK(check);
+    // A line at a time.
+    while (true) {
+      const absl::StatusOr<bool> is_done = (*check)->Continue(SliceEnd());
+      EXPECT_OK(is_done);
+      if (!is_done.ok() || *is_done) break;
+    }
+    batch.num_calls = (*check)->num_calls();
+    batch.errors = (*check)->errors();
     return batch;
   }
   std::unique_ptr<BatchJob> Open(const openai::Batch& batch) {
     auto job = BatchJob::Open(batch, paths_, {}, files_.get());
     EXPECT_OK(job);
+    while (true) {
+      const absl::StatusOr<bool> is_done = (*job)->Recover(SliceEnd());
+      EXPECT_OK(is_done);
+      if (!is_done.ok() || *is_done) break;
+    }
     return *std::move(job);
   }
 
@@ -111,9 +125,10 @@ TEST_F(BatchJobTest, ResultsCutAtAnyByteAreCompleted) {
   const auto finish = [&](BatchJob* job) {
     int num_calls = 0;
     while (true) {
-      auto call = job->Next();
+      auto call = job->Next(SliceEnd());
       EXPECT_OK(call);
-      if (!call.ok() || !*call) break;
+      if (!call.ok() || (!*call && job->is_at_end())) break;
+      if (!*call) continue;
       ++num_calls;
       const bool is_bad = (*call)->line % 2 == 1;
       EXPECT_OK(job->Add(

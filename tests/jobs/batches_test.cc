@@ -53,6 +53,8 @@ class FakeCalls {
   std::atomic<int> num_running = 0;
   std::atomic<int> most_running = 0;
   std::atomic<int> num_made = 0;
+  std::atomic<bool> counts_turns = false;  // of calls that are held
+  std::atomic<int> num_turns = 0;
   std::function<void()> on_call = [] {};
 
  private:
@@ -72,6 +74,7 @@ class FakeCalls {
     do {
       timer.expires_after(std::chrono::milliseconds(are_held ? 1 : 0));
       co_await timer.async_wait(asio::use_awaitable);
+      if (counts_turns) ++num_turns;
     } while (are_held);
     openai::BatchOutcome outcome = {
         .http_status = 200, .request_id = "r", .body = std::move(call.body)};
@@ -92,6 +95,7 @@ class Served {
   Served(const std::string& folder, RunCall run, BatchOptions options = {},
          FileLimits limits = {}) {
     options.pause = absl::Milliseconds(2);
+    options.slice = slice;
     files = FileStore::Open(folder, limits).value();
     auto opened = Batches::Open(folder, options, files.get());
     EXPECT_OK(opened);
@@ -160,17 +164,23 @@ class Served {
     }
   }
 
+  static inline absl::Duration slice;
   std::unique_ptr<FileStore> files;
   std::unique_ptr<Batches> batches;
 };
 
-class BatchesTest : public ::testing::Test {
+// With slices that a file fits into, and with some for each line.
+class BatchesTest : public ::testing::TestWithParam<bool> {
  protected:
+  void SetUp() override {
+    Served::slice = GetParam() ? absl::Hours(1) : absl::ZeroDuration();
+  }
+
   const JobFolder folder_;
   FakeCalls calls_;
 };
 
-TEST_F(BatchesTest, EachCallHasOneResult) {
+TEST_P(BatchesTest, EachCallHasOneResult) {
   Served served(folder_.path(), calls_.run(), {.max_running_calls = 3});
   const openai::Batch batch = served.Await(served.Create(20));
   served.ExpectComplete(batch, 20);
@@ -181,14 +191,19 @@ TEST_F(BatchesTest, EachCallHasOneResult) {
   EXPECT_OK(served.files->Remove("", batch.input_file_id));
 }
 
-TEST_F(BatchesTest, CallsThatThereWasNoRoomForAreMadeAgain) {
+INSTANTIATE_TEST_SUITE_P(, BatchesTest, ::testing::Bool(),
+                         [](const auto& slices) {
+                           return slices.param ? "WholeFiles" : "LineByLine";
+                         });
+
+TEST_P(BatchesTest, CallsThatThereWasNoRoomForAreMadeAgain) {
   calls_.num_refused = 7;
   Served served(folder_.path(), calls_.run());
   served.ExpectComplete(served.Await(served.Create(kNumCalls)), kNumCalls);
   EXPECT_EQ(calls_.num_made, kNumCalls + 7);
 }
 
-TEST_F(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
+TEST_P(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
   Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
   std::vector<std::string> ids;
   for (int i = 0; i < 20; ++i) {
@@ -207,7 +222,7 @@ TEST_F(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
   EXPECT_EQ(served.batches->List("me").size(), 10);
 }
 
-TEST_F(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
+TEST_P(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
   Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
   calls_.are_held = true;
   std::vector<std::string> mine;
@@ -223,7 +238,7 @@ TEST_F(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
   EXPECT_GT(num_open, 10);
 }
 
-TEST_F(BatchesTest, BadInputFailsTheBatch) {
+TEST_P(BatchesTest, BadInputFailsTheBatch) {
   Served served(folder_.path(), calls_.run());
   const auto file = AddFile(served.files.get(), "{}\n");
   const openai::BatchOrder order = {.endpoint = "/v1/completions",
@@ -240,7 +255,27 @@ TEST_F(BatchesTest, BadInputFailsTheBatch) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(file->id)));
 }
 
-TEST_F(BatchesTest, CancelledBatchKeepsTheResultsItHas) {
+// Input that takes long to check holds up neither calls that run, nor the end.
+TEST_P(BatchesTest, CallsRunWhileInputIsChecked) {
+  Served::slice = absl::ZeroDuration();
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
+  calls_.are_held = true;
+  served.Create(2);
+  while (calls_.num_running < 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const std::string large = served.Create(20'000);
+  while (served.batches->Find("", large)->status == BatchStatus::kValidating &&
+         calls_.num_turns == 0) {
+    calls_.counts_turns = true;
+  }
+  EXPECT_EQ(served.batches->Find("", large)->status, BatchStatus::kValidating);
+  EXPECT_GT(calls_.num_turns, 0);
+  served.batches->Stop();
+  EXPECT_EQ(served.batches->Find("", large)->status, BatchStatus::kValidating);
+}
+
+TEST_P(BatchesTest, CancelledBatchKeepsTheResultsItHas) {
   Served served(folder_.path(), calls_.run(), {.max_running_calls = 1});
   calls_.on_call = [&] {
     if (calls_.num_made == 2) calls_.are_held = true;
@@ -265,7 +300,7 @@ TEST_F(BatchesTest, CancelledBatchKeepsTheResultsItHas) {
                        HasSubstr("is cancelled already")));
 }
 
-TEST_F(BatchesTest, CallsThatAreLateAreErrors) {
+TEST_P(BatchesTest, CallsThatAreLateAreErrors) {
   Served served(folder_.path(), calls_.run());
   const openai::Batch batch = served.Await(served.Create(kNumCalls, 0));
   EXPECT_EQ(openai::NameOf(batch.status), "expired");
@@ -276,7 +311,7 @@ TEST_F(BatchesTest, CallsThatAreLateAreErrors) {
   EXPECT_TRUE(batch.output_file_id.empty());
 }
 
-TEST_F(BatchesTest, ResultsWithoutRoomFailTheBatchAndStay) {
+TEST_P(BatchesTest, ResultsWithoutRoomFailTheBatchAndStay) {
   const int64_t size = std::ssize(InputOf(kNumCalls));
   Served served(folder_.path(), calls_.run(), {.max_running_calls = 1},
                 {.max_total_bytes = size + 300});
@@ -289,7 +324,7 @@ TEST_F(BatchesTest, ResultsWithoutRoomFailTheBatchAndStay) {
   EXPECT_GT(batch.num_completed, 0);
 }
 
-TEST_F(BatchesTest, TheOldestThatHaveEndedAreForgotten) {
+TEST_P(BatchesTest, TheOldestThatHaveEndedAreForgotten) {
   Served served(folder_.path(), calls_.run(), {.max_batches = 2});
   const std::string first = served.Create(1);
   served.Await(first);
@@ -304,7 +339,7 @@ TEST_F(BatchesTest, TheOldestThatHaveEndedAreForgotten) {
 
 // A copy of the folder is what a process that ended there leaves: here, as each
 // call begins.
-TEST_F(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
+TEST_P(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
   std::vector<std::unique_ptr<JobFolder>> copies;
   calls_.on_call = [&] {
     copies.push_back(std::make_unique<JobFolder>());
@@ -327,7 +362,7 @@ TEST_F(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
 
 // At each operation of the disk in turn it fails once, in the midst of a write.
 // The batch is complete in the end, by the same server or by the next.
-TEST_F(BatchesTest, DiskMayFailAtAnyOperation) {
+TEST_P(BatchesTest, DiskMayFailAtAnyOperation) {
   bool has_struck = true;
   for (int num_good = 0; has_struck; num_good += testing::Cases(1, 9)) {
     for (const bool restarts : {false, true}) {
@@ -359,7 +394,7 @@ TEST_F(BatchesTest, DiskMayFailAtAnyOperation) {
 }
 
 // Stopped after a random while, again and again.
-TEST_F(BatchesTest, ServersThatStopAtAnyTimeCompleteABatchTogether) {
+TEST_P(BatchesTest, ServersThatStopAtAnyTimeCompleteABatchTogether) {
   constexpr int kMany = 60;
   std::string id;
   for (int round = 0;; ++round) {

@@ -20,6 +20,12 @@ constexpr size_t kMaxFilenameBytes = 1024;
 constexpr int64_t kMaxFilesListed = 10'000;
 constexpr int64_t kMaxBatchesListed = 100;
 constexpr int64_t kBatchesListed = 20;
+constexpr size_t kPieceBytes = 64 << 10;
+
+absl::Status NoContent() {
+  return MakeError(absl::StatusCode::kUnavailable,
+                   "the content of the file cannot be read");
+}
 
 // The form of POST /v1/files: a "purpose", and a "file".
 class UploadForm : public http::FormHandler {
@@ -163,6 +169,33 @@ boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::AddFile(
   }
 }
 
+boost::asio::awaitable<absl::StatusOr<JobCalls::Content>> JobCalls::OpenFile(
+    JobCall call) {
+  WorkerThread::WorkFor<Content> work =
+      [this, call = std::move(call)]() -> absl::StatusOr<Content> {
+    ASSIGN_OR_RETURN(const openai::StoredFile file,
+                     files_->Find(call.owner, call.id));
+    auto content = std::make_shared<std::ifstream>(files_->PathOf(file.id),
+                                                   std::ios::binary);
+    if (!content->is_open()) return NoContent();
+    return content;
+  };
+  co_return co_await filing_.Run<Content>(std::move(work));
+}
+
+boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::ReadPiece(
+    Content content) {
+  WorkerThread::WorkFor<std::string> work =
+      [content]() -> absl::StatusOr<std::string> {
+    std::string piece(kPieceBytes, '\0');
+    content->read(piece.data(), static_cast<std::streamsize>(kPieceBytes));
+    if (content->bad()) return NoContent();
+    piece.resize(static_cast<size_t>(content->gcount()));
+    return piece;
+  };
+  co_return co_await filing_.Run<std::string>(std::move(work));
+}
+
 absl::StatusOr<std::string> JobCalls::ListFiles(const JobCall& call) {
   ASSIGN_OR_RETURN(
       const openai::ListQuery query,
@@ -181,12 +214,6 @@ absl::StatusOr<std::string> JobCalls::File(const JobCall& call) {
 absl::StatusOr<std::string> JobCalls::RemoveFile(const JobCall& call) {
   RETURN_IF_ERROR(files_->Remove(call.owner, call.id));
   return WriteJson({{"id", call.id}, {"object", "file"}, {"deleted", true}});
-}
-
-absl::StatusOr<std::string> JobCalls::PathOfFile(const JobCall& call) {
-  ASSIGN_OR_RETURN(const openai::StoredFile file,
-                   files_->Find(call.owner, call.id));
-  return files_->PathOf(file.id);
 }
 
 absl::StatusOr<std::string> JobCalls::CreateBatch(const JobCall& call) {

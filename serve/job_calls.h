@@ -8,6 +8,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,12 +53,15 @@ class JobCalls {
   // leaves nothing.
   boost::asio::awaitable<absl::StatusOr<std::string>> AddFile(
       std::string owner, http::Exchange& exchange);
+  using Content = std::shared_ptr<std::ifstream>;
+  boost::asio::awaitable<absl::StatusOr<Content>> OpenFile(JobCall call);
+  // The next bytes; empty at the end. Errors: kUnavailable.
+  boost::asio::awaitable<absl::StatusOr<std::string>> ReadPiece(
+      Content content);
 
   absl::StatusOr<std::string> ListFiles(const JobCall& call);
   absl::StatusOr<std::string> File(const JobCall& call);
   absl::StatusOr<std::string> RemoveFile(const JobCall& call);
-  // Where its content is.
-  absl::StatusOr<std::string> PathOfFile(const JobCall& call);
   absl::StatusOr<std::string> CreateBatch(const JobCall& call);
   absl::StatusOr<std::string> ListBatches(const JobCall& call);
   absl::StatusOr<std::string> Batch(const JobCall& call);

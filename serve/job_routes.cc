@@ -1,10 +1,8 @@
 // The routes of files and batches, and how the calls of a batch are made.
 #include <boost/asio/this_coro.hpp>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -17,8 +15,6 @@ namespace espalier::serve {
 namespace asio = boost::asio;
 
 namespace {
-
-constexpr size_t kPieceBytes = 64 << 10;
 
 const openai::Error& NoJobs() {
   static const auto* const error = new openai::Error(openai::MakeHttpError(
@@ -84,16 +80,10 @@ ServerCore::Work ServerCore::FileContent(Call& call) {
   }
   const bool is_head = call.exchange.request().method == "HEAD";
   JobCall job = JobCallOf(call);
-  absl::StatusOr<std::string> path =
-      co_await jobs_->Do(&JobCalls::PathOfFile, std::move(job));
-  if (!path.ok()) {
-    co_await Refuse(call, openai::ErrorOf(path.status()));
-    co_return;
-  }
-  std::ifstream file(*path, std::ios::binary);
-  if (!file.is_open()) {
-    co_await Refuse(call, openai::MakeHttpError(
-                              503, "the content of the file cannot be read"));
+  const absl::StatusOr<JobCalls::Content> content =
+      co_await jobs_->OpenFile(std::move(job));
+  if (!content.ok()) {
+    co_await Refuse(call, openai::ErrorOf(content.status()));
     co_return;
   }
   http::Response head;
@@ -103,14 +93,13 @@ ServerCore::Work ServerCore::FileContent(Call& call) {
   if (!co_await call.exchange.BeginStream(std::move(head))) co_return;
   // Pieces that are not sent never wait: other connections would.
   if (is_head) co_return;
-  std::string piece(kPieceBytes, '\0');
-  while (file) {
-    file.read(piece.data(), static_cast<std::streamsize>(kPieceBytes));
-    const std::string_view read(piece.data(),
-                                static_cast<size_t>(file.gcount()));
+  while (true) {
+    const absl::StatusOr<std::string> piece =
+        co_await jobs_->ReadPiece(*content);
     // Half of a file is cut off, not ended.
-    if (file.bad()) throw std::runtime_error("a file cannot be read");
-    if (!co_await call.exchange.SendPiece(read)) co_return;
+    if (!piece.ok()) throw std::runtime_error(Message(piece.status()));
+    if (piece->empty()) co_return;
+    if (!co_await call.exchange.SendPiece(*piece)) co_return;
   }
 }
 

@@ -73,15 +73,15 @@ void BatchInputCheck::AddError(std::string code, std::string message,
   errors_.push_back({std::move(code), std::move(message), line});
 }
 
-BatchJob::BatchJob(openai::Batch batch, FileStore* store)
-    : batch_(std::move(batch)), store_(store) {}
+BatchJob::BatchJob(openai::Batch batch, std::string tenant, FileStore* store)
+    : batch_(std::move(batch)), tenant_(std::move(tenant)), store_(store) {}
 
-BatchJob::~BatchJob() { store_->GiveBack(num_reserved_); }
+BatchJob::~BatchJob() { store_->GiveBack(tenant_, num_reserved_); }
 
 absl::StatusOr<std::unique_ptr<BatchJob>> BatchJob::Open(
-    const openai::Batch& batch, const Paths& paths, const BatchLimits& limits,
-    FileStore* store) {
-  std::unique_ptr<BatchJob> job(new BatchJob(batch, store));
+    const openai::Batch& batch, std::string tenant, const Paths& paths,
+    const BatchLimits& limits, FileStore* store) {
+  std::unique_ptr<BatchJob> job(new BatchJob(batch, std::move(tenant), store));
   ASSIGN_OR_RETURN(job->input_,
                    LineFile::Open(store->PathOf(batch.input_file_id),
                                   limits.max_line_bytes));
@@ -114,7 +114,8 @@ absl::StatusOr<bool> BatchJob::Recover(SliceEnd end, Results* results) {
   }
   results->read.reset();
   // What is there already is kept, whether or not there is room.
-  if (store_->Reserve(results->num_bytes)) num_reserved_ += results->num_bytes;
+  if (store_->Reserve(tenant_, results->num_bytes))
+    num_reserved_ += results->num_bytes;
   ASSIGN_OR_RETURN(results->file,
                    AppendedFile::Open(results->path, results->num_bytes));
   return true;
@@ -166,7 +167,7 @@ absl::Status BatchJob::Add(const Call& call,
                            const openai::BatchOutcome& outcome) {
   const std::string line =
       openai::WriteBatchResult(batch_.id, call.line, call.custom_id, outcome);
-  if (!store_->Reserve(std::ssize(line))) {
+  if (!store_->Reserve(tenant_, std::ssize(line))) {
     return ResourceExhausted("there is no room for its results");
   }
   num_reserved_ += std::ssize(line);

@@ -76,11 +76,11 @@ class BatchJob {
     std::string errors;
   };
 
-  // `store` outlives it, and counts the bytes of its results. The job is used
-  // once it has recovered. Errors: kUnavailable.
+  // `store` outlives it, and counts the bytes of its results for `tenant`. The
+  // job is used once it has recovered. Errors: kUnavailable.
   static absl::StatusOr<std::unique_ptr<BatchJob>> Open(
-      const openai::Batch& batch, const Paths& paths, const BatchLimits& limits,
-      FileStore* store);
+      const openai::Batch& batch, std::string tenant, const Paths& paths,
+      const BatchLimits& limits, FileStore* store);
   ~BatchJob();
   BatchJob(const BatchJob&) = delete;
   BatchJob& operator=(const BatchJob&) = delete;
@@ -116,12 +116,13 @@ class BatchJob {
     bool is_recovered = false;
   };
 
-  BatchJob(openai::Batch batch, FileStore* store);
+  BatchJob(openai::Batch batch, std::string tenant, FileStore* store);
   absl::StatusOr<bool> Recover(SliceEnd end, Results* results);
   // False if the line is no whole result.
   bool AddRecovered(const LineFile::Line& line, Results* results);
 
   const openai::Batch batch_;
+  const std::string tenant_;
   FileStore* const store_;
   std::unique_ptr<LineFile> input_;
   int64_t next_line_ = 0;

@@ -11,7 +11,9 @@ namespace espalier::jobs {
 
 struct BatchOptions {
   BatchLimits limits = {};
-  int64_t max_batches = 1'000;  // the oldest that have ended are forgotten
+  // Shared by tenants (tenant_shares.h). Beyond, the oldest of a tenant that
+  // have ended are forgotten.
+  int64_t max_batches = 1'000;
   int max_running_calls = 8;
   // After a call that the engine had no room for, or a disk that failed.
   absl::Duration pause = absl::Seconds(1);

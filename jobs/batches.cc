@@ -54,6 +54,7 @@ std::optional<BatchStatus> StatusNamed(std::string_view name) {
 
 struct Batches::Entry {
   std::string owner;
+  std::string tenant;
   // Written on the thread of the batches, or by Cancel; under mutex_.
   openai::Batch batch;
   // Set once its results are those that it has; it is to end so.
@@ -87,7 +88,10 @@ absl::StatusOr<std::unique_ptr<Batches>> Batches::Open(
 
 Batches::Batches(std::string folder, const BatchOptions& options,
                  FileStore* files)
-    : folder_(std::move(folder)), options_(options), files_(files) {}
+    : folder_(std::move(folder)),
+      options_(options),
+      files_(files),
+      num_batches_("batches", "--max-batches", options.max_batches) {}
 
 Batches::~Batches() { Stop(); }
 
@@ -104,6 +108,7 @@ absl::Status Batches::Load() {
     if (!batch.ok()) return Annotate(batch.status(), folder_ + name);
     auto entry = std::make_shared<Entry>();
     entry->owner = record.at("owner").as_string();
+    entry->tenant = TenantOf(record);
     entry->batch = *std::move(batch);
     if (record.at("ends_as").is_string()) {
       entry->ends_as = StatusNamed(record.at("ends_as").as_string());
@@ -112,6 +117,7 @@ absl::Status Batches::Load() {
       // Its results may be all that is left to do.
       files_->Hold(entry->owner, entry->batch.input_file_id).IgnoreError();
     }
+    num_batches_.Take(entry->tenant, 1);
     entries_[id] = std::move(entry);
   }
   return absl::OkStatus();
@@ -130,6 +136,7 @@ absl::Status Batches::Save(const Entry& entry) {
   return ReplaceFile(
       PathOf(entry.batch.id, kRecordEnd),
       WriteJson({{"owner", entry.owner},
+                 {"tenant", entry.tenant},
                  {"batch", openai::ToJson(entry.batch)},
                  {"ends_as", entry.ends_as
                                  ? json::value(openai::NameOf(*entry.ends_as))
@@ -150,19 +157,22 @@ absl::Status Batches::SetStatus(BatchStatus status, Entry* entry) {
   return saved;
 }
 
-absl::Status Batches::ForgetOldest() {
-  if (std::ssize(entries_) < options_.max_batches) return absl::OkStatus();
-  const auto oldest = std::ranges::find_if(entries_, [](const auto& entry) {
-    return openai::IsFinal(entry.second->batch.status);
-  });
-  if (oldest == entries_.end()) {
-    return ResourceExhausted("there are ", entries_.size(),
-                             " batches that have not ended, and at most ",
-                             options_.max_batches, " may be");
+absl::Status Batches::MakeRoom(std::string_view tenant) {
+  while (true) {
+    const absl::Status room = num_batches_.Check(tenant, 1);
+    if (room.ok()) return room;
+    const auto oldest = std::ranges::find_if(entries_, [&](const auto& entry) {
+      return entry.second->tenant == tenant &&
+             openai::IsFinal(entry.second->batch.status);
+    });
+    if (oldest == entries_.end()) {
+      return ResourceExhausted(Message(room),
+                               "; none of this caller's has ended");
+    }
+    RETURN_IF_ERROR(RemoveFile(PathOf(oldest->first, kRecordEnd)));
+    num_batches_.GiveBack(tenant, 1);
+    entries_.erase(oldest);
   }
-  RETURN_IF_ERROR(RemoveFile(PathOf(oldest->first, kRecordEnd)));
-  entries_.erase(oldest);
-  return absl::OkStatus();
 }
 
 std::shared_ptr<Batches::Entry> Batches::FindEntry(std::string_view owner,
@@ -173,7 +183,8 @@ std::shared_ptr<Batches::Entry> Batches::FindEntry(std::string_view owner,
 }
 
 absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
-                                              const openai::BatchOrder& order) {
+                                              const openai::BatchOrder& order,
+                                              std::string_view tenant) {
   ASSIGN_OR_RETURN(const openai::StoredFile input,
                    files_->Find(owner, order.input_file_id));
   if (input.purpose != "batch") {
@@ -182,6 +193,7 @@ absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
   }
   auto entry = std::make_shared<Entry>();
   entry->owner = owner;
+  entry->tenant = tenant;
   openai::Batch& batch = entry->batch;
   batch.id = NewId(kBatchPrefix);
   batch.endpoint = order.endpoint;
@@ -194,13 +206,14 @@ absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
   openai::Batch created = batch;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    absl::Status status = ForgetOldest();
+    absl::Status status = MakeRoom(tenant);
     if (status.ok()) status = Save(*entry);
     if (!status.ok()) {
       files_->Release(batch.input_file_id);
       return status;
     }
     entries_[batch.id] = std::move(entry);
+    num_batches_.Take(tenant, 1);
   }
   asio::post(context_, [this] { Pump(); });
   return created;
@@ -298,12 +311,12 @@ std::vector<std::shared_ptr<Batches::Entry>> Batches::Unfinished() const {
   for (const auto& [id, entry] : entries_) {
     if (!openai::IsFinal(entry->batch.status)) unfinished.push_back(entry);
   }
-  // The oldest of each owner, then the next of each: many batches of one hold
+  // The oldest of each tenant, then the next of each: many batches of one hold
   // up none of another.
   std::map<std::string_view, int> num_before;
   std::map<const Entry*, int> ranks;
   for (const auto& entry : unfinished) {
-    ranks[entry.get()] = num_before[entry->owner]++;
+    ranks[entry.get()] = num_before[entry->tenant]++;
   }
   std::ranges::stable_sort(
       unfinished, {}, [&](const auto& entry) { return ranks.at(entry.get()); });
@@ -350,19 +363,19 @@ void Batches::Pump() {
     num_idle = is_started ? 0 : num_idle + 1;
   }
   if (has_more || is_busy_) {
-    PumpSoon();
+    PostPump();
   } else if (!unfinished.empty()) {
     Wake(std::min(kPeriod, options_.pause));
   }
 }
 
-void Batches::PumpSoon() {
-  if (pumps_soon_) return;
+void Batches::PostPump() {
+  if (is_pump_posted_) return;
   asio::post(context_, [this] {
-    pumps_soon_ = false;
+    is_pump_posted_ = false;
     Pump();
   });
-  pumps_soon_ = true;
+  is_pump_posted_ = true;
   timer_.cancel();  // it would take a slice, too
 }
 
@@ -434,8 +447,9 @@ absl::Status Batches::Validate(SliceEnd end, Entry* entry) {
 absl::Status Batches::OpenJob(SliceEnd end, Entry* entry) {
   if (entry->job == nullptr) {
     const openai::Batch batch = CopyOf(*entry);
-    ASSIGN_OR_RETURN(entry->job, BatchJob::Open(batch, PathsOf(batch),
-                                                options_.limits, files_));
+    ASSIGN_OR_RETURN(entry->job,
+                     BatchJob::Open(batch, entry->tenant, PathsOf(batch),
+                                    options_.limits, files_));
   }
   ASSIGN_OR_RETURN(entry->is_recovered, entry->job->Recover(end));
   is_busy_ = !entry->is_recovered;
@@ -503,14 +517,14 @@ absl::Status Batches::AdoptResults(Entry* entry) {
   const BatchJob::Paths paths = PathsOf(batch);
   constexpr std::string_view kPurpose = "batch_output";
   if (!batch.output_file_id.empty()) {
-    RETURN_IF_ERROR(files_->Adopt(entry->owner, batch.output_file_id,
-                                  batch.id + "_output.jsonl", kPurpose,
-                                  paths.output));
+    RETURN_IF_ERROR(
+        files_->Adopt(entry->owner, entry->tenant, batch.output_file_id,
+                      batch.id + "_output.jsonl", kPurpose, paths.output));
   }
   if (!batch.error_file_id.empty()) {
-    RETURN_IF_ERROR(files_->Adopt(entry->owner, batch.error_file_id,
-                                  batch.id + "_error.jsonl", kPurpose,
-                                  paths.errors));
+    RETURN_IF_ERROR(
+        files_->Adopt(entry->owner, entry->tenant, batch.error_file_id,
+                      batch.id + "_error.jsonl", kPurpose, paths.errors));
   }
   RETURN_IF_ERROR(RemoveFile(paths.output));
   RETURN_IF_ERROR(RemoveFile(paths.errors));
@@ -561,7 +575,8 @@ bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
 
 asio::awaitable<void> Batches::MakeCall(Running* running) {
   RunningCall call = {*openai::FindBatchApi(running->entry->batch.endpoint),
-                      running->entry->owner, running->call.body};
+                      running->entry->owner, running->entry->tenant,
+                      running->call.body};
   running->outcome = co_await run_(std::move(call));
   running->has_outcome = true;
 }

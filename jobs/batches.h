@@ -1,9 +1,9 @@
 // Batches: batches of calls that run one after the other below everything else,
 // on a thread of their own, and outlive the server.
 //
-//   FOLDER/batches/batch_63d0....json    {"owner", "batch", "ends_as"}
-//   FOLDER/batches/batch_63d0....output  results so far, until they are a file
-//   FOLDER/batches/batch_63d0....errors
+//   FOLDER/batches/batch_63d0....json    {"owner", "tenant", "batch",
+//   "ends_as"} FOLDER/batches/batch_63d0....output  results so far, until they
+//   are a file FOLDER/batches/batch_63d0....errors
 //
 //   validating ─> in_progress ─> finalizing ─> completed, expired, failed
 //       │              └──> cancelling ──────> cancelled
@@ -44,6 +44,7 @@
 #include "jobs/batch_job.h"
 #include "jobs/batch_options.h"
 #include "jobs/file_store.h"
+#include "jobs/tenant_shares.h"
 #include "openai/batch_lines.h"
 #include "openai/stored_objects.h"
 
@@ -53,6 +54,7 @@ namespace espalier::jobs {
 struct RunningCall {
   openai::Api api = openai::Api::kCompletions;
   std::string owner;
+  std::string tenant;
   std::string body;
 };
 // Makes a call. A status of 429 or 503 says that it is to be made again later.
@@ -80,10 +82,12 @@ class Batches {
   // waits for its thread.
   void Stop();
 
+  // `tenant`: as of FileStore::BeginUpload.
   // Errors: kNotFound without the input; kInvalidArgument if that is no input;
   // kResourceExhausted if too many have not ended; kUnavailable.
   absl::StatusOr<openai::Batch> Create(std::string_view owner,
-                                       const openai::BatchOrder& order);
+                                       const openai::BatchOrder& order,
+                                       std::string_view tenant = "");
   // Errors: kNotFound unless the owner has it.
   absl::StatusOr<openai::Batch> Find(std::string_view owner,
                                      std::string_view id) const;
@@ -105,8 +109,9 @@ class Batches {
   absl::Status Save(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SetStatus(openai::BatchStatus status, Entry* entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes room for one more.
-  absl::Status ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes room for one more of a tenant.
+  absl::Status MakeRoom(std::string_view tenant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Entry> FindEntry(std::string_view owner,
                                    std::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -117,7 +122,7 @@ class Batches {
   // The rest runs on the thread of the batches.
   void Run();
   void Pump();
-  void PumpSoon();
+  void PostPump();
   void Wake(absl::Duration delay);
   std::vector<std::shared_ptr<Entry>> Unfinished() const;
   // Takes a batch as far as it goes without making calls.
@@ -151,6 +156,7 @@ class Batches {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries_
       ABSL_GUARDED_BY(mutex_);  // by id: oldest first
+  TenantShares num_batches_ ABSL_GUARDED_BY(mutex_);
 
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
@@ -164,7 +170,7 @@ class Batches {
   bool is_busy_ = false;  // the slice ended in the midst of a file
   // Whose that was: it begins no calls, and no other is advanced.
   const Entry* busy_ = nullptr;
-  bool pumps_soon_ = false;
+  bool is_pump_posted_ = false;
   std::mutex thread_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(thread_mutex_);
 };

@@ -38,15 +38,19 @@ absl::StatusOr<int64_t> SizeOf(const std::string& path) {
 
 }  // namespace
 
-Upload::Upload(FileStore* store, std::string id, AppendedFile content)
-    : store_(store), id_(std::move(id)), content_(std::move(content)) {}
+Upload::Upload(FileStore* store, std::string tenant, std::string id,
+               AppendedFile content)
+    : store_(store),
+      tenant_(std::move(tenant)),
+      id_(std::move(id)),
+      content_(std::move(content)) {}
 
 Upload::~Upload() {
   {
     const std::lock_guard<std::mutex> lock(store_->mutex_);
-    --store_->num_uploads_;
     if (is_added_) return;
-    store_->num_bytes_ -= num_reserved_;
+    store_->num_files_.GiveBack(tenant_, 1);
+    store_->num_bytes_.GiveBack(tenant_, num_reserved_);
   }
   RemoveFile(store_->PathOf(id_)).IgnoreError();
 }
@@ -60,8 +64,8 @@ absl::Status Upload::Append(std::string_view bytes) {
   }
   {
     const std::lock_guard<std::mutex> lock(store_->mutex_);
-    RETURN_IF_ERROR(store_->CheckRoom(count));
-    store_->num_bytes_ += count;
+    RETURN_IF_ERROR(store_->num_bytes_.Check(tenant_, count));
+    store_->num_bytes_.Take(tenant_, count);
     num_reserved_ += count;
   }
   return content_.Append(bytes);
@@ -78,7 +82,10 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(
 }
 
 FileStore::FileStore(std::string folder, const FileLimits& limits)
-    : folder_(std::move(folder) + "/"), limits_(limits) {}
+    : folder_(std::move(folder) + "/"),
+      limits_(limits),
+      num_files_("files", "--max-files", limits.max_files),
+      num_bytes_("bytes of files", "--max-files-mib", limits.max_total_bytes) {}
 
 FileStore::~FileStore() {
   if (lock_fd_ >= 0) close(lock_fd_);
@@ -108,9 +115,12 @@ absl::Status FileStore::Load() {
       RETURN_IF_ERROR(RemoveFile(RecordOf(id)));
       continue;
     }
-    num_bytes_ += file->num_bytes;
-    files_[id] = {std::string(record.at("owner").as_string()),
-                  *std::move(file)};
+    Entry& entry = files_[id];
+    entry = {.owner = std::string(record.at("owner").as_string()),
+             .tenant = TenantOf(record),
+             .file = *std::move(file)};
+    num_files_.Take(entry.tenant, 1);
+    num_bytes_.Take(entry.tenant, entry.file.num_bytes);
   }
   for (const std::string& name : names) {
     const bool is_left = (IsId(kFilePrefix, name) && !files_.contains(name)) ||
@@ -120,31 +130,22 @@ absl::Status FileStore::Load() {
   return absl::OkStatus();
 }
 
-absl::Status FileStore::CheckRoom(int64_t bytes) {
-  if (num_bytes_ + bytes <= limits_.max_total_bytes) return absl::OkStatus();
-  return MarkPermanent(ResourceExhausted(
-      "the files have ", num_bytes_, " bytes of at most ",
-      limits_.max_total_bytes, " (--max-files-mib): remove some"));
-}
-
-absl::StatusOr<std::unique_ptr<Upload>> FileStore::BeginUpload() {
+absl::StatusOr<std::unique_ptr<Upload>> FileStore::BeginUpload(
+    std::string_view tenant) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (std::ssize(files_) + num_uploads_ >= limits_.max_files) {
-      return MarkPermanent(ResourceExhausted(
-          "there are ", files_.size(), " files, and at most ",
-          limits_.max_files, " may be (--max-files): remove some"));
-    }
-    ++num_uploads_;
+    RETURN_IF_ERROR(num_files_.Check(tenant, 1));
+    num_files_.Take(tenant, 1);
   }
   const std::string id = NewId(kFilePrefix);
   absl::StatusOr<AppendedFile> content = AppendedFile::Open(PathOf(id), 0);
   if (!content.ok()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    --num_uploads_;
+    num_files_.GiveBack(tenant, 1);
     return content.status();
   }
-  return std::unique_ptr<Upload>(new Upload(this, id, *std::move(content)));
+  return std::unique_ptr<Upload>(
+      new Upload(this, std::string(tenant), id, *std::move(content)));
 }
 
 absl::StatusOr<openai::StoredFile> FileStore::Add(std::string_view owner,
@@ -157,20 +158,21 @@ absl::StatusOr<openai::StoredFile> FileStore::Add(std::string_view owner,
                                    .purpose = std::string(purpose),
                                    .num_bytes = upload->content_.size(),
                                    .created_at = UnixNow()};
-  const absl::Status written = WriteRecord(owner, file);
+  const Entry entry = {std::string(owner), upload->tenant_, file};
+  const absl::Status written = WriteRecord(entry);
   if (!written.ok()) {
     // It may be there nonetheless, and the content is not.
     RemoveFile(RecordOf(file.id)).IgnoreError();
     return written;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  files_[file.id] = {std::string(owner), file};
+  files_[file.id] = entry;
   upload->is_added_ = true;
   return file;
 }
 
-absl::Status FileStore::Adopt(std::string_view owner, const std::string& id,
-                              std::string_view filename,
+absl::Status FileStore::Adopt(std::string_view owner, std::string_view tenant,
+                              const std::string& id, std::string_view filename,
                               std::string_view purpose,
                               const std::string& path) {
   // The record comes first, as a content without one is removed.
@@ -181,20 +183,23 @@ absl::Status FileStore::Adopt(std::string_view owner, const std::string& id,
                                    .purpose = std::string(purpose),
                                    .num_bytes = num_bytes,
                                    .created_at = UnixNow()};
-  RETURN_IF_ERROR(WriteRecord(owner, file));
+  const Entry adopted = {std::string(owner), std::string(tenant), file};
+  RETURN_IF_ERROR(WriteRecord(adopted));
   RETURN_IF_ERROR(MoveFile(path, PathOf(id)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  Entry& entry = files_[id];
-  num_bytes_ += num_bytes - entry.file.num_bytes;
-  entry = {std::string(owner), file};
+  const auto [entry, is_new] = files_.insert({id, adopted});
+  if (is_new) num_files_.Take(tenant, 1);
+  if (!is_new) num_bytes_.GiveBack(tenant, entry->second.file.num_bytes);
+  num_bytes_.Take(tenant, num_bytes);
+  entry->second = adopted;
   return absl::OkStatus();
 }
 
-absl::Status FileStore::WriteRecord(std::string_view owner,
-                                    const openai::StoredFile& file) {
-  return ReplaceFile(
-      RecordOf(file.id),
-      WriteJson({{"owner", owner}, {"file", openai::ToJson(file)}}));
+absl::Status FileStore::WriteRecord(const Entry& entry) {
+  return ReplaceFile(RecordOf(entry.file.id),
+                     WriteJson({{"owner", entry.owner},
+                                {"tenant", entry.tenant},
+                                {"file", openai::ToJson(entry.file)}}));
 }
 
 const FileStore::Entry* FileStore::FindEntry(std::string_view owner,
@@ -232,7 +237,8 @@ absl::Status FileStore::Remove(std::string_view owner, std::string_view id) {
   }
   RETURN_IF_ERROR(RemoveFile(RecordOf(id)));
   const absl::Status removed = RemoveFile(PathOf(id));
-  num_bytes_ -= entry->file.num_bytes;
+  num_files_.GiveBack(entry->tenant, 1);
+  num_bytes_.GiveBack(entry->tenant, entry->file.num_bytes);
   files_.erase(std::string(id));
   return removed;
 }
@@ -250,16 +256,16 @@ void FileStore::Release(const std::string& id) {
   if (found != held_.end()) held_.erase(found);
 }
 
-bool FileStore::Reserve(int64_t bytes) {
+bool FileStore::Reserve(std::string_view tenant, int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!CheckRoom(bytes).ok()) return false;
-  num_bytes_ += bytes;
+  if (!num_bytes_.Check(tenant, bytes).ok()) return false;
+  num_bytes_.Take(tenant, bytes);
   return true;
 }
 
-void FileStore::GiveBack(int64_t bytes) {
+void FileStore::GiveBack(std::string_view tenant, int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  num_bytes_ -= bytes;
+  num_bytes_.GiveBack(tenant, bytes);
 }
 
 std::string FileStore::PathOf(std::string_view id) const {

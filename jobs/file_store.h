@@ -2,7 +2,7 @@
 // server. Each belongs to an owner, and is found by that owner alone.
 //
 //   FOLDER/files/file-63d0...       the content
-//   FOLDER/files/file-63d0....json  {"owner", "file"}
+//   FOLDER/files/file-63d0....json  {"owner", "tenant", "file"}
 //
 // A file is named by a random id; what a client calls it is a value in its
 // record and never part of a path. A content without a record, or a record
@@ -25,12 +25,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/durable_file.h"
+#include "jobs/tenant_shares.h"
 #include "openai/stored_objects.h"
 
 namespace espalier::jobs {
 
 inline constexpr std::string_view kFilePrefix = "file-";
 
+// Shared by tenants (tenant_shares.h).
 struct FileLimits {
   int64_t max_files = 10'000;
   int64_t max_file_bytes = int64_t{200} << 20;  // of one that is uploaded
@@ -52,9 +54,11 @@ class Upload {
 
  private:
   friend class FileStore;
-  Upload(FileStore* store, std::string id, AppendedFile content);
+  Upload(FileStore* store, std::string tenant, std::string id,
+         AppendedFile content);
 
   FileStore* const store_;  // outlives it
+  const std::string tenant_;
   const std::string id_;
   AppendedFile content_;
   int64_t num_reserved_ = 0;  // bytes, of the store
@@ -76,8 +80,10 @@ class FileStore {
 
   const FileLimits& limits() const { return limits_; }
 
+  // `tenant`: whose share of the limits it takes; empty: there are no shares.
   // Errors: kResourceExhausted beyond max_files; kUnavailable.
-  absl::StatusOr<std::unique_ptr<Upload>> BeginUpload();
+  absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
+      std::string_view tenant = "");
   // The upload becomes a file. Errors: kUnavailable.
   absl::StatusOr<openai::StoredFile> Add(std::string_view owner,
                                          std::string_view filename,
@@ -86,9 +92,9 @@ class FileStore {
   // Takes the file at `path`, which is moved, under this id, whatever the
   // limits. A call that was cut off may be made again: without a file at `path`
   // nothing is done. Errors: kUnavailable.
-  absl::Status Adopt(std::string_view owner, const std::string& id,
-                     std::string_view filename, std::string_view purpose,
-                     const std::string& path);
+  absl::Status Adopt(std::string_view owner, std::string_view tenant,
+                     const std::string& id, std::string_view filename,
+                     std::string_view purpose, const std::string& path);
 
   // Errors: kNotFound unless the owner has it.
   absl::StatusOr<openai::StoredFile> Find(std::string_view owner,
@@ -108,22 +114,21 @@ class FileStore {
 
   // Counts bytes that are not of files, such as of results on their way: false
   // if `bytes` more are beyond max_total_bytes, which then are not counted.
-  bool Reserve(int64_t bytes);
-  void GiveBack(int64_t bytes);
+  bool Reserve(std::string_view tenant, int64_t bytes);
+  void GiveBack(std::string_view tenant, int64_t bytes);
 
  private:
   friend class Upload;
   struct Entry {
     std::string owner;
+    std::string tenant;
     openai::StoredFile file;
   };
 
   absl::Status Lock(const std::string& path);
   absl::Status Load();
   std::string RecordOf(std::string_view id) const;
-  absl::Status WriteRecord(std::string_view owner,
-                           const openai::StoredFile& file);
-  absl::Status CheckRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteRecord(const Entry& entry);
   const Entry* FindEntry(std::string_view owner, std::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -133,8 +138,8 @@ class FileStore {
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> files_ ABSL_GUARDED_BY(mutex_);
   std::multiset<std::string> held_ ABSL_GUARDED_BY(mutex_);
-  int64_t num_uploads_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // reserved ones included
+  TenantShares num_files_ ABSL_GUARDED_BY(mutex_);  // uploads included
+  TenantShares num_bytes_ ABSL_GUARDED_BY(mutex_);  // reserved ones included
 };
 
 }  // namespace espalier::jobs

@@ -82,6 +82,12 @@ absl::StatusOr<json::object> ReadRecord(const std::string& path,
   return record->get_object();
 }
 
+std::string TenantOf(const json::object& record) {
+  const json::value* const tenant = record.if_contains("tenant");
+  const bool has_tenant = tenant != nullptr && tenant->is_string();
+  return std::string((has_tenant ? *tenant : record.at("owner")).as_string());
+}
+
 int64_t UnixNow() { return absl::ToUnixSeconds(absl::Now()); }
 
 }  // namespace espalier::jobs

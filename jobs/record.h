@@ -37,6 +37,10 @@ std::string IdOfRecord(std::string_view prefix, std::string_view name);
 absl::StatusOr<json::object> ReadRecord(const std::string& path,
                                         std::vector<std::string_view> names);
 
+// Its tenant; its owner where it is of a time without tenants.
+// REQUIRES: ReadRecord gave it.
+std::string TenantOf(const json::object& record);
+
 // Seconds since 1970.
 int64_t UnixNow();
 

@@ -30,8 +30,9 @@ absl::Status NoContent() {
 // The form of POST /v1/files: a "purpose", and a "file".
 class UploadForm : public http::FormHandler {
  public:
-  UploadForm(std::string_view boundary, jobs::FileStore* files)
-      : files_(files), reader_(boundary, this) {}
+  UploadForm(std::string_view boundary, std::string tenant,
+             jobs::FileStore* files)
+      : tenant_(std::move(tenant)), files_(files), reader_(boundary, this) {}
 
   // Errors: kInvalidArgument naming what is wrong; as jobs::Upload::Append.
   absl::Status Read(std::string_view bytes) { return reader_.Read(bytes); }
@@ -43,6 +44,7 @@ class UploadForm : public http::FormHandler {
   absl::Status AddToField(std::string_view bytes) override;
 
  private:
+  const std::string tenant_;
   jobs::FileStore* const files_;
   http::MultipartReader reader_;
   bool is_in_file_ = false;
@@ -70,7 +72,7 @@ absl::Status UploadForm::BeginField(std::string_view name,
                kMaxFilenameBytes, " bytes, got ", BytesInQuotes(filename)));
   }
   filename_ = filename;
-  ASSIGN_OR_RETURN(upload_, files_->BeginUpload());
+  ASSIGN_OR_RETURN(upload_, files_->BeginUpload(tenant_));
   return absl::OkStatus();
 }
 
@@ -147,12 +149,13 @@ boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::Do(Answer answer,
 }
 
 boost::asio::awaitable<absl::StatusOr<std::string>> JobCalls::AddFile(
-    std::string owner, http::Exchange& exchange) {
+    std::string owner, std::string tenant, http::Exchange& exchange) {
   const absl::StatusOr<std::string> boundary =
       http::BoundaryOf(exchange.request().Find("content-type"));
   if (!boundary.ok()) co_return boundary.status();
-  const FiledForm form{std::make_shared<UploadForm>(*boundary, files_.get()),
-                       &filing_};
+  const FiledForm form{
+      std::make_shared<UploadForm>(*boundary, std::move(tenant), files_.get()),
+      &filing_};
   while (true) {
     std::string piece = co_await exchange.ReadBody();
     const bool is_end = piece.empty();
@@ -219,7 +222,7 @@ absl::StatusOr<std::string> JobCalls::RemoveFile(const JobCall& call) {
 absl::StatusOr<std::string> JobCalls::CreateBatch(const JobCall& call) {
   ASSIGN_OR_RETURN(const openai::BatchOrder order,
                    openai::ReadBatchOrder(call.body));
-  return WriteOr(batches_->Create(call.owner, order));
+  return WriteOr(batches_->Create(call.owner, order, call.tenant));
 }
 
 absl::StatusOr<std::string> JobCalls::ListBatches(const JobCall& call) {

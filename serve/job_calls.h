@@ -26,7 +26,8 @@ namespace espalier::serve {
 // What is known of a call.
 struct JobCall {
   std::string owner = {};
-  std::string id = {};  // of the path
+  std::string tenant = {};  // whose share of the limits it takes
+  std::string id = {};      // of the path
   std::string query = {};
   std::string body = {};
 };
@@ -52,7 +53,7 @@ class JobCalls {
   // Reads the body of POST /v1/files as it arrives. A file that is not added
   // leaves nothing.
   boost::asio::awaitable<absl::StatusOr<std::string>> AddFile(
-      std::string owner, http::Exchange& exchange);
+      std::string owner, std::string tenant, http::Exchange& exchange);
   using Content = std::shared_ptr<std::ifstream>;
   boost::asio::awaitable<absl::StatusOr<Content>> OpenFile(JobCall call);
   // The next bytes; empty at the end. Errors: kUnavailable.

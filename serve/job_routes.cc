@@ -24,9 +24,16 @@ const openai::Error& NoJobs() {
 
 }  // namespace
 
+std::string ServerCore::TenantOf(const Caller& caller) const {
+  // As other calls do: by their keys, or without keys by their addresses.
+  return caller.key >= 0 ? options_.api_keys.OwnerOf(caller.key)
+                         : caller.address;
+}
+
 JobCall ServerCore::JobCallOf(Call& call) const {
   http::Request request = call.exchange.TakeRequest();
   return {.owner = options_.api_keys.OwnerOf(call.caller.key),
+          .tenant = TenantOf(call.caller),
           .id = std::move(call.id),
           .query = std::move(request.query),
           .body = std::move(request.body)};
@@ -47,8 +54,9 @@ ServerCore::Work ServerCore::AddFile(Call& call) {
     co_await Refuse(call, NoJobs());
     co_return;
   }
-  absl::StatusOr<std::string> body = co_await jobs_->AddFile(
-      options_.api_keys.OwnerOf(call.caller.key), call.exchange);
+  absl::StatusOr<std::string> body =
+      co_await jobs_->AddFile(options_.api_keys.OwnerOf(call.caller.key),
+                              TenantOf(call.caller), call.exchange);
   co_await RespondOr(call, std::move(body));
 }
 ServerCore::Work ServerCore::ListFiles(Call& call) {
@@ -117,6 +125,7 @@ asio::awaitable<openai::BatchOutcome> ServerCore::RunStored(
     co_return outcome;
   }
   caller.key = *key;
+  if (caller.key < 0) caller.address = call.tenant;
   StoredPeer peer(co_await asio::this_coro::executor);
   http::Request request;
   request.body = std::move(call.body);

@@ -136,6 +136,8 @@ class ServerCore {
   // Responds with what `answer` makes of the call, where there are jobs.
   Work RespondJob(Call& call, JobCalls::Answer answer);
   JobCall JobCallOf(Call& call) const;
+  // Whose share a call takes of what is kept; empty: there are no shares.
+  std::string TenantOf(const Caller& caller) const;
   // Makes a call of a batch, by the path of all calls.
   boost::asio::awaitable<openai::BatchOutcome> RunStored(
       jobs::RunningCall call);

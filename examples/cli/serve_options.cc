@@ -168,8 +168,8 @@ void AddJobOptions(CLI::App* command, ServeOptions* options) {
   AddMebibytes(command, "--max-files-mib", "MiB of all files, results included",
                kGroup, &jobs->files.max_total_bytes);
   AddInteger(command, "--max-batches",
-             "batches; beyond, the oldest that have ended are forgotten", 1,
-             kMost, kGroup, &jobs->batches.max_batches);
+             "batches; beyond, a caller's oldest that have ended are forgotten",
+             1, kMost, kGroup, &jobs->batches.max_batches);
   AddInteger(command, "--max-batch-lines", "lines of a batch's input", 1, kMost,
              kGroup, &jobs->batches.limits.max_lines);
   AddInteger(command, "--batch-calls", "calls of batches that run at a time", 1,

@@ -50,7 +50,7 @@ class BatchJobTest : public ::testing::Test {
     return batch;
   }
   std::unique_ptr<BatchJob> Open(const openai::Batch& batch) {
-    auto job = BatchJob::Open(batch, paths_, {}, files_.get());
+    auto job = BatchJob::Open(batch, "", paths_, {}, files_.get());
     EXPECT_OK(job);
     while (true) {
       const absl::StatusOr<bool> is_done = (*job)->Recover(SliceEnd());

@@ -108,11 +108,12 @@ class Served {
                      std::string_view owner = "") {
     const auto file = AddFile(files.get(), InputOf(num_calls), owner);
     if (!file.ok()) return "";
-    const auto batch =
-        batches->Create(owner, {.endpoint = "/v1/completions",
-                                .input_file_id = file->id,
-                                .completion_window = "1h",
-                                .window_seconds = window_seconds});
+    const auto batch = batches->Create(owner,
+                                       {.endpoint = "/v1/completions",
+                                        .input_file_id = file->id,
+                                        .completion_window = "1h",
+                                        .window_seconds = window_seconds},
+                                       /*tenant=*/owner);
     return batch.ok() ? batch->id : "";
   }
   // Waits until it has ended.
@@ -335,6 +336,27 @@ TEST_P(BatchesTest, TheOldestThatHaveEndedAreForgotten) {
   EXPECT_NE(served.Create(1), "");
   EXPECT_EQ(served.Create(1), "");
   EXPECT_EQ(served.batches->List("").size(), 2);
+}
+
+// A tenant that makes many forgets its own, and another finds room.
+TEST_P(BatchesTest, NoTenantTakesAllRoom) {
+  calls_.are_held = true;
+  Served served(folder_.path(), calls_.run(), {.max_batches = 10});
+  const std::string theirs = served.Create(1, 3600, "you");
+  ASSERT_NE(theirs, "");
+  for (int i = 0; i < 8; ++i) EXPECT_NE(served.Create(1, 3600, "me"), "") << i;
+  EXPECT_EQ(served.Create(1, 3600, "me"), "");
+  EXPECT_NE(served.Create(1, 3600, "you"), "");
+  calls_.are_held = false;
+  for (const openai::Batch& batch : served.batches->List("me")) {
+    served.Await(batch.id, "me");
+  }
+  served.Await(theirs, "you");
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_NE(served.Create(1, 3600, "me"), "") << i;
+    served.Await(served.batches->List("me").back().id, "me");
+  }
+  EXPECT_OK(served.batches->Find("you", theirs));
 }
 
 // A copy of the folder is what a process that ended there leaves: here, as each

@@ -93,7 +93,7 @@ TEST(FileStoreTest, LimitsHoldAndAnUploadThatIsDroppedLeavesNothing) {
   ASSERT_OK(first);
   EXPECT_THAT(AddFile(files.get(), std::string(6, 'x')),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("10 bytes of at most 15")));
+                       HasSubstr("10 bytes of files, and at most 15 may")));
   EXPECT_EQ(NumEntries(folder), 2);
   ASSERT_OK(AddFile(files.get(), std::string(5, 'x')));
   EXPECT_THAT(AddFile(files.get(), ""),
@@ -114,6 +114,38 @@ TEST(FileStoreTest, UploadWhoseWriteFailsTakesNoRoom) {
     EXPECT_FALSE((*upload)->Append("0123456789").ok());
   }
   EXPECT_OK(AddFile(files.get(), "0123456789"));
+}
+
+// Also after a restart: who has the files is on disk.
+TEST(FileStoreTest, NoTenantTakesAllRoom) {
+  const JobFolder folder;
+  const FileLimits limits = {.max_files = 10, .max_total_bytes = 1'000};
+  auto files = folder.OpenFiles(limits);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 9; ++i) {
+    const auto added = AddFile(files.get(), "a", "me");
+    ASSERT_OK(added) << i;
+    ids.push_back(added->id);
+  }
+  for (const bool restarts : {false, true}) {
+    if (restarts) {
+      files.reset();
+      files = folder.OpenFiles(limits);
+    }
+    EXPECT_THAT(AddFile(files.get(), "a", "me"),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("this caller has 9 of 9 files, where at "
+                                   "most 10 may be (--max-files)")));
+    const auto other = AddFile(files.get(), "a", "you");
+    ASSERT_OK(other);
+    ASSERT_OK(files->Remove("you", other->id));
+  }
+  for (const std::string& id : ids) ASSERT_OK(files->Remove("me", id));
+  EXPECT_THAT(AddFile(files.get(), std::string(950, 'x'), "me"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("0 of 0 bytes of files")));
+  ASSERT_OK(AddFile(files.get(), std::string(880, 'x'), "me"));
+  EXPECT_OK(AddFile(files.get(), std::string(100, 'x'), "you"));
 }
 
 TEST(FileStoreTest, HeldFilesStay) {

@@ -59,10 +59,12 @@ inline void WriteWhole(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
+// Its owner is its tenant.
 inline absl::StatusOr<openai::StoredFile> AddFile(
     FileStore* files, std::string_view content, std::string_view owner = "",
     std::string_view filename = "in.jsonl") {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Upload> upload, files->BeginUpload());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Upload> upload,
+                   files->BeginUpload(owner));
   RETURN_IF_ERROR(upload->Append(content));
   return files->Add(owner, filename, "batch", upload.get());
 }

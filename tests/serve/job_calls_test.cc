@@ -230,6 +230,37 @@ TEST_F(JobCallsTest, UploadsAreWrittenAsTheyArrive) {
   EXPECT_EQ(NumFiles(), 2);
 }
 
+// A key's share, or without keys an address's.
+TEST_F(JobCallsTest, NoCallerTakesAllFiles) {
+  ServerOptions options = Options();
+  options.jobs.files.max_files = 10;
+  options.api_keys = ApiKeys({"key-of-mine", "key-of-yours"});
+  Start(options);
+  const std::string mine = "Authorization: Bearer key-of-mine\r\n";
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(Upload("a", mine).status, 200) << i;
+  const RawResponse refused = Upload("a", mine);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("this caller has 9 of 9 files"));
+  const std::string yours = "Authorization: Bearer key-of-yours\r\n";
+  const std::string id = IdOf(Upload("a", yours));
+  EXPECT_EQ(Delete("/v1/files/" + id, yours).status, 200);
+  // Those of keys stay when there are none any more.
+  server_.reset();
+  options.api_keys = {};
+  Start(options);
+  EXPECT_EQ(Upload("a").status, 200);
+  server_.reset();
+  std::filesystem::remove_all(folder_.path());
+  Start(options);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(Upload("a").status, 200) << i;
+  EXPECT_EQ(Upload("a").status, 400);
+  server_.reset();
+  options.tenant_prefix_bits = 0;
+  Start(options);
+  EXPECT_EQ(Upload("a").status, 200);
+  EXPECT_EQ(Upload("a").status, 400);
+}
+
 // Clients go away, wherever they are in their uploads.
 TEST_F(JobCallsTest, HalfAnUploadLeavesNothing) {
   Start(Options());

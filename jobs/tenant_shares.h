@@ -1,0 +1,45 @@
+// TenantShares: a limit of a store that its tenants share. One may hold at most
+// kShare times as much as is free (the dynamic threshold of Choudhury and
+// Hahne, 1998, as the engine's queue does): one that is alone gets all but a
+// ninth, and whatever it does another finds room.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace espalier::jobs {
+
+class TenantShares {
+ public:
+  static constexpr int64_t kShare = 8;
+
+  // "files" and "--max-files", for errors.
+  TenantShares(std::string_view unit, std::string_view option, int64_t limit)
+      : unit_(unit), option_(option), limit_(limit) {}
+
+  // Whether the tenant may take so many. One without a name has no share: it
+  // takes what is free.
+  // Errors: kResourceExhausted naming the limit, and what is held.
+  absl::Status Check(std::string_view tenant, int64_t count) const;
+  // Whatever the limit.
+  void Take(std::string_view tenant, int64_t count);
+  void GiveBack(std::string_view tenant, int64_t count);
+
+ private:
+  int64_t HeldBy(std::string_view tenant) const;
+
+  const std::string unit_;
+  const std::string option_;
+  const int64_t limit_;
+  int64_t total_ = 0;
+  std::map<std::string, int64_t, std::less<>> held_;  // by tenants with some
+};
+
+}  // namespace espalier::jobs

@@ -1,11 +1,13 @@
 #include "openai/render.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
 #include "base/byte_order_mark.h"
 #include "base/check.h"
 #include "base/json_scan.h"
+#include "base/status.h"
 #include "openai/answer_parts.h"
 #include "openai/call_fields.h"
 
@@ -13,7 +15,7 @@ namespace espalier::openai {
 namespace {
 
 // By their names in "sampling_params", as they stand in the body.
-using Params = std::map<std::string, std::string, std::less<>>;
+using Params = std::map<std::string, std::string_view, std::less<>>;
 
 // Fields that chats call otherwise, or that have had their effect.
 bool IsElsewhere(std::string_view name) {
@@ -31,59 +33,126 @@ Params ParamsOf(std::string_view body) {
     if (value.is_null()) {
       params.erase(name);
     } else {
-      params.insert_or_assign(std::move(name), std::string(value.text));
+      params.insert_or_assign(std::move(name), value.text);
     }
   };
   CHECK(ScanJson(WithoutByteOrderMark(body), 1, take).ok());
   return params;
 }
 
-void AppendParams(const Params& params, const PromptParts& prompt,
-                  std::string* out) {
-  *out += R"("sampling_params":{)";
-  for (const auto& [name, text] : params) {
-    AppendJson(std::string_view(name), out);
-    *out += ":" + text + ",";
-  }
-  if (prompt.params.logprobs) {
-    AppendField(R"("logprobs":)", *prompt.params.logprobs, out);
-    *out += ',';
-  }
-  if (prompt.params.max_new_tokens) {
-    AppendField(R"("max_tokens":)", *prompt.params.max_new_tokens, out);
-    *out += ',';
-  }
-  if (out->back() == ',') out->pop_back();
-  *out += '}';
-}
+// A 32-bit number and the comma after it.
+constexpr int64_t kMaxBytesOfId = 12;
+// Names, punctuation and two numbers of a call.
+constexpr int64_t kMaxBytesOfFrame = 256;
 
 }  // namespace
 
-std::string WriteRendered(const Call& call, std::string_view body,
-                          std::string_view model,
-                          std::span<const PromptParts> prompts) {
-  const Params params = ParamsOf(body);
-  std::string json;
-  const auto append = [&](const PromptParts& prompt) {
-    AppendField(R"({"model":)", model, &json);
-    if (!call.request_id.empty()) {
-      AppendField(R"(,"request_id":)", std::string_view(call.request_id),
-                  &json);
-    }
-    json += R"(,"token_ids":)";
-    AppendIds(prompt.tokens, &json);
-    json += ',';
-    AppendParams(params, prompt, &json);
-    json += call.stream ? R"(,"stream":true)" : R"(,"stream":false)";
-    AppendWarnings(call.warnings, &json);
-    json += '}';
-  };
-  if (call.api == Api::kChat) {
-    append(prompts[0]);
-  } else {
-    AppendList(prompts, append, &json);
+RenderWriter::RenderWriter(const Call& call, std::string_view body,
+                           std::string_view model,
+                           std::span<const PromptParts> prompts)
+    : call_(call), model_(model), prompts_(prompts) {
+  ReadShared(body);
+  std::string names;
+  AppendJson(model_, &names);
+  AppendJson(std::string_view(call_.request_id), &names);
+  AppendWarnings(call_.warnings, &names);
+  for (const PromptParts& prompt : prompts_) {
+    max_bytes_ += kMaxBytesOfFrame + std::ssize(names) + std::ssize(shared_) +
+                  kMaxBytesOfId * std::ssize(prompt.tokens);
   }
-  return json;
+}
+
+void RenderWriter::ReadShared(std::string_view body) {
+  size_t largest = 0;
+  for (const auto& [name, text] : ParamsOf(body)) {
+    if (!shared_.empty()) shared_ += ',';
+    AppendJson(std::string_view(name), &shared_);
+    shared_ += ':';
+    shared_ += text;
+    if (text.size() <= largest) continue;
+    largest = text.size();
+    largest_field_ = name;
+  }
+}
+
+absl::Status RenderWriter::CheckSize() const {
+  const int64_t limit = call_.limits.max_answer_bytes;
+  if (max_bytes_ <= limit) return absl::OkStatus();
+  const int64_t of_shared = std::ssize(shared_) * std::ssize(prompts_);
+  const std::string_view field = of_shared > max_bytes_ / 2
+                                     ? std::string_view(largest_field_)
+                                     : std::string_view("prompt");
+  return InvalidArgument(field, " must make an answer of at most ", limit,
+                         " bytes (--max-answer-bytes), got up to ", max_bytes_,
+                         " in ", prompts_.size(),
+                         prompts_.size() == 1 ? " prompt" : " prompts");
+}
+
+bool RenderWriter::Append(size_t num_bytes, std::string* out) {
+  while (!rest_.empty() || Next()) {
+    const size_t count = std::min(num_bytes, rest_.size());
+    out->append(rest_.substr(0, count));
+    rest_.remove_prefix(count);
+    num_bytes -= count;
+    if (num_bytes == 0) return !rest_.empty() || prompt_idx_ < prompts_.size();
+  }
+  return false;
+}
+
+bool RenderWriter::Next() {
+  while (rest_.empty()) {
+    if (prompt_idx_ == prompts_.size()) return false;
+    const PromptParts& prompt = prompts_[prompt_idx_];
+    text_.clear();
+    switch (part_) {
+      case Part::kBegin:
+        AppendBegin(prompt);
+        rest_ = text_;
+        part_ = Part::kShared;
+        break;
+      case Part::kShared:
+        rest_ = shared_;
+        part_ = Part::kEnd;
+        break;
+      case Part::kEnd:
+        AppendEnd(prompt);
+        rest_ = text_;
+        part_ = Part::kBegin;
+        ++prompt_idx_;
+    }
+  }
+  return true;
+}
+
+void RenderWriter::AppendBegin(const PromptParts& prompt) {
+  if (call_.api != Api::kChat) text_ += prompt_idx_ == 0 ? '[' : ',';
+  AppendField(R"({"model":)", model_, &text_);
+  if (!call_.request_id.empty()) {
+    AppendField(R"(,"request_id":)", std::string_view(call_.request_id),
+                &text_);
+  }
+  text_ += R"(,"token_ids":)";
+  AppendIds(prompt.tokens, &text_);
+  text_ += R"(,"sampling_params":{)";
+}
+
+void RenderWriter::AppendEnd(const PromptParts& prompt) {
+  bool is_first = shared_.empty();
+  const auto add = [&](std::string_view name, std::optional<int64_t> value) {
+    if (!value.has_value()) return;
+    if (!is_first) text_ += ',';
+    is_first = false;
+    AppendField(name, *value, &text_);
+  };
+  add(R"("logprobs":)", prompt.params.logprobs);
+  // The default of chats depends on the prompt's length.
+  add(R"("max_tokens":)", prompt.params.max_new_tokens);
+  text_ += call_.stream ? R"(},"stream":true)" : R"(},"stream":false)";
+  AppendWarnings(call_.warnings, &text_);
+  text_ += '}';
+  if (call_.api != Api::kChat && prompt_idx_ + 1 == prompts_.size()) {
+    text_ += ']';
+  }
 }
 
 }  // namespace espalier::openai

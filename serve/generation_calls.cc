@@ -14,6 +14,7 @@
 #include "openai/answer_writer.h"
 #include "openai/error.h"
 #include "openai/event_writer.h"
+#include "openai/render.h"
 #include "serve/prompt_runs.h"
 #include "serve/ready_call.h"
 
@@ -92,6 +93,19 @@ struct StreamedAnswer {
   const std::unique_ptr<openai::EventWriter> writer;
 };
 
+// Likewise, what a call comes to. `body` is what `ready` was made of.
+struct RenderedAnswer {
+  RenderedAnswer(std::shared_ptr<ReadyCall> of, std::string_view body,
+                 std::string_view model, std::vector<openai::PromptParts> all)
+      : ready(std::move(of)),
+        parts(std::move(all)),
+        writer(ready->call, body, model, parts) {}
+
+  const std::shared_ptr<ReadyCall> ready;
+  const std::vector<openai::PromptParts> parts;
+  openai::RenderWriter writer;
+};
+
 class CallAnswerer {
  public:
   CallAnswerer(http::Exchange* exchange, ServedModel* model,
@@ -105,8 +119,10 @@ class CallAnswerer {
   ~CallAnswerer();
 
   asio::awaitable<void> Answer(openai::Api api, const openai::Limits& limits);
+  asio::awaitable<void> Render(openai::Api api, const openai::Limits& limits);
 
  private:
+  using Body = std::shared_ptr<const std::string>;
   using Ready = std::shared_ptr<ReadyCall>;
   struct Piece {
     std::string text;
@@ -122,12 +138,23 @@ class CallAnswerer {
     co_return co_await worker_->Run<T>(std::move(work));
   }
 
+  // Fills ready_ and what it holds. False if the call was refused.
+  asio::awaitable<bool> Begin(openai::Api api, Body body,
+                              const openai::Limits& limits);
   // Errors: as HeldMemory::Take; as WorkerThread::Run.
   asio::awaitable<absl::StatusOr<Ready>> MakeReady(
-      openai::Api api, std::string body, const openai::Limits& limits);
+      openai::Api api, Body body, const openai::Limits& limits);
+  auto Refuse(const openai::Error& error) {
+    return exchange_->Respond(ErrorResponse(error, caller_.headers));
+  }
   asio::awaitable<absl::Status> AnswerWhole();
   asio::awaitable<absl::Status> Write(
       std::vector<openai::PromptAnswer> answers);
+  asio::awaitable<absl::Status> WriteRendered(Body body);
+  // Sends the pieces that `next` makes; of a single one the length is in front,
+  // as clients like it. Errors: before the first piece was sent.
+  asio::awaitable<absl::Status> SendPieces(bool is_much,
+                                           WorkerThread::WorkFor<Piece> next);
   asio::awaitable<absl::Status> AnswerInEvents();
   asio::awaitable<absl::Status> RunAll(
       std::vector<openai::PromptAnswer>* answers);
@@ -163,30 +190,35 @@ CallAnswerer::~CallAnswerer() {
   worker_->Destroy(std::move(answer_), 0);
 }
 
-asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
-                                           const openai::Limits& limits) {
-  const auto respond = [&](const openai::Error& error) {
-    return exchange_->Respond(ErrorResponse(error, caller_.headers));
-  };
+asio::awaitable<bool> CallAnswerer::Begin(openai::Api api, Body body,
+                                          const openai::Limits& limits) {
   absl::StatusOr<Ready> ready =
-      co_await MakeReady(api, exchange_->TakeRequest().body, limits);
+      co_await MakeReady(api, std::move(body), limits);
   if (!ready.ok()) {
-    co_await respond(openai::ErrorOf(ready.status()));
-    co_return;
+    co_await Refuse(openai::ErrorOf(ready.status()));
+    co_return false;
   }
   ready_ = *std::move(ready);
   if (!call().request_id.empty()) SetRequestId(call().request_id);
   if (ready_->refusal.has_value()) {
-    co_await respond(*ready_->refusal);
-    co_return;
+    co_await Refuse(*ready_->refusal);
+    co_return false;
   }
   absl::StatusOr<HeldMemory::Share> of_reports =
       memory_->Take(PromptReportBytes(prompts()));
   if (!of_reports.ok()) {
-    co_await respond(openai::ErrorOf(of_reports.status()));
-    co_return;
+    co_await Refuse(openai::ErrorOf(of_reports.status()));
+    co_return false;
   }
   of_reports_ = *std::move(of_reports);
+  co_return true;
+}
+
+asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
+                                           const openai::Limits& limits) {
+  auto body =
+      std::make_shared<const std::string>(exchange_->TakeRequest().body);
+  if (!co_await Begin(api, std::move(body), limits)) co_return;
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
   MeteredCall metered(&model_->meter, NumRows(prompts()));
@@ -198,24 +230,35 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   }
   if (is_answered_) metered.SetAnswered();
   if (!answered.ok()) {
-    co_await respond(openai::ErrorOf(answered, &call()));
+    co_await Refuse(openai::ErrorOf(answered, &call()));
+  }
+}
+
+asio::awaitable<void> CallAnswerer::Render(openai::Api api,
+                                           const openai::Limits& limits) {
+  const auto body =
+      std::make_shared<const std::string>(exchange_->TakeRequest().body);
+  if (!co_await Begin(api, body, limits)) co_return;
+  const absl::Status answered = co_await WriteRendered(body);
+  if (!answered.ok()) {
+    co_await Refuse(openai::ErrorOf(answered, &call()));
   }
 }
 
 asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
-    openai::Api api, std::string body, const openai::Limits& limits) {
-  const bool is_long = body.size() > kMaxCallBytesOnIoThread;
+    openai::Api api, Body body, const openai::Limits& limits) {
+  const bool is_long = body->size() > kMaxCallBytesOnIoThread;
   if (is_long) {
     absl::StatusOr<HeldMemory::Share> of_body =
-        memory_->Take(kHeldPerBodyByte * std::ssize(body));
+        memory_->Take(kHeldPerBodyByte * std::ssize(*body));
     if (!of_body.ok()) co_return of_body.status();
     of_body_ = *std::move(of_body);
-    num_bytes_ += kHeldPerBodyByte * std::ssize(body);
+    num_bytes_ += kHeldPerBodyByte * std::ssize(*body);
   }
   WorkerThread::WorkFor<Ready> work = [api, body = std::move(body), &limits,
                                        model = model_, caller = caller_] {
     return std::make_shared<ReadyCall>(
-        MakeReadyCall(api, body, limits, *model, caller));
+        MakeReadyCall(api, *body, limits, *model, caller));
   };
   co_return co_await Run<Ready>(is_long, std::move(work));
 }
@@ -291,7 +334,6 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
   co_return co_await Write(std::move(answers));
 }
 
-// An answer that is one piece has its length in front, as clients like it.
 asio::awaitable<absl::Status> CallAnswerer::Write(
     std::vector<openai::PromptAnswer> answers) {
   int64_t num_scores = 0;
@@ -302,15 +344,45 @@ asio::awaitable<absl::Status> CallAnswerer::Write(
       ready_, head_, TakeParts(), std::move(answers),
       model_->generator.tokenizer());
   answer_ = whole;
+  WorkerThread::WorkFor<Piece> next = [whole]() -> absl::StatusOr<Piece> {
+    Piece piece;
+    piece.is_last = !whole->writer.Append(kAnswerPieceBytes, &piece.text);
+    return piece;
+  };
+  co_return co_await SendPieces(num_scores > kMaxScoresOnIoThread,
+                                std::move(next));
+}
+
+asio::awaitable<absl::Status> CallAnswerer::WriteRendered(Body body) {
+  const bool is_long = body->size() > kMaxCallBytesOnIoThread;
+  using Rendered = std::shared_ptr<RenderedAnswer>;
+  WorkerThread::WorkFor<Rendered> work =
+      [ready = ready_, body = std::move(body), &name = model_->name,
+       parts = TakeParts()]() mutable -> absl::StatusOr<Rendered> {
+    auto rendered = std::make_shared<RenderedAnswer>(std::move(ready), *body,
+                                                     name, std::move(parts));
+    RETURN_IF_ERROR(rendered->writer.CheckSize());
+    return rendered;
+  };
+  absl::StatusOr<Rendered> made =
+      co_await Run<Rendered>(is_long, std::move(work));
+  if (!made.ok()) co_return made.status();
+  const Rendered rendered = *std::move(made);
+  answer_ = rendered;
+  WorkerThread::WorkFor<Piece> next = [rendered]() -> absl::StatusOr<Piece> {
+    Piece piece;
+    piece.is_last = !rendered->writer.Append(kAnswerPieceBytes, &piece.text);
+    return piece;
+  };
+  const auto num_bytes = static_cast<size_t>(rendered->writer.max_bytes());
+  co_return co_await SendPieces(num_bytes > kAnswerPieceBytes, std::move(next));
+}
+
+asio::awaitable<absl::Status> CallAnswerer::SendPieces(
+    bool is_much, WorkerThread::WorkFor<Piece> next) {
   bool has_begun = false;
   for (bool is_over = false; !is_over;) {
-    WorkerThread::WorkFor<Piece> work = [whole]() -> absl::StatusOr<Piece> {
-      Piece piece;
-      piece.is_last = !whole->writer.Append(kAnswerPieceBytes, &piece.text);
-      return piece;
-    };
-    absl::StatusOr<Piece> piece =
-        co_await Run<Piece>(num_scores > kMaxScoresOnIoThread, std::move(work));
+    absl::StatusOr<Piece> piece = co_await Run<Piece>(is_much, next);
     if (!piece.ok() && !has_begun) co_return piece.status();
     // A part of it was sent: the client must see that the rest is missing.
     if (!piece.ok()) ThrowCutOff();
@@ -425,6 +497,14 @@ asio::awaitable<void> AnswerCall(http::Exchange& exchange, openai::Api api,
                                  CallResources resources, Caller caller) {
   CallAnswerer answerer(&exchange, &model, resources, std::move(caller));
   co_await answerer.Answer(api, limits);
+}
+
+asio::awaitable<void> RenderCall(http::Exchange& exchange, openai::Api api,
+                                 ServedModel& model,
+                                 const openai::Limits& limits,
+                                 CallResources resources, Caller caller) {
+  CallAnswerer answerer(&exchange, &model, resources, std::move(caller));
+  co_await answerer.Render(api, limits);
 }
 
 }  // namespace espalier::serve

@@ -39,6 +39,14 @@ boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         const openai::Limits& limits,
                                         CallResources resources, Caller caller);
 
+// Answers with the calls of token ids that a call comes to (openai/render.h),
+// which is made ready as AnswerCall does: it is refused for the same, and has
+// the same warnings.
+boost::asio::awaitable<void> RenderCall(http::Exchange& exchange,
+                                        openai::Api api, ServedModel& model,
+                                        const openai::Limits& limits,
+                                        CallResources resources, Caller caller);
+
 // An error as the answer to a call.
 http::Response ErrorResponse(const openai::Error& error,
                              std::vector<http::Header> headers = {});

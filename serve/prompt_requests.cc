@@ -410,15 +410,6 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
   return requests;
 }
 
-absl::StatusOr<std::vector<openai::PromptParts>> MakePromptParts(
-    const openai::Call& call, const ServedModel& model) {
-  ASSIGN_OR_RETURN(std::vector<OpenPrompt> open,
-                   MakeOpenPrompts(call, model, Caller(), ""));
-  std::vector<openai::PromptParts> parts;
-  for (OpenPrompt& prompt : open) parts.push_back(std::move(prompt.parts));
-  return parts;
-}
-
 int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts) {
   int64_t num_bytes = 0;
   for (const PromptRequest& prompt : prompts) {

@@ -90,11 +90,6 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved);
 
-// What the same prompts would run with, of any caller, without the engine's
-// checks.
-absl::StatusOr<std::vector<openai::PromptParts>> MakePromptParts(
-    const openai::Call& call, const ServedModel& model);
-
 // Bytes that the log-probabilities of their prompts take in results.
 int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts);
 

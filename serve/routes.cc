@@ -303,11 +303,11 @@ ServerCore::Work ServerCore::AbortRequests(Call& call) {
 }
 
 ServerCore::Work ServerCore::RenderCompletions(Call& call) {
-  return RespondText(call, &AnswerRenderCompletions);
+  return Render(call, openai::Api::kCompletions);
 }
 
 ServerCore::Work ServerCore::RenderChatCompletions(Call& call) {
-  return RespondText(call, &AnswerRenderChat);
+  return Render(call, openai::Api::kChat);
 }
 
 ServerCore::Work ServerCore::Completions(Call& call) {

@@ -442,6 +442,12 @@ ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
                       std::move(call.caller));
 }
 
+ServerCore::Work ServerCore::Render(Call& call, openai::Api api) {
+  co_await RenderCall(call.exchange, api, *model_, options_.requests,
+                      {&calls_, &memory_, &running_calls_},
+                      std::move(call.caller));
+}
+
 ServerCore::Work ServerCore::Score(Call& call) {
   const Counted counted(&num_generating_);
   co_await AnswerScoreCall(call.exchange, *model_, options_.requests,

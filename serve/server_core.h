@@ -133,6 +133,7 @@ class ServerCore {
   Work CancelBatch(Call& call);
 
   Work Generate(Call& call, openai::Api api);
+  Work Render(Call& call, openai::Api api);
   // Responds with what `answer` makes of the call, where there are jobs.
   Work RespondJob(Call& call, JobCalls::Answer answer);
   JobCall JobCallOf(Call& call) const;

@@ -8,9 +8,7 @@
 #include "base/status.h"
 #include "espalier/tokenizer.h"
 #include "openai/error.h"
-#include "openai/render.h"
 #include "openai/tokenize.h"
-#include "serve/prompt_requests.h"
 #include "serve/prompt_tokens.h"
 
 namespace espalier::serve {
@@ -62,21 +60,6 @@ absl::StatusOr<openai::Tokenized> TokensOf(const ServedModel& model,
   return tokenized;
 }
 
-absl::StatusOr<std::string> AnswerRender(openai::Api api,
-                                         const ServedModel& model,
-                                         std::string_view body,
-                                         const openai::Limits& limits) {
-  ASSIGN_OR_RETURN(openai::Call call, openai::ReadCall(api, body, limits));
-  RETURN_IF_ERROR(CheckServed(model, call.model));
-  const absl::Status resolved =
-      MakeDecoderPrompt(model.generator, &call).status();
-  if (!resolved.ok()) return openai::InWordsOf(call, resolved);
-  const absl::StatusOr<std::vector<openai::PromptParts>> prompts =
-      MakePromptParts(call, model);
-  if (!prompts.ok()) return openai::InWordsOf(call, prompts.status());
-  return openai::WriteRendered(call, body, model.name, *prompts);
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
@@ -100,18 +83,6 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
   }
   return openai::WriteTokenized(
       call, *tokenized, model.generator.description().max_context, *tokenizer);
-}
-
-absl::StatusOr<std::string> AnswerRenderCompletions(
-    const ServedModel& model, std::string_view body,
-    const openai::Limits& limits) {
-  return AnswerRender(openai::Api::kCompletions, model, body, limits);
-}
-
-absl::StatusOr<std::string> AnswerRenderChat(const ServedModel& model,
-                                             std::string_view body,
-                                             const openai::Limits& limits) {
-  return AnswerRender(openai::Api::kChat, model, body, limits);
 }
 
 absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,

@@ -1,4 +1,4 @@
-// Text as the tokens of a model, and back: /tokenize, /detokenize and /render.
+// Text as the tokens of a model, and back: /tokenize and /detokenize.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -18,14 +18,6 @@ namespace espalier::serve {
 absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
                                            std::string_view body,
                                            const openai::Limits& limits);
-// The calls of token ids that a call which generates comes to
-// (openai/render.h). What that would refuse is refused in its words.
-absl::StatusOr<std::string> AnswerRenderCompletions(
-    const ServedModel& model, std::string_view body,
-    const openai::Limits& limits);
-absl::StatusOr<std::string> AnswerRenderChat(const ServedModel& model,
-                                             std::string_view body,
-                                             const openai::Limits& limits);
 absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,
                                              std::string_view body,
                                              const openai::Limits& limits);

@@ -160,6 +160,36 @@ TEST_F(ClientRoutesTest, RenderedCallsGenerateWhatTheirCallsDo) {
             400);
 }
 
+// Both refusals and warnings: the calls are made ready by the same code.
+TEST_F(ClientRoutesTest, RenderingAnswersWhatItsCallWould) {
+  ServerOptions options;
+  options.requests.max_list_elements = 1'000;
+  Start(options, {.num_threads = 1, .max_running = 2, .max_waiting = 2});
+  const std::string long_text(1'000, 'a');
+  for (const std::string& fields :
+       {Concat(R"("truncate_prompt_tokens": 2, "prompt": ")", long_text, "\""),
+        std::string(R"("prompt": [4], "num_beams": 3000)"),
+        std::string(R"("prompt": [4], "temperature": -1)"),
+        std::string(R"("prompt": [4], "logit_bias": {"99999999": 1})"),
+        std::string(R"("prompt": [[4], [5], [6], [7], [8]])"),
+        std::string(R"("prompt": [4], "model": "other")")}) {
+    const std::string body = Concat("{", fields, R"(, "request_id": "a"})");
+    const RawResponse refused = Post("/v1/completions", body);
+    EXPECT_GE(refused.status, 400) << fields;
+    const RawResponse rendered = Post("/v1/completions/render", body);
+    EXPECT_EQ(rendered.status, refused.status) << fields;
+    EXPECT_EQ(rendered.body, refused.body);
+  }
+  const std::string body =
+      R"({"prompt": [4], "use_beam_search": true, "n": 2, "temperature": 0.7,
+          "max_tokens": 1, "unknown": 1})";
+  const json::value rendered =
+      ParseJson(Post("/v1/completions/render", body).body)->at(0);
+  ASSERT_EQ(rendered.at("warnings").as_array().size(), 2u);
+  EXPECT_EQ(rendered.at("warnings"),
+            ParseJson(Post("/v1/completions", body).body)->at("warnings"));
+}
+
 int64_t NumAborted(const RawResponse& response) {
   EXPECT_EQ(response.status, 200) << response.body;
   return ParseJson(response.body)->at("aborted").as_int64();

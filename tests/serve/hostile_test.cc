@@ -216,6 +216,38 @@ TEST_F(HostileTest, WhatAnAnswerAndAllCallsMayHoldIsBounded) {
   ExpectServes();
 }
 
+// Each of the calls that it renders has the lists of the call.
+TEST_F(HostileTest, ARenderedCallComesInPiecesAndIsBounded) {
+  const std::string words = Times("[10, 11],", 5'000) + "[12]";
+  const std::string body =
+      Concat(R"({"max_tokens": 1, "bad_words_ids": [)", words,
+             R"(], "prompt": [)", Times("[4],", 99), "[5]]}");
+  Start();
+  const RawResponse many = Post("/v1/completions/render", body);
+  EXPECT_EQ(many.status, 200) << many.body.substr(0, 1'000);
+  EXPECT_GT(many.body.size(), 100 * words.size());
+  for (const std::string& chunk : many.chunks) {
+    EXPECT_LE(chunk.size(), size_t{64} << 10);
+  }
+  const json::value calls = ParseJson(many.body).value();
+  ASSERT_EQ(calls.get_array().size(), 100);
+  EXPECT_EQ(calls.at(99).at("token_ids"), json::array{5});
+  EXPECT_EQ(calls.at(99).at("sampling_params"),
+            calls.at(0).at("sampling_params"));
+  ExpectNothingHeld();
+
+  server_.reset();
+  ServerOptions options;
+  options.requests.max_answer_bytes = 1'000'000;
+  Start(options);
+  const RawResponse refused = Post("/v1/completions/render", body);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body,
+              HasSubstr("bad_words_ids must make an answer of at most 1000000 "
+                        "bytes (--max-answer-bytes), got up to "));
+  EXPECT_THAT(refused.body, HasSubstr(R"("param": "bad_words_ids")"));
+}
+
 TEST_F(HostileTest, WhatIsTooMuchIsRefusedByItsName) {
   Start();
   const std::string many_prompts = Times("[4],", 256) + "[4]";

@@ -384,6 +384,8 @@ asio::awaitable<int> Engine::ResetPrefixCache() {
       core_, [](EngineCore& core) { return core.ResetPrefixCache(); });
 }
 
+int64_t Engine::num_waiting() const { return core_->limits->num_waiting(); }
+
 asio::awaitable<EngineStats> Engine::Stats() {
   return ReadOnStrand<EngineStats>(
       core_, [](EngineCore& core) { return core.Stats(); });

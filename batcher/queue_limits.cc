@@ -14,12 +14,12 @@ QueueLimits::Place::Place(std::shared_ptr<QueueLimits> limits,
 
 void QueueLimits::Place::LeaveQueue() {
   const std::lock_guard<std::mutex> lock(limits_->mutex_);
-  limits_->num_waiting_tokens_ -= std::exchange(num_tokens_, 0);
+  limits_->LeaveQueue(this);
 }
 
 void QueueLimits::Place::GiveBack() {
   const std::lock_guard<std::mutex> lock(limits_->mutex_);
-  limits_->num_waiting_tokens_ -= std::exchange(num_tokens_, 0);
+  limits_->LeaveQueue(this);
   if (!std::exchange(is_taken_, false)) return;
   --limits_->num_open_;
   if (owner_.empty()) return;
@@ -31,6 +31,11 @@ QueueLimits::QueueLimits(const EngineOptions& options)
     : max_running_(options.scheduler.max_running),
       max_waiting_(options.max_waiting),
       max_waiting_tokens_(options.max_waiting_tokens) {}
+
+void QueueLimits::LeaveQueue(Place* place) {
+  num_waiting_tokens_ -= std::exchange(place->num_tokens_, 0);
+  if (std::exchange(place->waits_, false)) --num_waiting_;
+}
 
 absl::Status QueueLimits::Check(int64_t num_tokens) const {
   if (max_waiting_.has_value() &&
@@ -79,6 +84,7 @@ absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(
       std::make_shared<Place>(shared_from_this(), num_prompt_tokens, owner);
   if (owned != nullptr) ++*owned;
   ++num_open_;
+  ++num_waiting_;
   num_waiting_tokens_ += num_prompt_tokens;
   return place;
 }
@@ -86,6 +92,11 @@ absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(
 int64_t QueueLimits::num_open() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return num_open_;
+}
+
+int64_t QueueLimits::num_waiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_waiting_;
 }
 
 int64_t QueueLimits::num_waiting_tokens() const {

@@ -44,10 +44,13 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
     void GiveBack();
 
    private:
+    friend class QueueLimits;
+
     const std::shared_ptr<QueueLimits> limits_;
     const std::string owner_;  // empty: none
     // Guarded by the limits' mutex.
     int64_t num_tokens_;  // that wait
+    bool waits_ = true;
     bool is_taken_ = true;
   };
 
@@ -66,9 +69,11 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
                                               const std::string& owner = "");
 
   int64_t num_open() const;
+  int64_t num_waiting() const;  // of these, those that have not started yet
   int64_t num_waiting_tokens() const;
 
  private:
+  void LeaveQueue(Place* place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Check(int64_t num_tokens) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckShare(const std::string& owner) const
@@ -80,6 +85,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
 
   mutable std::mutex mutex_;
   int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   // Places of each owner that has any.
   std::unordered_map<std::string, int64_t> owned_ ABSL_GUARDED_BY(mutex_);

@@ -103,9 +103,10 @@ void Connection::Abort() {
   if (runs) cancel_.emit(asio::cancellation_type::terminal);
 }
 
-void Connection::Check(Clock::time_point now) {
-  Guard([this, now] {
+void Connection::Check(Clock::time_point now, bool others_wait) {
+  Guard([this, now, others_wait] {
     const bool is_due = now >= deadline_;
+    if (!others_wait || phase_ != Phase::kExchange) lag_.reset();
     if (phase_ == Phase::kLinger && is_due) {
       Close();
     } else if (phase_ == Phase::kRead && is_due) {
@@ -120,11 +121,9 @@ void Connection::Check(Clock::time_point now) {
       reader_->Refuse({408, std::string(kLate)});
       error_code ignored;
       socket_.cancel(ignored);
-    } else if (phase_ == Phase::kExchange && now >= write_deadline_) {
-      // What the system holds for the client is dropped, too.
-      error_code ignored;
-      socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-      DropClient();
+    } else if (phase_ == Phase::kExchange &&
+               (now >= write_deadline_ || (others_wait && IsBehind(now)))) {
+      CutSlowReader();
     } else if (phase_ == Phase::kExchange && !waits_readable_ &&
                !is_answered_) {
       if (was_checked_ && HasHungUp()) return DropClient();

@@ -25,6 +25,7 @@
 #include <boost/intrusive/list_hook.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,7 +63,8 @@ class Connection : public Peer,
   // Closes the connection and cancels its handler.
   void Abort();
   // What is due: time-outs, and the end of a client that is not read from.
-  void Check(Clock::time_point now);
+  // `others_wait`: for what exchanges hold (ServerOptions::others_wait).
+  void Check(Clock::time_point now, bool others_wait);
 
   // For an Exchange, which says what each does.
   boost::asio::any_io_executor executor() override {
@@ -133,6 +135,12 @@ class Connection : public Peer,
                   boost::system::error_code* error);
   // Waits until the system has taken what is unsent. False as Send.
   boost::asio::awaitable<bool> Flush();
+  // Whether the client has not taken in time what it was sent while others
+  // wait (Limits::crowded_write_timeout).
+  bool IsBehind(Clock::time_point now);
+  // Bytes of those handed to the system that the client's has acknowledged.
+  int64_t NumTaken() const;
+  void CutSlowReader();
 
   Worker* const worker_;  // outlives it
   Socket socket_;
@@ -164,6 +172,17 @@ class Connection : public Peer,
   std::string unsent_;         // from unsent_begin_ on
   size_t unsent_begin_ = 0;
   Clock::time_point write_deadline_ = Clock::time_point::max();
+  int64_t num_sent_ = 0;  // handed to the system, since the connection began
+  // Once the client has taken `goal` bytes, the next goal is what was sent by
+  // then. Unset while no others wait.
+  struct Lag {
+    Clock::time_point begin;
+    int64_t begin_taken;  // bytes
+    int64_t goal;
+    Clock::time_point changed;  // when it was seen to have taken something
+    int64_t num_taken;
+  };
+  std::optional<Lag> lag_;
 
   std::unique_ptr<Logged> logged_;  // null if there is no log
 };

@@ -1,4 +1,7 @@
 // How a Connection writes.
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
@@ -10,6 +13,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "http/connection.h"
 #include "http/limits.h"
 #include "http/logged_answer.h"
@@ -127,6 +131,7 @@ size_t Connection::SendSome(std::span<const std::string_view> parts,
   }
   const size_t sent = socket_.write_some(buffers, *error);
   worker_->counts().bytes_sent.Add(static_cast<int64_t>(sent));
+  num_sent_ += static_cast<int64_t>(sent);
   if (logged_ != nullptr) logged_->num_bytes += static_cast<int64_t>(sent);
   return sent;
 }
@@ -164,6 +169,42 @@ asio::awaitable<bool> Connection::Flush() {
   unsent_begin_ = 0;
   write_deadline_ = Clock::time_point::max();
   co_return true;
+}
+
+bool Connection::IsBehind(Clock::time_point now) {
+  const int64_t num_taken = NumTaken();
+  if (!lag_.has_value() || num_taken >= lag_->goal) {
+    const auto num_unsent =
+        static_cast<int64_t>(unsent_.size() - unsent_begin_);
+    lag_ = {now, num_taken, num_sent_ + num_unsent, now, num_taken};
+    return false;
+  }
+  if (num_taken > lag_->num_taken) {
+    lag_->changed = now;
+    lag_->num_taken = num_taken;
+  }
+  const Limits& limits = worker_->limits();
+  const absl::Duration patience = limits.crowded_write_timeout;
+  const absl::Duration for_taken =
+      absl::Seconds((num_taken - lag_->begin_taken) / limits.min_write_rate);
+  return absl::FromChrono(now - lag_->changed) >= patience ||
+         absl::FromChrono(now - lag_->begin) >= patience + for_taken;
+}
+
+int64_t Connection::NumTaken() const {
+  int num_held = 0;
+  // It fails for what is no TCP socket, whose bytes count as taken.
+  ioctl(const_cast<Socket&>(socket_).native_handle(), SIOCOUTQ, &num_held);
+  return num_sent_ - num_held;
+}
+
+void Connection::CutSlowReader() {
+  worker_->counts().slow_readers.Add(1);
+  if (logged_ != nullptr) logged_->note += " slow";
+  // What the system holds for the client is dropped, too.
+  error_code ignored;
+  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  DropClient();
 }
 
 }  // namespace espalier::http

@@ -28,6 +28,7 @@ struct alignas(64) Counters {
   Counter refused_connections;
   Counter responses[6];
   Counter clients_gone;
+  Counter slow_readers;
   Counter timeouts;
   Counter bytes_received;
   Counter bytes_sent;

@@ -35,6 +35,8 @@ absl::Status Limits::Check() const {
   RETURN_IF_ERROR(CheckDuration("body_timeout", body_timeout));
   RETURN_IF_ERROR(CheckDuration("idle_timeout", idle_timeout));
   RETURN_IF_ERROR(CheckDuration("write_timeout", write_timeout));
+  RETURN_IF_ERROR(
+      CheckDuration("crowded_write_timeout", crowded_write_timeout));
   RETURN_IF_ERROR(CheckDuration("linger_timeout", linger_timeout));
   if (max_unsent_bytes < 0) {
     return InvalidArgument("max_unsent_bytes must not be negative, got ",

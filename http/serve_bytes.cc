@@ -64,6 +64,7 @@ std::string ServeBytes(std::string_view bytes, size_t piece,
                       .head_check = options.head_check,
                       .streamed_body_limit = options.streamed_body_limit,
                       .answer_log = options.answer_log,
+                      .others_wait = nullptr,
                       .handler = handler};
   Worker worker(&shared);
   // Of no other family than TCP's as far as a Connection can see.

@@ -73,6 +73,11 @@ using HeadCheck =
 // {"error": message}
 Response PlainErrorResponse(int status, std::string_view message);
 
+// Whether others wait for what exchanges hold: then clients that read slowly
+// are cut off sooner (Limits::crowded_write_timeout). Called on any thread,
+// several times a second; must not throw, and waits for nothing.
+using OthersWait = std::function<bool()>;
+
 struct ServerOptions {
   // An address, or a name, of which every address is listened on that this
   // machine has ("localhost": 127.0.0.1 and ::1). "::" takes IPv4, too.
@@ -86,6 +91,7 @@ struct ServerOptions {
   HeadCheck head_check = nullptr;                   // none: every body is taken
   StreamedBodyLimit streamed_body_limit = nullptr;  // none: none is streamed
   AnswerLog answer_log = nullptr;                   // none: nothing is told
+  OthersWait others_wait = nullptr;                 // none: they never do
 };
 
 // Counts since the start, and numbers of now.
@@ -96,6 +102,7 @@ struct ServerStats {
   int64_t refused_connections = 0;  // beyond max_connections; in accepted, too
   int64_t responses[6] = {};        // by status / 100; [0] is unused
   int64_t clients_gone = 0;         // during an exchange, slow readers included
+  int64_t slow_readers = 0;         // cut off; in clients_gone, too
   int64_t timeouts = 0;             // of headers and bodies
   int64_t bytes_received = 0;
   int64_t bytes_sent = 0;

@@ -51,6 +51,7 @@ ServerCore::ServerCore(const ServerOptions& options, Handler handler)
               .head_check = options.head_check,
               .streamed_body_limit = options.streamed_body_limit,
               .answer_log = options.answer_log,
+              .others_wait = options.others_wait,
               .handler = std::move(handler)} {
   for (int i = 0; i < options.num_threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(&shared_));

@@ -19,7 +19,8 @@ namespace {
 std::chrono::nanoseconds CheckPeriod(const Limits& limits) {
   const absl::Duration shortest =
       std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout,
-                limits.write_timeout, limits.linger_timeout});
+                limits.write_timeout, limits.crowded_write_timeout,
+                limits.linger_timeout});
   return absl::ToChronoNanoseconds(
       std::clamp(shortest / 8, absl::Milliseconds(1), absl::Milliseconds(100)));
 }
@@ -47,6 +48,7 @@ void Counters::AddTo(ServerStats* stats) const {
   stats->refused_connections += refused_connections.value();
   for (int i = 0; i < 6; ++i) stats->responses[i] += responses[i].value();
   stats->clients_gone += clients_gone.value();
+  stats->slow_readers += slow_readers.value();
   stats->timeouts += timeouts.value();
   stats->bytes_received += bytes_received.value();
   stats->bytes_sent += bytes_sent.value();
@@ -126,10 +128,12 @@ void Worker::StartTimer() {
 void Worker::Check() {
   if (connections_.empty() || is_finishing_) return;
   const auto now = Connection::Clock::now();
+  const bool others_wait =
+      shared_->others_wait != nullptr && shared_->others_wait();
   for (auto next = connections_.begin(); next != connections_.end();) {
     // One that closes may be destroyed by that, or by nothing but itself.
     const std::shared_ptr<Connection> connection = (next++)->shared_from_this();
-    connection->Check(now);
+    connection->Check(now, others_wait);
   }
   StartTimer();
 }

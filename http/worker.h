@@ -29,6 +29,7 @@ struct ServerShared {
   HeadCheck head_check;
   StreamedBodyLimit streamed_body_limit;
   AnswerLog answer_log;
+  OthersWait others_wait;
   Handler handler;
   std::atomic<bool> draining{false};
   std::atomic<int> num_connections{0};

@@ -43,6 +43,8 @@ std::string HttpMetrics(const http::ServerStats& stats) {
   Append("clients_gone_total", "counter", stats.clients_gone,
          "Clients that went, or read too slowly, while they were answered.",
          &text);
+  Append("slow_readers_total", "counter", stats.slow_readers,
+         "Clients cut off because they read too slowly.", &text);
   Append("timeouts_total", "counter", stats.timeouts,
          "Requests that did not come whole in time.", &text);
   Append("received_bytes_total", "counter", stats.bytes_received,

@@ -152,6 +152,10 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http.streamed_body_limit = [core = core.get()](const http::Request& head) {
     return core->StreamedBodyLimit(head);
   };
+  http.others_wait = [core = core.get()] {
+    ServedModel* const model = core->model_;
+    return model != nullptr && model->generator.engine().num_waiting() > 0;
+  };
   if (options.request_log_fd >= 0) {
     RETURN_IF_ERROR(core->request_log_.Start(options.request_log_fd));
     http.answer_log = [core = core.get()](const http::AnswerRecord& record) {

@@ -194,6 +194,9 @@ void AddConnectionLimits(CLI::App* command, ServeOptions* options) {
   AddSeconds(command, "--write-timeout",
              "how long a client may take nothing of its answer", 1, kGroup,
              &limits->write_timeout);
+  AddSeconds(command, "--crowded-write-timeout",
+             "the same while requests wait, of all that it was sent", 1, kGroup,
+             &limits->crowded_write_timeout);
 }
 
 void AddToolCallOption(CLI::App* command, ServeOptions* options) {

@@ -61,10 +61,14 @@ TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
                        "too many prompt tokens wait: 100, and 1 more would be "
                        "above max_waiting_tokens, 100; try again later, or "
                        "raise max_waiting_tokens"));
+  EXPECT_EQ(limits->num_waiting(), 2);
   first->LeaveQueue();
   first->LeaveQueue();
   EXPECT_EQ(limits->num_waiting_tokens(), 40);
-  EXPECT_OK(limits->Take(60));
+  EXPECT_EQ(limits->num_waiting(), 1);
+  second->GiveBack();
+  EXPECT_EQ(limits->num_waiting(), 0);
+  EXPECT_OK(limits->Take(100));
   EXPECT_THAT(limits->Take(101),
               StatusIs(kExhausted,
                        "the prompt has 101 tokens, and max_waiting_tokens "

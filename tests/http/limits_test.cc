@@ -7,6 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -150,6 +155,52 @@ TEST(LimitsTest, ReaderThatTakesTooLittleIsCutOff) {
     client.ReceiveBytes(1);
     return server->stats().clients_gone == 1;
   }));
+}
+
+// Its system takes a part, and the server's holds the rest: the handler never
+// waits for it.
+TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
+  std::atomic<bool> others_wait = false;
+  ServerOptions options = WithLimits(
+      [](Limits* limits) { limits->crowded_write_timeout = kShort; });
+  options.others_wait = [&] { return others_wait.load(); };
+  const auto server = StartServer(
+      [](Exchange& exchange) -> boost::asio::awaitable<void> {
+        co_await exchange.BeginEvents();
+        EXPECT_TRUE(co_await exchange.SendEvents(std::string(64 << 10, 'e')));
+        boost::asio::steady_timer timer(exchange.executor(),
+                                        std::chrono::minutes(1));
+        co_await timer.async_wait(boost::asio::use_awaitable);
+      },
+      options);
+  RawClient unread(server->port(), /*receive_buffer=*/4096);
+  RawClient read(server->port());
+  for (RawClient* client : {&unread, &read}) client->Send(Get());
+  EXPECT_GE(read.ReceiveBytes(64 << 10).size(), 64 << 10);
+  absl::SleepFor(5 * kShort);
+  EXPECT_EQ(server->stats().running_exchanges, 2);
+  others_wait = true;
+  EXPECT_TRUE(Eventually([&] { return server->stats().slow_readers == 1; }));
+  EXPECT_TRUE(unread.WaitForEnd());
+  absl::SleepFor(5 * kShort);
+  EXPECT_EQ(server->stats().running_exchanges, 1);
+  EXPECT_EQ(server->stats().slow_readers, 1);
+}
+
+TEST(LimitsTest, ReaderThatTakesTheRateIsKeptWhileOthersWait) {
+  ServerOptions options = WithLimits(
+      [](Limits* limits) { limits->crowded_write_timeout = 5 * kShort; });
+  options.others_wait = [] { return true; };
+  const auto server = StartServer(EndlessEvents(64 << 20), options);
+  RawClient client(server->port(), /*receive_buffer=*/4096);
+  client.Send(Get());
+  const absl::Time end = absl::Now() + 15 * kShort;
+  while (absl::Now() < end) {
+    EXPECT_FALSE(client.ReceiveBytes(1).empty());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(server->stats().clients_gone, 0);
+  EXPECT_TRUE(Eventually([&] { return server->stats().slow_readers == 1; }));
 }
 
 TEST(LimitsTest, StreamIsNotFarAheadOfItsReader) {

@@ -139,6 +139,39 @@ TEST_F(HostileTest, AReaderThatTakesNothingHoldsNoRequest) {
   ExpectNothingHeld();
 }
 
+// Their streams have no end that a test could wait for.
+TEST_F(HostileTest, UnreadStreamsGiveTheirPlacesToThoseThatWait) {
+  ServerOptions options;
+  options.http.max_unsent_bytes = 4'096;
+  options.http.crowded_write_timeout = absl::Milliseconds(100);
+  Listen(std::move(options));
+  testing::ToyModelOptions model = TextModelWithPages();
+  model.max_context = 1 << 20;
+  model.page_size = 64;
+  model.num_pages = 2 * (model.max_context / model.page_size) + 100;
+  model.num_tokens_read = 4;
+  ASSERT_OK(server_->Serve(
+      MakeGenerator({.num_threads = 1, .max_running = 2}, model), "toy"));
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.emplace_back(server_->port(), /*receive_buffer=*/4'096);
+    clients.back().Send(PostText("/v1/completions",
+                                 R"({"prompt": [4, 5, 6], "max_tokens": 1000000,
+                     "stream": true, "ignore_eos": true})"));
+    EXPECT_THAT(clients.back().ReceiveBytes(15), StartsWith("HTTP/1.1 200 OK"));
+  }
+  // As long as no request waits, they have their time.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_EQ(Sample(Get("/metrics").body, "espalier:http_slow_readers_total"),
+            0);
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_running", 2));
+  ExpectServes();
+  EXPECT_GE(Sample(Get("/metrics").body, "espalier:http_slow_readers_total"),
+            1);
+  clients.clear();
+  ExpectNothingHeld();
+}
+
 // A call of many prompts and long lists: each list is one for all of them, so
 // that little is held while they wait.
 TEST_F(HostileTest, ListsOfACallAreHeldOnceWhateverItsPrompts) {

@@ -65,10 +65,9 @@ inline Events ReadEvents(const std::string& body) {
 class ServerFixture : public ::testing::Test {
  protected:
   // A generator with text, of a model that can be held.
-  Generator MakeGenerator(GeneratorOptions options = {.num_threads = 1}) {
-    testing::ToyModelOptions model = testing::TextModel();
-    model.memory = testing::ToyModelOptions::Memory::kPages;
-    model.has_shareable_pages = true;
+  Generator MakeGenerator(
+      GeneratorOptions options = {.num_threads = 1},
+      testing::ToyModelOptions model = TextModelWithPages()) {
     model_ = std::make_shared<testing::HeldModel>(model);
     return Generator::Create(
                model_,
@@ -76,6 +75,13 @@ class ServerFixture : public ::testing::Test {
                                                 &testing::EnFrTokenizer()),
                options)
         .value();
+  }
+
+  static testing::ToyModelOptions TextModelWithPages() {
+    testing::ToyModelOptions model = testing::TextModel();
+    model.memory = testing::ToyModelOptions::Memory::kPages;
+    model.has_shareable_pages = true;
+    return model;
   }
 
   void Listen(ServerOptions options = {}) {

@@ -78,11 +78,12 @@ struct Batches::Running {
 };
 
 absl::StatusOr<std::unique_ptr<Batches>> Batches::Open(
-    const std::string& folder, const BatchOptions& options, FileStore* files) {
+    const std::string& folder, const BatchOptions& options, FileStore* files,
+    const WarnOfRecord& warn) {
   auto batches =
       std::make_unique<Batches>(folder + "/batches/", options, files);
   RETURN_IF_ERROR(MakeFolder(batches->folder_));
-  RETURN_IF_ERROR(batches->Load());
+  RETURN_IF_ERROR(batches->Load(warn));
   return batches;
 }
 
@@ -95,32 +96,54 @@ Batches::Batches(std::string folder, const BatchOptions& options,
 
 Batches::~Batches() { Stop(); }
 
-absl::Status Batches::Load() {
+absl::Status Batches::Load(const WarnOfRecord& warn) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder_));
   for (const std::string& name : names) {
     const std::string id = IdOfRecord(kBatchPrefix, name);
     if (id.empty()) continue;
-    ASSIGN_OR_RETURN(const json::object record,
-                     ReadRecord(folder_ + name, {"batch", "ends_as"}));
-    absl::StatusOr<openai::Batch> batch =
-        openai::ReadStoredBatch(record.at("batch"));
-    if (!batch.ok()) return Annotate(batch.status(), folder_ + name);
-    auto entry = std::make_shared<Entry>();
-    entry->owner = record.at("owner").as_string();
-    entry->tenant = TenantOf(record);
-    entry->batch = *std::move(batch);
-    if (record.at("ends_as").is_string()) {
-      entry->ends_as = StatusNamed(record.at("ends_as").as_string());
+    absl::StatusOr<std::shared_ptr<Entry>> read = ReadEntry(id);
+    if (!read.ok()) {
+      SetAside(read.status(), warn);
+      continue;
     }
+    const std::shared_ptr<Entry> entry = *std::move(read);
     if (!openai::IsFinal(entry->batch.status)) {
       // Its results may be all that is left to do.
       files_->Hold(entry->owner, entry->batch.input_file_id).IgnoreError();
     }
     num_batches_.Take(entry->tenant, 1);
-    entries_[id] = std::move(entry);
+    entries_[id] = entry;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Batches::Entry>> Batches::ReadEntry(
+    const std::string& id) const {
+  const std::string path = PathOf(id, kRecordEnd);
+  ASSIGN_OR_RETURN(const json::object record,
+                   ReadRecord(path, {"batch", "ends_as"}));
+  absl::StatusOr<openai::Batch> batch =
+      openai::ReadStoredBatch(record.at("batch"));
+  if (!batch.ok()) return Annotate(batch.status(), path);
+  auto entry = std::make_shared<Entry>();
+  entry->owner = record.at("owner").as_string();
+  entry->tenant = TenantOf(record);
+  entry->batch = *std::move(batch);
+  const json::value& ends_as = record.at("ends_as");
+  if (ends_as.is_string()) entry->ends_as = StatusNamed(ends_as.as_string());
+  // Files are found by these ids, and an API by the endpoint.
+  const auto is_file = [](const std::string& file_id) {
+    return file_id.empty() || IsId(kFilePrefix, file_id);
+  };
+  const openai::Batch& stored = entry->batch;
+  const bool is_good =
+      stored.id == id && IsId(kFilePrefix, stored.input_file_id) &&
+      is_file(stored.output_file_id) && is_file(stored.error_file_id) &&
+      openai::FindBatchApi(stored.endpoint).has_value() &&
+      entry->ends_as.has_value() == !ends_as.is_null();
+  if (!is_good) return InvalidArgument(path, " is no record of ", id);
+  return entry;
 }
 
 std::string Batches::PathOf(std::string_view id, std::string_view end) const {

@@ -44,6 +44,7 @@
 #include "jobs/batch_job.h"
 #include "jobs/batch_options.h"
 #include "jobs/file_store.h"
+#include "jobs/record.h"
 #include "jobs/tenant_shares.h"
 #include "openai/batch_lines.h"
 #include "openai/stored_objects.h"
@@ -66,10 +67,10 @@ class Batches {
  public:
   // Reads what there is; nothing runs before Start. `files`, of the same
   // folder, outlives it.
-  // Errors: kUnavailable with the system's reason; kInvalidArgument naming a
-  // record that is none.
+  // Errors: kUnavailable with the system's reason.
   static absl::StatusOr<std::unique_ptr<Batches>> Open(
-      const std::string& folder, const BatchOptions& options, FileStore* files);
+      const std::string& folder, const BatchOptions& options, FileStore* files,
+      const WarnOfRecord& warn = nullptr);
   // Use Open.
   Batches(std::string folder, const BatchOptions& options, FileStore* files);
   ~Batches();  // Stop()
@@ -103,7 +104,8 @@ class Batches {
   struct Running;
   using Time = std::chrono::steady_clock::time_point;
 
-  absl::Status Load();
+  absl::Status Load(const WarnOfRecord& warn);
+  absl::StatusOr<std::shared_ptr<Entry>> ReadEntry(const std::string& id) const;
   std::string PathOf(std::string_view id, std::string_view end) const;
   BatchJob::Paths PathsOf(const openai::Batch& batch) const;
   absl::Status Save(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

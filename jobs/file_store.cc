@@ -72,12 +72,13 @@ absl::Status Upload::Append(std::string_view bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(
-    const std::string& folder, const FileLimits& limits) {
+    const std::string& folder, const FileLimits& limits,
+    const WarnOfRecord& warn) {
   RETURN_IF_ERROR(MakeFolder(folder));
   auto store = std::make_unique<FileStore>(folder + "/files", limits);
   RETURN_IF_ERROR(store->Lock(folder + "/lock"));
   RETURN_IF_ERROR(MakeFolder(store->folder_));
-  RETURN_IF_ERROR(store->Load());
+  RETURN_IF_ERROR(store->Load(warn));
   return store;
 }
 
@@ -100,34 +101,49 @@ absl::Status FileStore::Lock(const std::string& path) {
   return FailedPrecondition("another server uses ", path);
 }
 
-absl::Status FileStore::Load() {
+absl::Status FileStore::Load(const WarnOfRecord& warn) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder_));
+  std::set<std::string> kept;
   for (const std::string& name : names) {
     const std::string id = IdOfRecord(kFilePrefix, name);
     if (id.empty()) continue;
-    ASSIGN_OR_RETURN(const json::object record,
-                     ReadRecord(folder_ + name, {"file"}));
-    absl::StatusOr<openai::StoredFile> file =
-        openai::ReadStoredFile(record.at("file"));
-    if (!file.ok()) return Annotate(file.status(), folder_ + name);
+    absl::StatusOr<Entry> entry = ReadEntry(id);
+    if (!entry.ok()) {
+      SetAside(entry.status(), warn);
+      kept.insert(id);
+      continue;
+    }
     if (!std::filesystem::exists(PathOf(id))) {
       RETURN_IF_ERROR(RemoveFile(RecordOf(id)));
       continue;
     }
-    Entry& entry = files_[id];
-    entry = {.owner = std::string(record.at("owner").as_string()),
-             .tenant = TenantOf(record),
-             .file = *std::move(file)};
-    num_files_.Take(entry.tenant, 1);
-    num_bytes_.Take(entry.tenant, entry.file.num_bytes);
+    kept.insert(id);
+    num_files_.Take(entry->tenant, 1);
+    num_bytes_.Take(entry->tenant, entry->file.num_bytes);
+    files_[id] = *std::move(entry);
   }
   for (const std::string& name : names) {
-    const bool is_left = (IsId(kFilePrefix, name) && !files_.contains(name)) ||
+    const bool is_left = (IsId(kFilePrefix, name) && !kept.contains(name)) ||
                          name.ends_with(".next");
     if (is_left) RETURN_IF_ERROR(RemoveFile(folder_ + name));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<FileStore::Entry> FileStore::ReadEntry(
+    const std::string& id) const {
+  const std::string path = RecordOf(id);
+  ASSIGN_OR_RETURN(const json::object record, ReadRecord(path, {"file"}));
+  absl::StatusOr<openai::StoredFile> file =
+      openai::ReadStoredFile(record.at("file"));
+  if (!file.ok()) return Annotate(file.status(), path);
+  if (file->id != id || file->num_bytes < 0) {
+    return InvalidArgument(path, " is no record of ", id);
+  }
+  return Entry{.owner = std::string(record.at("owner").as_string()),
+               .tenant = TenantOf(record),
+               .file = *std::move(file)};
 }
 
 absl::StatusOr<std::unique_ptr<Upload>> FileStore::BeginUpload(

@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/durable_file.h"
+#include "jobs/record.h"
 #include "jobs/tenant_shares.h"
 #include "openai/stored_objects.h"
 
@@ -69,9 +70,10 @@ class FileStore {
  public:
   // The folder is made if there is none; its last part alone.
   // Errors: kUnavailable with the system's reason; kFailedPrecondition if
-  // another store has it open; kInvalidArgument naming a record that is none.
+  // another store has it open.
   static absl::StatusOr<std::unique_ptr<FileStore>> Open(
-      const std::string& folder, const FileLimits& limits);
+      const std::string& folder, const FileLimits& limits,
+      const WarnOfRecord& warn = nullptr);
   // Use Open.
   FileStore(std::string folder, const FileLimits& limits);
   ~FileStore();
@@ -126,7 +128,8 @@ class FileStore {
   };
 
   absl::Status Lock(const std::string& path);
-  absl::Status Load();
+  absl::Status Load(const WarnOfRecord& warn);
+  absl::StatusOr<Entry> ReadEntry(const std::string& id) const;
   std::string RecordOf(std::string_view id) const;
   absl::Status WriteRecord(const Entry& entry);
   const Entry* FindEntry(std::string_view owner, std::string_view id) const

@@ -88,6 +88,10 @@ std::string TenantOf(const json::object& record) {
   return std::string((has_tenant ? *tenant : record.at("owner")).as_string());
 }
 
+void SetAside(const absl::Status& error, const WarnOfRecord& warn) {
+  if (warn != nullptr) warn(Message(error) + "; it is left as it is");
+}
+
 int64_t UnixNow() { return absl::ToUnixSeconds(absl::Now()); }
 
 }  // namespace espalier::jobs

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,11 @@
 namespace espalier::jobs {
 
 inline constexpr std::string_view kRecordEnd = ".json";
+
+// Gets a line for each record that a store cannot read when it is opened. The
+// record stays on the disk with what belongs to it, and the rest is served.
+using WarnOfRecord = std::function<void(const std::string& line)>;
+void SetAside(const absl::Status& error, const WarnOfRecord& warn);
 
 // In hexadecimal, after `prefix`: the time, so that ids are in the order of
 // their objects, and 64 bits that cannot be predicted.

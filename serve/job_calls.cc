@@ -127,11 +127,12 @@ std::vector<json::object> ToObjects(const std::vector<Object>& objects) {
 absl::StatusOr<std::unique_ptr<JobCalls>> JobCalls::Open(
     const JobOptions& options) {
   auto calls = std::make_unique<JobCalls>();
-  ASSIGN_OR_RETURN(calls->files_,
-                   jobs::FileStore::Open(options.folder, options.files));
+  ASSIGN_OR_RETURN(
+      calls->files_,
+      jobs::FileStore::Open(options.folder, options.files, options.warn));
   ASSIGN_OR_RETURN(calls->batches_,
                    jobs::Batches::Open(options.folder, options.batches,
-                                       calls->files_.get()));
+                                       calls->files_.get(), options.warn));
   RETURN_IF_ERROR(calls->filing_.Start());
   return calls;
 }

@@ -6,6 +6,7 @@
 
 #include "jobs/batch_options.h"
 #include "jobs/file_store.h"
+#include "jobs/record.h"
 
 namespace espalier::serve {
 
@@ -13,6 +14,7 @@ struct JobOptions {
   std::string folder = {};  // empty: there are no files, and no batches
   jobs::FileLimits files = {};
   jobs::BatchOptions batches = {};
+  jobs::WarnOfRecord warn = nullptr;  // none: nothing is said
 };
 
 }  // namespace espalier::serve

@@ -250,6 +250,9 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
     server_options.traces = traces;
   }
   if (options.logs_requests) server_options.request_log_fd = STDERR_FILENO;
+  server_options.jobs.warn = [](const std::string& line) {
+    PrintToStderr(Concat("espalier: warning: ", line, "\n"));
+  };
   RETURN_IF_ERROR(CheckHost(server_options.host));
   const bool is_open =
       server_options.api_keys.empty() && !server_options.insecure;

@@ -382,6 +382,54 @@ TEST_P(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
   }
 }
 
+TEST_P(BatchesTest, RecordThatCannotBeReadIsSetAside) {
+  std::string damaged;
+  std::string whole;
+  calls_.are_held = true;
+  {
+    Served served(folder_.path(), calls_.run());
+    damaged = served.Create(kNumCalls);
+    whole = served.Create(kNumCalls);
+    while (served.batches->Find("", damaged)->status !=
+           BatchStatus::kInProgress) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  calls_.are_held = false;
+  const std::string path =
+      Concat(folder_.path(), "/batches/", damaged, ".json");
+  const std::string good = ReadWhole(path);
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  std::vector<std::string> records = DamagedRecords(good);
+  records.push_back(with("\"in_progress\"", "\"in_regress\""));
+  records.push_back(with("/v1/completions", "/v1/embeddings"));
+  records.push_back(with("\"input_file_id\": \"", "\"input_file_id\": \"../"));
+  records.push_back(with("\"ends_as\": null", "\"ends_as\": \"well\""));
+  for (const std::string& record : records) {
+    WriteWhole(path, record);
+    const auto files = FileStore::Open(folder_.path(), {}).value();
+    std::vector<std::string> warnings;
+    const auto batches = Batches::Open(
+        folder_.path(), {}, files.get(),
+        [&](const std::string& line) { warnings.push_back(line); });
+    ASSERT_OK(batches) << record;
+    ASSERT_EQ(warnings.size(), 1) << record;
+    EXPECT_THAT(warnings[0], HasSubstr(path));
+    EXPECT_EQ((*batches)->List("").size(), 1);
+  }
+  {
+    Served served(folder_.path(), calls_.run());
+    served.ExpectComplete(served.Await(whole), kNumCalls);
+    EXPECT_FALSE(served.batches->Find("", damaged).ok());
+  }
+  WriteWhole(path, good);
+  Served served(folder_.path(), calls_.run());
+  served.ExpectComplete(served.Await(damaged), kNumCalls);
+}
+
 // At each operation of the disk in turn it fails once, in the midst of a write.
 // The batch is complete in the end, by the same server or by the next.
 TEST_P(BatchesTest, DiskMayFailAtAnyOperation) {

@@ -160,6 +160,41 @@ TEST(FileStoreTest, HeldFilesStay) {
   EXPECT_OK(files->Remove("", id));
 }
 
+TEST(FileStoreTest, RecordThatCannotBeReadIsSetAside) {
+  const JobFolder folder;
+  auto files = folder.OpenFiles();
+  const std::string damaged = AddFile(files.get(), "abc")->id;
+  const std::string whole = AddFile(files.get(), "def")->id;
+  const std::string path = files->PathOf(damaged) + ".json";
+  files.reset();
+  const std::string good = ReadWhole(path);
+  std::vector<std::string> records = DamagedRecords(good);
+  records.push_back(good.substr(0, good.find("\"bytes\": ")) + "\"bytes\": -" +
+                    good.substr(good.find("\"bytes\": ") + 9));
+  for (const std::string& record : records) {
+    WriteWhole(path, record);
+    std::vector<std::string> warnings;
+    const auto opened = FileStore::Open(
+        folder.path(), {},
+        [&](const std::string& line) { warnings.push_back(line); });
+    ASSERT_OK(opened) << record;
+    ASSERT_EQ(warnings.size(), 1) << record;
+    EXPECT_THAT(warnings[0], HasSubstr(path));
+    EXPECT_THAT(warnings[0], ::testing::EndsWith("; it is left as it is"));
+    EXPECT_EQ(warnings[0].find('\n'), std::string::npos);
+    ASSERT_EQ((*opened)->List("").size(), 1);
+    EXPECT_EQ((*opened)->List("")[0].id, whole);
+    EXPECT_FALSE((*opened)->Find("", damaged).ok());
+    EXPECT_EQ(ReadWhole(path), record);
+    EXPECT_OK(AddFile(opened->get(), "more", "you"));
+  }
+  // Its content is still there.
+  WriteWhole(path, good);
+  files = folder.OpenFiles();
+  ASSERT_OK(files->Find("", damaged));
+  EXPECT_EQ(ReadWhole(files->PathOf(damaged)), "abc");
+}
+
 // A disk that fails at any operation leaves a file that is there, or is not.
 TEST(FileStoreTest, FailureAtAnyWriteLeavesAFileOrNone) {
   bool has_struck = true;

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "jobs/file_store.h"
 #include "tests/status_matchers.h"
@@ -57,6 +58,29 @@ inline std::string ReadWhole(const std::string& path) {
 
 inline void WriteWhole(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
+}
+
+// What may have become of a record.
+inline std::vector<std::string> DamagedRecords(const std::string& good) {
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, text.npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  return {"",
+          good.substr(0, good.size() / 2),
+          good.substr(0, good.size() - 1),
+          good + "}",
+          good + std::string(1 << 20, ' '),
+          std::string(100, '\0'),
+          "[]",
+          "null",
+          "{\"owner\": \"\"}",
+          with("\"owner\": \"", "\"owner\": 7, \"x\": \""),
+          with("\"id\": \"", "\"id\": \"x"),
+          with("\"id\": \"", "\"id\": [], \"x\": \""),
+          with("\"created_at\": ", "\"created_at\": \"\", \"x\": ")};
 }
 
 // Its owner is its tenant.

@@ -1,6 +1,7 @@
 #include "text/tokenizer/directory_tokenizer.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -256,8 +257,9 @@ TokenizerConfig RolesOf(const TokenSettings& settings) {
           .unk_token = content("unk_token")};
 }
 
-// AddedTokenTable leaves out tokens without an id, so that JsonTokenizer, which
-// reads what the table has, does not see them.
+// AddedTokenTable leaves out tokens without an id, and the first of two with
+// one, so that JsonTokenizer, which reads what the table has, does not see
+// them.
 absl::Status CheckAddedTokenIds(const json::object& file) {
   const json::value* const added = file.if_contains("added_tokens");
   if (added == nullptr || added->is_null()) return absl::OkStatus();
@@ -265,12 +267,18 @@ absl::Status CheckAddedTokenIds(const json::object& file) {
     return InvalidArgument("added_tokens must be a list, got ", Shown(added));
   }
   const json::array& list = added->get_array();
+  std::map<int64_t, size_t> places;  // by ids
   for (size_t i = 0; i < list.size(); ++i) {
     ASSIGN_OR_RETURN(const JsonFields fields,
                      JsonFields::OfItem(list, i, "added_tokens"));
     ASSIGN_OR_RETURN(const int64_t id, fields.Integer("id"));
-    if (id >= 0 && id < Vocabulary::kMaxTokens) continue;
-    return fields.Wrong("id", Concat("in [0, ", Vocabulary::kMaxTokens, ")"));
+    if (id < 0 || id >= Vocabulary::kMaxTokens) {
+      return fields.Wrong("id", Concat("in [0, ", Vocabulary::kMaxTokens, ")"));
+    }
+    const auto [place, is_first] = places.emplace(id, i);
+    if (is_first) continue;
+    return fields.Wrong(
+        "id", Concat("another than that of added_tokens[", place->second, "]"));
   }
   return absl::OkStatus();
 }

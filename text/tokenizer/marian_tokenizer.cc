@@ -80,9 +80,9 @@ absl::StatusOr<SpecialTokens> FindRoles(const TokenizerConfigFile& config,
 
 // A list of the added tokens by their ids, as newer versions write it. Those
 // that have a role are there already.
-absl::Status CheckAddedTokens(const TokenizerConfigFile& config,
-                              const Vocabulary& vocabulary,
-                              const std::vector<TokenId>& special) {
+absl::Status CheckAddedTokensDecoder(const TokenizerConfigFile& config,
+                                     const Vocabulary& vocabulary,
+                                     const std::vector<TokenId>& special) {
   const json::value* value = config.Find("added_tokens_decoder");
   if (IsEmpty(value)) return absl::OkStatus();
   const std::string place = config.path() + ": added_tokens_decoder";
@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
   ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(config, vocabulary));
   parts.special = {*parts.special_tokens.eos, *parts.special_tokens.pad,
                    *parts.special_tokens.unk};
-  RETURN_IF_ERROR(CheckAddedTokens(config, vocabulary, parts.special));
+  RETURN_IF_ERROR(CheckAddedTokensDecoder(config, vocabulary, parts.special));
   parts.after_text = {*parts.special_tokens.eos};
   for (TokenId token = 0; token < vocabulary.size(); ++token) {
     const bool is_text =

@@ -190,6 +190,10 @@ TEST(DirectoryTokenizerTest, AddedTokensHaveIdsAndMayLackTheRest) {
   const std::pair<const char*, const char*> cases[] = {
       {"5", "added_tokens must be a list, got 5"},
       {"[5]", "added_tokens[0] must be an object, got 5"},
+      {R"([{"id": 7, "content": "<a>"}, {"id": 8, "content": "<b>"},
+          {"id": 7, "content": "<c>"}])",
+       "added_tokens[2].id must be another than that of added_tokens[0], "
+       "got 7"},
       {R"([{"id": "0", "content": "x"}])",
        "added_tokens[0].id must be an integer, got \"0\""},
       {R"([{"id": 9223372036854775807, "content": "x"}])",

@@ -97,6 +97,34 @@ std::string CompareLogProbs(const std::vector<TokenLogProb>& a,
   return "";
 }
 
+// What differs of scores that are given as they are asked for.
+std::string CompareContinuations(const Result& expected, const Result& actual) {
+  const auto& a = expected.continuations;
+  const auto& b = actual.continuations;
+  if (a.size() != b.size() || !b.empty() != actual.hypotheses.empty()) {
+    return Concat(b.size(), " continuations and ", actual.hypotheses.size(),
+                  " hypotheses, expected ", a.size(), " and none");
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto near = [](double x, double y) {
+      return x == y || std::abs(x - y) <= kLogProbTolerance;
+    };
+    const auto same_rank = [](int x, int y) {
+      return std::abs(x - y) <= 2 + x / 50;
+    };
+    const bool same =
+        a[i].tokens == b[i].tokens &&
+        std::ranges::equal(a[i].log_probs, b[i].log_probs, near) &&
+        std::ranges::equal(a[i].ranks, b[i].ranks, same_rank) &&
+        b[i].is_greedy ==
+            std::ranges::all_of(b[i].ranks, [](int r) { return r == 1; });
+    if (same) continue;
+    return Concat("continuation ", i, " has ", b[i].cum_log_prob, ", expected ",
+                  a[i].cum_log_prob);
+  }
+  return "";
+}
+
 std::string Describe(const Hypothesis& hypothesis) {
   std::string tokens;
   for (const TokenId token : hypothesis.tokens) {
@@ -418,6 +446,9 @@ std::string CompareAnswers(const PreparedRequest& request,
     const std::string difference = CompareLogProbs(
         *expected.result.prompt_logprobs, *actual.result.prompt_logprobs);
     if (!difference.empty()) return "prompt_logprobs: " + difference;
+  }
+  if (!request.request.continuations.empty()) {
+    return CompareContinuations(expected.result, actual.result);
   }
   const bool samples = params.do_sample && !IsBeamSearch(params);
   return samples ? CompareSamples(params, expected, actual, counts)

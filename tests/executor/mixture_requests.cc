@@ -39,7 +39,10 @@ class Maker {
   void AddSequences(GenerationParams* params);
   void AddStops(GenerationParams* params);
   void AddDrafts(GenerationParams* params);
+  void AddOthers(Request* request);
   void AddEdits(GenerationParams* params);
+  // Some share their first tokens, and some are others' beginnings.
+  void AddContinuations(Request* request);
   void AddSequenceBias(GenerationParams* params);
 
   std::mt19937& random_;
@@ -225,6 +228,14 @@ void Maker::AddSequenceBias(GenerationParams* params) {
   biases.erase(twins.begin(), twins.end());
 }
 
+void Maker::AddOthers(Request* request) {
+  AddEdits(&request->params);
+  if (limits_.scores && OneIn(8)) AddContinuations(request);
+  if (!request->params.prompt_logprobs || OneIn(2)) return;
+  request->params.logprobs_start =
+      Below(static_cast<int>(std::ssize(request->prompt_tokens)));
+}
+
 // What leaves every request one that has a token at each place.
 void Maker::AddEdits(GenerationParams* params) {
   const bool is_restricted =
@@ -243,6 +254,21 @@ void Maker::AddEdits(GenerationParams* params) {
   }
   if (params->logprobs && model_.selects_on_host && OneIn(2)) {
     params->logprobs_mode = LogprobsMode::kProcessed;
+  }
+}
+
+void Maker::AddContinuations(Request* request) {
+  request->params = {};
+  if (OneIn(3)) request->params.prompt_logprobs = Below(6);
+  const int most = model_.has_shareable_pages ? 12 : 1;
+  for (int i = Below(OneIn(6) ? 100 : 8); i >= 0; --i) {
+    std::vector<int64_t> tokens = AnyTokens(1 + Below(most));
+    if (i % 2 == 1 && !request->continuations.empty()) {
+      const std::vector<int64_t>& other = request->continuations.back();
+      tokens = {other.begin(), other.begin() + 1 + Below(std::ssize(other))};
+      if (std::ssize(tokens) < most && OneIn(2)) tokens.push_back(AnyToken());
+    }
+    request->continuations.push_back(std::move(tokens));
   }
 }
 
@@ -269,7 +295,7 @@ Request Maker::Make() {
   }
   // Of numbers of their own: other fields stay what they are without them.
   std::mt19937 more(static_cast<uint32_t>(request.prompt_tokens[0]));
-  Maker(more, model_, limits_).AddEdits(&params);
+  Maker(more, model_, limits_).AddOthers(&request);
   const absl::Status valid = ValidateRequest(model_, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;

@@ -1,6 +1,7 @@
 // Random requests over all parameters of generation: every way to decode, from
 // one sequence to hundreds of samples and beams, with every kind of processor,
-// constraint, stop and report, in all combinations that are valid.
+// constraint, stop and report, in all combinations that are valid; and scores
+// of given continuations.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct MixtureLimits {
   // Whether some samples have drafts. For executors that verify them.
   bool speculates = false;
   bool has_draft_model = false;  // which drafts for half of these
+  bool scores = false;           // one in eight scores continuations
 };
 
 // A valid request for `model` and its limits. One in twelve is as wide as the

@@ -48,8 +48,11 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
   std::map<std::string, int> kinds;
   int64_t most_samples = 0, most_beams = 0;
   for (const Request& request :
-       AnyMixtureRequests(Cases(2000, 400), 1, model, {})) {
+       AnyMixtureRequests(Cases(2000, 400), 1, model, {.scores = true})) {
     const GenerationParams& p = request.params;
+    kinds["scores"] += !request.continuations.empty();
+    kinds["logprobs_start"] += p.logprobs_start > 0;
+    if (!request.continuations.empty()) continue;
     kinds["greedy"] += !IsBeamSearch(p) && !p.do_sample;
     kinds["samples"] += !IsBeamSearch(p) && p.do_sample;
     kinds["diverse"] += p.num_beam_groups > 1;
@@ -116,7 +119,8 @@ class MixtureTest : public ::testing::Test {
                               {.max_samples = 12,
                                .max_beams = 8,
                                .max_new_tokens = 4,
-                               .speculates = true});
+                               .speculates = true,
+                               .scores = true});
   }
   PreparedRequest Prepared(const Request& request) const {
     return PreparedRequest(request, tokenizer_);
@@ -145,10 +149,11 @@ class MixtureTest : public ::testing::Test {
 };
 
 TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
-  const std::vector<Request> requests = AnyRequests(Cases(40, 10));
+  const std::vector<Request> requests = AnyRequests(Cases(40, 24));
   const std::vector<AnsweredRequest> together = Run(requests);
   AnswerCounts counts;
   int num_speculated = 0;
+  int num_scored = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     Request plain = requests[i];
     plain.params.speculate.reset();
@@ -160,9 +165,11 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
     EXPECT_EQ(
         CompareAnswers(Prepared(requests[i]), alone, together[i], &counts), "")
         << "request " << i;
-    EXPECT_FALSE(alone.steps.empty());
+    num_scored += alone.result.continuations.empty() ? 0 : 1;
+    EXPECT_NE(alone.steps.empty(), alone.result.continuations.empty());
   }
   EXPECT_GT(num_speculated, 0);
+  EXPECT_GT(num_scored, 0);
   counts.Print("on the host");
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties +
                 counts.num_filtered_ties + counts.num_other_samples,
@@ -235,6 +242,35 @@ TEST(AnswerComparisonTest, OtherCandidatesAreSeen) {
   run.result.hypotheses[0].score = -0.99f;
   EXPECT_THAT(CompareBeams(run, &counts), Not(""));
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 0);
+}
+
+TEST(AnswerComparisonTest, OtherScoresOfContinuationsAreSeen) {
+  const PreparedRequest request(
+      {.prompt_tokens = {1}, .params = {}, .continuations = {{5, 6}}});
+  AnsweredRequest expected;
+  expected.result.continuations = {{.tokens = {5, 6},
+                                    .cum_log_prob = -3,
+                                    .is_greedy = false,
+                                    .log_probs = {-1, -2},
+                                    .ranks = {1, 200}}};
+  AnswerCounts counts;
+  AnsweredRequest run = expected;
+  run.result.continuations[0].log_probs[1] = -2.000001f;
+  run.result.continuations[0].ranks[1] = 203;
+  EXPECT_EQ(CompareAnswers(request, expected, run, &counts), "");
+  run = expected;
+  run.result.continuations[0].log_probs[1] = -2.5;
+  EXPECT_THAT(CompareAnswers(request, expected, run, &counts),
+              HasSubstr("continuation 0 has"));
+  run = expected;
+  run.result.continuations[0].tokens[0] = 6;
+  EXPECT_NE(CompareAnswers(request, expected, run, &counts), "");
+  run = expected;
+  run.result.continuations[0].is_greedy = true;
+  EXPECT_NE(CompareAnswers(request, expected, run, &counts), "");
+  run.result.continuations.clear();
+  EXPECT_THAT(CompareAnswers(request, expected, run, &counts),
+              HasSubstr("0 continuations"));
 }
 
 TEST(AnswerComparisonTest, AnswersBehindTheEndSayNothing) {

@@ -238,6 +238,7 @@ std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
     params.stop.clear();  // there is no tokenizer
     params.include_stop = false;
     params.prompt_logprobs.reset();
+    params.logprobs_start = 0;
     if (!params.allowed_sequences && random() % 3 == 0) {
       params.forced_bos_token_id = 10 + random() % 50;
     }

@@ -131,6 +131,8 @@ class Connection : public Peer,
   // False if the client has gone. What it cannot hand over whole, for want of
   // memory, ends the connection.
   bool Send(std::span<const std::string_view> parts);
+  // The same; what is left of a long body is not copied.
+  bool Send(std::string_view head, std::string body);
   size_t SendSome(std::span<const std::string_view> parts,
                   boost::system::error_code* error);
   // Waits until the system has taken what is unsent. False as Send.

@@ -36,10 +36,10 @@ constexpr int kMaxSendsInARow = 32;
 asio::awaitable<bool> Connection::Respond(Response response) {
   if (client_gone()) co_return false;
   const bool has_body = !is_head_ && !HasNoBody(response.status);
-  const std::string_view parts[] = {
-      MakeHead(response, BodyFraming::kLength),
-      has_body ? std::string_view(response.body) : std::string_view()};
-  if (!Send(parts)) co_return false;
+  const std::string_view head = MakeHead(response, BodyFraming::kLength);
+  if (!Send(head, has_body ? std::move(response.body) : std::string())) {
+    co_return false;
+  }
   is_answered_ = true;
   if (unsent_.empty()) co_return true;
   co_return co_await Flush();
@@ -123,6 +123,22 @@ bool Connection::Send(std::span<const std::string_view> parts) {
   return true;
 }
 
+bool Connection::Send(std::string_view head, std::string body) {
+  const std::string_view parts[] = {head, body};
+  if (!unsent_.empty()) return Send(parts);
+  error_code error;
+  const size_t sent = SendSome(parts, &error);
+  if (error && !IsTransient(error)) {
+    DropClient();
+    return false;
+  }
+  if (sent == head.size() + body.size()) return true;
+  if (sent < head.size()) body.insert(0, head.substr(sent));
+  unsent_begin_ = sent < head.size() ? 0 : sent - head.size();
+  unsent_ = std::move(body);
+  return true;
+}
+
 size_t Connection::SendSome(std::span<const std::string_view> parts,
                             error_code* error) {
   std::array<asio::const_buffer, 3> buffers;
@@ -200,7 +216,9 @@ int64_t Connection::NumTaken() const {
 
 void Connection::CutSlowReader() {
   worker_->counts().slow_readers.Add(1);
-  if (logged_ != nullptr) logged_->note += " slow";
+  if (logged_ != nullptr) {
+    logged_->note += logged_->note.empty() ? "slow" : " slow";
+  }
   // What the system holds for the client is dropped, too.
   error_code ignored;
   socket_.set_option(asio::socket_base::linger(true, 0), ignored);

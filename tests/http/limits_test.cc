@@ -164,6 +164,10 @@ TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
   ServerOptions options = WithLimits(
       [](Limits* limits) { limits->crowded_write_timeout = kShort; });
   options.others_wait = [&] { return others_wait.load(); };
+  std::atomic<int> num_logged = 0;
+  options.answer_log = [&](const AnswerRecord& record) {
+    if (record.note == "slow" && !record.is_whole) ++num_logged;
+  };
   const auto server = StartServer(
       [](Exchange& exchange) -> boost::asio::awaitable<void> {
         co_await exchange.BeginEvents();
@@ -182,9 +186,11 @@ TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
   others_wait = true;
   EXPECT_TRUE(Eventually([&] { return server->stats().slow_readers == 1; }));
   EXPECT_TRUE(unread.WaitForEnd());
+  EXPECT_TRUE(Eventually([&] { return num_logged == 1; }));
   absl::SleepFor(5 * kShort);
   EXPECT_EQ(server->stats().running_exchanges, 1);
   EXPECT_EQ(server->stats().slow_readers, 1);
+  EXPECT_EQ(num_logged, 1);
 }
 
 TEST(LimitsTest, ReaderThatTakesTheRateIsKeptWhileOthersWait) {

@@ -38,6 +38,11 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
   std::string warning =
       openai::SearchWarning(*call, model.generator.defaults());
   if (!warning.empty()) call->warnings.push_back(std::move(warning));
+  if (!call->params.skip_special_tokens &&
+      model.generator.tokenizer() == nullptr) {
+    call->warnings.push_back(
+        "skip_special_tokens false has no effect: the model has no tokenizer");
+  }
   ASSIGN_OR_RETURN(
       std::vector<PromptRequest> prompts,
       MakePromptRequests(*call, model, caller,

@@ -139,6 +139,27 @@ TEST_F(GenerationCallsTest, AnswersNameTheDefaultsThatTheyTook) {
   }
 }
 
+TEST_F(GenerationCallsTest, SpecialTokensOfNoTextAreWarnedOf) {
+  constexpr std::string_view kBody =
+      R"({"prompt": [4], "max_tokens": 1, "skip_special_tokens": false})";
+  const auto has_warnings = [&] {
+    const RawResponse response = Post("/v1/completions", kBody);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->as_object().contains("warnings");
+  };
+  Start();
+  EXPECT_FALSE(has_warnings());
+  Listen();
+  absl::StatusOr<Generator> without_text = Generator::Create(
+      std::make_shared<testing::HeldModel>(TextModelWithPages()),
+      /*tokenizer=*/nullptr, {.num_threads = 1});
+  ASSERT_OK(without_text);
+  ASSERT_OK(server_->Serve(*std::move(without_text), "toy"));
+  EXPECT_TRUE(has_warnings());
+  EXPECT_THAT(Post("/v1/completions", kBody).body,
+              HasSubstr("skip_special_tokens false has no effect"));
+}
+
 TEST_F(GenerationCallsTest, ACallWithAKeyMayShareNoPages) {
   Start({.api_keys = ApiKeys({"the-secret"})});
   const RawResponse answer =

@@ -1,5 +1,7 @@
 #include "http/server_core.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/error.hpp>
@@ -127,7 +129,10 @@ error_code ServerCore::ListenOn(const Endpoint& endpoint, bool is_only) {
 void ServerCore::Run() {
   for (const auto& listener : listeners_) WaitForConnections(listener.get());
   for (const auto& worker : workers_) {
-    threads_.emplace_back([&worker = *worker] { worker.Run(); });
+    threads_.emplace_back([&worker = *worker] {
+      pthread_setname_np(pthread_self(), "http");
+      worker.Run();
+    });
   }
 }
 

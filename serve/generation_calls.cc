@@ -23,14 +23,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Bytes that a call holds for each byte of a long body, at most: an element of
-// a list, some ten bytes of JSON, becomes a vector of ids, what sorts and finds
-// it among others, and what selection makes of it.
-constexpr int64_t kHeldPerBodyByte = 16;
-
-// Tokens and log-probabilities that are written where connections wait for it:
-// some milliseconds of it.
-constexpr int64_t kMaxScoresOnIoThread = 4096;
 constexpr int64_t kBytesPerScore = sizeof(TokenScore);
 constexpr size_t kAnswerPieceBytes = size_t{64} << 10;
 
@@ -129,15 +121,6 @@ class CallAnswerer {
     bool is_last = false;
   };
 
-  // Work of this call: here, or if there is much of it where no connection
-  // waits for it.
-  template <typename T>
-  asio::awaitable<absl::StatusOr<T>> Run(bool is_much,
-                                         WorkerThread::WorkFor<T> work) {
-    if (!is_much) co_return work();
-    co_return co_await worker_->Run<T>(std::move(work));
-  }
-
   // Fills ready_ and what it holds. False if the call was refused.
   asio::awaitable<bool> Begin(openai::Api api, Body body,
                               const openai::Limits& limits);
@@ -156,12 +139,13 @@ class CallAnswerer {
   asio::awaitable<absl::Status> SendPieces(bool is_much,
                                            WorkerThread::WorkFor<Piece> next);
   asio::awaitable<absl::Status> AnswerInEvents();
+  // Sends events, of which one may have megabytes, a piece at a time. `events`
+  // must live until it completes. False as Exchange::SendEvents.
+  asio::awaitable<bool> SendEvents(std::string_view events);
   asio::awaitable<absl::Status> RunAll(
       std::vector<openai::PromptAnswer>* answers);
   asio::awaitable<absl::StatusOr<openai::PromptAnswer>> Finish(
       int prompt, absl::StatusOr<Result> result);
-  // Ends `runs` where a client aborts the call.
-  RunningCalls::Entry MakeAbortable(PromptRuns* runs);
   std::vector<openai::PromptParts> TakeParts();
   void SetRequestId(const std::string& id);
   openai::Call& call() { return ready_->call; }
@@ -186,8 +170,9 @@ class CallAnswerer {
 
 CallAnswerer::~CallAnswerer() {
   if (num_bytes_ == 0) return;
-  worker_->Destroy(std::move(ready_), num_bytes_);
+  // In this order: free memory is returned once the second is destroyed.
   worker_->Destroy(std::move(answer_), 0);
+  worker_->Destroy(std::move(ready_), num_bytes_);
 }
 
 asio::awaitable<bool> CallAnswerer::Begin(openai::Api api, Body body,
@@ -260,22 +245,12 @@ asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
     return std::make_shared<ReadyCall>(
         MakeReadyCall(api, *body, limits, *model, caller));
   };
-  co_return co_await Run<Ready>(is_long, std::move(work));
+  co_return co_await worker_->RunIf<Ready>(is_long, std::move(work));
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
   TakeRequestId(id, &caller_);
   exchange_->set_note(LogNote(caller_));
-}
-
-RunningCalls::Entry CallAnswerer::MakeAbortable(PromptRuns* runs) {
-  std::vector<std::string> ids = {TraceId(caller_, caller_.request_id)};
-  if (head_.id != caller_.request_id) {
-    ids.push_back(TraceId(caller_, head_.id));
-  }
-  return running_->Add(std::move(ids), [interrupt = runs->Interrupter()] {
-    interrupt(absl::AbortedError("the request was aborted (/abort_requests)"));
-  });
 }
 
 std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
@@ -303,7 +278,8 @@ asio::awaitable<absl::StatusOr<openai::PromptAnswer>> CallAnswerer::Finish(
     std::vector<std::string> texts = std::move(generation->texts);
     return openai::PromptAnswer{*std::move(generation), std::move(texts)};
   };
-  co_return co_await Run<openai::PromptAnswer>(is_much, std::move(work));
+  co_return co_await worker_->RunIf<openai::PromptAnswer>(is_much,
+                                                          std::move(work));
 }
 
 // Errors: that of the first prompt that has one.
@@ -312,7 +288,8 @@ asio::awaitable<absl::Status> CallAnswerer::RunAll(
   Engine& engine = model_->generator.engine();
   answers->resize(prompts().size());
   PromptRuns runs(exchange_->executor());
-  const RunningCalls::Entry abortable = MakeAbortable(&runs);
+  const RunningCalls::Entry abortable =
+      MakeAbortable(running_, caller_, head_.id, &runs);
   for (size_t i = 0; i < prompts().size(); ++i) {
     runs.Start(static_cast<int>(i), engine, std::move(prompts()[i].request));
   }
@@ -365,7 +342,7 @@ asio::awaitable<absl::Status> CallAnswerer::WriteRendered(Body body) {
     return rendered;
   };
   absl::StatusOr<Rendered> made =
-      co_await Run<Rendered>(is_long, std::move(work));
+      co_await worker_->RunIf<Rendered>(is_long, std::move(work));
   if (!made.ok()) co_return made.status();
   const Rendered rendered = *std::move(made);
   answer_ = rendered;
@@ -382,7 +359,7 @@ asio::awaitable<absl::Status> CallAnswerer::SendPieces(
     bool is_much, WorkerThread::WorkFor<Piece> next) {
   bool has_begun = false;
   for (bool is_over = false; !is_over;) {
-    absl::StatusOr<Piece> piece = co_await Run<Piece>(is_much, next);
+    absl::StatusOr<Piece> piece = co_await worker_->RunIf<Piece>(is_much, next);
     if (!piece.ok() && !has_begun) co_return piece.status();
     // A part of it was sent: the client must see that the rest is missing.
     if (!piece.ok()) ThrowCutOff();
@@ -425,7 +402,8 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   answer_ = streamed;
   openai::EventWriter& writer = *streamed->writer;
   PromptRuns runs(exchange_->executor());
-  const RunningCalls::Entry abortable = MakeAbortable(&runs);
+  const RunningCalls::Entry abortable =
+      MakeAbortable(running_, caller_, head_.id, &runs);
   for (size_t i = 0; i < streams.size(); ++i) {
     runs.Start(static_cast<int>(i), std::move(streams[i]));
   }
@@ -435,7 +413,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   }
   std::string events = writer.Begin();
   for (size_t num_running = streams.size(); num_running > 0;) {
-    if (!events.empty() && !co_await exchange_->SendEvents(events)) {
+    if (!co_await SendEvents(events)) {
       co_return absl::OkStatus();
     }
     std::optional<RunEvent> run_event = co_await runs.Next();
@@ -458,24 +436,45 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
            answer = *std::move(answer)]() -> absl::StatusOr<std::string> {
         return streamed->writer->Finish(prompt, answer);
       };
-      last = co_await Run<std::string>(is_much, std::move(work));
+      last = co_await worker_->RunIf<std::string>(is_much, std::move(work));
     } else {
       last = answer.status();
     }
     if (!last.ok()) {
       events = writer.Fail(openai::ErrorOf(last.status(), &call()));
-      co_await exchange_->SendEvents(events);
+      co_await SendEvents(events);
       co_return absl::OkStatus();
     }
     events = *std::move(last);
     --num_running;
   }
   events += writer.End();
-  is_answered_ = co_await exchange_->SendEvents(events);
+  is_answered_ = co_await SendEvents(events);
   co_return absl::OkStatus();
 }
 
+asio::awaitable<bool> CallAnswerer::SendEvents(std::string_view events) {
+  while (!events.empty()) {
+    const std::string_view piece = events.substr(0, kAnswerPieceBytes);
+    if (!co_await exchange_->SendEvents(piece)) co_return false;
+    events.remove_prefix(piece.size());
+  }
+  co_return true;
+}
+
 }  // namespace
+
+RunningCalls::Entry MakeAbortable(RunningCalls* running, const Caller& caller,
+                                  const std::string& answer_id,
+                                  PromptRuns* runs) {
+  std::vector<std::string> ids = {TraceId(caller, caller.request_id)};
+  if (answer_id != caller.request_id) {
+    ids.push_back(TraceId(caller, answer_id));
+  }
+  return running->Add(std::move(ids), [interrupt = runs->Interrupter()] {
+    interrupt(absl::AbortedError("the request was aborted (/abort_requests)"));
+  });
+}
 
 http::Response ErrorResponse(const openai::Error& error,
                              std::vector<http::Header> headers) {

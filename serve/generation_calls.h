@@ -18,6 +18,7 @@
 #include "openai/error.h"
 #include "serve/held_memory.h"
 #include "serve/prompt_requests.h"
+#include "serve/prompt_runs.h"
 #include "serve/running_calls.h"
 #include "serve/served_model.h"
 #include "serve/worker_thread.h"
@@ -46,6 +47,16 @@ boost::asio::awaitable<void> RenderCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
                                         CallResources resources, Caller caller);
+
+// Tokens and log-probabilities that are written where connections wait for it:
+// some milliseconds of it.
+inline constexpr int64_t kMaxScoresOnIoThread = 4096;
+
+// While it lives, clients that abort the call by its id, or by that of its
+// answer, end `runs`.
+RunningCalls::Entry MakeAbortable(RunningCalls* running, const Caller& caller,
+                                  const std::string& answer_id,
+                                  PromptRuns* runs);
 
 // An error as the answer to a call.
 http::Response ErrorResponse(const openai::Error& error,

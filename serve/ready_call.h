@@ -29,6 +29,11 @@ struct ReadyCall {
 // this takes up to some milliseconds.
 inline constexpr size_t kMaxCallBytesOnIoThread = 16 << 10;
 
+// Bytes that a call holds for each byte of a long body, at most: an element of
+// a list, some ten bytes of JSON, becomes a vector of ids, what sorts and finds
+// it among others, and what selection makes of it.
+inline constexpr int64_t kHeldPerBodyByte = 16;
+
 // `caller` gets the call's own request id, if it has one.
 ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
                         const openai::Limits& limits, ServedModel& model,

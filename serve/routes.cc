@@ -20,6 +20,7 @@
 #include "serve/http_metrics.h"
 #include "serve/page.h"
 #include "serve/prompt_tokens.h"
+#include "serve/ready_call.h"
 #include "serve/server_core.h"
 #include "serve/text_calls.h"
 #include "serve/trace_answer.h"
@@ -290,16 +291,26 @@ ServerCore::Work ServerCore::ResetPrefixCache(Call& call) {
 }
 
 ServerCore::Work ServerCore::AbortRequests(Call& call) {
-  absl::StatusOr<std::vector<std::string>> ids =
-      openai::ReadAbortCall(call.exchange.request().body, options_.requests);
-  if (!ids.ok()) {
-    co_await Refuse(call, openai::ErrorOf(ids.status()));
+  std::string body = call.exchange.TakeRequest().body;
+  const bool is_long = body.size() > kMaxCallBytesOnIoThread;
+  absl::StatusOr<HeldMemory::Share> of_body =
+      memory_.Take(is_long ? kHeldPerBodyByte * std::ssize(body) : 0);
+  if (!of_body.ok()) {
+    co_await Refuse(call, openai::ErrorOf(of_body.status()));
     co_return;
   }
-  // A key ends calls of its own.
-  for (std::string& id : *ids) id = TraceId(call.caller, id);
-  const int num_aborted = running_calls_.Abort(*ids);
-  co_await RespondJson(call, Concat("{\"aborted\": ", num_aborted, "}"));
+  WorkerThread::WorkFor<std::string> work =
+      [this, body = std::move(body),
+       caller = call.caller]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(std::vector<std::string> ids,
+                     openai::ReadAbortCall(body, options_.requests));
+    // A key ends calls of its own.
+    for (std::string& id : ids) id = TraceId(caller, id);
+    return Concat("{\"aborted\": ", running_calls_.Abort(ids), "}");
+  };
+  absl::StatusOr<std::string> answer =
+      co_await calls_.RunIf<std::string>(is_long, std::move(work));
+  co_await RespondOr(call, std::move(answer));
 }
 
 ServerCore::Work ServerCore::RenderCompletions(Call& call) {

@@ -15,14 +15,16 @@ RunningCalls::Entry RunningCalls::Add(std::vector<std::string> ids,
 }
 
 int RunningCalls::Abort(std::span<const std::string> ids) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::set<int64_t> numbers;
+  // Other calls wait for one id at a time, of which there may be a million.
+  std::set<int64_t> aborted;
   for (const std::string& id : ids) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const auto [begin, end] = numbers_.equal_range(id);
-    for (auto it = begin; it != end; ++it) numbers.insert(it->second);
+    for (auto it = begin; it != end; ++it) {
+      if (aborted.insert(it->second).second) calls_.at(it->second)();
+    }
   }
-  for (const int64_t number : numbers) calls_.at(number)();
-  return static_cast<int>(numbers.size());
+  return static_cast<int>(aborted.size());
 }
 
 void RunningCalls::Remove(int64_t number, const std::vector<std::string>& ids) {

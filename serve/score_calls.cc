@@ -17,6 +17,7 @@
 #include "serve/generation_calls.h"
 #include "serve/prompt_runs.h"
 #include "serve/prompt_tokens.h"
+#include "serve/ready_call.h"
 
 namespace espalier::serve {
 namespace {
@@ -141,32 +142,39 @@ absl::StatusOr<std::shared_ptr<PromptScores>> MakeRequests(
 }
 
 // What the requests came to, in the call's order.
-// Errors: that of the first prompt that has one.
-asio::awaitable<absl::StatusOr<std::vector<Generation>>> RunAll(
-    asio::any_io_executor executor, Engine& engine, PromptScores& requests) {
-  std::vector<Generation> answers(requests.size());
-  PromptRuns runs(executor);
+// Errors: that of the first prompt that has one, or of all by `runs`.
+asio::awaitable<absl::StatusOr<std::vector<Result>>> RunAll(
+    PromptRuns& runs, Engine& engine, PromptScores& requests) {
+  std::vector<Result> results(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     runs.Start(static_cast<int>(i), engine, std::move(requests[i].request));
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     std::optional<RunEvent> event = co_await runs.Next();
-    absl::StatusOr<Generation> answer = requests[event->prompt].finish(
-        std::get<absl::StatusOr<Result>>(std::move(event->what)));
-    if (!answer.ok()) co_return InWordsOfScoring(answer.status());
-    answers[event->prompt] = *std::move(answer);
+    auto result = std::get<absl::StatusOr<Result>>(std::move(event->what));
+    if (!result.ok() && event->prompt < 0) co_return result.status();
+    if (!result.ok()) {
+      const auto& finish = requests[event->prompt].finish;
+      co_return InWordsOfScoring(finish(std::move(result)).status());
+    }
+    results[event->prompt] = *std::move(result);
   }
-  co_return answers;
+  co_return results;
 }
 
-std::string WriteAnswer(const ScoreCall& call, const openai::AnswerHead& head,
-                        std::vector<Generation> answers) {
+absl::StatusOr<std::string> WriteAnswer(const ScoreCall& call,
+                                        const openai::AnswerHead& head,
+                                        const PromptScores& requests,
+                                        std::vector<Result> results) {
   std::vector<ContinuationScore> scores;
   openai::ScoreCounts counts;
-  for (Generation& answer : answers) {
-    counts.read += answer.usage.num_prompt_tokens;
-    counts.cached += answer.usage.num_cached_tokens;
-    for (ContinuationScore& score : answer.continuations) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    absl::StatusOr<Generation> answer =
+        requests[i].finish(std::move(results[i]));
+    if (!answer.ok()) return InWordsOfScoring(answer.status());
+    counts.read += answer->usage.num_prompt_tokens;
+    counts.cached += answer->usage.num_cached_tokens;
+    for (ContinuationScore& score : answer->continuations) {
       counts.read += std::ssize(score.tokens);
       scores.push_back(std::move(score));
     }
@@ -174,60 +182,101 @@ std::string WriteAnswer(const ScoreCall& call, const openai::AnswerHead& head,
   return openai::WriteScores(call, head, scores, counts);
 }
 
+// Whether prompts are made of the call where no connection waits: the query is
+// read once for each item.
+bool HasLongPrompts(const ScoreCall& call) {
+  const auto* const ids = std::get_if<std::vector<TokenId>>(&call.query);
+  const int64_t num_ids = ids == nullptr ? 0 : std::ssize(*ids);
+  return call.num_text_bytes() + num_ids * std::ssize(call.items) >
+         kMaxBytesOnIoThread;
+}
+
+absl::StatusOr<std::shared_ptr<const ScoreCall>> ReadCall(
+    std::string_view body, const openai::Limits& limits,
+    const ServedModel& model) {
+  ASSIGN_OR_RETURN(ScoreCall call, openai::ReadScoreCall(body, limits));
+  RETURN_IF_ERROR(CheckServed(model, call.model));
+  return std::make_shared<const ScoreCall>(std::move(call));
+}
+
 }  // namespace
 
 asio::awaitable<void> AnswerScoreCall(http::Exchange& exchange,
                                       ServedModel& model,
                                       const openai::Limits& limits,
-                                      WorkerThread& tokenizing, Caller caller) {
+                                      CallResources resources, Caller caller) {
+  using Call = std::shared_ptr<const ScoreCall>;
+  using Requests = std::shared_ptr<PromptScores>;
   const auto refuse = [&](const absl::Status& status) {
     return exchange.Respond(
         ErrorResponse(openai::ErrorOf(status), caller.headers));
   };
-  absl::StatusOr<ScoreCall> read =
-      openai::ReadScoreCall(exchange.request().body, limits);
-  exchange.TakeRequest();
-  if (read.ok()) {
-    const absl::Status known = CheckServed(model, read->model);
-    if (!known.ok()) read = known;
-  }
-  if (!read.ok()) {
-    co_await refuse(read.status());
+  std::string body = exchange.TakeRequest().body;
+  const bool is_long = body.size() > kMaxCallBytesOnIoThread;
+  const absl::StatusOr<HeldMemory::Share> of_body =
+      resources.memory->Take(is_long ? kHeldPerBodyByte * std::ssize(body) : 0);
+  if (!of_body.ok()) {
+    co_await refuse(of_body.status());
     co_return;
   }
-  const ScoreCall call = *std::move(read);
-  if (!call.request_id.empty()) {
-    TakeRequestId(call.request_id, &caller);
+  WorkerThread::WorkFor<Call> read = [body = std::move(body), &limits, &model] {
+    return ReadCall(body, limits, model);
+  };
+  const absl::StatusOr<Call> call_or =
+      co_await resources.worker->RunIf<Call>(is_long, std::move(read));
+  if (!call_or.ok()) {
+    co_await refuse(call_or.status());
+    co_return;
+  }
+  const Call call = *call_or;
+  if (!call->request_id.empty()) {
+    TakeRequestId(call->request_id, &caller);
     exchange.set_note(LogNote(caller));
   }
   const openai::AnswerHead head = {"generative-scoring-" + caller.request_id,
                                    absl::ToUnixSeconds(absl::Now()),
                                    model.name};
-  absl::StatusOr<std::shared_ptr<PromptScores>> requests;
-  if (call.num_text_bytes() <= kMaxBytesOnIoThread) {
-    requests = MakeRequests(call, model, caller, head.id);
-  } else {
-    WorkerThread::WorkFor<std::shared_ptr<PromptScores>> work =
-        [call, &model, caller, id = head.id] {
-          return MakeRequests(call, model, caller, id);
-        };
-    requests =
-        co_await tokenizing.Run<std::shared_ptr<PromptScores>>(std::move(work));
-  }
-  if (!requests.ok()) {
-    co_await refuse(requests.status());
+  WorkerThread::WorkFor<Requests> make = [call, &model, caller, id = head.id] {
+    return MakeRequests(*call, model, caller, id);
+  };
+  const absl::StatusOr<Requests> made =
+      co_await resources.worker->RunIf<Requests>(
+          is_long || HasLongPrompts(*call), std::move(make));
+  if (!made.ok()) {
+    co_await refuse(made.status());
     co_return;
   }
-  MeteredCall metered(&model.meter, std::ssize(**requests));
-  absl::StatusOr<std::vector<Generation>> answers = co_await RunAll(
-      exchange.executor(), model.generator.engine(), **requests);
-  if (!answers.ok()) {
-    co_await refuse(answers.status());
+  const Requests requests = *made;
+  MeteredCall metered(&model.meter, std::ssize(*requests));
+  PromptRuns runs(exchange.executor());
+  const RunningCalls::Entry abortable =
+      MakeAbortable(resources.running, caller, head.id, &runs);
+  absl::StatusOr<std::vector<Result>> results =
+      co_await RunAll(runs, model.generator.engine(), *requests);
+  if (!results.ok()) {
+    co_await refuse(results.status());
+    co_return;
+  }
+  int64_t num_scores = 0;
+  for (const Result& result : *results) {
+    for (const ContinuationScore& score : result.continuations) {
+      num_scores += std::ssize(score.tokens);
+    }
+  }
+  WorkerThread::WorkFor<std::string> write =
+      [call, head, requests, results = *std::move(results)]() mutable {
+        return WriteAnswer(*call, head, *requests, std::move(results));
+      };
+  absl::StatusOr<std::string> answer =
+      co_await resources.worker->RunIf<std::string>(
+          num_scores > kMaxScoresOnIoThread, std::move(write));
+  if (!answer.ok()) {
+    co_await refuse(answer.status());
     co_return;
   }
   http::Response response;
   response.headers = caller.headers;
-  response.body = WriteAnswer(call, head, *std::move(answers));
+  response.body = *std::move(answer);
   if (co_await exchange.Respond(std::move(response))) metered.SetAnswered();
 }
 

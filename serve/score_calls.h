@@ -7,18 +7,18 @@
 
 #include "http/exchange.h"
 #include "openai/limits.h"
-#include "serve/prompt_requests.h"
+#include "serve/generation_calls.h"
 #include "serve/served_model.h"
-#include "serve/worker_thread.h"
 
 namespace espalier::serve {
 
-// Answers one call, with an error if need be; long texts become tokens on
-// `tokenizing`. When it is cancelled all that runs for it ends.
+// Answers one call, with an error if need be; what takes long of it is done on
+// the worker. Meanwhile it is one of those that run, as by AnswerCall. When it
+// is cancelled all that runs for it ends.
 boost::asio::awaitable<void> AnswerScoreCall(http::Exchange& exchange,
                                              ServedModel& model,
                                              const openai::Limits& limits,
-                                             WorkerThread& tokenizing,
+                                             CallResources resources,
                                              Caller caller);
 
 }  // namespace espalier::serve

@@ -455,7 +455,8 @@ ServerCore::Work ServerCore::Render(Call& call, openai::Api api) {
 ServerCore::Work ServerCore::Score(Call& call) {
   const Counted counted(&num_generating_);
   co_await AnswerScoreCall(call.exchange, *model_, options_.requests,
-                           tokenizing_, std::move(call.caller));
+                           {&calls_, &memory_, &running_calls_},
+                           std::move(call.caller));
 }
 
 }  // namespace espalier::serve

@@ -75,6 +75,14 @@ class WorkerThread {
     co_return *std::move(result);
   }
 
+  // The same if there is much of it; else `work` is done by the caller.
+  template <typename T>
+  boost::asio::awaitable<absl::StatusOr<T>> RunIf(bool is_much,
+                                                  WorkFor<T> work) {
+    if (!is_much) co_return work();
+    co_return co_await Run<T>(std::move(work));
+  }
+
  private:
   struct Job;
   using Work = std::function<absl::Status()>;

@@ -232,6 +232,32 @@ TEST_F(ClientRoutesTest, CallsAreAbortedByTheirIds) {
   }
 }
 
+TEST_F(ClientRoutesTest, ScoringsAreAbortedByTheirIds) {
+  Start();
+  model_->Hold(true);
+  RawClient items = Connect(), labels = Connect();
+  items.Send(PostText("/generative_scoring",
+                      R"({"query": [4], "items": [[5], [6]],
+                          "request_id": "a"})"));
+  labels.Send(PostText("/generative_scoring",
+                       R"({"query": [4], "items": [[5], [6]],
+                           "label_token_ids": [7], "request_id": "b"})"));
+  constexpr std::string_view kAbort =
+      R"({"request_ids": ["a", "generative-scoring-b"]})";
+  int64_t num_aborted = 0;
+  for (int i = 0; i < 2'000 && num_aborted < 2; ++i) {
+    num_aborted += NumAborted(Post("/abort_requests", kAbort));
+  }
+  EXPECT_EQ(num_aborted, 2);
+  for (RawClient* client : {&items, &labels}) {
+    const RawResponse aborted = client->Receive();
+    EXPECT_EQ(aborted.status, 499);
+    EXPECT_THAT(aborted.body, HasSubstr("the request was aborted"));
+  }
+  model_->Hold(false);
+  EXPECT_TRUE(AwaitMetric("vllm:num_requests_running", 0));
+}
+
 TEST_F(ClientRoutesTest, AKeyAbortsItsOwnCallsAlone) {
   Start({.api_keys = ApiKeys({"first-key", "second-key"})});
   constexpr std::string_view kFirst = "Authorization: Bearer first-key\r\n";

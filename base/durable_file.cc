@@ -68,7 +68,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 absl::Status ReplaceFile(const std::string& path, std::string_view content) {
   const std::string next = path + ".next";
   {
-    // Its name need not last.
+    // It is renamed, and the folder synced then.
     ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::OpenUnsynced(next, 0));
     RETURN_IF_ERROR(file.Append(content));
     RETURN_IF_ERROR(file.Sync());
@@ -93,7 +93,7 @@ absl::Status RemoveFile(const std::string& path) {
 absl::StatusOr<AppendedFile> AppendedFile::Open(const std::string& path,
                                                 int64_t size) {
   ASSIGN_OR_RETURN(AppendedFile file, OpenUnsynced(path, size));
-  // Also of one that was there: who made it may have ended before its sync.
+  // An existing name may not be synced yet: its creator may have crashed.
   RETURN_IF_ERROR(SyncFolderOf(path));
   return file;
 }
@@ -136,7 +136,7 @@ absl::Status AppendedFile::Append(std::string_view bytes) {
   if (written.ok()) {
     size_ += std::ssize(bytes);
   } else if (fd_ >= 0 && !CutFile(fd_, size_, path_).ok()) {
-    // What was appended next would follow half of these bytes.
+    // The next append would follow a part of these bytes.
     close(std::exchange(fd_, -1));
   }
   return written;

@@ -1,6 +1,5 @@
-// Files that must be whole after the process, or the machine, has ended at any
-// moment: one is replaced at once or not at all, and one that grows loses at
-// most what was appended last.
+// Files that survive a crash of the process or the machine: ReplaceFile is
+// atomic, and an AppendedFile loses at most its last Append.
 //
 // Thread safety: functions without state; an AppendedFile has one user.
 #pragma once
@@ -14,8 +13,8 @@
 
 namespace espalier {
 
-// Gives the file at `path` this content: who reads it sees the old one or the
-// new one, and after it returns the disk has the new one. Its mode is 0600.
+// Replaces the content of a file, mode 0600. Readers see the old content or the
+// new one, and once it returns the new one is on the disk.
 // Errors: kUnavailable with the path and the system's reason.
 absl::Status ReplaceFile(const std::string& path, std::string_view content);
 
@@ -29,8 +28,8 @@ absl::Status RemoveFile(const std::string& path);
 // A file that grows.
 class AppendedFile {
  public:
-  // What it has is kept up to `size` bytes, and the rest cut off; it is made if
-  // there is none, and after this returns the disk has its name.
+  // Creates the file, or truncates it to `size` bytes. Once it returns the name
+  // is on the disk.
   // Errors: as ReplaceFile.
   static absl::StatusOr<AppendedFile> Open(const std::string& path,
                                            int64_t size);
@@ -42,10 +41,10 @@ class AppendedFile {
   // After an error the file is as it was; if the disk does not even allow that,
   // every later call fails. Errors: as ReplaceFile.
   absl::Status Append(std::string_view bytes);
-  // Returns when the disk has it all. Errors: as ReplaceFile.
+  // Returns once all of it is on the disk. Errors: as ReplaceFile.
   absl::Status Sync();
 
-  // Bytes that were appended, and those that were kept.
+  // Bytes of the file.
   int64_t size() const { return size_; }
 
  private:

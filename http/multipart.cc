@@ -72,7 +72,7 @@ std::string FindHeaderLine(std::string_view lines, std::string_view name) {
   return "";
 }
 
-// Whether the value of a header begins with this word.
+// True if the value of a header begins with this word.
 bool IsOfKind(std::string_view header, std::string_view kind) {
   return absl::EqualsIgnoreCase(
       ToAbsl(Strip(header.substr(0, header.find(';')))), ToAbsl(kind));
@@ -95,13 +95,13 @@ MultipartReader::MultipartReader(std::string_view boundary,
                                  FormHandler* handler)
     : delimiter_(Concat(kLineEnd, "--", boundary)),
       handler_(handler),
-      // So that the first one is at the beginning of a line, too.
+      // The first boundary need not follow a line end.
       kept_(kLineEnd) {}
 
 absl::Status MultipartReader::Read(std::string_view bytes) {
   kept_ += bytes;
   needs_more_ = false;
-  // What follows the last boundary says nothing.
+  // The epilogue is ignored.
   while (!needs_more_ && state_ != State::kEnd) {
     switch (state_) {
       case State::kBoundary:
@@ -172,7 +172,7 @@ absl::Status MultipartReader::ReadHeaders() {
 absl::Status MultipartReader::ReadContent() {
   const size_t end = rest().find(delimiter_);
   const bool is_end = end != std::string_view::npos;
-  // What may be the beginning of a delimiter is kept.
+  // The last bytes may begin a delimiter: they are kept.
   const size_t size =
       is_end ? end
              : rest().size() - std::min(rest().size(), delimiter_.size() - 1);

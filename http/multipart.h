@@ -1,7 +1,6 @@
-// MultipartReader: the fields of a form, multipart/form-data (RFC 7578), out of
-// bytes as they arrive, in pieces of any size; how they are cut never changes
-// what is read of them. The content of a file is handed on as it comes, and
-// nothing of it is kept.
+// MultipartReader: parses a form, multipart/form-data (RFC 7578), as its bytes
+// arrive in pieces of any size; the result does not depend on the pieces. The
+// content of a file is passed on as it arrives, and is not kept.
 //
 //   ASSIGN_OR_RETURN(const std::string boundary, BoundaryOf(content_type));
 //   MultipartReader reader(boundary, &handler);
@@ -23,7 +22,7 @@ namespace espalier::http {
 // bytes.
 absl::StatusOr<std::string> BoundaryOf(std::string_view content_type);
 
-// What is made of a form. An error of these ends the reading with it.
+// Receives the fields of a form. Its first error ends the reading.
 class FormHandler {
  public:
   virtual ~FormHandler() = default;
@@ -38,7 +37,7 @@ class FormHandler {
 
 class MultipartReader {
  public:
-  // Of one field's headers.
+  // Largest headers of a field.
   static constexpr size_t kMaxHeaderBytes = 8 << 10;
   static constexpr int kMaxFields = 64;
 
@@ -62,11 +61,11 @@ class MultipartReader {
 
   const std::string delimiter_;  // with the line end before it
   FormHandler* const handler_;
-  State state_ = State::kContent;  // what comes before the first field
+  State state_ = State::kContent;  // the preamble
   bool has_field_ = false;
   int num_fields_ = 0;
-  bool needs_more_ = false;  // of the bytes that are kept
-  std::string kept_;         // what is not read yet, from begin_ on
+  bool needs_more_ = false;  // kept_ ends within a token
+  std::string kept_;         // bytes not read yet, from begin_ on
   size_t begin_ = 0;
 };
 

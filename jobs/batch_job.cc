@@ -113,7 +113,7 @@ absl::StatusOr<bool> BatchJob::Recover(SliceEnd end, Results* results) {
     if (IsOver(end)) return false;
   }
   results->read.reset();
-  // What is there already is kept, whether or not there is room.
+  // Results on the disk are kept even if there is no room for them.
   if (store_->Reserve(tenant_, results->num_bytes))
     num_reserved_ += results->num_bytes;
   ASSIGN_OR_RETURN(results->file,

@@ -70,10 +70,10 @@ class BatchJob {
     std::string custom_id;
     std::string body;
   };
-  // Where results go: of calls that succeeded, and of others.
+  // Files of results.
   struct Paths {
-    std::string output;
-    std::string errors;
+    std::string output;  // calls that succeeded
+    std::string errors;  // all others
   };
 
   // `store` outlives it, and counts the bytes of its results for `tenant`. The
@@ -92,7 +92,7 @@ class BatchJob {
   // A call that is open. Nothing if there is none, and at the end of the slice.
   // Errors: kUnavailable.
   absl::StatusOr<std::optional<Call>> Next(SliceEnd end = kNoSliceEnd);
-  // Whether Next has nothing but calls that are put back.
+  // The input is read: Next returns only calls that were put back.
   bool is_at_end() const { return input_->is_at_end(); }
   // The call is open again.
   void PutBack(Call call);
@@ -110,7 +110,7 @@ class BatchJob {
   struct Results {
     std::string path;
     std::unique_ptr<LineFile> read;  // until it is recovered
-    int64_t num_bytes = 0;           // of whole results
+    int64_t num_bytes = 0;           // whole results
     AppendedFile file;               // then, after the last whole one
     int64_t num_results = 0;
     bool is_recovered = false;
@@ -128,7 +128,7 @@ class BatchJob {
   int64_t next_line_ = 0;
   std::vector<bool> is_done_;  // [lines so far]
   std::deque<Call> put_back_;
-  Results output_;  // of calls that succeeded
+  Results output_;  // calls that succeeded
   Results errors_;
   int64_t num_reserved_ = 0;  // bytes, of the store
 };

@@ -25,7 +25,7 @@ using openai::BatchStatus;
 namespace {
 
 constexpr std::string_view kBatchPrefix = "batch_";
-// How often a batch is looked at that waits for calls, or for its time.
+// Period of Pump while batches wait.
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 // Batches that run at a time: each has files open.
 constexpr size_t kMaxOpenJobs = 16;
@@ -60,7 +60,7 @@ struct Batches::Entry {
   // Set once its results are those that it has; it is to end so.
   std::optional<BatchStatus> ends_as;
 
-  // Of the thread of the batches.
+  // Used on the thread of the batches alone.
   std::unique_ptr<BatchInputCheck> check;  // while its input is checked
   std::unique_ptr<BatchJob> job;
   bool is_recovered = false;  // the job, which then makes calls
@@ -109,7 +109,7 @@ absl::Status Batches::Load(const WarnOfRecord& warn) {
     }
     const std::shared_ptr<Entry> entry = *std::move(read);
     if (!openai::IsFinal(entry->batch.status)) {
-      // Its results may be all that is left to do.
+      // The input may be gone: then results remain to be filed.
       files_->Hold(entry->owner, entry->batch.input_file_id).IgnoreError();
     }
     num_batches_.Take(entry->tenant, 1);

@@ -58,7 +58,7 @@ struct RunningCall {
   std::string tenant;
   std::string body;
 };
-// Makes a call. A status of 429 or 503 says that it is to be made again later.
+// Makes a call. After a status of 429 or 503 it is made again later.
 // It runs on the thread of the batches, and is cancelled when it is not wanted.
 using RunCall = std::function<boost::asio::awaitable<openai::BatchOutcome>(
     RunningCall call)>;
@@ -94,7 +94,7 @@ class Batches {
                                      std::string_view id) const;
   // Oldest first.
   std::vector<openai::Batch> List(std::string_view owner) const;
-  // What has ended, or ends already, stays as it is.
+  // A batch that is ending stays as it is.
   // Errors: as Find; kFailedPrecondition if it has ended; kUnavailable.
   absl::StatusOr<openai::Batch> Cancel(std::string_view owner,
                                        std::string_view id);
@@ -128,7 +128,7 @@ class Batches {
   void Wake(absl::Duration delay);
   std::vector<std::shared_ptr<Entry>> Unfinished() const;
   // Takes a batch as far as it goes without making calls.
-  // `may_run`: whether its calls may be made.
+  // `may_run`: its calls may be made.
   absl::Status Advance(bool may_run, SliceEnd end, Entry* entry);
   // These set is_busy_ if there is more to do than the slice had time for.
   absl::Status Validate(SliceEnd end, Entry* entry);
@@ -144,7 +144,7 @@ class Batches {
   // Does `work` on a batch, and suspends the batch if memory runs out.
   template <typename Work>
   auto OrSuspend(Entry* entry, Work work);
-  // Whether a call of it was begun.
+  // True if a call was begun.
   bool StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry);
   boost::asio::awaitable<void> MakeCall(Running* running);
   void EndCall(std::list<Running>::iterator running);
@@ -166,7 +166,7 @@ class Batches {
   boost::asio::steady_timer timer_{context_};
   RunCall run_;
   std::list<Running> running_;
-  size_t next_ = 0;      // of the batches, whose turn it is
+  size_t next_ = 0;      // batch whose turn it is
   Time resume_at_ = {};  // no call is begun before
   bool is_stopping_ = false;
   bool is_busy_ = false;  // the slice ended in the midst of a file

@@ -36,7 +36,7 @@ inline constexpr std::string_view kFilePrefix = "file-";
 // Shared by tenants (tenant_shares.h).
 struct FileLimits {
   int64_t max_files = 10'000;
-  int64_t max_file_bytes = int64_t{200} << 20;  // of one that is uploaded
+  int64_t max_file_bytes = int64_t{200} << 20;  // an upload
   int64_t max_total_bytes = int64_t{10} << 30;  // results included
 };
 
@@ -135,7 +135,7 @@ class FileStore {
   const Entry* FindEntry(std::string_view owner, std::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string folder_;  // of files, with its slash
+  const std::string folder_;  // DIR/files/
   const FileLimits limits_;
   int lock_fd_ = -1;
   mutable std::mutex mutex_;

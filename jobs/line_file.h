@@ -52,7 +52,7 @@ class LineFile {
   const std::string path_;
   const int64_t max_line_bytes_;
   std::string buffer_;
-  size_t begin_ = 0;  // of what is not read yet
+  size_t begin_ = 0;  // first byte not read yet
   Line line_;         // that the last slice ended within
   bool is_at_end_ = false;
 };

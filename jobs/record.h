@@ -26,7 +26,7 @@ void SetAside(const absl::Status& error, const WarnOfRecord& warn);
 // In hexadecimal, after `prefix`: the time, so that ids are in the order of
 // their objects, and 64 bits that cannot be predicted.
 std::string NewId(std::string_view prefix);
-// Whether NewId may have given it.
+// True if NewId may have returned it.
 bool IsId(std::string_view prefix, std::string_view id);
 
 // Errors: kUnavailable with the system's reason.
@@ -35,15 +35,15 @@ absl::Status MakeFolder(const std::string& path);
 // The names in a folder. Errors: kUnavailable with the system's reason.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
 
-// The id of the record that a file of this name is; empty if it is none.
+// Returns the id in the name of a record's file; empty if it is no such name.
 std::string IdOfRecord(std::string_view prefix, std::string_view name);
 
-// Its members, of which there are "owner", a string, and `names`.
+// Returns the members of a record. It has `names`, and "owner", a string.
 // Errors: as ReadFile; kInvalidArgument naming the file.
 absl::StatusOr<json::object> ReadRecord(const std::string& path,
                                         std::vector<std::string_view> names);
 
-// Its tenant; its owner where it is of a time without tenants.
+// Returns the tenant. Records of earlier versions have none: then the owner.
 // REQUIRES: ReadRecord gave it.
 std::string TenantOf(const json::object& record);
 

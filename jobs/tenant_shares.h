@@ -24,8 +24,8 @@ class TenantShares {
   TenantShares(std::string_view unit, std::string_view option, int64_t limit)
       : unit_(unit), option_(option), limit_(limit) {}
 
-  // Whether the tenant may take so many. One without a name has no share: it
-  // takes what is free.
+  // Checks that the tenant may take so many. An empty name has no share, and
+  // may take all that is free.
   // Errors: kResourceExhausted naming the limit, and what is held.
   absl::Status Check(std::string_view tenant, int64_t count) const;
   // Whatever the limit.

@@ -1,4 +1,4 @@
-// The lines of a batch: the calls of its input, and what came of them.
+// The lines of a batch: calls of its input, and their results.
 //
 //   {"custom_id": "a", "method": "POST", "url": "/v1/completions",
 //    "body": {"prompt": "Hello"}}
@@ -7,8 +7,8 @@
 //    "response": {"status_code": 200, "request_id": "...", "body": {...}},
 //    "error": null}
 //
-// The id of a result ends in the number of its line in the input, from 0: which
-// calls have been answered is read back from the results alone.
+// The id of a result ends in the number of its line in the input, from 0, so
+// that the results alone show which calls have been answered.
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -31,10 +31,10 @@ absl::Status CheckBatchEndpoint(std::string_view endpoint);
 
 struct BatchCall {
   std::string custom_id;
-  std::string_view body;  // of the line, checked as JSON
+  std::string_view body;  // part of the line, valid JSON
 };
 
-// Why a line is no call, with OpenAI's word for it.
+// Reason for refusing a line; `code` is OpenAI's.
 struct BatchLineError {
   std::string code;
   std::string message;
@@ -45,7 +45,7 @@ std::optional<BatchCall> ReadBatchCall(std::string_view line,
                                        std::string_view endpoint,
                                        BatchLineError* error);
 
-// What came of a call.
+// The result of a call.
 struct BatchOutcome {
   int http_status = 0;  // 0: it was not made, by `error`
   std::string request_id = {};
@@ -60,8 +60,8 @@ std::string WriteBatchResult(std::string_view batch_id, int64_t line,
                              std::string_view custom_id,
                              const BatchOutcome& outcome);
 
-// The line of the input that a whole result line of this batch is of, its line
-// end not included; nothing if `text` is none.
+// Returns the number of the input line whose result `text` is, without its line
+// end; nothing if it is no whole result of this batch.
 std::optional<int64_t> LineOfBatchResult(std::string_view batch_id,
                                          std::string_view text);
 

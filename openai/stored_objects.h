@@ -1,6 +1,6 @@
-// What /v1/files and /v1/batches are about: files that clients upload, and
-// batches of calls whose results become files, as OpenAI's API writes them. A
-// store keeps them in the same form, so they are read back, too.
+// The objects of /v1/files and /v1/batches in the JSON of OpenAI's API: files
+// that clients upload, and batches of calls, whose results become files. A
+// store keeps the same JSON.
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -44,10 +44,10 @@ inline constexpr size_t kNumBatchStatuses = 8;
 
 // "in_progress".
 std::string_view NameOf(BatchStatus status);
-// Whether nothing more happens to a batch.
+// True for statuses that no other follows.
 bool IsFinal(BatchStatus status);
 
-// What is wrong with a line of a batch's input, or with the batch.
+// An error in a line of a batch's input, or of the batch.
 struct BatchError {
   std::string code;
   std::string message;
@@ -63,7 +63,7 @@ struct Batch {
   int64_t created_at = 0;
   int64_t expires_at = 0;
   BatchStatus status = BatchStatus::kValidating;
-  // When it came to be of each status; 0: it never did.
+  // Time at which it reached each status; 0: it has not.
   std::array<int64_t, kNumBatchStatuses> reached_at = {};
   std::string output_file_id = {};  // empty: there is none
   std::string error_file_id = {};
@@ -92,7 +92,7 @@ absl::StatusOr<BatchOrder> ReadBatchOrder(std::string_view body);
 struct ListQuery {
   int64_t limit = 0;
   std::string after = {};
-  std::string purpose = {};  // of files
+  std::string purpose = {};  // files only
   bool is_ascending = false;
 };
 // Errors: kInvalidArgument naming the field and the value.

@@ -1,7 +1,7 @@
-// JobCalls: what clients ask of files and batches, /v1/files and /v1/batches.
+// JobCalls: the calls of /v1/files and /v1/batches.
 //
-// Its functions that return a body may wait for the disk: they run on a thread
-// of its own, by Do. A body is what a route answers with.
+// The functions that return the body of an answer may wait for the disk: Do
+// runs them on a thread of its own.
 //
 // Thread safety: any thread calls anything.
 #pragma once
@@ -23,11 +23,10 @@
 
 namespace espalier::serve {
 
-// What is known of a call.
 struct JobCall {
   std::string owner = {};
   std::string tenant = {};  // whose share of the limits it takes
-  std::string id = {};      // of the path
+  std::string id = {};      // in the path
   std::string query = {};
   std::string body = {};
 };

@@ -157,7 +157,7 @@ void AddJobOptions(CLI::App* command, ServeOptions* options) {
   command
       ->add_option("--files", jobs->folder,
                    "a folder for /v1/files and /v1/batches, made if there is "
-                   "none: batches go on after a restart")
+                   "none: batches resume after a restart")
       ->option_text("DIR")
       ->group(kGroup);
   AddInteger(command, "--max-files", "files", 1, kMost, kGroup,

@@ -49,11 +49,11 @@ class FakeCalls {
   }
 
   std::atomic<bool> are_held = false;  // none ends before it is cancelled
-  std::atomic<int> num_refused = 0;    // of the next ones, by 429
+  std::atomic<int> num_refused = 0;    // the next ones, by 429
   std::atomic<int> num_running = 0;
   std::atomic<int> most_running = 0;
   std::atomic<int> num_made = 0;
-  std::atomic<bool> counts_turns = false;  // of calls that are held
+  std::atomic<bool> counts_turns = false;  // calls that are held
   std::atomic<int> num_turns = 0;
   std::function<void()> on_call = [] {};
 
@@ -89,7 +89,7 @@ class FakeCalls {
   }
 };
 
-// What serves a folder from its opening to its end.
+// A FileStore and the Batches of one folder.
 class Served {
  public:
   Served(const std::string& folder, RunCall run, BatchOptions options = {},

@@ -103,7 +103,7 @@ TEST(FileStoreTest, LimitsHoldAndAnUploadThatIsDroppedLeavesNothing) {
   EXPECT_OK(AddFile(files.get(), std::string(10, 'x')));
 }
 
-// Or the room that it would have taken is lost.
+// Room that a failed write reserved must not be lost.
 TEST(FileStoreTest, UploadWhoseWriteFailsTakesNoRoom) {
   const JobFolder folder;
   const auto files = folder.OpenFiles({.max_total_bytes = 10});
@@ -116,7 +116,7 @@ TEST(FileStoreTest, UploadWhoseWriteFailsTakesNoRoom) {
   EXPECT_OK(AddFile(files.get(), "0123456789"));
 }
 
-// Also after a restart: who has the files is on disk.
+// Shares hold after a restart, too: records name the tenant.
 TEST(FileStoreTest, NoTenantTakesAllRoom) {
   const JobFolder folder;
   const FileLimits limits = {.max_files = 10, .max_total_bytes = 1'000};

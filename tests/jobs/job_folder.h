@@ -60,7 +60,7 @@ inline void WriteWhole(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// What may have become of a record.
+// Copies of a record that were damaged in many ways.
 inline std::vector<std::string> DamagedRecords(const std::string& good) {
   const auto with = [&](std::string_view from, std::string_view to) {
     std::string text = good;

@@ -84,21 +84,24 @@ std::optional<LoadFormat> ReadLoadFormat(std::string_view value) {
 
 std::string LoadMetrics(const EngineStats& stats, const RecentLoad& load,
                         int64_t max_rows, LoadFormat format) {
-  const bool is_text = format == LoadFormat::kText;
-  return absl::StrFormat(
-      is_text ? "TEXT rps_fractional=%.6g, application_utilization=%.6g, "
-                "named_metrics.kv_cache_usage_perc=%.6g, "
-                "named_metrics.num_requests_waiting=%d, "
-                "named_metrics.num_requests_running=%d, "
-                "named_metrics.num_rows=%d"
-              : "JSON {\"rps_fractional\": %.6g, "
-                "\"application_utilization\": %.6g, "
-                "\"named_metrics\": {\"kv_cache_usage_perc\": %.6g, "
-                "\"num_requests_waiting\": %d, "
-                "\"num_requests_running\": %d, \"num_rows\": %d}}",
-      load.calls_per_second, Utilization(load, max_rows), PagesUsed(stats),
-      stats.num_waiting + stats.num_preempted, stats.num_running,
-      RowsOf(stats));
+  using Template = absl::ParsedFormat<'g', 'g', 'g', 'd', 'd', 'd'>;
+  static const auto* const text = new Template(
+      "TEXT rps_fractional=%.6g, application_utilization=%.6g, "
+      "named_metrics.kv_cache_usage_perc=%.6g, "
+      "named_metrics.num_requests_waiting=%d, "
+      "named_metrics.num_requests_running=%d, "
+      "named_metrics.num_rows=%d");
+  static const auto* const json = new Template(
+      "JSON {\"rps_fractional\": %.6g, "
+      "\"application_utilization\": %.6g, "
+      "\"named_metrics\": {\"kv_cache_usage_perc\": %.6g, "
+      "\"num_requests_waiting\": %d, "
+      "\"num_requests_running\": %d, \"num_rows\": %d}}");
+  return absl::StrFormat(format == LoadFormat::kText ? *text : *json,
+                         load.calls_per_second, Utilization(load, max_rows),
+                         PagesUsed(stats),
+                         stats.num_waiting + stats.num_preempted,
+                         stats.num_running, RowsOf(stats));
 }
 
 }  // namespace espalier::serve

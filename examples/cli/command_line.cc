@@ -227,8 +227,8 @@ void AddScoreCommand(CLI::App* app, int* exit_code) {
           &options->raw);
   command
       ->add_option("--decoder-prompt", options->decoder_prompt,
-                   "of a model with an encoder: what its output begins with, "
-                   "before the continuations")
+                   "what the output begins with: between the prompt and the "
+                   "continuations")
       ->option_text("TEXT");
   command
       ->add_option("--template", options->runtime.template_name,

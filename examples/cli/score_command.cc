@@ -56,6 +56,7 @@ absl::Status ReadContinuations(const JsonText& json, ScoreLine* line) {
     return InvalidArgument("continuations must be a list, got ",
                            Shown(json.text));
   }
+  line->continuations.clear();
   for (JsonItems items(json.text); items.Next();) {
     const std::string name =
         Concat("continuations[", line->continuations.size(), "]");
@@ -88,12 +89,40 @@ absl::Status ReadField(const std::string& name, const JsonText& json,
                          "decoder_prompt, append_eos and continuations");
 }
 
+// Lets fields of a line replace options that they exclude, where `line` has
+// both.
+// Errors: kInvalidArgument naming fields that exclude each other.
+absl::Status SettleForm(bool has_raw, bool has_template, ScoreLine* line) {
+  const bool is_raw = has_raw && line->raw;
+  const bool is_templated = has_template && !line->template_name.empty();
+  if (line->prompt_tokens && (is_raw || is_templated)) {
+    return InvalidArgument(is_raw ? "raw" : "template", " needs a prompt that ",
+                           "is text, got prompt_tokens");
+  }
+  if (is_raw && is_templated) {
+    return InvalidArgument("raw must be false with a template, got true and ",
+                           ShownInQuotes(line->template_name));
+  }
+  if (is_raw) line->template_name.clear();
+  if (is_templated) line->raw = false;
+  return absl::OkStatus();
+}
+
 // `line` has what the options say.
 absl::Status ReadLine(std::string_view text, ScoreLine* line) {
+  if (text.size() > kMaxLineBytes) {
+    return InvalidArgument("a line may have ", kMaxLineBytes,
+                           " bytes, this one has more");
+  }
   absl::Status status;
+  bool has_raw = false;
+  bool has_template = false;
   const auto take = [&](int, std::string_view key, const JsonText& value) {
     if (!status.ok() || value.is_null()) return;
-    status = ReadField(Unquoted(key), value, line);
+    const std::string name = Unquoted(key);
+    has_raw = has_raw || name == "raw";
+    has_template = has_template || name == "template";
+    status = ReadField(name, value, line);
   };
   ASSIGN_OR_RETURN(const JsonText json, ScanJson(text, 1, take));
   if (!json.is_object()) {
@@ -101,11 +130,11 @@ absl::Status ReadLine(std::string_view text, ScoreLine* line) {
                            Shown(json.text));
   }
   RETURN_IF_ERROR(status);
-  if (line->prompt.has_value() != line->prompt_tokens.has_value()) {
-    return absl::OkStatus();
+  if (line->prompt.has_value() == line->prompt_tokens.has_value()) {
+    return InvalidArgument("prompt or prompt_tokens must be there, one of the ",
+                           "two, got ", line->prompt ? "both" : "none");
   }
-  return InvalidArgument("prompt or prompt_tokens must be there, one of the ",
-                         "two, got ", line->prompt ? "both" : "none");
+  return SettleForm(has_raw, has_template, line);
 }
 
 absl::StatusOr<ScoreRequest> RequestOf(const ScoreLine& line) {
@@ -125,15 +154,17 @@ absl::StatusOr<ScoreRequest> RequestOf(const ScoreLine& line) {
   return request;
 }
 
-// What a continuation is called: its text, or that of its tokens.
-std::string TextOf(const ScoreLine& line, size_t i,
-                   const std::vector<TokenId>& tokens,
-                   const Tokenizer* tokenizer) {
+// The text of a continuation, or of its tokens; nullopt if these have none.
+std::optional<std::string> TextOf(const ScoreLine& line, size_t i,
+                                  const std::vector<TokenId>& tokens,
+                                  const Tokenizer* tokenizer) {
   if (const auto* text = std::get_if<std::string>(&line.continuations[i])) {
     return *text;
   }
-  if (tokenizer == nullptr) return "";
-  return tokenizer->Decode(tokens).value_or("");
+  if (tokenizer == nullptr) return std::nullopt;
+  std::string text = tokenizer->Decode(tokens).value_or("");
+  if (text.empty()) return std::nullopt;
+  return text;
 }
 
 template <typename Items, typename Append>
@@ -146,28 +177,34 @@ void AppendList(const Items& items, const Append& append, std::string* out) {
   *out += ']';
 }
 
+template <typename Id>
+void AppendIds(const std::vector<Id>& ids, std::string* out) {
+  AppendList(
+      ids, [&](Id id) { AppendJson(int64_t{id}, out); }, out);
+}
+
 std::string WriteLine(const ScoreLine& line, const Generation& answer,
                       const Tokenizer* tokenizer) {
   std::string json = Concat(R"({"id": )", line.id, R"(, "scores": [)");
   for (size_t i = 0; i < answer.continuations.size(); ++i) {
     const ContinuationScore& score = answer.continuations[i];
-    json += i > 0 ? R"(, {"text": )" : R"({"text": )";
-    AppendJson(std::string_view(TextOf(line, i, score.tokens, tokenizer)),
-               &json);
-    json += R"(, "cum_log_prob": )";
+    json += i > 0 ? ", {" : "{";
+    const auto text = TextOf(line, i, score.tokens, tokenizer);
+    if (text) {
+      json += R"("text": )";
+      AppendJson(std::string_view(*text), &json);
+      json += ", ";
+    }
+    json += R"("cum_log_prob": )";
     AppendJson(score.cum_log_prob, &json);
     json += score.is_greedy ? R"(, "is_greedy": true, "tokens": )"
                             : R"(, "is_greedy": false, "tokens": )";
-    AppendList(
-        score.tokens, [&](TokenId token) { AppendJson(int64_t{token}, &json); },
-        &json);
+    AppendIds(score.tokens, &json);
     json += R"(, "log_probs": )";
     AppendList(
         score.log_probs, [&](float value) { AppendJson(value, &json); }, &json);
     json += R"(, "ranks": )";
-    AppendList(
-        score.ranks, [&](int rank) { AppendJson(int64_t{rank}, &json); },
-        &json);
+    AppendIds(score.ranks, &json);
     json += '}';
   }
   return json + Concat(R"(], "usage": {"prompt_tokens": )",
@@ -179,6 +216,27 @@ std::string WriteError(const ScoreLine& line, const absl::Status& error) {
   std::string json = Concat(R"({"id": )", line.id, R"(, "error": )");
   AppendJson(std::string_view(Message(error)), &json);
   return json + "}\n";
+}
+
+// A line above the table of one of several prompts.
+std::string WriteHeading(const ScoreLine& line) {
+  if (line.prompt) {
+    return Concat(line.id, ": ", ShownInQuotes(*line.prompt), "\n");
+  }
+  std::string ids;
+  AppendIds(*line.prompt_tokens, &ids);
+  return Concat(line.id, ": ", Shown(ids), "\n");
+}
+
+// A continuation for people to read: its text in quotes, or its tokens.
+std::string NameOf(const ScoreLine& line, size_t i,
+                   const std::vector<TokenId>& tokens,
+                   const Tokenizer* tokenizer) {
+  const auto text = TextOf(line, i, tokens, tokenizer);
+  if (text) return ShownInQuotes(*text);
+  std::string ids;
+  AppendIds(tokens, &ids);
+  return Shown(ids);
 }
 
 // Best first.
@@ -200,7 +258,7 @@ std::string WriteTable(const ScoreLine& line, const Generation& answer,
           << score.cum_log_prob / num_tokens << ' ' << std::setw(7)
           << score.tokens.size() << "  " << std::setw(6)
           << (score.is_greedy ? "yes" : "no") << "  "
-          << ShownInQuotes(TextOf(line, i, score.tokens, tokenizer)) << '\n';
+          << NameOf(line, i, score.tokens, tokenizer) << '\n';
   }
   return table.str();
 }
@@ -237,7 +295,8 @@ class ScoreRun {
                                 : WriteTable(line, answer, tokenizer));
     output_.Flush();
   }
-  void RunLine(const std::string& text);
+  // `place` names the line, for errors.
+  void RunLine(const std::string& text, const std::string& place);
 
   const ScoreOptions& options_;
   Generator& generator_;
@@ -257,34 +316,36 @@ absl::Status ScoreRun::RunArguments() {
   return absl::OkStatus();
 }
 
-void ScoreRun::RunLine(const std::string& text) {
+void ScoreRun::RunLine(const std::string& text, const std::string& place) {
   ScoreLine line = NewLine();
   ++num_lines_;
   absl::Status status = ReadLine(text, &line);
   if (status.ok()) {
     const absl::StatusOr<Generation> answer = Run(line);
-    if (answer.ok()) return Write(line, *answer);
+    if (answer.ok()) {
+      if (!options_.json) output_.Write(WriteHeading(line));
+      return Write(line, *answer);
+    }
     status = answer.status();
   }
   ++num_failed_;
-  output_.Write(options_.json
-                    ? WriteError(line, status)
-                    : Concat("request ", line.id, ": ", Message(status), "\n"));
+  if (options_.json) output_.Write(WriteError(line, status));
   output_.Flush();
+  PrintToStderr(Concat("espalier: ", place, ": ", Message(status), "\n"));
 }
 
 absl::Status ScoreRun::RunLines(LineReader& reader) {
-  while (true) {
+  int64_t line_number = 0;
+  while (!output_.failed()) {
     ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
-    if (lines.empty()) return absl::OkStatus();
+    if (lines.empty()) break;
     for (const std::string& line : lines) {
-      if (line.find_first_not_of(" \t") == line.npos) continue;
-      if (std::ssize(line) > kMaxLineBytes) {
-        return InvalidArgument("a line may have ", kMaxLineBytes, " bytes");
-      }
-      RunLine(line);
+      ++line_number;
+      if (line.find_first_not_of(" \t\r") == line.npos) continue;
+      RunLine(line, Concat(reader.name(), ":", line_number));
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const ScoreOptions& options) {
@@ -293,6 +354,11 @@ absl::Status CheckOptions(const ScoreOptions& options) {
   }
   if (!options.texts.empty() && !options.input.empty()) {
     return InvalidArgument("--input and texts are two inputs: give one");
+  }
+  if (options.raw && !options.runtime.template_name.empty()) {
+    return InvalidArgument("--raw and --template exclude each other, got ",
+                           "--template ",
+                           InQuotes(options.runtime.template_name));
   }
   return absl::OkStatus();
 }
@@ -328,21 +394,28 @@ const char kScoreExamples[] =
 The scores are exact: sums of the model's own log-probabilities (nats) of the
 tokens of each continuation. The prompt is computed once, and so is what
 continuations begin with together, so that 16 choices cost little more than one.
-A continuation is greedy if greedy search would write it.
+A continuation is greedy if each of its tokens is the model's most likely one.
 
-A text goes on from its prompt: its tokens are those of both as one text, less
-those of the prompt, so begin it with the space that belongs to it: "Paris is in"
-and " France". After a prompt whose template puts something behind it, and with
-an encoder, it is tokenized by itself.
+A text continues its prompt: its tokens are those of both as one text, less
+those of the prompt. So begin it with the space that belongs to it: "Paris is
+in" and " France". Where the whole text does not begin with the prompt's tokens,
+as "unable" does not with those of "un", the continuation has the tokens of
+"able" within a word: no space is added. After a template that puts something
+behind its text, after prompt_tokens, and with an encoder, it is tokenized by
+itself, or after the decoder prompt if there is one.
 
 A line in:   {"id": 1, "prompt": "It rains.", "continuations": ["Il pleut."]}
   with "prompt_tokens" instead of "prompt", lists of token ids among the
   continuations, and "template", "raw", "decoder_prompt" and "append_eos", which
-  are these options of that line.
+  replace these options for that line. Without "id" it is the number of the
+  line, counted from 0 without blank lines.
 A line out, with --json:  {"id": 1, "scores": [{"text": ..., "cum_log_prob":
   ..., "is_greedy": ..., "tokens": [...], "log_probs": [...], "ranks": [...]}],
-  "usage": {...}}, scores in the order of the continuations
+  "usage": {...}}, scores in the order of the continuations; "text" is left out
+  where tokens have none
   or                      {"id": 1, "error": "..."}.
+Without --json each line gives a table, best first, below its id and prompt.
+Errors of lines are told on stderr, with the number of the line.
 
 Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run.)";
 

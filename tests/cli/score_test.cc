@@ -41,6 +41,8 @@ TEST(ScoreTest, LinesAreAnsweredInOrderAndBadOnesInTheirPlaces) {
       R"({"prompt": "a", "continuations": ["b"], "beams": 4})"
       "\n");
   EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("espalier: stdin:3: continuations must not"));
+  EXPECT_THAT(run.err, HasSubstr("espalier: stdin:5: unknown field"));
   const std::vector<json::value> lines = ParseLines(run.out);
   ASSERT_EQ(lines.size(), 4);
   EXPECT_EQ(lines[0].at("id"), "a");
@@ -54,6 +56,89 @@ TEST(ScoreTest, LinesAreAnsweredInOrderAndBadOnesInTheirPlaces) {
   EXPECT_EQ(lines[2].at("scores").as_array().size(), 2);
   EXPECT_THAT(std::string(lines[3].at("error").as_string()),
               HasSubstr("unknown field \"beams\""));
+}
+
+TEST(ScoreTest, TablesOfLinesHaveHeadingsAndErrorsAreOnStderr) {
+  const ProgramRun run = Score(
+      {},
+      R"({"id": "a", "prompt": "It rains.", "continuations": [[5], [300, 301]]})"
+      "\n\n{}\n"
+      R"({"prompt_tokens": [1, 4, 5], "continuations": ["b"]})"
+      "\n");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err,
+            "espalier: stdin:3: prompt or prompt_tokens must be there, one of "
+            "the two, got none\n");
+  const std::vector<std::string> lines = SplitLines(run.out);
+  ASSERT_EQ(lines.size(), 7) << run.out;
+  EXPECT_EQ(lines[0], "\"a\": \"It rains.\"");
+  // A token that spells nothing is shown by its id.
+  EXPECT_THAT(lines[2] + lines[3], HasSubstr("  no  [5]"));
+  EXPECT_EQ(lines[4], "2: [1, 4, 5]");
+  EXPECT_THAT(lines[6], HasSubstr("\"b\""));
+}
+
+TEST(ScoreTest, TokensWithoutATextHaveNone) {
+  const ProgramRun run = Score(
+      {"--json"}, R"({"prompt": "It rains.", "continuations": [[5], [300]]})"
+                  "\n");
+  const json::array scores = ParseLines(run.out).at(0).at("scores").as_array();
+  EXPECT_FALSE(scores[0].as_object().contains("text"));
+  EXPECT_TRUE(scores[1].as_object().contains("text"));
+}
+
+TEST(ScoreTest, TheLastOfAFieldCounts) {
+  const ProgramRun run =
+      Score({"--json"},
+            R"({"prompt": "a", "continuations": ["a"], "continuations": ["b"]})"
+            "\n");
+  const json::array scores = ParseLines(run.out).at(0).at("scores").as_array();
+  ASSERT_EQ(scores.size(), 1);
+  EXPECT_EQ(scores[0].at("text"), "b");
+}
+
+TEST(ScoreTest, AnOverlongLineIsAnErrorOfItsOwn) {
+  const std::string good = R"({"prompt": "a", "continuations": ["b"]})";
+  const ProgramRun run =
+      Score({"--json"}, good + "\n" + std::string((16 << 20) + 1, 'x') + "\n" +
+                            good + "\n");
+  EXPECT_EQ(run.exit_code, 1);
+  const std::string error = "a line may have 16777216 bytes, this one has more";
+  EXPECT_EQ(run.err, "espalier: stdin:2: " + error + "\n");
+  const std::vector<json::value> lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(lines[1].at("error"), json::value(error));
+  EXPECT_EQ(lines[2].at("scores"), lines[0].at("scores"));
+}
+
+TEST(ScoreTest, RawAndTemplatesExcludeEachOther) {
+  const std::string rest = R"(, "continuations": ["b"]})";
+  const ProgramRun run =
+      Score({"--json"},
+            R"({"prompt": "a", "raw": true, "template": "en-fr")" + rest +
+                "\n" + R"({"prompt_tokens": [1], "raw": true)" + rest + "\n" +
+                R"({"prompt_tokens": [1], "template": "en-fr")" + rest + "\n" +
+                R"({"prompt": "a", "template": "nosuch")" + rest + "\n");
+  const std::vector<json::value> lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 4);
+  EXPECT_EQ(lines[0].at("error"),
+            "raw must be false with a template, got true and \"en-fr\"");
+  EXPECT_EQ(lines[1].at("error"),
+            "raw needs a prompt that is text, got prompt_tokens");
+  EXPECT_EQ(lines[2].at("error"),
+            "template needs a prompt that is text, got prompt_tokens");
+  EXPECT_THAT(std::string(lines[3].at("error").as_string()),
+              HasSubstr("no prompt template \"nosuch\""));
+  const ProgramRun options = Score({"a", "b", "--raw", "--template", "nosuch"});
+  EXPECT_EQ(options.exit_code, 2);
+  EXPECT_THAT(options.err, HasSubstr("--raw and --template exclude each other, "
+                                     "got --template \"nosuch\""));
+  // A line's own replaces an option.
+  const std::string own = R"({"prompt": "a", "template": "fr-en")" + rest;
+  EXPECT_EQ(Score({"--json", "--raw"}, own).out, Score({"--json"}, own).out);
+  const std::string raw = R"({"prompt": "a", "raw": true)" + rest;
+  EXPECT_EQ(Score({"--json", "--template", "fr-en"}, raw).out,
+            Score({"--json"}, raw).out);
 }
 
 TEST(ScoreTest, WrongUseIsTold) {

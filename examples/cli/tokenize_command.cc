@@ -356,12 +356,13 @@ const char kTokenizeExamples[] =
 models/chat stands for a model with a chat template; none is embedded.
 
 An argument is a text, and with --decode an id of one list of tokens. Without
-arguments, lines are read: a line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
-way round; --pieces adds "pieces", a spelling of each token. A text is encoded
-by itself: no BOS, no EOS, no template. Names of special tokens in it, such as
-</s>, are text, but with --special they are those tokens. Marks of prompt
-templates that a tokenizer.model has as user-defined symbols, such as <en>, are
-tokens in any text. --decode shows special tokens by their names.
+arguments, lines are read: a line {"text": "..."} becomes {"tokens": [...]}, and
+with --decode the other way round; --pieces adds "pieces", a spelling of each
+token. A text is encoded by itself: no BOS, no EOS, no template. Names of
+special tokens in it, such as </s>, are text, but with --special they are those
+tokens. Marks of prompt templates that a tokenizer.model has as user-defined
+symbols, such as <en>, are tokens in any text. --decode shows special tokens by
+their names.
 
 With --chat a line is {"messages": [{"role": "user", "content": "..."}, ...]},
 or {"text": "..."} for one message of a user, and becomes the tokens of the

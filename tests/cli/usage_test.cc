@@ -458,8 +458,8 @@ TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
 }
 
 TEST(UsageTest, HelpFitsATerminal) {
-  for (const char* command : {"generate", "batch", "trace", "serve",
-                              "verify-speculation", "inspect"}) {
+  for (const char* command : {"generate", "batch", "score", "tokenize", "trace",
+                              "serve", "verify-speculation", "inspect"}) {
     const ProgramRun help = RunEspalier({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     for (const std::string& line : SplitLines(help.out)) {

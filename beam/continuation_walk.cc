@@ -160,6 +160,8 @@ void ContinuationWalk::Score(const TokenLogProb& token) {
 
 std::vector<ContinuationScore> ContinuationWalk::Scores(
     std::span<const std::vector<int64_t>> continuations) const {
+  CHECK(all_scored()) << num_scored_ << " of " << trie_.num_nodes() - 1
+                      << " tokens are scored";
   std::vector<ContinuationScore> scores;
   scores.reserve(continuations.size());
   for (const std::vector<int64_t>& tokens : continuations) {

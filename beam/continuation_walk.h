@@ -24,7 +24,11 @@
 //     Truncate(num_prompt_tokens + walk.stem().size());
 //     for (const WalkRow& row : walk.Take(room)) ...
 //   }
-//   for (...) walk.Score(log_prob, rank, is_best);   // as tokens() has them
+//   for (const TokenLogProb& token : of_results) {  // of NextToScore(), in
+//   turn
+//     walk.Score(token);
+//   }
+//   walk.Scores(continuations);
 //
 // Belongs to its group's strand.
 #pragma once
@@ -68,9 +72,9 @@ class ContinuationWalk {
   explicit ContinuationWalk(
       std::span<const std::vector<int64_t>> continuations);
 
-  // Tokens that one row of logits scores, at most.
+  // The most tokens that one row of logits scores.
   int max_asked_at_once() const { return max_asked_at_once_; }
-  // Tokens of the longest path that is fed.
+  // The length of the longest path that is fed.
   int max_length() const { return max_length_; }
 
   // The row of logits after the prompt is planned.
@@ -94,8 +98,8 @@ class ContinuationWalk {
     return trie_.Next(node);
   }
 
-  // Takes what the model thinks of the next token that was asked about: of the
-  // nodes in the order of Begin and Take, and of each those of TokensAfter.
+  // Takes the figures of NextToScore(). Nodes follow each other in the order of
+  // Begin and Take, and the tokens of a node in that of TokensAfter.
   // REQUIRES: there is one.
   void Score(const TokenLogProb& token);
   // The token that Score takes next. REQUIRES: as above.
@@ -112,7 +116,7 @@ class ContinuationWalk {
     int rank = 0;
     bool is_greedy = false;
   };
-  // A node that the stem has fed, and what of its children is fed next.
+  // A node that the stem has fed, and which of its children is fed next.
   struct Frame {
     Node node = 0;
     int depth = 0;          // tokens from the prompt to it
@@ -126,8 +130,7 @@ class ContinuationWalk {
   }
   // The child that is fed, where there is one alone.
   Node FedChild(Node node) const;
-  // Whether what begins at a node that is fed comes to its end without a
-  // branch.
+  // True if no node from here to the end has two children that are fed.
   bool IsPath(Node node) const;
   // The nodes from the next one on, as long as they do not branch: at least
   // one.

@@ -1,6 +1,8 @@
 #include "espalier/continuation_tokens.h"
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -18,17 +20,57 @@ absl::StatusOr<Tokens> Encode(const ContinuationContext& context,
                            : context.tokenizer->Encode(text);
 }
 
-// Of what follows `before`, the tokens of the context's text.
+// The tokens of `whole` after those of `before`; nullopt if it begins with
+// others, or has no more.
+std::optional<Tokens> Rest(Tokens whole, const Tokens& before) {
+  if (whole.size() <= before.size() ||
+      !std::equal(before.begin(), before.end(), whole.begin())) {
+    return std::nullopt;
+  }
+  whole.erase(whole.begin(), whole.begin() + std::ssize(before));
+  return whole;
+}
+
+// Texts of which some stay apart from what follows, in any vocabulary: scripts
+// and classes of characters that few pieces join.
+constexpr std::string_view kTextsBefore[] = {")", "1", "a", "\u4e2d", "\u0436"};
+
+// The tokens of a text within a text, where no space opens it.
+absl::StatusOr<Tokens> TokensWithin(const ContinuationContext& context,
+                                    const std::string& text) {
+  for (const std::string_view before : kTextsBefore) {
+    ASSIGN_OR_RETURN(const Tokens tokens, Encode(context, before));
+    if (tokens.empty()) continue;
+    ASSIGN_OR_RETURN(Tokens whole, Encode(context, Concat(before, text)));
+    std::optional<Tokens> rest = Rest(std::move(whole), tokens);
+    if (rest) return *std::move(rest);
+  }
+  return Tokens();
+}
+
+absl::StatusOr<Tokens> TokensOfContext(const ContinuationContext& context) {
+  Tokens tokens;
+  if (!context.prompt.empty()) {
+    ASSIGN_OR_RETURN(tokens, Encode(context, context.prompt));
+  }
+  if (context.decoder_prompt.empty()) return tokens;
+  ASSIGN_OR_RETURN(const Tokens output,
+                   context.tokenizer->EncodeOutput(context.decoder_prompt));
+  tokens.insert(tokens.end(), output.begin(), output.end());
+  return tokens;
+}
+
+// The tokens of a text after `context`, which has the tokens `before`.
 absl::StatusOr<Tokens> TokensAfter(const ContinuationContext& context,
                                    const Tokens& before,
                                    const std::string& text) {
-  if (context.text.empty()) return Encode(context, text);
-  ASSIGN_OR_RETURN(Tokens whole, Encode(context, context.text + text));
-  const bool goes_on = whole.size() > before.size() &&
-                       std::equal(before.begin(), before.end(), whole.begin());
-  if (!goes_on) return Encode(context, text);
-  whole.erase(whole.begin(), whole.begin() + std::ssize(before));
-  return whole;
+  if (before.empty()) return Encode(context, text);
+  ASSIGN_OR_RETURN(
+      Tokens whole,
+      Encode(context, Concat(context.prompt, context.decoder_prompt, text)));
+  std::optional<Tokens> rest = Rest(std::move(whole), before);
+  if (rest) return *std::move(rest);
+  return TokensWithin(context, text);
 }
 
 // Before any text becomes tokens.
@@ -45,7 +87,8 @@ absl::Status CheckTexts(const ContinuationContext& context,
     if (!IsUtf8(*text)) {
       return InvalidArgument("continuations[", i, "] is not UTF-8");
     }
-    num_bytes += std::ssize(*text) + std::ssize(context.text);
+    num_bytes += std::ssize(*text) + std::ssize(context.prompt) +
+                 std::ssize(context.decoder_prompt);
   }
   if (num_bytes <= kMaxScoredBytes) return absl::OkStatus();
   return InvalidArgument(
@@ -61,8 +104,8 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> ContinuationTokens(
     const std::vector<TextOrTokens>& continuations) {
   RETURN_IF_ERROR(CheckTexts(context, continuations));
   Tokens before;
-  if (!context.text.empty()) {
-    ASSIGN_OR_RETURN(before, Encode(context, context.text));
+  if (context.tokenizer != nullptr) {
+    ASSIGN_OR_RETURN(before, TokensOfContext(context));
   }
   std::vector<std::vector<int64_t>> all;
   all.reserve(continuations.size());

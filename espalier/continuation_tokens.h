@@ -1,7 +1,15 @@
 // ContinuationTokens: the tokens of texts that are scored after a prompt
-// (ScoreRequest), as a model would read them there.
+// (ScoreRequest). They spell the text and nothing else: no space stands between
+// prompt and continuation that neither has.
 //
-//   prompt "Q: 7 + 1 ="     continuation " 8"     ▁8        of "Q: 7 + 1 = 8"
+//   prompt        continuation
+//   "Q: 7 + 1 ="  " 8"     ▁8      the tokens of "Q: 7 + 1 = 8" less those of
+//                                  the prompt (lm-evaluation-harness)
+//   "un"          "able"   able    "unable" does not begin with the prompt's
+//                                  tokens: "able" as it stands within a word
+//
+// The prompt keeps its tokens. lm-evaluation-harness drops as many of the whole
+// as the prompt has in either case, and may lose characters at the border.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -17,16 +25,17 @@
 
 namespace espalier {
 
-// The context of continuations.
+// The text that continuations continue; empty: each stands by itself.
 struct ContinuationContext {
   const Tokenizer* tokenizer = nullptr;  // null: continuations are tokens
-  // Whether they are outputs (Tokenizer::EncodeOutput).
+  // True if they are outputs (Tokenizer::EncodeOutput).
   bool is_output = false;
-  // The text before them; empty: each stands by itself.
-  std::string text = {};
+  std::string prompt = {};
+  // It follows the prompt, and has tokens of its own (EncodeOutput).
+  std::string decoder_prompt = {};
 };
 
-// Those of each continuation, which are then what Request::continuations are.
+// Returns the tokens of each continuation, for Request::continuations.
 // Errors: kInvalidArgument naming continuations[i]: no UTF-8, without a token,
 // or more text than kMaxScoredBytes together; kFailedPrecondition for text
 // without a tokenizer.

@@ -64,7 +64,7 @@ class Model;            // espalier/model.h
 class Tokenizer;        // espalier/tokenizer.h
 struct PromptTemplate;  // text/prompt_template.h
 
-// What is to be gone on from: text, or tokens. Texts continue it, with the
+// A text, or tokens, to continue. Generated texts continue it, with the
 // space that divides them from it, unless it ends as a prompt template of the
 // model does after the text: then they are answers (request/text_begin.h).
 class Prompt {
@@ -124,26 +124,28 @@ struct GenerationRequest {
   bool takes_defaults = true;
 };
 
-// What is scored after a prompt: text, or tokens, exactly as given.
+// A continuation to score: text, or tokens, exactly as given.
 using TextOrTokens = std::variant<std::string, std::vector<TokenId>>;
 
 // Asks how likely continuations are, which are given instead of generated.
 //
 // A text becomes tokens as a part of one text with its prompt: those of both
 // together but for as many as the prompt has, so that a space in front of it
-// is part of its first word. It is tokenized by itself where there is no such
-// text: after a prompt that is given as tokens or whose template puts something
-// behind its text, and where a token would reach over the border. With an
+// is part of its first word. Where both together do not begin with the prompt's
+// tokens it has those of a text within a word: with the prompt's they spell
+// both texts, and no space that neither has. Without an encoder a
+// decoder_prompt is of the prompt's text. A text is tokenized by itself after
+// tokens, and after a template that puts something behind its text. With an
 // encoder it is what the model would write, after decoder_prompt if that is
 // text.
 struct ScoreRequest {
   Prompt prompt;
   std::vector<TextOrTokens> continuations = {};  // at least one
-  // Whether each continuation ends in the model's first EOS: with it, a score
-  // is that of an output that ends there.
+  // True: the model's first EOS ends each continuation, and a score is that of
+  // an output that ends there.
   bool append_eos = false;
-  // Those with a meaning: prompt_logprobs, logprobs_start, the decoder prompt,
-  // deadline_ms and those of scheduling. None is taken from defaults.
+  // prompt_logprobs, logprobs_start, the decoder prompt, deadline_ms and params
+  // of scheduling may be set.
   GenerationParams params = {};
 };
 
@@ -210,9 +212,9 @@ class Generator {
   absl::StatusOr<Generation> Generate(GenerationRequest request,
                                       const CallOptions& call = {});
 
-  // How likely each continuation is: Generation::continuations, in order. What
-  // continuations share is computed once, and their number bounds no more than
-  // time (Request::continuations). There are no hypotheses.
+  // Scores each continuation (Generation::continuations, in order). Shared
+  // beginnings are computed once, and their number bounds no more than time
+  // (Request::continuations). There are no hypotheses.
   absl::StatusOr<Generation> Score(ScoreRequest request,
                                    const CallOptions& call = {});
 

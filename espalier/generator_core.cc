@@ -227,6 +227,8 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
       ResolveDecoderPrompt(tokenizer().get(), description(),
                            from.takes_defaults ? defaults() : none.emplace(),
                            &request.params));
+  // As ValidateRequest does, but before num_continued and the prompt's length
+  // are read below.
   RETURN_IF_ERROR(AppendDecoderPrompt(description(), &request));
   if (defaults().empty()) return request;
   const std::vector<std::string_view> given =
@@ -240,17 +242,22 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
 
 absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
     const ScoreRequest& request) const {
-  ContinuationContext context = {.tokenizer = tokenizer().get(), .text = {}};
+  const GenerationParams& params = request.params;
+  ContinuationContext context = {.tokenizer = tokenizer().get()};
+  context.decoder_prompt = params.decoder_prompt;
+  context.is_output = description().encoder.has_value();
+  // Tokens between the prompt and a continuation may spell anything.
+  const bool follows_prompt = !context.is_output &&
+                              params.decoder_prompt_tokens.empty() &&
+                              !params.forced_bos_token_id;
+  if (!follows_prompt) return context;
   const Prompt& prompt = request.prompt;
-  if (description().encoder) {
-    context.is_output = true;
-    context.text = request.params.decoder_prompt;
-  } else if (prompt.kind_ == Prompt::Kind::kRaw) {
-    context.text = prompt.text_;
+  if (prompt.kind_ == Prompt::Kind::kRaw) {
+    context.prompt = prompt.text_;
   } else if (prompt.kind_ == Prompt::Kind::kText) {
     ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
                      FindTemplate(prompt.template_name_));
-    if (prompt_template->after_text.empty()) context.text = prompt.text_;
+    if (prompt_template->after_text.empty()) context.prompt = prompt.text_;
   }
   return context;
 }
@@ -276,9 +283,10 @@ absl::StatusOr<Request> GeneratorCore::MakeScoring(ScoreRequest from,
                                    &request.params));
   ASSIGN_OR_RETURN(request.continuations,
                    ContinuationTokens(context, from.continuations));
-  if (!from.append_eos) return request;
-  for (std::vector<int64_t>& tokens : request.continuations) {
-    tokens.push_back(eos[0]);
+  if (from.append_eos) {
+    for (std::vector<int64_t>& tokens : request.continuations) {
+      tokens.push_back(eos[0]);
+    }
   }
   return request;
 }

@@ -87,30 +87,87 @@ TEST(GeneratorScoreTest, AfterADecoderPromptItIsWhatTheModelWouldWriteThere) {
   EXPECT_EQ(last, std::vector<float>(all.end() - last.size(), all.end()));
 }
 
-// Tokens of both together less those of the prompt.
-TEST(GeneratorScoreTest, ATextGoesOnFromItsPrompt) {
+std::vector<TokenId> TokensScored(Generator& generator, ScoreRequest request) {
+  const absl::StatusOr<Generation> scores = generator.Score(std::move(request));
+  EXPECT_OK(scores);
+  return scores.ok() ? scores->continuations[0].tokens : std::vector<TokenId>();
+}
+
+TEST(GeneratorScoreTest, ATextContinuesItsPrompt) {
   Generator generator = ToyGenerator();
   const Tokenizer& tokenizer = EnFrTokenizer();
   const std::string prompt = "It rains in the";
-  for (const std::string text : {" morning.", "re are", " a", "!"}) {
-    ScoreRequest request{Prompt::Raw(prompt)};
-    request.continuations.emplace_back(text);
-    ASSERT_OK_AND_ASSIGN(const Generation scores, generator.Score(request));
-    const std::vector<TokenId> before = tokenizer.Encode(prompt).value();
+  const std::vector<TokenId> before = tokenizer.Encode(prompt).value();
+  for (const std::string text : {" morning.", " a", "!"}) {
     std::vector<TokenId> expected = tokenizer.Encode(prompt + text).value();
-    if (std::equal(before.begin(), before.end(), expected.begin())) {
-      expected.erase(expected.begin(), expected.begin() + before.size());
-    } else {
-      expected = tokenizer.Encode(text).value();
-    }
-    EXPECT_EQ(scores.continuations[0].tokens, expected) << text;
+    expected.erase(expected.begin(), expected.begin() + before.size());
+    EXPECT_EQ(
+        TokensScored(generator, {Prompt::Raw(prompt), {TextOrTokens(text)}}),
+        expected)
+        << text;
   }
+  // "there" is a token: the rest of it has no space in front.
+  EXPECT_EQ(TokensScored(generator, {Prompt::Raw(prompt), {"re are"}}),
+            (std::vector<TokenId>{tokenizer.PieceToId("re").value(),
+                                  tokenizer.PieceToId("\u2581are").value()}));
   // After tokens it stands by itself.
-  ScoreRequest request{std::vector<TokenId>{1, 2, 3}};
-  request.continuations.emplace_back("morning");
-  ASSERT_OK_AND_ASSIGN(const Generation scores, generator.Score(request));
-  EXPECT_EQ(scores.continuations[0].tokens,
-            tokenizer.Encode("morning").value());
+  EXPECT_EQ(
+      TokensScored(generator, {std::vector<TokenId>{1, 2, 3}, {"morning"}}),
+      tokenizer.Encode("morning").value());
+}
+
+TEST(GeneratorScoreTest, ADecoderPromptIsOfTheTextWithoutAnEncoder) {
+  Generator generator = ToyGenerator();
+  ScoreRequest divided{Prompt::Raw("The sta"), {"tion."}};
+  divided.params.decoder_prompt = " is";
+  const ScoreRequest whole{Prompt::Raw("The sta is"), {"tion."}};
+  ASSERT_OK_AND_ASSIGN(const Generation one, generator.Score(divided));
+  ASSERT_OK_AND_ASSIGN(const Generation other, generator.Score(whole));
+  EXPECT_EQ(one.continuations[0].tokens, other.continuations[0].tokens);
+  EXPECT_EQ(one.continuations[0].log_probs, other.continuations[0].log_probs);
+  // Tokens spell what they spell: the text stands by itself.
+  ScoreRequest tokens{Prompt::Raw("The sta"), {"tion."}};
+  tokens.params.decoder_prompt_tokens = {300};
+  EXPECT_EQ(TokensScored(generator, tokens),
+            EnFrTokenizer().Encode("tion.").value());
+}
+
+// With every tokenizer that a decoder-only model of the tests has, at every
+// place of a text: the tail of the whole text's prompt_logprobs, where its
+// tokens begin as the prompt's.
+TEST(GeneratorScoreTest, ATextHasTheTailOfTheWholeTextsLogProbs) {
+  Generator generator = LoadModel("en-fr");
+  const Tokenizer& tokenizer = EnFrTokenizer();
+  const std::string text = "It rains in the stations, 1234 times.";
+  int num_tails = 0;
+  for (size_t at = 1; at < text.size(); ++at) {
+    const std::string prompt = text.substr(0, at);
+    if (prompt.ends_with(' ')) continue;  // the tokenizer drops it
+    const std::vector<TokenId> before = tokenizer.Encode(prompt).value();
+    const std::vector<TokenId> whole = tokenizer.Encode(text).value();
+    ASSERT_OK_AND_ASSIGN(
+        const Generation scores,
+        generator.Score({Prompt::Raw(prompt), {text.substr(at)}}));
+    std::vector<TokenId> read = before;
+    const ContinuationScore& score = scores.continuations[0];
+    read.insert(read.end(), score.tokens.begin(), score.tokens.end());
+    EXPECT_EQ(tokenizer.Decode(read).value(), text);
+    GenerationRequest echo{read};
+    if (std::equal(before.begin(), before.end(), whole.begin())) {
+      echo.prompt = Prompt::Raw(text);
+      ++num_tails;
+    }
+    echo.params.max_new_tokens = 0;
+    echo.params.prompt_logprobs = 0;
+    ASSERT_OK_AND_ASSIGN(const Generation echoed, generator.Generate(echo));
+    const std::vector<TokenLogProb>& all = *echoed.prompt_logprobs;
+    std::vector<float> tail;
+    for (size_t i = before.size() - 1; i < all.size(); ++i) {
+      tail.push_back(all[i].log_prob);
+    }
+    EXPECT_EQ(score.log_probs, tail) << prompt;
+  }
+  EXPECT_GT(num_tails, 5);
 }
 
 TEST(GeneratorScoreTest, SumsAreThoseOfAPromptWithTheContinuation) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/json/value_to.hpp>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -108,6 +109,44 @@ TEST_F(ScoreCallsTest, TextsAreScoredAsTranslations) {
   EXPECT_TRUE(data[0].at("is_greedy").as_bool());
   EXPECT_GT(data[0].at("score").to_number<double>(), 0.99);
   EXPECT_EQ(scored.at("warnings").at(0), "unknown field \"temperature\"");
+}
+
+// espalier score is Generator::Score.
+TEST_F(ScoreCallsTest, TextsHaveTheScoresOfAGenerator) {
+  absl::StatusOr<Generator> generator =
+      Generator::Load(SourcePath("models/en-fr"), {.num_threads = 1});
+  ASSERT_OK(generator);
+  const struct {
+    const char* query;
+    const char* item;
+    const char* decoder_prompt;
+    bool is_raw;
+  } cases[] = {{"The sta", "tion.", "", true},
+               {"un", "able", "", true},
+               {"It rains", " here.", "", true},
+               {"The sta", "tion.", " is", true},
+               {"It rains.", "Il pleut.", "", false},
+               {"It rains.", " pleut.", "Il", false}};
+  for (const auto& pair : cases) {
+    SCOPED_TRACE(Concat(pair.query, "|", pair.decoder_prompt, "|", pair.item));
+    json::object body = {{"query", pair.query},
+                         {"items", json::array{pair.item}},
+                         {"add_special_tokens", !pair.is_raw}};
+    if (*pair.decoder_prompt) body["decoder_prompt"] = pair.decoder_prompt;
+    const json::value answer = Answer("/generative_scoring", WriteJson(body));
+    const json::object& item = answer.at("data").at(0).as_object();
+    ScoreRequest request = {
+        .prompt = pair.is_raw ? Prompt::Raw(pair.query) : Prompt(pair.query),
+        .continuations = {std::string(pair.item)}};
+    request.params.decoder_prompt = pair.decoder_prompt;
+    const absl::StatusOr<Generation> scores = generator->Score(request);
+    ASSERT_OK(scores);
+    const ContinuationScore& score = scores->continuations[0];
+    EXPECT_EQ(json::value_to<std::vector<TokenId>>(item.at("token_ids")),
+              score.tokens);
+    EXPECT_NEAR(item.at("logprob").to_number<double>(), score.cum_log_prob,
+                1e-5);
+  }
 }
 
 TEST_F(ScoreCallsTest, APromptAsLongAsTheContextIsEchoed) {

@@ -138,6 +138,11 @@ using TextOrTokens = std::variant<std::string, std::vector<TokenId>>;
 // tokens, and after a template that puts something behind its text. With an
 // encoder it is what the model would write, after decoder_prompt if that is
 // text.
+//
+// A token that the model's generation_config.json forces to come first
+// (forced_bos_token_id) stands before all continuations, as generation writes
+// it; continuations that are tokens may begin with it, at a log-probability of
+// 0. No other default has a part in scores.
 struct ScoreRequest {
   Prompt prompt;
   std::vector<TextOrTokens> continuations = {};  // at least one

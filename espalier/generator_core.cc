@@ -262,8 +262,8 @@ absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
   return context;
 }
 
-absl::StatusOr<Request> GeneratorCore::MakeScoring(ScoreRequest from,
-                                                   NamedValues* taken) const {
+absl::StatusOr<GeneratorCore::Scoring> GeneratorCore::MakeScoring(
+    ScoreRequest from, NamedValues* taken) const {
   if (from.continuations.empty()) {
     return InvalidArgument("continuations must not be empty, got []");
   }
@@ -273,7 +273,8 @@ absl::StatusOr<Request> GeneratorCore::MakeScoring(ScoreRequest from,
                            "EOS, got true");
   }
   ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
-  Request request;
+  Scoring scoring;
+  Request& request = scoring.request;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
@@ -288,7 +289,38 @@ absl::StatusOr<Request> GeneratorCore::MakeScoring(ScoreRequest from,
       tokens.push_back(eos[0]);
     }
   }
-  return request;
+  RETURN_IF_ERROR(TakeForcedBos(&scoring, taken));
+  return scoring;
+}
+
+absl::Status GeneratorCore::TakeForcedBos(Scoring* scoring,
+                                          NamedValues* taken) const {
+  Request& request = scoring->request;
+  const std::optional<TokenId> forced =
+      ForcedBosByDefault(defaults(), description(),
+                         std::ssize(request.prompt_tokens), request.params);
+  if (!forced || request.params.forced_bos_token_id) return absl::OkStatus();
+  for (size_t i = 0; i < request.continuations.size(); ++i) {
+    std::vector<int64_t>& tokens = request.continuations[i];
+    if (tokens.empty() || tokens[0] != *forced) continue;
+    if (tokens.size() == 1) {
+      return InvalidArgument("continuations[", i, "] must have more than the ",
+                             "model's forced_bos_token_id, ", *forced,
+                             ", got [", *forced, "]");
+    }
+    tokens.erase(tokens.begin());
+    scoring->with_forced_bos.push_back(i);
+  }
+  scoring->forced_bos = forced;
+  std::vector<int64_t>& prompt = request.params.decoder_prompt_tokens;
+  prompt.clear();  // at most the decoder's start
+  if (description().encoder) {
+    const std::vector<TokenId>& start = description().encoder->decoder_prompt;
+    prompt.assign(start.begin(), start.end());
+  }
+  prompt.push_back(*forced);
+  taken->emplace_back("forced_bos_token_id", std::to_string(*forced));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const ChatPrompts*> GeneratorCore::chat_prompts() {

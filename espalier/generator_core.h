@@ -98,9 +98,17 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Request> MakeRequest(GenerationRequest request,
                                       NamedValues* taken) const;
 
+  struct Scoring {
+    Request request;
+    // Set if the model's defaults force a first token (ForcedBosByDefault),
+    // which stands before all continuations then: those of these indices have
+    // lost theirs.
+    std::optional<TokenId> forced_bos = {};
+    std::vector<size_t> with_forced_bos = {};
+  };
   // Errors: as MakePrompt, ResolveDecoderPrompt and ContinuationTokens;
   // kInvalidArgument if there are no continuations, or no EOS to append.
-  absl::StatusOr<Request> MakeScoring(ScoreRequest request,
+  absl::StatusOr<Scoring> MakeScoring(ScoreRequest request,
                                       NamedValues* taken) const;
 
   // Reads them when they are first asked for.
@@ -156,6 +164,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::Status Start();
   absl::StatusOr<ContinuationContext> ContextOf(
       const ScoreRequest& request) const;
+  // Puts the model's forced BOS before continuations, if it has one.
+  absl::Status TakeForcedBos(Scoring* scoring, NamedValues* taken) const;
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);

@@ -1,7 +1,9 @@
 #include "espalier/open_request.h"
 
+#include <functional>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "espalier/generator_call.h"
@@ -17,7 +19,7 @@ absl::StatusOr<OpenRequest> OpenAt(GeneratorCore::Place place,
   return OpenRequest{std::move(place), std::move(prepared)};
 }
 
-// What makes the answer to a call of what the engine gave. Does not throw.
+// Makes the answer to a call of the engine's result. Does not throw.
 struct Finisher {
   absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
       try {
@@ -33,6 +35,28 @@ struct Finisher {
   NamedValues defaults;  // that its params have taken
   std::string origin;    // of these
   std::string advice;
+};
+
+// Adds the tokens that MakeScoring took off. Does not throw.
+struct ScoreFinisher {
+  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
+      try {
+    absl::StatusOr<Generation> answer = finish(std::move(result));
+    if (!answer.ok()) return answer;
+    for (const size_t i : with_forced_bos) {
+      ContinuationScore& score = answer->continuations.at(i);
+      score.tokens.insert(score.tokens.begin(), forced_bos);
+      score.log_probs.insert(score.log_probs.begin(), 0);
+      score.ranks.insert(score.ranks.begin(), 1);
+    }
+    return answer;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
+  std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
+  TokenId forced_bos;
+  std::vector<size_t> with_forced_bos;
 };
 
 EngineRequest MakeEngineRequest(const GeneratorCore& core, Request request,
@@ -57,9 +81,14 @@ absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
 absl::StatusOr<EngineRequest> Prepare(const GeneratorCore& core,
                                       ScoreRequest from) {
   NamedValues defaults;
-  ASSIGN_OR_RETURN(Request request,
+  ASSIGN_OR_RETURN(GeneratorCore::Scoring scoring,
                    core.MakeScoring(std::move(from), &defaults));
-  return MakeEngineRequest(core, std::move(request), std::move(defaults));
+  EngineRequest request =
+      MakeEngineRequest(core, std::move(scoring.request), std::move(defaults));
+  if (scoring.with_forced_bos.empty()) return request;
+  request.finish = ScoreFinisher{std::move(request.finish), *scoring.forced_bos,
+                                 std::move(scoring.with_forced_bos)};
+  return request;
 }
 
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,

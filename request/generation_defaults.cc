@@ -360,6 +360,17 @@ absl::Status CheckDefaults(const GenerationDefaults& defaults,
   return absl::OkStatus();
 }
 
+std::optional<TokenId> ForcedBosByDefault(const GenerationDefaults& defaults,
+                                          const ModelDescription& model,
+                                          int64_t num_prompt_tokens,
+                                          const GenerationParams& params) {
+  const std::optional<int64_t>& token = defaults.params.forced_bos_token_id;
+  if (!token || NumContextTokens(model, num_prompt_tokens, params) != 1) {
+    return std::nullopt;
+  }
+  return static_cast<TokenId>(*token);
+}
+
 NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& steps_model,
@@ -381,9 +392,10 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
       if (IsList(field.param) != are_lists || !IsOpen(field, given, *params)) {
         continue;
       }
-      // transformers forces the second token of a context: the first that is
-      // generated only where a decoder begins with one.
-      if (field.param == "forced_bos_token_id" && num_in_context != 1) continue;
+      if (field.param == "forced_bos_token_id" &&
+          !ForcedBosByDefault(defaults, model, num_prompt_tokens, *params)) {
+        continue;
+      }
       P with = *rest;
       field.set(defaults, room, &with);
       if (!IsValid(model, num_prompt_tokens, with)) continue;

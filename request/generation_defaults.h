@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/ids.h"
 #include "exec_request/model_description.h"
 #include "request/generation_params.h"
 
@@ -111,6 +112,14 @@ ModelDescription WithAnyBeams(ModelDescription model);
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model);
+
+// The token that the defaults force to come first where params leave it open:
+// as in transformers, which forces the second token of a context, only where
+// one token stands before what is generated.
+std::optional<TokenId> ForcedBosByDefault(const GenerationDefaults& defaults,
+                                          const ModelDescription& model,
+                                          int64_t num_prompt_tokens,
+                                          const GenerationParams& params);
 
 // Sets what `*params` leave open and returns which defaults that were; `given`
 // are the params that were not left open, by their names in the request format.

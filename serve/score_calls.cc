@@ -44,11 +44,13 @@ Prompt PromptOf(const PromptInput& input, bool adds_special_tokens) {
   return adds_special_tokens ? Prompt(text) : Prompt::Raw(text);
 }
 
-// An error in the words of the call.
-absl::Status InWordsOfScoring(const absl::Status& error) {
+// An error in the words of the call, whose continuations are `continuations`.
+absl::Status InWordsOfScoring(const absl::Status& error,
+                              std::string_view continuations = "items") {
   const std::string message = Message(error);
   for (const auto& [of_engine, of_call] :
-       {std::pair<std::string_view, std::string_view>("continuations", "items"),
+       {std::pair<std::string_view, std::string_view>("continuations",
+                                                      continuations),
         {"prompt_tokens", "query"},
         {"prompt", "query"},
         {"the prompt", "query"}}) {
@@ -127,21 +129,26 @@ absl::StatusOr<std::shared_ptr<PromptScores>> MakeRequests(
   absl::StatusOr<EngineRequests> requests =
       call.scores_labels() ? LabelRequests(call, params, model.generator)
                            : ItemRequest(call, params, model.generator);
-  if (!requests.ok()) return InWordsOfScoring(requests.status());
+  const std::string_view continuations =
+      call.scores_labels() ? "label_token_ids" : "items";
+  if (!requests.ok()) {
+    return InWordsOfScoring(requests.status(), continuations);
+  }
   const auto prompts = std::make_shared<PromptScores>();
   for (EngineRequest& request : *requests) {
     request.request.caller_id = TraceId(caller, id);
     absl::StatusOr<Engine::Prepared> prepared =
         model.generator.engine().Prepare(std::move(request.request), owner);
     if (!prepared.ok()) {
-      return InWordsOfScoring(request.finish(prepared.status()).status());
+      return InWordsOfScoring(request.finish(prepared.status()).status(),
+                              continuations);
     }
     prompts->push_back({*std::move(prepared), std::move(request.finish)});
   }
   return prompts;
 }
 
-// What the requests came to, in the call's order.
+// Runs the requests; their results, in the call's order.
 // Errors: that of the first prompt that has one, or of all by `runs`.
 asio::awaitable<absl::StatusOr<std::vector<Result>>> RunAll(
     PromptRuns& runs, Engine& engine, PromptScores& requests) {

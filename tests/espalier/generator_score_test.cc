@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "espalier/generator.h"
+#include "tests/family_models.h"
+#include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -168,6 +172,122 @@ TEST(GeneratorScoreTest, ATextHasTheTailOfTheWholeTextsLogProbs) {
     EXPECT_EQ(score.log_probs, tail) << prompt;
   }
   EXPECT_GT(num_tails, 5);
+}
+
+constexpr TokenId kForced = 17;
+
+// A directory in `scratch` like that of a family's model, whose outputs begin
+// with kForced.
+std::string WithForcedBos(const std::string& family,
+                          const ScratchDirectory& scratch) {
+  std::filesystem::create_directory(scratch.path(family));
+  for (const char* const file : {"config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(FamilyPath(family) + "/" + file,
+                                    scratch.path(family + "/" + file));
+  }
+  scratch.Write(family + "/generation_config.json",
+                R"({"forced_bos_token_id": 17, "eos_token_id": 2})");
+  return scratch.path(family);
+}
+
+void ExpectGreedyScores(const std::string& directory, const Prompt& prompt,
+                        bool is_forced) {
+  SCOPED_TRACE(directory);
+  absl::StatusOr<Generator> generator =
+      Generator::Load(directory, {.dtype = "f32", .num_threads = 1});
+  ASSERT_OK(generator);
+  for (const int num_beams : {1, 3}) {
+    GenerationRequest search{prompt};
+    search.params.num_beams = search.params.num_return_sequences = num_beams;
+    search.params.do_sample = false;
+    search.params.max_new_tokens = 8;
+    ASSERT_OK_AND_ASSIGN(const Generation found, generator->Generate(search));
+    ScoreRequest request{prompt};
+    for (const Hypothesis& hypothesis : found.hypotheses) {
+      EXPECT_TRUE(!is_forced || hypothesis.tokens[0] == kForced);
+      request.continuations.emplace_back(hypothesis.tokens);
+    }
+    ASSERT_OK_AND_ASSIGN(const Generation scores, generator->Score(request));
+    for (size_t i = 0; i < found.hypotheses.size(); ++i) {
+      const ContinuationScore& score = scores.continuations[i];
+      EXPECT_EQ(score.tokens, found.hypotheses[i].tokens);
+      // Greedy search reports the model's own figure of a token that is forced,
+      // beams none.
+      if (!is_forced || num_beams > 1) {
+        EXPECT_NEAR(score.cum_log_prob, found.hypotheses[i].cum_log_prob, 1e-4);
+      }
+      if (num_beams == 1) {
+        EXPECT_TRUE(score.is_greedy);
+      }
+      EXPECT_TRUE(!is_forced || score.log_probs[0] == 0);
+      // Without the forced token it is the rest of the same.
+      if (!is_forced || score.tokens[1] == kForced) continue;
+      ScoreRequest rest{prompt};
+      rest.continuations.emplace_back(
+          std::vector<TokenId>(score.tokens.begin() + 1, score.tokens.end()));
+      ASSERT_OK_AND_ASSIGN(const Generation rests, generator->Score(rest));
+      EXPECT_EQ(rests.continuations[0].is_greedy, score.is_greedy);
+      EXPECT_EQ(rests.continuations[0].cum_log_prob, score.cum_log_prob);
+    }
+  }
+  if (!is_forced) return;
+  ScoreRequest empty{prompt};
+  empty.continuations.emplace_back(std::vector<TokenId>{kForced});
+  EXPECT_THAT(std::string(generator->Score(empty).status().message()),
+              HasSubstr("continuations[0] must have more than the model's "
+                        "forced_bos_token_id, 17, got [17]"));
+}
+
+// Of every model of the tests, and of those whose outputs may begin with a
+// forced token.
+TEST(GeneratorScoreTest, OutputsOfGreedySearchAreGreedy) {
+  for (const char* const name : {"models/en-fr", "models/en-fr-marian"}) {
+    ExpectGreedyScores(SourcePath(name), "Where is the station?", false);
+  }
+  const std::vector<TokenId> prompt = {21, 41, 59, 44, 22, 27, 28};
+  for (const std::string& name : FamilyModels()) {
+    ExpectGreedyScores(FamilyPath(name), prompt, false);
+  }
+  const ScratchDirectory scratch;
+  for (const std::string& name : EncoderFamilyModels()) {
+    ExpectGreedyScores(WithForcedBos(name, scratch), prompt, true);
+  }
+}
+
+// As a decoder prompt does, which has it in front (BART).
+TEST(GeneratorScoreTest, TheForcedTokenStandsBeforeTextsAndDecoderPrompts) {
+  const ScratchDirectory scratch;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SourcePath("models/en-fr-marian"))) {
+    if (entry.path().filename() == "generation_config.json") continue;
+    std::filesystem::create_symlink(entry.path(),
+                                    scratch.path(entry.path().filename()));
+  }
+  scratch.Write("generation_config.json",
+                R"({"forced_bos_token_id": 277, "eos_token_id": 2,
+                    "decoder_start_token_id": 3})");
+  absl::StatusOr<Generator> generator =
+      Generator::Load(scratch.path(), {.num_threads = 1});
+  ASSERT_OK(generator);
+  GenerationRequest search{"Where is the station?"};
+  search.params.max_new_tokens = 20;
+  ASSERT_OK_AND_ASSIGN(const Generation found, generator->Generate(search));
+  const std::vector<TokenId>& written = found.hypotheses[0].tokens;
+  ASSERT_EQ(written[0], 277);
+  const std::string text =
+      generator->tokenizer()->Decode(std::span(written).subspan(1)).value();
+  ScoreRequest whole{"Where is the station?", {TextOrTokens(text)}};
+  ASSERT_OK_AND_ASSIGN(const Generation one, generator->Score(whole));
+  const std::vector<float>& all = one.continuations[0].log_probs;
+  const size_t space = text.find(' ', 3);
+  ASSERT_NE(space, text.npos);
+  ScoreRequest rest{"Where is the station?", {text.substr(space)}};
+  rest.params.decoder_prompt = text.substr(0, space);
+  ASSERT_OK_AND_ASSIGN(const Generation other, generator->Score(rest));
+  const std::vector<float>& last = other.continuations[0].log_probs;
+  ASSERT_LT(last.size(), all.size());
+  EXPECT_EQ(last, std::vector<float>(all.end() - last.size(), all.end()));
+  EXPECT_TRUE(one.continuations[0].is_greedy);
 }
 
 TEST(GeneratorScoreTest, SumsAreThoseOfAPromptWithTheContinuation) {

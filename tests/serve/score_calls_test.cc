@@ -5,6 +5,7 @@
 
 #include <boost/json/value_to.hpp>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "base/json.h"
 #include "espalier/generator.h"
 #include "openai/score_call.h"
+#include "tests/family_models.h"
+#include "tests/scratch_directory.h"
 #include "tests/serve/server_fixture.h"
 #include "tests/source_tree.h"
 
@@ -227,6 +230,41 @@ TEST_F(ScoreCallsTest, MuchWorkIsRefusedBeforeItIsMade) {
               .at("message")
               .as_string()),
       HasSubstr("items must take at most 16777216 bytes"));
+}
+
+// BART's outputs begin with a forced token, after which labels are scored.
+TEST_F(ServerFixture, LabelsFollowAForcedToken) {
+  const testing::ScratchDirectory scratch;
+  for (const std::string file : {"/config.json", "/model.safetensors"}) {
+    std::filesystem::create_symlink(testing::FamilyPath("bart") + file,
+                                    scratch.path() + file);
+  }
+  scratch.Write("generation_config.json", R"({"forced_bos_token_id": 17})");
+  Listen({});
+  absl::StatusOr<Generator> generator =
+      Generator::Load(scratch.path(), {.num_threads = 1});
+  ASSERT_OK(generator);
+  ASSERT_OK(server_->Serve(*std::move(generator), "bart"));
+  const auto label = [&](const std::string& rest) {
+    const RawResponse response =
+        Post("/generative_scoring",
+             R"({"query": [21, 41], "items": [[59]], )" + rest + "}");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)
+        ->at("data")
+        .at(0)
+        .at("label_logprobs")
+        .at(0)
+        .to_number<double>();
+  };
+  EXPECT_EQ(
+      label(R"("label_token_ids": [8])"),
+      label(R"("label_token_ids": [8], "decoder_prompt_tokens": [3, 17])"));
+  const RawResponse refused =
+      Post("/generative_scoring",
+           R"({"query": [21], "items": [[59]], "label_token_ids": [8, 17]})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("label_token_ids[1] must have more"));
 }
 
 }  // namespace

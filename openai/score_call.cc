@@ -96,7 +96,7 @@ absl::Status ReadField(std::string_view name, const JsonText& json,
   return absl::OkStatus();
 }
 
-// How much is asked for, before any of it is made.
+// Checks the number of tokens to score, before any of them is made.
 absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
   const int64_t num_items = std::ssize(call.items);
   if (call.scores_labels()) {
@@ -158,7 +158,7 @@ void AppendRanks(std::span<const int> ranks, std::string* out) {
       ranks, [&](int rank) { AppendJson(int64_t{rank}, out); }, out);
 }
 
-// What all of `scores` have together, as a logarithm.
+// The logarithm of the sum of all probabilities.
 double LogSum(std::span<const ContinuationScore> scores) {
   double max = -std::numeric_limits<double>::infinity();
   for (const ContinuationScore& score : scores) {

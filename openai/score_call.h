@@ -36,13 +36,13 @@ struct ScoreCall {
   bool apply_softmax = true;       // scores are shares of what is compared
   bool add_special_tokens = true;  // BOS in front of the query, or its template
   bool append_eos = false;         // items end in the model's EOS
-  // The decoder prompt, and what is of scheduling.
+  // The decoder prompt, and params of scheduling.
   GenerationParams params = {};
   std::string request_id = {};  // empty: none was given
   std::vector<std::string> warnings = {};
 
   bool scores_labels() const { return !label_token_ids.empty(); }
-  // Of texts, each item's together with the query's: what becomes tokens.
+  // Bytes of text to tokenize: each item's with the query's.
   int64_t num_text_bytes() const;
 };
 

@@ -186,7 +186,8 @@ absl::StatusOr<RequestTraces::Found> RequestTraces::Find(
   }
   return NotFound("no trace of ", name, " among those of the last ",
                   Pluralize(limits_.max_requests, "request"),
-                  " that ended, as far as they are kept");
+                  " that ended, as far as they are kept; a request that ",
+                  "generates nothing has none");
 }
 
 int RequestTraces::num_ended() const {

@@ -236,6 +236,8 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   const ModelDescription& model = backend_->steps()->description();
   ASSIGN_OR_RETURN(*taken, ResolveDecoderPrompt(tokenizer_.get(), model,
                                                 defaults_, &request.params));
+  // As ValidateRequest does, but before num_continued and the prompt's length
+  // are read.
   RETURN_IF_ERROR(AppendDecoderPrompt(model, &request));
   std::ranges::move(
       TakeDefaults(defaults_, body.given, model,

@@ -1,5 +1,6 @@
 #include "beam/strategy/beam_strategy.h"
 
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -45,7 +46,8 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   if (!order_->is_best_first()) {
     selection->ranking.num_first = NumCandidates();
   } else if (stopping_criteria_.is_by_token()) {
-    const std::vector<TokenId>& eos_token_ids = stopping_criteria_.token_ids();
+    const std::span<const TokenId> eos_token_ids =
+        stopping_criteria_.token_ids();
     selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
     selection->ranking.num_first = num_beams_;
   }

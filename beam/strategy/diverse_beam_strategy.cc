@@ -1,6 +1,7 @@
 #include "beam/strategy/diverse_beam_strategy.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -46,7 +47,7 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
   if (!stopping_criteria_.is_by_token()) return;
-  const std::vector<TokenId>& eos_token_ids = stopping_criteria_.token_ids();
+  const std::span<const TokenId> eos_token_ids = stopping_criteria_.token_ids();
   selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
   selection->ranking.groups = RowsOfGroups();
   selection->ranking.group_size = group_size_;

@@ -23,7 +23,8 @@ StoppingCriteria::StoppingCriteria(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text)
-    : token_ids_(FinishingTokenIds(params)),
+    : shared_token_ids_(FinishingTokenIds(params)),
+      token_ids_(shared_token_ids_.items()),
       allowed_(std::move(allowed)),
       text_(params.stop.empty() ? nullptr : std::move(text)),
       eos_token_ids_(DistinctEosTokenIds(params)) {

@@ -87,7 +87,7 @@ class StoppingCriteria {
   bool restricts() const { return allowed_ != nullptr; }
 
   // EOS and stop ids, ascending, each once.
-  const std::vector<TokenId>& token_ids() const { return token_ids_.items(); }
+  std::span<const TokenId> token_ids() const { return token_ids_; }
 
  private:
   bool has_stops() const { return text_ != nullptr; }
@@ -95,7 +95,8 @@ class StoppingCriteria {
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
-  const SharedList<TokenId> token_ids_;
+  const SharedList<TokenId> shared_token_ids_;
+  const std::span<const TokenId> token_ids_;  // its elements, for each step
   const std::shared_ptr<const AllowedSequenceTrie> allowed_;  // or null
   const std::shared_ptr<const RequestText> text_;  // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;        // ascending

@@ -122,6 +122,8 @@ class alignas(64) BeamGroup {
   int max_asked_at_once() const {
     return only_scores() ? walk_->max_asked_at_once() : 0;
   }
+  // Tokens that its next `max_tokens` may ask one row of logits about, at most.
+  int NumAskedAtOnceIn(int max_tokens) const;
   // Before a step of the prefill: shares what the prefix tree has and loads
   // what was saved, with copies and loads into `*plan`. Afterwards it may have
   // nothing to prefill, or wait for pages that another group is filling.

@@ -181,6 +181,14 @@ bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
           num_pending - NumNextWithoutLogits() <= max_logits);
 }
 
+int BeamGroup::NumAskedAtOnceIn(int max_tokens) const {
+  const bool leaves_prompt =
+      prefill_.feeds_prompt() &&
+      prefill_.num_pending_tokens() >
+          std::max(max_tokens, prefill_.NumTokensAtOnce());
+  return leaves_prompt ? 0 : max_asked_at_once();
+}
+
 int64_t BeamGroup::NumNextWithoutLogits() const {
   const int64_t first =
       NumWithoutLogits(request_) + std::ssize(prompt_logprobs_);

@@ -216,7 +216,12 @@ class Scheduler {
   // is said next.
   void AbandonPlan(StepPlan plan, const absl::Status& why);
   // Whether it is the prompts' turn to have a step alone.
-  bool IsForPrefillAlone(int num_decode_rows);
+  bool IsForPrefillAlone(const Demand& demand);
+  // Rows of logits that must be left for the next `num_tokens` of a group that
+  // feeds its prompt; and whether a step in which `num_decode_rows` beams
+  // decode leaves some group too few.
+  int NumAskedIn(const BeamGroup& group, int num_tokens) const;
+  bool NeedsRowsOf(int num_decode_rows) const;
   // Preempts groups until all that PlanGroup takes is available; and shares
   // prefixes.
   struct Room {

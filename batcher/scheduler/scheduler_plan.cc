@@ -98,7 +98,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
   const Demand demand = TakeDemand();
   const bool waits = !in_flight_.empty() && !demand.is_any_schedulable &&
                      !(demand.may_any_draft_ahead && CanAnyDraftAhead());
-  const bool decodes = !waits && !IsForPrefillAlone(demand.num_decode_rows);
+  const bool decodes = !waits && !IsForPrefillAlone(demand);
   FillPlan(decodes, demand, plan);
   // Where no prompt had room after all, the step is the beams'.
   if (plan->empty() && !waits && !decodes) FillPlan(true, FindDemand(), plan);
@@ -231,7 +231,7 @@ void Scheduler::PlanPrefills(StepPlan* plan, Budget* budget) {
   }
 }
 
-bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
+bool Scheduler::IsForPrefillAlone(const Demand& demand) {
   const auto feeds = [this] {
     return std::any_of(groups_.begin(), groups_.end(),
                        [](const RunningGroup& running) {
@@ -246,7 +246,9 @@ bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
   const int64_t share =
       std::max(static_cast<int64_t>(options_.prefill_share * max_tokens),
                int64_t{options_.prefill_share > 0});
-  const int64_t left = std::max(max_tokens - num_decode_rows, 0);
+  int64_t left = std::max(max_tokens - demand.num_decode_rows, 0);
+  // A scoring that has too few rows of logits gets no token.
+  if (demand.is_any_scoring && NeedsRowsOf(demand.num_decode_rows)) left = 0;
   prefill_debt_ = left < share && feeds() ? prefill_debt_ + share - left : 0;
   // Beams have the other steps.
   was_for_prefill_alone_ =
@@ -281,6 +283,19 @@ void Scheduler::DropSaves(StepPlan* plan) {
   plan->page_saves.clear();
 }
 
+int Scheduler::NumAskedIn(const BeamGroup& group, int num_tokens) const {
+  return std::min(group.NumAskedAtOnceIn(num_tokens), max_logits_);
+}
+
+bool Scheduler::NeedsRowsOf(int num_decode_rows) const {
+  const int num_tokens = admission_.max_step_tokens() - num_decode_rows;
+  return std::ranges::any_of(groups_, [&](const RunningGroup& running) {
+    const BeamGroup& group = *running.group;
+    return group.prefilling() && !group.is_waiting_for_prefix() &&
+           NumAskedIn(group, num_tokens) > max_logits_ - num_decode_rows;
+  });
+}
+
 bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
   if (!group.prefilling()) {
     return group.num_live_beams() <=
@@ -288,9 +303,7 @@ bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
   }
   // A source is fed at once, by which a step may exceed max_step_tokens.
   if (budget.is_used_up()) return false;
-  if (std::min(group.max_asked_at_once(), max_logits_) > budget.num_logits) {
-    return false;
-  }
+  if (NumAskedIn(group, budget.num_tokens) > budget.num_logits) return false;
   return budget.num_prefill_rows > 0 ||
          group.EndsPrompt(budget.num_tokens, budget.num_logits);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -273,6 +274,51 @@ TEST(ScoringTest, InAnyMixtureAndAnyPoolItIsAsAlone) {
   EXPECT_GT(num_preemptions, 0);
   EXPECT_GT(num_cached, 0);
   EXPECT_GT(num_saved, 0);
+}
+
+// Beams that decode leave too few rows of logits, and others follow them.
+TEST(ScoringTest, EndsBesideRequestsThatLeaveNoRowsOfLogits) {
+  for (const int num_labels : {2, 7, 8}) {
+    for (const int num_prompt_tokens : {3, 40}) {
+      ToyModelOptions options;
+      options.vocab_size = 20;
+      options.num_pages = 2000;
+      options.limits.max_beams = 8;
+      options.limits.max_step_tokens = 12;
+      Continuations labels;
+      for (int i = 0; i < num_labels; ++i) labels.push_back({i});
+      Request scoring =
+          Scoring(std::vector<TokenId>(num_prompt_tokens, 1), labels);
+      ToyModel model(options);
+      Request decodes = LongRequest(35);
+      ASSERT_OK(ValidateRequest(model.description(), &scoring));
+      ASSERT_OK(ValidateRequest(model.description(), &decodes));
+      ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(options, scoring));
+      Scheduler scheduler(model.description(), {.validate_steps = true});
+      constexpr int kNumSteps = 300;
+      int step = 0;
+      int ended_at = kNumSteps;
+      std::optional<absl::StatusOr<Result>> result;
+      RunToEnd(scheduler, model, [&](int) {
+        if (step < kNumSteps && step % 5 == 0) {
+          scheduler.Submit(RequestId{step}, PreparedRequest(decodes),
+                           [](auto) {});
+        }
+        if (step == 50) {
+          scheduler.Submit(RequestId{kNumSteps}, PreparedRequest(scoring),
+                           [&](auto scored) {
+                             result = std::move(scored);
+                             ended_at = step;
+                           });
+        }
+        ++step;
+      });
+      ASSERT_TRUE(result.has_value());
+      ASSERT_OK(*result);
+      EXPECT_TRUE(SameScores(**result, alone));
+      EXPECT_LT(ended_at, 200) << num_labels << " " << num_prompt_tokens;
+    }
+  }
 }
 
 // Runs one request, and returns what the scheduler counted.

@@ -1,4 +1,4 @@
-// What a server tells of each answer that it has given, for a log of requests.
+// AnswerRecord: an answer that a server has given, for a log of requests.
 #pragma once
 
 #include <cstdint>

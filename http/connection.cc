@@ -46,7 +46,7 @@ bool Connection::IsTransient(const error_code& error) {
 }
 
 Connection::Clock::time_point Connection::After(absl::Duration duration) {
-  // What never ends does so after a year: sums do not overflow.
+  // Infinite durations end after a year, so that sums do not overflow.
   return Clock::now() +
          absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
 }

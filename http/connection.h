@@ -50,7 +50,7 @@ class Connection : public Peer,
       boost::asio::basic_stream_socket<boost::asio::ip::tcp,
                                        boost::asio::io_context::executor_type>;
 
-  // Whether to try again later.
+  // True for errors after which the call is to be tried again.
   static bool IsTransient(const boost::system::error_code& error);
 
   Connection(Worker* worker, Socket socket);
@@ -62,7 +62,7 @@ class Connection : public Peer,
   void Refuse();
   // Closes the connection and cancels its handler.
   void Abort();
-  // What is due: time-outs, and the end of a client that is not read from.
+  // Handles what is due: time-outs, and the end of a client that is not read.
   // `others_wait`: for what exchanges hold (ServerOptions::others_wait).
   void Check(Clock::time_point now, bool others_wait);
 
@@ -98,14 +98,14 @@ class Connection : public Peer,
   void ReadRequest(std::string_view bytes);
   void KeepInput(std::string_view rest);
   void SetReadDeadline(RequestReader::State before);
-  // Whether the rest of a body is wanted; else it is refused.
+  // Refuses a body whose rest is not wanted, and returns false then.
   bool CheckBody(RequestReader::State before);
   void DropReader();
-  // Of a body on its way.
+  // Sets the bytes that are counted of a body on its way.
   void CountUnread(int64_t bytes);
   // If the client waits for it.
   void SendContinue(RequestReader::State before);
-  // Of a body that is streamed.
+  // Reads on for a body that is streamed.
   void ReceiveBody();
 
   // Exchanges.
@@ -137,7 +137,7 @@ class Connection : public Peer,
                   boost::system::error_code* error);
   // Waits until the system has taken what is unsent. False as Send.
   boost::asio::awaitable<bool> Flush();
-  // Whether the client has not taken in time what it was sent while others
+  // True if the client has not taken in time what it was sent while others
   // wait (Limits::crowded_write_timeout).
   bool IsBehind(Clock::time_point now);
   // Bytes of those handed to the system that the client's has acknowledged.
@@ -150,7 +150,8 @@ class Connection : public Peer,
   bool waits_readable_ = false;
   bool is_refused_ = false;  // beyond max_connections
 
-  // Of what is read. kLinger: until then the client may close.
+  // kRead: the end of the present time-out. kLinger: the client may close
+  // until then.
   Clock::time_point deadline_;
   Clock::time_point body_deadline_;  // but for what has come since
   // Null before a request's first byte. kExchange: while the body is streamed.
@@ -160,7 +161,7 @@ class Connection : public Peer,
   size_t input_begin_ = 0;
   int64_t dropped_bytes_ = 0;  // kLinger
 
-  // Of the exchange that runs.
+  // State of the exchange that runs.
   boost::asio::cancellation_signal cancel_;
   bool is_http_1_0_ = false;
   bool is_head_ = false;       // the answer has no body

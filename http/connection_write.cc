@@ -1,4 +1,4 @@
-// How a Connection writes.
+// Connection: writing.
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
@@ -219,7 +219,7 @@ void Connection::CutSlowReader() {
   if (logged_ != nullptr) {
     logged_->note += logged_->note.empty() ? "slow" : " slow";
   }
-  // What the system holds for the client is dropped, too.
+  // Drops the bytes that the system holds for the client, too.
   error_code ignored;
   socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   DropClient();

@@ -1,4 +1,4 @@
-// What a thread of the server counts, for readers on any thread.
+// Counters of one thread of the server, for readers on any thread.
 #pragma once
 
 #include <atomic>

@@ -91,12 +91,12 @@ class Exchange {
   // REQUIRES: BeginEvents was called.
   boost::asio::awaitable<bool> SendEvents(std::string_view events);
 
-  // What the log of answers says of it beside what HTTP knows.
+  // Sets a text for the log of answers, beside what HTTP knows.
   void set_note(std::string note);
 
-  // Whether an answer was begun.
+  // True once an answer was begun.
   bool begun() const { return begun_; }
-  // Whether the client is known to have gone.
+  // True once the client is known to have gone.
   bool client_gone() const;
 
  private:

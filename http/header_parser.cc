@@ -16,7 +16,7 @@ namespace beast = boost::beast;
 
 namespace {
 
-// Of the length of a body.
+// The message for a wrong length of a body.
 constexpr char kBadLength[] =
     "Content-Length must be the number of the body's bytes, in [0, 2^64)";
 constexpr char kManyLengths[] = "Content-Length must be given once";
@@ -85,7 +85,7 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
     }
     return Refusal{400, "the protocol is neither HTTP/1.1 nor HTTP/1.0"};
   }
-  // Of both headers the second is what Beast finds wrong.
+  // Beast refuses the second of the two headers.
   const auto has = [&](std::string_view name) {
     return FindHeader(head->request.headers, name).data() != nullptr;
   };
@@ -105,7 +105,8 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
   return std::nullopt;
 }
 
-// Of an authority: what separates it from other parts of a URI, or two hosts.
+// False if it has what separates an authority from other parts of a URI, or two
+// hosts.
 bool IsHost(std::string_view value) {
   return value.find_first_of(" \t/?#@\\,\"<>") == std::string_view::npos;
 }
@@ -136,7 +137,7 @@ std::optional<Refusal> SplitTarget(Request* request) {
   return std::nullopt;
 }
 
-// What headers must come at most once say.
+// Values of the headers that may come at most once.
 struct Singles {
   int num_hosts = 0;
   int num_lengths = 0;

@@ -11,8 +11,8 @@
 
 namespace espalier::http {
 
-// What HTTP answers to a request that it refuses. The message
-// says what is wrong, with the limit where one is passed.
+// The answer to a request that HTTP refuses. The message says what is wrong,
+// with the limit where one is passed.
 struct Refusal {
   int status = 400;
   std::string message;

@@ -1,5 +1,5 @@
-// What one client, and all of them together, may take of a server: memory,
-// connections, time. What goes beyond is refused by the status named here.
+// Limits of the memory, connections and time that one client, and all clients
+// together, take of a server. A request beyond one gets the status named here.
 // Time-outs may be late by a tenth of a second, or by an eighth of the shortest
 // of them where that is less.
 #pragma once
@@ -20,10 +20,10 @@ struct Limits {
   int64_t max_header_bytes = 16 << 10;
   // 413 beyond: at once where Content-Length says so, else as the chunks come.
   int64_t max_body_bytes = 16 << 20;
-  // Of all bodies that are on their way, together. 503 beyond, for those that
+  // All bodies that are on their way, together. 503 beyond, for those that
   // would grow; a body that has come whole is its handler's.
   int64_t max_unread_bytes = 1 << 30;
-  // Of all threads. One more is answered with 503 and closed.
+  // All threads together. One more is answered with 503 and closed.
   int max_connections = 16384;
 
   // From the first byte of a request to the end of its headers. 408 beyond.
@@ -48,8 +48,8 @@ struct Limits {
   // sends is read and dropped, so that the answer is not lost to a reset.
   absl::Duration linger_timeout = absl::Seconds(2);
 
-  // What the system may hold of an answer that a client does not read: the
-  // socket's send buffer. 0: what the system chooses, megabytes.
+  // Bytes of an answer that the system may hold for a client that does not
+  // read: the socket's send buffer. 0: the system's choice, megabytes.
   int64_t max_unsent_bytes = 256 << 10;
 
   // Errors: kInvalidArgument naming the limit that is not positive, and its

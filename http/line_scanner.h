@@ -12,8 +12,8 @@ class LineScanner {
  public:
   enum class State { kMore, kEnd, kBad };
 
-  // Of what follows the end of a line, such as trailers, an empty line is the
-  // end at once. Elsewhere it is the end after a line that is not empty.
+  // If it follows the end of a line, as trailers do, an empty line is the end
+  // at once. Elsewhere it is the end after a line that is not empty.
   explicit LineScanner(bool follows_line) : matched_(follows_line ? 2 : 0) {}
 
   // Returns how many of `bytes` it has taken: all while the state is kMore.

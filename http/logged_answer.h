@@ -1,4 +1,4 @@
-// Of a connection: what it keeps of the present answer for the log.
+// Logged: the state of a connection's present answer that the log needs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What HTTP carries: a request that has arrived whole, and an answer to one.
+// Request and Response: a request that has arrived whole, and its answer.
 #pragma once
 
 #include <string>

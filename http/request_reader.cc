@@ -9,7 +9,7 @@ namespace espalier::http {
 
 namespace {
 
-// What is allocated of a body before it has come.
+// Bytes that are allocated of a body before they have come.
 constexpr uint64_t kMostReserved = 64 << 10;
 
 Refusal BadBytes() {

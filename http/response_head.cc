@@ -28,7 +28,8 @@ bool IsValue(std::string_view value) {
   return std::all_of(value.begin(), value.end(), IsValueByte);
 }
 
-// Those that say where the answer ends, and when it was made.
+// True for headers that the server itself writes: where the answer ends, and
+// when it was made.
 bool IsOurs(std::string_view name) {
   for (const char* ours :
        {"Connection", "Content-Length", "Date", "Transfer-Encoding"}) {

@@ -25,7 +25,7 @@ struct Framing {
 void AppendResponseHead(const Response& response, const Framing& framing,
                         std::string_view date, std::string* head);
 
-// Whether an answer of this status has no body (RFC 9110, section 6.4.1).
+// True if an answer of this status has no body (RFC 9110, section 6.4.1).
 bool HasNoBody(int status);
 
 }  // namespace espalier::http

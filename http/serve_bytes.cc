@@ -24,8 +24,8 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // What the system takes at once. After the last byte, or if the server takes
-  // no more, closes the half and returns false.
+  // Writes as much as the system takes at once. After the last byte, or if the
+  // server takes no more, closes the half and returns false.
   bool Write(std::string_view* bytes, size_t piece) {
     const size_t most = piece == 0 ? bytes->size() : piece;
     const ssize_t sent = send(fd_, bytes->data(), std::min(most, bytes->size()),
@@ -67,7 +67,7 @@ std::string ServeBytes(std::string_view bytes, size_t piece,
                       .others_wait = nullptr,
                       .handler = handler};
   Worker worker(&shared);
-  // Of no other family than TCP's as far as a Connection can see.
+  // A Connection sees no other family than TCP's.
   worker.Add(
       Connection::Socket(worker.context(), boost::asio::ip::tcp::v4(), fds[0]));
   std::string answer;

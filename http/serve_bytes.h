@@ -10,7 +10,7 @@
 
 namespace espalier::http {
 
-// What a server answers to a client that sends `bytes`, `piece` of them at a
+// Returns the answer to a client that sends `bytes`, `piece` of them at a
 // time (0: all at once), and then closes its sending half. Runs on the calling
 // thread, over a pair of sockets, until the server has closed its end. Of
 // the options only limits, error_response, head_check and answer_log count. A

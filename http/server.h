@@ -56,7 +56,7 @@ namespace espalier::http {
 using ErrorResponse =
     std::function<Response(int status, std::string_view message)>;
 
-// What refuses a request by its head.
+// The refusal of a request by its head.
 struct HeadRefusal {
   Response response;
   std::string note = {};  // as Exchange::set_note
@@ -73,9 +73,9 @@ using HeadCheck =
 // {"error": message}
 Response PlainErrorResponse(int status, std::string_view message);
 
-// Whether others wait for what exchanges hold: then clients that read slowly
-// are cut off sooner (Limits::crowded_write_timeout). Called on any thread,
-// several times a second; must not throw, and waits for nothing.
+// Returns true while others wait for what exchanges hold: then clients that
+// read slowly are cut off sooner (Limits::crowded_write_timeout). Called on any
+// thread, several times a second; must not throw, and waits for nothing.
 using OthersWait = std::function<bool()>;
 
 struct ServerOptions {
@@ -83,7 +83,7 @@ struct ServerOptions {
   // machine has ("localhost": 127.0.0.1 and ::1). "::" takes IPv4, too.
   std::string host = "127.0.0.1";
   int port = 0;  // 0: one that is free
-  // Whether all of these addresses must be this machine's alone.
+  // True: all of these addresses must be this machine's alone.
   bool loopback_only = false;
   int num_threads = 1;
   Limits limits;
@@ -125,7 +125,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   int port() const;
-  // What it listens on: "127.0.0.1:8000", "[::1]:8000".
+  // The addresses that it listens on: "127.0.0.1:8000", "[::1]:8000".
   std::vector<std::string> addresses() const;
 
   // From now on each answer says "Connection: close" and ends its connection.

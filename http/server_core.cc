@@ -39,7 +39,7 @@ std::string ToText(const asio::ip::tcp::endpoint& endpoint) {
   return std::move(text).str();
 }
 
-// Whether the machine lacks this kind of address.
+// True if the machine lacks this kind of address.
 bool IsMissing(const error_code& error) {
   return error == asio::error::address_family_not_supported ||
          error == boost::system::errc::address_not_available;
@@ -175,7 +175,7 @@ error_code ServerCore::AcceptOne(Acceptor* acceptor) {
                  });
     }
   } catch (const std::exception&) {
-    // Of memory; what was accepted is closed.
+    // No memory: the accepted socket is closed.
     return make_error_code(boost::system::errc::not_enough_memory);
   }
   return error;

@@ -22,7 +22,7 @@
 
 namespace espalier::http {
 
-// What all threads of a server share.
+// State that all threads of a server share.
 struct ServerShared {
   Limits limits;
   ErrorResponse error_response;

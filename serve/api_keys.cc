@@ -43,7 +43,7 @@ bool IsSame(std::string_view shown, std::string_view key) {
   return difference == 0;
 }
 
-// What a header shows; nothing if it is of another scheme.
+// The key that a header shows; nothing if it is of another scheme.
 std::optional<std::string> ShownKey(std::string_view authorization) {
   const size_t space = authorization.find(' ');
   if (space == authorization.npos) return std::nullopt;

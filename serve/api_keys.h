@@ -37,8 +37,9 @@ class ApiKeys {
   // nothing if it shows none of them. REQUIRES: !empty().
   std::optional<int> Find(std::string_view authorization) const;
 
-  // What says in a store whose an object is: the same for a key wherever it
-  // stands in the file, and nothing to find the key by. Empty for -1, no key.
+  // The name of a key in a store, for the objects that are its: the same
+  // wherever the key stands in the file, and no help to find the key. Empty for
+  // -1, no key.
   std::string OwnerOf(int key) const;
   // The key of that owner; nothing if it is none any more.
   std::optional<int> FindOwner(std::string_view owner) const;

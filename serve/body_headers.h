@@ -1,4 +1,4 @@
-// What the headers of a body must say: a body is taken as it comes, as JSON in
+// Checks of the headers of a body, which is taken as it comes, as JSON in
 // UTF-8.
 //
 // Thread safety: functions without state.

@@ -1,4 +1,4 @@
-// What an HTTP server counts, as text for Prometheus, beside the engine's
+// Counts of an HTTP server as text for Prometheus, beside the engine's
 // (batcher/prometheus_text.h).
 #pragma once
 

@@ -52,7 +52,7 @@ RecentLoad LoadMeter::Read(absl::Time now) const {
 
 void LoadMeter::MoveTo(absl::Time now) const {
   if (now <= now_) return;  // another thread was faster
-  // What is older than that is forgotten below.
+  // Older seconds are forgotten below.
   now_ = std::max(now_, now - absl::Seconds(std::size(seconds_)));
   while (now_ < now) {
     const int64_t second = absl::ToUnixSeconds(now_);

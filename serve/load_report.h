@@ -17,7 +17,7 @@
 
 namespace espalier::serve {
 
-// What a server did of late. Envoy takes calls_per_second / utilization for
+// The load of a server of late. Envoy takes calls_per_second / utilization for
 // what a host can do, so both are of the same seconds; a load of this moment
 // would be none at all to a client that asks for one thing after the other.
 struct RecentLoad {

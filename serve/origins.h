@@ -12,12 +12,12 @@
 
 namespace espalier::serve {
 
-// Whether a name in `Host` cannot be somebody's elsewhere that leads here (DNS
+// True if a name in `Host` cannot be a foreign one that leads here (DNS
 // rebinding): an address, or a name without a dot, as proxies of this machine
 // have for it, or one below ".localhost".
 bool IsOwnHost(std::string_view host);
 
-// Whether a page of this origin may call without being allowed to: on the
+// True if a page of this origin may call without being allowed to: on the
 // loopback network one of this machine, else one that the server itself has
 // sent.
 bool IsOwnOrigin(std::string_view origin, std::string_view host,
@@ -39,7 +39,7 @@ class AllowedOrigins {
   // asked for it, if there is one and it may.
   void AddHeaders(const http::Request& request,
                   std::vector<http::Header>* headers) const;
-  // Whether a browser asks in advance what such a page may send. It has no key
+  // True if a browser asks in advance what such a page may send. It has no key
   // to show then.
   bool IsPreflight(const http::Request& request) const;
   // The answer: everything that the server takes. `headers` are those of every

@@ -20,7 +20,7 @@
 namespace espalier::serve {
 namespace {
 
-// Those that will be cut may be longer than the context.
+// Prompts that will be cut may be longer than the context.
 PromptTokensOptions TokensOptionsOf(const openai::Call& call,
                                     const ModelDescription& model) {
   PromptTokensOptions options = PromptTokensOptionsOf(call);
@@ -116,11 +116,11 @@ absl::Status CheckEcho(const openai::Call& call,
                          "log-probabilities, got true");
 }
 
-// What is echoed in front of a text: what the text goes on from. After an
-// encoder that is the decoder prompt, as its tokens spell it; the source is no
-// beginning of what is generated. Else the prompt: as the call has it, or if it
-// was given or cut as tokens, what the engine got. A text that continues it has
-// the rest of a character that it ends within.
+// The text that is echoed in front of a generated one, which continues it.
+// After an encoder that is the decoder prompt, as its tokens spell it; the
+// source is no beginning of what is generated. Else the prompt: as the call has
+// it, or if it was given or cut as tokens, what the engine got. A text that
+// continues it has the rest of a character that it ends within.
 absl::StatusOr<std::string> EchoOf(const openai::Call& call,
                                    const openai::PromptInput& input,
                                    bool is_whole, const OpenPrompt& request,
@@ -364,7 +364,7 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
   if (!call.prompts_are_list) return status;
   const std::string name = Concat("prompt[", prompt, "]");
   const std::string message = Message(status);
-  // Of their number (CheckLimits), which is no one's.
+  // An error of their number (CheckLimits) belongs to no prompt.
   if (message.find(" of all prompts") != message.npos) return status;
   for (const std::string_view field :
        {"prompt", "prompt_tokens", "the prompt"}) {

@@ -20,22 +20,22 @@
 
 namespace espalier::serve {
 
-// What is known of a client's call but for its body.
+// A client's call without its body.
 struct Caller {
   std::string request_id;  // never empty
   // Which API key it showed; -1: there are none. Requests of different keys
   // share no pages, and are different tenants.
   int key = -1;
-  // Of a batch, whose calls wait behind all others.
+  // True for calls of a batch, which wait behind all others.
   bool is_stored = false;
   // Without keys: what a tenant's name begins with, by its address; empty: all
   // callers are one tenant.
   std::string address = {};
-  // Of the answer, whatever it is.
+  // Headers of the answer, errors included.
   std::vector<http::Header> headers = {};
 };
 
-// What the request log says of a call, "id=abc key=1".
+// The text for a call in the request log, "id=abc key=1".
 std::string LogNote(const Caller& caller);
 
 // Which address, of the client at `client`, names its tenant: of IPv6 its first
@@ -55,8 +55,8 @@ void TakeRequestId(const std::string& id, Caller* caller);
 // Errors: kInvalidArgument if there is no room for it.
 absl::Status AddOwner(const Caller& caller, GenerationParams* params);
 
-// What traces know an answer by: its id, which clients may choose, and whose it
-// is. So nobody reads the traces of another key.
+// The id of an answer in traces: its own, which clients may choose, and whose
+// it is. So no key reads the traces of another.
 std::string TraceId(const Caller& caller, std::string_view id);
 
 // A prompt of a call on its way to the engine.

@@ -28,7 +28,7 @@
 
 namespace espalier::serve {
 
-// What a prompt's run tells: an event, or its end.
+// An event of a prompt's run, or its end.
 struct RunEvent {
   int prompt = 0;  // -1: an error of all of them
   std::variant<StreamEvent, absl::StatusOr<Result>> what;
@@ -41,19 +41,19 @@ class PromptRuns {
   PromptRuns(const PromptRuns&) = delete;
   PromptRuns& operator=(const PromptRuns&) = delete;
 
-  // What comes of it is of this prompt: events, then its result or an error; or
-  // of a whole request that alone.
+  // Runs it. Next returns, as of this prompt, its events and then its result or
+  // an error; of a whole request the last alone.
   void Start(int prompt, ResultStream stream);
   void Start(int prompt, Engine& engine, Engine::Prepared request);
   // From now on Next returns nothing, now and then, while nothing comes: at
   // least every 15 s something does.
   void StartPings();
 
-  // What makes Next return this error, of no prompt (-1), from any thread and
-  // at any time.
+  // Returns a function that makes Next return an error, of no prompt (-1), from
+  // any thread and at any time.
   std::function<void(absl::Status)> Interrupter();
 
-  // What comes next.
+  // Returns the next event.
   boost::asio::awaitable<std::optional<RunEvent>> Next();
 
  private:

@@ -48,7 +48,7 @@ struct FramedTokens {
   std::string unparsed = {};
 };
 
-// What a client is warned of once, of texts with such a name.
+// The warning of texts with such a name, which a client gets once.
 std::string UnparsedWarning(std::string_view name);
 
 // Errors: as Generator::MakePrompt; kInvalidArgument naming the template.

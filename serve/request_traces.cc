@@ -20,7 +20,7 @@ int64_t ElementBytes(const std::vector<T>& elements) {
 
 int64_t TextBytes(const std::string& text) { return std::ssize(text); }
 
-// What an event has on the heap.
+// Bytes that an event has on the heap.
 int64_t HeapBytes(const TraceRequest& event) {
   return (event.caller_id ? TextBytes(*event.caller_id) : 0) +
          TextBytes(event.prompt) + std::ssize(WriteJson(event.params)) +
@@ -59,7 +59,7 @@ int64_t HeapBytes(const TracePreempted& event) {
 
 int64_t HeapBytes(const TraceResumed&) { return 0; }
 
-// What a trace takes without its events.
+// Bytes of a trace without its events.
 int64_t OwnBytes(const RequestTrace& trace) {
   return static_cast<int64_t>(sizeof(trace)) + TextBytes(trace.id);
 }

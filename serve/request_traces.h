@@ -48,7 +48,7 @@ inline constexpr int kMaxTraceRequests = 4096;
 // Errors: kInvalidArgument naming the limit and its value.
 absl::Status CheckTraceLimits(const TraceLimits& limits);
 
-// What one request did, in the order of its events.
+// The events of one request, in their order.
 struct RequestTrace {
   std::string id = {};
   std::deque<TraceEvent> events = {};
@@ -56,7 +56,7 @@ struct RequestTrace {
   bool is_dropped = false;  // it took too many: there are no events
 };
 
-// What an event takes in memory, about.
+// Bytes that an event takes in memory, about.
 int64_t NumBytes(const TraceEvent& event);
 
 class RequestTraces : public TraceSink {

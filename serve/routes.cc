@@ -1,4 +1,4 @@
-// What a server serves, and the answers that are short.
+// The routes of a server, and the answers that are short.
 #include <algorithm>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
@@ -31,7 +31,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Of pages with pictures, so that they are shown as what they are.
+// Keeps browsers from guessing the type of pages with pictures.
 const http::Header kNoSniff = {"X-Content-Type-Options", "nosniff"};
 
 openai::Error TraceError(const absl::Status& status) {

@@ -189,8 +189,7 @@ absl::StatusOr<std::string> WriteAnswer(const ScoreCall& call,
   return openai::WriteScores(call, head, scores, counts);
 }
 
-// Whether prompts are made of the call where no connection waits: the query is
-// read once for each item.
+// True if making the prompts takes long: the query is read once for each item.
 bool HasLongPrompts(const ScoreCall& call) {
   const auto* const ids = std::get_if<std::vector<TokenId>>(&call.query);
   const int64_t num_ids = ids == nullptr ? 0 : std::ssize(*ids);

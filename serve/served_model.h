@@ -69,11 +69,11 @@ struct ServedModel {
   LoadMeter meter;  // of calls that generate
 };
 
-// Whether it is the name of the model or another name for it.
+// True if it is the name of the model or another name for it.
 bool IsNameOf(const ServedModel& model, std::string_view name);
 
-// Whether `named`, which a call asks for, is this model: by one of its names,
-// its directory, or by nothing.
+// Checks that `named`, which a call asks for, is this model: one of its names,
+// its directory, or empty.
 // Errors: kNotFound naming both (openai::ModelNotFound).
 absl::Status CheckServed(const ServedModel& model, const std::string& named);
 

@@ -34,10 +34,10 @@ constexpr char kShutDown[] = "the server shuts down";
 constexpr int kMostThreads = 4;  // by default
 constexpr size_t kLongestId = 128;
 constexpr std::string_view kV1 = "/v1";
-// How old the statistics may be that answers report.
+// Answers report statistics that are at most so old.
 constexpr absl::Duration kReportAge = absl::Milliseconds(50);
 
-// What the client calls it, if that can be echoed.
+// The client's id of the request, if it can be echoed.
 std::string RequestIdOf(const http::Request& request) {
   const std::string_view given = request.Find("x-request-id");
   const bool is_good =
@@ -70,8 +70,8 @@ std::string Decoded(std::string_view segment) {
   return text;
 }
 
-// Whether `path` is what `pattern` says; `*id` is what stands for {id}, if it
-// has one.
+// True if `path` matches `pattern`; `*id` is the part that matches {id}, if the
+// pattern has one.
 bool Matches(std::string_view pattern, std::string_view path, std::string* id) {
   constexpr std::string_view kId = "{id}";
   const size_t at = pattern.find(kId);
@@ -214,7 +214,7 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
 
 int ServerCore::Drain(absl::Duration timeout) {
   is_draining_ = true;
-  // What they do not finish the next server does.
+  // The next server does what they do not finish.
   if (jobs_ != nullptr) jobs_->Stop();
   http_->Drain();
   http_->WaitUntilIdle(timeout);
@@ -340,7 +340,7 @@ const ServerCore::Route* ServerCore::FindRoute(const http::Request& request,
   for (const Route& route : Routes()) {
     const bool is_it =
         Matches(route.path, request.path, id) ||
-        // Of a base URL without it.
+        // A base URL may lack it.
         (route.path.starts_with(kV1) &&
          Matches(route.path.substr(kV1.size()), request.path, id));
     if (!is_it) continue;

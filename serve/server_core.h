@@ -72,7 +72,7 @@ class ServerCore {
   };
   static std::span<const Route> Routes();
 
-  // What comes of a request's head.
+  // The outcome of the checks of a request's head.
   struct Passed {
     const Route* route = nullptr;
     std::string id;

@@ -39,12 +39,12 @@ struct ServerOptions {
 
   ApiKeys api_keys = {};  // empty: anybody may use it
   bool insecure = false;  // anybody may, from anywhere
-  // Whether clients may call what is for all of them: /reset_prefix_cache.
+  // True: clients may call /reset_prefix_cache, which affects all of them.
   bool allow_control = false;
-  // Of web pages that may call it, beside its own.
+  // Origins of web pages that may call it, beside its own.
   AllowedOrigins allowed_origins = {};
 
-  // What clients call the model; the name of its directory where it is empty.
+  // The name of the model for clients; empty: that of its directory.
   std::string model_name = {};
   // Other names that calls may have for it; answers have the first.
   std::vector<std::string> model_aliases = {};
@@ -52,7 +52,7 @@ struct ServerOptions {
   // /v1/completions; empty: none. They come before the model's
   // generation_config.json.
   std::string defaults = {};
-  // How the model writes calls of tools; unset: by its chat template
+  // The format in which the model calls tools; unset: by its chat template
   // (text/chat/tool_call_format.h).
   std::optional<ToolCallFormat> tool_call_format = {};
   // Reports the load (load_report.h) with every answer, not only with those to
@@ -68,10 +68,10 @@ struct ServerOptions {
   JobOptions jobs = {};
 };
 
-// Whether `host` is an address of the loopback network, or "localhost".
+// True if `host` is an address of the loopback network, or "localhost".
 bool IsLoopback(const std::string& host);
 
-// Whether only this machine reaches `host`: all of its addresses are of the
+// True if only this machine reaches `host`: all of its addresses are of the
 // loopback network. A name is looked up, which blocks.
 // Errors: kNotFound naming a host without an address.
 absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host);

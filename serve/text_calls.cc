@@ -37,7 +37,7 @@ absl::StatusOr<FramedTokens> PromptOf(const openai::Call& call,
   return TextTokens(text, options, generator);
 }
 
-// What a call of the same fields that generates would be fed. Adds its warning.
+// The tokens that a call of the same fields would be fed. Adds its warning.
 absl::StatusOr<openai::Tokenized> TokensOf(const ServedModel& model,
                                            openai::Call* call) {
   const ModelDescription& description = model.generator.description();

@@ -12,7 +12,7 @@
 
 namespace espalier::serve {
 
-// What the body of a call is answered with.
+// The answer to the body of a call.
 // Errors: kInvalidArgument naming the field; kFailedPrecondition if the model
 // has no tokenizer, or no chat template.
 absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,

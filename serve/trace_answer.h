@@ -1,6 +1,6 @@
-// How a server answers `GET /v1/requests/{id}/trace`: the traces of a request
-// (request_traces.h) as lines of JSON, or as the page that `espalier trace`
-// makes of them (docs/trace.md).
+// TraceAnswer: the answer to `GET /v1/requests/{id}/trace`, the traces of a
+// request (request_traces.h) as lines of JSON, or as the page that `espalier
+// trace` makes of them (docs/trace.md).
 //
 // Thread safety: functions without state. To draw a page of a wide search takes
 // a while (docs/trace.md), which belongs on no thread that others wait for.

@@ -58,11 +58,11 @@ class WorkerThread {
   template <typename T>
   using WorkFor = std::function<absl::StatusOr<T>()>;
 
-  // What `work` returns. It owns what it reads, or that outlives this: it may
-  // still run when the caller has been cancelled. Errors: kResourceExhausted if
-  // max_waiting wait, kUnavailable once it stops or if memory runs out,
-  // kInternal if `work` throws anything else; kCancelled if the caller is
-  // cancelled, at once.
+  // Returns what `work` returns. It owns what it reads, or that outlives this:
+  // it may still run when the caller has been cancelled. Errors:
+  // kResourceExhausted if max_waiting wait, kUnavailable once it stops or if
+  // memory runs out, kInternal if `work` throws anything else; kCancelled if
+  // the caller is cancelled, at once.
   template <typename T>
   boost::asio::awaitable<absl::StatusOr<T>> Run(WorkFor<T> work) {
     const auto result = std::make_shared<absl::StatusOr<T>>();

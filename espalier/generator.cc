@@ -259,6 +259,10 @@ absl::StatusOr<const PromptTemplate*> Generator::prompt_template(
   return core_->FindTemplate(name);
 }
 
+bool Generator::translates_sentences(const std::string& name) const {
+  return core_->TranslatesSentences(name);
+}
+
 absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {
   return core_->chat_prompts();
 }

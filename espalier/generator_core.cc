@@ -191,6 +191,12 @@ absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
                   ": a model of one's own has the default alone");
 }
 
+bool GeneratorCore::TranslatesSentences(
+    const std::string& template_name) const {
+  const auto found = FindTemplate(template_name);
+  return found.ok() && parts_.text.TranslatesSentences(**found);
+}
+
 absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
     Prompt prompt, int max_tokens) const {
   if (prompt.kind_ == Prompt::Kind::kTokens ||

@@ -158,6 +158,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Errors: kNotFound, listing what there is.
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const std::string& name) const;
+  // ModelText::TranslatesSentences of the template.
+  bool TranslatesSentences(const std::string& template_name) const;
 
  private:
   // Throws where there is no thread, descriptor or memory to be had.

@@ -23,7 +23,8 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
   // Why a config cannot be read loading the model says.
   const auto config = ReadTransformerConfig(directory);
   if (config.ok()) tokenizer->SetModelVocabSize(config->vocab_size);
-  return ModelText{std::move(tokenizer), std::move(templates)};
+  return ModelText{std::move(tokenizer), std::move(templates),
+                   config.ok() && config->translates_sentences};
 }
 
 absl::StatusOr<std::vector<TokenId>> PromptTokens(

@@ -34,8 +34,15 @@ struct ModelText {
     return templates.has_value() && templates->AreAnswered(prompt);
   }
 
+  // Whether texts of a template are sentences to translate: of a model family
+  // that is trained on these, or where the template has languages.
+  bool TranslatesSentences(const PromptTemplate& prompt_template) const {
+    return family_translates_sentences || !prompt_template.from.empty();
+  }
+
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
   std::optional<PromptTemplates> templates = {};
+  bool family_translates_sentences = false;
 };
 
 // The prompt that `text` makes by `prompt_template`, which belongs to

@@ -54,6 +54,9 @@ struct EncoderConfig {
 
 struct TransformerConfig {
   std::string_view family = "Llama";  // for people
+  // Whether it is a translator that is trained on single sentences, and
+  // shortens texts of several.
+  bool translates_sentences = false;
   TensorNames names;
 
   int vocab_size = 0;

@@ -73,6 +73,9 @@ struct Call {
   std::string template_name = {};  // a prompt template; empty: the default
   // Of prompts that are texts: names of special tokens are those tokens.
   bool parse_special = false;
+  // Of prompts that are texts: whether each sentence is translated by itself
+  // (espalier/split_text.h). Unset: by the server and the model.
+  std::optional<bool> split_sentences = {};
   // A prompt of more tokens loses those at one side; -1: so many as the context
   // takes.
   std::optional<int64_t> truncate_prompt_tokens = {};

@@ -286,6 +286,7 @@ constexpr CallField kFields[] = {
     {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
     {"parse_special", kInCompletions | kInTokenize,
      SetCall<&Call::parse_special>},
+    {"split_sentences", kInCompletions, SetCall<&Call::split_sentences>},
     {"truncate_prompt_tokens", kInPrompts | kInSampling, SetTruncation},
     {"truncation_side", kInPrompts, SetTruncationSide},
     {"add_generation_prompt", kInChats | kInTokenize, SetAddGenerationPrompt},

@@ -57,6 +57,9 @@ void LiveBeams::GrowTexts(const BeamsEvent& event) {
 void LiveBeams::Append(int prompt, const BeamsEvent& event, std::string* out) {
   if (tokenizer_ != nullptr) GrowTexts(event);
   AppendField(R"({"prompt":)", int64_t{prompt}, out);
+  if (event.sentence) {
+    AppendField(R"(,"sentence":)", int64_t{*event.sentence}, out);
+  }
   AppendField(R"(,"step":)", event.num_steps, out);
   *out += R"(,"beams":)";
   AppendList(

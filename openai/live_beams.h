@@ -25,7 +25,8 @@ class LiveBeams {
   // `tokenizer` outlives this; null: there are no texts.
   LiveBeams(const PromptParts& prompt, const Tokenizer* tokenizer);
 
-  // {"prompt", "step", "beams": [{"text", "tokens", "score", "cum_log_prob",
+  // {"prompt", "sentence", "step", "beams": [{"text", "tokens", "score",
+  // "cum_log_prob",
   //  "finish_reason"}, ...]}: what lives by rank, then what may still be
   // returned. Texts are what is certain of them. Events in any order give the
   // same texts; in the order of a search they cost least.

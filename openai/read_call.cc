@@ -111,6 +111,10 @@ absl::Status CheckTextOptions(const Call& call) {
     return InvalidArgument(
         "parse_special needs a prompt that is a text, got true");
   }
+  if (call.split_sentences.value_or(false) && !is_text) {
+    return InvalidArgument(
+        "split_sentences needs a prompt that is a text, got true");
+  }
   if (!call.template_name.empty() && call.add_special_tokens == false) {
     return InvalidArgument(
         "add_special_tokens must be true with template, got false");

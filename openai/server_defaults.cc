@@ -30,7 +30,7 @@ bool IsDefaultable(const KnownField& field) {
   if (field.param != nullptr) return field.param->name != "decoder_prompt";
   const std::string_view name = field.call->name;
   return name == "use_beam_search" || name == "top_k" || name == "seed" ||
-         name == "include_stop_str_in_output";
+         name == "include_stop_str_in_output" || name == "split_sentences";
 }
 
 // What is wrong with a field that completions do not have.

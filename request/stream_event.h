@@ -57,6 +57,9 @@ struct BeamState {
 // Where a beam search stands.
 struct BeamsEvent {
   int64_t num_steps = 0;  // so far
+  // Of a text that is split into sentences (docs/sentences.md): which of them,
+  // from 0, is searched.
+  std::optional<int> sentence = {};
   // The live beams by rank, then the hypotheses that may still be returned,
   // best first.
   std::vector<BeamState> beams = {};

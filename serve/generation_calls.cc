@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "batcher/engine.h"
+#include "espalier/split_text.h"
 #include "openai/answer.h"
 #include "openai/answer_writer.h"
 #include "openai/error.h"
@@ -98,6 +99,58 @@ struct RenderedAnswer {
   openai::RenderWriter writer;
 };
 
+// The answer to a prompt while there are answers to some of its sentences.
+class OpenAnswer {
+ public:
+  // `joiner` if there are several.
+  explicit OpenAnswer(std::optional<SentenceJoiner> joiner)
+      : joiner_(std::move(joiner)),
+        sentences_(joiner_ ? joiner_->num_sentences() : 1),
+        num_left_(sentences_.size()) {}
+
+  // An event of a sentence as one of the whole.
+  std::optional<StreamEvent> Add(size_t sentence, StreamEvent event) {
+    return joiner_ ? joiner_->Add(sentence, std::move(event)) : event;
+  }
+  // What the end of a sentence adds to a stream.
+  std::optional<StreamEvent> End(size_t sentence, const Generation& answer) {
+    return joiner_ ? joiner_->End(sentence, answer) : std::nullopt;
+  }
+  // The whole, once all are there.
+  std::optional<openai::PromptAnswer> Take(size_t sentence, Generation answer) {
+    sentences_[sentence] = std::move(answer);
+    if (--num_left_ > 0) return std::nullopt;
+    Generation whole = joiner_ ? joiner_->Join(std::move(sentences_))
+                               : std::move(sentences_[0]);
+    std::vector<std::string> texts = std::move(whole.texts);
+    return openai::PromptAnswer{std::move(whole), std::move(texts)};
+  }
+
+ private:
+  std::optional<SentenceJoiner> joiner_;
+  std::vector<Generation> sentences_;
+  size_t num_left_;
+};
+
+// One for each prompt.
+std::vector<OpenAnswer> OpenAnswersOf(
+    const std::vector<PromptRequest>& requests) {
+  std::vector<OpenAnswer> answers;
+  std::vector<std::string> separators;
+  for (const PromptRequest& request : requests) {
+    const RequestPlace& place = request.place;
+    separators.push_back(place.separator);
+    if (place.sentence + 1 < place.num_sentences) continue;
+    std::optional<SentenceJoiner> joiner;
+    if (place.num_sentences > 1) {
+      joiner.emplace(std::move(separators), request.parts.params);
+    }
+    answers.emplace_back(std::move(joiner));
+    separators.clear();
+  }
+  return answers;
+}
+
 class CallAnswerer {
  public:
   CallAnswerer(http::Exchange* exchange, ServedModel* model,
@@ -144,12 +197,12 @@ class CallAnswerer {
   asio::awaitable<bool> SendEvents(std::string_view events);
   asio::awaitable<absl::Status> RunAll(
       std::vector<openai::PromptAnswer>* answers);
-  asio::awaitable<absl::StatusOr<openai::PromptAnswer>> Finish(
-      int prompt, absl::StatusOr<Result> result);
-  std::vector<openai::PromptParts> TakeParts();
+  // The answer to a request.
+  asio::awaitable<absl::StatusOr<Generation>> Finish(
+      int request, absl::StatusOr<Result> result);
   void SetRequestId(const std::string& id);
   openai::Call& call() { return ready_->call; }
-  std::vector<PromptRequest>& prompts() { return ready_->prompts; }
+  std::vector<PromptRequest>& requests() { return ready_->prompts; }
 
   http::Exchange* const exchange_;
   ServedModel* const model_;
@@ -190,7 +243,7 @@ asio::awaitable<bool> CallAnswerer::Begin(openai::Api api, Body body,
     co_return false;
   }
   absl::StatusOr<HeldMemory::Share> of_reports =
-      memory_->Take(PromptReportBytes(prompts()));
+      memory_->Take(PromptReportBytes(requests()));
   if (!of_reports.ok()) {
     co_await Refuse(openai::ErrorOf(of_reports.status()));
     co_return false;
@@ -206,7 +259,7 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   if (!co_await Begin(api, std::move(body), limits)) co_return;
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
-  MeteredCall metered(&model_->meter, NumRows(prompts()));
+  MeteredCall metered(&model_->meter, NumRows(requests()));
   absl::Status answered;
   if (call().stream) {
     answered = co_await AnswerInEvents();
@@ -253,53 +306,45 @@ void CallAnswerer::SetRequestId(const std::string& id) {
   exchange_->set_note(LogNote(caller_));
 }
 
-std::vector<openai::PromptParts> CallAnswerer::TakeParts() {
-  std::vector<openai::PromptParts> parts;
-  for (PromptRequest& prompt : prompts()) {
-    parts.push_back(std::move(prompt.parts));
-  }
-  return parts;
-}
-
-asio::awaitable<absl::StatusOr<openai::PromptAnswer>> CallAnswerer::Finish(
-    int prompt, absl::StatusOr<Result> result) {
-  if (prompt < 0) co_return result.status();
+asio::awaitable<absl::StatusOr<Generation>> CallAnswerer::Finish(
+    int request, absl::StatusOr<Result> result) {
+  if (request < 0) co_return result.status();
   const int64_t num_scores = result.ok() ? NumScores(*result) : 0;
   const bool is_much = num_scores > kMaxScoresOnIoThread;
   if (is_much) num_bytes_ += num_scores * kBytesPerScore;
-  WorkerThread::WorkFor<openai::PromptAnswer> work =
-      [ready = ready_, prompt, result = std::move(result)]() mutable
-      -> absl::StatusOr<openai::PromptAnswer> {
-    const PromptRequest& request = ready->prompts[prompt];
-    absl::StatusOr<Generation> generation = request.finish(std::move(result));
-    if (!generation.ok()) {
-      return ErrorOfPrompt(request, prompt, ready->call, generation.status());
-    }
-    std::vector<std::string> texts = std::move(generation->texts);
-    return openai::PromptAnswer{*std::move(generation), std::move(texts)};
+  WorkerThread::WorkFor<Generation> work =
+      [ready = ready_, request,
+       result = std::move(result)]() mutable -> absl::StatusOr<Generation> {
+    const PromptRequest& finished = ready->prompts[request];
+    absl::StatusOr<Generation> generation = finished.finish(std::move(result));
+    if (generation.ok()) return generation;
+    return ErrorOfPrompt(finished, ready->call, generation.status());
   };
-  co_return co_await worker_->RunIf<openai::PromptAnswer>(is_much,
-                                                          std::move(work));
+  co_return co_await worker_->RunIf<Generation>(is_much, std::move(work));
 }
 
-// Errors: that of the first prompt that has one.
+// Errors: that of the first request that has one.
 asio::awaitable<absl::Status> CallAnswerer::RunAll(
     std::vector<openai::PromptAnswer>* answers) {
   Engine& engine = model_->generator.engine();
-  answers->resize(prompts().size());
+  std::vector<OpenAnswer> open = OpenAnswersOf(requests());
+  answers->resize(open.size());
   PromptRuns runs(exchange_->executor());
   const RunningCalls::Entry abortable =
       MakeAbortable(running_, caller_, head_.id, &runs);
-  for (size_t i = 0; i < prompts().size(); ++i) {
-    runs.Start(static_cast<int>(i), engine, std::move(prompts()[i].request));
+  for (size_t i = 0; i < requests().size(); ++i) {
+    runs.Start(static_cast<int>(i), engine, std::move(requests()[i].request));
   }
-  for (size_t i = 0; i < prompts().size(); ++i) {
+  for (size_t i = 0; i < requests().size(); ++i) {
     std::optional<RunEvent> run_event = co_await runs.Next();
-    absl::StatusOr<openai::PromptAnswer> answer = co_await Finish(
-        run_event->prompt,
+    absl::StatusOr<Generation> generation = co_await Finish(
+        run_event->request,
         std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
-    if (!answer.ok()) co_return answer.status();
-    (*answers)[run_event->prompt] = *std::move(answer);
+    if (!generation.ok()) co_return generation.status();
+    const RequestPlace& place = requests()[run_event->request].place;
+    std::optional<openai::PromptAnswer> answer =
+        open[place.prompt].Take(place.sentence, *std::move(generation));
+    if (answer) (*answers)[place.prompt] = *std::move(answer);
   }
   co_return absl::OkStatus();
 }
@@ -318,7 +363,7 @@ asio::awaitable<absl::Status> CallAnswerer::Write(
     num_scores += NumScores(answer.result);
   }
   const auto whole = std::make_shared<WholeAnswer>(
-      ready_, head_, TakeParts(), std::move(answers),
+      ready_, head_, TakeParts(&requests()), std::move(answers),
       model_->generator.tokenizer());
   answer_ = whole;
   WorkerThread::WorkFor<Piece> next = [whole]() -> absl::StatusOr<Piece> {
@@ -333,9 +378,13 @@ asio::awaitable<absl::Status> CallAnswerer::Write(
 asio::awaitable<absl::Status> CallAnswerer::WriteRendered(Body body) {
   const bool is_long = body->size() > kMaxCallBytesOnIoThread;
   using Rendered = std::shared_ptr<RenderedAnswer>;
+  std::vector<openai::PromptParts> parts;  // of each sentence
+  for (PromptRequest& request : requests()) {
+    parts.push_back(std::move(request.parts));
+  }
   WorkerThread::WorkFor<Rendered> work =
       [ready = ready_, body = std::move(body), &name = model_->name,
-       parts = TakeParts()]() mutable -> absl::StatusOr<Rendered> {
+       parts = std::move(parts)]() mutable -> absl::StatusOr<Rendered> {
     auto rendered = std::make_shared<RenderedAnswer>(std::move(ready), *body,
                                                      name, std::move(parts));
     RETURN_IF_ERROR(rendered->writer.CheckSize());
@@ -386,50 +435,68 @@ asio::awaitable<absl::Status> CallAnswerer::SendPieces(
 // Errors: before the first event.
 asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   Engine& engine = model_->generator.engine();
-  std::vector<ResultStream> streams;
-  for (size_t i = 0; i < prompts().size(); ++i) {
-    PromptRequest& prompt = prompts()[i];
+  std::vector<std::vector<ResultStream>> streams;  // of each prompt
+  for (PromptRequest& request : requests()) {
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
-        std::move(prompt.request), {.beams = call().stream_beams});
+        std::move(request.request), {.beams = call().stream_beams});
     if (!stream.ok()) {
-      co_return ErrorOfPrompt(prompt, i, call(),
-                              prompt.finish(stream.status()).status());
+      co_return ErrorOfPrompt(request, call(),
+                              request.finish(stream.status()).status());
     }
-    streams.push_back(*std::move(stream));
+    if (request.place.sentence == 0) streams.emplace_back();
+    streams.back().push_back(*std::move(stream));
   }
+  std::vector<OpenAnswer> open = OpenAnswersOf(requests());
   const auto streamed = std::make_shared<StreamedAnswer>(
-      ready_, head_, TakeParts(), model_->generator.tokenizer());
+      ready_, head_, TakeParts(&requests()), model_->generator.tokenizer());
   answer_ = streamed;
   openai::EventWriter& writer = *streamed->writer;
   PromptRuns runs(exchange_->executor());
   const RunningCalls::Entry abortable =
       MakeAbortable(running_, caller_, head_.id, &runs);
-  for (size_t i = 0; i < streams.size(); ++i) {
-    runs.Start(static_cast<int>(i), std::move(streams[i]));
+  int first = 0;
+  for (std::vector<ResultStream>& of_prompt : streams) {
+    const auto num_requests = static_cast<int>(of_prompt.size());
+    runs.Start(first, std::move(of_prompt));
+    first += num_requests;
   }
   runs.StartPings();
   if (!co_await exchange_->BeginEvents(caller_.headers)) {
     co_return absl::OkStatus();
   }
   std::string events = writer.Begin();
-  for (size_t num_running = streams.size(); num_running > 0;) {
+  for (size_t num_running = open.size(); num_running > 0;) {
     if (!co_await SendEvents(events)) {
       co_return absl::OkStatus();
     }
+    events.clear();
     std::optional<RunEvent> run_event = co_await runs.Next();
     if (!run_event.has_value()) {
       events = openai::kPing;
       continue;
     }
-    if (const auto* event = std::get_if<StreamEvent>(&run_event->what)) {
-      events = writer.Add(run_event->prompt, *event);
+    const RequestPlace place = run_event->request < 0
+                                   ? RequestPlace()
+                                   : requests()[run_event->request].place;
+    const auto prompt = static_cast<int>(place.prompt);
+    OpenAnswer& of_prompt = open[place.prompt];
+    if (auto* event = std::get_if<StreamEvent>(&run_event->what)) {
+      const std::optional<StreamEvent> added =
+          of_prompt.Add(place.sentence, std::move(*event));
+      if (added) events = writer.Add(prompt, *added);
       continue;
     }
-    const int prompt = run_event->prompt;
-    absl::StatusOr<openai::PromptAnswer> answer = co_await Finish(
-        prompt, std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
+    absl::StatusOr<Generation> generation = co_await Finish(
+        run_event->request,
+        std::get<absl::StatusOr<Result>>(std::move(run_event->what)));
     absl::StatusOr<std::string> last;
-    if (answer.ok()) {
+    if (generation.ok()) {
+      const std::optional<StreamEvent> rest =
+          of_prompt.End(place.sentence, *generation);
+      if (rest) events = writer.Add(prompt, *rest);
+      std::optional<openai::PromptAnswer> answer =
+          of_prompt.Take(place.sentence, *std::move(generation));
+      if (!answer) continue;
       const bool is_much = NumScores(answer->result) > kMaxScoresOnIoThread;
       WorkerThread::WorkFor<std::string> work =
           [streamed, prompt,
@@ -438,7 +505,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
       };
       last = co_await worker_->RunIf<std::string>(is_much, std::move(work));
     } else {
-      last = answer.status();
+      last = generation.status();
     }
     if (!last.ok()) {
       events = writer.Fail(openai::ErrorOf(last.status(), &call()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/network_v6.hpp>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "base/token_log_prob.h"
 #include "batcher/queue_limits.h"
 #include "beam/strategy/selection_options.h"
+#include "espalier/split_text.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
@@ -46,10 +48,11 @@ void PutBehindOthers(GenerationParams* params) {
   params->priority = kBehind + std::clamp(params->priority, -kMost, kMost);
 }
 
-// A prompt before the engine has seen it.
+// A prompt, or a sentence of it, before the engine has seen it.
 struct OpenPrompt {
   EngineRequest engine;
   openai::PromptParts parts;
+  RequestPlace place = {};
   std::string unparsed = {};  // FramedTokens::unparsed
 };
 
@@ -168,6 +171,15 @@ absl::Status CheckMayWait(const std::vector<OpenPrompt>& requests,
                          " may wait (--max-waiting-tokens)");
 }
 
+absl::Status OfPlace(const absl::Status& error, const RequestPlace& place,
+                     const openai::Call& call) {
+  if (error.ok()) return error;
+  return OfPrompt(place.num_sentences == 1
+                      ? error
+                      : OfSentence(error, place.sentence, place.num_sentences),
+                  place.prompt, call);
+}
+
 // Refuses max_tokens that some prompts leave too little room for, in the words
 // of the one that leaves least: who gives as many as that has room for is right
 // about all. Of a single prompt the engine says it.
@@ -183,8 +195,8 @@ absl::Status CheckLengths(const openai::Call& call,
   lengths.max_new_tokens = longest->parts.params.max_new_tokens;
   lengths.decoder_prompt_tokens = longest->parts.params.decoder_prompt_tokens;
   lengths.prompt_logprobs = longest->parts.params.prompt_logprobs;
-  return OfPrompt(ValidateLengths(model, num_tokens(*longest), &lengths),
-                  longest - requests.begin(), call);
+  return OfPlace(ValidateLengths(model, num_tokens(*longest), &lengths),
+                 longest->place, call);
 }
 
 // Bytes of a token in a result with so many best ones at its place.
@@ -224,11 +236,121 @@ absl::Status CheckAnswerBytes(const openai::Call& call,
                          prompts.size() == 1 ? " prompt" : " prompts");
 }
 
-// One for each prompt of the call, in order.
+// The sentences of a prompt that is split; nullopt of one that is not.
+absl::StatusOr<std::optional<SplitText>> SplitPrompt(
+    const openai::Call& call, const openai::PromptInput& input,
+    const ServedModel& model) {
+  const Generator& generator = model.generator;
+  const auto* const text = std::get_if<std::string>(&input);
+  if (text == nullptr || generator.tokenizer() == nullptr) return std::nullopt;
+  const SplitChoice choice = {
+      .given = call.split_sentences,
+      .otherwise = model.defaults.call().split_sentences,
+      .translates_sentences =
+          generator.translates_sentences(call.template_name),
+      .has_encoder = generator.description().encoder.has_value(),
+      .has_template = call.add_special_tokens.value_or(true),
+      .parse_special = call.parse_special};
+  constexpr int kShortestPrompt = 1;
+  ASSIGN_OR_RETURN(
+      const bool is_split,
+      IsSplit(choice,
+              openai::ResolveParams(call, model.defaults, generator.defaults(),
+                                    generator.description(), kShortestPrompt)
+                  .params));
+  if (!is_split) return std::nullopt;
+  return SplitIntoSentences(*text);
+}
+
+// Sentences count as prompts do.
+absl::Status CheckNumSentences(const openai::Call& call, size_t num_requests,
+                               int64_t max_open) {
+  const auto refuse = [&](int64_t limit, std::string_view flags) {
+    return InvalidArgument("split_sentences must make at most ", limit,
+                           " requests of the sentences of a call (", flags,
+                           "), got ", num_requests,
+                           "; false takes a text as one");
+  };
+  const auto count = static_cast<int64_t>(num_requests);
+  if (count > call.limits.max_prompts) {
+    return refuse(call.limits.max_prompts, "--max-prompts");
+  }
+  if (count > max_open) return refuse(max_open, "--max-running, --max-waiting");
+  return absl::OkStatus();
+}
+
+// Sequences of all sentences of a call.
+absl::Status CheckChoices(const openai::Call& call,
+                          const std::vector<OpenPrompt>& requests) {
+  int64_t num_sequences = 0;
+  for (const OpenPrompt& request : requests) {
+    num_sequences += NumSequences(request.parts.params);
+  }
+  const int64_t limit = call.limits.max_choices;
+  if (num_sequences <= limit) return absl::OkStatus();
+  return InvalidArgument("split_sentences must make at most ", limit,
+                         " sequences of the sentences of a call ",
+                         "(--max-choices), got ", num_sequences, " of ",
+                         requests.size(), "; false takes a text as one");
+}
+
+// A text, tokens or a conversation that becomes a request.
+struct RequestInput {
+  const openai::PromptInput* prompt = nullptr;  // null: the conversation
+  std::optional<openai::PromptInput> sentence = {};
+  RequestPlace place = {};
+};
+
+absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
+                                                   const ServedModel& model,
+                                                   int64_t max_open) {
+  std::vector<RequestInput> inputs;
+  if (call.chat.has_value()) inputs.emplace_back();
+  bool is_split = false;
+  for (size_t i = 0; i < call.prompts.size(); ++i) {
+    const openai::PromptInput& prompt = call.prompts[i];
+    ASSIGN_OR_RETURN(std::optional<SplitText> split,
+                     SplitPrompt(call, prompt, model));
+    if (!split) {
+      inputs.push_back({.prompt = &prompt, .place = {.prompt = i}});
+      continue;
+    }
+    is_split = true;
+    const size_t num_sentences = split->sentences.size();
+    RETURN_IF_ERROR(
+        CheckNumSentences(call, inputs.size() + num_sentences, max_open));
+    for (size_t k = 0; k < num_sentences; ++k) {
+      inputs.push_back(
+          {.prompt = &prompt,
+           .sentence = std::move(split->sentences[k]),
+           .place = {i, k, num_sentences, std::move(split->separators[k])}});
+    }
+  }
+  if (is_split) {
+    RETURN_IF_ERROR(CheckNumSentences(call, inputs.size(), max_open));
+  }
+  return inputs;
+}
+
+// Sentences of a prompt draw with one seed.
+void ShareSeeds(std::vector<OpenPrompt>* requests) {
+  for (size_t i = 0; i < requests->size();) {
+    const size_t num_sentences = (*requests)[i].place.num_sentences;
+    std::vector<Request*> of_prompt;
+    for (size_t k = 0; k < num_sentences; ++k) {
+      of_prompt.push_back(&(*requests)[i + k].engine.request);
+    }
+    if (num_sentences > 1) ShareSeed(of_prompt);
+    i += num_sentences;
+  }
+}
+
+// One for each prompt of the call, or each of its sentences, in order.
 absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
     const openai::Call& call, const ServedModel& model, const Caller& caller,
     const std::string& id) {
-  int64_t max_open = model.generator.max_open();
+  const Generator& generator = model.generator;
+  int64_t max_open = generator.max_open();
   if (!OwnerOf(caller).empty()) max_open = QueueLimits::MaxOfOwner(max_open);
   if (std::ssize(call.prompts) > max_open) {
     // It would be told to come back for ever.
@@ -236,50 +358,56 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
                            " prompts, each a request, and at most ", max_open,
                            " may run and wait (--max-running, --max-waiting)");
   }
-  RETURN_IF_ERROR(CheckEcho(call, model.generator.description()));
+  RETURN_IF_ERROR(CheckEcho(call, generator.description()));
+  ASSIGN_OR_RETURN(std::vector<RequestInput> inputs,
+                   InputsOf(call, model, max_open));
+  const PromptTokensOptions options =
+      TokensOptionsOf(call, generator.description());
   std::vector<OpenPrompt> requests;
-  const auto add_one = [&](absl::StatusOr<FramedTokens> framed,
-                           const openai::PromptInput* echoed) -> absl::Status {
+  const auto add_one = [&](RequestInput input) -> absl::Status {
+    absl::StatusOr<FramedTokens> framed =
+        input.prompt == nullptr
+            ? ChatTokens(*call.chat, options, generator)
+            : TokensOf(input.sentence ? *input.sentence : *input.prompt,
+                       options, generator);
     RETURN_IF_ERROR(framed.status());
     const size_t num_tokens = framed->tokens.size();
     ASSIGN_OR_RETURN(
         OpenPrompt request,
         MakeOpenPrompt(call, *std::move(framed), model, caller, id));
-    if (echoed != nullptr) {
-      const bool is_whole = request.parts.tokens.size() == num_tokens;
-      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *echoed, is_whole,
-                                                  request, model.generator));
+    const bool is_whole =
+        input.sentence || request.parts.tokens.size() == num_tokens;
+    if (call.echo && input.prompt != nullptr && input.place.sentence == 0) {
+      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *input.prompt, is_whole,
+                                                  request, generator));
     }
+    request.place = std::move(input.place);
     requests.push_back(std::move(request));
     return absl::OkStatus();
   };
-  const PromptTokensOptions options =
-      TokensOptionsOf(call, model.generator.description());
-  if (call.chat.has_value()) {
-    RETURN_IF_ERROR(
-        add_one(ChatTokens(*call.chat, options, model.generator), nullptr));
-    if (call.echo) {
-      ASSIGN_OR_RETURN(requests.back().parts.text,
-                       FinalMessageOf(*call.chat, model.generator));
-    }
+  for (RequestInput& input : inputs) {
+    const bool is_chat = input.prompt == nullptr;
+    const RequestPlace place = input.place;
+    const absl::Status added = add_one(std::move(input));
+    if (!added.ok()) return is_chat ? added : OfPlace(added, place, call);
   }
-  for (const openai::PromptInput& input : call.prompts) {
-    const absl::Status added =
-        add_one(TokensOf(input, options, model.generator),
-                call.echo ? &input : nullptr);
-    if (!added.ok()) {
-      return OfPrompt(added, requests.size(), call);
-    }
+  if (call.chat.has_value() && call.echo) {
+    ASSIGN_OR_RETURN(requests.back().parts.text,
+                     FinalMessageOf(*call.chat, generator));
   }
-  RETURN_IF_ERROR(CheckLengths(call, model.generator.description(), requests));
-  RETURN_IF_ERROR(CheckMayWait(requests, model.generator.max_waiting_tokens()));
+  RETURN_IF_ERROR(CheckLengths(call, generator.description(), requests));
+  if (requests.size() > call.prompts.size() && !call.chat) {
+    RETURN_IF_ERROR(CheckChoices(call, requests));
+  }
+  RETURN_IF_ERROR(CheckMayWait(requests, generator.max_waiting_tokens()));
   RETURN_IF_ERROR(CheckAnswerBytes(call, requests));
+  ShareSeeds(&requests);
   return requests;
 }
 
 absl::Status NameError(const absl::Status& error, const NamedValues& defaults,
-                       size_t prompt_idx, const openai::Call& call) {
-  return NameDefaults(OfPrompt(error, prompt_idx, call), defaults,
+                       const RequestPlace& place, const openai::Call& call) {
+  return NameDefaults(OfPlace(error, place, call), defaults,
                       "the defaults of the server or its model");
 }
 
@@ -287,15 +415,16 @@ absl::Status NameError(const absl::Status& error, const NamedValues& defaults,
 absl::StatusOr<PromptRequest> MakeReady(Engine* engine,
                                         const openai::Call& call,
                                         const std::string& owner,
-                                        size_t prompt_idx, OpenPrompt prompt) {
+                                        OpenPrompt prompt) {
   absl::StatusOr<Engine::Prepared> prepared =
       engine->Prepare(std::move(prompt.engine.request), owner);
   if (!prepared.ok()) {
     return NameError(prompt.engine.finish(prepared.status()).status(),
-                     prompt.parts.defaults, prompt_idx, call);
+                     prompt.parts.defaults, prompt.place, call);
   }
   return PromptRequest{*std::move(prepared), std::move(prompt.engine.finish),
-                       std::move(prompt.parts), std::move(prompt.unparsed)};
+                       std::move(prompt.parts), std::move(prompt.place),
+                       std::move(prompt.unparsed)};
 }
 
 }  // namespace
@@ -387,10 +516,10 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
              : status;
 }
 
-absl::Status ErrorOfPrompt(const PromptRequest& prompt, size_t prompt_idx,
+absl::Status ErrorOfPrompt(const PromptRequest& request,
                            const openai::Call& call,
                            const absl::Status& error) {
-  return NameError(error, prompt.parts.defaults, prompt_idx, call);
+  return NameError(error, request.parts.defaults, request.place, call);
 }
 
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
@@ -404,10 +533,25 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     defaults.insert(defaults.begin(), resolved.begin(), resolved.end());
     ASSIGN_OR_RETURN(PromptRequest request,
                      MakeReady(&model.generator.engine(), call, OwnerOf(caller),
-                               requests.size(), std::move(prompt)));
+                               std::move(prompt)));
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+std::vector<openai::PromptParts> TakeParts(
+    std::vector<PromptRequest>* requests) {
+  std::vector<openai::PromptParts> parts;
+  for (PromptRequest& request : *requests) {
+    if (request.place.sentence == 0) {
+      parts.push_back(std::move(request.parts));
+      continue;
+    }
+    std::vector<TokenId>& tokens = parts.back().tokens;
+    tokens.insert(tokens.end(), request.parts.tokens.begin(),
+                  request.parts.tokens.end());
+  }
+  return parts;
 }
 
 int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts) {

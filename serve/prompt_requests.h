@@ -59,18 +59,28 @@ absl::Status AddOwner(const Caller& caller, GenerationParams* params);
 // it is. So no key reads the traces of another.
 std::string TraceId(const Caller& caller, std::string_view id);
 
-// A prompt of a call on its way to the engine.
+// Which prompt of a call a request is of, and which of its sentences.
+struct RequestPlace {
+  size_t prompt = 0;
+  size_t sentence = 0;
+  size_t num_sentences = 1;
+  // What stands in front of the sentence in the answer.
+  std::string separator = {};
+};
+
+// A prompt of a call, or a sentence of it, on its way to the engine.
 struct PromptRequest {
   Engine::Prepared request;
   // Makes the answer of what the engine gave (EngineRequest).
   std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
   openai::PromptParts parts;
+  RequestPlace place = {};
   std::string unparsed = {};  // FramedTokens::unparsed
 };
 
-// An error that a prompt's `finish` returned: it names the prompt, and the
-// defaults of the server and its model that it is from.
-absl::Status ErrorOfPrompt(const PromptRequest& prompt, size_t prompt_idx,
+// An error that the `finish` of a request returned: it names the prompt, the
+// sentence, and the defaults of the server and its model that it is from.
+absl::Status ErrorOfPrompt(const PromptRequest& request,
                            const openai::Call& call, const absl::Status& error);
 
 // An error of one of a call's prompts. Where they are a list it says which:
@@ -81,7 +91,8 @@ absl::Status ErrorOfPrompt(const PromptRequest& prompt, size_t prompt_idx,
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       const openai::Call& call);
 
-// One for each prompt of the call, in order; `id` is the answer's, `resolved`
+// One for each prompt of the call, or each of its sentences where it is split
+// (espalier/split_text.h), in order; `id` is the answer's, `resolved`
 // are the defaults that the call's decoder prompt has taken. Nothing of the
 // call's lists is made twice.
 // Errors: kInvalidArgument naming the field; as Generator::MakePrompt,
@@ -89,6 +100,10 @@ absl::Status OfPrompt(const absl::Status& status, size_t prompt,
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved);
+
+// What the answer is written with: one for each prompt, of its requests.
+std::vector<openai::PromptParts> TakeParts(
+    std::vector<PromptRequest>* requests);
 
 // Bytes that the log-probabilities of their prompts take in results.
 int64_t PromptReportBytes(const std::vector<PromptRequest>& prompts);

@@ -23,15 +23,15 @@ namespace {
 constexpr absl::Duration kPingPeriod = absl::Seconds(15);
 
 std::optional<RunEvent> RunEventOf(
-    int prompt, absl::StatusOr<std::optional<StreamEvent>> event) {
+    int request, absl::StatusOr<std::optional<StreamEvent>> event) {
   if (!event.ok()) {
-    return RunEvent{prompt, absl::StatusOr<Result>(event.status())};
+    return RunEvent{request, absl::StatusOr<Result>(event.status())};
   }
   // It ends with its result, after which nobody reads.
   if (auto* result = std::get_if<Result>(&event->value())) {
-    return RunEvent{prompt, absl::StatusOr<Result>(std::move(*result))};
+    return RunEvent{request, absl::StatusOr<Result>(std::move(*result))};
   }
-  return RunEvent{prompt, std::move(event->value())};
+  return RunEvent{request, std::move(event->value())};
 }
 
 }  // namespace
@@ -59,13 +59,13 @@ PromptRuns::~PromptRuns() {
   }
 }
 
-void PromptRuns::Start(int prompt, ResultStream stream) {
-  Spawn(shared_, ReadStream(shared_.get(), prompt, std::move(stream)));
+void PromptRuns::Start(int request, Engine& engine, Engine::Prepared prepared) {
+  Spawn(shared_,
+        AwaitResult(shared_.get(), request, &engine, std::move(prepared)));
 }
 
-void PromptRuns::Start(int prompt, Engine& engine, Engine::Prepared request) {
-  Spawn(shared_,
-        AwaitResult(shared_.get(), prompt, &engine, std::move(request)));
+void PromptRuns::Start(int first, std::vector<ResultStream> streams) {
+  Spawn(shared_, ReadStreams(shared_.get(), first, std::move(streams)));
 }
 
 void PromptRuns::StartPings() { Spawn(shared_, SendPings(shared_.get())); }
@@ -123,21 +123,28 @@ asio::awaitable<void> PromptRuns::Send(Shared* shared,
                                       std::move(event), asio::use_awaitable);
 }
 
-asio::awaitable<void> PromptRuns::ReadStream(Shared* shared, int prompt,
-                                             ResultStream stream) {
-  for (bool is_over = false; !is_over;) {
-    absl::StatusOr<std::optional<StreamEvent>> next = co_await stream.Next();
-    std::optional<RunEvent> event = RunEventOf(prompt, std::move(next));
-    is_over = std::holds_alternative<absl::StatusOr<Result>>(event->what);
-    co_await Send(shared, event);
+asio::awaitable<void> PromptRuns::ReadStreams(
+    Shared* shared, int first, std::vector<ResultStream> streams) {
+  int request = first;
+  for (ResultStream& stream : streams) {
+    for (bool is_over = false; !is_over;) {
+      absl::StatusOr<std::optional<StreamEvent>> next = co_await stream.Next();
+      const bool is_error = !next.ok();
+      std::optional<RunEvent> event = RunEventOf(request, std::move(next));
+      is_over = std::holds_alternative<absl::StatusOr<Result>>(event->what);
+      co_await Send(shared, event);
+      if (is_error) co_return;
+    }
+    ++request;
   }
 }
 
-asio::awaitable<void> PromptRuns::AwaitResult(Shared* shared, int prompt,
+asio::awaitable<void> PromptRuns::AwaitResult(Shared* shared, int request,
                                               Engine* engine,
-                                              Engine::Prepared request) {
-  absl::StatusOr<Result> result = co_await engine->Generate(std::move(request));
-  std::optional<RunEvent> event = RunEvent{prompt, std::move(result)};
+                                              Engine::Prepared prepared) {
+  absl::StatusOr<Result> result =
+      co_await engine->Generate(std::move(prepared));
+  std::optional<RunEvent> event = RunEvent{request, std::move(result)};
   co_await Send(shared, event);
 }
 

@@ -1,8 +1,8 @@
-// PromptRuns: the prompts of a call while they run in the engine, side by side,
-// read by one coroutine as one sequence of events.
+// PromptRuns: the requests of a call's prompts while they run in the engine,
+// side by side, read by one coroutine as one sequence of events.
 //
 //   PromptRuns runs(exchange.executor());
-//   for (...) runs.Start(i, std::move(streams[i]));
+//   for (...) runs.Start(i, engine, std::move(requests[i]));
 //   while (...) {
 //     std::optional<RunEvent> event = co_await runs.Next();
 //     ...
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
@@ -28,9 +29,9 @@
 
 namespace espalier::serve {
 
-// An event of a prompt's run, or its end.
+// An event of a request's run, or its end.
 struct RunEvent {
-  int prompt = 0;  // -1: an error of all of them
+  int request = 0;  // -1: an error of all of them
   std::variant<StreamEvent, absl::StatusOr<Result>> what;
 };
 
@@ -41,16 +42,18 @@ class PromptRuns {
   PromptRuns(const PromptRuns&) = delete;
   PromptRuns& operator=(const PromptRuns&) = delete;
 
-  // Runs it. Next returns, as of this prompt, its events and then its result or
-  // an error; of a whole request the last alone.
-  void Start(int prompt, ResultStream stream);
-  void Start(int prompt, Engine& engine, Engine::Prepared request);
+  // Runs it. Next returns, as of this request, its result or an error.
+  void Start(int request, Engine& engine, Engine::Prepared prepared);
+  // Reads them one after the other. Next returns, as of the requests from
+  // `first` on, the events of each and then its result; or an error, which is
+  // the end.
+  void Start(int first, std::vector<ResultStream> streams);
   // From now on Next returns nothing, now and then, while nothing comes: at
   // least every 15 s something does.
   void StartPings();
 
-  // Returns a function that makes Next return an error, of no prompt (-1), from
-  // any thread and at any time.
+  // Returns a function that makes Next return an error, of no request (-1),
+  // from any thread and at any time.
   std::function<void(absl::Status)> Interrupter();
 
   // Returns the next event.
@@ -66,11 +69,11 @@ class PromptRuns {
                                            std::optional<RunEvent>& event);
   static boost::asio::awaitable<void> SendError(Shared* shared,
                                                 absl::Status why);
-  static boost::asio::awaitable<void> ReadStream(Shared* shared, int prompt,
-                                                 ResultStream stream);
-  static boost::asio::awaitable<void> AwaitResult(Shared* shared, int prompt,
+  static boost::asio::awaitable<void> ReadStreams(
+      Shared* shared, int first, std::vector<ResultStream> streams);
+  static boost::asio::awaitable<void> AwaitResult(Shared* shared, int request,
                                                   Engine* engine,
-                                                  Engine::Prepared request);
+                                                  Engine::Prepared prepared);
 
   const std::shared_ptr<Shared> shared_;
 };

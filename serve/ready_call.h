@@ -20,7 +20,7 @@ namespace espalier::serve {
 
 struct ReadyCall {
   openai::Call call;
-  std::vector<PromptRequest> prompts;
+  std::vector<PromptRequest> prompts;  // or sentences of them
   // Why it is not answered; then there are no prompts.
   std::optional<openai::Error> refusal;
 };

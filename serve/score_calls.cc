@@ -159,12 +159,12 @@ asio::awaitable<absl::StatusOr<std::vector<Result>>> RunAll(
   for (size_t i = 0; i < requests.size(); ++i) {
     std::optional<RunEvent> event = co_await runs.Next();
     auto result = std::get<absl::StatusOr<Result>>(std::move(event->what));
-    if (!result.ok() && event->prompt < 0) co_return result.status();
+    if (!result.ok() && event->request < 0) co_return result.status();
     if (!result.ok()) {
-      const auto& finish = requests[event->prompt].finish;
+      const auto& finish = requests[event->request].finish;
       co_return InWordsOfScoring(finish(std::move(result)).status());
     }
-    results[event->prompt] = *std::move(result);
+    results[event->request] = *std::move(result);
   }
   co_return results;
 }

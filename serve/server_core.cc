@@ -20,6 +20,7 @@
 #include "base/shown_bytes.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "espalier/split_text.h"
 #include "http/multipart.h"
 #include "openai/error.h"
 #include "serve/body_headers.h"
@@ -175,6 +176,10 @@ ServerCore::~ServerCore() { Stop(); }
 
 absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   RETURN_IF_ERROR(defaults_.Check(generator.description()));
+  RETURN_IF_ERROR(CheckSplitsTexts(
+      {.given = defaults_.call().split_sentences,
+       .translates_sentences = generator.translates_sentences(),
+       .has_encoder = generator.description().encoder.has_value()}));
   std::filesystem::path directory(model);
   if (!directory.has_filename()) directory = directory.parent_path();
   const std::string name = options_.model_name.empty()

@@ -158,6 +158,7 @@ void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
       ->group("Output");
   AddParamOptions(command, &options->params);
   AddCommonOptions(command, &options->common);
+  AddSplitOption(command, &options->common.runtime);
   command->footer([options] {
     return kGenerateExamples + HelpOnDefaults(options->common.runtime);
   });
@@ -197,6 +198,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       ->group("Limits");
   AddCommonOptions(command, &options->common);
   AddDefaultsOfRequests(command, &options->common);
+  AddSplitOption(command, &options->common.runtime);
   command->footer([options] {
     return kBatchExamples + HelpOnDefaults(options->common.runtime);
   });
@@ -383,6 +385,7 @@ void AddServeCommand(CLI::App* app, std::span<char* const> args,
   const auto options = std::make_shared<ServeOptions>();
   AddServeOptions(command, options.get());
   AddGeneratorOptions(command, &options->runtime);
+  AddSplitOption(command, &options->runtime);
   AddParamOptions(command, &options->params);
   // It has no default, and is refused as one; help does not offer it.
   command->get_option("--decoder-prompt")->group("");

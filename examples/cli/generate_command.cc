@@ -116,7 +116,8 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   const Stopwatch watch;
   ASSIGN_OR_RETURN(
       const RunOutcome run,
-      RunTexts({*runtime, *source, params, given, options.names, *output},
+      RunTexts({*runtime, *source, params, given,
+                options.common.runtime.split_sentences, options.names, *output},
                options.stream));
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();

@@ -174,6 +174,8 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
   templates_ = std::move(text.templates);
+  family_translates_sentences_ = text.family_translates_sentences;
+  split_sentences_ = options.split_sentences;
   parse_special_ = options.parse_special;
   if (options.chat) {
     is_chat_ = true;
@@ -181,6 +183,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
     RETURN_IF_ERROR(chat("--chat").status());
   }
   ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
+  RETURN_IF_ERROR(CheckSplit());
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,
                      &defaults_, FlagOf);
@@ -272,13 +275,8 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
     ASSIGN_OR_RETURN(json::array messages, MessagesOf(text));
     return MakeChatPrompt({.messages = std::move(messages)});
   }
-  const PromptTemplate* prompt_template = &*template_;
-  if (!body.template_name.empty()) {
-    const auto found = templates_->Find(body.template_name);
-    if (!found.ok())
-      return InvalidArgument("template: ", Message(found.status()));
-    prompt_template = *found;
-  }
+  ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
+                   FindTemplate(body));
   const bool parse_special = parse_special_ || body.parse_special;
   ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
                    PromptTokens(text, *prompt_template, *tokenizer_,
@@ -286,6 +284,50 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
                                 model.encoder.has_value(), parse_special));
   if (!parse_special) NoteUnparsed(text, *prompt_template, tokens);
   return tokens;
+}
+
+absl::StatusOr<const PromptTemplate*> Runtime::FindTemplate(
+    const RequestBody& body) const {
+  if (body.template_name.empty()) return &*template_;
+  const auto found = templates_->Find(body.template_name);
+  if (found.ok()) return *found;
+  return InvalidArgument("template: ", Message(found.status()));
+}
+
+absl::Status Runtime::CheckSplit() const {
+  const bool translates =
+      family_translates_sentences_ || (template_ && !template_->from.empty());
+  if (split_sentences_.value_or(false) && is_chat_) {
+    return InvalidArgument("--chat and --split-sentences exclude each other");
+  }
+  return OptionNames().InOptions(CheckSplitsTexts(
+      {.given = split_sentences_,
+       .translates_sentences = translates,
+       .has_encoder = backend_->steps()->description().encoder.has_value()}));
+}
+
+absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
+  TextParts parts;
+  if (body.prompt && tokenizer_ != nullptr && !is_chat_) {
+    const ModelDescription& model = backend_->steps()->description();
+    ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
+                     FindTemplate(body));
+    GenerationParams params = body.params;
+    constexpr int kShortestPrompt = 1;
+    TakeDefaults(defaults_, body.given, model, kShortestPrompt, &params);
+    ASSIGN_OR_RETURN(
+        const bool is_split,
+        IsSplit({.given = body.split_sentences,
+                 .otherwise = split_sentences_,
+                 .translates_sentences = family_translates_sentences_ ||
+                                         !prompt_template->from.empty(),
+                 .has_encoder = model.encoder.has_value(),
+                 .parse_special = parse_special_ || body.parse_special},
+                params));
+    if (is_split) parts.split = SplitIntoSentences(*body.prompt);
+  }
+  parts.body = std::move(body);
+  return parts;
 }
 
 void Runtime::NoteUnparsed(const std::string& text,
@@ -387,31 +429,26 @@ EngineStats Runtime::Stats() {
   return stats;
 }
 
-boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(
-    RequestBody body) {
-  NamedValues taken;
-  absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
-  if (!request.ok()) co_return request.status();
-  const TextForm form =
-      TextForm::Of(*request, backend_->steps()->description(), tokenizer_);
-  co_return MakeAnswer(form, taken,
-                       co_await engine_->Generate(*std::move(request)));
+absl::StatusOr<OpenText> Runtime::Open(RequestBody body) const {
+  OpenText open;
+  ASSIGN_OR_RETURN(open.request, MakeRequest(std::move(body), &open.defaults));
+  open.form =
+      TextForm::Of(open.request, backend_->steps()->description(), tokenizer_);
+  return open;
 }
 
-boost::asio::awaitable<absl::StatusOr<Runtime::Streamed>> Runtime::Stream(
+boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(
     RequestBody body) {
-  NamedValues taken;
-  absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
-  if (!request.ok()) co_return request.status();
-  TextForm form =
-      TextForm::Of(*request, backend_->steps()->description(), tokenizer_);
-  const int num_samples =
-      IsBeamSearch(request->params) ? 0 : NumSequences(request->params);
-  absl::StatusOr<ResultStream> stream =
-      co_await engine_->Stream(*std::move(request));
-  if (!stream.ok()) co_return MakeAnswer({}, taken, stream.status()).status();
-  co_return Streamed{*std::move(stream), num_samples, std::move(form),
-                     std::move(taken)};
+  absl::StatusOr<TextParts> parts = Split(std::move(body));
+  if (!parts.ok()) co_return parts.status();
+  co_return co_await AnswerTexts(this, *std::move(parts));
+}
+
+boost::asio::awaitable<absl::StatusOr<AnswerStream>> Runtime::Stream(
+    RequestBody body) {
+  absl::StatusOr<TextParts> parts = Split(std::move(body));
+  if (!parts.ok()) co_return parts.status();
+  co_return co_await AnswerStream::Open(this, *std::move(parts));
 }
 
 void Runtime::EndRequests(std::string_view why) {

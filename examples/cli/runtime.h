@@ -23,6 +23,7 @@
 #include "espalier/model_text.h"
 #include "examples/cli/options/runtime_options.h"
 #include "examples/cli/output/stats_file.h"
+#include "examples/cli/text_answers.h"
 #include "examples/cli/trace_recorder.h"
 #include "request/generation_defaults.h"
 #include "request/json/request_json.h"
@@ -64,20 +65,17 @@ class Runtime {
   // Errors: what is wrong with its prompt.
   absl::StatusOr<RequestBody> Complete(RequestBody body) const;
 
-  // Runs one request; text goes through the prompt template. On any executor:
-  // what it takes to read the request and to make texts of its result is done
-  // there.
+  // Runs one request; text goes through the prompt template, sentence by
+  // sentence if it is split (espalier/split_text.h). On any executor: what it
+  // takes to read the request and to make texts of its result is done there.
   boost::asio::awaitable<absl::StatusOr<Generation>> Run(RequestBody body);
+  // The same, to be read while it runs.
+  boost::asio::awaitable<absl::StatusOr<AnswerStream>> Stream(RequestBody body);
 
-  // The same, to be read while it runs; MakeAnswer then makes texts of what it
-  // came to.
-  struct Streamed {
-    ResultStream stream;
-    int num_samples = 0;  // 0: they are beams
-    TextForm form;
-    NamedValues defaults;  // that were taken
-  };
-  boost::asio::awaitable<absl::StatusOr<Streamed>> Stream(RequestBody body);
+  // The engine's request of one whose text is not split any more, and the
+  // answer to it.
+  // Errors: what is wrong with its prompt.
+  absl::StatusOr<OpenText> Open(RequestBody body) const;
   absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
                                         const NamedValues& defaults,
                                         absl::StatusOr<Result> result) const;
@@ -124,6 +122,12 @@ class Runtime {
                                       NamedValues* taken) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       const RequestBody& body) const;
+  // Errors: kInvalidArgument naming the template.
+  absl::StatusOr<const PromptTemplate*> FindTemplate(
+      const RequestBody& body) const;
+  absl::Status CheckSplit() const;
+  // Errors: as IsSplit.
+  absl::StatusOr<TextParts> Split(RequestBody body) const;
   // Says once that the name of a special token in a text stayed text.
   void NoteUnparsed(const std::string& text,
                     const PromptTemplate& prompt_template,
@@ -140,8 +144,10 @@ class Runtime {
   std::string directory_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplates> templates_;    // unset without a tokenizer
+  bool family_translates_sentences_ = false;    // of ModelText
   std::optional<PromptTemplate> template_;      // the default; unset as well
   bool parse_special_ = false;                  // --parse-special
+  std::optional<bool> split_sentences_;         // --split-sentences
   bool is_chat_ = false;                        // --chat
   std::string system_;                          // --system
   // With --chat from the beginning, else when the first request has messages.

@@ -60,7 +60,10 @@ absl::Status DefaultsErrorInFlags(const ServeOptions& options,
   const std::string message = Message(error);
   const ParamField* const field = FindParamField(
       std::string_view(message).substr(0, message.find_first_of(" .[")));
-  if (field != nullptr && options.params.contains(std::string(field->name))) {
+  const bool is_flag =
+      field != nullptr && options.params.contains(std::string(field->name));
+  if (is_flag || (message.starts_with("split_sentences ") &&
+                  options.runtime.split_sentences.has_value())) {
     return options.names.InOptions(error);
   }
   if (options.defaults_file.empty()) {
@@ -89,8 +92,11 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
         Annotate(openai::ServerDefaults::Read(text, limits).status(),
                  Concat("--defaults: ", options.defaults_file)));
   }
-  ASSIGN_OR_RETURN(const json::object flags,
+  ASSIGN_OR_RETURN(json::object flags,
                    ReadParamValues(options.params, options.names));
+  if (const std::optional<bool>& split = options.runtime.split_sentences) {
+    flags["split_sentences"] = *split;
+  }
   RETURN_IF_ERROR(options.names.InOptions(
       openai::ServerDefaults::Read(WriteJson(flags), limits).status()));
   for (const auto& [name, value] : flags) {

@@ -70,6 +70,7 @@ absl::Status RequestsReader::Complete(RequestBody body, int64_t line) {
   // cannot say which values are those.
   RETURN_IF_ERROR(runtime_.CheckParams(body.params, body.given).status());
   ASSIGN_OR_RETURN(body, runtime_.Complete(std::move(body)));
+  body.split_sentences = false;  // as where the model has defaults
   GenerationParams& params = body.params;
   const bool says_so = params.speculate.has_value();
   if (params.do_sample || params.stochastic) {

@@ -38,7 +38,7 @@ class StreamPrinter {
   }
   void Print(const StablePrefixEvent& event) { Grow(event.text); }
   void Print(const BeamsEvent&) {}
-  void Print(const Result&) { EndLine(); }
+  void Print(const Result&) {}
 
   // Ends the line that grows, if one does.
   void EndLine() {
@@ -68,17 +68,15 @@ std::vector<int> StreamPrinter::NumbersOf(const Result& result) const {
   return numbers;
 }
 
-// Reads and prints until the result is there.
-asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
-                                                         StreamPrinter& printer,
-                                                         Output& output) {
+// Reads and prints until the answer is there.
+asio::awaitable<absl::Status> PrintEvents(AnswerStream& stream,
+                                          StreamPrinter& printer,
+                                          Output& output) {
   while (true) {
     absl::StatusOr<std::optional<StreamEvent>> event = co_await stream.Next();
     if (!event.ok()) co_return event.status();
+    if (!event->has_value()) co_return absl::OkStatus();
     std::visit([&](const auto& e) { printer.Print(e); }, **event);
-    if (auto* result = std::get_if<Result>(&**event)) {
-      co_return std::move(*result);
-    }
     output.Flush();
     if (output.failed()) co_return absl::CancelledError("nobody reads");
   }
@@ -86,16 +84,15 @@ asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
 
 // Returns what became of a text that has begun.
 asio::awaitable<absl::Status> PrintStream(const TextRun& run,
-                                          Runtime::Streamed& streamed) {
+                                          AnswerStream& stream) {
   run.output.Flush();
-  StreamPrinter printer(streamed.num_samples > 1, &run.output);
-  const absl::StatusOr<Generation> answer = run.runtime.MakeAnswer(
-      streamed.form, streamed.defaults,
-      co_await PrintUntilResult(streamed.stream, printer, run.output));
+  StreamPrinter printer(stream.num_samples() > 1, &run.output);
+  const absl::Status status = co_await PrintEvents(stream, printer, run.output);
   printer.EndLine();
-  if (!answer.ok()) co_return answer.status();
-  run.output.Write(FormatHypotheses(*answer, *run.runtime.tokenizer(),
-                                    printer.NumbersOf(*answer)));
+  if (!status.ok()) co_return status;
+  const Generation answer = stream.TakeAnswer();
+  run.output.Write(FormatHypotheses(answer, *run.runtime.tokenizer(),
+                                    printer.NumbersOf(answer)));
   run.output.Flush();
   co_return absl::OkStatus();
 }
@@ -115,7 +112,7 @@ class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
  private:
   struct Open {
     std::string text;
-    absl::StatusOr<Runtime::Streamed> stream;
+    absl::StatusOr<AnswerStream> stream;
   };
 
   // Opens streams until the texts end, or nobody wants more.
@@ -180,12 +177,13 @@ bool TextStreamer::IsFull() const {
 }
 
 asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
-  absl::StatusOr<Runtime::Streamed> stream;
+  absl::StatusOr<AnswerStream> stream;
   if (absl::Status bad = CheckText(text); !bad.ok()) {
     stream = std::move(bad);
   } else {
     // GCC 12 destroys a braced temporary in an awaited call twice.
     RequestBody body = {text, {}, run_.params, "", run_.given};
+    body.split_sentences = run_.split_sentences;
     stream = co_await run_.runtime.Stream(std::move(body));
   }
   if (run_.source.stopped()) co_return;

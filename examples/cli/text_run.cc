@@ -31,6 +31,7 @@ asio::awaitable<Answer> RunText(const TextRun& run, std::string text) {
   if (absl::Status bad = CheckText(text); !bad.ok()) co_return bad;
   // GCC 12 destroys a braced temporary in an awaited call twice.
   RequestBody body = {std::move(text), {}, run.params, "", run.given};
+  body.split_sentences = run.split_sentences;
   co_return co_await run.runtime.Run(std::move(body));
 }
 

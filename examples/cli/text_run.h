@@ -6,6 +6,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@ struct TextRun {
   TextSource& source;
   const GenerationParams& params;
   const std::vector<std::string_view>& given;  // RequestBody::given
+  std::optional<bool> split_sentences;         // RequestBody::split_sentences
   const OptionNames& names;                    // of errors
   Output& output;
 };

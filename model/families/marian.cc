@@ -25,6 +25,7 @@ absl::Status ReadMarian(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadNormsOfSums(json, config));
   RETURN_IF_ERROR(ReadBartFields(json, config));
   RETURN_IF_ERROR(CheckIsShared(json, config->vocab_size));
+  config->translates_sentences = true;
   config->positions = PositionKind::kSinusoidal;
   config->encoder->decoder_start_token_id = 58100;
   config->eos_token_ids = {0};

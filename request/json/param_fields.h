@@ -50,7 +50,8 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
 // The fields of a request beside those of `params`.
 inline constexpr std::string_view kRequestFields[] = {
     "id",       "prompt", "prompt_tokens",          "messages",
-    "template", "params", "continue_final_message", "parse_special"};
+    "template", "params", "continue_final_message", "parse_special",
+    "split_sentences"};
 
 // Groups stand together.
 std::span<const ParamField> ParamFields();

@@ -197,6 +197,8 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
       ASSIGN_OR_RETURN(body.messages, ReadMessages(key, value));
     } else if (key == "parse_special") {
       RETURN_IF_ERROR(Read(key, value, &body.parse_special));
+    } else if (key == "split_sentences") {
+      RETURN_IF_ERROR(Read(key, value, &body.split_sentences.emplace()));
     } else if (key == "continue_final_message") {
       RETURN_IF_ERROR(Read(key, value, &body.continue_final_message));
     } else if (key == "template") {
@@ -208,6 +210,9 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
   RETURN_IF_ERROR(CheckOnePrompt(fields.request));
   if (body.parse_special && !body.prompt) {
     return InvalidArgument("parse_special needs prompt, got true");
+  }
+  if (body.split_sentences.value_or(false) && !body.prompt) {
+    return InvalidArgument("split_sentences needs prompt, got true");
   }
   if (body.continue_final_message && !body.messages) {
     return InvalidArgument("continue_final_message needs messages, got true");

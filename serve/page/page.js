@@ -109,6 +109,11 @@ const itemOf = (sequence, state, end) => (
 const takeBeams = () => {
   if (!run.hasBeams || run.answer.beams === run.taken) return;
   run.taken = run.answer.beams;
+  /* Each sentence is a search of its own. */
+  if (run.answer.sentence !== run.sentence) {
+    run.sentence = run.answer.sentence;
+    if (run.sentence > 0) tree.clear();
+  }
   run.ends = tree.takeBeams(run.answer.beams);
 };
 
@@ -127,6 +132,9 @@ const takeNews = () => {
   if (!answer.isWhole || ended.length === 0) {
     return answer.beams.map((beam, i) => itemOf(
       beam, beam.finish_reason ? "finished" : "live", run.ends[i]));
+  }
+  if (run.sentence !== undefined) {
+    return ended.map((choice, i) => itemOf(choice, stateOf(choice, i), null));
   }
   const ends = finishTree(ended);
   return ended.map((choice, i) => itemOf(choice, stateOf(choice, i), ends[i]));
@@ -289,6 +297,11 @@ const tracePath = (own) =>
   `v1/requests/${encodeURIComponent(own.answer.id)}/trace`;
 
 const showMap = async (own) => {
+  if (own.sentence !== undefined) {
+    byId("map-hint").textContent = "Each sentence was searched by itself; " +
+      "the tree is that of the last one.";
+    return;
+  }
   if (model.espalier?.traces === false || own.answer.id === "") {
     byId("map-hint").textContent = "A server that is started with " +
       "--trace-requests 16 shows here which pages the sequences share.";

@@ -57,6 +57,7 @@ class Answer {
   constructor() {
     this.id = "";
     this.step = 0;
+    this.sentence = undefined;  /* that the beams are of, of a text of several */
     this.beams = [];        /* the last event's */
     this.choices = new Map(); /* by index */
     this.usage = null;
@@ -83,6 +84,7 @@ class Answer {
     }
     if (Array.isArray(own?.beams)) {
       this.step = own.step;
+      this.sentence = own.sentence;
       this.beams = own.beams;
     }
     for (const choice of event.choices ?? []) this.takeChoice(choice);

@@ -145,7 +145,7 @@ RC_GTEST_PROP(SentencesTest, AreTheTextWithoutWhiteSpaceAround, ()) {
 
 // Whatever is looked for ahead or behind.
 TEST(SentencesTest, TakeLinearTime) {
-  for (const std::string unit : {". ", "Ab. ", "Mr. ", "U.", "a", "! » ", ". (",
+  for (const char* const unit : {". ", "Ab. ", "Mr. ", "U.", "a", "! » ", ". (",
                                  "\n.", "。", "   ", "5. Mai "}) {
     std::string text;
     while (text.size() < (1 << 20)) text += unit;

@@ -285,6 +285,19 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& name,
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
+void AddSplitOption(CLI::App* command, RuntimeOptions* options) {
+  const auto set = [options](const std::string& text) {
+    options->split_sentences = ReadTrueOrFalse(text);
+  };
+  AddFlag(command, "--split-sentences",
+          "translate each sentence of a text by itself, and join what comes of "
+          "them; default where the model translates sentences: Marian, or a "
+          "prompt template with languages",
+          set)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
+      ->group("Model");
+}
+
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options) {
   AddGeneratorOptions(command, options);
   AddTemplateOptions(command, options);

@@ -22,6 +22,9 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& names,
 CLI::Option* AddFlag(CLI::App* command, const std::string& name,
                      const std::string& help, bool* flag);
 
+// --split-sentences, or --split-sentences=false.
+void AddSplitOption(CLI::App* command, RuntimeOptions* options);
+
 // The options of the model, the device and the engine.
 void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
 

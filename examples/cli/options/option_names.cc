@@ -39,7 +39,8 @@ std::string OptionNames::InOptions(std::string_view message) const {
         text.empty() || text.back() == ' ' || text.back() == '(';
     const ParamField* const field =
         stands_alone ? FindParamField(word) : nullptr;
-    const bool is_field = field != nullptr && field->name == word;
+    const bool is_field = (field != nullptr && field->name == word) ||
+                          (stands_alone && word == "split_sentences");
     text += is_field ? Of(word) : std::string(word);
     message.remove_prefix(word.size());
     // An option has no fields: "--speculate: method" of "speculate.method".

@@ -16,6 +16,9 @@ struct RuntimeOptions {
   std::string to;
   // Names of special tokens in texts are those tokens.
   bool parse_special = false;
+  // Whether texts are split into sentences where a request does not say; unset:
+  // by the model.
+  std::optional<bool> split_sentences = {};
   // Texts are what a user says in a chat, which the model's chat template makes
   // a prompt of; `system` stands before them, empty: nothing does.
   bool chat = false;

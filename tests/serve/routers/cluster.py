@@ -6,12 +6,14 @@ drains, one is started, and clients notice at most that they have to ask again.
 """
 
 import contextlib
+import json
 import re
 import subprocess
 import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator
@@ -86,11 +88,16 @@ class RouterTest(unittest.TestCase):
 
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.replicas = [self.start_replica() for _ in range(3)]
+        self.replicas: list[Replica] = []
+        for _ in range(3):
+            self.replicas.append(self.start_replica())
         self.url = self.start_router()
 
     def start_replica(self, port: int = 0) -> Replica:
-        return self.enterContext(Replica(*self.FLAGS, port=port))
+        flags = self.FLAGS
+        if not self.replicas:  # as docs/deploy.md has it
+            flags += ("--files", str(self.folder / "files"))
+        return self.enterContext(Replica(*flags, port=port))
 
     def start_router(self) -> str:
         """Its URL, once it answers."""
@@ -168,6 +175,27 @@ class RouterTest(unittest.TestCase):
     def assert_same(self, answer: Answer, expected: Answer) -> None:
         self.assertTrue(answer.is_good, answer)
         self.assertEqual(answer.choices(), expected.choices())
+
+
+class FileLaws:
+    """What a router keeps that knows of the replica with `--files`."""
+
+    def test_files_are_those_of_one_replica(self) -> None:
+        line = b'{"custom_id": "a"}\n'
+        content = line * (20_000_000 // len(line))  # beyond other bodies' bound
+        head = (b'--x\r\nContent-Disposition: form-data; name="purpose"\r\n'
+                b'\r\nbatch\r\n--x\r\nContent-Disposition: form-data; '
+                b'name="file"; filename="a.jsonl"\r\n\r\n')
+        request = urllib.request.Request(
+            self.url + "/v1/files", head + content + b"\r\n--x--\r\n",
+            {"Content-Type": "multipart/form-data; boundary=x"})
+        with urllib.request.urlopen(request) as answer:
+            file = json.load(answer)
+        self.assertEqual(file["bytes"], len(content))
+        for _ in range(6):
+            with urllib.request.urlopen(
+                    f"{self.url}/v1/files/{file['id']}") as answer:
+                self.assertEqual(json.load(answer), file)
 
 
 class RouterLaws:

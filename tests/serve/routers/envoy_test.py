@@ -13,13 +13,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from live import environment
 from live.asking import ask
 from live.replica import free_port, wait_until
-from routers.cluster import (RouterLaws, RouterTest, bodies, deployed,
-                             with_ports)
+from routers.cluster import (FileLaws, RouterLaws, RouterTest, bodies,
+                             deployed, with_ports)
 
 SHORT = {"prompt": "It rains.", "max_tokens": 2}
 
 
-class EnvoyTest(RouterLaws, RouterTest):
+class EnvoyTest(FileLaws, RouterLaws, RouterTest):
     FLAGS = ("--report-load",)
 
     def start_router(self) -> str:

@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from live import environment
 from live.asking import Exchange
 from live.replica import free_port, wait_until
-from routers.cluster import LONG, RouterLaws, RouterTest, deployed, with_ports
+from routers.cluster import (LONG, FileLaws, RouterLaws, RouterTest, deployed,
+                             with_ports)
 
 # It runs until its client leaves, or for many seconds.
 HELD = {**LONG, "num_beams": 32}
@@ -44,7 +45,7 @@ def find_nginx() -> str:
     return str(unpacked)
 
 
-class NginxTest(RouterLaws, RouterTest):
+class NginxTest(FileLaws, RouterLaws, RouterTest):
     def start_router(self) -> str:
         port = free_port()
         ports = [replica.port for replica in self.replicas]

@@ -105,9 +105,9 @@ OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
   return open;
 }
 
-int64_t NumWaitingTokens(const Request& request) {
-  return std::ssize(request.prompt_tokens) +
-         std::ssize(request.params.decoder_prompt_tokens) +
+// `num_prompt_tokens`: those that the caller gave.
+int64_t NumWaitingTokens(int64_t num_prompt_tokens, const Request& request) {
+  return num_prompt_tokens + std::ssize(request.params.decoder_prompt_tokens) +
          NumContinuationTokens(request);
 }
 
@@ -118,7 +118,8 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
   const auto submitted = std::chrono::steady_clock::now();
   const absl::Status valid = Complete(*core, &request);
   if (!valid.ok()) co_return valid;
-  auto place = co_await TakePlace(core, NumWaitingTokens(request));
+  auto place = co_await TakePlace(
+      core, NumWaitingTokens(std::ssize(request.prompt_tokens), request));
   if (!place.ok()) co_return place.status();
   co_return OpenAt(
       *std::move(place),
@@ -128,14 +129,20 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
 struct OwnedRequest {
   std::unique_ptr<PreparedRequest> prepared;
   std::string owner;
+  std::weak_ptr<EngineCore> engine;  // that prepared it
 };
 
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, OwnedRequest ready) {
-  const int64_t num_tokens =
-      ready.prepared->num_prompt_tokens() +
-      std::ssize(ready.prepared->request.params.decoder_prompt_tokens) +
-      NumContinuationTokens(ready.prepared->request);
+  if (ready.prepared == nullptr) {
+    co_return FailedPrecondition("a prepared request runs once, and this one ",
+                                 "was moved from");
+  }
+  if (ready.engine.lock() != core) {
+    co_return FailedPrecondition("another engine prepared this request");
+  }
+  const int64_t num_tokens = NumWaitingTokens(
+      ready.prepared->num_prompt_tokens(), ready.prepared->request);
   auto place = co_await TakePlace(core, num_tokens, std::move(ready.owner));
   if (!place.ok()) co_return place.status();
   co_return OpenAt(*std::move(place), std::move(*ready.prepared));
@@ -335,8 +342,10 @@ void Engine::EndRequests() {
 }
 
 Engine::Prepared::Prepared(std::unique_ptr<PreparedRequest> request,
-                           std::string owner)
-    : request_(std::move(request)), owner_(std::move(owner)) {}
+                           std::string owner, std::weak_ptr<EngineCore> engine)
+    : request_(std::move(request)),
+      owner_(std::move(owner)),
+      engine_(std::move(engine)) {}
 Engine::Prepared::Prepared(Prepared&&) noexcept = default;
 Engine::Prepared& Engine::Prepared::operator=(Prepared&&) noexcept = default;
 Engine::Prepared::~Prepared() = default;
@@ -346,7 +355,7 @@ absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
   const auto submitted = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(Complete(*core_, &request));
   return Prepared(MakePrepared(*core_, std::move(request), submitted),
-                  std::move(owner));
+                  std::move(owner), core_);
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
 }
@@ -357,7 +366,8 @@ asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Prepared request) {
   return RunRequest(core_, OwnedRequest{std::move(request.request_),
-                                        std::move(request.owner_)});
+                                        std::move(request.owner_),
+                                        std::move(request.engine_)});
 }
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
@@ -369,7 +379,8 @@ asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
     Prepared request, StreamOptions options) {
   return OpenStream(
       core_,
-      OwnedRequest{std::move(request.request_), std::move(request.owner_)},
+      OwnedRequest{std::move(request.request_), std::move(request.owner_),
+                   std::move(request.engine_)},
       options);
 }
 

@@ -81,7 +81,8 @@ class Engine {
   Engine& operator=(Engine&&);
 
   // A request that has been checked and made ready to run, and holds no place
-  // among those that wait yet. It may outlive its engine, and run in no other.
+  // among those that wait yet. It may outlive its engine, and runs once, in no
+  // other engine: Generate and Stream answer kFailedPrecondition then.
   class Prepared {
    public:
     Prepared(Prepared&&) noexcept;
@@ -90,10 +91,12 @@ class Engine {
 
    private:
     friend class Engine;
-    Prepared(std::unique_ptr<PreparedRequest> request, std::string owner);
+    Prepared(std::unique_ptr<PreparedRequest> request, std::string owner,
+             std::weak_ptr<EngineCore> engine);
 
     std::unique_ptr<PreparedRequest> request_;
     std::string owner_;
+    std::weak_ptr<EngineCore> engine_;
   };
 
   // All work on a request that takes longer the larger its lists are. Requests

@@ -311,6 +311,31 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   EXPECT_GT(stats.num_steps, 0);
 }
 
+TEST_P(EngineTest, APreparedRequestRunsOnceInTheEngineThatPreparedIt) {
+  ToyModel model(SmallModel()), other_model(SmallModel());
+  asio::thread_pool context(1);
+  Engine engine = MakeEngine(context.get_executor(),
+                             MakeExecutor(&model, 1, Steps()), Validated());
+  Engine other =
+      MakeEngine(context.get_executor(), MakeExecutor(&other_model, 1, Steps()),
+                 Validated());
+  const auto run = [&](Engine& on, Engine::Prepared prepared) {
+    return asio::co_spawn(context, on.Generate(std::move(prepared)),
+                          asio::use_future)
+        .get();
+  };
+  ASSERT_OK_AND_ASSIGN(Engine::Prepared prepared, engine.Prepare({{1, 2}, {}}));
+  Engine::Prepared moved = std::move(prepared);
+  EXPECT_THAT(
+      run(engine, std::move(prepared)),  // NOLINT: moved from
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("moved from")));
+  EXPECT_OK(run(engine, std::move(moved)));
+  ASSERT_OK_AND_ASSIGN(moved, engine.Prepare({{1, 2}, {}}));
+  EXPECT_THAT(run(other, std::move(moved)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("another engine")));
+}
+
 // A model that goes on until plan.stop is requested: without an end to its
 // step, neither a shutdown nor the executor would have one.
 TEST_P(EngineTest, AStepInFlightEndsWithTheEngine) {

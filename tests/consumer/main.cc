@@ -61,6 +61,25 @@ absl::StatusOr<Translator> Load(const std::string& directory) {
                     *std::move(steps)};
 }
 
+// Continuations, prepared before they run; and lists that are edited.
+awaitable<absl::Status> Score(espalier::Engine& engine,
+                              espalier::Request request) {
+  request.params.stop.push_back("!");
+  request.params.stop.Edit().clear();
+  request.continuations = {{7, 8}, {9}};
+  if (!espalier::OnlyScores(request)) {
+    co_return absl::InternalError("it generates, too");
+  }
+  if (espalier::NumContinuationTokens(request) != 3) {
+    co_return absl::InternalError("not all continuations count");
+  }
+  auto prepared = engine.Prepare(std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
+  const auto scored = co_await engine.Generate(*std::move(prepared));
+  if (!scored.ok()) co_return scored.status();
+  co_return co_await engine.ResetPrefixCache();
+}
+
 awaitable<absl::Status> Translate(const Translator& translator,
                                   espalier::Engine& engine) {
   espalier::Request request;
@@ -95,6 +114,11 @@ awaitable<absl::Status> Translate(const Translator& translator,
     if (text->compare(0, streamed.size(), streamed) != 0) {
       co_return absl::InternalError("it does not begin as the stream told");
     }
+  }
+
+  if (const absl::Status status = co_await Score(engine, request);
+      !status.ok()) {
+    co_return status;
   }
 
   request.params.num_beams = 0;

@@ -139,6 +139,26 @@ class LargestSum {
   double cost_of_others_ = 0;  // of a token, at most, in groups of beams
 };
 
+// Of a token that completes all sequences, whichever sign they have.
+absl::Status CheckBiases(const GenerationParams& params, double penalties) {
+  double sum = penalties;
+  for (const auto& [token, bias] : params.logit_bias) {
+    sum = std::max(sum, penalties + std::abs(bias));
+    if (!IsFinite(sum)) {
+      return TooLarge(Concat("logit_bias of token ", token), bias, params);
+    }
+  }
+  for (const auto& [tokens, bias] : params.sequence_bias) {
+    sum += std::abs(bias);
+    if (!IsFinite(sum)) {
+      return TooLarge(Concat("sequence_bias of a sequence that ends in token ",
+                             tokens.back()),
+                      bias, params);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateScores(const GenerationParams& params) {
@@ -158,8 +178,10 @@ absl::Status ValidateScores(const GenerationParams& params) {
                     params);
   }
   // Samples and stochastic beams do not add up what options make of scores.
-  if (!IsBeamSearch(params) || params.stochastic) return absl::OkStatus();
-  return LargestSum(params).Check();
+  if (IsBeamSearch(params) && !params.stochastic) {
+    RETURN_IF_ERROR(LargestSum(params).Check());
+  }
+  return CheckBiases(params, frequency + std::abs(params.presence_penalty));
 }
 
 }  // namespace espalier

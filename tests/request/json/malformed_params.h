@@ -77,6 +77,13 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "sequence_bias of a sequence that ends in token 7 must keep sums "
              "of scores within float32 over 256 tokens (max_new_tokens), got "
              "2e+38"),
+      params(
+          R"({"sequence_bias": [[[7], 3e38], [[9, 7], -3e38]]})",
+          "sequence_bias of a sequence that ends in token 7 must keep sums of "
+          "scores within float32 over 256 tokens (max_new_tokens), got -3e+38"),
+      params(R"({"logit_bias": {"7": -3e38}, "frequency_penalty": 1e36})",
+             "logit_bias of token 7 must keep sums of scores within float32 "
+             "over 256 tokens (max_new_tokens), got -3e+38"),
       params(R"({"exponential_decay_length_penalty": 3})",
              "exponential_decay_length_penalty must be a list of an integer "
              "and a number, [start_index, factor], got 3"),

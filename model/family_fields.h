@@ -35,6 +35,9 @@ struct DecoderDefaults {
   bool tie_word_embeddings = false;
 };
 
+// Errors: fields of any family that would change the computation.
+absl::Status CheckFeatures(const json::object& config, bool is_encoder_decoder);
+
 // Fields that all families with rotated heads have under the same names: sizes,
 // heads, the norms' epsilon, the activation, tie_word_embeddings.
 absl::Status ReadDecoder(const json::object& json,

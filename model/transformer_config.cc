@@ -14,20 +14,17 @@
 #include "request/json/generation_config.h"
 
 namespace espalier {
-namespace {
 
-// Refuses what would change the computation in any family.
 absl::Status CheckFeatures(const json::object& config,
-                           const ModelFamily& family) {
+                           bool is_encoder_decoder) {
   for (const char* key :
        {"add_cross_attention", "use_bidirectional_attention"}) {
     ASSIGN_OR_RETURN(const bool is_set, ReadBool(config, key, false));
     if (is_set) return InvalidArgument(key, " true is not supported");
   }
-  ASSIGN_OR_RETURN(
-      const bool has_encoder,
-      ReadBool(config, "is_encoder_decoder", family.is_encoder_decoder));
-  if (has_encoder != family.is_encoder_decoder) {
+  ASSIGN_OR_RETURN(const bool has_encoder,
+                   ReadBool(config, "is_encoder_decoder", is_encoder_decoder));
+  if (has_encoder != is_encoder_decoder) {
     return InvalidArgument("is_encoder_decoder ",
                            has_encoder ? "true" : "false", " is not supported");
   }
@@ -39,6 +36,8 @@ absl::Status CheckFeatures(const json::object& config,
   }
   return absl::OkStatus();
 }
+
+namespace {
 
 // What "eos_token_id": null says.
 enum class NullEos {
@@ -98,7 +97,7 @@ absl::Status CheckDefaultTokens(TransformerConfig* config) {
 
 absl::Status ReadModel(const json::object& json, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
-  RETURN_IF_ERROR(CheckFeatures(json, *family));
+  RETURN_IF_ERROR(CheckFeatures(json, family->is_encoder_decoder));
   config->family = family->name;
   ASSIGN_OR_RETURN(config->has_fp8_weights, ReadFp8Config(json));
   RETURN_IF_ERROR(family->read(json, config));

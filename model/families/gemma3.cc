@@ -101,11 +101,7 @@ constexpr std::string_view kNotOfText[] = {
     "model.multi_modal_projector."};
 
 absl::Status ReadTextConfig(json::object text, TransformerConfig* config) {
-  ASSIGN_OR_RETURN(const bool sees_all,
-                   ReadBool(text, "use_bidirectional_attention", false));
-  if (sees_all) {
-    return InvalidArgument("use_bidirectional_attention true is not supported");
-  }
+  RETURN_IF_ERROR(CheckFeatures(text, /*is_encoder_decoder=*/false));
   for (const auto& [key, size] : kTextSizes) {
     if (FindField(text, key) == nullptr) text[key] = size;
   }

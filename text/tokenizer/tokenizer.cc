@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -258,14 +260,12 @@ const PieceMatcher& Tokenizer::special_names() const {
 std::string_view Tokenizer::UnparsedSpecial(
     std::string_view text, std::span<const TokenId> tokens) const {
   const PieceMatcher& names = special_names();
-  TokenId last_parsed = -1;  // runs of one token are looked up once
+  std::optional<std::unordered_set<TokenId>> parsed;  // made for the first name
   for (size_t i = 0; i < text.size(); ++i) {
     const auto name = names.At(text, i);
-    if (!name || name->token == last_parsed) continue;
-    if (std::ranges::find(tokens, name->token) == tokens.end()) {
-      return text.substr(i, name->size);
-    }
-    last_parsed = name->token;
+    if (!name) continue;
+    if (!parsed) parsed.emplace(tokens.begin(), tokens.end());
+    if (!parsed->contains(name->token)) return text.substr(i, name->size);
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "model/find_tensor.h"
 
@@ -124,10 +125,9 @@ class LayerFinder {
 
   absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
     ASSIGN_OR_RETURN(*weight, Vector(name, ".weight", config_.hidden_size));
-    // Families with norms of that kind have no norm without a bias.
-    if (config_.norm != NormKind::kLayer || bias == nullptr) {
-      return absl::OkStatus();
-    }
+    // Norms after a part, which have no bias, are those of RMSNorm families.
+    CHECK(config_.norm != NormKind::kLayer || bias != nullptr) << name;
+    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
     ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", config_.hidden_size));
     return absl::OkStatus();
   }

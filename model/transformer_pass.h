@@ -149,7 +149,9 @@ class TransformerPass {
   AlignedVector<float> attended_;  // [n, q_size]
   AlignedVector<float> gate_up_;   // [n, 2 * intermediate_size]
   AlignedVector<float> gated_;     // [n, intermediate_size]
-  AlignedVector<float> branch_;    // [n, hidden_size]  what is added to x_
+  // [n, hidden_size] what is added to x_; [n, embedding_size] embeddings, and
+  // what the head reads.
+  AlignedVector<float> branch_;
   AlignedVector<float> kept_;      // rows of x_ or qkv_ that are kept
   // Keys and values of the encoder's present layer:
   // [sources, longest, kv_size] each.

@@ -15,8 +15,9 @@
 //
 //   GroupPrefill prefill(&request, source_end, &pages, &tree);
 //   while (!prefill.done()) {
-//     prefill.Match(num_without_logits, num_promised, &plan);  // shares what
-//     is there if (prefill.is_waiting()) break;  // another group is filling it
+//     // Shares what is there.
+//     prefill.Match(num_without_logits, num_promised, &plan);
+//     if (prefill.is_waiting()) break;  // another group is filling it
 //     prefill.OnPlan();
 //     RETURN_IF_ERROR(prefill.Feed(max_tokens, max_rows, &plan, add_row));
 //   }

@@ -54,8 +54,8 @@ absl::Status CheckBeginning(std::string_view line, std::string_view name) {
 absl::Status CheckEnds(int fd, std::string_view name) {
   struct stat about = {};
   if (fstat(fd, &about) != 0) return absl::OkStatus();
-  // A directory opens, and says so when it is read: when outputs have been
-  // emptied.
+  // A directory can be opened; reading it would fail after outputs are
+  // truncated.
   if (S_ISDIR(about.st_mode)) {
     return NotFound("cannot read ", name, ": ", std::strerror(EISDIR));
   }

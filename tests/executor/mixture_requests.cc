@@ -150,9 +150,11 @@ void Maker::AddConstraints(GenerationParams* params) {
     }
     auto& biases = params->logit_bias.Edit();
     std::ranges::sort(biases);
-    const auto twins =
-        std::ranges::unique(biases, {}, &std::pair<int64_t, double>::first);
-    biases.erase(twins.begin(), twins.end());
+    const auto is_same = [](const auto& a, const auto& b) {
+      return a.first == b.first;
+    };
+    biases.erase(std::unique(biases.begin(), biases.end(), is_same),
+                 biases.end());
   }
   if (OneIn(6)) {
     for (int i = Below(6); i >= 0; --i) {
@@ -224,8 +226,11 @@ void Maker::AddSequenceBias(GenerationParams* params) {
   }
   std::vector<SequenceBias>& biases = params->sequence_bias.Edit();
   std::ranges::sort(biases, {}, &SequenceBias::tokens);
-  const auto twins = std::ranges::unique(biases, {}, &SequenceBias::tokens);
-  biases.erase(twins.begin(), twins.end());
+  const auto is_same = [](const SequenceBias& a, const SequenceBias& b) {
+    return a.tokens == b.tokens;
+  };
+  biases.erase(std::unique(biases.begin(), biases.end(), is_same),
+               biases.end());
 }
 
 void Maker::AddOthers(Request* request) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "tests/serve/server_fixture.h"
@@ -35,13 +34,11 @@ TEST_F(ServedModelTest, AnotherModelIsNotServedByAnyRoute) {
        {std::pair("/tokenize", R"("prompt": "a")"),
         std::pair("/detokenize", R"("tokens": [70])"),
         std::pair("/v1/completions", R"("prompt": "a", "max_tokens": 1)")}) {
-    const auto status = [&](std::string_view model) {
-      return Post(path, Concat("{", fields, R"(, "model": ")", model, "\"}"))
-          .status;
-    };
-    EXPECT_EQ(status("toy"), 200) << path;
-    EXPECT_EQ(status("other"), 404) << path;
-    EXPECT_THAT(Post(path, Concat("{", fields, R"(, "model": "other"})")).body,
+    const std::string begin = Concat("{", fields, R"(, "model": )");
+    EXPECT_EQ(Post(path, begin + R"("toy"})").status, 200) << path;
+    const RawResponse other = Post(path, begin + R"("other"})");
+    EXPECT_EQ(other.status, 404) << path;
+    EXPECT_THAT(other.body,
                 HasSubstr(R"("param": "model", "code": "model_not_found")"))
         << path;
   }

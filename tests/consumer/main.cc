@@ -77,7 +77,10 @@ awaitable<absl::Status> Score(espalier::Engine& engine,
   if (!prepared.ok()) co_return prepared.status();
   const auto scored = co_await engine.Generate(*std::move(prepared));
   if (!scored.ok()) co_return scored.status();
-  co_return co_await engine.ResetPrefixCache();
+  if (co_await engine.ResetPrefixCache() < 0) {
+    co_return absl::InternalError("fewer pages than none");
+  }
+  co_return absl::OkStatus();
 }
 
 awaitable<absl::Status> Translate(const Translator& translator,

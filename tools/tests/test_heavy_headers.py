@@ -28,6 +28,7 @@ MAY_READ = {
         "examples/cli/serve_command.cc",
         "examples/cli/speculation_requests.cc",
         "examples/cli/stream_output.cc",
+        "examples/cli/text_answers.cc",
         "examples/cli/text_run.cc",
         "examples/cli/input/text_source.cc",
         "examples/cli/verify_speculation_command.cc",

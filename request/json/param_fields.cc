@@ -247,7 +247,7 @@ constexpr ParamField kFields[] = {
      Set<&P::logprobs_mode>},
     {"logprobs_start", "", kReports, "N",
      "first token of the prompt that prompt_logprobs are of, counted from 0; "
-     "those before it come from the prefix cache; default 1",
+     "those before it come from the prefix cache; default 0, which is as 1",
      Set<&P::logprobs_start>, kNotNegative},
     // Speculation.
     {"speculate", "", kSpeculation, "METHOD",

@@ -75,9 +75,9 @@ TEST(TraceCommandTest, ADeviceWithoutAnEndIsRefused) {
   for (const char* const device : {"/dev/zero", "/dev/urandom"}) {
     const ProgramRun run = Trace(device, {});
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_THAT(run.err, HasSubstr(std::string(device) +
-                                   " is a device, which has no end: it must be "
-                                   "a file or a pipe"));
+    EXPECT_THAT(run.err,
+                HasSubstr(std::string(device) + " is a device: it must be "
+                                                "a file or a pipe"));
   }
   EXPECT_THAT(Trace("/dev/null", {}).err, HasSubstr("no request in /dev/null"));
 }

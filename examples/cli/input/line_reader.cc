@@ -50,7 +50,7 @@ absl::Status CheckBeginning(std::string_view line, std::string_view name) {
   return absl::OkStatus();
 }
 
-// Files, pipes, sockets and terminals end; of devices /dev/null does.
+// Of devices only terminals and /dev/null are read: most others have no end.
 absl::Status CheckEnds(int fd, std::string_view name) {
   struct stat about = {};
   if (fstat(fd, &about) != 0) return absl::OkStatus();
@@ -64,8 +64,7 @@ absl::Status CheckEnds(int fd, std::string_view name) {
   const bool is_null = S_ISCHR(about.st_mode) &&
                        about.st_rdev == makedev(kMemoryMajor, kNullMinor);
   if (!is_device || is_null || isatty(fd) != 0) return absl::OkStatus();
-  return InvalidArgument(name, " is a device, which has no end: it must be a ",
-                         "file or a pipe");
+  return InvalidArgument(name, " is a device: it must be a file or a pipe");
 }
 
 }  // namespace

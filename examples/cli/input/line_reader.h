@@ -29,7 +29,7 @@ class LineReader {
   // counted, is cut: that many bytes and one are handed over, and the rest is
   // passed over, up to kMaxPassedBytes.
   // Errors: kNotFound if it cannot be opened; kInvalidArgument for a device
-  // that has no end, such as /dev/zero or a disk.
+  // other than a terminal or /dev/null.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
       const std::string& path, size_t max_line_bytes = kMaxLineBytes);
   ~LineReader();

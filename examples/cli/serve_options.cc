@@ -130,8 +130,7 @@ void AddQueueLimits(CLI::App* command, ServeOptions* options) {
              int64_t{1} << 40, kGroup, &generator->max_waiting_tokens);
   AddInteger(command, "--tenant-prefix",
              "without API keys: bits of an IPv6 address that name its tenant, "
-             "which has a share of the queue; 0: all callers are one tenant; "
-             "64 by default",
+             "which has a share of the queue; 0: all callers are one tenant",
              0, 128, kGroup, &options->server.tenant_prefix_bits);
   AddInteger(command, "--max-held-bytes",
              "bytes that calls hold together, long bodies and reports of "
@@ -247,6 +246,12 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
   AddQueueLimits(command, options);
   AddJobOptions(command, options);
   AddConnectionLimits(command, options);
+  for (const char* const name :
+       {"--max-files", "--max-file-mib", "--max-files-mib", "--max-batches",
+        "--max-batch-lines", "--batch-calls"}) {
+    command->get_option(name)->needs("--files");
+  }
+  command->get_option("--tenant-prefix")->excludes("--api-key-file");
 }
 
 }  // namespace espalier::cli

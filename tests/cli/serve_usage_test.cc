@@ -38,6 +38,23 @@ TEST(ServeUsageTest, AHostHasNoPort) {
   }
 }
 
+TEST(ServeUsageTest, LimitsOfFilesNeedAFolder) {
+  for (const char* const option :
+       {"--max-files", "--max-file-mib", "--max-files-mib", "--max-batches",
+        "--max-batch-lines", "--batch-calls"}) {
+    const ProgramRun run =
+        RunEspalier({"serve", "-m", "/nowhere", option, "3"});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(Concat(option, " requires --files")));
+  }
+  EXPECT_THAT(RunEspalier({"serve", "-m", "/nowhere", "--tenant-prefix", "48",
+                           "--api-key-file", "keys"})
+                  .err,
+              HasSubstr("--api-key-file excludes --tenant-prefix"));
+  EXPECT_THAT(RunEspalier({"serve", "--help"}).out,
+              Not(HasSubstr("64 by default")));
+}
+
 // However it is written, it is found to be one before the model is looked for.
 TEST(ServeUsageTest, AHostIsThisMachinesOrNeedsAKey) {
   const auto serve = [](const std::string& host) {

@@ -175,10 +175,17 @@ class Inspection {
   void AddRequests(int64_t cpu, std::optional<int64_t> cuda);
   void AddDevices();
   void AddDevice(const char* name, bool runs, const std::string& text);
-  void AddFault(std::string_view name, const absl::Status& status) {
+  // `part` is that of "errors".
+  void AddFault(std::string_view part, const absl::Status& status,
+                std::string_view name = "does not run") {
     report_ += Line(name, Message(status));
-    json_["error"] = Message(status);
+    AddError(part, status);
     runs_ = false;
+  }
+  // {"part": "tokenizer", "message": "..."}
+  void AddError(std::string_view part, const absl::Status& status) {
+    json_["errors"].as_array().push_back(
+        json::object{{"part", part}, {"message", Message(status)}});
   }
   void AddParts();
 
@@ -194,7 +201,7 @@ class Inspection {
 
 void Inspection::Run() {
   report_ = model_ + "\n";
-  json_ = {{"model", model_}, {"runs", false}};
+  json_ = {{"model", model_}, {"runs", false}, {"errors", json::array()}};
   AddParts();
   json_["runs"] = runs_;
 }
@@ -202,11 +209,11 @@ void Inspection::Run() {
 void Inspection::AddParts() {
   if (const absl::Status directory = CheckModelDirectory(model_);
       !directory.ok()) {
-    return AddFault("does not run", directory);
+    return AddFault("directory", directory);
   }
   const absl::StatusOr<TransformerConfig> config =
       ReadTransformerConfig(model_);
-  if (!config.ok()) return AddFault("does not run", config.status());
+  if (!config.ok()) return AddFault("config", config.status());
   config_ = *config;
   AddShape();
   AddWeights();
@@ -239,10 +246,10 @@ void Inspection::AddShape() {
 
 void Inspection::AddWeights() {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(model_);
-  if (!checkpoint.ok()) return AddFault("does not run", checkpoint.status());
+  if (!checkpoint.ok()) return AddFault("weights", checkpoint.status());
   const absl::StatusOr<TransformerTensors> tensors =
       FindTransformerTensors(*checkpoint, config_);
-  if (!tensors.ok()) return AddFault("does not run", tensors.status());
+  if (!tensors.ok()) return AddFault("weights", tensors.status());
   weights_ = FiguresOf(*tensors);
   report_ += Line("weights", Concat(FormatCount(weights_.num_parameters),
                                     " parameters in ", weights_.dtypes, ", ",
@@ -256,7 +263,7 @@ void Inspection::AddWeights() {
 
 void Inspection::AddText() {
   const absl::StatusOr<ModelText> text = ModelText::Load(model_);
-  if (!text.ok()) return AddFault("tokenizer", text.status());
+  if (!text.ok()) return AddFault("tokenizer", text.status(), "tokenizer");
   has_tokenizer_ = text->tokenizer != nullptr;
   if (!has_tokenizer_) {
     report_ += Line("tokenizer", "none: prompts and results are token ids");
@@ -287,6 +294,7 @@ void Inspection::AddChat() {
   if (!chat.ok()) {
     report_ +=
         Line("chat template", "cannot be used: " + Message(chat.status()));
+    AddError("chat template", chat.status());
   } else if (*chat == nullptr) {
     report_ += Line("chat template", "no");
   } else {
@@ -305,9 +313,13 @@ std::string ListOf(const NamedValues& fields) {
   return list;
 }
 
+// Values are the JSON that the file has.
 json::object ObjectOf(const NamedValues& fields) {
   json::object object;
-  for (const auto& [name, value] : fields) object[name] = value;
+  for (const auto& [name, value] : fields) {
+    const absl::StatusOr<json::value> parsed = ParseJson(value);
+    object[name] = parsed.ok() ? *parsed : json::value(value);
+  }
   return object;
 }
 
@@ -315,7 +327,7 @@ json::object ObjectOf(const NamedValues& fields) {
 void Inspection::AddDefaults() {
   absl::StatusOr<GenerationDefaults> defaults =
       LoadModelDefaults("auto", model_);
-  if (!defaults.ok()) return AddFault("does not run", defaults.status());
+  if (!defaults.ok()) return AddFault("defaults", defaults.status());
   ModelDescription model;
   model.vocab_size = config_.vocab_size;
   model.max_context = config_.max_context;
@@ -327,7 +339,7 @@ void Inspection::AddDefaults() {
   }
   const absl::Status checked =
       FitDefaults("auto", model, has_tokenizer_, &*defaults);
-  if (!checked.ok()) return AddFault("does not run", checked);
+  if (!checked.ok()) return AddFault("defaults", checked);
   json_["defaults"] = ObjectOf(defaults->fields);
   json_["unsupported_defaults"] = ObjectOf(defaults->unsupported);
   if (!defaults->fields.empty()) {
@@ -431,7 +443,9 @@ void Inspection::AddDevices() {
 void Inspection::AddDevice(const char* name, bool runs,
                            const std::string& text) {
   report_ += Line(name, text);
-  json_["devices"].as_object()[name] = {{"runs", runs}, {"text", text}};
+  const bool is_cpu = name == std::string_view("CPU");
+  json_["devices"].as_object()[is_cpu ? "cpu" : "cuda"] = {{"runs", runs},
+                                                           {"text", text}};
   runs_ |= runs;
 }
 
@@ -472,8 +486,9 @@ is, its tokenizer and templates, the defaults that its generation_config.json
 gives to requests, what it takes of memory, and whether it runs on this machine,
 or why not. What is wrong stands in its place. Beams of a request
 share the pages of their prompt and of what they have in common, so that a
-search takes less than the table's upper bound. --json prints the same as an
-object, with sizes in bytes and "runs" true or false. Exit code: 0 if it runs
+search takes less than the table's upper bound. --json prints an object with
+sizes in bytes, "runs" true or false and "errors", a list of what is wrong
+({"part", "message"}); it has no table of requests. Exit code: 0 if it runs
 here, 2 if it does not; of several directories 1 if some run and some do not.)";
 
 }  // namespace espalier::cli

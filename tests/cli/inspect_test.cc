@@ -49,17 +49,49 @@ TEST_F(InspectTest, JsonHasTheSameForPrograms) {
   const json::object& model = lines[0].as_object();
   EXPECT_EQ(model.at("model").as_string(), model_.path());
   EXPECT_EQ(model.at("runs"), true);
-  EXPECT_FALSE(model.contains("error"));
+  EXPECT_TRUE(model.at("errors").as_array().empty());
   EXPECT_EQ(model.at("family"), "Llama");
   EXPECT_EQ(model.at("vocab_size"), 6000);
   EXPECT_EQ(model.at("tokenizer").at("file"), "tokenizer.model");
   EXPECT_EQ(model.at("prompt_template"), "en-fr");
   EXPECT_EQ(model.at("weights").at("cuda_bytes"),
             model.at("weights").at("parameters").as_int64() * 2);
-  EXPECT_EQ(model.at("devices").at("CPU").at("runs"), true);
+  EXPECT_EQ(model.at("devices").at("cpu").at("runs"), true);
   EXPECT_EQ(lines[1].at("runs"), false);
-  EXPECT_THAT(std::string(lines[1].at("error").as_string()),
-              HasSubstr("/nowhere"));
+  EXPECT_THAT(
+      std::string(lines[1].at("errors").at(0).at("message").as_string()),
+      HasSubstr("/nowhere"));
+}
+
+TEST_F(InspectTest, JsonHasEveryError) {
+  std::filesystem::remove(model_.path("tokenizer.model"));
+  model_.Write("tokenizer.model", "?");
+  std::filesystem::remove(model_.path("generation_config.json"));
+  model_.Write("generation_config.json", R"({"num_beams": -1})");
+  model_.Write("chat_template.jinja", "{% if %}");
+  const ProgramRun run = RunEspalier({"inspect", "--json", model_.path()});
+  EXPECT_EQ(run.exit_code, 2) << run.out << run.err;
+  const auto lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 1);
+  const json::array& errors = lines[0].at("errors").as_array();
+  ASSERT_EQ(errors.size(), 3) << run.out;
+  EXPECT_EQ(errors[0].at("part"), "tokenizer");
+  EXPECT_EQ(errors[1].at("part"), "chat template");
+  EXPECT_EQ(errors[2].at("part"), "defaults");
+  EXPECT_THAT(std::string(errors[2].at("message").as_string()),
+              HasSubstr("num_beams"));
+}
+
+TEST_F(InspectTest, DefaultsInJsonAreValuesAndNoTexts) {
+  std::filesystem::remove(model_.path("generation_config.json"));
+  model_.Write("generation_config.json",
+               R"({"num_beams": 4, "sequence_bias": [[[5, 6], 1.0]]})");
+  const auto lines =
+      ParseLines(RunEspalier({"inspect", "--json", model_.path()}).out);
+  ASSERT_EQ(lines.size(), 1);
+  const json::value& defaults = lines[0].at("defaults");
+  EXPECT_EQ(defaults.at("num_beams"), 4);
+  EXPECT_EQ(defaults.at("sequence_bias").at(0).at(0).at(1), 6);
 }
 
 TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {

@@ -227,6 +227,10 @@ TEST_F(JobCallsTest, UploadsAreWrittenAsTheyArrive) {
                    "Content-Type: ", kForm,
                    "\r\nContent-Length: 9000000\r\n\r\n"));
   EXPECT_EQ(told.Receive().status, 413);
+  // A refused file is removed after its answer.
+  for (int i = 0; i < 2'000 && NumFiles() > 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_EQ(NumFiles(), 2);
 }
 

@@ -114,8 +114,9 @@ absl::Status CheckSplitsTexts(const SplitChoice& choice) {
 absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
                              const GenerationParams& params) {
   RETURN_IF_ERROR(CheckSplitsTexts(choice));
+  const bool may_split = choice.has_encoder || choice.translates_sentences;
   const bool by_default =
-      choice.otherwise.value_or(true) && choice.translates_sentences;
+      may_split && choice.otherwise.value_or(choice.translates_sentences);
   if (!choice.given.value_or(by_default)) return false;
   const std::string_view field = FieldOfOne(choice, params);
   if (field.empty()) return true;
@@ -128,16 +129,22 @@ std::optional<SplitText> SplitIntoSentences(const std::string& text) {
   if (!IsUtf8(text)) return std::nullopt;
   const std::vector<Sentence> sentences = SplitSentences(text);
   if (sentences.size() < 2) return std::nullopt;
-  const std::string_view language = LanguageOf(sentences[0].text);
+  std::string language;
   SplitText split;
   std::string separator;
   for (const Sentence& sentence : sentences) {
-    const bool has_language = split.sentences.empty();
+    const std::string_view mark = LanguageOf(sentence.text);
+    if (!mark.empty()) language = mark;
+    if (!mark.empty() && mark.size() == sentence.text.size()) {
+      language += ' ';  // a mark on a line of its own is no sentence
+      continue;
+    }
     split.sentences.push_back(
-        Concat(has_language ? "" : language, sentence.text));
+        Concat(mark.empty() ? language : "", sentence.text));
     split.separators.push_back(std::move(separator));
     separator = SeparatorOf(sentence.after);
   }
+  if (split.sentences.size() < 2) return std::nullopt;
   return split;
 }
 
@@ -223,7 +230,7 @@ std::optional<StreamEvent> SentenceJoiner::AddPrefix(size_t sentence,
 std::optional<StreamEvent> SentenceJoiner::End(size_t sentence,
                                                const Generation& answer) {
   const bool is_last = sentence + 1 == separators_.size();
-  if (joins_by_sample_ || is_last || answer.hypotheses.empty()) {
+  if (!is_search_ || is_last || answer.hypotheses.empty()) {
     return std::nullopt;
   }
   StreamedPart& told = told_.front();

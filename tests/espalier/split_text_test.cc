@@ -49,6 +49,13 @@ TEST(SplitTextTest, TextsOfOneSentenceStayAsTheyAre) {
 TEST(SplitTextTest, TheLanguageOfATextIsThatOfEachSentence) {
   EXPECT_THAT(SplitIntoSentences(">>fra<< It rains. I go.")->sentences,
               ElementsAre(">>fra<< It rains.", ">>fra<< I go."));
+  EXPECT_THAT(SplitIntoSentences(">>fra<<\nIt rains.\nI go.")->sentences,
+              ElementsAre(">>fra<< It rains.", ">>fra<< I go."));
+  EXPECT_FALSE(SplitIntoSentences(">>fra<<\nIt rains.").has_value());
+  const auto two = SplitIntoSentences(">>fra<< A dog.\n>>deu<< I go. He is.");
+  EXPECT_THAT(two->sentences,
+              ElementsAre(">>fra<< A dog.", ">>deu<< I go.", ">>deu<< He is."));
+  EXPECT_THAT(two->separators, ElementsAre("", "\n", " "));
   EXPECT_THAT(SplitIntoSentences(">> It rains. I go << home.")->sentences,
               ElementsAre(">> It rains.", "I go << home."));
 }
@@ -72,7 +79,13 @@ TEST(SplitTextTest, TranslatorsSplitByDefault) {
 TEST(SplitTextTest, OtherModelsSplitWhereTheyReadAndAreTold) {
   SplitChoice choice = {.given = true, .has_encoder = true};
   EXPECT_EQ(IsSplit(choice, {}).value(), true);
+  choice.given.reset();
+  EXPECT_EQ(IsSplit(choice, {}).value(), false);
+  choice.otherwise = true;
+  EXPECT_EQ(IsSplit(choice, {}).value(), true);
   choice.has_encoder = false;
+  EXPECT_EQ(IsSplit(choice, {}).value(), false);
+  choice.given = true;
   EXPECT_THAT(IsSplit(choice, {}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("split_sentences must be false for a model "
@@ -140,6 +153,16 @@ TEST(SplitTextTest, StreamsTellTheRestOfTheBestWhereASentenceEnds) {
   EXPECT_EQ(text_of(joiner.Add(1, StablePrefixEvent{{3}, "Oui"})), "\nOui");
   EXPECT_EQ(text_of(joiner.Add(1, StablePrefixEvent{{4}, "."})), ".");
   EXPECT_FALSE(joiner.End(1, first).has_value());
+}
+
+// The best of several samples is known when the last sentence has ended.
+TEST(SplitTextTest, BestSamplesAreNotToldAtTheEndOfASentence) {
+  GenerationParams params = ParamsOf(1, 1);
+  params.do_sample = true;
+  params.best_of = 3;
+  SentenceJoiner joiner({"", " "}, params);
+  const Generation first = AnswerOf({{.tokens = {1, 2}}}, {"Il pleut."});
+  EXPECT_FALSE(joiner.End(0, first).has_value());
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ awaitable<absl::Status> Score(espalier::Engine& engine,
                               espalier::Request request) {
   request.params.stop.push_back("!");
   request.params.stop.Edit().clear();
+  request.params = {};
   request.continuations = {{7, 8}, {9}};
   if (!espalier::OnlyScores(request)) {
     co_return absl::InternalError("it generates, too");

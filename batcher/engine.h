@@ -124,7 +124,7 @@ class Engine {
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Prepared request);
 
-  // The same, to be read while it runs (result_stream.h). Until the stream is
+  // Streams one request while it runs (result_stream.h). Until the stream is
   // there it is cancelled as Generate is; from then on destroying the
   // stream ends the request.
   // Errors: kInvalidArgument, kResourceExhausted and kUnavailable as Generate,

@@ -288,7 +288,7 @@ class Generator {
   // Errors: kNotFound, listing what there is.
   absl::StatusOr<const PromptTemplate*> prompt_template(
       const std::string& name = {}) const;
-  // Whether texts of this template, or the default, are sentences to translate
+  // True if this template, or the default, translates single sentences
   // (espalier/split_text.h). False where there is no such template.
   bool translates_sentences(const std::string& name = {}) const;
   // What makes prompts of conversations, read when it is first asked for; as

@@ -34,8 +34,8 @@ struct ModelText {
     return templates.has_value() && templates->AreAnswered(prompt);
   }
 
-  // Whether texts of a template are sentences to translate: of a model family
-  // that is trained on these, or where the template has languages.
+  // True for a model family that is trained on single sentences, and where the
+  // template has languages.
   bool TranslatesSentences(const PromptTemplate& prompt_template) const {
     return family_translates_sentences || !prompt_template.from.empty();
   }

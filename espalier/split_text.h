@@ -22,7 +22,7 @@
 
 namespace espalier {
 
-// What decides whether a request's text is split.
+// Everything that decides if a request's text is split.
 struct SplitChoice {
   std::optional<bool> given = {};      // the request's split_sentences
   std::optional<bool> otherwise = {};  // the server's or the program's own
@@ -33,8 +33,8 @@ struct SplitChoice {
   bool parse_special = false;  // names of special tokens are these
 };
 
-// Whether it is split where it has several sentences. By default it is if the
-// model translates sentences, unless the request has a field that is of one
+// True if a text of several sentences is split. By default the texts of models
+// that translate sentences are, unless the request has a field that is of one
 // output: logprobs, prompt_logprobs, decoder_prompt, allowed_sequences,
 // stochastic. `params` have the defaults of the model and the server.
 // Errors: kInvalidArgument naming split_sentences, where the request asks for
@@ -48,7 +48,7 @@ absl::Status CheckSplitsTexts(const SplitChoice& choice);
 
 struct SplitText {
   std::vector<std::string> sentences;  // at least two
-  // What stands in front of each in the answer; of the first nothing.
+  // White space in front of each in the answer; "" in front of the first.
   std::vector<std::string> separators;
 };
 
@@ -72,11 +72,11 @@ class SentenceJoiner {
   SentenceJoiner(std::vector<std::string> separators,
                  const GenerationParams& params);
 
-  // Of a stream, whose sentences are read one after the other: `event` of this
-  // sentence as one of the whole, if it has news.
+  // Turns an event of this sentence into one of the whole, if it has news. The
+  // sentences of a stream are added one after the other.
   std::optional<StreamEvent> Add(size_t sentence, StreamEvent event);
-  // What of a search is certain once this sentence has ended: the rest of its
-  // best hypothesis. After the last sentence it is in the answer.
+  // The rest of the best hypothesis of a search, which is known once this
+  // sentence has ended. After the last sentence it is in the answer.
   std::optional<StreamEvent> End(size_t sentence, const Generation& answer);
 
   // One answer, of those of all sentences. Its i-th hypothesis is made of the
@@ -89,7 +89,7 @@ class SentenceJoiner {
   size_t num_sentences() const { return separators_.size(); }
 
  private:
-  // What has been told of a sample, or of a search.
+  // The part of a sample, or of a search, that events have had.
   struct StreamedPart {
     size_t num_separators = 1;
     size_t num_tokens = 0;  // of the sentence

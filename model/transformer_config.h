@@ -54,8 +54,7 @@ struct EncoderConfig {
 
 struct TransformerConfig {
   std::string_view family = "Llama";  // for people
-  // Whether it is a translator that is trained on single sentences, and
-  // shortens texts of several.
+  // A translator that is trained on single sentences shortens texts of several.
   bool translates_sentences = false;
   TensorNames names;
 

@@ -152,7 +152,7 @@ class TransformerPass {
   // [n, hidden_size] what is added to x_; [n, embedding_size] embeddings, and
   // what the head reads.
   AlignedVector<float> branch_;
-  AlignedVector<float> kept_;      // rows of x_ or qkv_ that are kept
+  AlignedVector<float> kept_;  // rows of x_ or qkv_ that are kept
   // Keys and values of the encoder's present layer:
   // [sources, longest, kv_size] each.
   AlignedVector<float> source_keys_;

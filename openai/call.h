@@ -73,8 +73,8 @@ struct Call {
   std::string template_name = {};  // a prompt template; empty: the default
   // Of prompts that are texts: names of special tokens are those tokens.
   bool parse_special = false;
-  // Of prompts that are texts: whether each sentence is translated by itself
-  // (espalier/split_text.h). Unset: by the server and the model.
+  // Each sentence of a text is translated by itself (espalier/split_text.h).
+  // Unset: the server or the model decides.
   std::optional<bool> split_sentences = {};
   // A prompt of more tokens loses those at one side; -1: so many as the context
   // takes.

@@ -57,8 +57,8 @@ struct BeamState {
 // Where a beam search stands.
 struct BeamsEvent {
   int64_t num_steps = 0;  // so far
-  // Of a text that is split into sentences (docs/sentences.md): which of them,
-  // from 0, is searched.
+  // The sentence that is searched, from 0, of a text that is split into
+  // sentences (docs/sentences.md).
   std::optional<int> sentence = {};
   // The live beams by rank, then the hypotheses that may still be returned,
   // best first.

@@ -139,7 +139,7 @@ class LargestSum {
   double cost_of_others_ = 0;  // of a token, at most, in groups of beams
 };
 
-// Of a token that completes all sequences, whichever sign they have.
+// A token may complete all sequences of sequence_bias; signs are ignored.
 absl::Status CheckBiases(const GenerationParams& params, double penalties) {
   double sum = penalties;
   for (const auto& [token, bias] : params.logit_bias) {

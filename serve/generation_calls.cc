@@ -112,7 +112,7 @@ class OpenAnswer {
   std::optional<StreamEvent> Add(size_t sentence, StreamEvent event) {
     return joiner_ ? joiner_->Add(sentence, std::move(event)) : event;
   }
-  // What the end of a sentence adds to a stream.
+  // The event that the end of a sentence adds to a stream.
   std::optional<StreamEvent> End(size_t sentence, const Generation& answer) {
     return joiner_ ? joiner_->End(sentence, answer) : std::nullopt;
   }

@@ -64,7 +64,7 @@ struct RequestPlace {
   size_t prompt = 0;
   size_t sentence = 0;
   size_t num_sentences = 1;
-  // What stands in front of the sentence in the answer.
+  // White space in front of the sentence in the answer.
   std::string separator = {};
 };
 
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved);
 
-// What the answer is written with: one for each prompt, of its requests.
+// The parts that the answer is written with, one for each prompt.
 std::vector<openai::PromptParts> TakeParts(
     std::vector<PromptRequest>* requests);
 

@@ -83,7 +83,7 @@ bool IsEnd(char32_t c) {
 
 bool IsQuote(char32_t c) { return c == '"' || c == '\''; }
 
-// What may stand behind the end of a sentence and is part of it.
+// Marks that belong to the sentence that ends before them.
 bool IsClosing(char32_t c) {
   constexpr std::u32string_view kLow9 = U"\u201C\u2018\u00AB\u2039";
   return IsQuote(c) || IsClosingPunctuation(c) || kLow9.find(c) != kLow9.npos;
@@ -91,8 +91,8 @@ bool IsClosing(char32_t c) {
 
 bool IsDash(char32_t c) { return c == '-' || (c >= 0x2010 && c <= 0x2015); }
 
-// What goes on after a full stop without a word between.
-bool GoesOn(char32_t c) {
+// Marks after which the sentence continues past its full stop.
+bool ContinuesSentence(char32_t c) {
   constexpr std::u32string_view kMarks = U",:;\u3001\uFF0C\uFF1A\uFF1B";
   return kMarks.find(c) != kMarks.npos || IsEnd(c);
 }
@@ -119,7 +119,7 @@ class Splitter {
   std::optional<Character> At(size_t place) const;
   size_t SkipSpaces(size_t place) const;
   End ReadEnd(size_t place) const;
-  // Whether the sentence ends with `end` at `place`.
+  // True if the sentence ends with `end` at `place`.
   bool IsBreak(size_t place, const End& end) const;
   bool IsAbbreviation(size_t place, std::string_view next) const;
   // The first word from `place` on, behind quotation marks and the like: up to
@@ -236,7 +236,7 @@ bool Splitter::IsBreak(size_t place, const End& end) const {
   if (!next || IsLineBreak(next->value)) return false;  // it ends anyway
   if (!has_letter_) return false;
   if (next_place == behind && !end.is_wide) return false;
-  if (GoesOn(next->value)) return false;
+  if (ContinuesSentence(next->value)) return false;
   const std::string_view word = WordFrom(next_place);
   std::string_view rest = word;
   const bool is_lower =

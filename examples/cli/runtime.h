@@ -69,7 +69,7 @@ class Runtime {
   // sentence if it is split (espalier/split_text.h). On any executor: what it
   // takes to read the request and to make texts of its result is done there.
   boost::asio::awaitable<absl::StatusOr<Generation>> Run(RequestBody body);
-  // The same, to be read while it runs.
+  // Streams the answer to one request while it is generated.
   boost::asio::awaitable<absl::StatusOr<AnswerStream>> Stream(RequestBody body);
 
   // The engine's request of one whose text is not split any more, and the

@@ -44,7 +44,7 @@ struct TextParts {
 boost::asio::awaitable<absl::StatusOr<Generation>> AnswerTexts(Runtime* runtime,
                                                                TextParts parts);
 
-// The same, to be read while it is generated.
+// Streams the answer to all parts while it is generated.
 class AnswerStream {
  public:
   // Opens the first requests.

@@ -48,10 +48,15 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
                        const JsonText& json, GenerationParams* params);
 
 // The fields of a request beside those of `params`.
-inline constexpr std::string_view kRequestFields[] = {
-    "id",       "prompt", "prompt_tokens",          "messages",
-    "template", "params", "continue_final_message", "parse_special",
-    "split_sentences"};
+inline constexpr std::string_view kRequestFields[] = {"id",
+                                                      "prompt",
+                                                      "prompt_tokens",
+                                                      "messages",
+                                                      "template",
+                                                      "params",
+                                                      "continue_final_message",
+                                                      "parse_special",
+                                                      "split_sentences"};
 
 // Groups stand together.
 std::span<const ParamField> ParamFields();

@@ -48,8 +48,8 @@ struct RequestBody {
   std::string template_name = {};
   // Whether names of special tokens in `prompt` are those tokens.
   bool parse_special = false;
-  // Whether each sentence of `prompt` is translated by itself. Unset: by the
-  // program and the model (espalier/split_text.h).
+  // Each sentence of `prompt` is translated by itself (espalier/split_text.h).
+  // Unset: the program or the model decides.
   std::optional<bool> split_sentences = {};
   // Request::num_continued of prompt_tokens that were made of something else.
   std::optional<int64_t> num_continued = {};

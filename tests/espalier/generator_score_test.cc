@@ -266,7 +266,7 @@ void ExpectGreedyScores(const std::string& directory, const Prompt& prompt,
                         "forced_bos_token_id, 17, got [17]"));
 }
 
-// Of every model of the tests, and of those whose outputs may begin with a
+// For every model of the tests, and for those whose outputs may begin with a
 // forced token.
 TEST(GeneratorScoreTest, OutputsOfGreedySearchAreGreedy) {
   for (const char* const name : {"models/en-fr", "models/en-fr-marian"}) {

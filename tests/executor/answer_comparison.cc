@@ -97,7 +97,7 @@ std::string CompareLogProbs(const std::vector<TokenLogProb>& a,
   return "";
 }
 
-// What differs of scores that are given as they are asked for.
+// Names the first difference between scores of continuations; "" if equal.
 std::string CompareContinuations(const Result& expected, const Result& actual) {
   const auto& a = expected.continuations;
   const auto& b = actual.continuations;

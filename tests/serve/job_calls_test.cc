@@ -248,7 +248,7 @@ TEST_F(JobCallsTest, NoCallerTakesAllFiles) {
   const std::string yours = "Authorization: Bearer key-of-yours\r\n";
   const std::string id = IdOf(Upload("a", yours));
   EXPECT_EQ(Delete("/v1/files/" + id, yours).status, 200);
-  // Those of keys stay when there are none any more.
+  // Files of keys stay when the server has no keys any more.
   server_.reset();
   options.api_keys = {};
   Start(options);

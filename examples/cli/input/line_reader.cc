@@ -50,7 +50,8 @@ absl::Status CheckBeginning(std::string_view line, std::string_view name) {
   return absl::OkStatus();
 }
 
-// Of devices only terminals and /dev/null are read: most others have no end.
+// Terminals and /dev/null are the only devices that are read: most others have
+// no end.
 absl::Status CheckEnds(int fd, std::string_view name) {
   struct stat about = {};
   if (fstat(fd, &about) != 0) return absl::OkStatus();

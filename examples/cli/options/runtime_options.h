@@ -16,8 +16,8 @@ struct RuntimeOptions {
   std::string to;
   // Names of special tokens in texts are those tokens.
   bool parse_special = false;
-  // Whether texts are split into sentences where a request does not say; unset:
-  // by the model.
+  // Splits texts into sentences where a request does not say; unset: the model
+  // decides.
   std::optional<bool> split_sentences = {};
   // Texts are what a user says in a chat, which the model's chat template makes
   // a prompt of; `system` stands before them, empty: nothing does.

@@ -101,7 +101,7 @@ class Splitter {
  public:
   explicit Splitter(std::string_view text) : text_(text) {}
 
-  std::vector<Sentence> Split();
+  std::vector<Sentence> Split(size_t max_sentences);
 
  private:
   // The terminators at a place, with what closes quotations behind them.
@@ -226,7 +226,13 @@ bool Splitter::IsAbbreviation(size_t place, std::string_view next) const {
   rest = dot == word.npos ? word : word.substr(dot + 1);
   if (rest.empty()) return false;
   const bool is_upper = IsUppercaseLetter(TakeCharacter(&rest));
-  return is_upper && rest.empty() && !Has(kOpeningWords, next);
+  if (!rest.empty()) return false;
+  if (is_upper) return !Has(kOpeningWords, next);
+  // "z. B.", of one letter each
+  const auto after = At(next.data() + next.size() - text_.data());
+  rest = next;
+  TakeCharacter(&rest);
+  return rest.empty() && after && after->value == '.';
 }
 
 bool Splitter::IsBreak(size_t place, const End& end) const {
@@ -258,8 +264,9 @@ void Splitter::Finish() {
   has_letter_ = false;
 }
 
-std::vector<Sentence> Splitter::Split() {
-  for (size_t place = 0; place < text_.size();) {
+std::vector<Sentence> Splitter::Split(size_t max_sentences) {
+  for (size_t place = 0;
+       place < text_.size() && sentences_.size() < max_sentences;) {
     const Character c = *At(place);
     if (IsWhitespace(c.value)) {
       if (IsLineBreak(c.value)) Finish();
@@ -279,14 +286,15 @@ std::vector<Sentence> Splitter::Split() {
     end_ = place;
     if (is_break) Finish();
   }
-  Finish();
+  if (sentences_.size() < max_sentences) Finish();
   return std::move(sentences_);
 }
 
 }  // namespace
 
-std::vector<Sentence> SplitSentences(std::string_view text) {
-  return Splitter(text).Split();
+std::vector<Sentence> SplitSentences(std::string_view text,
+                                     size_t max_sentences) {
+  return Splitter(text).Split(max_sentences);
 }
 
 }  // namespace espalier

@@ -18,6 +18,8 @@
 // Thread safety: a function without state.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -28,8 +30,11 @@ struct Sentence {
   std::string_view after;  // white space up to the next; empty after the last
 };
 
-// Views of `text`; none if it is blank. Takes linear time.
+// Views of `text`; none if it is blank. After `max_sentences` the rest is left
+// out. Takes linear time.
 // REQUIRES: well-formed UTF-8.
-std::vector<Sentence> SplitSentences(std::string_view text);
+std::vector<Sentence> SplitSentences(
+    std::string_view text,
+    size_t max_sentences = std::numeric_limits<size_t>::max());
 
 }  // namespace espalier

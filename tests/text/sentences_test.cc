@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,7 @@ TEST(SentencesTest, AreNotEndedByAbbreviations) {
         "It is No. 5 on the list.", "On Jan. 5 we met.",
         "J. R. R. Tolkien wrote it.", "I saw John F. Kennedy.",
         "The U.S. Army came.", "Am 5. Mai kam er.", "Das ist z.B. Wasser.",
+        "Das ist z. B. Wasser.", "Er kam d. h. A. Meier kam.",
         "He sold fruit, wood etc. in town."}) {
     EXPECT_THAT(Texts(text), ElementsAre(text));
   }
@@ -54,6 +56,14 @@ TEST(SentencesTest, AreNotEndedByAbbreviations) {
               ElementsAre("He came at 5 p.m.", "She left."));
   EXPECT_THAT(Texts("He said No. One came."),
               ElementsAre("He said No.", "One came."));
+}
+
+TEST(SentencesTest, BeyondTheLimitAreLeftOut) {
+  const std::string text = "It rains. Does it? Yes!";
+  for (size_t limit = 0; limit <= 4; ++limit) {
+    EXPECT_EQ(SplitSentences(text, limit).size(), std::min<size_t>(limit, 3));
+  }
+  EXPECT_EQ(SplitSentences("It rains.\nYes.", 1)[0].text, "It rains.");
 }
 
 TEST(SentencesTest, AreNotEndedByNumbersAndNames) {

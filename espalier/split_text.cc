@@ -100,6 +100,11 @@ void SortByScore(Generation* whole) {
   whole->texts = std::move(texts);
 }
 
+bool IsSplitByDefault(const SplitChoice& choice) {
+  const bool may_split = choice.has_encoder || choice.translates_sentences;
+  return may_split && choice.otherwise.value_or(choice.translates_sentences);
+}
+
 }  // namespace
 
 absl::Status CheckSplitsTexts(const SplitChoice& choice) {
@@ -114,10 +119,7 @@ absl::Status CheckSplitsTexts(const SplitChoice& choice) {
 absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
                              const GenerationParams& params) {
   RETURN_IF_ERROR(CheckSplitsTexts(choice));
-  const bool may_split = choice.has_encoder || choice.translates_sentences;
-  const bool by_default =
-      may_split && choice.otherwise.value_or(choice.translates_sentences);
-  if (!choice.given.value_or(by_default)) return false;
+  if (!choice.given.value_or(IsSplitByDefault(choice))) return false;
   const std::string_view field = FieldOfOne(choice, params);
   if (field.empty()) return true;
   if (!choice.given) return false;
@@ -125,9 +127,24 @@ absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
                          ", got true");
 }
 
-std::optional<SplitText> SplitIntoSentences(const std::string& text) {
+std::string_view FieldOfWholeText(const SplitChoice& choice,
+                                  const GenerationParams& params,
+                                  const std::string& text) {
+  if (choice.given || !IsSplitByDefault(choice)) return "";
+  const std::string_view field = FieldOfOne(choice, params);
+  constexpr size_t kSeveral = 3;  // of which one may be a mark of a language
+  return field.empty() || !SplitIntoSentences(text, kSeveral) ? "" : field;
+}
+
+std::string WholeTextWarning(std::string_view field) {
+  return Concat("a text of several sentences is translated as one because of ",
+                field, ", and may lose some; split it, or leave out ", field);
+}
+
+std::optional<SplitText> SplitIntoSentences(const std::string& text,
+                                            size_t max_sentences) {
   if (!IsUtf8(text)) return std::nullopt;
-  const std::vector<Sentence> sentences = SplitSentences(text);
+  const std::vector<Sentence> sentences = SplitSentences(text, max_sentences);
   if (sentences.size() < 2) return std::nullopt;
   std::string language;
   SplitText split;
@@ -174,16 +191,24 @@ SentenceJoiner::SentenceJoiner(std::vector<std::string> separators,
       joins_by_sample_(JoinsBySample(params)),
       told_(joins_by_sample_ ? params.num_return_sequences : 1) {}
 
-// `text` with the separators in front of it that were not told yet.
 std::string SentenceJoiner::Separated(size_t sentence, std::string text,
                                       StreamedPart* told) const {
   if (text.empty()) return text;
   told->num_bytes += text.size();
   std::string separated;
+  bool has_space = false;
   for (; told->num_separators <= sentence; ++told->num_separators) {
-    separated += separators_[told->num_separators];
+    const std::string& separator = separators_[told->num_separators];
+    if (separator == " ") {
+      has_space = true;
+    } else {
+      separated += separator;
+    }
   }
-  return separated + text;
+  if (has_space && separated.empty() && !told->ends_in_space) separated = " ";
+  separated += text;
+  told->ends_in_space = absl::ascii_isspace(text.back());
+  return separated;
 }
 
 std::optional<StreamEvent> SentenceJoiner::Add(size_t sentence,
@@ -261,11 +286,12 @@ Generation SentenceJoiner::Join(std::vector<Generation> answers) const {
     Hypothesis& hypothesis = whole.hypotheses.emplace_back();
     hypothesis.finish_reason = FinishReason::kEos;
     std::string& text = whole.texts.emplace_back();
+    StreamedPart joined;
     for (size_t k = 0; k < answers.size(); ++k) {
       if (answers[k].hypotheses.empty()) continue;
       const size_t part = PartOf(answers[k], i, joins_by_sample_);
       Append(answers[k].hypotheses[part], &hypothesis);
-      text += separators_[k] + answers[k].texts[part];
+      text += Separated(k, answers[k].texts[part], &joined);
     }
     hypothesis.sample = is_search_ ? 0 : static_cast<int>(i);
   }

@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,10 +54,22 @@ struct SplitText {
   std::vector<std::string> separators;
 };
 
+// The field, such as "logprobs", for which a text of several sentences is taken
+// as one although the model or the server would split it; empty if there is
+// none. The answer may lack sentences then, so the caller is to be told.
+std::string_view FieldOfWholeText(const SplitChoice& choice,
+                                  const GenerationParams& params,
+                                  const std::string& text);
+// The words for it.
+std::string WholeTextWarning(std::string_view field);
+
 // Nullopt if `text` has one sentence, or none, or is not UTF-8. Sentences of a
 // line are joined by a space, lines by the white space that is between them. A
 // language that Marian's texts begin with, ">>fra<<", is that of each sentence.
-std::optional<SplitText> SplitIntoSentences(const std::string& text);
+// After `max_sentences` the rest is left out.
+std::optional<SplitText> SplitIntoSentences(
+    const std::string& text,
+    size_t max_sentences = std::numeric_limits<size_t>::max());
 
 // Has all of them draw with one seed, the first's, which is drawn if it has
 // none: so that the seed of an answer gives it again.
@@ -92,11 +106,14 @@ class SentenceJoiner {
   // The part of a sample, or of a search, that events have had.
   struct StreamedPart {
     size_t num_separators = 1;
-    size_t num_tokens = 0;  // of the sentence
-    size_t num_bytes = 0;   // of the sentence's text
+    bool ends_in_space = true;  // so does nothing
+    size_t num_tokens = 0;      // of the sentence
+    size_t num_bytes = 0;       // of the sentence's text
     FinishReason finish_reason = FinishReason::kEos;
   };
 
+  // `text` of a sentence, with the separators in front of it that `told` has
+  // not had: no space behind white space, and none for sentences without text.
   std::string Separated(size_t sentence, std::string text,
                         StreamedPart* told) const;
   std::optional<StreamEvent> AddSample(size_t sentence, SampleEvent event);

@@ -53,7 +53,8 @@ struct OpenPrompt {
   EngineRequest engine;
   openai::PromptParts parts;
   RequestPlace place = {};
-  std::string unparsed = {};  // FramedTokens::unparsed
+  std::string unparsed = {};   // FramedTokens::unparsed
+  std::string whole_for = {};  // PromptRequest::whole_for
 };
 
 // The request that a prompt of a call makes.
@@ -236,10 +237,11 @@ absl::Status CheckAnswerBytes(const openai::Call& call,
                          prompts.size() == 1 ? " prompt" : " prompts");
 }
 
-// The sentences of a prompt that is split; nullopt of one that is not.
+// The sentences of a prompt that is split, at most `max_sentences`; nullopt of
+// one that is not. `*whole_for` is a field as of FieldOfWholeText.
 absl::StatusOr<std::optional<SplitText>> SplitPrompt(
     const openai::Call& call, const openai::PromptInput& input,
-    const ServedModel& model) {
+    const ServedModel& model, size_t max_sentences, std::string* whole_for) {
   const Generator& generator = model.generator;
   const auto* const text = std::get_if<std::string>(&input);
   if (text == nullptr || generator.tokenizer() == nullptr) return std::nullopt;
@@ -252,31 +254,27 @@ absl::StatusOr<std::optional<SplitText>> SplitPrompt(
       .has_template = call.add_special_tokens.value_or(true),
       .parse_special = call.parse_special};
   constexpr int kShortestPrompt = 1;
-  ASSIGN_OR_RETURN(
-      const bool is_split,
-      IsSplit(choice,
-              openai::ResolveParams(call, model.defaults, generator.defaults(),
-                                    generator.description(), kShortestPrompt)
-                  .params));
-  if (!is_split) return std::nullopt;
-  return SplitIntoSentences(*text);
+  const GenerationParams params =
+      openai::ResolveParams(call, model.defaults, generator.defaults(),
+                            generator.description(), kShortestPrompt)
+          .params;
+  ASSIGN_OR_RETURN(const bool is_split, IsSplit(choice, params));
+  if (is_split) return SplitIntoSentences(*text, max_sentences);
+  *whole_for = FieldOfWholeText(choice, params, *text);
+  return std::nullopt;
 }
 
-// Sentences count as prompts do.
+// Sentences count as prompts do. `num_requests` may lack those beyond a limit.
 absl::Status CheckNumSentences(const openai::Call& call, size_t num_requests,
                                int64_t max_open) {
-  const auto refuse = [&](int64_t limit, std::string_view flags) {
-    return InvalidArgument("split_sentences must make at most ", limit,
-                           " requests of the sentences of a call (", flags,
-                           "), got ", num_requests,
-                           "; false takes a text as one");
-  };
-  const auto count = static_cast<int64_t>(num_requests);
-  if (count > call.limits.max_prompts) {
-    return refuse(call.limits.max_prompts, "--max-prompts");
-  }
-  if (count > max_open) return refuse(max_open, "--max-running, --max-waiting");
-  return absl::OkStatus();
+  const int64_t limit = std::min<int64_t>(call.limits.max_prompts, max_open);
+  if (static_cast<int64_t>(num_requests) <= limit) return absl::OkStatus();
+  const std::string_view flags = limit == call.limits.max_prompts
+                                     ? "--max-prompts"
+                                     : "--max-running, --max-waiting";
+  return InvalidArgument("prompt must have at most ", limit,
+                         " sentences, each a request (", flags,
+                         "), got more; send the text in parts");
 }
 
 // Sequences of all sentences of a call.
@@ -288,10 +286,10 @@ absl::Status CheckChoices(const openai::Call& call,
   }
   const int64_t limit = call.limits.max_choices;
   if (num_sequences <= limit) return absl::OkStatus();
-  return InvalidArgument("split_sentences must make at most ", limit,
-                         " sequences of the sentences of a call ",
-                         "(--max-choices), got ", num_sequences, " of ",
-                         requests.size(), "; false takes a text as one");
+  return InvalidArgument("prompt must make at most ", limit,
+                         " sequences of all sentences (--max-choices), got ",
+                         num_sequences, " of ", requests.size(),
+                         "; send the text in parts");
 }
 
 // A text, tokens or a conversation that becomes a request.
@@ -299,6 +297,7 @@ struct RequestInput {
   const openai::PromptInput* prompt = nullptr;  // null: the conversation
   std::optional<openai::PromptInput> sentence = {};
   RequestPlace place = {};
+  std::string whole_for = {};  // PromptRequest::whole_for
 };
 
 absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
@@ -309,10 +308,16 @@ absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
   bool is_split = false;
   for (size_t i = 0; i < call.prompts.size(); ++i) {
     const openai::PromptInput& prompt = call.prompts[i];
-    ASSIGN_OR_RETURN(std::optional<SplitText> split,
-                     SplitPrompt(call, prompt, model));
+    // One beyond the limit, which is refused.
+    const size_t max_sentences = call.limits.max_prompts + size_t{1};
+    std::string whole_for;
+    ASSIGN_OR_RETURN(
+        std::optional<SplitText> split,
+        SplitPrompt(call, prompt, model, max_sentences, &whole_for));
     if (!split) {
-      inputs.push_back({.prompt = &prompt, .place = {.prompt = i}});
+      inputs.push_back({.prompt = &prompt,
+                        .place = {.prompt = i},
+                        .whole_for = std::move(whole_for)});
       continue;
     }
     is_split = true;
@@ -382,6 +387,7 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
                                                   request, generator));
     }
     request.place = std::move(input.place);
+    request.whole_for = std::move(input.whole_for);
     requests.push_back(std::move(request));
     return absl::OkStatus();
   };
@@ -422,9 +428,10 @@ absl::StatusOr<PromptRequest> MakeReady(Engine* engine,
     return NameError(prompt.engine.finish(prepared.status()).status(),
                      prompt.parts.defaults, prompt.place, call);
   }
-  return PromptRequest{*std::move(prepared), std::move(prompt.engine.finish),
-                       std::move(prompt.parts), std::move(prompt.place),
-                       std::move(prompt.unparsed)};
+  return PromptRequest{
+      *std::move(prepared),       std::move(prompt.engine.finish),
+      std::move(prompt.parts),    std::move(prompt.place),
+      std::move(prompt.unparsed), std::move(prompt.whole_for)};
 }
 
 }  // namespace

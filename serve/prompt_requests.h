@@ -75,7 +75,8 @@ struct PromptRequest {
   std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
   openai::PromptParts parts;
   RequestPlace place = {};
-  std::string unparsed = {};  // FramedTokens::unparsed
+  std::string unparsed = {};   // FramedTokens::unparsed
+  std::string whole_for = {};  // a field, as of FieldOfWholeText
 };
 
 // An error that the `finish` of a request returned: it names the prompt, the

@@ -54,6 +54,12 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
   if (unparsed != prompts.end()) {
     call->warnings.push_back(UnparsedWarning(unparsed->unparsed));
   }
+  const auto whole = std::ranges::find_if(
+      prompts,
+      [](const PromptRequest& prompt) { return !prompt.whole_for.empty(); });
+  if (whole != prompts.end()) {
+    call->warnings.push_back(WholeTextWarning(whole->whole_for));
+  }
   return prompts;
 }
 

@@ -315,19 +315,30 @@ absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
     GenerationParams params = body.params;
     constexpr int kShortestPrompt = 1;
     TakeDefaults(defaults_, body.given, model, kShortestPrompt, &params);
-    ASSIGN_OR_RETURN(
-        const bool is_split,
-        IsSplit({.given = body.split_sentences,
-                 .otherwise = split_sentences_,
-                 .translates_sentences = family_translates_sentences_ ||
-                                         !prompt_template->from.empty(),
-                 .has_encoder = model.encoder.has_value(),
-                 .parse_special = parse_special_ || body.parse_special},
-                params));
-    if (is_split) parts.split = SplitIntoSentences(*body.prompt);
+    const SplitChoice choice = {
+        .given = body.split_sentences,
+        .otherwise = split_sentences_,
+        .translates_sentences =
+            family_translates_sentences_ || !prompt_template->from.empty(),
+        .has_encoder = model.encoder.has_value(),
+        .parse_special = parse_special_ || body.parse_special};
+    ASSIGN_OR_RETURN(const bool is_split, IsSplit(choice, params));
+    if (is_split) {
+      parts.split = SplitIntoSentences(*body.prompt);
+    } else {
+      NoteWholeText(FieldOfWholeText(choice, params, *body.prompt));
+    }
   }
   parts.body = std::move(body);
   return parts;
+}
+
+void Runtime::NoteWholeText(std::string_view field) const {
+  if (field.empty()) return;
+  std::call_once(whole_text_flag_, [&] {
+    PrintToStderr(Concat("espalier: note: ", WholeTextWarning(field),
+                         " (said of the first text alone)\n"));
+  });
 }
 
 void Runtime::NoteUnparsed(const std::string& text,

@@ -128,6 +128,8 @@ class Runtime {
   absl::Status CheckSplit() const;
   // Errors: as IsSplit.
   absl::StatusOr<TextParts> Split(RequestBody body) const;
+  // Says once that a text was taken as one for `field`, unless it is empty.
+  void NoteWholeText(std::string_view field) const;
   // Says once that the name of a special token in a text stayed text.
   void NoteUnparsed(const std::string& text,
                     const PromptTemplate& prompt_template,
@@ -153,7 +155,8 @@ class Runtime {
   // With --chat from the beginning, else when the first request has messages.
   mutable std::once_flag chat_flag_;
   mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
-  mutable std::once_flag unparsed_flag_;  // of the note on such a prompt
+  mutable std::once_flag unparsed_flag_;    // of the note on such a prompt
+  mutable std::once_flag whole_text_flag_;  // likewise
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none

@@ -167,6 +167,15 @@ TEST(SplitSentencesTest, IsRefusedByNameWhereItCannotBe) {
                                   "--logprobs, got true"));
 }
 
+TEST(SplitSentencesTest, AFieldThatKeepsTextsWholeIsNotedOnce) {
+  const std::string line =
+      Line("It rains. I am tired.", {{"logprobs", 1}, {"max_new_tokens", 3}});
+  EXPECT_EQ(RunBatch(line + line).err,
+            "espalier: note: a text of several sentences is translated as one "
+            "because of logprobs, and may lose some; split it, or leave out "
+            "logprobs (said of the first text alone)\n");
+}
+
 TEST(SplitSentencesTest, ErrorsNameTheSentence) {
   const std::string long_sentence(60'000, 'a');
   const ProgramRun run = RunBatch(Line("It rains. B" + long_sentence, {}));

@@ -155,6 +155,40 @@ TEST(SplitTextTest, StreamsTellTheRestOfTheBestWhereASentenceEnds) {
   EXPECT_FALSE(joiner.End(1, first).has_value());
 }
 
+// A blank that a stop string leaves is not doubled, and a sentence without text
+// has no space: streamed and whole alike.
+TEST(SplitTextTest, SpacesAreThoseBetweenTexts) {
+  const GenerationParams params = ParamsOf(1, 1);
+  for (const std::vector<std::string>& texts :
+       {std::vector<std::string>{"Il ", "", "Oui."},
+        {"", "Il", "Oui. "},
+        {"Il", "Oui", ""},
+        {"", "", ""}}) {
+    SentenceJoiner joiner({"", " ", " "}, params);
+    std::string streamed;
+    std::vector<Generation> answers;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto event = joiner.Add(
+          i, SampleEvent{.sample = 0, .tokens = {1}, .text = texts[i]});
+      streamed += std::get<SampleEvent>(event.value()).text;
+      answers.push_back(AnswerOf({{.tokens = {1}}}, {texts[i]}));
+    }
+    EXPECT_EQ(joiner.Join(std::move(answers)).texts[0], streamed);
+    EXPECT_EQ(streamed.find("  "), streamed.npos) << streamed;
+    EXPECT_FALSE(streamed.starts_with(' ')) << streamed;
+  }
+}
+
+TEST(SplitTextTest, AFieldThatKeepsATextWholeIsNamed) {
+  SplitChoice choice = {.translates_sentences = true};
+  const std::string two = "It rains. I go.";
+  EXPECT_EQ(FieldOfWholeText(choice, WithLogprobs(), two), "logprobs");
+  EXPECT_EQ(FieldOfWholeText(choice, {}, two), "");
+  EXPECT_EQ(FieldOfWholeText(choice, WithLogprobs(), "It rains."), "");
+  choice.given = false;
+  EXPECT_EQ(FieldOfWholeText(choice, WithLogprobs(), two), "");
+}
+
 // The best of several samples is known when the last sentence has ended.
 TEST(SplitTextTest, BestSamplesAreNotToldAtTheEndOfASentence) {
   GenerationParams params = ParamsOf(1, 1);

@@ -62,11 +62,12 @@ class SentenceCallsTest : public ServerFixture {
     return texts;
   }
 
-  std::string Refused(const json::object& body) {
+  std::string Refused(const json::object& body,
+                      std::string_view param = "split_sentences") {
     const RawResponse response = Post("/v1/completions", WriteJson(body));
     EXPECT_EQ(response.status, 400) << response.body;
     const json::value error = ParseJson(response.body).value().at("error");
-    EXPECT_EQ(error.at("param"), "split_sentences") << response.body;
+    EXPECT_EQ(error.at("param").as_string(), param) << response.body;
     return std::string(error.at("message").as_string());
   }
 };
@@ -141,18 +142,32 @@ TEST_F(SentenceCallsTest, WhatIsOfOneOutputIsRefusedByName) {
               HasSubstr("split_sentences needs a prompt that is a text"));
 }
 
+TEST_F(SentenceCallsTest, ATextThatAFieldKeepsWholeHasAWarning) {
+  Serve();
+  const auto warnings = [&](json::object body) -> std::string {
+    const json::value answer = Complete(body, kText);
+    const json::value* found = answer.as_object().if_contains("warnings");
+    return found == nullptr ? "" : WriteJson(*found);
+  };
+  EXPECT_THAT(warnings({{"temperature", 0}, {"logprobs", 1}}),
+              HasSubstr("translated as one because of logprobs"));
+  EXPECT_EQ(warnings({{"temperature", 0}}), "");
+  EXPECT_EQ(
+      warnings(
+          {{"temperature", 0}, {"logprobs", 1}, {"split_sentences", false}}),
+      "");
+}
+
 TEST_F(SentenceCallsTest, SentencesCountAsPrompts) {
   Serve({.requests = {.max_prompts = 8, .max_choices = 12}});
   std::string text;
   while (text.size() < (1 << 19)) text += "Ab. ";
-  EXPECT_EQ(Refused({{"prompt", text}}),
-            Concat("split_sentences must make at most 8 requests of the "
-                   "sentences of a call (--max-prompts), got ",
-                   text.size() / 4, "; false takes a text as one"));
-  EXPECT_EQ(Refused({{"prompt", kText}, {"n", 5}}),
-            "split_sentences must make at most 12 sequences of the sentences "
-            "of a call (--max-choices), got 15 of 3; false takes a text as "
-            "one");
+  EXPECT_EQ(Refused({{"prompt", text}}, "prompt"),
+            "prompt must have at most 8 sentences, each a request "
+            "(--max-prompts), got more; send the text in parts");
+  EXPECT_EQ(Refused({{"prompt", kText}, {"n", 5}}, "prompt"),
+            "prompt must make at most 12 sequences of all sentences "
+            "(--max-choices), got 15 of 3; send the text in parts");
 }
 
 }  // namespace

@@ -452,7 +452,7 @@ void Inspection::AddDevice(const char* name, bool runs,
 }  // namespace
 
 absl::StatusOr<int> Inspect(const InspectOptions& options) {
-  if (options.models.size() == 1) {
+  if (options.models.size() == 1 && !options.json) {
     RETURN_IF_ERROR(CheckModelDirectory(options.models.front()));
   }
   std::string report;

@@ -82,6 +82,14 @@ TEST_F(InspectTest, JsonHasEveryError) {
               HasSubstr("num_beams"));
 }
 
+TEST_F(InspectTest, JsonHasTheErrorOfADirectoryThatIsNotThere) {
+  const ProgramRun run = RunEspalier({"inspect", "--json", "/nowhere"});
+  EXPECT_EQ(run.exit_code, 2);
+  const auto lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 1) << run.err;
+  EXPECT_EQ(lines[0].at("errors").at(0).at("part"), "directory");
+}
+
 TEST_F(InspectTest, DefaultsInJsonAreValuesAndNoTexts) {
   std::filesystem::remove(model_.path("generation_config.json"));
   model_.Write("generation_config.json",

@@ -128,6 +128,15 @@ TEST(LimitsTest, ReaderThatTakesNothingIsCutOff) {
       Eventually([&] { return server->stats().open_connections == 0; }));
 }
 
+// A byte at a time, longer than the time-outs of the tests.
+void TakeALittle(RawClient* client) {
+  const absl::Time end = absl::Now() + 15 * kShort;
+  while (absl::Now() < end) {
+    EXPECT_FALSE(client->ReceiveBytes(1).empty());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
 TEST(LimitsTest, ReaderThatTakesALittleIsKept) {
   // One event takes longer than the time-out.
   const auto server = StartServer(
@@ -135,11 +144,7 @@ TEST(LimitsTest, ReaderThatTakesALittleIsKept) {
       WithLimits([](Limits* limits) { limits->write_timeout = 5 * kShort; }));
   RawClient client(server->port(), /*receive_buffer=*/4096);
   client.Send(Get());
-  const absl::Time end = absl::Now() + 15 * kShort;
-  while (absl::Now() < end) {
-    EXPECT_FALSE(client.ReceiveBytes(1).empty());
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  TakeALittle(&client);
   EXPECT_EQ(server->stats().clients_gone, 0);
 }
 
@@ -200,11 +205,7 @@ TEST(LimitsTest, ReaderThatTakesTheRateIsKeptWhileOthersWait) {
   const auto server = StartServer(EndlessEvents(64 << 20), options);
   RawClient client(server->port(), /*receive_buffer=*/4096);
   client.Send(Get());
-  const absl::Time end = absl::Now() + 15 * kShort;
-  while (absl::Now() < end) {
-    EXPECT_FALSE(client.ReceiveBytes(1).empty());
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  TakeALittle(&client);
   EXPECT_EQ(server->stats().clients_gone, 0);
   EXPECT_TRUE(Eventually([&] { return server->stats().slow_readers == 1; }));
 }

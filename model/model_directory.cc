@@ -159,7 +159,7 @@ absl::Status CheckWeights(const std::string& directory) {
 
 }  // namespace
 
-absl::Status CheckModelDirectory(const std::string& directory) {
+absl::Status CheckIsDirectory(const std::string& directory) {
   std::error_code error;
   const fs::file_status found = fs::status(directory, error);
   if (found.type() == fs::file_type::not_found) {
@@ -169,9 +169,15 @@ absl::Status CheckModelDirectory(const std::string& directory) {
     return FailedPrecondition("cannot read ", directory, ": ", error.message());
   }
   if (!fs::is_directory(found)) return NoDirectory(directory);
+  return absl::OkStatus();
+}
+
+absl::Status CheckModelDirectory(const std::string& directory) {
+  RETURN_IF_ERROR(CheckIsDirectory(directory));
   RETURN_IF_ERROR(CheckNoAdapter(directory));
   RETURN_IF_ERROR(CheckNotCTranslate2(directory));
   // One that cannot be read is there.
+  std::error_code error;
   const fs::file_status config = fs::status(directory + "/config.json", error);
   if (config.type() == fs::file_type::not_found) return NoConfig(directory);
   return CheckWeights(directory);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
+#include "model/model_directory.h"
 #include "request/json/read_json_text.h"
 #include "request/json/request_json.h"
 #include "text/chat/final_message.h"
@@ -322,8 +322,9 @@ absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
 
 absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  if (!std::filesystem::is_directory(options.model)) {
-    return NotFound("--model: no such directory: ", options.model);
+  if (const absl::Status status = CheckIsDirectory(options.model);
+      !status.ok()) {
+    return Annotate(status, "--model");
   }
   absl::StatusOr<ModelText> text = ModelText::Load(options.model);
   if (!text.ok()) return Annotate(text.status(), "--model");

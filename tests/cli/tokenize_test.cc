@@ -48,6 +48,15 @@ TEST(TokenizeTest, NamesOfSpecialTokensAreTextUnlessAskedFor) {
   EXPECT_EQ(shown.out, "{\"text\": \"</s>\"}\n");
 }
 
+TEST(TokenizeTest, AModelThatIsNoDirectoryIsNamed) {
+  const ScratchDirectory scratch;
+  const auto error = [](const std::string& model) {
+    return RunEspalier({"tokenize", "-m", model, "It rains."}).err;
+  };
+  EXPECT_THAT(error("owner/name"), HasSubstr("hf download owner/name"));
+  EXPECT_THAT(error(scratch.Write("m.txt", "")), HasSubstr("m.txt is a file"));
+}
+
 TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   const ProgramRun run = Tokenize({},
                                   "{\"text\": 5}\n"

@@ -184,16 +184,28 @@ absl::Status Batches::MakeRoom(std::string_view tenant) {
   while (true) {
     const absl::Status room = num_batches_.Check(tenant, 1);
     if (room.ok()) return room;
-    const auto oldest = std::ranges::find_if(entries_, [&](const auto& entry) {
-      return entry.second->tenant == tenant &&
-             openai::IsFinal(entry.second->batch.status);
-    });
+    const bool takes_others = num_batches_.IsInShareOnceFree(tenant, 1);
+    int64_t most = -1;
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (!openai::IsFinal(entry->second->batch.status)) continue;
+      const std::string& holder = entry->second->tenant;
+      if (holder == tenant) {
+        oldest = entry;
+        break;
+      }
+      const int64_t held = num_batches_.HeldBy(holder);
+      if (!takes_others || held <= most) continue;
+      oldest = entry;
+      most = held;
+    }
     if (oldest == entries_.end()) {
-      return ResourceExhausted(Message(room),
-                               "; none of this caller's has ended");
+      return ResourceExhausted(Message(room), "; none",
+                               takes_others ? "" : " of this caller's",
+                               " has ended");
     }
     RETURN_IF_ERROR(RemoveFile(PathOf(oldest->first, kRecordEnd)));
-    num_batches_.GiveBack(tenant, 1);
+    num_batches_.GiveBack(oldest->second->tenant, 1);
     entries_.erase(oldest);
   }
 }

@@ -111,7 +111,9 @@ class Batches {
   absl::Status Save(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SetStatus(openai::BatchStatus status, Entry* entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes room for one more of a tenant.
+  // Makes room for one more of a tenant, by forgetting batches that have ended:
+  // its oldest, or if it has none and is within its share, the oldest of the
+  // tenant that holds most. The others may never come back to make room.
   absl::Status MakeRoom(std::string_view tenant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Entry> FindEntry(std::string_view owner,

@@ -11,13 +11,21 @@ absl::Status TenantShares::Check(std::string_view tenant, int64_t count) const {
                                            ", and at most ", limit_,
                                            " may be (", option_, ")"));
   }
-  if (tenant.empty() || HeldBy(tenant) + count <= kShare * (num_free + 1)) {
-    return absl::OkStatus();
-  }
+  if (IsInShare(tenant, count, num_free)) return absl::OkStatus();
   return MarkPermanent(
       ResourceExhausted("this caller has ", HeldBy(tenant), " of ", total_, " ",
                         unit_, ", where at most ", limit_, " may be (", option_,
                         ") and some are kept for others"));
+}
+
+bool TenantShares::IsInShareOnceFree(std::string_view tenant,
+                                     int64_t count) const {
+  return IsInShare(tenant, count, /*num_free=*/0);
+}
+
+bool TenantShares::IsInShare(std::string_view tenant, int64_t count,
+                             int64_t num_free) const {
+  return tenant.empty() || HeldBy(tenant) + count <= kShare * (num_free + 1);
 }
 
 void TenantShares::Take(std::string_view tenant, int64_t count) {

@@ -28,12 +28,17 @@ class TenantShares {
   // may take all that is free.
   // Errors: kResourceExhausted naming the limit, and what is held.
   absl::Status Check(std::string_view tenant, int64_t count) const;
+  // True if Check would hold once just so many were free.
+  bool IsInShareOnceFree(std::string_view tenant, int64_t count) const;
+  int64_t HeldBy(std::string_view tenant) const;
   // Whatever the limit.
   void Take(std::string_view tenant, int64_t count);
   void GiveBack(std::string_view tenant, int64_t count);
 
  private:
-  int64_t HeldBy(std::string_view tenant) const;
+  // `num_free`: after the tenant took them.
+  bool IsInShare(std::string_view tenant, int64_t count,
+                 int64_t num_free) const;
 
   const std::string unit_;
   const std::string option_;

@@ -359,6 +359,45 @@ TEST_P(BatchesTest, NoTenantTakesAllRoom) {
   EXPECT_OK(served.batches->Find("you", theirs));
 }
 
+// Nor do many tenants that each made a batch and never come back.
+TEST_P(BatchesTest, NewTenantsFindRoomAfterMany) {
+  Served served(folder_.path(), calls_.run(), {.max_batches = 10});
+  const std::string first = served.Create(1, 3600, "me");
+  const std::string second = served.Create(1, 3600, "me");
+  served.Await(first, "me");
+  served.Await(second, "me");
+  for (int i = 0; i < 30; ++i) {
+    const std::string tenant = Concat("tenant", i);
+    const std::string id = served.Create(1, 3600, tenant);
+    ASSERT_NE(id, "") << i;
+    served.Await(id, tenant);
+  }
+  EXPECT_TRUE(served.batches->List("tenant19").empty());
+  EXPECT_EQ(served.batches->List("tenant20").size(), 1);
+}
+
+// The tenant with the most is the one that others take room from, and one that
+// has its share takes none.
+TEST_P(BatchesTest, RoomComesFromTheTenantWithTheMost) {
+  Served served(folder_.path(), calls_.run(), {.max_batches = 20});
+  const std::string only = served.Create(1, 3600, "you");
+  served.Await(only, "you");
+  std::vector<std::string> mine;
+  for (int i = 0; i < 17; ++i) {
+    mine.push_back(served.Create(1, 3600, "me"));
+    served.Await(mine.back(), "me");
+  }
+  calls_.are_held = true;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_NE(served.Create(1, 3600, "they"), "") << i;
+  }
+  EXPECT_EQ(served.Create(1, 3600, "they"), "");
+  EXPECT_OK(served.batches->Find("you", only));
+  EXPECT_EQ(served.batches->List("me").size(), 11);
+  EXPECT_FALSE(served.batches->Find("me", mine[5]).ok());
+  EXPECT_OK(served.batches->Find("me", mine[6]));
+}
+
 // A copy of the folder is what a process that ended there leaves: here, as each
 // call begins.
 TEST_P(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {

@@ -17,6 +17,20 @@ bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t") == text.npos;
 }
 
+// Nothing and `*error` if the line is no call.
+std::optional<openai::BatchCall> ReadCall(const LineFile::Line& line,
+                                          std::string_view endpoint,
+                                          const BatchLimits& limits,
+                                          openai::BatchLineError* error) {
+  if (!line.is_too_long) {
+    return openai::ReadBatchCall(line.text, endpoint, error);
+  }
+  *error = {"line_too_long",
+            Concat("a line must have at most ", limits.max_line_bytes,
+                   " bytes (--max-body-bytes), got more")};
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchInputCheck>> BatchInputCheck::Open(
@@ -50,14 +64,8 @@ void BatchInputCheck::CheckLine(const LineFile::Line& line) {
                            " lines (--max-batch-lines)"),
                     line_number_);
   }
-  if (line.is_too_long) {
-    return AddError("line_too_long",
-                    Concat("a line must have at most ", limits_.max_line_bytes,
-                           " bytes (--max-body-bytes), got more"),
-                    line_number_);
-  }
   openai::BatchLineError error;
-  const auto call = openai::ReadBatchCall(line.text, endpoint_, &error);
+  const auto call = ReadCall(line, endpoint_, limits_, &error);
   if (!call) {
     AddError(error.code, error.message, line_number_);
   } else if (!custom_ids_.insert(call->custom_id).second) {
@@ -73,15 +81,20 @@ void BatchInputCheck::AddError(std::string code, std::string message,
   errors_.push_back({std::move(code), std::move(message), line});
 }
 
-BatchJob::BatchJob(openai::Batch batch, std::string tenant, FileStore* store)
-    : batch_(std::move(batch)), tenant_(std::move(tenant)), store_(store) {}
+BatchJob::BatchJob(openai::Batch batch, std::string tenant,
+                   const BatchLimits& limits, FileStore* store)
+    : batch_(std::move(batch)),
+      tenant_(std::move(tenant)),
+      limits_(limits),
+      store_(store) {}
 
 BatchJob::~BatchJob() { store_->GiveBack(tenant_, num_reserved_); }
 
 absl::StatusOr<std::unique_ptr<BatchJob>> BatchJob::Open(
     const openai::Batch& batch, std::string tenant, const Paths& paths,
     const BatchLimits& limits, FileStore* store) {
-  std::unique_ptr<BatchJob> job(new BatchJob(batch, std::move(tenant), store));
+  std::unique_ptr<BatchJob> job(
+      new BatchJob(batch, std::move(tenant), limits, store));
   ASSIGN_OR_RETURN(job->input_,
                    LineFile::Open(store->PathOf(batch.input_file_id),
                                   limits.max_line_bytes));
@@ -151,11 +164,10 @@ absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next(SliceEnd end) {
       continue;
     }
     openai::BatchLineError error;
-    auto call = openai::ReadBatchCall(line->text, batch_.endpoint, &error);
+    auto call = ReadCall(*line, batch_.endpoint, limits_, &error);
     if (!call) {
-      return MakeError(absl::StatusCode::kUnavailable, "line ", number + 1,
-                       " of ", batch_.input_file_id,
-                       " is no call: ", error.message);
+      bad_line_ = {std::move(error.code), std::move(error.message), number + 1};
+      return std::nullopt;
     }
     return Call{number, std::move(call->custom_id), std::string(call->body)};
   }

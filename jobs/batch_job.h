@@ -89,9 +89,14 @@ class BatchJob {
   // kUnavailable.
   absl::StatusOr<bool> Recover(SliceEnd end = kNoSliceEnd);
 
-  // A call that is open. Nothing if there is none, and at the end of the slice.
-  // Errors: kUnavailable.
+  // A call that is open. Nothing if there is none, at the end of the slice, and
+  // at a line that is no call. Errors: kUnavailable.
   absl::StatusOr<std::optional<Call>> Next(SliceEnd end = kNoSliceEnd);
+  // Set once Next has met a line that is no call. The check passed it, so a
+  // limit is lower now, or the file was damaged.
+  const std::optional<openai::BatchError>& bad_line() const {
+    return bad_line_;
+  }
   // The input is read: Next returns only calls that were put back.
   bool is_at_end() const { return input_->is_at_end(); }
   // The call is open again.
@@ -116,15 +121,18 @@ class BatchJob {
     bool is_recovered = false;
   };
 
-  BatchJob(openai::Batch batch, std::string tenant, FileStore* store);
+  BatchJob(openai::Batch batch, std::string tenant, const BatchLimits& limits,
+           FileStore* store);
   absl::StatusOr<bool> Recover(SliceEnd end, Results* results);
   // False if the line is no whole result.
   bool AddRecovered(const LineFile::Line& line, Results* results);
 
   const openai::Batch batch_;
   const std::string tenant_;
+  const BatchLimits limits_;
   FileStore* const store_;
   std::unique_ptr<LineFile> input_;
+  std::optional<openai::BatchError> bad_line_;
   int64_t next_line_ = 0;
   std::vector<bool> is_done_;  // [lines so far]
   std::deque<Call> put_back_;

@@ -11,8 +11,8 @@ namespace espalier::jobs {
 
 struct BatchOptions {
   BatchLimits limits = {};
-  // Shared by tenants (tenant_shares.h). Beyond, the oldest of a tenant that
-  // have ended are forgotten.
+  // Shared by tenants (tenant_shares.h). Beyond, batches that have ended
+  // are forgotten, a tenant's own first.
   int64_t max_batches = 1'000;
   int max_running_calls = 8;
   // After a call that the engine had no room for, or a disk that failed.

@@ -65,7 +65,8 @@ struct Batches::Entry {
   std::unique_ptr<BatchJob> job;
   bool is_recovered = false;  // the job, which then makes calls
   int num_running = 0;
-  bool has_no_room = false;  // for more results
+  bool fails = false;       // as its errors say, once its calls have ended
+  bool has_warned = false;  // that its disk fails
   Time resume_at = {};
 };
 
@@ -81,22 +82,23 @@ absl::StatusOr<std::unique_ptr<Batches>> Batches::Open(
     const std::string& folder, const BatchOptions& options, FileStore* files,
     const WarnOfRecord& warn) {
   auto batches =
-      std::make_unique<Batches>(folder + "/batches/", options, files);
+      std::make_unique<Batches>(folder + "/batches/", options, files, warn);
   RETURN_IF_ERROR(MakeFolder(batches->folder_));
-  RETURN_IF_ERROR(batches->Load(warn));
+  RETURN_IF_ERROR(batches->Load());
   return batches;
 }
 
 Batches::Batches(std::string folder, const BatchOptions& options,
-                 FileStore* files)
+                 FileStore* files, WarnOfRecord warn)
     : folder_(std::move(folder)),
       options_(options),
       files_(files),
+      warn_(std::move(warn)),
       num_batches_("batches", "--max-batches", options.max_batches) {}
 
 Batches::~Batches() { Stop(); }
 
-absl::Status Batches::Load(const WarnOfRecord& warn) {
+absl::Status Batches::Load() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder_));
   for (const std::string& name : names) {
@@ -104,7 +106,7 @@ absl::Status Batches::Load(const WarnOfRecord& warn) {
     if (id.empty()) continue;
     absl::StatusOr<std::shared_ptr<Entry>> read = ReadEntry(id);
     if (!read.ok()) {
-      SetAside(read.status(), warn);
+      SetAside(read.status(), warn_);
       continue;
     }
     const std::shared_ptr<Entry> entry = *std::move(read);
@@ -364,7 +366,7 @@ auto Batches::OrSuspend(Entry* entry, Work work) {
     return work();
   } catch (const std::bad_alloc&) {
     // A line may have been read and lost.
-    Suspend(entry);
+    Suspend(ResourceExhausted("out of memory"), entry);
     throw;
   }
 }
@@ -383,7 +385,7 @@ void Batches::Pump() {
     is_busy_ = false;
     const absl::Status status =
         OrSuspend(entry, [&] { return Advance(i < kMaxOpenJobs, end, entry); });
-    if (!status.ok()) Suspend(entry);
+    if (!status.ok()) Suspend(status, entry);
     busy_ = status.ok() && is_busy_ ? entry : nullptr;
   }
   has_more = has_more || busy_ != nullptr;
@@ -434,21 +436,24 @@ absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   if (StatusOf(*entry) == BatchStatus::kFailed) return absl::OkStatus();
   const bool is_late = UnixNow() >= entry->batch.expires_at;
   const bool is_cancelled = StatusOf(*entry) == BatchStatus::kCancelling;
-  const bool ends = is_late || is_cancelled || entry->has_no_room;
+  const bool ends = is_late || is_cancelled || entry->fails;
   if (ends) CancelCalls(entry);
   if (entry->num_running > 0 || (!ends && !may_run)) return absl::OkStatus();
   if (!entry->is_recovered) RETURN_IF_ERROR(OpenJob(end, entry));
   if (is_busy_) return absl::OkStatus();
   if (is_cancelled) return Finalize(BatchStatus::kCancelled, entry);
-  if (entry->has_no_room) return Finalize(BatchStatus::kFailed, entry);
+  if (entry->fails) return Finalize(BatchStatus::kFailed, entry);
   if (is_late) {
     RETURN_IF_ERROR(AddExpired(end, entry));
     if (is_busy_) return absl::OkStatus();
-    return Finalize(BatchStatus::kExpired, entry);
+    return Finalize(entry->fails ? BatchStatus::kFailed : BatchStatus::kExpired,
+                    entry);
   }
-  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, entry->job->Next(end));
+  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, NextCall(end, entry));
   if (call) {
     entry->job->PutBack(*std::move(call));
+  } else if (entry->fails) {
+    return Finalize(BatchStatus::kFailed, entry);
   } else if (entry->job->is_at_end()) {
     return Finalize(BatchStatus::kCompleted, entry);
   } else {
@@ -507,8 +512,8 @@ void Batches::UpdateCounts(Entry* entry) {
 absl::Status Batches::AddExpired(SliceEnd end, Entry* entry) {
   while (!is_busy_) {
     ASSIGN_OR_RETURN(const std::optional<BatchJob::Call> call,
-                     entry->job->Next(end));
-    is_busy_ = !call ? !entry->job->is_at_end() : IsOver(end);
+                     NextCall(end, entry));
+    is_busy_ = call ? IsOver(end) : !entry->fails && !entry->job->is_at_end();
     if (!call) break;
     const absl::Status added = entry->job->Add(
         *call, {.error = {"batch_expired",
@@ -522,6 +527,20 @@ absl::Status Batches::AddExpired(SliceEnd end, Entry* entry) {
   }
   UpdateCounts(entry);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<BatchJob::Call>> Batches::NextCall(SliceEnd end,
+                                                                Entry* entry) {
+  ASSIGN_OR_RETURN(std::optional<BatchJob::Call> call, entry->job->Next(end));
+  if (entry->job->bad_line()) Fail(*entry->job->bad_line(), entry);
+  return call;
+}
+
+void Batches::Fail(openai::BatchError error, Entry* entry) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<openai::BatchError>& errors = entry->batch.errors;
+  if (errors.empty()) errors.push_back(std::move(error));
+  entry->fails = true;
 }
 
 absl::Status Batches::Finalize(BatchStatus ends_as, Entry* entry) {
@@ -569,26 +588,30 @@ absl::Status Batches::AdoptResults(Entry* entry) {
   return absl::OkStatus();
 }
 
-void Batches::Suspend(Entry* entry) {
+void Batches::Suspend(const absl::Status& error, Entry* entry) {
   CancelCalls(entry);
   CloseJob(entry);
   if (busy_ == entry) busy_ = nullptr;
   entry->resume_at =
       std::chrono::steady_clock::now() + ToChrono(options_.pause);
+  if (warn_ == nullptr || std::exchange(entry->has_warned, true)) return;
+  warn_(
+      Concat(entry->batch.id, " waits, and is tried again: ", Message(error)));
 }
 
 bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
-  if (!entry->is_recovered || entry.get() == busy_ || entry->has_no_room ||
+  if (!entry->is_recovered || entry.get() == busy_ || entry->fails ||
       StatusOf(*entry) != BatchStatus::kInProgress) {
     return false;
   }
-  absl::StatusOr<std::optional<BatchJob::Call>> call = entry->job->Next(end);
+  absl::StatusOr<std::optional<BatchJob::Call>> call =
+      NextCall(end, entry.get());
   if (!call.ok()) {
-    Suspend(entry.get());
+    Suspend(call.status(), entry.get());
     return false;
   }
   if (!call->has_value()) {
-    is_busy_ = is_busy_ || !entry->job->is_at_end();
+    is_busy_ = is_busy_ || entry->fails || !entry->job->is_at_end();
     return false;
   }
   running_.emplace_front();
@@ -622,7 +645,8 @@ void Batches::EndCall(std::list<Running>::iterator running) {
   if (entry->job != nullptr) {
     const bool is_made = running->has_outcome && !IsTransient(running->outcome);
     if (is_made) {
-      if (!AddResult(*running).ok()) Suspend(entry.get());
+      const absl::Status added = AddResult(*running);
+      if (!added.ok()) Suspend(added, entry.get());
     } else {
       entry->job->PutBack(std::move(running->call));
       if (StatusOf(*entry) == BatchStatus::kInProgress) {
@@ -639,11 +663,7 @@ absl::Status Batches::AddResult(const Running& running) {
   Entry* const entry = running.entry.get();
   const absl::Status added = entry->job->Add(running.call, running.outcome);
   if (absl::IsResourceExhausted(added)) {
-    entry->has_no_room = true;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (entry->batch.errors.empty()) {
-      entry->batch.errors.push_back({"no_room", Message(added)});
-    }
+    Fail({"no_room", Message(added)}, entry);
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(added);

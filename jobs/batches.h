@@ -11,8 +11,8 @@
 //
 // A record is replaced at once, and before what it announces is done, so that a
 // batch resumes where any end of the process left it: each of its calls
-// has one result, unless the batch was cancelled. A disk that fails pauses the
-// batch, which is then read from the disk anew.
+// has one result, unless the batch was cancelled or failed. A disk that fails
+// pauses the batch, which is then read from the disk anew.
 //
 // Long files are read in slices, between which calls run; one batch at a time
 // is in the midst of one.
@@ -32,6 +32,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -72,7 +73,8 @@ class Batches {
       const std::string& folder, const BatchOptions& options, FileStore* files,
       const WarnOfRecord& warn = nullptr);
   // Use Open.
-  Batches(std::string folder, const BatchOptions& options, FileStore* files);
+  Batches(std::string folder, const BatchOptions& options, FileStore* files,
+          WarnOfRecord warn);
   ~Batches();  // Stop()
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
@@ -104,7 +106,7 @@ class Batches {
   struct Running;
   using Time = std::chrono::steady_clock::time_point;
 
-  absl::Status Load(const WarnOfRecord& warn);
+  absl::Status Load();
   absl::StatusOr<std::shared_ptr<Entry>> ReadEntry(const std::string& id) const;
   std::string PathOf(std::string_view id, std::string_view end) const;
   BatchJob::Paths PathsOf(const openai::Batch& batch) const;
@@ -136,13 +138,18 @@ class Batches {
   absl::Status Validate(SliceEnd end, Entry* entry);
   absl::Status OpenJob(SliceEnd end, Entry* entry);
   absl::Status AddExpired(SliceEnd end, Entry* entry);
+  // As BatchJob::Next. A line that is no call fails the batch.
+  absl::StatusOr<std::optional<BatchJob::Call>> NextCall(SliceEnd end,
+                                                         Entry* entry);
+  // Its calls are cancelled, and it ends with the results that it has.
+  void Fail(openai::BatchError error, Entry* entry);
   void CloseJob(Entry* entry);
   // Begins to end it: its results are what there is.
   absl::Status Finalize(openai::BatchStatus ends_as, Entry* entry);
   absl::Status AdoptResults(Entry* entry);
   void UpdateCounts(Entry* entry);
   // Pauses a batch whose disk failed, to read it anew.
-  void Suspend(Entry* entry);
+  void Suspend(const absl::Status& error, Entry* entry);
   // Does `work` on a batch, and suspends the batch if memory runs out.
   template <typename Work>
   auto OrSuspend(Entry* entry, Work work);
@@ -156,6 +163,7 @@ class Batches {
   const std::string folder_;  // with its slash
   const BatchOptions options_;
   FileStore* const files_;
+  const WarnOfRecord warn_;
 
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries_

@@ -19,7 +19,8 @@ namespace espalier::jobs {
 inline constexpr std::string_view kRecordEnd = ".json";
 
 // Gets a line for each record that a store cannot read when it is opened. The
-// record stays on the disk with what belongs to it, and the rest is served.
+// record stays on the disk with what belongs to it, and the rest is served. And
+// one for each batch that waits for a disk that fails.
 using WarnOfRecord = std::function<void(const std::string& line)>;
 void SetAside(const absl::Status& error, const WarnOfRecord& warn);
 

@@ -31,13 +31,16 @@ using ::testing::HasSubstr;
 
 constexpr int kNumCalls = 5;
 
+std::string CallLine(std::string_view custom_id, std::string_view prompt) {
+  return Concat(R"({"custom_id":")", custom_id,
+                R"(","method":"POST","url":"/v1/completions","body":)",
+                R"({"prompt":")", prompt, "\"}}\n");
+}
+
 std::string InputOf(int num_calls) {
   std::string input;
-  for (int i = 0; i < num_calls; ++i) {
-    input += Concat(R"({"custom_id":"c)", i,
-                    R"(","method":"POST","url":"/v1/completions","body":)",
-                    R"({"prompt":")", i, "\"}}\n");
-  }
+  for (int i = 0; i < num_calls; ++i)
+    input += CallLine(Concat("c", i), Concat(i));
   return input;
 }
 
@@ -93,11 +96,11 @@ class FakeCalls {
 class Served {
  public:
   Served(const std::string& folder, RunCall run, BatchOptions options = {},
-         FileLimits limits = {}) {
+         FileLimits limits = {}, const WarnOfRecord& warn = nullptr) {
     options.pause = absl::Milliseconds(2);
     options.slice = slice;
     files = FileStore::Open(folder, limits).value();
-    auto opened = Batches::Open(folder, options, files.get());
+    auto opened = Batches::Open(folder, options, files.get(), warn);
     EXPECT_OK(opened);
     batches = *std::move(opened);
     EXPECT_OK(batches->Start(std::move(run)));
@@ -106,7 +109,11 @@ class Served {
   // Returns the id, or "" if the disk fails.
   std::string Create(int num_calls, int64_t window_seconds = 3600,
                      std::string_view owner = "") {
-    const auto file = AddFile(files.get(), InputOf(num_calls), owner);
+    return CreateOf(InputOf(num_calls), window_seconds, owner);
+  }
+  std::string CreateOf(std::string_view input, int64_t window_seconds = 3600,
+                       std::string_view owner = "") {
+    const auto file = AddFile(files.get(), input, owner);
     if (!file.ok()) return "";
     const auto batch = batches->Create(owner,
                                        {.endpoint = "/v1/completions",
@@ -396,6 +403,69 @@ TEST_P(BatchesTest, RoomComesFromTheTenantWithTheMost) {
   EXPECT_EQ(served.batches->List("me").size(), 11);
   EXPECT_FALSE(served.batches->Find("me", mine[5]).ok());
   EXPECT_OK(served.batches->Find("me", mine[6]));
+}
+
+// A line that was good when it was checked, and is no call now, fails the batch
+// with the results that it has, also if it is late.
+TEST_P(BatchesTest, LineThatIsNoCallAnyMoreFailsTheBatch) {
+  constexpr std::string_view kExpiresAt = "\"expires_at\": ";
+  for (const bool is_late : {false, true}) {
+    const JobFolder folder;
+    FakeCalls calls;
+    calls.on_call = [&] { calls.are_held = calls.num_made == 2; };
+    std::string id;
+    {
+      Served served(folder.path(), calls.run(), {.max_running_calls = 1});
+      id = served.CreateOf(InputOf(3) +
+                           CallLine("long", std::string(5'000, 'x')) +
+                           CallLine("last", ""));
+      for (int i = 0; i < 5'000 && !calls.are_held; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      ASSERT_TRUE(calls.are_held);
+    }
+    if (is_late) {
+      const std::string path = Concat(folder.path(), "/batches/", id, ".json");
+      std::string record = ReadWhole(path);
+      const size_t at = record.find(kExpiresAt) + kExpiresAt.size();
+      record.replace(at, record.find(',', at) - at, "1");
+      WriteWhole(path, record);
+    }
+    FakeCalls next_calls;
+    Served served(
+        folder.path(), next_calls.run(),
+        {.limits = {.max_line_bytes = 2'000}, .max_running_calls = 1});
+    const openai::Batch batch = served.Await(id);
+    EXPECT_EQ(openai::NameOf(batch.status), "failed");
+    ASSERT_EQ(batch.errors.size(), 1);
+    EXPECT_EQ(batch.errors[0].code, "line_too_long");
+    EXPECT_EQ(batch.errors[0].line, 4);
+    EXPECT_THAT(batch.errors[0].message, HasSubstr("at most 2000 bytes"));
+    EXPECT_GE(batch.num_completed, 2);
+    EXPECT_EQ(std::ssize(served.ResultsOf(batch.output_file_id)),
+              batch.num_completed);
+    EXPECT_OK(served.files->Remove("", batch.input_file_id));
+  }
+}
+
+TEST_P(BatchesTest, DiskThatFailsIsWarnedOfOnce) {
+  std::vector<std::string> warnings;
+  std::string id;
+  calls_.on_call = [&] {
+    if (calls_.num_made == 0) {
+      std::filesystem::remove_all(folder_.path() + "/batches");
+    }
+  };
+  {
+    Served served(folder_.path(), calls_.run(), {.max_running_calls = 1}, {},
+                  [&](const std::string& line) { warnings.push_back(line); });
+    id = served.Create(kNumCalls);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_FALSE(openai::IsFinal(served.batches->Find("", id)->status));
+  }
+  ASSERT_EQ(warnings.size(), 1);
+  EXPECT_THAT(warnings[0],
+              HasSubstr(id + " waits, and is tried again: cannot"));
 }
 
 // A copy of the folder is what a process that ended there leaves: here, as each

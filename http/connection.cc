@@ -106,7 +106,9 @@ void Connection::Abort() {
 void Connection::Check(Clock::time_point now, bool others_wait) {
   Guard([this, now, others_wait] {
     const bool is_due = now >= deadline_;
-    if (!others_wait || phase_ != Phase::kExchange) lag_.reset();
+    const bool is_in_the_way =
+        others_wait && phase_ == Phase::kExchange && holds_place_;
+    if (!is_in_the_way) lag_.reset();
     if (phase_ == Phase::kLinger && is_due) {
       Close();
     } else if (phase_ == Phase::kRead && is_due) {
@@ -122,7 +124,7 @@ void Connection::Check(Clock::time_point now, bool others_wait) {
       error_code ignored;
       socket_.cancel(ignored);
     } else if (phase_ == Phase::kExchange &&
-               (now >= write_deadline_ || (others_wait && IsBehind(now)))) {
+               (now >= write_deadline_ || (is_in_the_way && IsBehind(now)))) {
       CutSlowReader();
     } else if (phase_ == Phase::kExchange && !waits_readable_ &&
                !is_answered_) {
@@ -291,6 +293,7 @@ asio::awaitable<std::string> Connection::ReadBody() {
   };
   check();
   if (reader_ == nullptr) co_return "";
+  body_deadline_ += Clock::now() - body_paused_at_;
   while (reader_->state() == State::kBody &&
          reader_->head().request.body.empty()) {
     SetReadDeadline(State::kBody);
@@ -304,6 +307,7 @@ asio::awaitable<std::string> Connection::ReadBody() {
   }
   std::string& body = reader_->head().request.body;
   std::string piece = std::exchange(body, std::string());
+  body_paused_at_ = Clock::now();
   if (reader_->state() == State::kDone) {
     DropReader();
     if (input_.empty()) WaitReadable();
@@ -366,6 +370,8 @@ void Connection::BeginExchange() {
   is_answered_ = false;
   sends_pieces_ = false;
   was_checked_ = false;
+  holds_place_ = false;
+  body_paused_at_ = Clock::now();
   BeginLog(head.request);
   phase_ = Phase::kExchange;
   if (is_whole && input_.empty()) WaitReadable();

@@ -73,6 +73,7 @@ class Connection : public Peer,
   std::string ClientAddress() const override;
   bool client_gone() const override { return phase_ == Phase::kClosed; }
   void SetNote(std::string note) override;
+  void SetHoldsPlace(bool holds_place) override { holds_place_ = holds_place; }
   boost::asio::awaitable<std::string> ReadBody() override;
   boost::asio::awaitable<bool> Respond(Response response) override;
   boost::asio::awaitable<bool> BeginStream(Response head) override;
@@ -150,10 +151,12 @@ class Connection : public Peer,
   bool waits_readable_ = false;
   bool is_refused_ = false;  // beyond max_connections
 
-  // kRead: the end of the present time-out. kLinger: the client may close
-  // until then.
+  // kRead, and kExchange while waits_body_: the end of the present time-out.
+  // kLinger: the client may close until then.
   Clock::time_point deadline_;
-  Clock::time_point body_deadline_;  // but for what has come since
+  // But for bytes that have come since, and time in which none were read.
+  Clock::time_point body_deadline_;
+  Clock::time_point body_paused_at_;  // kExchange: the handler reads no body
   // Null before a request's first byte. kExchange: while the body is streamed.
   std::unique_ptr<RequestReader> reader_;
   int64_t unread_bytes_ = 0;  // counted of its body
@@ -167,6 +170,7 @@ class Connection : public Peer,
   bool is_head_ = false;       // the answer has no body
   bool keep_alive_ = false;    // as far as the client goes
   bool waits_body_ = false;    // in ReadBody
+  bool holds_place_ = false;   // Exchange::set_holds_place
   bool close_after_ = false;   // this answer ends the connection
   bool is_answered_ = false;   // whole; it may still be on its way
   bool sends_pieces_ = false;  // their head was sent

@@ -54,6 +54,10 @@ asio::awaitable<bool> Exchange::SendEvents(std::string_view events) {
 
 void Exchange::set_note(std::string note) { peer_->SetNote(std::move(note)); }
 
+void Exchange::set_holds_place(bool holds_place) {
+  peer_->SetHoldsPlace(holds_place);
+}
+
 bool Exchange::client_gone() const { return peer_->client_gone(); }
 
 }  // namespace espalier::http

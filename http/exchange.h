@@ -94,6 +94,11 @@ class Exchange {
   // Sets a text for the log of answers, beside what HTTP knows.
   void set_note(std::string note);
 
+  // True while the exchange holds what others may wait for
+  // (ServerOptions::others_wait): then a client that reads too slowly is cut
+  // off by Limits::crowded_write_timeout. False at first.
+  void set_holds_place(bool holds_place);
+
   // True once an answer was begun.
   bool begun() const { return begun_; }
   // True once the client is known to have gone.

@@ -40,9 +40,10 @@ struct Limits {
   // bytes that it took.
   absl::Duration write_timeout = absl::Seconds(30);
   int64_t min_write_rate = 4 << 10;  // bytes a second
-  // The same while others wait for what this answer holds
-  // (ServerOptions::others_wait), and of all that was sent to the client: what
-  // the system still holds for it counts as not taken.
+  // Time for all that was sent to the client of an exchange that holds a place
+  // (Exchange::set_holds_place), while others wait
+  // (ServerOptions::others_wait): bytes that the system still holds count as
+  // not taken.
   absl::Duration crowded_write_timeout = absl::Seconds(5);
   // After an answer that ends a connection: how long what the client still
   // sends is read and dropped, so that the answer is not lost to a reset.

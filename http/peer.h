@@ -20,6 +20,7 @@ class Peer {
   virtual std::string ClientAddress() const = 0;
   virtual bool client_gone() const = 0;
   virtual void SetNote(std::string note) = 0;
+  virtual void SetHoldsPlace(bool holds_place) = 0;
   virtual boost::asio::awaitable<std::string> ReadBody() = 0;
   virtual boost::asio::awaitable<bool> Respond(Response response) = 0;
   virtual boost::asio::awaitable<bool> BeginStream(Response head) = 0;

@@ -461,6 +461,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
     first += num_requests;
   }
   runs.StartPings();
+  exchange_->set_holds_place(true);
   if (!co_await exchange_->BeginEvents(caller_.headers)) {
     co_return absl::OkStatus();
   }
@@ -515,6 +516,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
     events = *std::move(last);
     --num_running;
   }
+  exchange_->set_holds_place(false);
   events += writer.End();
   is_answered_ = co_await SendEvents(events);
   co_return absl::OkStatus();

@@ -24,6 +24,7 @@ class StoredPeer : public http::Peer {
   std::string ClientAddress() const override { return ""; }
   bool client_gone() const override { return false; }
   void SetNote(std::string /*note*/) override {}
+  void SetHoldsPlace(bool /*holds_place*/) override {}
 
   boost::asio::awaitable<std::string> ReadBody() override { co_return ""; }
   boost::asio::awaitable<bool> Respond(http::Response response) override {

@@ -166,6 +166,7 @@ TEST(LimitsTest, ReaderThatTakesTooLittleIsCutOff) {
 // waits for it.
 TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
   std::atomic<bool> others_wait = false;
+  std::atomic<bool> holds_place = false;
   ServerOptions options = WithLimits(
       [](Limits* limits) { limits->crowded_write_timeout = kShort; });
   options.others_wait = [&] { return others_wait.load(); };
@@ -174,12 +175,15 @@ TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
     if (record.note == "slow" && !record.is_whole) ++num_logged;
   };
   const auto server = StartServer(
-      [](Exchange& exchange) -> boost::asio::awaitable<void> {
+      [&](Exchange& exchange) -> boost::asio::awaitable<void> {
         co_await exchange.BeginEvents();
         EXPECT_TRUE(co_await exchange.SendEvents(std::string(64 << 10, 'e')));
-        boost::asio::steady_timer timer(exchange.executor(),
-                                        std::chrono::minutes(1));
-        co_await timer.async_wait(boost::asio::use_awaitable);
+        boost::asio::steady_timer timer(exchange.executor());
+        while (true) {
+          exchange.set_holds_place(holds_place);
+          timer.expires_after(std::chrono::milliseconds(1));
+          co_await timer.async_wait(boost::asio::use_awaitable);
+        }
       },
       options);
   RawClient unread(server->port(), /*receive_buffer=*/4096);
@@ -189,6 +193,9 @@ TEST(LimitsTest, UnreadBytesOfTheSystemCountOnlyWhileOthersWait) {
   absl::SleepFor(5 * kShort);
   EXPECT_EQ(server->stats().running_exchanges, 2);
   others_wait = true;
+  absl::SleepFor(5 * kShort);
+  EXPECT_EQ(server->stats().running_exchanges, 2);
+  holds_place = true;
   EXPECT_TRUE(Eventually([&] { return server->stats().slow_readers == 1; }));
   EXPECT_TRUE(unread.WaitForEnd());
   EXPECT_TRUE(Eventually([&] { return num_logged == 1; }));

@@ -47,6 +47,7 @@ Handler Waiting::handler() {
 Handler EndlessEvents(size_t size) {
   return [size](Exchange& exchange) -> asio::awaitable<void> {
     const std::string event = "data: " + std::string(size, 'x') + "\n\n";
+    exchange.set_holds_place(true);
     co_await exchange.BeginEvents();
     while (co_await exchange.SendEvents(event)) {
     }

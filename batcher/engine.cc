@@ -90,11 +90,12 @@ std::unique_ptr<PreparedRequest> MakePrepared(
 // if cancelling it would not be safe; kCancelled if its caller was cancelled
 // before, under throw_if_cancelled(false).
 asio::awaitable<absl::StatusOr<std::shared_ptr<QueueLimits::Place>>> TakePlace(
-    std::shared_ptr<EngineCore> core, int64_t num_tokens,
+    std::shared_ptr<EngineCore> core, int64_t num_tokens, int64_t priority,
     std::string owner = {}) {
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
-  co_return core->limits->Take(num_tokens, owner);
+  co_return core->limits->Take(num_tokens, owner,
+                               priority >= kBackgroundPriority);
 }
 
 OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
@@ -119,7 +120,8 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
   const absl::Status valid = Complete(*core, &request);
   if (!valid.ok()) co_return valid;
   auto place = co_await TakePlace(
-      core, NumWaitingTokens(std::ssize(request.prompt_tokens), request));
+      core, NumWaitingTokens(std::ssize(request.prompt_tokens), request),
+      request.params.priority);
   if (!place.ok()) co_return place.status();
   co_return OpenAt(
       *std::move(place),
@@ -143,7 +145,9 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
   }
   const int64_t num_tokens = NumWaitingTokens(
       ready.prepared->num_prompt_tokens(), ready.prepared->request);
-  auto place = co_await TakePlace(core, num_tokens, std::move(ready.owner));
+  auto place = co_await TakePlace(core, num_tokens,
+                                  ready.prepared->request.params.priority,
+                                  std::move(ready.owner));
   if (!place.ok()) co_return place.status();
   co_return OpenAt(*std::move(place), std::move(*ready.prepared));
 }
@@ -395,7 +399,9 @@ asio::awaitable<int> Engine::ResetPrefixCache() {
       core_, [](EngineCore& core) { return core.ResetPrefixCache(); });
 }
 
-int64_t Engine::num_waiting() const { return core_->limits->num_waiting(); }
+int64_t Engine::num_foreground_waiting() const {
+  return core_->limits->num_foreground_waiting();
+}
 
 asio::awaitable<EngineStats> Engine::Stats() {
   return ReadOnStrand<EngineStats>(

@@ -156,9 +156,9 @@ class Engine {
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineStats> Stats();
 
-  // Requests that have not started yet, of this moment. Any thread; waits for
-  // nothing.
-  int64_t num_waiting() const;
+  // Requests that have not started yet and are not background ones
+  // (kBackgroundPriority), of this moment. Any thread; waits for nothing.
+  int64_t num_foreground_waiting() const;
 
  private:
   static constexpr char kShutDown[] = "the engine is shut down";

@@ -7,9 +7,11 @@
 namespace espalier {
 
 QueueLimits::Place::Place(std::shared_ptr<QueueLimits> limits,
-                          int64_t num_tokens, std::string owner)
+                          int64_t num_tokens, std::string owner,
+                          bool is_background)
     : limits_(std::move(limits)),
       owner_(std::move(owner)),
+      is_background_(is_background),
       num_tokens_(num_tokens) {}
 
 void QueueLimits::Place::LeaveQueue() {
@@ -34,7 +36,9 @@ QueueLimits::QueueLimits(const EngineOptions& options)
 
 void QueueLimits::LeaveQueue(Place* place) {
   num_waiting_tokens_ -= std::exchange(place->num_tokens_, 0);
-  if (std::exchange(place->waits_, false)) --num_waiting_;
+  if (!std::exchange(place->waits_, false)) return;
+  --num_waiting_;
+  if (place->is_background_) --num_background_waiting_;
 }
 
 absl::Status QueueLimits::Check(int64_t num_tokens) const {
@@ -74,17 +78,18 @@ absl::Status QueueLimits::CheckShare(const std::string& owner) const {
 }
 
 absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(
-    int64_t num_prompt_tokens, const std::string& owner) {
+    int64_t num_prompt_tokens, const std::string& owner, bool is_background) {
   const std::lock_guard<std::mutex> lock(mutex_);
   absl::Status status = Check(num_prompt_tokens);
   if (status.ok()) status = CheckShare(owner);
   if (!status.ok()) return status;
   int64_t* const owned = owner.empty() ? nullptr : &owned_[owner];
-  auto place =
-      std::make_shared<Place>(shared_from_this(), num_prompt_tokens, owner);
+  auto place = std::make_shared<Place>(shared_from_this(), num_prompt_tokens,
+                                       owner, is_background);
   if (owned != nullptr) ++*owned;
   ++num_open_;
   ++num_waiting_;
+  if (is_background) ++num_background_waiting_;
   num_waiting_tokens_ += num_prompt_tokens;
   return place;
 }
@@ -97,6 +102,11 @@ int64_t QueueLimits::num_open() const {
 int64_t QueueLimits::num_waiting() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return num_waiting_;
+}
+
+int64_t QueueLimits::num_foreground_waiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_waiting_ - num_background_waiting_;
 }
 
 int64_t QueueLimits::num_waiting_tokens() const {

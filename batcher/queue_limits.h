@@ -34,7 +34,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   class Place {
    public:
     Place(std::shared_ptr<QueueLimits> limits, int64_t num_tokens,
-          std::string owner);
+          std::string owner, bool is_background);
     ~Place() { GiveBack(); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
@@ -48,6 +48,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
 
     const std::shared_ptr<QueueLimits> limits_;
     const std::string owner_;  // empty: none
+    const bool is_background_;
     // Guarded by the limits' mutex.
     int64_t num_tokens_;  // that wait
     bool waits_ = true;
@@ -64,12 +65,15 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
 
   // Without an owner the request takes any place that is free. Throws
   // std::bad_alloc, and has taken nothing then.
+  // `is_background`: nothing that runs is in its way.
   // Errors: kResourceExhausted naming the limit, its value, and what is there.
   absl::StatusOr<std::shared_ptr<Place>> Take(int64_t num_prompt_tokens,
-                                              const std::string& owner = "");
+                                              const std::string& owner = "",
+                                              bool is_background = false);
 
   int64_t num_open() const;
   int64_t num_waiting() const;  // of these, those that have not started yet
+  int64_t num_foreground_waiting() const;  // of these, all but background ones
   int64_t num_waiting_tokens() const;
 
  private:
@@ -86,6 +90,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   mutable std::mutex mutex_;
   int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_background_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   // Places of each owner that has any.
   std::unordered_map<std::string, int64_t> owned_ ABSL_GUARDED_BY(mutex_);

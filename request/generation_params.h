@@ -61,6 +61,10 @@ struct SequenceBias {
   friend auto operator<=>(const SequenceBias&, const SequenceBias&) = default;
 };
 
+// Requests of this priority and later ones, such as calls of batches, run in
+// the background: what runs is never in their way.
+inline constexpr int64_t kBackgroundPriority = int64_t{1} << 50;
+
 // Lists are shared by copies: requests made of one call pay for them once.
 struct GenerationParams {
   // Beams that live at a step; beam search if > 1. >= 1.
@@ -176,8 +180,8 @@ struct GenerationParams {
   bool prefix_cache = true;
   std::string cache_salt;
   // Lower runs first, as in vLLM; requests that wait move up
-  // (docs/scheduling.md). In
-  // [-kMaxAbsPriority, kMaxAbsPriority].
+  // (docs/scheduling.md). In [-kMaxAbsPriority, kMaxAbsPriority]; from
+  // kBackgroundPriority on in the background.
   int64_t priority = 0;
   // Whose request it is: within a priority, tenants whose requests wait share
   // the tokens (docs/scheduling.md, "Tenants"). At most kMaxTenantBytes.

@@ -43,9 +43,9 @@ absl::StatusOr<FramedTokens> TokensOf(const openai::PromptInput& input,
 
 // Calls of batches wait behind all others; their own priorities order them.
 void PutBehindOthers(GenerationParams* params) {
-  constexpr int64_t kBehind = int64_t{1} << 51;
   constexpr int64_t kMost = int64_t{1} << 50;
-  params->priority = kBehind + std::clamp(params->priority, -kMost, kMost);
+  params->priority =
+      kBackgroundPriority + kMost + std::clamp(params->priority, -kMost, kMost);
 }
 
 // A prompt, or a sentence of it, before the engine has seen it.

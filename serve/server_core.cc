@@ -155,7 +155,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   };
   http.others_wait = [core = core.get()] {
     ServedModel* const model = core->model_;
-    return model != nullptr && model->generator.engine().num_waiting() > 0;
+    return model != nullptr &&
+           model->generator.engine().num_foreground_waiting() > 0;
   };
   if (options.request_log_fd >= 0) {
     RETURN_IF_ERROR(core->request_log_.Start(options.request_log_fd));

@@ -52,6 +52,19 @@ TEST(QueueLimitsTest, OneRequestTooManyIsRefusedUntilAPlaceIsGivenBack) {
   EXPECT_EQ(limits->num_waiting_tokens(), 0);
 }
 
+TEST(QueueLimitsTest, BackgroundRequestsWaitBehindOthers) {
+  const auto limits = MakeLimits(10, 0);
+  ASSERT_OK_AND_ASSIGN(const auto behind, limits->Take(1, "a", true));
+  EXPECT_EQ(limits->num_waiting(), 1);
+  EXPECT_EQ(limits->num_foreground_waiting(), 0);
+  ASSERT_OK_AND_ASSIGN(const auto before, limits->Take(1, "a"));
+  EXPECT_EQ(limits->num_foreground_waiting(), 1);
+  behind->LeaveQueue();
+  EXPECT_EQ(limits->num_foreground_waiting(), 1);
+  before->LeaveQueue();
+  EXPECT_EQ(limits->num_foreground_waiting(), 0);
+}
+
 TEST(QueueLimitsTest, PromptTokensCountUntilTheirRequestStarts) {
   const auto limits = MakeLimits(std::nullopt, 100);
   ASSERT_OK_AND_ASSIGN(const auto first, limits->Take(60));

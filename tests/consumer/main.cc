@@ -78,6 +78,9 @@ awaitable<absl::Status> Score(espalier::Engine& engine,
   if (!prepared.ok()) co_return prepared.status();
   const auto scored = co_await engine.Generate(*std::move(prepared));
   if (!scored.ok()) co_return scored.status();
+  if (engine.num_foreground_waiting() != 0) {
+    co_return absl::InternalError("it waits after its end");
+  }
   if (co_await engine.ResetPrefixCache() < 0) {
     co_return absl::InternalError("fewer pages than none");
   }

@@ -81,10 +81,24 @@ void WorkerThread::Destroy(std::shared_ptr<const void> large,
   has_work_.notify_one();
 }
 
+// Their work may hold much, which the thread frees.
+void WorkerThread::DropUnwanted() try {
+  to_destroy_.reserve(to_destroy_.size() + waiting_.size());
+  std::erase_if(
+      waiting_,
+      [this](const auto& other) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        if (other->is_wanted) return false;
+        to_destroy_.push_back(std::make_shared<Work>(std::move(other->work)));
+        return true;
+      });
+} catch (const std::bad_alloc&) {
+  // They are dropped when the thread comes to them.
+}
+
 absl::Status WorkerThread::Add(const std::shared_ptr<Job>& job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_stopped_) return Stopped();
-  std::erase_if(waiting_, [](const auto& other) { return !other->is_wanted; });
+  DropUnwanted();
   if (std::ssize(waiting_) >= max_waiting_) {
     return ResourceExhausted("cannot ", purpose_, " now: ", max_waiting_,
                              " calls wait for it; try again later");

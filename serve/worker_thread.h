@@ -89,6 +89,7 @@ class WorkerThread {
 
   boost::asio::awaitable<absl::Status> Do(Work work);
   absl::Status Add(const std::shared_ptr<Job>& job);
+  void DropUnwanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DoAll();
   absl::Status Try(const Work& work) const;
   // False if there is no memory for it.

@@ -103,10 +103,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> ContinuationTokens(
     const ContinuationContext& context,
     const std::vector<TextOrTokens>& continuations) {
   RETURN_IF_ERROR(CheckTexts(context, continuations));
-  Tokens before;
-  if (context.tokenizer != nullptr) {
-    ASSIGN_OR_RETURN(before, TokensOfContext(context));
-  }
+  std::optional<Tokens> before;  // made for the first text
   std::vector<std::vector<int64_t>> all;
   all.reserve(continuations.size());
   for (size_t i = 0; i < continuations.size(); ++i) {
@@ -115,7 +112,10 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> ContinuationTokens(
       continue;
     }
     const std::string& text = std::get<std::string>(continuations[i]);
-    const absl::StatusOr<Tokens> tokens = TokensAfter(context, before, text);
+    if (!before) {
+      ASSIGN_OR_RETURN(before, TokensOfContext(context));
+    }
+    const absl::StatusOr<Tokens> tokens = TokensAfter(context, *before, text);
     if (!tokens.ok()) {
       return Annotate(tokens.status(), Concat("continuations[", i, "]"));
     }

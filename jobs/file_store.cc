@@ -191,17 +191,23 @@ absl::Status FileStore::Adopt(std::string_view owner, std::string_view tenant,
                               const std::string& id, std::string_view filename,
                               std::string_view purpose,
                               const std::string& path) {
-  // The record comes first, as a content without one is removed.
-  if (!std::filesystem::exists(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t num_bytes, SizeOf(path));
+  // Also if it was moved before the call was cut off.
+  const std::string content = PathOf(id);
+  const bool is_moved = !std::filesystem::exists(path);
+  if (is_moved && (Find(owner, id).ok() || !std::filesystem::exists(content))) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t num_bytes, SizeOf(is_moved ? content : path));
   const openai::StoredFile file = {.id = id,
                                    .filename = std::string(filename),
                                    .purpose = std::string(purpose),
                                    .num_bytes = num_bytes,
                                    .created_at = UnixNow()};
   const Entry adopted = {std::string(owner), std::string(tenant), file};
+  // The record comes first, as a content without one is removed. It syncs the
+  // folder, too.
   RETURN_IF_ERROR(WriteRecord(adopted));
-  RETURN_IF_ERROR(MoveFile(path, PathOf(id)));
+  if (!is_moved) RETURN_IF_ERROR(MoveFile(path, content));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [entry, is_new] = files_.insert({id, adopted});
   if (is_new) num_files_.Take(tenant, 1);

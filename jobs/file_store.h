@@ -92,8 +92,9 @@ class FileStore {
                                          std::string_view purpose,
                                          Upload* upload);
   // Takes the file at `path`, which is moved, under this id, whatever the
-  // limits. A call that was cut off may be made again: without a file at `path`
-  // nothing is done. Errors: kUnavailable.
+  // limits. A call that was cut off or failed may be made again: nothing is
+  // done if the file is neither at `path` nor moved already. Errors:
+  // kUnavailable.
   absl::Status Adopt(std::string_view owner, std::string_view tenant,
                      const std::string& id, std::string_view filename,
                      std::string_view purpose, const std::string& path);

@@ -135,10 +135,14 @@ class Served {
     return {};
   }
   // The results of a file, by their custom ids; each is there once.
-  std::map<std::string, json::object> ResultsOf(const std::string& file_id) {
+  std::map<std::string, json::object> ResultsOf(const std::string& file_id,
+                                                std::string_view owner = "") {
     std::map<std::string, json::object> results;
     if (file_id.empty()) return results;
     std::string text = ReadWhole(files->PathOf(file_id));
+    const auto file = files->Find(owner, file_id);
+    EXPECT_OK(file);
+    EXPECT_EQ(file.ok() ? file->num_bytes : 0, std::ssize(text));
     EXPECT_TRUE(text.ends_with('\n'));
     while (!text.empty()) {
       const size_t end = text.find('\n');
@@ -151,14 +155,15 @@ class Served {
     return results;
   }
   // That a batch of InputOf(num_calls) is complete: call 3 has failed.
-  void ExpectComplete(const openai::Batch& batch, int num_calls) {
+  void ExpectComplete(const openai::Batch& batch, int num_calls,
+                      std::string_view owner = "") {
     EXPECT_EQ(openai::NameOf(batch.status), "completed");
     const int num_failed = num_calls > 3 ? 1 : 0;
     EXPECT_EQ(batch.num_calls, num_calls);
     EXPECT_EQ(batch.num_completed, num_calls - num_failed);
     EXPECT_EQ(batch.num_failed, num_failed);
-    const auto output = ResultsOf(batch.output_file_id);
-    const auto errors = ResultsOf(batch.error_file_id);
+    const auto output = ResultsOf(batch.output_file_id, owner);
+    const auto errors = ResultsOf(batch.error_file_id, owner);
     EXPECT_EQ(std::ssize(output), num_calls - num_failed);
     EXPECT_EQ(std::ssize(errors), num_failed);
     for (int i = 0; i < num_calls; ++i) {
@@ -221,7 +226,7 @@ TEST_P(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
     const std::string owner = i % 2 == 0 ? "me" : "you";
     const std::string other = i % 2 == 0 ? "you" : "me";
     const openai::Batch batch = served.Await(ids[i], owner);
-    served.ExpectComplete(batch, kNumCalls);
+    served.ExpectComplete(batch, kNumCalls, owner);
     EXPECT_FALSE(served.batches->Find(other, ids[i]).ok());
     EXPECT_FALSE(served.batches->Cancel(other, ids[i]).ok());
     EXPECT_OK(served.files->Find(owner, batch.output_file_id));
@@ -237,7 +242,7 @@ TEST_P(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
   for (int i = 0; i < 20; ++i) mine.push_back(served.Create(40, 3600, "me"));
   const std::string other = served.Create(kNumCalls, 3600, "you");
   calls_.are_held = false;
-  served.ExpectComplete(served.Await(other, "you"), kNumCalls);
+  served.ExpectComplete(served.Await(other, "you"), kNumCalls, "you");
   int num_open = 0;
   for (const std::string& id : mine) {
     const auto batch = served.batches->Find("me", id);

@@ -78,6 +78,34 @@ struct Batches::Running {
   bool has_outcome = false;
 };
 
+// Called at the end of a call. Or destroyed: a coroutine that cannot begin or
+// wait, for want of memory, is destroyed by asio without completion.
+class Batches::CallEnd {
+ public:
+  // REQUIRES: the call is among those that run.
+  CallEnd(Batches* batches, std::list<Running>::iterator running)
+      : batches_(batches), running_(running) {}
+  CallEnd(CallEnd&& other) noexcept
+      : batches_(std::exchange(other.batches_, nullptr)),
+        running_(other.running_) {}
+  CallEnd& operator=(CallEnd&&) = delete;
+  ~CallEnd() {
+    if (batches_ != nullptr) End();
+  }
+
+  void operator()(const std::exception_ptr&) { End(); }
+
+ private:
+  // Later, as it may end at once.
+  void End() {
+    Batches* const batches = std::exchange(batches_, nullptr);
+    batches->Post([batches, running = running_] { batches->EndCall(running); });
+  }
+
+  Batches* batches_;  // null once it has ended
+  const std::list<Running>::iterator running_;
+};
+
 absl::StatusOr<std::unique_ptr<Batches>> Batches::Open(
     const std::string& folder, const BatchOptions& options, FileStore* files,
     const WarnOfRecord& warn) {
@@ -252,7 +280,7 @@ absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
     entries_[batch.id] = std::move(entry);
     num_batches_.Take(tenant, 1);
   }
-  asio::post(context_, [this] { Pump(); });
+  Post([this] { Pump(); });
   return created;
 }
 
@@ -291,7 +319,7 @@ absl::StatusOr<openai::Batch> Batches::Cancel(std::string_view owner,
     }
     batch = entry->batch;
   }
-  asio::post(context_, [this] { Pump(); });
+  Post([this] { Pump(); });
   return batch;
 }
 
@@ -316,7 +344,7 @@ void Batches::Run() {
     } catch (const std::bad_alloc&) {
       // The handler is lost.
       UntilThereIsMemory([&] {
-        Wake(kPeriod);
+        Wake(std::min(kPeriod, options_.pause));
         return true;
       });
     }
@@ -326,13 +354,21 @@ void Batches::Run() {
 void Batches::Stop() {
   const std::lock_guard<std::mutex> lock(thread_mutex_);
   if (!thread_.joinable()) return;
-  asio::post(context_, [this] {
+  Post([this] {
     is_stopping_ = true;
     timer_.cancel();
     guard_.reset();
     CancelCalls(nullptr);
   });
   thread_.join();
+}
+
+template <typename Handler>
+void Batches::Post(const Handler& handler) {
+  UntilThereIsMemory([&] {
+    asio::post(context_, handler);
+    return true;
+  });
 }
 
 void Batches::Wake(absl::Duration delay) {
@@ -366,7 +402,7 @@ auto Batches::OrSuspend(Entry* entry, Work work) {
     return work();
   } catch (const std::bad_alloc&) {
     // A line may have been read and lost.
-    Suspend(ResourceExhausted("out of memory"), entry);
+    Suspend(entry);
     throw;
   }
 }
@@ -385,7 +421,7 @@ void Batches::Pump() {
     is_busy_ = false;
     const absl::Status status =
         OrSuspend(entry, [&] { return Advance(i < kMaxOpenJobs, end, entry); });
-    if (!status.ok()) Suspend(status, entry);
+    if (!status.ok()) SuspendFor(status, entry);
     busy_ = status.ok() && is_busy_ ? entry : nullptr;
   }
   has_more = has_more || busy_ != nullptr;
@@ -588,12 +624,16 @@ absl::Status Batches::AdoptResults(Entry* entry) {
   return absl::OkStatus();
 }
 
-void Batches::Suspend(const absl::Status& error, Entry* entry) {
-  CancelCalls(entry);
+void Batches::Suspend(Entry* entry) {
   CloseJob(entry);
   if (busy_ == entry) busy_ = nullptr;
   entry->resume_at =
       std::chrono::steady_clock::now() + ToChrono(options_.pause);
+  CancelCalls(entry);
+}
+
+void Batches::SuspendFor(const absl::Status& error, Entry* entry) {
+  Suspend(entry);
   if (warn_ == nullptr || std::exchange(entry->has_warned, true)) return;
   warn_(
       Concat(entry->batch.id, " waits, and is tried again: ", Message(error)));
@@ -607,7 +647,7 @@ bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
   absl::StatusOr<std::optional<BatchJob::Call>> call =
       NextCall(end, entry.get());
   if (!call.ok()) {
-    Suspend(call.status(), entry.get());
+    SuspendFor(call.status(), entry.get());
     return false;
   }
   if (!call->has_value()) {
@@ -619,15 +659,10 @@ bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
   const auto running = running_.begin();
   running->entry = entry;
   running->call = **std::move(call);
-  asio::co_spawn(
-      context_, MakeCall(&*running),
-      asio::bind_cancellation_slot(running->cancel.slot(),
-                                   // Later, as it may end at once.
-                                   [this, running](const std::exception_ptr&) {
-                                     asio::post(context_, [this, running] {
-                                       EndCall(running);
-                                     });
-                                   }));
+  CallEnd call_end(this, running);
+  asio::co_spawn(context_, MakeCall(&*running),
+                 asio::bind_cancellation_slot(running->cancel.slot(),
+                                              std::move(call_end)));
   return true;
 }
 
@@ -640,23 +675,26 @@ asio::awaitable<void> Batches::MakeCall(Running* running) {
 }
 
 void Batches::EndCall(std::list<Running>::iterator running) {
-  const std::shared_ptr<Entry> entry = running->entry;
+  std::list<Running> ended;
+  ended.splice(ended.begin(), running_, running);
+  Entry* const entry = running->entry.get();
   --entry->num_running;
-  if (entry->job != nullptr) {
-    const bool is_made = running->has_outcome && !IsTransient(running->outcome);
-    if (is_made) {
-      const absl::Status added = AddResult(*running);
-      if (!added.ok()) Suspend(added, entry.get());
-    } else {
-      entry->job->PutBack(std::move(running->call));
-      if (StatusOf(*entry) == BatchStatus::kInProgress) {
-        resume_at_ =
-            std::chrono::steady_clock::now() + ToChrono(options_.pause);
-      }
-    }
-  }
-  running_.erase(running);
+  OrSuspend(entry, [&] { TakeOutcome(&*running); });
   Pump();
+}
+
+void Batches::TakeOutcome(Running* running) {
+  Entry* const entry = running->entry.get();
+  if (entry->job == nullptr) return;
+  if (running->has_outcome && !IsTransient(running->outcome)) {
+    const absl::Status added = AddResult(*running);
+    if (!added.ok()) SuspendFor(added, entry);
+    return;
+  }
+  entry->job->PutBack(std::move(running->call));
+  if (StatusOf(*entry) == BatchStatus::kInProgress) {
+    resume_at_ = std::chrono::steady_clock::now() + ToChrono(options_.pause);
+  }
 }
 
 absl::Status Batches::AddResult(const Running& running) {

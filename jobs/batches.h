@@ -104,6 +104,7 @@ class Batches {
  private:
   struct Entry;
   struct Running;
+  class CallEnd;
   using Time = std::chrono::steady_clock::time_point;
 
   absl::Status Load();
@@ -124,6 +125,10 @@ class Batches {
 
   openai::BatchStatus StatusOf(const Entry& entry) const;
   openai::Batch CopyOf(const Entry& entry) const;
+
+  // Runs it on the thread of the batches, as soon as there is memory to say so.
+  template <typename Handler>
+  void Post(const Handler& handler);
 
   // The rest runs on the thread of the batches.
   void Run();
@@ -148,8 +153,10 @@ class Batches {
   absl::Status Finalize(openai::BatchStatus ends_as, Entry* entry);
   absl::Status AdoptResults(Entry* entry);
   void UpdateCounts(Entry* entry);
-  // Pauses a batch whose disk failed, to read it anew.
-  void Suspend(const absl::Status& error, Entry* entry);
+  // Pauses a batch, to read it anew.
+  void Suspend(Entry* entry);
+  // Its disk failed. Warns of it once.
+  void SuspendFor(const absl::Status& error, Entry* entry);
   // Does `work` on a batch, and suspends the batch if memory runs out.
   template <typename Work>
   auto OrSuspend(Entry* entry, Work work);
@@ -157,6 +164,8 @@ class Batches {
   bool StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry);
   boost::asio::awaitable<void> MakeCall(Running* running);
   void EndCall(std::list<Running>::iterator running);
+  // The call has its result, or is open again.
+  void TakeOutcome(Running* running);
   absl::Status AddResult(const Running& running);
   void CancelCalls(const Entry* entry);  // null: all
 

@@ -462,6 +462,15 @@ openai::Batch Batches::CopyOf(const Entry& entry) const {
   return entry.batch;
 }
 
+bool Batches::IsLate(const Entry& entry) {
+  return UnixNow() >= entry.batch.expires_at;
+}
+
+bool Batches::IsEnding(const Entry& entry) const {
+  return IsLate(entry) || entry.fails ||
+         StatusOf(entry) != BatchStatus::kInProgress;
+}
+
 absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   if (entry->ends_as) return AdoptResults(entry);
   if (StatusOf(*entry) == BatchStatus::kValidating) {
@@ -470,7 +479,7 @@ absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   }
   entry->check.reset();
   if (StatusOf(*entry) == BatchStatus::kFailed) return absl::OkStatus();
-  const bool is_late = UnixNow() >= entry->batch.expires_at;
+  const bool is_late = IsLate(*entry);
   const bool is_cancelled = StatusOf(*entry) == BatchStatus::kCancelling;
   const bool ends = is_late || is_cancelled || entry->fails;
   if (ends) CancelCalls(entry);
@@ -640,8 +649,7 @@ void Batches::SuspendFor(const absl::Status& error, Entry* entry) {
 }
 
 bool Batches::StartCall(SliceEnd end, const std::shared_ptr<Entry>& entry) {
-  if (!entry->is_recovered || entry.get() == busy_ || entry->fails ||
-      StatusOf(*entry) != BatchStatus::kInProgress) {
+  if (!entry->is_recovered || entry.get() == busy_ || IsEnding(*entry)) {
     return false;
   }
   absl::StatusOr<std::optional<BatchJob::Call>> call =
@@ -692,7 +700,8 @@ void Batches::TakeOutcome(Running* running) {
     return;
   }
   entry->job->PutBack(std::move(running->call));
-  if (StatusOf(*entry) == BatchStatus::kInProgress) {
+  // Else it was cancelled, and says nothing of the engine.
+  if (!IsEnding(*entry)) {
     resume_at_ = std::chrono::steady_clock::now() + ToChrono(options_.pause);
   }
 }

@@ -139,6 +139,9 @@ class Batches {
   // Takes a batch as far as it goes without making calls.
   // `may_run`: its calls may be made.
   absl::Status Advance(bool may_run, SliceEnd end, Entry* entry);
+  static bool IsLate(const Entry& entry);
+  // It makes no calls, and those that run are cancelled.
+  bool IsEnding(const Entry& entry) const;
   // These set is_busy_ if there is more to do than the slice had time for.
   absl::Status Validate(SliceEnd end, Entry* entry);
   absl::Status OpenJob(SliceEnd end, Entry* entry);

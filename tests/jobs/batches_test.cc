@@ -55,6 +55,7 @@ class FakeCalls {
   std::atomic<int> num_refused = 0;    // the next ones, by 429
   std::atomic<int> num_running = 0;
   std::atomic<int> most_running = 0;
+  std::atomic<int> num_begun = 0;
   std::atomic<int> num_made = 0;
   std::atomic<bool> counts_turns = false;  // calls that are held
   std::atomic<int> num_turns = 0;
@@ -72,6 +73,7 @@ class FakeCalls {
 
   asio::awaitable<openai::BatchOutcome> Run(RunningCall call) {
     const Counted counted(this);
+    ++num_begun;
     on_call();
     asio::steady_timer timer(co_await asio::this_coro::executor);
     do {
@@ -97,7 +99,9 @@ class Served {
  public:
   Served(const std::string& folder, RunCall run, BatchOptions options = {},
          FileLimits limits = {}, const WarnOfRecord& warn = nullptr) {
-    options.pause = absl::Milliseconds(2);
+    if (options.pause == BatchOptions().pause) {
+      options.pause = absl::Milliseconds(2);
+    }
     options.slice = slice;
     files = FileStore::Open(folder, limits).value();
     auto opened = Batches::Open(folder, options, files.get(), warn);
@@ -322,6 +326,17 @@ TEST_P(BatchesTest, CallsThatAreLateAreErrors) {
   EXPECT_EQ(errors.at("c0").at("error").at("code"), "batch_expired");
   EXPECT_TRUE(errors.at("c0").at("response").is_null());
   EXPECT_TRUE(batch.output_file_id.empty());
+}
+
+TEST_P(BatchesTest, LateBatchHoldsUpNoOther) {
+  calls_.are_held = true;
+  Served served(folder_.path(), calls_.run(),
+                {.max_running_calls = 2, .pause = absl::Hours(1)});
+  const std::string late = served.Create(kNumCalls, /*window_seconds=*/1);
+  EXPECT_EQ(openai::NameOf(served.Await(late).status), "expired");
+  EXPECT_LE(calls_.num_begun, 2);
+  calls_.are_held = false;
+  served.ExpectComplete(served.Await(served.Create(kNumCalls)), kNumCalls);
 }
 
 TEST_P(BatchesTest, ResultsWithoutRoomFailTheBatchAndStay) {

@@ -25,7 +25,9 @@ bool TenantShares::IsInShareOnceFree(std::string_view tenant,
 
 bool TenantShares::IsInShare(std::string_view tenant, int64_t count,
                              int64_t num_free) const {
-  return tenant.empty() || HeldBy(tenant) + count <= kShare * (num_free + 1);
+  if (tenant.empty()) return true;
+  // At most kShare * (num_free + 1), which may be beyond 64 bits.
+  return (HeldBy(tenant) + count - 1) / kShare <= num_free;
 }
 
 void TenantShares::Take(std::string_view tenant, int64_t count) {

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -146,6 +148,16 @@ TEST(FileStoreTest, NoTenantTakesAllRoom) {
                        HasSubstr("0 of 0 bytes of files")));
   ASSERT_OK(AddFile(files.get(), std::string(880, 'x'), "me"));
   EXPECT_OK(AddFile(files.get(), std::string(100, 'x'), "you"));
+}
+
+TEST(FileStoreTest, LimitsMayBeAsLargeAsNumbersGo) {
+  const JobFolder folder;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t most : {int64_t{1} << 60, kMost}) {
+    const auto files =
+        folder.OpenFiles({.max_files = most, .max_total_bytes = most});
+    EXPECT_OK(AddFile(files.get(), "a", "me")) << most;
+  }
 }
 
 TEST(FileStoreTest, HeldFilesStay) {

@@ -66,7 +66,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 }  // namespace
 
 absl::Status ReplaceFile(const std::string& path, std::string_view content) {
-  const std::string next = path + ".next";
+  const std::string next = path + std::string(kNextEnd);
   {
     // It is renamed, and the folder synced then.
     ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::OpenUnsynced(next, 0));

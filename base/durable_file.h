@@ -14,8 +14,10 @@
 namespace espalier {
 
 // Replaces the content of a file, mode 0600. Readers see the old content or the
-// new one, and once it returns the new one is on the disk.
+// new one, and once it returns the new one is on the disk. A process that ends
+// within it may leave a file of that name with kNextEnd.
 // Errors: kUnavailable with the path and the system's reason.
+inline constexpr std::string_view kNextEnd = ".next";
 absl::Status ReplaceFile(const std::string& path, std::string_view content);
 
 // Renames a file within a folder, or into another of the same disk.

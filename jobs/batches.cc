@@ -130,6 +130,10 @@ absl::Status Batches::Load() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder_));
   for (const std::string& name : names) {
+    if (name.ends_with(kNextEnd)) {
+      RETURN_IF_ERROR(RemoveFile(folder_ + name));
+      continue;
+    }
     const std::string id = IdOfRecord(kBatchPrefix, name);
     if (id.empty()) continue;
     absl::StatusOr<std::shared_ptr<Entry>> read = ReadEntry(id);

@@ -125,7 +125,7 @@ absl::Status FileStore::Load(const WarnOfRecord& warn) {
   }
   for (const std::string& name : names) {
     const bool is_left = (IsId(kFilePrefix, name) && !kept.contains(name)) ||
-                         name.ends_with(".next");
+                         name.ends_with(kNextEnd);
     if (is_left) RETURN_IF_ERROR(RemoveFile(folder_ + name));
   }
   return absl::OkStatus();

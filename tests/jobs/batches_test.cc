@@ -559,6 +559,15 @@ TEST_P(BatchesTest, RecordThatCannotBeReadIsSetAside) {
   served.ExpectComplete(served.Await(damaged), kNumCalls);
 }
 
+TEST_P(BatchesTest, RecordThatWasCutOffIsRemoved) {
+  const std::string next =
+      folder_.path() + "/batches/batch_" + std::string(32, '7') + ".json.next";
+  { const Served served(folder_.path(), calls_.run()); }
+  WriteWhole(next, "{\"own");
+  const Served served(folder_.path(), calls_.run());
+  EXPECT_FALSE(std::filesystem::exists(next));
+}
+
 // At each operation of the disk in turn it fails once, in the midst of a write.
 // The batch is complete in the end, by the same server or by the next.
 TEST_P(BatchesTest, DiskMayFailAtAnyOperation) {

@@ -57,9 +57,9 @@ class FakeCalls {
   std::atomic<int> most_running = 0;
   std::atomic<int> num_begun = 0;
   std::atomic<int> num_made = 0;
-  std::atomic<bool> counts_turns = false;  // calls that are held
-  std::atomic<int> num_turns = 0;
+  // On the thread of the batches.
   std::function<void()> on_call = [] {};
+  std::function<void()> on_turn = [] {};  // of a call that waits
 
  private:
   struct Counted {
@@ -79,7 +79,7 @@ class FakeCalls {
     do {
       timer.expires_after(std::chrono::milliseconds(are_held ? 1 : 0));
       co_await timer.async_wait(asio::use_awaitable);
-      if (counts_turns) ++num_turns;
+      on_turn();
     } while (are_held);
     openai::BatchOutcome outcome = {
         .http_status = 200, .request_id = "r", .body = std::move(call.body)};
@@ -273,22 +273,37 @@ TEST_P(BatchesTest, BadInputFailsTheBatch) {
 }
 
 // Input that takes long to check holds up neither calls that run, nor the end.
-TEST_P(BatchesTest, CallsRunWhileInputIsChecked) {
+TEST(BatchSlicesTest, CallsRunWhileInputIsChecked) {
   Served::slice = absl::ZeroDuration();
-  Served served(folder_.path(), calls_.run(), {.max_running_calls = 2});
-  calls_.are_held = true;
+  const JobFolder folder;
+  FakeCalls calls;
+  calls.are_held = true;
+  std::string large;
+  std::atomic<const Batches*> checking = nullptr;
+  std::atomic<int> num_turns = 0;  // while it is checked
+  calls.on_turn = [&] {
+    const Batches* const batches = checking;
+    if (batches == nullptr ||
+        batches->Find("", large)->status != BatchStatus::kValidating) {
+      return;
+    }
+    ++num_turns;
+    // The test has time to stop them before all is checked.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  Served served(folder.path(), calls.run(), {.max_running_calls = 2});
   served.Create(2);
-  while (calls_.num_running < 2) {
+  while (calls.num_running < 2) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const std::string large = served.Create(20'000);
-  while (served.batches->Find("", large)->status == BatchStatus::kValidating &&
-         calls_.num_turns == 0) {
-    calls_.counts_turns = true;
+  large = served.Create(20'000);
+  checking = served.batches.get();
+  while (num_turns == 0 &&
+         served.batches->Find("", large)->status == BatchStatus::kValidating) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(served.batches->Find("", large)->status, BatchStatus::kValidating);
-  EXPECT_GT(calls_.num_turns, 0);
   served.batches->Stop();
+  EXPECT_GT(num_turns, 0);
   EXPECT_EQ(served.batches->Find("", large)->status, BatchStatus::kValidating);
 }
 

@@ -2,8 +2,8 @@
 // that their results are appended to.
 //
 // The results are the only record of what is done. They are read when a job is
-// opened, whatever ended it before: a result that was cut off is dropped, and
-// its call made again; no other call is made twice.
+// opened, whatever ended it before: a result that was cut off is dropped. Calls
+// without a whole result are made again, also those that ran meanwhile.
 //
 // Thread safety: one user.
 #pragma once

@@ -1,9 +1,10 @@
-// Batches: batches of calls that run one after the other below everything else,
-// on a thread of their own, and outlive the server.
+// Batches: batches of calls that run below everything else, on a thread of
+// their own, and outlive the server.
 //
-//   FOLDER/batches/batch_63d0....json    {"owner", "tenant", "batch",
-//   "ends_as"} FOLDER/batches/batch_63d0....output  results so far, until they
-//   are a file FOLDER/batches/batch_63d0....errors
+//   FOLDER/batches/
+//     batch_63d0....json    {"owner", "tenant", "batch", "ends_as"}
+//     batch_63d0....output  results so far, until they are a file
+//     batch_63d0....errors
 //
 //   validating ─> in_progress ─> finalizing ─> completed, expired, failed
 //       │              └──> cancelling ──────> cancelled

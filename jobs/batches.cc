@@ -431,10 +431,11 @@ void Batches::Pump() {
   has_more = has_more || busy_ != nullptr;
   // By turns, as long as one of them has a call.
   is_busy_ = false;
+  const size_t num_open = std::min(unfinished.size(), kMaxOpenJobs);
   size_t num_idle = 0;
-  while (now >= resume_at_ && num_idle < unfinished.size() &&
+  while (now >= resume_at_ && num_idle < num_open &&
          std::ssize(running_) < options_.max_running_calls) {
-    const auto& entry = unfinished[next_++ % unfinished.size()];
+    const auto& entry = unfinished[next_++ % num_open];
     const bool is_started =
         OrSuspend(entry.get(), [&] { return StartCall(end, entry); });
     num_idle = is_started ? 0 : num_idle + 1;
@@ -487,7 +488,12 @@ absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   const bool is_cancelled = StatusOf(*entry) == BatchStatus::kCancelling;
   const bool ends = is_late || is_cancelled || entry->fails;
   if (ends) CancelCalls(entry);
-  if (entry->num_running > 0 || (!ends && !may_run)) return absl::OkStatus();
+  if (entry->num_running > 0) return absl::OkStatus();
+  if (!ends && !may_run) {
+    // Others may have come before it.
+    CloseJob(entry);
+    return absl::OkStatus();
+  }
   if (!entry->is_recovered) RETURN_IF_ERROR(OpenJob(end, entry));
   if (is_busy_) return absl::OkStatus();
   if (is_cancelled) return Finalize(BatchStatus::kCancelled, entry);

@@ -58,6 +58,7 @@ class FakeCalls {
   std::atomic<int> num_begun = 0;
   std::atomic<int> num_made = 0;
   // On the thread of the batches.
+  std::vector<std::string> owners;  // of calls that were begun
   std::function<void()> on_call = [] {};
   std::function<void()> on_turn = [] {};  // of a call that waits
 
@@ -74,6 +75,7 @@ class FakeCalls {
   asio::awaitable<openai::BatchOutcome> Run(RunningCall call) {
     const Counted counted(this);
     ++num_begun;
+    owners.push_back(call.owner);
     on_call();
     asio::steady_timer timer(co_await asio::this_coro::executor);
     do {
@@ -253,6 +255,37 @@ TEST_P(BatchesTest, ManyBatchesOfOneOwnerHoldUpNoneOfAnother) {
     num_open += openai::IsFinal(batch->status) ? 0 : 1;
   }
   EXPECT_GT(num_open, 10);
+}
+
+// Nor batches of it that were begun before others came.
+TEST_P(BatchesTest, BatchesThatAreBegunMakeWayForOthers) {
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 1});
+  calls_.are_held = true;
+  const auto create = [&](const std::string& owner) {
+    const std::string id = served.Create(kNumCalls, 3600, owner);
+    while (served.batches->Find(owner, id)->status !=
+           BatchStatus::kInProgress) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return id;
+  };
+  for (int i = 0; i < 16; ++i) create("me");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::map<std::string, std::string> others;
+  for (int i = 0; i < 15; ++i) {
+    const std::string owner = Concat("tenant", i);
+    others[owner] = create(owner);
+  }
+  calls_.are_held = false;
+  for (const auto& [owner, id] : others) {
+    served.ExpectComplete(served.Await(id, owner), kNumCalls, owner);
+  }
+  served.batches->Stop();
+  const auto is_me = [](const std::string& owner) { return owner == "me"; };
+  // Three turns of each.
+  EXPECT_LT(
+      std::count_if(calls_.owners.begin(), calls_.owners.begin() + 48, is_me),
+      8);
 }
 
 TEST_P(BatchesTest, BadInputFailsTheBatch) {

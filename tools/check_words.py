@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
-"""Fails where a name comes back that tools/retired_names.txt has.
+"""Fails where a retired name comes back, or more sentences are in dialect.
 
     tools/check_words.py [ROOT]
+    tools/check_words.py --dialect [PATH ...]    list the sentences instead
+
+Names first: tools/retired_names.txt has them.
 
 A line there is `LetGo: Release`, the name and what stands in its place. Plurals
 are retired with their names, and so are the tests and the files named after them: `LetGo`
 retires LetGos, LetGoTest, LetGoGpuTest, let_go.h and let_go_test.cc. It reads
 every file that git knows, and their paths, but for the list itself.
+
+Then the dialect: comments that open with a pronoun or a genitive (OPENING), ones
+behind code that begin with "of", and people in the machine (PEOPLE). There may be
+DIALECT_CEILING of them in all sources; with fewer, the ceiling is to be lowered.
 """
 
 import re
@@ -17,6 +24,13 @@ from pathlib import Path
 RETIRED = "tools/retired_names.txt"
 TEXTS = {".h", ".cc", ".cu", ".cuh", ".md", ".py", ".sh", ".txt", ".cmake"}
 LINE = re.compile(r"^([^#: ]+): (.+)$", re.MULTILINE)
+
+SOURCES = {".h", ".cc", ".cu", ".cuh"}
+OPENING = re.compile(r"/{2,3}\s*(What|Of|Whether|Where|How|Those|The same)\b")
+TRAILING = re.compile(r"\S\s+// ?[Oo]f\b")
+PEOPLE = re.compile(
+    r"//.*\b([Gg]oes on|[Nn]obody|[Ss]omebody|[Aa]nybody|[Ww]hoever)\b")
+DIALECT_CEILING = 2835
 
 SOURCE_ENDS = r"(?:_[a-z0-9_]+)?\.(?:h|cc|cu|cuh|py)\b"
 
@@ -69,12 +83,39 @@ def find_faults(root: Path, files: list[str]) -> list[str]:
     return faults
 
 
+def find_dialect(root: Path, files: list[str]) -> list[str]:
+    """Each line of a comment in the project's old dialect, with its place."""
+    found = []
+    for name in files:
+        if Path(name).suffix not in SOURCES:
+            continue
+        in_comment = False
+        for number, line in enumerate((root / name).read_text().splitlines(), 1):
+            is_comment = line.lstrip().startswith("//")
+            opens = is_comment and not in_comment and OPENING.match(line.strip())
+            if opens or TRAILING.search(line) or PEOPLE.search(line):
+                found.append(f"{name}:{number}: {line.strip()}")
+            in_comment = is_comment
+    return found
+
+
 def main() -> int:
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1])
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True,
-                           capture_output=True, text=True).stdout
-    faults = find_faults(root, [name for name in files.split("\0")
-                                if (root / name).is_file()])
+    arguments = sys.argv[1:]
+    listed = arguments[:1] == ["--dialect"]
+    paths = arguments[1:] if listed else []
+    root = Path(arguments[0] if arguments and not listed
+                else Path(__file__).parents[1])
+    files = subprocess.run(["git", "ls-files", "-z", "--", *paths], cwd=root,
+                           check=True, capture_output=True, text=True).stdout
+    names = [name for name in files.split("\0") if (root / name).is_file()]
+    if listed:
+        print(*find_dialect(root, names), sep="\n")
+        return 0
+    faults = find_faults(root, names)
+    dialect = len(find_dialect(root, names))
+    if dialect > DIALECT_CEILING:
+        faults.append(f"{dialect} comments are in dialect, {DIALECT_CEILING} may "
+                      "be: tools/check_words.py --dialect PATH lists them")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

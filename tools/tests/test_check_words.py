@@ -64,6 +64,35 @@ class CheckWordsTest(unittest.TestCase):
         names = [name for name in listed.splitlines()
                  if (ROOT / name).is_file()]
         self.assertEqual(check_words.find_faults(ROOT, names), [])
+        self.assertLessEqual(len(check_words.find_dialect(ROOT, names)),
+                             check_words.DIALECT_CEILING)
+
+
+class DialectTest(unittest.TestCase):
+
+    def lines(self, text):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            (root / "a.h").write_text(text)
+            return [int(place.split(":")[1])
+                    for place in check_words.find_dialect(root, ["a.h"])]
+
+    def test_openings_of_a_comment_count(self):
+        self.assertEqual(
+            self.lines("// What it is.\nint a;\n/// Whether b.\nint b;\n"
+                       "// The same for c.\nint c;\n"), [1, 3, 5])
+
+    def test_later_lines_and_other_words_do_not(self):
+        self.assertEqual(
+            self.lines("// Returns\n// What it is.\n// Whatever.\n"
+                       "// Often so.\nint a;\n"), [])
+
+    def test_a_genitive_behind_code_counts(self):
+        self.assertEqual(self.lines("int a;  // of b\nint b;  // offset\n"), [1])
+
+    def test_people_in_the_machine_count(self):
+        self.assertEqual(
+            self.lines("// A group goes on.\nint a;\nint nobody;\n"), [1])
 
 
 if __name__ == "__main__":

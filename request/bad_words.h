@@ -33,22 +33,22 @@ class Tokenizer;
 // More than lists of swear words have; to encode as many bytes takes some
 // milliseconds.
 inline constexpr size_t kMaxBadWords = 4096;
-inline constexpr size_t kMaxBadWordBytes = size_t{1} << 16;  // of all together
+inline constexpr size_t kMaxBadWordBytes = size_t{1} << 16;  // in total
 
-// What can be said of the words without a tokenizer.
+// Checks the limits on the words; needs no tokenizer.
 // Errors: kInvalidArgument naming the limit, or the first word that is empty,
 // blank or not UTF-8.
 absl::Status CheckBadWords(const std::vector<std::string>& words);
 
 // Moves `bad_words` into `bad_words_ids`, where they come last.
-// Errors: as CheckBadWords; kInvalidArgument if there are words and
-// `tokenizer` is null, or naming the first word that has no tokens. `*params`
-// is left as it was then.
+// Errors: as CheckBadWords; kInvalidArgument if there are words and `tokenizer`
+// is null, or naming the first word that has no tokens. `*params` is unchanged
+// on error.
 absl::Status ResolveBadWords(const Tokenizer* tokenizer,
                              GenerationParams* params);
 
-// What is wrong with words where nothing makes tokens of them.
-// REQUIRES: there are some.
+// Returns the error of a request that has bad_words when no tokenizer can
+// encode them. REQUIRES: bad_words is not empty.
 absl::Status NoTokensOfBadWords(const GenerationParams& params);
 
 }  // namespace espalier

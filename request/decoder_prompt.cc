@@ -16,7 +16,8 @@
 namespace espalier {
 namespace {
 
-// What decoder_prompt_tokens add after `start`, the model's own.
+// Returns `tokens` without `start`, the model's own decoder start, if they
+// begin with it.
 std::span<const int64_t> OwnTokens(std::span<const TokenId> start,
                                    std::span<const int64_t> tokens) {
   const bool has_start = tokens.size() >= start.size() &&
@@ -24,7 +25,7 @@ std::span<const int64_t> OwnTokens(std::span<const TokenId> start,
   return has_start ? tokens.subspan(start.size()) : tokens;
 }
 
-// What every decoder of the model begins with.
+// Returns the tokens that every decoder of the model begins with.
 std::span<const TokenId> StartOf(const ModelDescription& model) {
   if (!model.encoder) return {};
   return model.encoder->decoder_prompt;
@@ -134,7 +135,7 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
-  // What only repeats the start says nothing of what comes after it.
+  // Tokens that only repeat the start leave the next token open.
   if (!params.forced_bos_token_id ||
       OwnTokens(StartOf(model), tokens).empty()) {
     return absl::OkStatus();

@@ -39,41 +39,40 @@ namespace espalier {
 
 class Tokenizer;
 
-// Makes decoder_prompt_tokens of `decoder_prompt`, which is empty then. Returns
-// the forced_bos_token_id of `defaults`, if that stands in front. What is wrong
-// with tokens is not looked at (ValidateParams).
-// Errors: kInvalidArgument naming the field, and saying why: `tokenizer` is
-// null, both fields are given, the text is not UTF-8,
-// has no tokens, or more than the decoder's context has room for. `*params`
-// stays as it is then.
+// Encodes `decoder_prompt` into decoder_prompt_tokens and clears it. If the
+// model's outputs begin with a forced token, puts it in front and returns the
+// forced_bos_token_id of `defaults` as taken. Does not check the tokens
+// (ValidateParams does). Errors: kInvalidArgument naming the field and the
+// reason: `tokenizer` is null, both fields are given, or the text is not UTF-8,
+// has no tokens or exceeds the decoder's context. `*params` is unchanged on
+// error.
 absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const Tokenizer* tokenizer, const ModelDescription& model,
     const GenerationDefaults& defaults, GenerationParams* params);
 
-// Moves decoder_prompt_tokens to the end of the prompt, which texts continue
-// from there on. Does nothing if the model has an encoder.
-// Errors: as ValidateDecoderPrompt; the request stays as it is then.
+// Moves decoder_prompt_tokens to the end of the prompt; texts continue from
+// there. Does nothing if the model has an encoder. Errors: as
+// ValidateDecoderPrompt; the request is unchanged on error.
 absl::Status AppendDecoderPrompt(const ModelDescription& model,
                                  Request* request);
 
-// All that the decoder of a request begins with: the model's
+// Returns all tokens that the decoder of a request begins with: the model's
 // EncoderDescription::decoder_prompt, then the request's own.
 std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params);
 
-// Of these those that the request gave: what follows the model's own start,
-// which is no text.
+// Returns the part of `decoder_prompt` that the request gave: everything after
+// the model's own start, which has no text.
 std::span<const TokenId> AfterStart(const ModelDescription& model,
                                     std::span<const TokenId> decoder_prompt);
 
-// Tokens of the model's max_context that stand before the first that is
-// generated: those of the prompt, unless there is an encoder, and of the
-// decoder's.
+// Returns the number of tokens of the model's max_context that precede the
+// first generated one: the decoder's, and the prompt's if there is no encoder.
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params);
 
-// The text that decoder_prompt_tokens spell; empty if there are none.
+// Returns the text that decoder_prompt_tokens spell; empty if there are none.
 // Errors: as Tokenizer::Decode.
 absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
                                               std::span<const int64_t> tokens);

@@ -16,7 +16,7 @@ namespace {
 // The prompt that the defaults are for.
 struct PromptRoom {
   int64_t num_tokens = 0;
-  int64_t num_left = 0;  // of the model's context; >= 1
+  int64_t num_left = 0;  // left in the model's context; >= 1
 };
 
 // A field of generation_config.json.
@@ -25,7 +25,7 @@ struct DefaultField {
   std::string_view param;  // that it sets, in the request format
   bool (*differs)(const GenerationParams&);
   void (*set)(const GenerationDefaults&, const PromptRoom&, GenerationParams*);
-  // Without which it means nothing.
+  // Enables the option that this field depends on.
   void (*enable)(GenerationParams*) = [](GenerationParams*) {};
 };
 
@@ -76,7 +76,7 @@ constexpr DefaultField SamplingField(std::string_view name) {
   return {name, name, Differs<Member>, Copy<Member>, Sample};
 }
 
-// What others depend on comes first.
+// Fields that others depend on come first.
 constexpr DefaultField kFields[] = {
     Field<&P::eos_token_id>("eos_token_id"),
     Field<&P::stop>("stop_strings", "stop"),
@@ -124,8 +124,8 @@ bool Has(const GenerationDefaults& defaults, std::string_view name) {
       defaults.fields, [&](const auto& field) { return field.first == name; });
 }
 
-// What may be large, and no default depends on: defaults that are lists come
-// last, beside all that the request has then.
+// Swaps the params that may be large and that no default depends on. List
+// defaults are applied last, when these params are back in place.
 void SwapLargeParams(P* a, P* b) {
   a->stop_token_ids.swap(b->stop_token_ids);
   a->stop.swap(b->stop);
@@ -144,7 +144,7 @@ void SwapLargeParams(P* a, P* b) {
   a->decoder_prompt_tokens.swap(b->decoder_prompt_tokens);
 }
 
-// What `params` are without that.
+// Returns a copy of `params` without those large params.
 P WithoutLargeParams(P* params) {
   P large;
   SwapLargeParams(params, &large);
@@ -159,8 +159,8 @@ bool IsList(std::string_view param) {
          param == "begin_suppress_tokens" || param == "sequence_bias";
 }
 
-// Whether `params`, which have allowed sequences, have no use for it: these
-// say what begins and ends the output, and how long it can be.
+// True if `param` is redundant with allowed_sequences, which determine how the
+// output begins and ends and how long it can be.
 bool IsOfAllowedSequences(std::string_view param) {
   return param == "stop" || param == "max_new_tokens" ||
          param == "min_new_tokens" || param == "forced_bos_token_id" ||
@@ -174,7 +174,7 @@ bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Whether a request asks for the search: for beams, and for no draws.
+// True if a request gives num_beams above 1 and no sampling param.
 bool AsksForSearch(std::span<const std::string_view> given, const P& params) {
   return Contains(given, "num_beams") && params.num_beams > 1 &&
          !params.stochastic &&
@@ -183,7 +183,7 @@ bool AsksForSearch(std::span<const std::string_view> given, const P& params) {
          });
 }
 
-// Whether a request may leave `field` to the defaults.
+// True if a default may set `field`: the request leaves it open.
 bool IsOpen(const DefaultField& field, std::span<const std::string_view> given,
             const P& params) {
   if (Contains(given, field.param)) return false;
@@ -191,16 +191,17 @@ bool IsOpen(const DefaultField& field, std::span<const std::string_view> given,
   return !params.allowed_sequences || !IsOfAllowedSequences(field.param);
 }
 
-// Whether a request for which `params` have become these is a good one.
+// True if a request with these params passes ValidateParams.
 bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
              P params) {
   params.bad_words.clear();     // has no tokens yet
-  params.include_stop = false;  // may be of a stop that is open yet
+  params.include_stop = false;  // may belong to a stop that is still open
   return ValidateParams(model, num_prompt_tokens, &params).ok();
 }
 
-// Takes num_beams, open as it is, for a request whose search is a wrong one
-// without: as it is meant to run by default, and told so.
+// Sets num_beams to its default if the request leaves it open and its search is
+// invalid without it, so that the error describes the search that the defaults
+// would have run.
 void TakeBeamsOfWrongSearch(const GenerationDefaults& defaults,
                             std::span<const std::string_view> given,
                             const ModelDescription& model, P* params,
@@ -219,7 +220,7 @@ bool IsNamePart(char c) {
   return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_';
 }
 
-// Whether the word `name` is in `text`.
+// True if `text` contains the word `name`.
 bool HasWord(std::string_view text, std::string_view name) {
   for (size_t at = text.find(name); at != text.npos;
        at = text.find(name, at + 1)) {

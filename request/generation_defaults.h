@@ -6,18 +6,18 @@
 //   generation_config.json
 //   the defaults of GenerationParams
 //
-// A default is taken where it means something beside the rest of the request:
-// as long as the request with it passes ValidateParams. So temperature and
-// top_p of a file are taken by requests that sample, as transformers does, and
-// no default makes a good request a bad one. A request that gives num_beams
-// above 1 and nothing of sampling asks for the search: do_sample of a file is
-// not taken then, nor what needs it (LeftOutForSearch). But more beams or
-// samples than a step has room for (StepLimits::max_beams) are taken: the
-// model's maker meant them, and a request is told of them rather than run
-// without. What only a search can tell is left: suppress_tokens and
-// bad_words_ids may leave no token of those that a request allows. A request
-// whose search is wrong all the same takes num_beams, so that its error is told
-// of the beams that it would have.
+// A default is taken if the request with it still passes ValidateParams. So
+// requests that sample take temperature and top_p of a file, as in
+// transformers, and no default invalidates a valid request. A request that
+// gives num_beams above 1 and no sampling param is a beam search: it does not
+// take do_sample of a file, nor the params that need it (LeftOutForSearch).
+// There are three exceptions. More beams or samples than a step has room for
+// (StepLimits::max_beams) are taken: the model's maker meant them, and the
+// request gets an error instead of another search. Conflicts that only appear
+// during the search are not detected: suppress_tokens and bad_words_ids may ban
+// every token that a request allows. A request whose search is invalid anyway
+// takes num_beams, so that its error describes the beams that it would have
+// had.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -41,53 +41,54 @@ namespace espalier {
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
 struct GenerationDefaults {
-  // The file that they are of; empty if none was read.
+  // Path of the file; empty if none was read.
   std::string path = {};
-  // Those that differ from the defaults of GenerationParams, in the order of
-  // DefaultNames; of `params` these count alone.
+  // Fields that differ from the defaults of GenerationParams, in the order of
+  // DefaultNames. Only these fields of `params` are meaningful.
   NamedValues fields = {};
   GenerationParams params = {};
-  // Prompt and generated tokens together; they count where the file has no
-  // max_new_tokens, or min_new_tokens.
+  // Prompt and generated tokens together. Used if the file has no
+  // max_new_tokens, or no min_new_tokens.
   std::optional<int64_t> max_length = {};
   std::optional<int64_t> min_length = {};
-  // As JSON, if the file has it: what the decoder of an encoder-decoder begins
-  // with. It is the model's, and no request sets it.
+  // As JSON, if the file has it: the first token of the decoder of an
+  // encoder-decoder. It is a property of the model; no request sets it.
   std::optional<std::string> decoder_start_token_id = {};
-  // Fields that would change results and that there is nothing for here.
+  // Fields that would change results and that espalier does not support.
   NamedValues unsupported = {};
 
-  // Of `path`, without its directories.
+  // Last component of `path`.
   std::string file_name() const { return path.substr(path.rfind('/') + 1); }
-  // Whether no request can take any.
+  // True if there is no default that a request can take.
   bool empty() const { return fields.empty(); }
 };
 
-// The fields of generation_config.json that are taken, those first that others
-// depend on, and the param of the request format that each sets.
+// The supported fields of generation_config.json, dependencies first, and the
+// param of the request format that each sets.
 struct DefaultName {
   std::string_view name;
   std::string_view param;
 };
 std::vector<DefaultName> DefaultNames();
 
-// "FILE: FIELD VALUE is not supported", of all there are.
-// REQUIRES: there are some.
+// Returns "FILE: FIELD VALUE is not supported", listing all unsupported fields.
+// REQUIRES: there is at least one.
 std::string NameUnsupported(const GenerationDefaults& defaults);
-// The same as a warning that they count for nothing; empty if there are none.
+// Returns that message as a warning that they are ignored; empty if all fields
+// are supported.
 std::string UnsupportedWarning(const GenerationDefaults& defaults);
 
-// The params that defaults are for.
+// Returns the params that can have a default.
 std::vector<std::string_view> DefaultParams();
-// Of these, those that differ from the defaults of GenerationParams: what a
-// caller in C++ has given.
+// Returns the params with defaults whose values differ from those of
+// GenerationParams: the ones that a C++ caller has set.
 std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 
-// Moves those of `param` to the unsupported ones: "stop" of a model without a
-// tokenizer.
+// Moves the defaults of `param` to the unsupported ones, such as "stop" for a
+// model without a tokenizer.
 void LeaveOut(std::string_view param, GenerationDefaults* defaults);
-// The same of those that no executor but one that selects on the host can do,
-// of beams or at all.
+// Moves defaults that require selection on the host to the unsupported ones, if
+// the model's executor selects on the device.
 void LeaveOutHostSelection(const ModelDescription& model,
                            GenerationDefaults* defaults);
 
@@ -103,33 +104,34 @@ std::string SearchNote(const GenerationDefaults& defaults,
                        const GenerationParams& params,
                        std::string_view num_beams, std::string_view do_sample);
 
-// `model` as if its steps had room for any number of sequences: what a default
-// is judged by.
+// Returns `model` with no limit on the sequences of a step. Defaults are
+// checked against it.
 ModelDescription WithAnyBeams(ModelDescription model);
 
-// Whether every default is one that a request of `model` can have, if its steps
-// have room for it, and its decoder begins as the file says.
+// Checks that requests of `model` can take every default, regardless of the
+// room in its steps, and that its decoder begins as the file says.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model);
 
-// The token that the defaults force to come first where params leave it open:
-// as in transformers, which forces the second token of a context, only where
-// one token stands before what is generated.
+// Returns the token that the defaults force to come first if params leave it
+// open. As in transformers, which forces the second token of a context, this
+// applies only if exactly one token precedes the generated ones.
 std::optional<TokenId> ForcedBosByDefault(const GenerationDefaults& defaults,
                                           const ModelDescription& model,
                                           int64_t num_prompt_tokens,
                                           const GenerationParams& params);
 
-// Sets what `*params` leave open and returns which defaults that were; `given`
-// are the params that were not left open, by their names in the request format.
+// Sets the params that the request left open and returns the defaults that were
+// taken. `given` lists the params that the request set, by their names in the
+// request format.
 NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params);
 
-// The error of a request that has taken defaults, or OK; after it where those
-// are from, that its message names: "...; num_beams is 4 by ORIGIN".
+// Appends to the error of a request the origin of each default that its message
+// names: "...; num_beams is 4 by ORIGIN". OK stays OK.
 absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
                           std::string_view origin);
 

@@ -28,7 +28,7 @@ enum class EarlyStopping {
   kNever,  // when no live beam can beat it at any length
 };
 
-// How a hypothesis' length t divides its sum (docs/groups.md).
+// Divisor of a hypothesis' cumulative score, by its length t (docs/groups.md).
 enum class LengthPenaltyForm {
   kPower,  // t^length_penalty
   kWu,     // ((5 + t) / 6)^length_penalty: Wu et al. 2016, equation 14
@@ -38,8 +38,8 @@ enum class LengthPenaltyForm {
 // logprobs_mode).
 enum class LogprobsMode {
   kRaw,        // the model's own
-  kProcessed,  // those that tokens are chosen by: after edits and, where tokens
-               // are drawn, temperature and filters
+  kProcessed,  // those that tokens are chosen by: after edits and, for samples,
+               // temperature and filters
 };
 
 // "raw_logprobs", "processed_logprobs".
@@ -108,7 +108,7 @@ struct GenerationParams {
   // after it.
   SharedList<std::string> stop;
   bool include_stop = false;
-  // Whether texts leave special tokens out; false: they have their names.
+  // Omits special tokens from texts; false: shows their names.
   bool skip_special_tokens = true;
   // SamplingParams of kernels/sample/sample.h. Others than the defaults need
   // do_sample or stochastic (temperature 0 aside, which is greedy).
@@ -128,23 +128,24 @@ struct GenerationParams {
   SharedList<std::pair<int64_t, double>> logit_bias;  // token, bias
   SharedList<SequenceBias> sequence_bias;
   std::optional<LengthDecay> exponential_decay_length_penalty;
-  // Whether a beam's scores are made log-probabilities again, which sum up to 1
-  // over the vocabulary, after all that is done to them. Draws always are.
+  // Renormalizes a beam's scores into log-probabilities over the vocabulary
+  // after all score processors. Samples are always renormalized.
   bool renormalize_logits = false;
   SharedList<std::vector<int64_t>> bad_words_ids;
-  // The same as text: an engine with a tokenizer makes bad_words_ids of them
+  // bad_words_ids as text: an engine with a tokenizer encodes them
   // (request/bad_words.h).
   SharedList<std::string> bad_words;
   SharedList<int64_t> suppress_tokens;
-  // The same at the first place that forced_bos_token_id leaves open.
+  // suppress_tokens for the first position that forced_bos_token_id leaves
+  // open.
   SharedList<int64_t> begin_suppress_tokens;
   // Tokens that the output begins with; what is generated follows them. With an
   // encoder they stand after those that every decoder of the model begins with,
   // transformers' decoder_input_ids; without one after the prompt
   // (request/decoder_prompt.h). Empty: none.
   std::vector<int64_t> decoder_prompt_tokens;
-  // The same as text: an engine with a tokenizer makes decoder_prompt_tokens of
-  // it. Empty: none.
+  // decoder_prompt_tokens as text: an engine with a tokenizer encodes it.
+  // Empty: none.
   std::string decoder_prompt;
   // The token that alone may come first, and those that alone may come as the
   // last of max_new_tokens, each with a score of 0, whatever else is said.
@@ -157,7 +158,7 @@ struct GenerationParams {
   // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
-  LogprobsMode logprobs_mode = LogprobsMode::kRaw;  // of `logprobs`
+  LogprobsMode logprobs_mode = LogprobsMode::kRaw;  // mode of `logprobs`
   // The first token of the prompt, counted from 0, that prompt_logprobs are of;
   // 0 is 1, for the first follows nothing. What is before it need not be
   // computed if the prefix cache has it, and has no rows of logits. In
@@ -173,10 +174,10 @@ struct GenerationParams {
   // Unset: none.
   std::optional<int64_t> deadline_ms;
 
-  // Of scheduling; none changes the result.
-  // Whether pages of other requests with the same beginning are shared, and its
-  // own kept for them; and only with those of the same salt, of at most
-  // kMaxCacheSaltBytes (docs/pages.md).
+  // Scheduling options; they do not change the result. With prefix_cache,
+  // requests share the pages of common prefixes, and this request's pages are
+  // kept for later ones; only requests with equal salts share. A salt has at
+  // most kMaxCacheSaltBytes (docs/pages.md).
   bool prefix_cache = true;
   std::string cache_salt;
   // Lower runs first, as in vLLM; requests that wait move up
@@ -208,14 +209,14 @@ inline constexpr int64_t kMaxDeadlineMs = (int64_t{1} << 31) - 1;
 // of its own (batcher/scheduler/admission.h).
 inline constexpr int64_t kMaxAbsPriority = int64_t{1} << 52;
 
-// Whether sequences compete with one another; else they are samples.
+// True if sequences compete with one another; else they are samples.
 bool IsBeamSearch(const GenerationParams& params);
 
-// Whether its sequences may have drafts: not those of a beam search that is
-// sampled, stochastic or diverse.
+// True if the sequences of the request may have drafts. A beam search that is
+// sampled, stochastic or diverse may not.
 bool CanSpeculate(const GenerationParams& params);
 
-// Whether its result depends on the seed.
+// True if the result depends on the seed.
 bool DrawsAtRandom(const GenerationParams& params);
 
 // Checks `params` for a prompt of `num_prompt_tokens` against `model` and

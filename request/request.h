@@ -20,33 +20,33 @@ struct Request {
   // Used exactly as given: no BOS is added. At least one token.
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
-  // Texts continue that of so many tokens at the prompt's end; 0: they are
-  // texts of their own, answers. Unset: all of them. With an encoder they
-  // continue the decoder prompt.
+  // Number of tokens at the prompt's end whose text the output continues; 0:
+  // the output is a text of its own, such as an answer. Unset: all tokens. With
+  // an encoder the output continues the decoder prompt.
   std::optional<int64_t> num_continued = {};
-  // What its caller knows it by, for traces; empty: by nothing.
+  // The caller's id for the request, for traces; may be empty.
   std::string caller_id = {};
-  // What is to be scored after the prompt (with an encoder: after what the
-  // decoder begins with), in place of anything that is generated; none empty,
-  // at most kMaxScoredTokens tokens together. Beginnings that several share are
-  // computed once. Empty: the request generates.
+  // Token sequences to score after the prompt (with an encoder: after the
+  // decoder prompt) instead of generating; none is empty, and together they
+  // have at most kMaxScoredTokens tokens. Common prefixes are computed once.
+  // Empty: the request generates.
   std::vector<std::vector<int64_t>> continuations = {};
 };
 
 // Few enough that their scores stay small beside a model.
 inline constexpr int64_t kMaxScoredTokens = int64_t{1} << 20;
 
-// Whether it generates nothing: continuations are scored, or the prompt.
+// True if the request generates nothing: it scores continuations or its prompt.
 bool OnlyScores(const Request& request);
 
-// Of all continuations together.
+// Returns the total length of all continuations.
 int64_t NumContinuationTokens(const Request& request);
 
-// The first token of the prompt that prompt_logprobs are of.
+// Returns the first token of the prompt that prompt_logprobs cover.
 int64_t FirstLogprob(const Request& request);
 
-// Tokens of a prompt, from its first on, that need no row of logits of their
-// own: with prompt_logprobs those before logprobs_start, else all but the last.
+// Returns how many leading tokens of the prompt need no row of logits: with
+// prompt_logprobs all before logprobs_start, else all but the last.
 int64_t NumWithoutLogits(const Request& request);
 
 enum class FinishReason {
@@ -62,48 +62,48 @@ std::string_view NameOf(FinishReason reason);
 // A finished sequence.
 struct Hypothesis {
   std::vector<TokenId> tokens;  // generated ones, what ended it included
-  // Beams: cum_log_prob divided as length_penalty says
+  // Beams: cum_log_prob with the length penalty
   // (beam/strategy/length_penalty.h). Samples: the mean log-probability.
   // Stochastic beams: the perturbed log-probability. Higher is better.
   float score = 0;
   // Nats. Beams: after score processors. Samples: the model's own. Stochastic
-  // beams: of what is drawn from, after processors, temperature and filters.
+  // beams: after processors, temperature and filters.
   float cum_log_prob = 0;
   FinishReason finish_reason = FinishReason::kLength;
   // [tokens], if the request asks for them.
   std::vector<TokenLogProb> logprobs = {};
-  // Which sample it is, from 0; of beams 0.
+  // Index of the sample, from 0; 0 for beams.
   int sample = 0;
 };
 
-// How likely a continuation is after its prompt. Nats and ranks are of the
-// model's own logits.
+// Log-probability of a continuation given its prompt. Values and ranks come
+// from the model's own logits; nats.
 struct ContinuationScore {
   std::vector<TokenId> tokens = {};
   double cum_log_prob = 0;  // the sum of log_probs
-  // Whether greedy search would generate it: each token has the highest logit,
-  // and is the lowest of those that have it.
+  // True if greedy search would generate it: each token has the highest logit,
+  // ties going to the lowest id.
   bool is_greedy = true;
   std::vector<float> log_probs = {};  // [tokens]
   std::vector<int> ranks = {};        // [tokens], 1 + tokens of a higher logit
 };
 
-// What a request cost.
+// Token and step counts of a request.
 struct Usage {
   int64_t num_prompt_tokens = 0;
-  int64_t num_cached_tokens = 0;     // of the prompt, not computed again
+  int64_t num_cached_tokens = 0;     // prompt tokens that were not recomputed
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
-  // Steps of the model that generated for it, the first one included. Where
-  // drafts are accepted one of them decides several tokens of a sample, or
-  // steps of a search; BeamsEvent::num_steps counts those.
+  // Model steps that generated for the request, the first one included. With
+  // drafts, one step may decide several tokens of a sample, or several steps of
+  // a search; BeamsEvent::num_steps counts the latter.
   int64_t num_steps = 0;
-  // Of speculation, in all sequences: tokens drafted and verified, and those of
-  // them that were accepted, but for any after the end of their sequence.
+  // Speculation, over all sequences: tokens that were drafted and verified, and
+  // the accepted ones among them, without any after the end of their sequence.
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
   // Params that the request left open and the model's generation_config.json
-  // gave: names of the request format, and values as JSON. None where an engine
-  // was asked without a Generator.
+  // set: names of the request format, and values as JSON. Empty if the request
+  // bypassed the Generator.
   std::vector<std::pair<std::string, std::string>> defaults = {};
 };
 
@@ -112,28 +112,30 @@ struct Result {
   // processors leave fewer possible.
   std::vector<Hypothesis> hypotheses;
   Usage usage;
-  std::optional<uint64_t> seed = {};  // that it drew with, if it drew
-  // Whether deadline_ms cut it: it ended with what it had by then. Hypotheses
-  // that had ended by themselves keep their finish_reason.
+  std::optional<uint64_t> seed = {};  // seed of its random draws, if any
+  // True if deadline_ms ended the request early. Hypotheses that had ended
+  // before keep their finish_reason.
   bool deadline_passed = false;
-  // Of stochastic beam search: the perturbed log-probability of the best
-  // sequence that was not drawn; unset if all were. A sequence of
-  // log-probability l was drawn with probability 1 - exp(-exp(l - threshold)):
-  // dividing by it makes sums over the hypotheses unbiased (docs/groups.md).
+  // Stochastic beam search only: the perturbed log-probability of the best
+  // sequence that was not sampled; unset if all were. A sequence of
+  // log-probability l is sampled with probability 1 - exp(-exp(l - threshold)).
+  // Dividing by it makes sums over the hypotheses unbiased (docs/groups.md).
   std::optional<double> threshold = {};
-  // Of the prompt's tokens from FirstLogprob on, if the request asks for them.
+  // Prompt log-probabilities from FirstLogprob on, if the request asks for
+  // them.
   std::optional<std::vector<TokenLogProb>> prompt_logprobs = {};
-  // Of Request::continuations, in their order. Then there are no hypotheses.
+  // Scores of Request::continuations, in their order. If present, there are no
+  // hypotheses.
   std::vector<ContinuationScore> continuations = {};
 };
 
 // Checks a request against `model`, its limits included, and fills in defaults.
-// Nothing is held before this has passed.
+// The engine allocates nothing for a request that fails.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateRequest(const ModelDescription& model, Request* request);
 
-// Drawn seeds are below it: so many integers a float64 tells apart, in which
-// readers of JSON in JavaScript and jq keep numbers.
+// Upper bound of seeds that the engine draws. A float64 represents every
+// integer below it, so JavaScript and jq read such a seed from JSON exactly.
 inline constexpr uint64_t kMaxDrawnSeed = uint64_t{1} << 53;
 
 // Draws a seed from the system's source of randomness for a request that draws

@@ -12,16 +12,16 @@
 
 namespace espalier {
 
-// What drafts tokens.
+// Source of draft tokens.
 enum class SpeculationMethod {
-  kNone,    // nothing: off, also where the engine has a default
+  kNone,    // off, even if the engine has a default
   kNgram,   // the sequence's own text: what followed its last few tokens before
   kSuffix,  // the same, by the longest suffix that occurred before
   kDraft,   // a draft model
 };
 
-// How a sample's draft is accepted. Of no meaning where nothing is drawn, and
-// in beam search.
+// Acceptance rule for drafts of a sample. Ignored for greedy search and beam
+// search.
 enum class SpeculationMode {
   // Rejection sampling, Leviathan et al. 2023: the most drafts that any rule
   // accepts token by token. Which tokens are drawn depends on the drafts.

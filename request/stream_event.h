@@ -1,9 +1,9 @@
-// What a request tells while it runs (batcher/result_stream.h), as values.
+// Events of a running request (batcher/result_stream.h), as values.
 //
-// Samples, and greedy search, which is one, tell how each of them grows. A beam
-// search, also one that draws, gives its stable prefix: the tokens that every
-// live beam and every hypothesis that may still be returned begin with. Both
-// only grow; nothing told is taken back. The last event is the Result.
+// Samples, and greedy search, which is one, report their new tokens. A beam
+// search, sampled or not, reports its stable prefix: the tokens that every live
+// beam and every hypothesis that may still be returned begin with. Both only
+// grow; reported tokens are never retracted. The last event is the Result.
 //
 // Text is there if the engine has a tokenizer. It comes as whole characters,
 // and lags behind the tokens while they end within a character, or in what may
@@ -23,12 +23,12 @@
 namespace espalier {
 
 struct StreamOptions {
-  // Beams: tell the state of the search too.
+  // Beam search: report the state of the search too.
   bool beams = false;
 };
 
-// How one sample went on. The tokens of its events, one after the other, are
-// those of its hypothesis, and the texts are the hypothesis' text.
+// New tokens of one sample. The tokens of its events, concatenated, are those
+// of its hypothesis, and the texts are the hypothesis' text.
 struct SampleEvent {
   int sample = 0;  // from 0
   std::vector<TokenId> tokens = {};
@@ -39,8 +39,8 @@ struct SampleEvent {
   std::vector<TokenLogProb> logprobs = {};
 };
 
-// How the stable prefix grew. The tokens of these events, one after the
-// other, begin every hypothesis that is returned, and the texts its text.
+// New tokens of the stable prefix. The tokens of these events, concatenated,
+// begin every hypothesis that is returned, and the texts begin its text.
 struct StablePrefixEvent {
   std::vector<TokenId> tokens = {};
   std::string text = {};
@@ -49,12 +49,12 @@ struct StablePrefixEvent {
 // A sequence of a beam search.
 struct BeamState {
   std::vector<TokenId> tokens;  // generated, from the first on
-  float score = 0;              // of a live one: at its present length
+  float score = 0;              // a live beam's: at its present length
   float cum_log_prob = 0;
   std::optional<FinishReason> finish_reason = {};  // unset: it lives
 };
 
-// Where a beam search stands.
+// State of a beam search.
 struct BeamsEvent {
   int64_t num_steps = 0;  // so far
   // The sentence that is searched, from 0, of a text that is split into

@@ -1,5 +1,6 @@
-// Where the text of what is generated begins: the law is that the text before
-// it and its own, joined, are the text of all tokens (Tokenizer::Decode).
+// The point at which the text of generated tokens begins. Invariant: the text
+// before it, joined with the generated text, is the text of all tokens
+// (Tokenizer::Decode).
 //
 //   a prompt that is continued     after the prompt's tokens
 //   an encoder-decoder             after the decoder prompt
@@ -25,20 +26,21 @@
 
 namespace espalier {
 
-// After `context`; by itself if that is empty.
+// Begins after `context`, or independently if that is empty.
 IncrementalDetokenizer TextBeginAfter(const Tokenizer& tokenizer,
                                       const GenerationParams& params,
                                       std::span<const TokenId> context);
 
-// What texts of `request` continue, without an encoder.
+// Returns the tokens that the texts of `request` continue if the model has no
+// encoder.
 std::span<const TokenId> ContinuedTokens(const Request& request);
 
-// That of a request as it is submitted to an engine of `model`.
+// Returns the begin for a request as it is submitted to an engine of `model`.
 IncrementalDetokenizer TextBegin(const Tokenizer& tokenizer,
                                  const ModelDescription& model,
                                  const Request& request);
 
-// How the texts of a request are cut.
+// Returns the options that decide where stop strings cut the texts.
 TextOptions TextOptionsOf(const GenerationParams& params);
 
 // The text of `context` that stands before what continues it: without bytes

@@ -12,15 +12,15 @@
 
 namespace espalier {
 
-// How many sequences there are and how they go on: beams, samples, groups,
-// stochastic beams, when a search may end.
+// Checks the number and kind of sequences: beams, samples, groups, stochastic
+// beams, and when a search may end.
 absl::Status ValidateSearch(const ModelDescription& model,
                             const GenerationParams& params);
 
-// What a token is drawn by.
+// Checks sampling options: temperature and filters.
 absl::Status ValidateSampling(const GenerationParams& params);
 
-// What the decoder of an encoder-decoder begins with.
+// Checks the tokens that the decoder begins with.
 absl::Status ValidateDecoderPrompt(const ModelDescription& model,
                                    const GenerationParams& params);
 
@@ -32,40 +32,41 @@ absl::Status ValidateLengths(const ModelDescription& model,
 // Penalties on scores, the length penalty included.
 absl::Status ValidatePenalties(const GenerationParams& params);
 
-// What ends a sequence. Sets eos_token_id if unset; ids become sets, ascending
-// and each once.
+// Checks the stop conditions. Sets eos_token_id if unset; lists of ids become
+// ascending sets.
 absl::Status ValidateStops(const ModelDescription& model,
                            GenerationParams* params);
 
-// Which tokens may appear. Puts biases into ascending order; lists become
-// sets, ascending and each once, but for allowed_sequences, which
+// Checks the options that ban or favour tokens. Sorts biases; lists become
+// ascending sets, except allowed_sequences, which
 // beam/strategy/allowed_sequence_trie.h makes a trie of.
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params);
 
-// That no score comes out of all that as infinite or no number, as long as the
-// model's own are numbers.
+// Checks that no combination of these options makes a score infinite or NaN,
+// given finite logits.
 absl::Status ValidateScores(const GenerationParams& params);
 
-// What is reported beside the hypotheses, or in place of them.
+// Checks the options that report log-probabilities.
 absl::Status ValidateReports(const ModelDescription& model,
                              int64_t num_prompt_tokens,
                              const GenerationParams& params);
 
-// What an executor can do only where it selects on the host.
+// Checks options that require an executor that selects on the host.
 absl::Status ValidateHostSelection(const ModelDescription& model,
                                    const GenerationParams& params);
 
-// That lists of tokens are not empty, and their tokens in [0, vocab_size).
+// Checks that lists of tokens are not empty, and their tokens in [0,
+// vocab_size).
 absl::Status CheckSequences(std::string_view field,
                             const std::vector<std::vector<int64_t>>& sequences,
                             int vocab_size);
 
-// What drafts tokens, and how many.
+// Checks the draft method and the number of draft tokens.
 absl::Status ValidateSpeculation(const ModelDescription& model,
                                  const GenerationParams& params);
 
-// When it ends, what it shares with other requests, and its turn among them.
+// Checks the deadline, the prefix cache's salt, the priority and the tenant.
 absl::Status ValidateScheduling(const GenerationParams& params);
 
 }  // namespace espalier

@@ -33,7 +33,7 @@ absl::Status CheckSamplingRanges(const GenerationParams& params) {
   return CheckProbability("typical_p", params.typical_p);
 }
 
-// What only draws are done by; temperature 0 asks for none.
+// Checks that the filters of sampling are off; temperature 0 is allowed.
 absl::Status CheckDrawsNothing(const GenerationParams& params) {
   constexpr std::string_view kWithout = "without do_sample or stochastic";
   if (params.temperature != 0) {

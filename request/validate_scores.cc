@@ -26,7 +26,7 @@ absl::Status TooLarge(std::string_view field, double value,
 
 constexpr std::string_view kDecay = "exponential_decay_length_penalty[1]";
 
-// What the score of an EOS is multiplied by at the last place, at most.
+// Upper bound of the factor on the score of an EOS at the last position.
 double LargestDecay(const GenerationParams& params) {
   const auto& decay = params.exponential_decay_length_penalty;
   const double num_beyond =
@@ -77,7 +77,7 @@ class LargestSum {
     return AddSequenceBias();
   }
 
-  // Of a token that completes all of them.
+  // Bounds a token that completes all sequences.
   absl::Status AddSequenceBias() {
     for (const auto& [tokens, bias] : params_.sequence_bias) {
       lowest_bias_ += std::min(0.0, bias);
@@ -90,7 +90,7 @@ class LargestSum {
     return absl::OkStatus();
   }
 
-  // Of the one EOS that a sequence has.
+  // Bounds the one EOS of a sequence.
   absl::Status CheckDecay() const {
     const auto& decay = params_.exponential_decay_length_penalty;
     if (!decay) return absl::OkStatus();
@@ -134,9 +134,9 @@ class LargestSum {
 
   const GenerationParams& params_;
   const double length_;
-  double score_ = 0;  // of a token, at most
+  double score_ = 0;  // upper bound for a token
   double lowest_bias_ = 0;
-  double cost_of_others_ = 0;  // of a token, at most, in groups of beams
+  double cost_of_others_ = 0;  // upper bound for a token, with beam groups
 };
 
 // A token may complete all sequences of sequence_bias; signs are ignored.
@@ -163,8 +163,8 @@ absl::Status CheckBiases(const GenerationParams& params, double penalties) {
 
 absl::Status ValidateScores(const GenerationParams& params) {
   const double length = static_cast<double>(*params.max_new_tokens);
-  // Of a token that stands at every place: what is infinite here may be so
-  // before, with the other sign.
+  // Bounds a token at every position; a sum that overflows here may also
+  // overflow earlier, with the opposite sign.
   const double frequency = std::abs(params.frequency_penalty) * length;
   if (!IsFinite(frequency)) {
     return TooLarge("frequency_penalty", params.frequency_penalty, params);

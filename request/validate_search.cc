@@ -21,8 +21,8 @@ absl::Status CheckNumSequences(std::string_view field, int64_t count,
                      ", what a step has room for), got ", count);
 }
 
-// What ranks and ends a search has no meaning where perturbed
-// log-probabilities do.
+// Options that rank hypotheses or end the search do not apply to perturbed
+// log-probabilities.
 absl::Status ValidateStochastic(const GenerationParams& params) {
   constexpr std::string_view kWith = "with stochastic";
   RETURN_IF_ERROR(CheckOff("do_sample", params.do_sample, false, kWith));

@@ -67,7 +67,7 @@ bool Contains(const TokenIds& ids, int64_t id) {
 struct IdsInVocabulary;
 struct EndingsLast;
 
-// Of a field that takes one id for a list of it.
+// Checks a field that accepts one id in place of a list.
 absl::Status CheckIds(std::string_view field, const SharedList<int64_t>& ids,
                       int vocab_size) {
   const absl::Status status = CheckOnce<IdsInVocabulary>(
@@ -93,7 +93,7 @@ int64_t LongestOf(const SharedList<TokenIds>& sequences) {
       ->num_tokens;
 }
 
-// Of lists that requests share, once for all of them.
+// Checks lists shared by several requests, once for all of them.
 absl::Status CheckSharedSequences(std::string_view field,
                                   const SharedList<TokenIds>& sequences,
                                   int vocab_size) {
@@ -302,7 +302,7 @@ std::string WhyRoom(const ModelDescription& model, int64_t num_tokens) {
                 Pluralize(num_tokens, "prompt token"), ")");
 }
 
-// Of a request that generates nothing.
+// Checks a request that generates nothing.
 absl::Status ValidateNoNewTokens(const GenerationParams& params) {
   constexpr std::string_view kWith = "with max_new_tokens 0";
   RETURN_IF_ERROR(CheckOff<int64_t>("num_beams", params.num_beams, 1, kWith));
@@ -338,7 +338,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   const int64_t num_before =
       NumContextTokens(model, num_prompt_tokens, *params);
   const int64_t room = model.max_context - num_before;
-  // What is reported of a prompt needs no room after it.
+  // Prompt log-probabilities need no room after the prompt.
   if (params->max_new_tokens == 0 && params->prompt_logprobs && room >= 0) {
     return ValidateNoNewTokens(*params);
   }
@@ -350,7 +350,8 @@ absl::Status ValidateLengths(const ModelDescription& model,
     }
     params->max_new_tokens = std::min(wanted, room);
   }
-  // What says why is made where it is told alone: as long as all the rest.
+  // The explanation is built only on error: it costs as much as all other
+  // checks.
   if (*params->max_new_tokens < 1 || *params->max_new_tokens > room) {
     return CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
                       WhyRoom(model, num_before));

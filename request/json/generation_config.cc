@@ -40,10 +40,10 @@ constexpr UnsupportedField kUnsupported[] = {
     {"watermarking_config"},
 };
 
-// What transformers takes for no max_length at all.
+// max_length that transformers assumes if none is set.
 constexpr int64_t kLibraryMaxLength = 20;
 
-// Of the model: what begins the context of a decoder with an encoder.
+// First token of the decoder of an encoder-decoder: a property of the model.
 constexpr std::string_view kDecoderStart = "decoder_start_token_id";
 
 bool IsNeutral(const json::value& value, double neutral) {
@@ -54,8 +54,8 @@ bool IsNeutral(const json::value& value, double neutral) {
   return value.is_number() && value.to_number<double>() == neutral;
 }
 
-// Whether `name`, a field of no table, is one of theirs misspelt. bos_token_id
-// is none, though it is near another.
+// True if `name`, which no table has, is a misspelling of a field in one.
+// bos_token_id is excluded, though it is close to another name.
 bool IsMisspelt(std::string_view name) {
   constexpr size_t kLongName = 8, kMaxName = 64;
   if (name == "bos_token_id" || name.size() > kMaxName) return false;

@@ -84,7 +84,7 @@ constexpr OtherName kOtherNames[] = {
     {"top_n_tokens", "logprobs"},
     {"decoder_input_details", "prompt_logprobs"},
     {"output_scores", "logprobs"},
-    // How it runs.
+    // Execution.
     {"max_time", "deadline_ms"},
     {"timeout", "deadline_ms"},
     {"timeout_ms", "deadline_ms"},
@@ -93,7 +93,7 @@ constexpr OtherName kOtherNames[] = {
     {"num_assistant_tokens", "speculate"},
     {"num_speculative_tokens", "speculate"},
     {"prompt_lookup_num_tokens", "speculate"},
-    // What a request goes on from, and where its params are.
+    // Inputs, and the object of params.
     {"text", "prompt"},
     {"input", "prompt"},
     {"inputs", "prompt"},
@@ -144,9 +144,9 @@ size_t LettersBetween(std::string_view a, std::string_view b) {
   return EditDistance(NormalizeName(a), NormalizeName(b));
 }
 
-// Of a long name of another program at most two letters differ, and one of what
-// has no field here: these names are many, and one is near nearly every word.
-// Null if there is none.
+// Returns the closest name of another program, or null. The name must be long
+// and differ in at most two letters, or in one if the field has no equivalent
+// here: the list is long, and nearly every word is close to one of its names.
 const OtherName* ClosestOtherName(std::string_view name,
                                   const FieldPlaces& places) {
   constexpr size_t kShortest = 8;  // letters

@@ -1,6 +1,5 @@
-// What other programs call fields of requests: the one list for hints at what
-// was meant, in lines of requests, in calls of a server and on the command
-// line.
+// Names that other programs use for fields of requests: one list, used for
+// hints in request lines, in calls of a server and on the command line.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -15,15 +14,15 @@ namespace espalier {
 // A field of another program's requests.
 struct OtherName {
   std::string_view theirs;  // "beam_size"
-  // A field of the request format: what does its work here, or what it could
-  // be taken for, "num_beams".
+  // The field of the request format with this meaning, or the closest one:
+  // "num_beams".
   std::string_view ours;
-  // Said instead of "did you mean OURS?"; of fields it names `ours` alone.
+  // Replaces "did you mean OURS?"; names no field but `ours`.
   std::string_view hint = "";
 };
 std::span<const OtherName> OtherNames();
 
-// Null if it is in no other program.
+// Returns null if no other program has it.
 const OtherName* FindOtherName(std::string_view name);
 
 // The fields that one object may have, and those that stand in another.
@@ -33,14 +32,14 @@ struct FieldPlaces {
   std::string_view where = "";  // where those stand: " in params"
 };
 
-// What to do about `name`, a field of another program, where `places` are:
-// "; did you mean num_beams?", "; did you mean num_beams in params?", or "" if
-// nothing there does its work. Nullopt if it is in no other program.
+// Returns a hint for `name`, a field of another program, given the fields in
+// `places`: "; did you mean num_beams?", "; did you mean num_beams in params?",
+// or "" if none of them has its meaning. Nullopt if no other program has it.
 std::optional<std::string> HintAtOtherName(std::string_view name,
                                            const FieldPlaces& places);
 
-// The same of a name that is a misspelling of one of these, or of one that
-// other programs have; "" if it is near none.
+// Returns a hint for a misspelling of a field in `places` or of another
+// program's field; "" if nothing is close.
 std::string HintAtMisspelling(std::string_view name, const FieldPlaces& places);
 
 }  // namespace espalier

@@ -37,13 +37,13 @@ struct ParamField {
   std::string_view value;  // what it takes: "N"; "" if true or false
   std::string_view help;   // one line, with limits
   ParamReader read;
-  // Of an integer: what it must be whatever the request and the model, as
-  // "an integer in [0, 64]"; "" if nothing is said of that.
+  // Valid range of an integer, independent of the request and the model, as "an
+  // integer in [0, 64]"; "" if it is unspecified.
   std::string_view integers = "";
 };
 
-// field.read, but of a number too large for any integer it says what range the
-// field has.
+// Calls field.read; the error for a number beyond int64_t names the field's
+// range.
 absl::Status ReadParam(const ParamField& field, std::string_view name,
                        const JsonText& json, GenerationParams* params);
 
@@ -61,7 +61,7 @@ inline constexpr std::string_view kRequestFields[] = {"id",
 // Groups stand together.
 std::span<const ParamField> ParamFields();
 
-// By name or alias; null if there is none.
+// Finds a field by name or alias; null if there is none.
 const ParamField* FindParamField(std::string_view name);
 
 // Sets one field of `*params` by its name or alias.
@@ -70,10 +70,10 @@ const ParamField* FindParamField(std::string_view name);
 absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params);
 
-// Names and aliases.
+// Returns names and aliases.
 std::vector<std::string_view> ParamNames();
 
-// What is wrong with a name that FindParamField does not find.
+// Returns the error for a name that FindParamField does not find.
 absl::Status UnknownParam(std::string_view name);
 
 }  // namespace espalier

@@ -51,7 +51,7 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
   if (wanted == kIntegerWanted && IsBeyondIntegers(text)) {
     return WrongType(field, "an integer in [-2^63, 2^63)", text);
   }
-  // What is a number all the same is too large for float64.
+  // A number that was refused as a number exceeds float64.
   const bool is_too_large =
       wanted == kNumberWanted &&
       (text.front() == '-' || ('0' <= text.front() && text.front() <= '9'));

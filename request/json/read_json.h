@@ -22,17 +22,18 @@
 
 namespace espalier {
 
-// What is no value that `field` takes.
+// Returns the error for a `value` that `field` does not accept.
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value);
-// The same, shown as its text.
+// As above, for a value given as JSON text.
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        std::string_view text);
 
-// Whether it is a number too large for an int64_t; all of these are whole.
+// True if `text` is an integer beyond int64_t. Every number of that size is an
+// integer.
 bool IsBeyondIntegers(std::string_view text);
 
-// Sets `*out` to a value of its type; false if it is none.
+// Sets `*out` to `value` and returns true if the type matches.
 bool Take(const json::value& value, bool* out);
 bool Take(const json::value& value, int64_t* out);
 bool Take(const json::value& value, uint64_t* out);
@@ -50,7 +51,7 @@ bool Take(const json::value& value, SpeculationMethod* out);
 // "rejection" or "coupled".
 bool Take(const json::value& value, SpeculationMode* out);
 
-// What Take takes, in words.
+// Describes the values that Take accepts, for error messages.
 std::string_view Wanted(const bool*);
 std::string_view Wanted(const int64_t*);
 std::string_view Wanted(const uint64_t*);
@@ -77,8 +78,8 @@ absl::Status Read(std::string_view field, const json::value& value, T* out) {
 absl::Status Read(std::string_view field, const json::value& value,
                   int32_t* out);
 absl::Status Read(std::string_view field, const json::value& value, float* out);
-// A key of an object as an id, if it is one as JSON would write it: no sign, no
-// zeros in front, so that no two keys are the same id.
+// Parses an object's key as an id in canonical form: no sign and no leading
+// zeros, so that distinct keys are distinct ids.
 std::optional<int64_t> IdOfKey(std::string_view key);
 absl::Status WrongKey(std::string_view field, std::string_view key);
 

@@ -28,10 +28,10 @@ class Integers {
     return true;
   }
 
-  // What Next stopped at, and all after it; "]" at the end.
+  // Returns the text from the element that Next stopped at on; "]" at the end.
   std::string_view rest() const { return {at_, size_t(end_ - at_)}; }
 
-  // What stands between elements.
+  // True for characters between elements.
   static bool IsBetween(char c) {
     return c == ' ' || c == ',' || c == '\n' || c == '\t' || c == '\r';
   }
@@ -70,7 +70,7 @@ std::optional<std::array<JsonText, 2>> PairOf(const JsonText& json) {
   return count == pair.size() ? std::optional(pair) : std::nullopt;
 }
 
-// Of a key given twice the last counts.
+// Keeps the last of each duplicate key.
 void KeepLast(std::vector<std::pair<int64_t, double>>* biases) {
   std::vector<std::pair<int64_t, size_t>> places;
   for (const auto& [id, bias] : *biases) places.push_back({id, places.size()});

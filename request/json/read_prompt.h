@@ -1,5 +1,5 @@
-// What a request goes on from, read from its text: token ids and messages, of
-// the lines of a file and of the bodies of calls alike.
+// Parsers of token ids and messages, shared by the lines of a file and the
+// bodies of calls.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace espalier {
 
-// `ids` as token ids, which may be none. Whether the model has them is checked
-// with the request.
+// Converts `ids`, which may be empty, to token ids. The request's validation
+// checks them against the vocabulary.
 // Errors: kInvalidArgument naming the id ("prompt_tokens[3]") and its value.
 absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
                         std::vector<TokenId>* tokens);

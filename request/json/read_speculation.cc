@@ -18,7 +18,7 @@ constexpr std::string_view kSpeculateWanted =
 constexpr std::array<std::string_view, 3> kKeys = {"method", "num_tokens",
                                                    "mode"};
 
-// What vLLM's speculative_config has beside "method".
+// Returns a hint for a key that vLLM's speculative_config has beside "method".
 std::string HintAtKey(std::string_view key) {
   if (key == "num_speculative_tokens") return "; did you mean num_tokens?";
   if (key != "model") return DidYouMean(key, kKeys);
@@ -26,8 +26,8 @@ std::string HintAtKey(std::string_view key) {
          "method that drafts by it";
 }
 
-// What a part of the value is called: "speculate.method", and of an option,
-// which has no fields, "--speculate: method".
+// Returns the name of a part of the value: "speculate.method", or "--speculate:
+// method" for a command-line option, which has no fields.
 std::string NameOfPart(std::string_view field, std::string_view key) {
   return Concat(field, field.starts_with("--") ? ": " : ".", key);
 }
@@ -128,8 +128,8 @@ absl::Status ReadShort(std::string_view field, std::string_view text,
   return ReadFields(field, fields, out);
 }
 
-// Whether it is none of what is read from objects and texts; if so `*status`
-// says whether it is good.
+// Reads a value that is neither an object nor text for the other readers and
+// sets `*status`; returns false for any other value.
 bool ReadPlain(std::string_view field, const json::value& value,
                absl::Status* status, std::optional<SpeculationParams>* out) {
   if (value.is_string()) {

@@ -70,7 +70,7 @@ class ObjectFields {
 
 struct LineFields {
   ObjectFields request{IsRequestField};
-  ObjectFields params{IsParam};  // of the last member "params"
+  ObjectFields params{IsParam};  // fields of the last member "params"
   // The last member "id", wherever it is.
   std::optional<JsonText> id;
 };
@@ -157,7 +157,7 @@ absl::Status ReadTemplate(const JsonText& json, RequestBody* body) {
   return InvalidArgument("template must not be empty, got \"\"");
 }
 
-// Of what a request goes on from there is one.
+// Checks that a request has exactly one kind of prompt.
 absl::Status CheckOnePrompt(const ObjectFields& request) {
   std::vector<std::string> names;
   for (const char* name : {"prompt", "prompt_tokens", "messages"}) {
@@ -239,8 +239,9 @@ absl::Status ReadId(const JsonText& json, std::string* echoed,
   return absl::OkStatus();
 }
 
-// Of a line that is no JSON: what begins or ends like no object may be meant as
-// a prompt, or be of a request that is written over several lines.
+// Returns the error for a line that is not JSON. A line that does not begin and
+// end like an object may be a bare prompt, or part of a request that spans
+// several lines; then the error has a hint.
 absl::Status NoRequest(std::string_view line, const absl::Status& error) {
   constexpr std::string_view kSpaces = " \t\r\n";
   const size_t begin = line.find_first_not_of(kSpaces);

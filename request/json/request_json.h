@@ -1,10 +1,10 @@
 // The request format, the way in: one JSON object a line
-// (docs/request_format.md). Every field is known or an error that names it;
-// none is ever ignored, but null is as if its field were not there. The way out
-// is result_json.h.
+// (docs/request_format.md). An unknown field is an error that names it; no
+// field is ignored, and null means that the field is absent. result_json.h
+// writes the results.
 //
-// A line is looked at once, and its lists are read straight into the request:
-// some nanoseconds a number, and no memory beside the request's own
+// A line is scanned once, and its lists are parsed directly into the request:
+// a few nanoseconds per number, and no memory beside the request's own
 // (request_json_benchmark).
 #pragma once
 
@@ -27,37 +27,38 @@ struct GivenAlias {
   std::string_view alias;  // "max_tokens"
 };
 
-// What a line asks for: a text, tokens or a conversation, one of the three.
+// A parsed line: exactly one of a text, tokens or a conversation, and its
+// params.
 struct RequestBody {
   std::optional<std::string> prompt;
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
   std::string caller_id =
       {};  // Request::caller_id: the line's id, if it has one
-  // The params that it gives, by their names; what it leaves open the model's
-  // defaults fill in (request/generation_defaults.h).
+  // Names of the params that the line gives; the model's defaults fill in the
+  // others (request/generation_defaults.h).
   std::vector<std::string_view> given = {};
-  // Objects with a "role", at least one; the rest is for the model's chat
-  // template to look at (text/chat/chat_template.h).
+  // Objects with a "role", at least one; the model's chat template interprets
+  // their other members (text/chat/chat_template.h).
   std::optional<json::array> messages = {};
-  // Whether the prompt ends where the content of the last message does
+  // The prompt ends where the content of the last message does
   // (text/chat/final_message.h).
   bool continue_final_message = false;
-  // Which of the model's prompt templates `prompt` goes into; empty: the
-  // default.
+  // Name of the prompt template for `prompt`; empty: the default.
   std::string template_name = {};
-  // Whether names of special tokens in `prompt` are those tokens.
+  // Parses names of special tokens in `prompt` as those tokens.
   bool parse_special = false;
   // Each sentence of `prompt` is translated by itself (espalier/split_text.h).
   // Unset: the program or the model decides.
   std::optional<bool> split_sentences = {};
-  // Request::num_continued of prompt_tokens that were made of something else.
+  // Request::num_continued, if prompt_tokens were encoded from text or
+  // messages.
   std::optional<int64_t> num_continued = {};
-  // Those of `given` that it calls by another name.
+  // Params in `given` that the line names by an alias.
   std::vector<GivenAlias> aliases = {};
 };
 
-// The error of a request, which calls params what its line calls them.
+// Rewrites the error of a request with the names that its line uses.
 absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
                            const absl::Status& error);
 
@@ -68,11 +69,11 @@ struct RequestLine {
   absl::StatusOr<RequestBody> body;
 };
 
-// How much a line may ask for.
+// Limits on the size of a line.
 struct RequestLineLimits {
-  // Of a list or an object that a field is; of lists in it, and what they hold.
+  // Values in the list or object of one field, nested ones included.
   int64_t max_list_elements = 1 << 20;
-  // What errors call that.
+  // Name of that limit in errors.
   std::string_view max_list_elements_name = "max_list_elements";
 };
 

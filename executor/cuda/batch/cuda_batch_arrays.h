@@ -1,10 +1,10 @@
 // CudaBatchArrays: the arrays of a step's batch that the host alone plans and
 // kernels read. Each is declared once, here, with its size and the steps that
-// read it. What is done with all arrays alike walks the list:
+// read it. Code that treats all arrays alike iterates over the list:
 //
-//   CudaBatchArrays<HostArray>    of one step, on the host: CudaInputBatch
-//   CudaBatchArrays<DeviceArray>  in device memory: CudaStepArrays
-//   CudaBatchArrays<SentArray>    what the device has of them, known to
+//   CudaBatchArrays<HostArray>    host values of one step: CudaInputBatch
+//   CudaBatchArrays<DeviceArray>  pointers to device memory: CudaStepArrays
+//   CudaBatchArrays<SentArray>    shadow copies of what the device has:
 //                                 CudaBatchUploader
 //
 //   ForEachBatchArray(
@@ -36,7 +36,7 @@
 
 namespace espalier {
 
-// kSize entries; 0: as many as the batch has.
+// kSize entries; 0: the size depends on the batch.
 template <typename T, size_t kSize = 0>
 using HostArray =
     std::conditional_t<kSize == 0, std::vector<T>, std::array<T, kSize>>;
@@ -45,26 +45,25 @@ using DeviceArray = T*;
 template <typename T, size_t = 0>
 using SentArray = ShadowedArray<T>;
 
-// Steps that read an array. For other steps it is neither written nor sent.
+// Steps that read an array. In other steps it is neither written nor sent.
 enum class CudaArrayReaders {
   kAll,
   kWithEdits,        // some row has edits of scores
-  kWithDeviceEdits,  // the device makes some row's edits, of histories
+  kWithDeviceEdits,  // the device builds some row's edits from histories
   kWithDraws,
   kWithGumbelTopK,  // rows
-  kWithLogprobs,    // asked for
+  kWithLogprobs,    // requested
   kWithVerified,    // drafts, by rejection
-  kWithSources,     // with an encoder
+  kWithSources,     // encoder-decoder models
 };
 
 struct CudaArrayInfo {
   const char* name;  // in a message: "7 draws"
-  // Its entries at most: a limit of steps, if it has one, and some more.
+  // Maximum number of entries: a limit of steps, if any, plus `more`.
   int CudaStepLimits::*limit = nullptr;
   int more = 0;
   CudaArrayReaders readers = CudaArrayReaders::kAll;
-  // Whether it has an entry for each row of logits. That of a row that
-  // the array says nothing of is InactiveEntry().
+  // The array has an entry for each row of logits, InactiveEntry() by default.
   bool by_logits_row = false;
 
   constexpr int64_t max_size(const CudaStepLimits& limits) const {
@@ -87,15 +86,15 @@ struct CudaBatchArrays {
   Array<CudaResidentGroup> groups{};
   Array<CudaSelectGroup> selections{};  // by group
   Array<int> row_groups{};              // by row of logits
-  // By row of logits: row_groups, where the group is one to select for with
-  // CudaSelect. It need not read rows that are drawn from or get noise.
+  // By row of logits: row_groups if CudaSelect selects for the group, else -1.
+  // CudaSelect skips rows that are sampled from or get noise.
   Array<int> select_row_groups{};
   Array<TokenId> eos_token_ids{};
   Array<int> token_tables{};  // by token
   Array<SamplingParams> params{};
 
   Array<CudaRowEdits> row_edits{};  // by row of logits
-  // Lists that the device makes are at the end of its array.
+  // Lists that the device builds are at the end of its array.
   Array<TokenEdit> edits{};
   Array<CudaEditRow> edit_rows{};  // by row of logits
   Array<CudaEditParams> edit_params{};
@@ -103,29 +102,29 @@ struct CudaBatchArrays {
   Array<int, 1> draw_count{};
   Array<int> row_params{};  // by row of logits
 
-  // By group: `selections`, but with candidates of Gumbel top-k alone.
+  // By group: `selections`, but only Gumbel top-k has candidates.
   Array<CudaSelectGroup> gumbel_selections{};
   Array<CudaGumbelRow> gumbel_rows{};  // by row of logits
   Array<int> gumbel_params{};          // by row of logits
 
   Array<CudaLogprobCounts, 1> logprob_counts{};
   Array<CudaLogprobGroup> asking_groups{};
-  Array<CudaSelectGroup> best_groups{};  // a row each
+  Array<CudaSelectGroup> best_groups{};  // one row each
   Array<int> best_row_groups{};          // by row of logits
 
   // Drafts that are verified by rejection (cuda_verify_rows.h). Their rows are
-  // all rows of logits of the step, and those of drafts after them.
+  // all rows of logits of the step, then all rows of drafts.
   Array<int, 1> verify_count{};
   Array<CudaVerifySequence> verify_sequences{};
   Array<TokenId> verify_drafts{};
   Array<int> verify_row_sequences{};  // by row
   Array<int> verify_row_params{};     // by row
-  // By row: where its logits are, if not among the step's; 0: they are. A
-  // number, so that it is sent as words.
+  // By row: address of its logits; 0: among the step's. An integer, so that it
+  // is sent as words.
   Array<uint64_t> verify_row_addresses{};
   Array<CudaRowEdits> verify_row_edits{};  // by row
 
-  // By token: the last position of its source. -1: padding.
+  // By token: the last position of its source; -1: padding.
   Array<int> cross_positions{};
 };
 

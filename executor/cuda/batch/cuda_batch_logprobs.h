@@ -1,7 +1,7 @@
-// CudaBatchLogprobs: which log-probabilities a step's batch asks for: those of
-// groups' candidates, those of rows of logits whose next token is known, and
+// CudaBatchLogprobs: the log-probability queries of a step's batch: for
+// candidates of groups, for rows of logits whose next token is known, and for
 // the best tokens of rows (kernels/resident/cuda_step_logprobs.h). It writes
-// the batch's arrays of them.
+// them to the batch's arrays.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -15,33 +15,35 @@
 
 namespace espalier {
 
-// Where the answers about a candidate list, or some rows of logits, will be.
+// Offsets of the results for one candidate list or some rows of logits.
 struct CudaLogprobPlace {
-  int first_asked = -1;  // of the first token; -1: nothing was asked
-  // Of the first row of logits, whose best tokens are at first_best; the next
-  // row's are `num_best` places after.
+  int first_asked = -1;  // query of the first token; -1: no queries
+  // Group of the first row of logits. Its best tokens begin at first_best, the
+  // next row's `num_best` places later.
   int first_best_group = 0;
   int first_best = 0;
-  int num_best = 0;  // of a row of logits
+  int num_best = 0;  // per row of logits
 };
 
 struct CudaBatchLogprobs {
   explicit CudaBatchLogprobs(int size) : vocab_size(size) {}
 
-  // About the candidates of a group with rows of logits [first_row,
-  // first_row + num_rows), and the `num_logprobs` best tokens of each row.
-  // The batch has these rows.
+  // Requests the log-probabilities of a group's candidates, and the
+  // `num_logprobs` best tokens of each of its rows of logits [first_row,
+  // first_row + num_rows).
+  // REQUIRES: the batch has these rows.
   CudaLogprobPlace AskGroup(CudaLogprobGroup group, int num_logprobs,
                             CudaBatchArrays<HostArray>* batch);
-  // About rows of logits from `first_logits_row` on whose next tokens are
-  // known. After all groups.
+  // Requests the log-probabilities of the tokens `next`, which follow the rows
+  // of logits from `first_logits_row` on, and the best tokens of these rows.
+  // REQUIRES: all groups were added before.
   CudaLogprobPlace AskKnown(int first_logits_row, std::span<const TokenId> next,
                             int num_logprobs,
                             CudaBatchArrays<HostArray>* batch);
 
   const int vocab_size;
-  std::vector<CudaLogprobQuery> known;  // the last of those asked
-  int max_best = 0;                     // of a row of logits
+  std::vector<CudaLogprobQuery> known;  // AskKnown's; after all other queries
+  int max_best = 0;                     // maximum of num_best
 
  private:
   void AddBest(int first_logits_row, int num_logits_rows, int num_logprobs,

@@ -46,8 +46,8 @@ void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
       },
       sent_, arrays_, batch);
   // The device writes its lists over what longer ones of the host left there.
-  // What it makes of row_edits differs from what was sent, but only where what
-  // is sent says that it makes them.
+  // It also overwrites row_edits, but only entries that were sent as
+  // placeholders, and it does so in every step.
   if (batch.has_device_edits()) {
     sent_.edits.InvalidateFrom(batch.shape.max_edits - batch.num_device_edits);
   }

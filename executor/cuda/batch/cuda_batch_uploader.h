@@ -1,6 +1,6 @@
-// CudaBatchUploader: what the device has of the batch. Sends a batch's arrays
-// as far as they differ from those of the last step, and plans attention's
-// work anew when rows, tables or bounds of lengths changed.
+// CudaBatchUploader: keeps a shadow copy of the batch on the device. It sends
+// only the parts of a batch's arrays that differ from the last step's, and
+// plans attention again when rows, tables or length bounds have changed.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -17,8 +17,8 @@ namespace espalier {
 
 class CudaBatchUploader {
  public:
-  // `arrays` is where a step's device memory has the batch, with room for
-  // batches within `limits`.
+  // `arrays` are the batch's arrays in device memory, with room for batches
+  // within `limits`.
   CudaBatchUploader(const CudaStepArrays& arrays, const CudaStepLimits& limits,
                     const CudaAttentionShape& attention,
                     const CudaDevice& device);
@@ -26,22 +26,22 @@ class CudaBatchUploader {
   // REQUIRES: the batch is within the limits.
   void Send(const CudaInputBatch& batch, CudaDelta* delta);
 
-  // The device writes over these of the batch that was sent.
+  // Invalidate the shadow copies of arrays that the device overwrites.
   void ForgetDrafts() { sent_.verify_drafts.InvalidateFrom(0); }
   void ForgetVerifySequences() { sent_.verify_sequences.InvalidateFrom(0); }
 
-  // Whether some query of the last work list is of several items, whose
-  // results are to be merged.
+  // True if some query of the last work list is split over several items, whose
+  // partial results must be merged.
   bool has_partials() const { return work_.has_partials; }
   bool has_cross_partials() const { return cross_work_.has_partials; }
-  // Whether some item of it has tables of its queries' own.
+  // True if some item of that list has a separate table for each query.
   bool has_own_tables() const { return work_.has_own_tables; }
 
-  // What was sent is lost: all of it is sent with the next batch.
+  // Invalidates all shadow copies; the next batch is sent in full.
   void Forget();
 
  private:
-  // What the device has of a work list, and what that was planned for.
+  // Shadow copy of a work list, and the inputs that it was planned for.
   struct SentWork {
     CudaAttentionArrays<SentArray> arrays = {};
     std::vector<CudaAttentionRow> rows = {};

@@ -102,7 +102,7 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
         selection.histories.empty()
             ? 0
             : std::ssize(selection.histories[row]) + count;
-    // Of each token: the row that verifies it, and the one that it was drawn
+    // Each token needs the row that verifies it and the row that it was sampled
     // from.
     needs.num_logits_rows += 2 * count;
     needs.num_draws += 2 * count;
@@ -110,7 +110,7 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     needs.num_edits +=
         2 * count * MaxEditsOf(selection, num_history, vocab_size_);
   }
-  // Lists of tokens that alone may follow are edits of the rows that verify.
+  // Lists of allowed tokens are edits of the rows that verify.
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
     if (logits_row.draft_idx == 0 || logits_row.allowed == nullptr) continue;
     needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);

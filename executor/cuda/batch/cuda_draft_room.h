@@ -1,8 +1,8 @@
-// CudaDraftRoom: what a step has left for drafts beside all that requests need.
-// A request takes the room of its sequences when it begins, and drafts take
-// what nobody needs in a step: rows of logits, draws, candidates, edits of
-// scores. A draft that finds none is fed, but not verified, so that it costs
-// its request a step and nobody's result. No step fails because of drafts.
+// CudaDraftRoom: capacity of a step that is left for drafts. A request reserves
+// capacity for its sequences when it begins. Drafts use capacity that a step
+// leaves free: rows of logits, draws, candidates, score edits. A draft that
+// does not fit is fed but not verified: its request loses a step, and no result
+// changes. No step fails because of drafts.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -17,17 +17,17 @@ namespace espalier {
 
 class CudaDraftRoom {
  public:
-  // `batch` has all rows of logits but those of prompts that are scored, and
-  // those of the plan's selections whose rows differ (HasDifferentRows).
+  // REQUIRES: `batch` has all rows of logits except prompt log-probabilities
+  // and the selections whose rows differ (HasDifferentRows).
   CudaDraftRoom(const StepPlan& plan, const CudaStepLimits& limits,
                 const CudaInputBatch& batch);
 
-  // Whether the drafts of the selection, one of these, can be verified: if so,
-  // that room is taken.
+  // Reserves capacity for the drafts of a selection; false if they do not fit.
+  // REQUIRES: HasDifferentRows(selection).
   bool Take(const PlanSelection& selection);
 
  private:
-  // What rows of logits need; of the first of each row, or of those after it.
+  // Capacity that some rows of logits need.
   struct Needs {
     int64_t num_logits_rows = 0;
     int64_t num_draws = 0;
@@ -36,11 +36,13 @@ class CudaDraftRoom {
   };
   bool Has(const Needs& needs) const;
   void Subtract(const Needs& needs);
+  // Returns the needs of the first row of logits of each plan row, or with
+  // `of_drafts` of the rows of logits after it.
   Needs NeedsOf(const PlanSelection& selection, bool of_drafts) const;
-  // Of beams, whose step without drafts is one selection from all of them.
+  // NeedsOf() for beams: without drafts, a step selects from all beams at once.
   Needs NeedsOfPaths(const PlanSelection& selection, bool of_drafts) const;
-  // Of drafts that a model has drawn: as if none had ended early
-  // (PlanSelection::max_draft_tokens).
+  // NeedsOf() for drafts sampled by a draft model. Every draft counts with full
+  // length, even if it ended early (PlanSelection::max_draft_tokens).
   Needs NeedsOfDrawn(const PlanSelection& selection) const;
 
   const int vocab_size_;

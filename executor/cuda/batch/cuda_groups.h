@@ -1,6 +1,6 @@
-// CudaGroups: the host's view of the groups whose beams live on the device:
-// which slots are whose, and what the device was told of each group. Which
-// beams live, and in which of the slots, only the device knows.
+// CudaGroups: the host's view of the groups whose beams live on the device: the
+// slots of each group, and the values last sent for it. Only the device has the
+// live beams and their slots.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -20,11 +20,11 @@ struct CudaGroup {
   int first_slot = 0;
   int num_slots = 1;
   int num_shared_pages = 0;  // in front of the tables of all its slots
-  int position = 0;          // that its last planned step feeds
+  int position = 0;          // fed by its last planned step
   // PlanRow::source_length; `position` is the decoder's.
   int source_length = 0;
   std::vector<TokenId> eos_token_ids;
-  // By slot, as the device has them; empty if not known.
+  // [num_slots], as on the device; empty if unknown.
   SmallVector<PageId> tail_pages;
 };
 
@@ -39,24 +39,24 @@ class CudaGroups {
  public:
   explicit CudaGroups(int num_slots) : num_slots_(num_slots) {}
 
-  // The request's group with `num_slots` slots: the one it had, if as many.
-  // Valid until it is dropped. If enough slots are free but not in a row, all
-  // groups move together, which TakeMoves tells.
+  // Returns the request's group with `num_slots` slots: the existing one if it
+  // has as many, otherwise a new one. Valid until it is dropped. If enough
+  // slots are free but not contiguous, all groups are compacted (TakeMoves).
   // Errors: kResourceExhausted if too few slots are free.
   absl::StatusOr<CudaGroup*> Set(RequestId request, int num_slots);
-  // Null if it is not known.
+  // Returns null if the request has no group.
   CudaGroup* Find(RequestId request);
   void Drop(RequestId request);
   void Clear();
 
-  // What the device must move, one after the other, before it is told of any
-  // slot.
+  // Returns the pending moves. The device applies them in this order before any
+  // slot is written.
   std::vector<CudaGroupMove> TakeMoves() { return std::exchange(moves_, {}); }
 
   int num_groups() const { return static_cast<int>(groups_.size()); }
 
  private:
-  // The first slot of the first free range of `count`; -1 if there is none.
+  // Returns the first slot of the first free range of `count` slots, or -1.
   int FindRange(int count) const;
   // Moves all groups to the front, in order.
   void Compact();

@@ -28,7 +28,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
   last_edits_.reset();
   std::vector<CudaAnswerPart> parts(1);
   if (request.params->kind == SelectionKind::kRows) {
-    // In the order of slots, as tokens are: tables of rows then stay the same.
+    // Rows are in slot order, like tokens, so their tables never change.
     std::vector<int> ranks(group.num_slots);
     for (int rank = 0; rank < group.num_slots; ++rank) {
       ranks[request.slots[rank]] = rank;
@@ -96,7 +96,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
             : static_cast<int>(std::min<int64_t>(
                   request.num_candidates,
                   int64_t{logits_rows.num_logits_rows} * shape.vocab_size));
-  // Without slots no beams are taken on.
+  // A group without slots keeps no beams.
   const int num_eos = logits_rows.num_slots == 0
                           ? 0
                           : static_cast<int>(group.eos_token_ids.size());
@@ -155,7 +155,7 @@ void CudaInputBatch::AddDraws(const CudaGroup& group,
   draw_count[0] += logits_rows.num_draws;
 }
 
-// The row of the last group is not selected for, but gets noise.
+// Moves the last group's row from CudaSelect to Gumbel top-k.
 void CudaInputBatch::AddGumbelTopK(const CudaGroupRequest& request,
                                    const LogitsRows& logits_rows) {
   AddReaders(CudaArrayReaders::kWithGumbelTopK);
@@ -322,8 +322,7 @@ void CudaInputBatch::AddPromptDraws(const CudaGroupRequest& request,
   }
 }
 
-// A draft model draws by the edits of the row, but knows nothing of what alone
-// is allowed there.
+// The draft model applies the row's edits, but not its list of allowed tokens.
 void CudaInputBatch::AddVerified(const CudaGroupRequest& request,
                                  int first_logits_row, int first_candidate) {
   AddReaders(CudaArrayReaders::kWithVerified);
@@ -387,7 +386,7 @@ void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
   for (int token = num_tokens(); token < padded_tokens; ++token) {
     prompt_logits_tokens.push_back(token);
   }
-  // As the device writes rows of nobody.
+  // These match the padding rows that the device writes.
   prompt_tokens.resize(prompt_tokens.size() + num_new, 0);
   prompt_positions.resize(prompt_positions.size() + num_new, 0);
   prompt_cum_log_probs.resize(prompt_cum_log_probs.size() + num_new,

@@ -1,16 +1,16 @@
-// CudaInputBatch: one step's batch as the device will see it, in vectors of
-// the host. Rows of beams come first, then tokens of prompts:
+// CudaInputBatch: one step's input batch for the device, in host vectors. Rows
+// of beams come first, then tokens of prompts:
 //
-//   tokens  [ group 0: a slot each | group 1 | ... | prompt | prompt | ... ]
-//   logits  [ group 0: a rank each | group 1 | ... | of prompts that end   ]
+//   tokens  [ group 0: by slot | group 1 | ... | prompt | prompt | ... ]
+//   logits  [ group 0: by rank | group 1 | ... | prompts that end      ]
 //
-// What the rows of beams feed the device knows
-// (kernels/resident/cuda_resident.h), so between two steps of the same groups
-// almost nothing here changes. Its arrays are those of cuda_batch_arrays.h.
+// The device keeps the tokens that rows of beams feed
+// (kernels/resident/cuda_resident.h), so almost nothing here changes between
+// two steps of the same groups. cuda_batch_arrays.h lists the arrays.
 //
-// Where a request asks for candidates of each of its rows (kRows), each is a
-// group of one slot for the device; no such group runs ahead. Nor does one
-// whose beams feed paths: each of its rows of logits is a group without a slot.
+// In a request that selects per row (kRows), each row is a group of one slot
+// for the device. In a request whose beams feed draft paths, each row of logits
+// is a group without a slot. Neither is scheduled asynchronously.
 //
 //   CudaInputBatch batch(shape);
 //   batch.AddBeams(group, request);
@@ -36,103 +36,103 @@
 
 namespace espalier {
 
-// What a group asks of a step's logits: what PlanSelection and
-// GroupContinuation have in common.
+// A group's selection from a step's logits: the common part of PlanSelection
+// and GroupContinuation.
 struct CudaGroupRequest {
   int num_candidates = 1;
   int num_generated = 0;
   const SelectionParams* params = nullptr;  // not null
-  // As in PlanSelection, by rank; of continuations there are none. Histories
-  // that processors need and that are not given the device has.
+  // As in PlanSelection, by rank; empty for continuations. If processors need
+  // histories and none are given, the device has them.
   std::span<const std::vector<TokenId>> histories = {};
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};
   std::span<const int> samples = {};
-  // Where its rows of logits differ: what each draws, in place of `samples`, or
-  // selects, and with its own edits. The group keeps no beams then.
+  // If rows of logits differ: the draw (instead of `samples`) or selection of
+  // each row, with edits of its own. The device keeps no beams of such a group.
   std::span<const SelectionRow> logits_rows = {};
-  // By row of the plan: the drafts of these, if rejection verifies them; and
-  // whether there are rows of logits that they were drawn from.
+  // [plan rows], drafts that rejection verifies; otherwise empty.
   std::span<const std::vector<TokenId>> drafts = {};
-  bool has_draft_rows = false;
+  bool has_draft_rows = false;  // logits that drafts were sampled from exist
 };
 
-// Where tokens of a decoder find their source.
+// Source (encoder output) of a decoder token.
 struct CudaTokenSource {
   int table = 0;   // CudaStepMemory::source_table
-  int length = 0;  // 0: there is none
+  int length = 0;  // 0: no source
 };
 
-// Where an answer will be, or a part of it: of kRows there is a part a row, of
-// paths of beams one a row of logits.
+// Location of a result on the device, or of a part: kRows has one part per row,
+// beams with draft paths one per row of logits.
 struct CudaAnswerPart {
   int group_idx = 0;
   int first_candidate = 0;
-  int first_rank = 0;  // of the rows that its candidates follow
+  int first_rank = 0;  // rank of its first row
   CudaLogprobPlace log_probs = {};
 };
 
-// What is planned by lengths is planned for lengths up to the next multiple of
-// this, a function of the position alone: work lists of attention, and room for
-// edits that follow from histories, hold for that many steps; and a list's
-// longest chunk is mostly filled.
+// Attention work lists and the capacity for history edits are planned for
+// lengths rounded up to a multiple of this. They then stay valid for that many
+// steps, and the longest chunk of a work list is mostly filled.
 inline constexpr int kPlannedPositions = 64;
-// The end of what `position` is planned in: the next multiple above it.
+// Returns the next multiple of kPlannedPositions above `position`.
 inline int PlannedPositions(int position) {
   return (position / kPlannedPositions + 1) * kPlannedPositions;
 }
 
 struct CudaInputBatch : CudaBatchArrays<HostArray> {
-  // Of the model, and room for edits.
+  // Dimensions of the model, and capacity for edits.
   struct Shape {
     int vocab_size = 1;
     int page_size = 1;
-    int max_positions = 1;  // that a table reaches
+    int max_positions = 1;  // covered by a page table
     int max_edits = 0;
   };
   explicit CudaInputBatch(const Shape& of)
       : shape(of), log_probs(of.vocab_size) {}
 
-  // The group's rows, one a slot. Before all prompts. Parts are by rank.
+  // Adds the group's rows, one per slot; returns parts by rank.
+  // REQUIRES: there are no prompts yet.
   std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
                                        const CudaGroupRequest& request);
-  // Tokens at consecutive positions, which the device may move on by up to
-  // `num_ahead`; returns the last one's index.
+  // Adds tokens at consecutive positions, which the device may advance by up to
+  // `num_ahead`; returns the last token's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table,
                 const CudaTokenSource& source = {}, int num_ahead = 0);
-  // Tokens of some prompts, whole ones that follow each other, whose tables
-  // name the same pages below `kv_end`: these are read once for all of them.
+  // Declares that consecutive whole prompts, from `first_token` on, have the
+  // same pages below position `kv_end`. Attention reads these once for all.
   // REQUIRES: kv_end is a multiple of the page size, and no prompt's first
   // position is below it.
   void SharePages(int first_token, int num_tokens, int kv_end);
-  // Rows of logits of the tokens `last_tokens`, by rank; or by
-  // request.logits_rows.
+  // Adds rows of logits after the tokens `last_tokens`, which are by rank, or
+  // as request.logits_rows if that is set.
   std::vector<CudaAnswerPart> AddPromptLogitsRows(
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
-  // Rows of logits of tokens from `first_token` on, which `next` follow. After
-  // all other rows.
+  // Adds rows of logits after the tokens from `first_token` on; `next` are the
+  // tokens that follow these.
+  // REQUIRES: all other rows were added before.
   CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,
                                         int num_logprobs);
-  // Rows of nobody after those of beams, up to `padded_rows`.
+  // Adds padding rows after the rows of beams, up to `padded_rows`.
   // REQUIRES: there are no prompts yet.
   void Pad(int padded_rows, int padding_table);
-  // Tokens of nobody after those of prompts, up to `padded_tokens` of the
-  // batch, with a row of logits each, after all others.
+  // Adds padding tokens after the prompts, up to `padded_tokens` in the batch,
+  // each with a row of logits after all others.
   // REQUIRES: each token has a row of logits.
   void PadPrompts(int padded_tokens, int padding_table);
-  // Rows of logits of drafts, `padded_rows` of them, after all others. Last.
-  // REQUIRES: padded_rows >= verified.num_draft_rows().
+  // Places `padded_rows` rows of draft logits after all rows of logits.
+  // REQUIRES: the last call; padded_rows >= verified.num_draft_rows().
   void PlaceDraftRows(int padded_rows);
 
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_logits_rows() const { return static_cast<int>(row_groups.size()); }
   int num_groups() const { return group_count[0]; }
   int num_draws() const { return draw_count[0]; }
-  // Sequences whose drafts rejection verifies, and all rows of logits that
-  // these are among.
+  // Sequences whose drafts are verified by rejection.
   int num_verified() const { return verify_count[0]; }
+  // Rows of logits in the batch, and rows of draft logits.
   int num_verify_rows() const {
     return static_cast<int>(verify_row_sequences.size());
   }
@@ -140,33 +140,34 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
     return logprob_counts[0].num_logprob_queries;
   }
   bool has_edits() const { return HasReaders(CudaArrayReaders::kWithEdits); }
-  // Whether the device makes some rows' edits, of histories that it keeps.
+  // True if the device builds some rows' edits from histories that it keeps.
   bool has_device_edits() const {
     return HasReaders(CudaArrayReaders::kWithDeviceEdits);
   }
-  // Whether the step reads arrays for such steps. Those by row of
-  // logits that it reads have an entry for each row, others have none.
+  // True if the step reads arrays with these readers. Such arrays have an entry
+  // for each row of logits if they are by_logits_row; arrays that are not read
+  // are empty.
   bool HasReaders(CudaArrayReaders readers) const {
     return (readers_ >> static_cast<int>(readers) & 1) != 0;
   }
 
   const Shape shape;
-  int num_rows = 0;        // of beams
-  int num_candidates = 0;  // and tokens drawn
-  int max_candidates = 0;  // of a group that is selected for; 0: there is none
-  int max_group_rows = 0;  // of a group that is selected for
-  int max_gumbel_top_k = 0;  // of a row with noise; 0: there is none
-  int num_sampled = 0;  // draws but those of drafts that rejection verifies
-  int64_t num_device_edits = 0;  // room for those that the device makes
+  int num_rows = 0;          // one per slot of a beam, and padding
+  int num_candidates = 0;    // sampled tokens included
+  int max_candidates = 0;    // per group that CudaSelect serves; 0: no group
+  int max_group_rows = 0;    // per group that CudaSelect serves
+  int max_gumbel_top_k = 0;  // candidates per row with noise; 0: no such row
+  int num_sampled = 0;       // draws, except drafts verified by rejection
+  int64_t num_device_edits = 0;  // capacity for edits built on the device
 
-  // What attention is planned for.
+  // Inputs of attention planning.
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedPrefix> shared_runs;
-  // And cross-attention: tokens of one source that follow each other are one
-  // row, so that it is read once for all of a group's beams.
+  // Inputs of cross-attention planning. Consecutive tokens with one source are
+  // one row, so that the source is read once for all beams of a group.
   std::vector<CudaAttentionRow> cross_rows;
 
-  // Of prompts only.
+  // Prompts only.
   std::vector<TokenId> prompt_tokens;  // tokens [num_rows, num_tokens)
   std::vector<int> prompt_positions;
   std::vector<int> prompt_logits_tokens;  // logits [num_rows, num_logits_rows)
@@ -177,20 +178,20 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaVerifyRows verified;
 
  private:
-  // Rows of logits of the group's beams of ranks [first_rank, first_rank +
-  // num_logits_rows), and the slots of these.
+  // Rows of logits of the group's ranks [first_rank, first_rank +
+  // num_logits_rows), and their slots.
   struct LogitsRows {
     int first_logits_row = 0;
     int first_rank = 0;
     int num_logits_rows = 1;
     int first_slot = 0;
     int num_slots = 1;
-    int num_draws = 0;  // if the group is of samples
+    int num_draws = 0;  // kDraws only
   };
-  // The step reads arrays for such steps, so they are written from now on.
-  // Rows before say nothing in them.
+  // Marks the arrays with these readers as read by the step. They are written
+  // from now on; rows that exist already get inactive entries.
   void AddReaders(CudaArrayReaders readers);
-  // Rows of logits that no array says anything of, after all others.
+  // Appends rows of logits with inactive entries in all arrays.
   void AddLogitsRows(int count);
   CudaAnswerPart AddGroup(const CudaGroup& group,
                           const CudaGroupRequest& request,
@@ -205,12 +206,13 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                       int num_logits_rows, int first_candidate);
   void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
                 const LogitsRows& logits_rows);
-  // Of `count` rows of logits, whose arrays say that they have none.
+  // Sets the edits of `count` rows of logits.
+  // REQUIRES: these rows have no edits yet.
   void SetEdits(int first_logits_row, int count, const CudaRowEdits& of_rows);
   CudaRowEdits AddView(const CudaGroupRequest& request,
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
-  // Of request.logits_rows. Those that follow each other share equal lists.
+  // Adds the edits of request.logits_rows. Consecutive rows share equal lists.
   void AddRowEdits(const CudaGroupRequest& request, int first_logits_row);
   void AddVerified(const CudaGroupRequest& request, int first_logits_row,
                    int first_candidate);
@@ -219,15 +221,15 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaEditParams AddEditParams(const CudaGroup& group,
                                const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
-  // Of the last `num_queries` tokens.
+  // Adds cross-attention of the last `num_queries` tokens.
   void AddCrossAttention(const CudaTokenSource& source, int num_queries);
-  // Tokens of nobody, up to `size`.
+  // Appends padding tokens up to `size` tokens.
   void PadTokens(int size, int padding_table);
 
-  // A bit for each of CudaArrayReaders.
+  // Bit mask of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
-  // The last list that was added for the request whose rows are being added;
-  // rows with equal edits share it.
+  // The last list that was added for the current request. Rows with equal edits
+  // share it.
   std::optional<CudaRowEdits> last_edits_;
 };
 

@@ -1,5 +1,5 @@
-// The part of a batch that says which scores are edited: in lists that rows of
-// logits share or have of their own, or that the device makes of histories.
+// Score edits of a batch: lists that rows of logits share or have of their own,
+// and lists that the device builds from histories.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// Of a row whose edits the device makes: nobody reads it.
+// Placeholder of a row whose edits the device builds. It is never read.
 constexpr CudaRowEdits kDeviceBuilt = {.begin = -1, .end = -1};
 
 }  // namespace
@@ -36,9 +36,8 @@ CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
   return AddView(request, EditsOf(*request.params)->OfRow(row, &storage));
 }
 
-// Where they depend on no history, nor on what is allowed in its place, all
-// rows of logits of a request share one list. Rows of logits without a beam
-// have none.
+// All rows of logits of a request share one list if edits depend neither on
+// histories nor on allowed tokens. Rows of logits without a beam have no edits.
 void CudaInputBatch::AddEdits(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const LogitsRows& logits_rows) {
@@ -64,7 +63,7 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
            *last_edits_);
 }
 
-// Of paths it is called once a row of logits.
+// Requests with draft paths call this once per row of logits.
 void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                  int first_logits_row) {
   const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
@@ -95,7 +94,7 @@ void CudaInputBatch::SetEdits(int first_logits_row, int count,
   std::fill_n(row_edits.begin() + first_logits_row, count, of_rows);
 }
 
-// Any row of logits may have a beam.
+// Reserves a list for every row of logits, since any of them may have a beam.
 void CudaInputBatch::AddDeviceEdits(const CudaGroup& group,
                                     const CudaGroupRequest& request,
                                     const LogitsRows& logits_rows) {
@@ -125,7 +124,7 @@ CudaEditParams CudaInputBatch::AddEditParams(const CudaGroup& group,
       request,
       all->WithoutText(request.num_generated, shape.vocab_size, &storage));
   for (const std::vector<TokenId>& word : processors.bad_words) {
-    if (word.size() == 1) continue;  // not of the history
+    if (word.size() == 1) continue;  // does not depend on the history
     for (const TokenId token : word) edits.push_back({.token = token});
     edits.back().banned = true;
   }

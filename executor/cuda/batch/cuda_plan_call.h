@@ -19,7 +19,7 @@
 
 namespace espalier {
 
-// Page ids of a call at most, unless one sequence has more.
+// Maximum number of page ids in a call, unless one sequence alone has more.
 inline constexpr int kMaxCallTableWords = 1 << 20;
 
 struct CudaPlanCall {
@@ -29,11 +29,11 @@ struct CudaPlanCall {
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<int> logits_rows;  // tokens that have logits
   std::vector<std::span<const PageId>> tables;
-  int stride = 1;  // of tables
+  int stride = 1;  // page ids per table
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
 
-  // [tables, stride], filled up with `null_page`.
+  // Returns [tables, stride] page ids, padded with `null_page`.
   std::vector<int> FlatTables(PageId null_page) const;
 };
 
@@ -45,18 +45,18 @@ class CudaPlanReader {
       : plan_(*plan), bounds_(bounds) {}
 
   bool is_done() const { return row_ == plan_.rows.size(); }
-  // Takes tokens from where the last call ended, as many as fit. REQUIRES:
-  // !is_done().
+  // Returns a call with the next tokens of the plan, as many as fit.
+  // REQUIRES: !is_done().
   CudaPlanCall Next();
 
  private:
-  // False: the call has no room for all of the row's tokens.
+  // Adds tokens of the current row; false if the call has no room for all.
   bool AddTokens(CudaPlanCall* call);
 
   const StepPlan& plan_;
   const CudaCallBounds bounds_;
   size_t row_ = 0;
-  int num_fed_ = 0;  // of the row
+  int num_fed_ = 0;  // tokens of the current row in earlier calls
 };
 
 }  // namespace espalier

@@ -16,7 +16,7 @@ const PlanSource& SourceOfRow(const StepPlan& plan, size_t row) {
   return *source;
 }
 
-// How many of the row's tokens are of its source, or padding after it.
+// Returns the number of the row's tokens in its source or the padding after it.
 int NumOfSource(const PlanRow& row, int page_size) {
   return std::clamp(
       SourceEnd(row.source_length, page_size) - row.first_position, 0,

@@ -1,8 +1,8 @@
-// CudaPlanSources: what a plan says of sources, taken out of it. In a plan a
-// sequence of a model with an encoder begins with its source (docs/step.md,
-// "Sources"); on the device the decoder's tokens have positions and pages of
-// their own, and the source's pages are beside them. So the plan is divided
-// once, and whatever reads it then sees a decoder's plan:
+// CudaPlanSources: the encoder part of a plan, separated from the decoder part.
+// In the plan of an encoder-decoder model a sequence begins with its source
+// (docs/step.md, "Sources"). On the device, decoder tokens have positions and
+// pages of their own. The plan is therefore split once, and all later code
+// reads a decoder-only plan:
 //
 //   plan      positions  0 .. 10   11   12             13 ..
 //                        source    pad  decoder_start  generated
@@ -25,7 +25,7 @@
 
 namespace espalier {
 
-// Positions that a source takes in a sequence: whole pages.
+// Returns the positions that a source occupies in a sequence: whole pages.
 inline int SourceEnd(int source_length, int page_size) {
   return static_cast<int>(NumPages(source_length, page_size)) * page_size;
 }
@@ -33,16 +33,16 @@ inline int SourceEnd(int source_length, int page_size) {
 struct CudaPlanSources {
   // A source that the encoder reads for a row.
   struct Read {
-    int row = 0;                                         // of the plan
+    int row = 0;                                         // in StepPlan::rows
     std::shared_ptr<const std::vector<TokenId>> tokens;  // all of it
-    // Positions whose keys and values go to the row's pages.
+    // Positions whose keys and values are written to the row's pages.
     int first_fed = 0;
     int end_fed = 0;
   };
 
   std::vector<Read> reads;
-  // Those of row r's source, as far as the row has them, are
-  // pages[page_indptr[r], page_indptr[r + 1]). Empty: the model has no encoder.
+  // The source pages that row r has are pages[page_indptr[r],
+  // page_indptr[r + 1]). Empty: the model has no encoder.
   std::vector<int> page_indptr;
   std::vector<PageId> pages;
 
@@ -53,11 +53,10 @@ struct CudaPlanSources {
   }
 };
 
-// Takes the sources out of `*plan`: tokens, positions and pages of its rows
-// become those of the decoder, of which a row may be left with none. What is
-// left of a row about its source is source_length. Positions of continuations
-// stay as they are.
-// REQUIRES: each row that feeds positions of its source has it in the plan.
+// Removes the sources from `*plan`: its rows keep only the decoder's tokens,
+// positions and pages, possibly none, and source_length. Positions of
+// continuations do not change.
+// REQUIRES: the plan has the source of each row that feeds source positions.
 CudaPlanSources TakeSources(int page_size, StepPlan* plan);
 
 }  // namespace espalier

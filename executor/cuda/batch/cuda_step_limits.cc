@@ -10,15 +10,15 @@ namespace {
 
 // More EOS ids than any model has.
 constexpr int kMaxEosTokenIds = 63;
-// Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
-// 12 bytes. Where they do not there can be more, and fewer requests run.
+// Joint top-k has max(2, 1 + number of EOS ids) candidates per beam, of 12
+// bytes each. Per-row top-k may have more; then fewer requests run.
 constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
-// Best tokens reported of a row of logits: as many as a request may ask for.
+// Best tokens reported per row of logits: the maximum that a request may set.
 constexpr int kBestPerRow = 64;
-// Of 16 bytes each.
+// 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
-// Where rows choose by themselves, each has about twice the beams; where
-// sequences are allowed, as many as end at once. 12 bytes each, in four places.
+// Per-row top-k has about 2 * num_beams candidates per row; with allowed
+// sequences, as many as can end at once. 12 bytes each, in four buffers.
 constexpr int64_t kMaxCandidates = 1 << 19;
 
 int MaxCandidates(int64_t max_rows) {
@@ -26,8 +26,8 @@ int MaxCandidates(int64_t max_rows) {
   return static_cast<int>(std::max(kCandidatesPerRow * max_rows, count));
 }
 
-// Lists of rows that the device makes have room for a little more tokens than
-// there are, so that it changes seldom.
+// Edit lists that the device builds are sized for up to kPlannedPositions - 1
+// tokens more than the history has, so that their size rarely changes.
 int64_t SpareEdits(const CudaStepLimits& limits) {
   return int64_t{limits.max_rows} * (kPlannedPositions - 1);
 }

@@ -1,5 +1,5 @@
-// CudaStepLimits: bounds of one step on the device, which size all memory that
-// a step needs. Plain C++, but for headers of CUDA.
+// CudaStepLimits: bounds of one step on the device, which determine the size of
+// all step memory. Plain C++, except for CUDA headers.
 #pragma once
 
 #include <cstdint>
@@ -10,39 +10,38 @@ namespace espalier {
 
 // Bounds of a step.
 struct CudaStepLimits {
-  int max_rows = 1;    // beams, or slots of beams, that select
+  int max_rows = 1;    // rows of logits: beams, or slots of beams
   int max_tokens = 1;  // >= max_rows
-  // Of all resident groups. Twice the rows: for groups that wait a step, and
-  // so that groups seldom have to move to make room for others in a row. And
-  // for paths of beams, each of which has a slot for one step: a plan has at
-  // most max_rows rows of logits and each path at least one, so paths add at
-  // most max_rows slots to those of running groups, which are at most as many.
+  // Slots of all resident groups, twice the rows. The second half serves groups
+  // that wait a step, keeps compaction of slots rare, and holds draft paths,
+  // which have a slot each for one step. A plan has at most max_rows rows of
+  // logits and each path at least one, so max_rows more slots are enough.
   int num_slots = 2;
-  int table_stride = 1;    // pages of a sequence
-  int source_stride = 0;   // of its source; 0: the model has no encoder
+  int table_stride = 1;    // pages per sequence
+  int source_stride = 0;   // pages per source; 0: the model has no encoder
   int num_pages = 1;       // that tables may name
-  int max_candidates = 4;  // of all groups of a step, and tokens drawn
+  int max_candidates = 4;  // per step, sampled tokens included
   int max_eos_token_ids = 1;
-  int max_edits = 1;        // of all rows of a step
-  int max_best_tokens = 1;  // reported with log-probabilities, of a step
-  int max_items = 1;        // of attention
+  int max_edits = 1;        // per step
+  int max_best_tokens = 1;  // per step, reported with log-probabilities
+  int max_items = 1;        // attention work items
   int max_partials = 1;
 
-  // Of tables: the pages of a source are after those of the decoder.
+  // Page ids per table: the decoder's pages, then the source's.
   int row_stride() const { return table_stride + source_stride; }
-  // Tables of rows that no selection is of (StepLimits::max_prefill_rows).
+  // Tables of rows without a selection (StepLimits::max_prefill_rows).
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
-  // Candidates, and tokens of prompts.
+  // Log-probability queries: candidates and tokens of prompts.
   int max_asked_tokens() const { return max_candidates + max_rows; }
 };
 
-// Sized for all that is within LimitsOfRequests(): requests whose beams are at
-// most max_rows together have no more groups, slots, rows, logits and EOS ids
-// than this.
+// Returns limits for all requests within LimitsOfRequests(). Requests with at
+// most max_rows beams in total never exceed them in groups, slots, rows, logits
+// or EOS ids.
 CudaStepLimits StepLimitsOf(const ModelDescription& model,
                             const CudaCallBounds& bounds);
 
-// What requests may ask for, together.
+// Returns the limits on concurrent requests.
 StepLimits LimitsOfRequests(const CudaStepLimits& limits);
 
 }  // namespace espalier

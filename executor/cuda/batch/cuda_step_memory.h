@@ -1,6 +1,6 @@
-// CudaStepMemory: everything in device memory that changes from step to step,
-// except activations and keys and values: the state of resident beams, the
-// batch, work lists and candidates. One allocation of 4-byte words, so that a
+// CudaStepMemory: all device memory that changes from step to step, except
+// activations, keys and values: the state of resident beams, the batch, work
+// lists and candidates. It is one allocation of 4-byte words, so that a
 // CudaDelta can write anywhere in it.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace espalier {
 
-// What is in it. All pointers are to device memory. Kernels get `state` and
-// `log_probs` as they are, so these name some of the batch's arrays too.
+// Its arrays; all pointers are to device memory. `state` and `log_probs` are
+// kernel arguments, so they repeat pointers to some of the batch's arrays.
 struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
                         CudaAttentionArrays<DeviceArray> {
   CudaAttentionArrays<DeviceArray> cross_attention;  // with an encoder
@@ -29,8 +29,8 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
 
 class CudaStepMemory {
  public:
-  // All tables name `null_page` everywhere. There is one for every slot, one
-  // for padding, then those of rows that have no slot.
+  // Fills all tables with `null_page`. There is one table per slot, one for
+  // padding, then the tables of rows without a slot.
   // Errors: kResourceExhausted.
   static absl::StatusOr<CudaStepMemory> Create(const CudaStepLimits& limits,
                                                PageId null_page, int page_size);
@@ -45,15 +45,15 @@ class CudaStepMemory {
   int64_t num_bytes() const {
     return static_cast<int64_t>(words_.size_bytes());
   }
-  // Of these, for tables.
+  // The part of num_bytes() that holds tables.
   int64_t num_table_bytes() const {
     return num_table_words_ * static_cast<int64_t>(sizeof(int));
   }
   const int* table(int i) const {
     return arrays_.state.tables + int64_t{i} * limits_.row_stride();
   }
-  // With an encoder: the part of a table that has the pages of a source. That
-  // of a group is in the table of its first slot.
+  // Encoder-decoder models: the source pages of a table. A group's source is in
+  // the table of its first slot.
   const int* source_table(int i) const {
     return table(i) + limits_.table_stride;
   }

@@ -1,15 +1,15 @@
 // CudaVerifyRows: the drafts of a step's batch that are verified by rejection,
-// with the rows of logits that they were drawn from, if they were. A sequence
-// of kernels/verify/cuda_verify.h is a row of the plan with its rows of logits,
-// one for each drafted token and one after; what it answers are the candidates
-// of these.
+// with the draft model's logits if the drafts were sampled. A sequence of
+// kernels/verify/cuda_verify.h is a row of the plan with its rows of logits:
+// one for each drafted token and one after. Verification writes the candidates
+// of these rows.
 //
 //   rows of logits  [ plain draws | sequence 0: 3 | sequence 1: 5 | padding ]
-//   rows of drafts  [ of sequence 0: 2 | of sequence 1: 4 | padding ]
+//   rows of drafts  [ sequence 0: 2 | sequence 1: 4 | padding ]
 //
 // Rows of drafts are numbered after all rows of logits that the step computes.
-// There the host puts those that it has, before the step; those on the device
-// stay where they are (verify_row_addresses).
+// The host copies its rows of drafts there before the step; rows that are on
+// the device already are read in place (verify_row_addresses).
 //
 // Thread safety: a plain value.
 #pragma once
@@ -32,23 +32,24 @@ struct CudaVerifyRows {
     bool has_filters = false;
     int first_logits_row = 0;
     int first_candidate = 0;
-    int params = 0;  // of the batch
+    int params = 0;  // index in CudaBatchArrays::params
   };
-  // of_draft(i) are the edits of the row that the token after logits_rows[i]
-  // was drawn from.
+  // Adds the drafts of a selection. of_draft(i) returns the edits of the draft
+  // row that the token after logits_rows[i] was sampled from.
   template <typename EditsOfDraft>
   void Add(const Selection& selection, const EditsOfDraft& of_draft,
            CudaBatchArrays<HostArray>* batch);
 
-  // Writes the arrays by row: of `num_logits_rows`, and `num_draft_rows` after
-  // them, padded. Once, when all rows of logits and their edits are there.
+  // Writes the arrays by row: `num_logits_rows` rows, then `num_draft_rows`,
+  // padding included.
+  // REQUIRES: one call, after all rows of logits and their edits were added.
   void PlaceRows(int num_logits_rows, int num_draft_rows,
                  CudaBatchArrays<HostArray>* batch) const;
 
-  // Of all drafts so far, in the order of their selections.
+  // Rows of drafts so far, in the order of their selections.
   int num_draft_rows() const { return static_cast<int>(draft_rows_.size()); }
 
-  bool has_filters = false;  // some of them
+  bool has_filters = false;  // some selection has filters
 
  private:
   struct DraftRow {

@@ -48,7 +48,8 @@ absl::Status ResolveBadWords(const Tokenizer* tokenizer,
                              GenerationParams* params);
 
 // Returns the error of a request that has bad_words when no tokenizer can
-// encode them. REQUIRES: bad_words is not empty.
+// encode them.
+// REQUIRES: bad_words is not empty.
 absl::Status NoTokensOfBadWords(const GenerationParams& params);
 
 }  // namespace espalier

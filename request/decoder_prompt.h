@@ -42,17 +42,17 @@ class Tokenizer;
 // Encodes `decoder_prompt` into decoder_prompt_tokens and clears it. If the
 // model's outputs begin with a forced token, puts it in front and returns the
 // forced_bos_token_id of `defaults` as taken. Does not check the tokens
-// (ValidateParams does). Errors: kInvalidArgument naming the field and the
-// reason: `tokenizer` is null, both fields are given, or the text is not UTF-8,
-// has no tokens or exceeds the decoder's context. `*params` is unchanged on
-// error.
+// (ValidateParams does).
+// Errors: kInvalidArgument naming the field and the reason: `tokenizer` is
+// null, both fields are given, or the text is not UTF-8, has no tokens or
+// exceeds the decoder's context. `*params` is unchanged on error.
 absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const Tokenizer* tokenizer, const ModelDescription& model,
     const GenerationDefaults& defaults, GenerationParams* params);
 
 // Moves decoder_prompt_tokens to the end of the prompt; texts continue from
-// there. Does nothing if the model has an encoder. Errors: as
-// ValidateDecoderPrompt; the request is unchanged on error.
+// there. Does nothing if the model has an encoder.
+// Errors: as ValidateDecoderPrompt; the request is unchanged on error.
 absl::Status AppendDecoderPrompt(const ModelDescription& model,
                                  Request* request);
 

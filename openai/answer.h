@@ -1,4 +1,4 @@
-// What a call is answered with, as JSON: whole. Streams: openai/chunk_writer.h.
+// The whole JSON answer to a call. openai/chunk_writer.h writes streams.
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -18,43 +18,43 @@
 
 namespace espalier::openai {
 
-// What the answer to a call begins with, all events of a stream, too.
+// First members of the answer to a call, and of every event of a stream.
 struct AnswerHead {
   std::string id;       // "cmpl-..."; of the tokens' API the request's own id
   int64_t created = 0;  // seconds since 1970
   std::string model;    // as the server calls it
 };
 
-// The id of an answer: what is before `request_id` says which API it is of.
+// Returns the id of an answer: `request_id` with the API's prefix.
 std::string AnswerId(Api api, const std::string& request_id);
 
 // A prompt of a call.
 struct PromptParts {
   std::vector<TokenId> tokens;
-  // What the texts go on from, for echo alone: the prompt, as the call has it
-  // or of tokens their text; of an encoder-decoder the decoder prompt.
+  // Text that the output continues, used by echo only: the prompt as the call
+  // gave it, or the text of its tokens; with an encoder the decoder prompt.
   std::string text = {};
-  // Where texts begin (request/text_begin.h); unset: by themselves.
+  // Start of the output's text (request/text_begin.h); unset: no context.
   std::optional<IncrementalDetokenizer> text_begin = {};
-  // As ResolveParams gives them: stops, and what is to be reported.
+  // As resolved by ResolveParams: stops, and the reports that were requested.
   GenerationParams params = {};
-  // Also of ResolveParams: what the call left open.
+  // Params that the call left open, from ResolveParams.
   NamedValues defaults = {};
 };
 
-// Where the texts of a prompt begin.
+// Returns the start of the texts of a prompt.
 IncrementalDetokenizer TextBeginOf(const PromptParts& prompt,
                                    const Tokenizer& tokenizer);
 
-// The answer to one.
+// The answer to one prompt.
 struct PromptAnswer {
   Result result;
   std::vector<std::string> texts;  // [hypotheses]; empty without a tokenizer
 };
 
-// The choices of a prompt stand together: that of index prompt * n + i is its
-// i-th sample, or of beams and of best_of its i-th best. `tokenizer` may be
-// null; then log-probabilities name tokens "token_id:7".
+// Writes the answer. The choices of a prompt are adjacent: index prompt * n + i
+// is its i-th sample, or with beams or best_of its i-th best. `tokenizer` may
+// be null; then log-probabilities name tokens "token_id:7".
 std::string WriteAnswer(const Call& call, const AnswerHead& head,
                         std::span<const PromptParts> prompts,
                         std::span<const PromptAnswer> answers,

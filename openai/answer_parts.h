@@ -17,7 +17,7 @@
 
 namespace espalier::openai {
 
-// A list: what `append` appends for each item, with commas between.
+// Appends a list: one call of `append` per item, with commas between.
 template <typename Items, typename AppendItem>
 void AppendList(const Items& items, const AppendItem& append,
                 std::string* out) {
@@ -31,7 +31,7 @@ void AppendList(const Items& items, const AppendItem& append,
   *out += ']';
 }
 
-// `begin` and a value: AppendField(R"("index":)", i, &out).
+// Appends `begin` and a value: AppendField(R"("index":)", i, &out).
 template <typename T>
 void AppendField(std::string_view begin, const T& value, std::string* out) {
   *out += begin;
@@ -44,13 +44,13 @@ void AppendIds(std::span<const TokenId> tokens, std::string* out);
 void AppendHead(Api api, const AnswerHead& head, bool is_chunk,
                 std::string* out);
 
-// After what is there: ,"warnings":[...]. Nothing if there are none.
+// Appends ,"warnings":[...]; nothing if there are none.
 void AppendWarnings(std::span<const std::string> warnings, std::string* out);
 
 struct TokenCounts {
   int64_t prompt = 0;
   int64_t generated = 0;
-  int64_t cached = 0;  // of the prompt's
+  int64_t cached = 0;  // prompt tokens found in the prefix cache
 };
 // {"prompt_tokens", "completion_tokens", "total_tokens",
 //  "prompt_tokens_details": {"cached_tokens"}}.
@@ -68,20 +68,20 @@ void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
 // ,"score":...,"cum_log_prob":...
 void AppendScores(const Hypothesis& hypothesis, std::string* out);
 
-// What the run of a prompt says of itself: {"steps", "seed", "threshold",
+// Appends statistics of a prompt's run: {"steps", "seed", "threshold",
 // "drafted_tokens", "accepted_tokens", "defaults"}.
 void AppendRun(const PromptParts& prompt, const Result& result,
                std::string* out);
-// ,"espalier":...; of several prompts {"prompts": [...]}.
+// Appends ,"espalier":...; for several prompts {"prompts": [...]}.
 void AppendRuns(std::span<const PromptParts> prompts,
                 std::span<const PromptAnswer> answers, std::string* out);
 
-// The hypotheses of a prompt, as indices, in the order of its choices: samples
-// by their numbers; beams, and the best of more samples, best first.
+// Returns the indices of a prompt's hypotheses in the order of its choices:
+// samples by number; beams, and the samples that best_of keeps, best first.
 std::vector<size_t> OrderOfChoices(const PromptParts& prompt,
                                    std::span<const Hypothesis> hypotheses);
 
-// How many choices stand between the first ones of two prompts.
+// Returns the distance between the first choices of two adjacent prompts.
 int64_t ChoicesPerPrompt(std::span<const PromptParts> prompts);
 
 }  // namespace espalier::openai

@@ -8,7 +8,7 @@
 //     Send(piece);
 //   }
 //
-// Law: the pieces, one after the other, are what WriteAnswer returns.
+// Invariant: the concatenated pieces equal the text that WriteAnswer returns.
 //
 // Thread safety: none of its own.
 #pragma once
@@ -39,8 +39,8 @@ class AnswerWriter {
   AnswerWriter(const AnswerWriter&) = delete;
   AnswerWriter& operator=(const AnswerWriter&) = delete;
 
-  // Appends `num_bytes` of what is left, or all of it if it is less; at most a
-  // few log-probabilities, or one text, more. False once nothing is left.
+  // Appends the next `num_bytes`, or the rest if it is shorter. May exceed that
+  // by a few log-probabilities or one text. Returns false once all is written.
   bool Append(size_t num_bytes, std::string* out);
 
  private:
@@ -68,12 +68,12 @@ class AnswerWriter {
   const std::span<const PromptParts> prompts_;
   const std::span<const PromptAnswer> answers_;
   const ChoiceWriter writer_;
-  std::deque<Part> parts_;  // that are to be appended next
+  std::deque<Part> parts_;  // queued, in order
   bool has_begun_ = false;
   bool has_ended_ = false;
-  size_t prompt_idx_ = 0;  // of the choice that comes next
+  size_t prompt_idx_ = 0;  // prompt of the next choice
   size_t choice_idx_ = 0;
-  std::vector<size_t> order_;  // of its prompt's hypotheses (OrderOfChoices)
+  std::vector<size_t> order_;  // OrderOfChoices of that prompt
 };
 
 }  // namespace espalier::openai

@@ -1,16 +1,16 @@
-// Call: what the body of a request to OpenAI's API asks for, checked. The
-// fields are OpenAI's, those that vLLM adds, by its names, and all of the
-// request format's (docs/server.md has the table).
+// Call: the validated body of a request to OpenAI's API. The fields are
+// OpenAI's, the ones that vLLM adds, under its names, and all fields of the
+// request format (docs/server.md has the table).
 //
 //   absl::StatusOr<Call> call = ReadCall(Api::kCompletions, body, limits);
 //   if (!call.ok()) return WriteError(ErrorOf(call.status()));
 //
-// Of params only types and the limits of this server are checked here; ranges,
-// and what has no meaning together, by the engine (ValidateParams), whose
-// errors ErrorOf tells in the words of the call.
+// Only the types of params and the limits of this server are checked here. The
+// engine checks ranges and combinations (ValidateParams); ErrorOf rewrites its
+// errors with the names that the call uses.
 //
-// A body is looked at once, and its lists are read straight into the call: some
-// nanoseconds a number, and no memory beside the call's own.
+// A body is scanned once, and its lists are parsed directly into the call: a
+// few nanoseconds per number, and no memory beside the call's own.
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -66,30 +66,30 @@ struct Call {
   ToolCallOptions tool_calls = {};
   bool parallel_tool_calls = true;  // false: the answer has one at most
 
-  // Of prompts that are texts: false, their tokens alone. Of a chat: true, BOS
-  // in front of what the template gives, where that has none. Unset: the
-  // prompt template's or the chat template's own.
+  // Text prompts: false omits special tokens. Chat: true puts BOS in front of
+  // the rendered template unless it begins with one. Unset: as the prompt
+  // template or chat template says.
   std::optional<bool> add_special_tokens = {};
   std::string template_name = {};  // a prompt template; empty: the default
-  // Of prompts that are texts: names of special tokens are those tokens.
+  // Text prompts: parses names of special tokens as those tokens.
   bool parse_special = false;
   // Each sentence of a text is translated by itself (espalier/split_text.h).
   // Unset: the server or the model decides.
   std::optional<bool> split_sentences = {};
-  // A prompt of more tokens loses those at one side; -1: so many as the context
-  // takes.
+  // A longer prompt is truncated to this many tokens; -1: to the model's
+  // context.
   std::optional<int64_t> truncate_prompt_tokens = {};
   TruncationSide truncation_side = TruncationSide::kLeft;
 
-  // With the defaults of GenerationParams where nothing is given: ResolveParams
-  // (openai/resolve_params.h) gives those that count.
+  // Params that are not given have the defaults of GenerationParams;
+  // ResolveParams (openai/resolve_params.h) returns the effective ones.
   GenerationParams params = {};
   std::vector<GivenParam> given = {};
 
-  // Of the server that reads it: what defaults add keeps them, too.
+  // Limits of the server; params that defaults add must keep them, too.
   Limits limits = {};
 
-  // What the answer has.
+  // Contents of the answer.
   bool stream = false;
   bool stream_beams = false;      // the state of the search at every step
   bool include_usage = false;     // a last event with the usage
@@ -101,21 +101,21 @@ struct Call {
   bool shows_prompt_logprobs = false;
   bool shows_text = true;  // false: token ids alone
 
-  // Of kResponses, whose answers repeat them.
+  // kResponses only: repeated in the answer.
   std::string instructions = {};  // the first message, too
   std::string metadata = {};      // JSON; empty: none was given
 
   std::string request_id = {};  // empty: none was given
-  // What is not known, or changes nothing here. With "strict": true they are
-  // refused instead.
+  // Warnings of unknown fields and of fields without effect. With "strict":
+  // true these are errors instead.
   std::vector<std::string> warnings = {};
 
-  // What it calls a param: "n".
+  // Returns the name that the call uses for a param: "n".
   std::string_view NameOf(std::string_view param) const;
   bool Gives(std::string_view param) const;
 };
 
-// The field that holds the input of a call: "prompt".
+// Returns the field that holds the input of a call: "prompt".
 std::string_view InputOf(Api api);
 
 // Errors: kInvalidArgument naming the byte or the field, and the value.

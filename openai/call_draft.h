@@ -1,5 +1,5 @@
-// CallDraft: a call while its fields are read, with what is decided when all
-// have been.
+// CallDraft: a call that is being read, with the values that are resolved once
+// all fields have been read.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,23 @@ struct CallDraft {
   bool strict = false;
   bool has_stream_options = false;
   std::optional<bool> use_beam_search;
-  // Of a chat: whether there are log-probabilities, and how many at a place.
+  // Chat only: requests log-probabilities, and their number per position.
   std::optional<bool> has_logprobs;
   std::optional<int64_t> top_logprobs;
-  bool return_token_strs = false;  // of /tokenize
-  // Of a chat: its tools, their names, and whether they may be called.
+  bool return_token_strs = false;  // for /tokenize
+  // Chat only: its tools, their names, and whether they may be called.
   json::value tools = nullptr;
   std::vector<std::string> tool_names;
   bool wants_tools = true;
-  // Of a chat: how its prompt ends.
+  // Chat only: end of the prompt.
   std::optional<bool> adds_generation_prompt;
   bool continue_final_message = false;
-  // The warning of an unknown field that another route or another program goes
-  // on from, or that is nearly one; empty if there is none.
+  // Warning of an unknown field that is, or resembles, an input of another
+  // route or program; empty if there is none.
   std::string input_warning;
 
-  // The text of a param that was given by its own; empty if it was set in
-  // another way.
+  // Returns the JSON of a param given by its own field; empty if another field
+  // set it.
   std::string_view TextOf(std::string_view param) const;
 
   struct ParamText {
@@ -49,30 +49,31 @@ struct CallDraft {
 };
 
 // Reads a param of the request format, given by `name`.
-// Errors: kInvalidArgument naming the field and the value, also where the param
-// is given twice by two names, with two values.
+// Errors: kInvalidArgument naming the field and the value, also if two names
+// give the param two values.
 absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
                             const JsonText& json, CallDraft* draft);
 
-// Marks a param as given that was set in another way. `name` must outlive the
+// Marks a param as given that another field has set. `name` must outlive the
 // draft.
 void MarkGiven(std::string_view param, std::string_view name, CallDraft* draft);
 
 // REQUIRES: there is such a param.
 const ParamField& ParamNamed(std::string_view name);
 
-// What depends on several fields: beams, log-probabilities, the limits.
+// Checks and resolves what depends on several fields: beams, log-probabilities,
+// limits.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status SettleCall(CallDraft* draft);
 
-// What depends on several fields of prompts: "template" needs a prompt that is
-// a text, and special tokens; a chat may continue its last message. Errors:
-// kInvalidArgument naming the field and the value.
+// Checks fields against the kind of prompt: "template" needs a text prompt and
+// special tokens; only a chat may continue its last message.
+// Errors: kInvalidArgument naming the field and the value.
 absl::Status SettlePrompts(CallDraft* draft);
 
 class ObjectFields;  // openai/object_fields.h
 
-// Takes the fields that are not known as warnings.
+// Adds a warning for each unknown field.
 // Errors: kInvalidArgument naming one, if the call is strict.
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
 

@@ -22,9 +22,9 @@ constexpr unsigned kInTexts = kInCompletions | kInChats;
 constexpr unsigned kInAll = kInTexts | kInTokens;
 constexpr unsigned kInParams = kInTexts | kInSampling;
 constexpr unsigned kInTexting = kInTokenize | kInDetokenize;
-// What texts and conversations become prompts by.
+// Scopes in which texts and conversations become prompts.
 constexpr unsigned kInPrompts = kInTexts | kInTokenize;
-// What the answer of a choice has that a response lacks.
+// Scopes whose answers have choices; a response has none.
 constexpr unsigned kInChoices = kInCompletions | kInChat;
 constexpr unsigned kAnywhere = kInAll | kInSampling;
 
@@ -59,7 +59,7 @@ absl::Status SetRequestId(std::string_view name, const JsonText& json,
                          ShownInQuotes(id));
 }
 
-// What says nothing about the answer: a value of this type.
+// Accepts a field without effect on the answer if its value has type T.
 template <typename T>
 absl::Status Pass(std::string_view name, const JsonText& json,
                   const Limits& limits, Draft*) {
@@ -145,7 +145,7 @@ absl::Status SetReasoningEffort(std::string_view name, const JsonText& json,
   return absl::OkStatus();
 }
 
-// What Render sets itself (text/chat/chat_template.h).
+// True for keys that Render sets itself (text/chat/chat_template.h).
 bool IsOfRender(std::string_view key) {
   return key == "messages" || key == "tools" || key == "documents" ||
          key == "add_generation_prompt";
@@ -271,7 +271,7 @@ absl::Status SetSeed(std::string_view name, const JsonText& json, const Limits&,
 }
 
 constexpr CallField kFields[] = {
-    // What is asked, and of whom.
+    // Model and prompt.
     {"model", kInAll | kInTexting, SetName<&Call::model>},
     {"prompt", kInCompletions, SetPrompts},
     {"prompt", kInTokenize, SetText},
@@ -307,7 +307,7 @@ constexpr CallField kFields[] = {
     {"include_stop_str_in_output", kInParams, SetIncludeStop},
     {"logprobs", kInChat, SetDraft<&Draft::has_logprobs>},
     {"top_logprobs", kInChat, SetDraft<&Draft::top_logprobs>},
-    // What the answer has.
+    // Contents of the answer.
     {"stream", kInAll, SetCall<&Call::stream>},
     {"stream_options", kInAll, SetStreamOptions},
     {"stream_beams", kInChoices | kInTokens, SetCall<&Call::stream_beams>},
@@ -319,7 +319,7 @@ constexpr CallField kFields[] = {
     {"strict", kInAll | kInTexting, SetDraft<&Draft::strict>},
     {"return_token_strs", kInTokenize, SetDraft<&Draft::return_token_strs>},
     {"request_id", kInAll, SetRequestId},
-    // What says nothing about the answer.
+    // Fields without effect on the answer.
     {"user", kInAll, Pass<std::string>},
     {"metadata", kInChoices | kInTokens, Pass<json::object>},
     {"metadata", kInResponses, SetMetadata},
@@ -344,7 +344,7 @@ constexpr CallField kFields[] = {
     {"output_text_buffer_length", kInSampling, Pass<int64_t>},
     {"reasoning_ended", kInTokens, Pass<bool>},
     {"token_offsets", kInTokens, PassAny},
-    // What would change the answer, and there is nothing for.
+    // Unsupported fields that would change the answer.
     {"suffix", kInCompletions, nullptr, {"\"\""}},
     {"tools", kInCompletions | kInResponses, nullptr, {"[]"}},
     {"tool_choice",

@@ -1,6 +1,5 @@
-// The fields of calls: one table that says where each may stand and how it is
-// read. What is not in it is one of the params of the request format
-// (request/json/param_fields.h), or not known.
+// The fields of calls: one table of their scopes and readers. Any other field
+// is a param of the request format (request/json/param_fields.h) or unknown.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +17,12 @@ namespace espalier::openai {
 
 struct CallDraft;  // openai/call_draft.h
 
-// Objects that fields stand in.
+// Objects that contain fields.
 enum Scope : unsigned {
   kInCompletions = 1,
   kInChat = 2,
-  kInTokens = 4,    // of the tokens' API, beside "sampling_params"
-  kInSampling = 8,  // of its "sampling_params"
+  kInTokens = 4,    // tokens API, beside "sampling_params"
+  kInSampling = 8,  // tokens API, in "sampling_params"
   kInTokenize = 16,
   kInDetokenize = 32,
   kInResponses = 64,
@@ -32,20 +31,19 @@ enum Scope : unsigned {
 struct CallField {
   std::string_view name;
   unsigned scopes;
-  // Null of one that has no meaning here: then it must have a value that has
-  // none either.
+  // Null for an unsupported field; its value must be null or a neutral one.
   absl::Status (*read)(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);
-  // Such values, as JSON; null is one always.
+  // Neutral values, as JSON; null is always neutral.
   std::string_view neutral[2] = {};
 };
 
 std::span<const CallField> CallFields();
 
-// What a member of an object is.
+// The table entry of an object's member.
 struct KnownField {
   const CallField* call = nullptr;
-  const ParamField* param = nullptr;  // of a field that is not in the table
+  const ParamField* param = nullptr;  // set if it is not in the table
   size_t number = 0;                  // below NumKnownFields()
 };
 
@@ -53,17 +51,17 @@ struct KnownField {
 std::optional<KnownField> FindCallField(std::string_view name, Scope scope);
 size_t NumKnownFields();
 
-// Those that a `scope` has.
+// Returns the fields of a scope.
 std::vector<std::string_view> CallFieldNames(Scope scope);
 
-// Whether it is of a call that generates, and says nothing of what `scope` is
-// about: /tokenize takes the bodies of such calls.
+// True if `scope` ignores the field without a warning: /tokenize accepts the
+// fields of generating calls.
 bool IsPassedOver(std::string_view name, Scope scope);
 
-// Whether it is of conversations, and of no prompt that is a text.
+// True if the field applies to conversations and not to text prompts.
 bool IsOfMessages(const KnownField& field);
 
-// Whether any scope has it.
+// True if any scope has the field.
 bool IsCallField(std::string_view name);
 
 // Reads a field that is not null into `*draft`.

@@ -81,7 +81,7 @@ std::vector<PlacedLogProb> ChoiceWriter::LogProbsOf(
     const Hypothesis& hypothesis, std::string_view text) const {
   std::vector<PlacedLogProb> placed;
   if (!prompt.params.logprobs) return placed;
-  // Of the first `skipped` tokens nothing is known.
+  // The first `skipped` tokens have no log-probabilities.
   const auto place = [&](std::span<const TokenId> tokens, size_t skipped,
                          std::span<const TokenLogProb> log_probs,
                          std::string_view whole, size_t base,

@@ -1,4 +1,4 @@
-// ChoicePart: what a whole answer, or an event of a stream, says of a choice.
+// ChoicePart: the contents of a choice in a whole answer or in one event.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace espalier::openai {
 struct ChoicePart {
   int64_t index = 0;
   std::string_view text = {};
-  // Calls of tools, or their next parts; and whether there have been any.
+  // Tool calls, or their next parts; and whether the choice has had any.
   std::span<const ToolCallPart> tool_calls = {};
   bool has_tool_calls = false;
   std::span<const TokenId> tokens = {};
-  // If the call asks for them.
+  // Empty unless the call asks for them.
   std::vector<PlacedLogProb> log_probs = {};
-  // Set where the choice ends here: it, and its prompt.
+  // Set if the choice ends here: its hypothesis and its prompt.
   const Hypothesis* end = nullptr;
   const PromptParts* prompt = nullptr;
 };
 
-// Appends one part after the other.
+// Appends parts of choices to an answer.
 class ChoiceWriter {
  public:
   // All of them outlive this; `tokenizer` may be null.
@@ -42,17 +42,17 @@ class ChoiceWriter {
         tokenizer_(tokenizer),
         names_(tokenizer, call.tokens_as_ids) {}
 
-  // As whole answers have it, up to the value of "logprobs". That and AppendEnd
-  // follow.
+  // Appends the first members of a choice as in a whole answer, up to the value
+  // of "logprobs". The caller appends that value, then calls AppendEnd.
   void AppendWholeBegin(const ChoicePart& part, std::string* out) const;
-  // Appends how it ends, if it does; the last brace is left out, so that more
-  // may follow.
+  // Appends the finish reason, if it ends; the last brace is left out, so that
+  // more members may follow.
   void AppendEnd(const ChoicePart& part, std::string* out) const;
-  // As events have it, up to there.
+  // Appends a choice as in an event, up to and including "logprobs".
   void AppendDelta(const ChoicePart& part, std::string* out) const;
 
-  // What the log-probabilities of a hypothesis are at its places, those of the
-  // prompt in front if it is echoed. They refer to `result` and `prompt`.
+  // Returns the log-probabilities of a hypothesis by position, after the
+  // prompt's if it is echoed. They refer to `result` and `prompt`.
   std::vector<PlacedLogProb> LogProbsOf(const PromptParts& prompt,
                                         const Result& result,
                                         const Hypothesis& hypothesis,
@@ -63,7 +63,8 @@ class ChoiceWriter {
   // ,"prompt_logprobs":[...], if the call asks for them.
   void AppendPromptLogProbs(const Result& result, std::string* out) const;
 
-  // Reads the calls of tools in a choice; nothing if none are looked for.
+  // Returns a reader of the tool calls in a choice; nullopt if the call has
+  // none.
   std::optional<ToolCallStream> ToolCallsOf(const PromptParts& prompt) const {
     return openai::ToolCallsOf(call_, prompt, tokenizer_);
   }

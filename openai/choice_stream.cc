@@ -47,7 +47,8 @@ bool ChoiceStream::has_news() const {
   return writer_->shows_tokens() && num_tokens_written_ < tokens_.size();
 }
 
-// Where a text may yet be cut, the tokens after the cut begin there.
+// If the text may still be cut, the tokens after the cut begin at or after the
+// last written character.
 std::vector<PlacedLogProb> ChoiceStream::ReadyLogProbs() const {
   std::vector<PlacedLogProb> ready;
   for (size_t i = 0; i < log_probs_.size(); ++i) {

@@ -1,5 +1,5 @@
-// ChoiceStream: what a stream has written of one choice, and what it has to
-// write of it next. Parts one after the other are the whole choice.
+// ChoiceStream: the written and pending parts of one choice of a stream. The
+// parts, concatenated, are the whole choice.
 //
 // Thread safety: none of its own.
 #pragma once
@@ -33,38 +33,39 @@ class ChoiceStream {
     text_ += text;
     num_characters_ += CountCharacters(text);
   }
-  // What the engine reports of it.
+  // Adds new output from the engine.
   //   log_probs  [tokens], if the request asks for them, or none: then they
   //              are written with the end
   void Add(std::span<const TokenId> tokens, std::string_view text,
            std::span<const TokenLogProb> log_probs = {});
 
-  // Whether there is something to write: text, calls of tools, or token ids if
-  // they are shown.
+  // True if there is something to write: text, tool calls, or token ids if they
+  // are shown.
   bool has_news() const;
-  // Appends that part, which ends nothing.
+  // Appends the pending part, without an end.
   void AppendNews(std::string* out);
 
-  // Appends the rest, what `hypothesis` has and was not written yet.
+  // Appends the rest: everything of `hypothesis` that was not written yet.
   //   text  of the whole choice, the echoed prompt included
   void AppendEnd(const Result& result, const Hypothesis& hypothesis,
                  std::string_view own_text, std::string_view text,
                  std::string* out);
 
-  // All that was added.
+  // All tokens that were added.
   std::span<const TokenId> tokens() const { return tokens_; }
 
  private:
-  // `text` of `tokens`, or what content and calls of tools it is.
+  // Adds `text` of `tokens`, split into content and tool calls if these are
+  // parsed.
   void AddText(std::span<const TokenId> tokens, std::string_view text,
                bool is_end);
-  // Those that may be written with the text so far.
+  // Returns the log-probabilities that may be written with the text so far.
   std::vector<PlacedLogProb> ReadyLogProbs() const;
 
   const int64_t index_;
   const PromptParts* const prompt_;
   const ChoiceWriter* const writer_;
-  // Set where calls of tools are looked for: text passes through it.
+  // Set if tool calls are parsed: all text passes through it.
   std::optional<ToolCallStream> tool_calls_;
   std::vector<ToolCallPart> tool_call_parts_;  // to be written
   bool has_tool_calls_ = false;
@@ -73,12 +74,12 @@ class ChoiceStream {
   std::string text_;  // to be written
   size_t num_bytes_written_ = 0;
   size_t num_characters_written_ = 0;
-  // To be written: of the tokens from num_log_probs_written_ on.
+  // Pending log-probabilities, from token num_log_probs_written_ on.
   std::vector<TokenLogProb> log_probs_;
   std::vector<size_t> text_offsets_;
   size_t num_log_probs_written_ = 0;
   std::optional<IncrementalDetokenizer> detokenizer_;
-  size_t num_characters_ = 0;  // of the prompt and what all tokens spell
+  size_t num_characters_ = 0;  // in the prompt and the text of all tokens
 };
 
 }  // namespace espalier::openai

@@ -16,16 +16,16 @@ namespace {
 constexpr std::string_view kEventEnd = "}\n\n";
 constexpr std::string_view kDone = "data: [DONE]\n\n";
 
-// What is known of a prompt's choices while they run.
+// State of a prompt's choices while they run.
 struct PromptStream {
   PromptParts parts;
   int64_t first_index = 0;
   bool has_beams = false;
-  // Whether its choices are written at its end, each at once.
+  // Writes each choice whole, when the prompt ends.
   bool is_written_at_end = false;
   std::vector<ChoiceStream> choices;
   std::optional<LiveBeams> live_beams;
-  bool has_written_ids = false;  // of the prompt's tokens
+  bool has_written_ids = false;  // prompt token ids
   bool is_finished = false;
 };
 

@@ -1,36 +1,36 @@
-// ChunkWriter: the answer to a call that streams, as server-sent events, from
-// what the engine tells of its prompts while they run.
+// ChunkWriter: the streamed answer to a call, as server-sent events written
+// from the engine's stream events.
 //
 //   ChunkWriter writer(call, head, prompts, tokenizer);
 //   Send(writer.Begin());
 //   for each event of prompt i:       Send(writer.Add(i, event));
 //   when prompt i has its result:     Send(writer.Finish(i, answer));
 //   when all have:                    Send(writer.End());
-//   where one failed, instead:        Send(writer.Fail(error));
+//   if one failed, instead:           Send(writer.Fail(error));
 //
-// Each returns whole events, "data: ...\n\n" one after the other, or nothing:
-// there are no empty deltas. Every stream ends in an error or a finish_reason
-// for each choice, then the usage if it was asked for, then [DONE].
+// Each function returns whole events, "data: ...\n\n" one after the other, or
+// nothing: there are no empty deltas. Every stream ends with an error, or with
+// a finish_reason for each choice, the usage if it was requested, and [DONE].
 //
-// Samples come interleaved, that of number i of prompt p as choice p * n + i.
-// Where best_of draws more than are returned, which ones these are is known in
-// the end: then each comes whole. Beams: choice p * n is their agreed prefix
-// while it grows, and in the end the rest of the best hypothesis; then the
-// others come whole, each in one event. With stream_beams there are events
-// besides, of all beams that live:
+// Samples are interleaved; sample i of prompt p is choice p * n + i. If best_of
+// draws more samples than are returned, the returned ones are known only at the
+// end, and each is written whole. Beams: choice p * n streams the stable
+// prefix, and at the end the rest of the best hypothesis; the other choices
+// follow whole, each in one event. With stream_beams further events have the
+// state of all live beams:
 //
 //   {"id": ..., "choices": [],
 //    "espalier": {"prompt": 0, "step": 3, "beams": [
 //        {"text": "...", "tokens": [...], "score": -0.4, "cum_log_prob": -1.2,
 //         "finish_reason": null}, ...]}}
 //
-// Log-probabilities of samples come with their tokens, or after them while the
-// text waits for what may be a stop; those of beams with the last event of a
-// choice, as the engine reports them in the end. So does the whole of a choice
-// that echoes its prompt with log-probabilities.
+// Log-probabilities of samples accompany their tokens, or follow them while the
+// text may still become a stop string. Log-probabilities of beams are in the
+// last event of a choice, because the engine reports them at the end. A choice
+// that echoes its prompt with log-probabilities is written whole at the end.
 //
-// Law: the events of a choice, texts, token ids and log-probabilities one after
-// the other, are the choice of the same index in the whole answer
+// Invariant: the texts, token ids and log-probabilities of a choice's events,
+// concatenated, equal the choice of the same index in the whole answer
 // (openai/answer.h).
 //
 // Thread safety: none of its own.
@@ -60,8 +60,8 @@ class ChunkWriter : public EventWriter {
   ChunkWriter(ChunkWriter&&) noexcept;
   ChunkWriter& operator=(ChunkWriter&&) noexcept;
 
-  // What comes before the first token: the role of a chat's choices, warnings,
-  // the prompts where they are to be echoed.
+  // Writes everything before the first token: the role of a chat's choices,
+  // warnings, and echoed prompts.
   std::string Begin() override;
   std::string Add(int prompt, const StreamEvent& event) override;
   std::string Finish(int prompt, const PromptAnswer& answer) override;
@@ -70,7 +70,7 @@ class ChunkWriter : public EventWriter {
   // The error, [DONE].
   std::string Fail(const Error& error) override;
 
-  // Usage so far, of prompts that are finished.
+  // Usage so far, over finished prompts.
   int64_t num_prompt_tokens() const;
   int64_t num_generated_tokens() const;
 

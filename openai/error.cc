@@ -19,7 +19,7 @@ constexpr char kCode[] = "espalier/code";
 
 constexpr int kRetryAfterSeconds = 1;
 
-// What OpenAI's API calls errors of an HTTP status.
+// OpenAI's names for errors of an HTTP status.
 struct HttpKind {
   int http_status;
   std::string_view type;
@@ -84,15 +84,16 @@ std::string_view FieldOf(std::string_view message) {
   return IsCallField(name) ? path : std::string_view();
 }
 
-// What sets an option of the engine: --max-running of max_running.
+// Returns the flag that sets an option of the engine: --max-running for
+// max_running.
 std::string FlagOf(std::string_view option) {
   std::string flag = Concat("--", option);
   std::ranges::replace(flag, '_', '-');
   return flag;
 }
 
-// As the checks of lengths word it: request/validate_tokens.cc, and of the
-// source of an encoder request/request.cc.
+// True for the errors of the length checks in request/validate_tokens.cc, and
+// of the encoder's source in request/request.cc.
 bool IsAboutContext(std::string_view message) {
   return message.find("context of ") != message.npos ||
          message.find("encoder reads at most ") != message.npos;
@@ -113,7 +114,7 @@ std::string InWordsOf(const Call& call, std::string message) {
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
     message = RenameWord(message, given.param, given.name);
   }
-  // Of what the call does not give it has the server's name, too.
+  // Unless the call says max_new_tokens itself, the error says max_tokens.
   const auto is_own_name = [](const GivenParam& given) {
     return given.name == "max_new_tokens";
   };

@@ -1,10 +1,10 @@
-// Error: why a call is not answered, as OpenAI's API tells it:
+// Error: the error of a call, as OpenAI's API writes it:
 //
 //   {"error": {"message": "n must be at most 128 (--max-n), got 500",
 //              "type": "invalid_request_error", "param": "n", "code": null}}
 //
-// Within this room, and below it, what goes wrong is an absl::Status; ErrorOf
-// says what HTTP makes of one.
+// Code of this folder, and below it, returns absl::Status; ErrorOf converts one
+// to an HTTP error.
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -23,22 +23,22 @@ struct Error {
   std::string message;
   std::string type = "server_error";
   std::string param = "";  // the field that is wrong; empty: null
-  std::string code = "";   // what a program tells it by; empty: null
-  int retry_after_s = 0;   // of the header Retry-After; 0: none
-  // Nobody waits for an answer any more: the header "x-should-retry: false",
-  // for OpenAI's clients send requests of some statuses, 504 among them, again.
+  std::string code = "";   // for programs; empty: null
+  int retry_after_s = 0;   // header Retry-After; 0: none
+  // Sends the header "x-should-retry: false", because the client no longer
+  // waits: OpenAI's clients retry some statuses, such as 504.
   bool is_final = false;
 };
 
-// The error of this HTTP status: type and code are those that OpenAI's API has
-// for it.
+// Returns the error of an HTTP status, with the type and code that OpenAI's API
+// has for it.
 Error MakeHttpError(int http_status, std::string_view message);
 
-// The error of a model that is not served: of the field "model", with the code
+// Returns the error of a model that is not served: field "model", code
 // model_not_found.
 absl::Status ModelNotFound(std::string_view message);
 
-// What a status means to a client:
+// Converts a status to an HTTP error:
 //
 //   kInvalidArgument, kOutOfRange   400; `param` is the field that the message
 //                                   begins with, or of RefuseField
@@ -55,16 +55,16 @@ absl::Status ModelNotFound(std::string_view message);
 //   kCancelled                      503: the server ends
 //   others                          500
 //
-// What does not fit into the model's context has the code
-// "context_length_exceeded". With `call`, params are called what it calls them:
-// max_tokens, not max_new_tokens, and of a chat messages, not prompt.
+// A request that exceeds the model's context has the code
+// "context_length_exceeded". With `call`, params have the call's names:
+// max_tokens, not max_new_tokens, and for a chat messages, not prompt.
 Error ErrorOf(const absl::Status& status, const Call* call = nullptr);
 
-// The same status, an error in the words of the call.
+// Returns `error` with the names that the call uses.
 absl::Status InWordsOf(const Call& call, const absl::Status& error);
 
-// kInvalidArgument, whose Error has this `param`, whatever `message` begins
-// with.
+// Returns kInvalidArgument whose Error has this `param`, regardless of how
+// `message` begins.
 absl::Status RefuseField(std::string_view param, std::string_view message);
 
 // {"error": {"message", "type", "param", "code"}}.

@@ -1,5 +1,5 @@
-// EventWriter: the answer to a call that streams, as server-sent events. Each
-// API has its own form of them.
+// EventWriter: the streamed answer to a call, as server-sent events. Each API
+// has its own subclass.
 //
 // Each function returns whole events, one after the other, or nothing.
 //
@@ -22,7 +22,7 @@ class EventWriter {
  public:
   virtual ~EventWriter() = default;
 
-  // What comes before the first token.
+  // Writes everything before the first token.
   virtual std::string Begin() = 0;
   // REQUIRES: `event` is no Result.
   virtual std::string Add(int prompt, const StreamEvent& event) = 0;
@@ -30,18 +30,18 @@ class EventWriter {
   virtual std::string Finish(int prompt, const PromptAnswer& answer) = 0;
   // REQUIRES: all prompts are finished.
   virtual std::string End() = 0;
-  // At any time, and nothing follows.
+  // May be called at any time; nothing follows.
   virtual std::string Fail(const Error& error) = 0;
 };
 
-// That of the call's API. `call` and `tokenizer`, which may be null, outlive
-// it.
+// Makes the writer for the call's API. `call` and `tokenizer`, which may be
+// null, outlive it.
 std::unique_ptr<EventWriter> MakeEventWriter(const Call& call,
                                              const AnswerHead& head,
                                              std::vector<PromptParts> prompts,
                                              const Tokenizer* tokenizer);
 
-// A comment, which a reader passes over: it keeps a connection alive.
+// An event-stream comment, which clients ignore: it keeps a connection alive.
 inline constexpr char kPing[] = ": ping\n\n";
 
 }  // namespace espalier::openai

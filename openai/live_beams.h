@@ -1,7 +1,7 @@
 // LiveBeams: the state of a beam search as an event of a stream shows it.
 //
-// A beam's text is its parent's and what its new tokens add to it, so that a
-// step decodes the tokens it added alone.
+// A beam's text is its parent's text with its new tokens' appended, so that a
+// step decodes only the new tokens.
 //
 // Thread safety: none of its own; one caller at a time.
 #pragma once
@@ -25,15 +25,16 @@ class LiveBeams {
   // `tokenizer` outlives this; null: there are no texts.
   LiveBeams(const PromptParts& prompt, const Tokenizer* tokenizer);
 
-  // {"prompt", "sentence", "step", "beams": [{"text", "tokens", "score",
-  // "cum_log_prob",
-  //  "finish_reason"}, ...]}: what lives by rank, then what may still be
-  // returned. Texts are what is certain of them. Events in any order give the
-  // same texts; in the order of a search they cost least.
+  // Appends {"prompt", "sentence", "step", "beams": [{"text", "tokens",
+  // "score", "cum_log_prob", "finish_reason"}, ...]}: live beams by rank, then
+  // the hypotheses that may still be returned. Texts contain no characters that
+  // may still change. The order of events does not affect the texts; the order
+  // of a search is the cheapest.
   void Append(int prompt, const BeamsEvent& event, std::string* out);
 
  private:
-  // The text that is certain of some tokens, and what makes that of more.
+  // The final part of the text of some tokens, and the decoder state to extend
+  // it.
   struct GrowingText {
     TextStream stream;
     std::string text;
@@ -45,7 +46,7 @@ class LiveBeams {
       std::unordered_map<std::vector<TokenId>, GrowingText, TokensHash>;
 
   void AppendBeam(const BeamState& beam, std::string* out) const;
-  // Of all beams of the event, which becomes the one before.
+  // Computes the texts of all beams of the event; it becomes the previous one.
   void GrowTexts(const BeamsEvent& event);
   GrowingText TextOf(const std::vector<TokenId>& tokens) const;
 
@@ -54,8 +55,9 @@ class LiveBeams {
   std::unique_ptr<const StopStrings> stops_;  // texts refer to them
   std::optional<TextStream> begin_;           // if there are texts
 
-  Texts texts_;                    // of the event before, by their tokens
-  size_t num_tokens_of_live_ = 0;  // each live beam's, in the event before
+  // Texts of the previous event, by tokens.
+  Texts texts_;
+  size_t num_tokens_of_live_ = 0;  // per live beam, in the previous event
 };
 
 }  // namespace espalier::openai

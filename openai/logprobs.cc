@@ -25,7 +25,8 @@ std::vector<TokenScore> WithToken(const TokenLogProb& place) {
   return scores;
 }
 
-// Of a place's reported tokens: 1 + those that are likelier.
+// Returns the rank of one of a position's reported tokens: 1 + the number of
+// likelier ones.
 int RankOf(const TokenScore& score, const TokenLogProb& place) {
   if (score.token == place.token) return place.rank;
   return 1 + static_cast<int>(std::ranges::count_if(
@@ -34,7 +35,7 @@ int RankOf(const TokenScore& score, const TokenLogProb& place) {
                  }));
 }
 
-// {"name": log_prob, ...}; of tokens of one name the likeliest.
+// Appends {"name": log_prob, ...}; of tokens with equal names the likeliest.
 void AppendTopMap(const TokenLogProb& place, const TokenNames& names,
                   std::string* out) {
   std::vector<std::string> written;

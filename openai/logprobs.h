@@ -7,7 +7,7 @@
 //   tokens        {"content": [{"token_id", "logprob", "rank",
 //                               "top_logprobs": [{...}, ...]}, ...]}
 //
-// One of no chance, -inf, is written as -9999, as others write it.
+// A log-probability of -inf is written as -9999, as other servers do.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +24,22 @@
 
 namespace espalier::openai {
 
-// Of one token; nullptr of the first of a prompt, which follows nothing.
+// Log-probability of one token; null for the first token of a prompt.
 struct PlacedLogProb {
   TokenId token = 0;
   const TokenLogProb* log_prob = nullptr;
-  size_t text_offset = 0;  // where its text begins, in characters
+  size_t text_offset = 0;  // start of its text, in characters
 };
 
-// Where the texts of `tokens` begin in `text`, which they spell, up to where it
-// was cut; `base` further. `begin` is where it begins; unset: without a
-// tokenizer.
+// Returns where the text of each of `tokens` begins in `text`, in characters,
+// plus `base`; `text` may be cut. `begin` is the start of the text; unset:
+// without a tokenizer.
 std::vector<size_t> TextOffsets(std::span<const TokenId> tokens,
                                 std::string_view text, size_t base,
                                 std::optional<IncrementalDetokenizer> begin);
 
-// One of the lists that log-probabilities are: `begin`, then an item for each
-// token. After the last list comes "}".
+// One list of log-probabilities: `begin`, then an item for each token. After
+// the last list comes "}".
 struct LogProbList {
   std::string_view begin;
   void (*append)(const PlacedLogProb& token, const TokenNames& names,
@@ -50,13 +50,13 @@ std::span<const LogProbList> LogProbListsOf(const Call& call);
 void AppendLogProbs(const Call& call, std::span<const PlacedLogProb> tokens,
                     const TokenNames& names, std::string* out);
 
-// [null, {"token id": {"logprob", "rank", "decoded_token"}, ...}, ...], as vLLM
-// has those of a prompt. They are of its last tokens: those before them, at
-// least the first, have null.
+// Appends the prompt's log-probabilities in vLLM's form: [null, {"token id":
+// {"logprob", "rank", "decoded_token"}, ...}, ...]. They cover the prompt's
+// last tokens; the ones before, at least the first, have null.
 void AppendPromptLogProbs(std::span<const TokenLogProb> log_probs,
                           int64_t num_prompt_tokens, const TokenNames& names,
                           std::string* out);
-// One of its objects.
+// Appends one of its objects.
 void AppendPromptLogProb(const TokenLogProb& log_prob, const TokenNames& names,
                          std::string* out);
 

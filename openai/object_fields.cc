@@ -17,10 +17,10 @@ namespace {
 constexpr size_t kMaxUnknown = 16;
 constexpr size_t kMaxHints = 4;
 
-// What stands in a call for those of a request that have no params: what it
-// goes on from, and its params.
+// Hint for a field of the request format that calls do not have: its inputs and
+// "params".
 struct InputHint {
-  std::string_view field;  // of the request format
+  std::string_view field;  // in the request format
   unsigned scopes;
   std::string_view hint;
 };
@@ -58,7 +58,7 @@ std::string HintAtInput(std::string_view name, Scope scope) {
   return "";
 }
 
-// Of the two objects of a call of the tokens' API, the other one's.
+// Returns a hint if the field belongs in the other object of a tokens call.
 std::string HintAtObject(std::string_view name, Scope scope) {
   if (scope == kInTokens && FindCallField(name, kInSampling)) {
     return "; it belongs in sampling_params";
@@ -69,8 +69,8 @@ std::string HintAtObject(std::string_view name, Scope scope) {
   return "";
 }
 
-// Of what clients of other servers give beside messages, and is for the
-// template.
+// Returns a hint for arguments of the chat template that clients of other
+// servers put beside messages.
 std::string HintAtTemplate(std::string_view name, Scope scope) {
   const bool is_argument = name == "enable_thinking" || name == "thinking";
   constexpr unsigned kChats = kInChat | kInTokenize | kInResponses;
@@ -82,7 +82,7 @@ bool IsUnsupported(const KnownField& field) {
   return field.call != nullptr && field.call->read == nullptr;
 }
 
-// Which route has a field that this one has not.
+// Returns a hint that names another route with this field.
 std::string HintAtRoute(std::string_view name) {
   constexpr std::pair<Scope, std::string_view> kRoutes[] = {
       {kInCompletions, "/v1/completions"},   {kInChat, "/v1/chat/completions"},
@@ -98,7 +98,8 @@ std::string HintAtRoute(std::string_view name) {
   return "";
 }
 
-// Fields that do something: of what is not supported nobody is helped by more.
+// Returns the supported fields of a scope; suggesting an unsupported one would
+// not help.
 std::vector<std::string_view> NamesToMean(Scope scope) {
   std::vector<std::string_view> names = CallFieldNames(scope);
   std::erase_if(names, [scope](std::string_view name) {
@@ -107,7 +108,8 @@ std::vector<std::string_view> NamesToMean(Scope scope) {
   return names;
 }
 
-// The fields that may be meant, those of `scope` and of what it is about.
+// The fields that an unknown name may stand for: the scope's and its related
+// objects'.
 class ScopeFields {
  public:
   explicit ScopeFields(Scope scope) : here_(NamesToMean(scope)) {
@@ -137,14 +139,14 @@ class ScopeFields {
   std::string_view where_;
 };
 
-// Whether it is nearly what a call of some route goes on from.
+// True if the name is close to an input of some route.
 bool IsMisspeltInput(std::string_view name) {
   constexpr std::string_view kInputs[] = {"prompt", "messages", "token_ids",
                                           "tokens"};
   return !ClosestName(name, kInputs).empty();
 }
 
-// Most keys have no escapes.
+// Unescapes a key; most keys have no escapes.
 std::string_view PlainKey(std::string_view quoted, std::string* storage) {
   const std::string_view inner = quoted.substr(1, quoted.size() - 2);
   if (inner.find('\\') == inner.npos) return inner;

@@ -1,6 +1,6 @@
-// ObjectFields: the members of an object that a scope knows, and the names of
-// those that it does not; of a key given twice the last counts. However many
-// members there are, it stays small.
+// ObjectFields: the known members of an object, and the names of unknown ones;
+// the last of duplicate keys counts. Its size is bounded, regardless of the
+// number of members.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace espalier::openai {
 
-// Whether it is what a call of some route, or of another program, goes on from.
+// True if the name is an input of some route or of another program.
 bool IsInput(std::string_view name);
 
 class ObjectFields {
@@ -30,16 +30,17 @@ class ObjectFields {
   // Keys are as they stand in the text, in quotes.
   void Add(std::string_view quoted_key, const JsonText& value);
 
-  // In the order of their first places; null ones are left out.
+  // Returns the fields in the order of their first occurrence, without null
+  // ones.
   std::vector<Field> Take();
 
-  // The first few.
+  // The first few unknown names.
   std::span<const std::string> unknown() const { return unknown_; }
-  // The rest of them, some counted more than once.
+  // Number of further unknown names; duplicates may count again.
   size_t num_more_unknown() const { return num_more_unknown_; }
 
-  // What is said of unknown()[i]; of the first few also what may be meant,
-  // since that takes a while.
+  // Returns the message for unknown()[i]. Only the first few have spelling
+  // suggestions, which are slow to compute.
   std::string AboutUnknown(size_t i) const;
 
  private:
@@ -47,7 +48,8 @@ class ObjectFields {
 
   Scope scope_;
   std::vector<Field> fields_;
-  std::vector<int> place_of_;  // by number; in fields_, or -1
+  // Index in fields_ by field number, or -1.
+  std::vector<int> place_of_;
   std::vector<std::string> unknown_;
   size_t num_more_unknown_ = 0;
 };

@@ -62,7 +62,7 @@ class BodyFields {
  private:
   const Api api_;
   ObjectFields outer_;
-  ObjectFields inner_{kInSampling};  // of the object that is scanned
+  ObjectFields inner_{kInSampling};  // the object being scanned
   ObjectFields sampling_{kInSampling};
   std::optional<JsonText> sampling_params_;
 };
@@ -87,7 +87,7 @@ absl::Status ReadSampling(BodyFields* body, const Limits& limits,
   return WarnOfUnknown(body->sampling(), draft);
 }
 
-// What every call of an API has.
+// Checks that the call has the input of its API.
 absl::Status CheckInputs(const CallDraft& draft) {
   const Call& call = draft.call;
   const bool is_chat = call.api == Api::kChat || call.api == Api::kResponses;

@@ -28,7 +28,7 @@ absl::Status CheckText(std::string_view name, const std::string& text) {
   return text.empty() ? RefuseEmpty(name, "\"\"") : absl::OkStatus();
 }
 
-// Of a list of prompts, whose own items count alone.
+// Checks the length of a list of prompts; nested items do not count.
 absl::Status CheckNumPrompts(std::string_view name, const JsonText& json,
                              const Limits& limits) {
   int64_t count = 0;

@@ -1,4 +1,4 @@
-// What a call goes on from, read from its text: prompts and messages.
+// Readers of the inputs of calls: prompts and messages.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
-// POST /v1/completions/render and /v1/chat/completions/render, as vLLM has
-// them: the calls of /inference/v1/generate that a call comes to, one for each
-// prompt. Each has the lists of the call, so an answer may be many times as
-// long as its body: it is written piece by piece, as by AnswerWriter.
+// POST /v1/completions/render and /v1/chat/completions/render, as in vLLM: the
+// equivalent calls of /inference/v1/generate, one per prompt. Each repeats the
+// lists of the call, so an answer may be many times as long as its body. It is
+// written in pieces, as by AnswerWriter.
 //
 // Thread safety: none of its own.
 #pragma once
@@ -18,10 +18,10 @@
 
 namespace espalier::openai {
 
-// {"model", "request_id", "token_ids", "sampling_params", "stream"}; of
-// completions a list of these. `model` is its name. The params are those that
-// `body`, which `call` was read from, gives, and the number of tokens that the
-// API has by default.
+// Writes {"model", "request_id", "token_ids", "sampling_params", "stream"}; for
+// completions a list of them. `model` is the model's name. The params are those
+// in `body`, which `call` was read from, and the API's default number of
+// tokens.
 class RenderWriter {
  public:
   // `call`, `model` and `prompts` outlive this; `body` need not.
@@ -36,8 +36,8 @@ class RenderWriter {
   // more than Limits::max_answer_bytes.
   absl::Status CheckSize() const;
 
-  // Appends `num_bytes` of what is left, or all of it if it is less. False once
-  // nothing is left.
+  // Appends the next `num_bytes`, or the rest if it is shorter. Returns false
+  // once all is written.
   bool Append(size_t num_bytes, std::string* out);
 
  private:
@@ -53,14 +53,15 @@ class RenderWriter {
   const Call& call_;
   const std::string_view model_;
   const std::span<const PromptParts> prompts_;
-  std::string shared_;         // `"min_p":0.1,"seed":3` of "sampling_params"
-  std::string largest_field_;  // of these
+  std::string shared_;  // `"min_p":0.1,"seed":3` of "sampling_params"
+  // Largest field of shared_.
+  std::string largest_field_;
   int64_t max_bytes_ = 0;
 
-  size_t prompt_idx_ = 0;  // of the part that comes next
+  size_t prompt_idx_ = 0;  // prompt of the next part
   Part part_ = Part::kBegin;
   std::string text_;       // the present part, unless it is shared_
-  std::string_view rest_;  // of it
+  std::string_view rest_;  // unwritten end of that part
 };
 
 }  // namespace espalier::openai

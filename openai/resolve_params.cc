@@ -24,12 +24,13 @@ namespace {
 
 constexpr int64_t kCompletionTokens = 16;
 
-// What somebody says of the search.
+// Kind of search that the fields of a call select.
 enum class SearchKind {
   kOpen,
   kBeams,
   kDraws,
-  kNoDraws,  // but beams, if somebody else names them
+  // No sampling; beams if another source sets them.
+  kNoDraws,
 };
 
 bool FiltersDraws(const GenerationParams& params) {
@@ -56,7 +57,7 @@ bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
   return ValidateParams(WithAnyBeams(model), num_prompt_tokens, &params).ok();
 }
 
-// Of beams by default there are as many as are asked for.
+// If num_beams is a default, raises it to num_return_sequences.
 void SetDefault(const std::pair<std::string, std::string>& value,
                 GenerationParams* params) {
   const absl::Status status = ReadParam(ParamNamed(value.first), value.first,
@@ -66,8 +67,8 @@ void SetDefault(const std::pair<std::string, std::string>& value,
   params->num_beams = std::max(params->num_beams, params->num_return_sequences);
 }
 
-// The most new tokens of which the worst case fits into all pages
-// (WorstCasePages), if there is nobody else; 0 if not even one does.
+// Returns the largest number of new tokens whose worst case fits into all pages
+// (WorstCasePages) with no other request running; 0 if not even one does.
 int64_t RoomInPages(const ModelDescription& model, int64_t num_prompt_tokens,
                     const GenerationParams& params) {
   const int64_t page_size = model.page_size;
@@ -106,7 +107,7 @@ class Resolver {
   void Settle(const ServerDefaults& server, int64_t model_beams);
   void Take(const ServerDefaults& server);
   void Take(const GenerationDefaults& defaults);
-  // Those of the model, at most as many as the server allows.
+  // Lowers max_new_tokens of the model's defaults to the server's limit.
   void LimitMaxTokens();
   // include_stop without stops, unless that is what the call says.
   void DropIncludeStop();
@@ -236,9 +237,9 @@ void Resolver::TakeMaxTokens() {
   if (call_.api == Api::kCompletions) room = std::min(room, kCompletionTokens);
   const int64_t in_pages = RoomInPages(model_, num_prompt_tokens_, params());
   if (in_pages < room) {
-    // Where not even one fits the engine refuses that.
+    // If not even one token fits, the engine refuses the request.
     room = std::max<int64_t>(in_pages, 1);
-    // Which nobody can tell from the call.
+    // Listed as a default, because the call does not determine it.
     if (in_pages >= 1) {
       resolved_.defaults.emplace_back("max_new_tokens", Concat(room));
     }
@@ -292,7 +293,7 @@ absl::Status ServerDefaults::Check(const ModelDescription& model) const {
   GenerationParams params =
       ResolveParams(Call(), ServerDefaults(), {}, model, 1).params;
   params.num_beams = 1;
-  // What leaves the search open runs as samples, of which there may be many.
+  // An open search runs as samples, whose number is limited separately.
   const SearchKind search = SearchOf(call_);
   params.do_sample =
       search == SearchKind::kDraws || search == SearchKind::kOpen;

@@ -1,4 +1,4 @@
-// ResolveParams: which params a call runs with. In order of precedence:
+// ResolveParams: the effective params of a call. In order of precedence:
 //
 //   what the call says
 //   the server's defaults: flags, --defaults FILE
@@ -7,17 +7,18 @@
 //     completions, and as many as there is room for elsewhere
 //   those of GenerationParams
 //
-// As everywhere, a default is taken as long as the request with it is a good
-// one, so that none makes a good request a bad one.
+// As everywhere, a default is taken only if the request with it is valid, so
+// that no default invalidates a valid request.
 //
-// Search. Who names beams (use_beam_search, num_beams above 1, stochastic) gets
-// them, and who says how tokens are drawn (do_sample, best_of, a temperature
-// above 0, a filter) or refuses beams (use_beam_search false, num_beams 1) gets
-// draws. A call that says neither gets what the server's defaults name, of
-// which num_beams 1 takes the place of the model's beams, or else the model's;
-// where these name nothing either, draws. Beams by default are at least as many
-// as the call's n. Beams that a call names are searched unless it says how
-// tokens are drawn, whatever the model's defaults are (SearchWarning).
+// Search. A call that selects beams (use_beam_search, num_beams above 1,
+// stochastic) gets them. A call with a sampling param (do_sample, best_of, a
+// temperature above 0, a filter), or that refuses beams (use_beam_search false,
+// num_beams 1), gets samples. A call that does neither gets the kind of the
+// server's defaults, where num_beams 1 overrides the model's beams; else the
+// kind of the model's defaults; else samples. Beams by default are at least as
+// many as the call's n. Beams that a call selects are not sampled unless the
+// call has a sampling param, regardless of the model's defaults
+// (SearchWarning).
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -45,14 +46,13 @@ class ServerDefaults {
   static absl::StatusOr<ServerDefaults> Read(std::string_view json,
                                              const Limits& limits = {});
 
-  // Whether a request of `model` can have all of them.
+  // Checks that a request of `model` can have all of them.
   // Errors: kInvalidArgument naming the field, as `json` did, and the value.
   absl::Status Check(const ModelDescription& model) const;
 
-  // Params of the request format, and their values as JSON; those first that
-  // others depend on.
+  // Params of the request format, and their values as JSON; dependencies first.
   const NamedValues& values() const { return values_; }
-  // A call that says nothing else.
+  // A call that gives only these params.
   const Call& call() const { return call_; }
 
  private:
@@ -62,32 +62,32 @@ class ServerDefaults {
 
 struct ResolvedParams {
   GenerationParams params;
-  // Those that the server and the model gave, and their values as JSON.
+  // Params that the server and the model set, and their values as JSON.
   NamedValues defaults;
 };
 
-// `model_defaults` are empty where there are none. The result is as good a
-// request as the call is: the engine checks it.
+// `model_defaults` may be empty. The result is valid if the call is; the engine
+// checks it.
 ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
                              const GenerationDefaults& model_defaults,
                              const ModelDescription& model,
                              int64_t num_prompt_tokens);
 
-// Which sampling defaults of the model a call leaves out because it asks for
-// the search, as a warning; empty if there are none.
+// Returns a warning naming the model's sampling defaults that a call omits
+// because it selects beam search; empty if there are none.
 std::string SearchWarning(const Call& call,
                           const GenerationDefaults& model_defaults);
 
-// Whether a step of `model` has room for the beams that the n of a call makes
-// of beams by default. Where the call names them, the engine's check does.
+// Checks that a step of `model` has room for the beams that the call's n adds
+// to default beams. The engine checks beams that the call names itself.
 // Errors: kInvalidArgument naming what the call calls n, the value and the
 // flag.
 absl::Status CheckRoom(const Call& call, const GenerationParams& params,
                        const ModelDescription& model);
 
-// Whether these params of a call, resolved, keep the limits of its server.
-// ReadCall has checked those that the call gives. `server` are the defaults
-// that they were resolved with; null: none were taken yet.
+// Checks the resolved params of a call against the limits of its server.
+// ReadCall has checked the ones that the call gives. `server` holds the
+// defaults that they were resolved with; null: no defaults yet.
 // Errors: kInvalidArgument naming the field, the value, the flag, and whose
 // default it is if it is one.
 absl::Status CheckLimits(const Call& call, const GenerationParams& params,

@@ -10,7 +10,7 @@
 namespace espalier::openai {
 namespace {
 
-// Where a response stands.
+// State of a response.
 struct ResponseState {
   std::string_view status;
   const PromptAnswer* answer = nullptr;  // null before there is one

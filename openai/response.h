@@ -7,8 +7,8 @@
 //                "score", "cum_log_prob"}],
 //    "usage": {"input_tokens", "output_tokens", ...}, ...}
 //
-// One that ended for another reason than EOS and stops is "incomplete", and
-// incomplete_details has the reason.
+// A hypothesis that ended for a reason other than EOS and stops is
+// "incomplete"; incomplete_details has the reason.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ std::string WriteResponse(const Call& call, const AnswerHead& head,
                           const PromptParts& prompt,
                           const PromptAnswer& answer);
 
-// Writes events with numbers that count from 0: created, in_progress, the parts
-// of the message as they begin, grow and end, and completed, incomplete or
-// failed. The deltas of the text, one after the other, are the text.
+// Writes numbered events, from 0: created, in_progress, the parts of the
+// message as they begin, grow and end, and completed, incomplete or failed. The
+// deltas, concatenated, are the text.
 class ResponseWriter : public EventWriter {
  public:
   // `call` outlives this.
@@ -42,10 +42,10 @@ class ResponseWriter : public EventWriter {
   std::string Fail(const Error& error) override;
 
  private:
-  // Appends an event of this type, and `members` of its own.
+  // Appends an event of this type with its additional `members`.
   void AppendEvent(std::string_view type, std::string_view members,
                    std::string* out);
-  // One of the text's part.
+  // Appends an event of the text part.
   void AppendPartEvent(std::string_view type, std::string_view members,
                        std::string* out);
   void AppendDelta(std::string_view text, std::string* out);
@@ -53,7 +53,7 @@ class ResponseWriter : public EventWriter {
   const Call& call_;
   const AnswerHead head_;
   const PromptParts prompt_;
-  const bool is_written_at_end_;  // of several samples the best
+  const bool is_written_at_end_;  // best of several samples
   int64_t num_events_ = 0;
   std::string text_;  // so far
 };

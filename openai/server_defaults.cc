@@ -16,7 +16,7 @@
 namespace espalier::openai {
 namespace {
 
-// Those first that others depend on.
+// Params that others depend on, which come first.
 constexpr std::string_view kFirst[] = {"stochastic", "do_sample", "num_beams",
                                        "num_beam_groups",
                                        "num_return_sequences"};
@@ -33,7 +33,7 @@ bool IsDefaultable(const KnownField& field) {
          name == "include_stop_str_in_output" || name == "split_sentences";
 }
 
-// What is wrong with a field that completions do not have.
+// Returns the error for a field that completions do not have.
 std::string AboutUnknown(const ObjectFields& fields) {
   const std::string& name = fields.unknown()[0];
   const OtherName* const other = FindOtherName(name);

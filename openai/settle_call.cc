@@ -251,8 +251,7 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
       LimitOfSequences("num_return_sequences", params.num_return_sequences,
                        has_beams ? limits.max_num_beams : limits.max_n,
                        has_beams ? "--max-num-beams" : "--max-n", limits);
-  // Of beams by default there are as many as the call's n, which is what is
-  // wrong then.
+  // Default beams are at least the call's n, so an error names n.
   if (call.Gives("num_return_sequences") && !call.Gives("num_beams")) {
     RETURN_IF_ERROR(CheckLimit(returned, call, server));
   }

@@ -21,7 +21,7 @@ constexpr std::string_view kStatusNames[kNumBatchStatuses] = {
     "validating", "in_progress", "finalizing", "completed",
     "failed",     "cancelling",  "cancelled",  "expired"};
 constexpr int64_t kMaxWindowHours = 24 * 30;
-constexpr size_t kMaxWindowBytes = 4;  // of "720h"
+constexpr size_t kMaxWindowBytes = 4;  // "720h"
 // As OpenAI's API has them: members, and characters of each.
 constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxMetadataKey = 64;

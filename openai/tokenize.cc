@@ -22,7 +22,7 @@
 namespace espalier::openai {
 namespace {
 
-// Whether a prompt is all there is to go on from.
+// True if the call has a prompt and no messages.
 bool HasPromptAlone(const std::vector<ObjectFields::Field>& fields) {
   const auto has = [&](std::string_view name) {
     return std::ranges::find(fields, name, &ObjectFields::Field::name) !=
@@ -58,7 +58,7 @@ absl::StatusOr<CallDraft> ReadDraft(std::string_view body, Scope scope,
                            Shown(json.text));
   }
   CallDraft draft;
-  CallDraft dropped;  // of values that must be right nonetheless
+  CallDraft dropped;  // discarded, but checked
   std::vector<std::string_view> of_messages;
   const std::vector<ObjectFields::Field> known = fields.Take();
   const bool has_prompt_alone = HasPromptAlone(known);

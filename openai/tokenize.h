@@ -16,11 +16,11 @@
 
 namespace espalier::openai {
 
-// {"prompt"} or {"messages"}, "return_token_strs", and all that calls that
-// generate have to make a prompt of these, decoder prompts included. What else
-// those have says nothing here: their bodies may be sent as they are.
+// {"prompt"} or {"messages"}, "return_token_strs", and every field that affects
+// how a generating call makes its prompt, decoder prompts included. The other
+// fields of such calls are ignored, so that their bodies can be sent unchanged.
 struct TokenizeCall {
-  // Of Api::kCompletions with one prompt, a text, or of Api::kChat.
+  // Api::kCompletions with one text prompt, or Api::kChat.
   Call call = {};
   bool return_token_strs = false;
 };
@@ -29,15 +29,15 @@ struct TokenizeCall {
 absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
                                               const Limits& limits = {});
 
-// What a call that generates would be fed.
+// Input tokens of the generating call.
 struct Tokenized {
   std::vector<TokenId> tokens = {};
-  // All that the decoder with an encoder begins with; unset without one.
+  // The whole decoder prompt of an encoder-decoder; unset without an encoder.
   std::optional<std::vector<TokenId>> decoder_prompt = {};
 };
 
-// {"count", "max_model_len", "tokens"}, of a model with an encoder
-// "decoder_prompt_tokens", and the strings of these if asked for.
+// Writes {"count", "max_model_len", "tokens"}, with an encoder
+// "decoder_prompt_tokens", and the token strings if requested.
 std::string WriteTokenized(const TokenizeCall& call, const Tokenized& tokenized,
                            int64_t max_model_len, const Tokenizer& tokenizer);
 

@@ -13,22 +13,22 @@
 
 namespace espalier::openai {
 
-// Whether calls of tools are looked for in the answer.
+// True if tool calls are parsed from the answer.
 bool ReadsToolCalls(const Call& call);
 
-// Finds the calls of one choice; nothing if none are looked for.
+// Returns a parser for the tool calls of one choice; nullopt if none are
+// parsed.
 std::optional<ToolCallStream> ToolCallsOf(const Call& call,
                                           const PromptParts& prompt,
                                           const Tokenizer* tokenizer);
 
-// Drops what the call does not want: all but the first without
-// parallel_tool_calls.
+// Drops tool calls after the first unless parallel_tool_calls is set.
 void DropUnwanted(const Call& call, ToolCallText* found);
 
-// [{"id", "type": "function", "function": {"name", "arguments"}}, ...]. In
-// events each has its "index", and parts after the first of a call have no id
-// and no name. An id is nine letters and digits, which Mistral's templates
-// insist on; it is the same in a stream and in a whole answer.
+// Appends [{"id", "type": "function", "function": {"name", "arguments"}}, ...].
+// In events each has its "index", and later parts of a call have no id and no
+// name. An id is nine letters and digits, as Mistral's templates require; it is
+// the same in a stream and in a whole answer.
 void AppendToolCalls(std::span<const ToolCallPart> parts,
                      const AnswerHead& head, int64_t choice_index,
                      bool is_chunk, std::string* out);

@@ -20,8 +20,8 @@ ModelDescription EncoderOf(const std::string& directory) {
   return description;
 }
 
-// What the executor would refuse, before anything is loaded: and before the
-// vocabularies are compared, as an encoder-decoder's is another one mostly.
+// Makes the executor's checks before anything is loaded, and before the
+// vocabularies are compared: an encoder-decoder's usually differs.
 absl::Status CheckEncodersOfDrafting(const std::string& directory,
                                      const std::string& draft) {
   RETURN_IF_ERROR(CheckTakesDraftModel(EncoderOf(directory), draft));

@@ -1,5 +1,4 @@
-// Backend: what the steps run on: a model with its executor, on the CPU or on
-// a CUDA device.
+// Backend: a model with its step executor, on the CPU or on a CUDA device.
 //
 //   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
 //   RETURN_IF_ERROR(CheckModelDirectory(directory));
@@ -21,11 +20,11 @@
 
 namespace espalier {
 
-// Whether the config.json of a model tells of an encoder; false where it cannot
-// be read, of which loading the model says why.
+// True if the config.json of a model describes an encoder; false if it cannot
+// be read. Loading the model reports that error.
 bool HasEncoder(const std::string& directory);
 
-// Whether a model in `draft` can draft for one in `directory`: their
+// Checks that a model in `draft` can draft for one in `directory`: their
 // tokenizers, if both have one, spell every token alike. Errors:
 // kInvalidArgument naming the first token that differs; and as ModelText::Load.
 absl::Status CheckSameVocabulary(const std::string& directory,
@@ -41,19 +40,18 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::shared_ptr<StepExecutor> steps() = 0;
-  // What the device did, for people: some lines, or none.
+  // Returns device statistics as text; may be empty.
   virtual std::string FormatFigures() const { return ""; }
 };
 
-// Backend::Load of either kind, and whether there is a GPU to run on. A build
-// without ESPALIER_CUDA has no_cuda_backend.cc, which refuses and says how to
-// build.
+// Backend::Load for each device, and a check for a usable GPU. A build without
+// ESPALIER_CUDA compiles no_cuda_backend.cc, which fails and says how to build.
 absl::StatusOr<std::unique_ptr<Backend>> LoadCpuBackend(
     const std::string& directory, const BackendOptions& options);
 absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
     const std::string& directory, const BackendOptions& options);
 bool HasCudaDevice(int ordinal);
-// Whether this build is with ESPALIER_CUDA.
+// True if this build has ESPALIER_CUDA.
 bool IsBuiltWithCuda();
 
 }  // namespace espalier

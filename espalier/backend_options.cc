@@ -176,7 +176,7 @@ absl::Status Resolver::CheckRange() const {
   return absl::OkStatus();
 }
 
-// What can be said without the model.
+// Makes the checks that need no model.
 absl::Status Resolver::CheckSpeculation() const {
   if (!options_.speculate.has_value()) return absl::OkStatus();
   const SpeculationParams& speculate = *options_.speculate;

@@ -1,6 +1,5 @@
-// BackendOptions: the options of a generator with nothing left open, checked
-// against each other; what an engine makes of them; and what a device gets
-// where its user says nothing.
+// BackendOptions: the resolved and validated options of a generator, the engine
+// options derived from them, and the defaults of each device.
 //
 //   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
 //
@@ -25,16 +24,16 @@
 
 namespace espalier {
 
-// What a device gets where its user leaves it open.
+// Defaults of a device for options that are unset.
 struct DeviceDefaults {
   DType dtype;
   int64_t kv_cache_bytes;
-  // A quarter of that on a GPU: what is preempted is a part of what runs. On
-  // the CPU key/value memory is as large as one likes. Where the host cannot
-  // pin so much there is less, or none.
+  // A quarter of kv_cache_bytes on a GPU, as only a part of the running
+  // requests is preempted. On the CPU the key/value memory itself can be large.
+  // If the host cannot pin this much, less is used, or none.
   int64_t host_cache_bytes;
-  // Fills the device's multipliers; on the CPU it also lets the activations of
-  // small models stay in the caches.
+  // Enough rows to use the device's multipliers fully; on the CPU few enough
+  // that the activations of small models stay in the caches.
   int max_step_tokens;
 };
 inline constexpr DeviceDefaults kCpuDefaults = {DType::kFloat32,
@@ -43,30 +42,30 @@ inline constexpr DeviceDefaults kCudaDefaults = {
     DType::kBFloat16, int64_t{4} << 30, int64_t{1} << 30, 2048};
 inline constexpr int kDefaultPageSize = 16;  // tokens
 
-// A device as options name it.
+// A device, as options name it.
 struct DeviceChoice {
   bool is_cuda = false;
   int ordinal = 0;
 };
 
-// GeneratorOptions with nothing left open.
+// GeneratorOptions with every option resolved.
 struct BackendOptions {
   DeviceChoice device;
   DType dtype = DType::kFloat32;
   WeightFormat weights = WeightFormat::kAsStored;
   int page_size = kDefaultPageSize;  // tokens
   int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
-  int64_t host_cache_bytes = 0;      // as well
-  // Whether it was given: a default that the machine has no room for is not an
-  // error.
+  int64_t host_cache_bytes = 0;      // likewise
+  // host_cache_bytes was given; a default that the machine has no room for is
+  // not an error.
   bool requires_host_cache = false;
   PreemptedPages preempted_pages = PreemptedPages::kAuto;
   int max_step_tokens = 0;
   int max_beams = 0;  // 0: by what their logits take
-  // What a step may take of the CPU.
+  // Limits on the work of a step on the CPU.
   int64_t max_candidates = ModelExecutorOptions().max_candidates;
   int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
-  int num_threads = 1;  // of the CPU
+  int num_threads = 1;  // CPU threads
   bool prefix_cache = SchedulerOptions().prefix_cache;
   double prefill_share = SchedulerOptions().prefill_share;
   int max_running = 1;
@@ -76,11 +75,11 @@ struct BackendOptions {
   // With a draft model set.
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
-  LoadProgress load_progress = nullptr;  // of the CPU
+  LoadProgress load_progress = nullptr;  // CPU only
   std::shared_ptr<TraceSink> trace = nullptr;
 };
 
-// What an option is called in errors, by its field in GeneratorOptions.
+// Returns the name of an option in errors, given its field in GeneratorOptions.
 using OptionNamer = std::string (*)(std::string_view field);
 std::string FieldName(std::string_view field);
 
@@ -88,9 +87,9 @@ std::string FieldName(std::string_view field);
 absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
                                        OptionNamer name = FieldName);
 
-// Of a model that has no host memory for pages but what host_cache_bytes says.
-// Errors: kInvalidArgument where all preempted pages have to go there and there
-// is none, or where there is some and none is to go there.
+// Checks a model whose only host memory for pages is host_cache_bytes.
+// Errors: kInvalidArgument if all preempted pages must go to host memory and
+// there is none, or if there is some and none may go there.
 absl::Status CheckPreemptedPages(const BackendOptions& options,
                                  OptionNamer name = FieldName);
 

@@ -38,9 +38,9 @@ CallbackThread::~CallbackThread() {
 }
 
 void CallbackThread::Post(Work work) {
-  // What is posted may destroy this before notify_all.
+  // The callback may destroy this before notify_all.
   const std::shared_ptr<Queue> queue = queue_;
-  // Memory is waited for without the lock: what gives it back may need it.
+  // Retries the allocation without the lock: freeing memory may need the lock.
   std::list<Work> one;
   UntilThereIsMemory([&] { one.push_back(std::move(work)); });
   {

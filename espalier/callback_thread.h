@@ -1,4 +1,4 @@
-// CallbackThread: a thread that calls what it is given, one after the other.
+// CallbackThread: a thread that runs posted callbacks in order.
 //
 // Thread safety: any thread, at any time, also from within a callback.
 #pragma once
@@ -28,7 +28,7 @@ class CallbackThread {
   // callback at once.
   void Drain();
 
-  // Whether the caller is a callback.
+  // True if called from a callback.
   bool IsThisThread() const;
 
  private:

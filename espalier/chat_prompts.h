@@ -1,5 +1,5 @@
-// ChatPrompts: the prompts that a model's chat template makes of conversations
-// (docs/chat.md), and the tokens of them.
+// ChatPrompts: renders conversations with a model's chat template
+// (docs/chat.md) and encodes the result.
 //
 // Thread safety: constant after Load; any thread may call.
 #pragma once
@@ -21,14 +21,14 @@ namespace espalier {
 
 class ChatPrompts {
  public:
-  // Of the model in `directory`.
+  // Loads the chat template of the model in `directory`.
   // Errors: kFailedPrecondition if the model has no tokenizer or no chat
   // template, which `wanted_by` needs; as ChatTemplate::Load.
   static absl::StatusOr<std::unique_ptr<const ChatPrompts>> Load(
       const std::string& directory, std::shared_ptr<const Tokenizer> tokenizer,
       std::string_view wanted_by);
 
-  // The prompt of a conversation.
+  // Makes the prompt of a conversation.
   // Errors: kInvalidArgument if the template refuses it, or if the prompt is
   // longer than `max_context` tokens.
   absl::StatusOr<std::vector<TokenId>> Make(ChatInputs inputs,

@@ -84,11 +84,11 @@ class CudaBackend : public Backend {
     return absl::OkStatus();
   }
 
-  // Of the memory for keys and values, a smaller model needs less.
+  // Divisor of the key/value memory: a draft model is smaller.
   static constexpr int64_t kDraftCacheShare = 4;
 
   CudaDevice device_;
-  CudaExecutor* executor_ = nullptr;  // that steps_ has
+  CudaExecutor* executor_ = nullptr;  // owned by steps_
   std::shared_ptr<StepExecutor> steps_;
 };
 

@@ -122,7 +122,7 @@ Generator::~Generator() {
 
 Generator& Generator::operator=(Generator&& other) {
   if (this == &other) return *this;
-  // What was there ends after the swap, with `ended`.
+  // The previous core ends with `ended`, after the swap.
   const Generator ended(std::exchange(core_, std::move(other.core_)));
   return *this;
 }

@@ -118,9 +118,8 @@ class Prompt {
 struct GenerationRequest {
   Prompt prompt;
   GenerationParams params = {};
-  // Whether params that differ in nothing from GenerationParams() are open, and
-  // take the model's defaults (Generator::defaults); false: all are as they
-  // stand.
+  // Params that equal those of GenerationParams() take the model's defaults
+  // (Generator::defaults); false: params are used as they are.
   bool takes_defaults = true;
 };
 
@@ -166,15 +165,14 @@ struct CallOptions {
 };
 
 struct Generation : Result {
-  // Of the hypotheses, cut at stops. Empty without a tokenizer.
+  // Text per hypothesis, cut at stops. Empty without a tokenizer.
   std::vector<std::string> texts;
 };
 
 // A request of Generator::engine().
 struct EngineRequest {
   Request request;
-  // Makes the answer of what the engine gave. Any thread may call it; it does
-  // not throw.
+  // Converts the engine's result. Any thread may call it; it does not throw.
   std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
 };
 
@@ -263,8 +261,8 @@ class Generator {
   // Waits for no step. All zero where there is no memory for it.
   GeneratorStats Stats();
 
-  // Of requests that leave params open, and what of the model's
-  // generation_config.json is ignored (UnsupportedWarning).
+  // Defaults for requests that leave params open, and the ignored fields of the
+  // model's generation_config.json (UnsupportedWarning).
   const GenerationDefaults& defaults() const;
 
   // The limits of the model.
@@ -291,8 +289,8 @@ class Generator {
   // True if this template, or the default, translates single sentences
   // (espalier/split_text.h). False where there is no such template.
   bool translates_sentences(const std::string& name = {}) const;
-  // What makes prompts of conversations, read when it is first asked for; as
-  // long as this lives.
+  // Returns the chat template of the model, loaded at the first call and owned
+  // by this generator.
   // Errors: kFailedPrecondition if the model has no chat template, or no
   // tokenizer; as ChatTemplate::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts() const;

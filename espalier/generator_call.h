@@ -1,5 +1,5 @@
-// Call: one call of a user of a generator, from any thread: its timeout, its
-// stop token, and what it awaits of the engine, one operation at a time.
+// Call: one call of a generator's user, from any thread: its timeout, its stop
+// token, and its awaited engine operations, one at a time.
 //
 //   const auto call = Call::Make(core, options, deadline);
 //   absl::StatusOr<Result> result = call->Await<Result>(
@@ -46,13 +46,13 @@ class Call : public std::enable_shared_from_this<Call> {
                                     const CallOptions& options,
                                     const GeneratorCore::Deadline& deadline);
 
-  // Calls `start` on the calls thread, and `done` once with what it came to:
-  // there, or here if nothing can run. Throws std::bad_alloc, and then `done`
-  // is not called.
+  // Runs `start` on the calls thread and passes its result to `done`, once: on
+  // that thread, or on the caller's if nothing can run. Throws std::bad_alloc,
+  // and then does not call `done`.
   template <typename T>
   void Run(Start<T> start, Done<T> done);
 
-  // The same, and waits for it.
+  // As Run, and waits for the result.
   // REQUIRES: not on the calls thread.
   template <typename T>
   absl::StatusOr<T> Await(Start<T> start);
@@ -94,7 +94,7 @@ GeneratorCore::Deadline DeadlineOf(absl::Duration timeout);
 absl::Status TimedOut(absl::Duration timeout);
 absl::Status StoppedByCaller();
 absl::Status OutOfMemory();
-// Of what an operation threw: it was cancelled, or there is no memory.
+// Converts an operation's exception: cancellation or lack of memory.
 absl::Status StatusOf(std::exception_ptr error);
 
 template <typename T>
@@ -117,9 +117,9 @@ void Call::Run(Start<T> start, Done<T> done) {
   }
 }
 
-// Takes what an operation came to. Where asio has no memory to go on with the
-// operation's coroutine it drops this, and throws: then memory is what it
-// lacks.
+// Passes on the result of an operation. If asio lacks the memory to continue
+// the operation's coroutine, it destroys this object and throws; the destructor
+// then reports the lack of memory.
 template <typename T>
 class Call::Finisher {
  public:
@@ -169,7 +169,7 @@ void Call::Begin(int64_t number,
 template <typename T>
 void Call::Finish(int64_t number, Operation<T>& operation,
                   absl::StatusOr<T> result) {
-  // What was there in time counts.
+  // A result that arrived in time counts.
   if (!result.ok() && !ended_by_.ok()) result = ended_by_;
   std::move(operation.done)(std::move(result));
   core_->EndOperation(number);

@@ -31,8 +31,9 @@ PromptTemplate DefaultTemplate(const ModelText& text) {
   return text_alone;
 }
 
-// Goes on where what it runs throws for want of memory, as asio does where it
-// has none for the next part of a coroutine: what that was for has ended.
+// Starts a thread that keeps running after std::bad_alloc. asio throws it if it
+// lacks the memory to continue a coroutine; the operation of that coroutine has
+// then ended.
 std::thread ThreadOf(asio::io_context& context) {
   return std::thread([&context] {
     const auto until_stopped = asio::make_work_guard(context);

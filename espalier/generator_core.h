@@ -1,14 +1,14 @@
-// GeneratorCore: the threads of a generator (generator.h), and how calls from
-// any thread reach the engine and are answered.
+// GeneratorCore: the threads of a generator (generator.h), and the path of
+// calls from any thread to the engine and back.
 //
 //   engine thread    the engine's strand: plans, results
 //   calls thread     a coroutine for each request that is awaited; timeouts
 //   callback thread  callbacks of callers, one after the other
 //
-// A call of a user is a Call here. What it awaits of the engine is an
-// operation: it runs on the calls thread and ends with one answer, or early by
-// the call's timeout or stop token. A core ends when all operations have, and
-// takes no more then: so no answer is lost with its threads.
+// A user's call is a Call here. Each use of the engine that it awaits is an
+// operation: it runs on the calls thread and ends with one result, or early by
+// the call's timeout or stop token. A core refuses new operations at its end
+// and waits for all others, so that no result is lost with its threads.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -39,23 +39,23 @@
 
 namespace espalier {
 
-// What a core is made of.
+// Components of a core.
 struct GeneratorParts {
   std::shared_ptr<StepExecutor> steps;
   ModelText text;
   EngineOptions engine;
   GenerationDefaults defaults;
   int max_waiting = 0;
-  // What could be done where pages are too few: ", or ...".
+  // Advice appended to errors of too few pages: ", or ...".
   std::string advice = {};
-  std::string directory = {};  // of the model; empty: it has none
+  std::string directory = {};  // the model's; empty: it has none
 };
 
 class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // One of the max_running + max_waiting requests that are open.
+  // A place among the max_running + max_waiting open requests.
   class Place {
    public:
     explicit Place(std::shared_ptr<GeneratorCore> core)
@@ -66,7 +66,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
       if (core_ != nullptr) core_->GivePlaceBack(awaits_callback_);
     }
 
-    // From now on only the callback thread gives it back.
+    // From now on only the callback thread releases the place.
     void AwaitCallback() {
       awaits_callback_ = true;
       core_->CountAwaitingCallback();
@@ -85,7 +85,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
 
   // Errors: kResourceExhausted naming max_waiting; kCancelled after Shutdown.
   absl::StatusOr<Place> TakePlace();
-  // The same, but waits until there is one.
+  // As TakePlace, but waits until a place is free.
   // Errors: kDeadlineExceeded, kCancelled; kResourceExhausted on the callback
   // thread, where all places wait for this very thread.
   absl::StatusOr<Place> WaitForPlace(const CallOptions& options,
@@ -94,15 +94,15 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Errors: as Generator::MakePrompt.
   absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt,
                                                   int max_tokens) const;
-  // `*taken` are the defaults that it has.
+  // `*taken` receives the defaults that the request takes.
   absl::StatusOr<Request> MakeRequest(GenerationRequest request,
                                       NamedValues* taken) const;
 
   struct Scoring {
     Request request;
-    // Set if the model's defaults force a first token (ForcedBosByDefault),
-    // which stands before all continuations then: those of these indices have
-    // lost theirs.
+    // Set if the model's defaults force a first token (ForcedBosByDefault). It
+    // moves to the decoder prompt; the continuations of these indices began
+    // with it and have lost it.
     std::optional<TokenId> forced_bos = {};
     std::vector<size_t> with_forced_bos = {};
   };
@@ -111,7 +111,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Scoring> MakeScoring(ScoreRequest request,
                                       NamedValues* taken) const;
 
-  // Reads them when they are first asked for.
+  // Loads the chat template at the first call.
   // Errors: as ChatPrompts::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts();
 
@@ -120,7 +120,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
     return parts_.engine.max_waiting_tokens;
   }
 
-  // What is counted here.
+  // Sets the counters that the core keeps.
   void CountRequests(GeneratorStats* stats);
 
   // Refuses requests from now on, and waits until none is open.
@@ -129,7 +129,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Refuses requests from now on, ends those that are open, and returns when
   // all have been answered and no step runs.
   void Shutdown(std::string_view why);
-  // The same for good: of the threads only that of callbacks is left. Once.
+  // Shutdown, and then the end of all threads but the callback thread. Called
+  // once.
   void End();
 
   Engine& engine() { return *engine_; }
@@ -148,13 +149,12 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   const std::string& advice() const { return parts_.advice; }
   boost::asio::io_context& calls_context() { return calls_context_; }
 
-  // Around everything that runs on the calls thread for somebody. Begin
-  // returns nothing after End: nothing may be posted any more. Throws
-  // std::bad_alloc.
+  // Enclose every operation on the calls thread. BeginOperation returns nullopt
+  // after End, when nothing may be posted any more. It throws std::bad_alloc.
   std::optional<int64_t> BeginOperation();
   void EndOperation(int64_t operation);
 
-  // The default's name may be empty.
+  // The default template's name may be empty.
   // Errors: kNotFound, listing what there is.
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const std::string& name) const;
@@ -171,7 +171,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);
-  // Why no request is taken any more; OK while they are.
+  // Returns why requests are refused; OK while they are accepted.
   absl::Status WhyClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool has_room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return num_open_ < max_open_;
@@ -188,10 +188,11 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;               // places taken
-  int64_t num_awaiting_callback_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
-  int64_t num_refused_ ABSL_GUARDED_BY(mutex_) = 0;            // so far
-  // Those that have not ended, by number.
+  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;  // places taken
+  // Part of num_open_.
+  int64_t num_awaiting_callback_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_refused_ ABSL_GUARDED_BY(mutex_) = 0;  // so far
+  // Numbers of the operations that have not ended.
   std::set<int64_t> operations_ ABSL_GUARDED_BY(mutex_);
   int64_t num_operations_ ABSL_GUARDED_BY(mutex_) = 0;  // begun so far
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;

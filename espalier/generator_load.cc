@@ -1,4 +1,4 @@
-// How a generator is made: of a model directory, or of a model.
+// Makes generators from a model directory, or from a model.
 #include <memory>
 #include <utility>
 
@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// What a model of one's own decides itself.
+// Checks that no option is set that a user's own model determines.
 absl::Status CheckUnset(const GeneratorOptions& options) {
   if (options.device != "cpu") {
     return InvalidArgument("device must be cpu for a model of your own, got ",

@@ -1,5 +1,5 @@
-// GeneratorOptions: what a generator (generator.h) runs on, and its limits.
-// What is left unset is chosen by the device.
+// GeneratorOptions: the device and the limits of a generator (generator.h).
+// Unset options have defaults per device.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct GeneratorOptions {
   // "cpu"; "cuda", an NVIDIA GPU, or "cuda:1" for the second of them; "auto",
   // the first GPU if there is one that this build can use, otherwise the CPU.
   std::string device = "cpu";
-  // Of weights, activations, keys and values: "f32", "f16" or "bf16". Empty:
-  // f32 on the CPU, which computes in nothing else, and bf16 on a GPU.
+  // Type of weights, activations, keys and values: "f32", "f16" or "bf16".
+  // Empty: f32 on the CPU, which supports no other, and bf16 on a GPU.
   std::string dtype = {};
-  // How matrices are held: "stored", in the type that they have in the file, on
-  // a GPU in that of `dtype`; "fp8", quantised when they are loaded, of a draft
-  // model, too (docs/models.md): half of the bytes a step on a GPU, where it is
-  // an error unless dtype is bf16, and other results; "int8" or "int4", which
-  // are of the CPU and an error with "cuda".
+  // Format of the weight matrices. "stored": the file's type, on a GPU that of
+  // `dtype`. "fp8": quantised while loading, also for a draft model
+  // (docs/models.md); halves the bytes read per step on a GPU, changes results,
+  // and is an error on a GPU unless dtype is bf16. "int8" or "int4": CPU only,
+  // an error with "cuda".
   std::string weights = "stored";
-  // Of the CPU; 0 is one for each CPU that the process may use. An error with
+  // CPU threads; 0 is one for each CPU that the process may use. An error with
   // "cuda".
   int num_threads = 0;
 
@@ -52,7 +52,7 @@ struct GeneratorOptions {
   // Beams and samples of all requests that run; >= 1. Unset: what 1 GiB of
   // logits holds, at most 8,192 on the CPU and max_step_tokens on a GPU.
   std::optional<int> max_beams = {};
-  // What a step may take of the CPU (ModelExecutorOptions); unset: its
+  // Limits on the work of a step on the CPU (ModelExecutorOptions); unset: its
   // defaults. An error with "cuda".
   std::optional<int64_t> max_candidates = {};
   std::optional<int64_t> max_score_edits = {};
@@ -69,16 +69,16 @@ struct GeneratorOptions {
   // (docs/speculation.md), on the device of the model. On the CPU its weights
   // are int8 where `weights` is "stored". Empty: none.
   std::string draft_model = {};
-  // How requests speculate that do not say (GenerationParams::speculate is
-  // unset) and can. Unset: by the draft model, if there is one, else not at
-  // all; SpeculationParams() is not at all.
+  // Speculation of requests that leave it unset (GenerationParams::speculate)
+  // and support it. Unset: by the draft model, if there is one, else off;
+  // SpeculationParams() is off.
   std::optional<SpeculationParams> speculate = {};
 
-  // Where the defaults of requests are read that leave params open
+  // Source of the defaults for params that requests leave open
   // (request/generation_defaults.h): "auto", the model's generation_config.json
-  // if there is one, or else its config.json; "strict", the same, but an error
-  // if it has a field that would change results and that there is nothing for;
-  // "none"; or another such file, or a directory with one.
+  // if there is one, or else its config.json; "strict", likewise, but an error
+  // if it has an unsupported field that would change results; "none"; or
+  // another such file, or a directory with one.
   std::string generation_config = "auto";
 
   int max_running = 256;  // requests that run together; >= 1
@@ -87,18 +87,18 @@ struct GeneratorOptions {
   // Requests of Generator::engine() count, too.
   int max_waiting = 1024;
 
-  // How long a step may take. Where one does not answer within that, all
-  // requests end with kUnavailable, new ones are refused with it until the
-  // answer comes, and the generator's end does not wait for it. Longer than any
-  // step, the first one included; > 0 (docs/step.md, "Faults").
+  // Time limit of a step. If a step exceeds it, all requests end with
+  // kUnavailable, new ones are refused with it until the step's result arrives,
+  // and the generator's destructor does not wait for it. Must be longer than
+  // any step, the first one included; > 0 (docs/step.md, "Faults").
   absl::Duration step_timeout = absl::InfiniteDuration();
-  // Prompt tokens of requests that wait; one whose prompt does not fit beside
-  // these is refused as well. >= 0; 0: no limit.
+  // Limit on the prompt tokens of waiting requests; a request whose prompt
+  // would exceed it is refused. >= 0; 0: no limit.
   int64_t max_waiting_tokens = 0;
 
-  // Called by the thread that loads with how many bytes of a model's weights
-  // are loaded, as `done` rises to `total`; for a draft model after the model.
-  // Of the CPU: loading to a GPU does not call it. Null: nothing is called.
+  // Called on the loading thread with the number of loaded bytes of a model's
+  // weights, as `done` rises to `total`; for a draft model after the model. CPU
+  // only: loading to a GPU does not call it. May be null.
   std::function<void(int64_t done, int64_t total)> load_progress = nullptr;
 
   // Records what every request does from its admission on, on the engine's

@@ -1,4 +1,4 @@
-// GeneratorStats: what a generator (generator.h) tells whoever operates it.
+// GeneratorStats: statistics of a generator (generator.h) for its operator.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace espalier {
 
-// Those of its engine, and of the calls that are open. Requests given to
-// Generator::engine() are in all but num_open and num_refused.
+// The engine's statistics, and the counts of open calls. Requests given to
+// Generator::engine() count in all but num_open and num_refused.
 struct GeneratorStats : EngineStats {
-  // Of max_running + max_waiting that may be: those that wait, run or are
-  // preempted, and what waits for its callback.
+  // Open requests, at most max_running + max_waiting: waiting, running,
+  // preempted, or with a callback still to run.
   int64_t num_open = 0;
-  // Since the start: there were as many open as may be.
+  // Requests refused since the start because num_open was at its limit.
   int64_t num_refused = 0;
 };
 

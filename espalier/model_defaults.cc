@@ -29,7 +29,7 @@ absl::StatusOr<GenerationDefaults> ReadModels(const std::string& directory) {
   return defaults;
 }
 
-// What is no file may be a word.
+// Returns the error for a path that is no file and may be a misspelled keyword.
 absl::Status NoSuchFile(const absl::Status& status, const std::string& path,
                         std::string_view option) {
   if (path == "vllm") {

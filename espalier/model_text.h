@@ -1,5 +1,5 @@
-// ModelText: how a model directory turns text into prompts and results into
-// text: its tokenizer and prompt templates, if it has them.
+// ModelText: the tokenizer and prompt templates of a model directory, if it has
+// them.
 //
 // Thread safety: constant after Load; any thread may call.
 #pragma once
@@ -34,8 +34,8 @@ struct ModelText {
     return templates.has_value() && templates->AreAnswered(prompt);
   }
 
-  // True for a model family that is trained on single sentences, and where the
-  // template has languages.
+  // True if the model family is trained on single sentences, or the template
+  // has languages.
   bool TranslatesSentences(const PromptTemplate& prompt_template) const {
     return family_translates_sentences || !prompt_template.from.empty();
   }
@@ -45,19 +45,19 @@ struct ModelText {
   bool family_translates_sentences = false;
 };
 
-// The prompt that `text` makes by `prompt_template`, which belongs to
-// `tokenizer`: for the model's context, or for its encoder, which have room for
-// `max_tokens`.
-// Errors: kInvalidArgument if it is blank, not UTF-8, or of far more tokens.
+// Returns the prompt that `prompt_template`, which belongs to `tokenizer`,
+// makes of `text`, for a context or an encoder of `max_tokens` tokens.
+// Errors: kInvalidArgument if the text is blank, not UTF-8, or has far more
+// tokens.
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
     const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
     bool parse_special = false);
 
-// How the texts of a request are made of tokens, once its result is there.
+// Settings to decode a request's result into texts.
 struct TextForm {
-  // Of `request` as it is submitted to an engine of `model`; no texts without a
-  // tokenizer.
+  // Makes the settings for `request` as it is submitted to an engine of
+  // `model`. Without a tokenizer there are no texts.
   static TextForm Of(const Request& request, const ModelDescription& model,
                      std::shared_ptr<const Tokenizer> tokenizer);
 
@@ -66,9 +66,9 @@ struct TextForm {
   std::optional<IncrementalDetokenizer> begin = {};  // if there is a tokenizer
 };
 
-// The answer that `result` is, with the text of each hypothesis, cut at stops;
-// none without a tokenizer. `defaults` are those that its params have taken.
-// Where pages were too few the error ends in `advice`: ", or ...". Throws
+// Converts `result` into a Generation with the text of each hypothesis, cut at
+// stops; no texts without a tokenizer. `defaults` are the defaults that the
+// request took. An error of too few pages ends in `advice`: ", or ...". Throws
 // std::bad_alloc.
 absl::StatusOr<Generation> MakeGeneration(absl::StatusOr<Result> result,
                                           const TextForm& form,

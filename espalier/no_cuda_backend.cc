@@ -1,4 +1,4 @@
-// What device cuda is in a build for the CPU alone.
+// Device cuda in a build for the CPU only.
 #include "base/status.h"
 #include "espalier/backend.h"
 

@@ -33,7 +33,7 @@ struct Finisher {
 
   TextForm form;
   NamedValues defaults;  // that its params have taken
-  std::string origin;    // of these
+  std::string origin;    // source of the defaults
   std::string advice;
 };
 

@@ -1,5 +1,5 @@
-// OpenRequest: a request of a generator's user on its way to the engine, with
-// all that its answer takes.
+// OpenRequest: a user's request on its way to the engine, with everything that
+// is needed to convert its result.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  GenerationRequest from);
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  ScoreRequest from);
-// The same, but waits for a place.
+// As Open, but waits for a place.
 absl::StatusOr<OpenRequest> OpenInTime(
     const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
     const CallOptions& options, const GeneratorCore::Deadline& deadline);

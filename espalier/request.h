@@ -1,4 +1,4 @@
-// What an engine is asked: a prompt's tokens, and GenerationParams.
+// The request of an engine: a prompt's tokens, and GenerationParams.
 #pragma once
 
 #include "request/generation_params.h"

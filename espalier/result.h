@@ -1,4 +1,4 @@
-// What an engine answers: a Result, or the StreamEvents that lead to one.
+// The result of an engine's request: a Result, or StreamEvents that end in one.
 #pragma once
 
 #include "request/request.h"

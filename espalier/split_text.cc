@@ -132,7 +132,7 @@ std::string_view FieldOfWholeText(const SplitChoice& choice,
                                   const std::string& text) {
   if (choice.given || !IsSplitByDefault(choice)) return "";
   const std::string_view field = FieldOfOne(choice, params);
-  constexpr size_t kSeveral = 3;  // of which one may be a mark of a language
+  constexpr size_t kSeveral = 3;  // one may be a mark of a language
   return field.empty() || !SplitIntoSentences(text, kSeveral) ? "" : field;
 }
 

@@ -1,5 +1,5 @@
-// Translation sentence by sentence (docs/sentences.md): which texts are split,
-// and how the answers of their sentences become one. Each sentence is a request
+// Translation sentence by sentence (docs/sentences.md): the decision to split a
+// text, and the merging of the sentences' results. Each sentence is a request
 // of its own, with the params of the whole:
 //
 //   answer(text) == Join(answer(sentence) for each sentence)
@@ -35,17 +35,17 @@ struct SplitChoice {
   bool parse_special = false;  // names of special tokens are these
 };
 
-// True if a text of several sentences is split. By default the texts of models
-// that translate sentences are, unless the request has a field that is of one
-// output: logprobs, prompt_logprobs, decoder_prompt, allowed_sequences,
-// stochastic. `params` have the defaults of the model and the server.
-// Errors: kInvalidArgument naming split_sentences, where the request asks for
-// what cannot be.
+// True if a text of several sentences is split. By default models that
+// translate sentences split texts, unless the request has a field that applies
+// to one output: logprobs, prompt_logprobs, decoder_prompt, allowed_sequences,
+// stochastic. `params` include the defaults of the model and the server.
+// Errors: kInvalidArgument naming split_sentences, if the request asks for an
+// unsupported split.
 absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
                              const GenerationParams& params);
 
-// Errors: kInvalidArgument where split_sentences true is asked for and the
-// model does not translate.
+// Errors: kInvalidArgument if split_sentences is true and the model does not
+// translate.
 absl::Status CheckSplitsTexts(const SplitChoice& choice);
 
 struct SplitText {
@@ -54,29 +54,29 @@ struct SplitText {
   std::vector<std::string> separators;
 };
 
-// The field, such as "logprobs", for which a text of several sentences is taken
-// as one although the model or the server would split it; empty if there is
-// none. The answer may lack sentences then, so the caller is to be told.
+// Returns the field, such as "logprobs", that prevents the split of a text
+// which the model or the server would split; empty if there is none. The caller
+// should be warned: the output may omit sentences.
 std::string_view FieldOfWholeText(const SplitChoice& choice,
                                   const GenerationParams& params,
                                   const std::string& text);
-// The words for it.
+// Returns that warning.
 std::string WholeTextWarning(std::string_view field);
 
-// Nullopt if `text` has one sentence, or none, or is not UTF-8. Sentences of a
-// line are joined by a space, lines by the white space that is between them. A
-// language that Marian's texts begin with, ">>fra<<", is that of each sentence.
-// After `max_sentences` the rest is left out.
+// Splits `text`. Nullopt if it has fewer than two sentences or is not UTF-8.
+// Sentences of a line are joined by a space, lines by the white space between
+// them. A language mark that starts a text for Marian, ">>fra<<", is repeated
+// for each sentence. Text after `max_sentences` is omitted.
 std::optional<SplitText> SplitIntoSentences(
     const std::string& text,
     size_t max_sentences = std::numeric_limits<size_t>::max());
 
-// Has all of them draw with one seed, the first's, which is drawn if it has
-// none: so that the seed of an answer gives it again.
+// Gives all requests the seed of the first, which is drawn if unset, so that
+// the seed of the answer reproduces it.
 void ShareSeed(const std::vector<Request*>& requests);
 
-// The error of a sentence, counted from 0, which its message names where it is
-// the sentence's fault.
+// Returns the error of a sentence, counted from 0; the message names the
+// sentence if it is the cause.
 absl::Status OfSentence(const absl::Status& error, size_t sentence,
                         size_t num_sentences);
 
@@ -86,34 +86,34 @@ class SentenceJoiner {
   SentenceJoiner(std::vector<std::string> separators,
                  const GenerationParams& params);
 
-  // Turns an event of this sentence into one of the whole, if it has news. The
-  // sentences of a stream are added one after the other.
+  // Converts an event of this sentence into one of the whole text; nullopt if
+  // it adds nothing. The sentences of a stream are added in order.
   std::optional<StreamEvent> Add(size_t sentence, StreamEvent event);
-  // The rest of the best hypothesis of a search, which is known once this
-  // sentence has ended. After the last sentence it is in the answer.
+  // Returns the rest of a search's best hypothesis, known once this sentence
+  // has ended. After the last sentence the answer has it.
   std::optional<StreamEvent> End(size_t sentence, const Generation& answer);
 
-  // One answer, of those of all sentences. Its i-th hypothesis is made of the
-  // i-th of each sentence, or of its last if it has fewer; samples are joined
-  // by their numbers, unless they are the best of more. Scores, sums of
-  // log-probabilities and usage are sums; finish_reason is that of a sentence
-  // which was cut, if one was.
+  // Merges the results of all sentences. Hypothesis i consists of the i-th of
+  // each sentence, or of its last if it has fewer; samples are joined by
+  // number, unless they are the best of more. Scores, sums of log-probabilities
+  // and usage are added up; finish_reason is that of a sentence that did not
+  // end by itself, if there is one.
   Generation Join(std::vector<Generation> answers) const;
 
   size_t num_sentences() const { return separators_.size(); }
 
  private:
-  // The part of a sample, or of a search, that events have had.
+  // Streamed part of a sample, or of a search.
   struct StreamedPart {
     size_t num_separators = 1;
-    bool ends_in_space = true;  // so does nothing
-    size_t num_tokens = 0;      // of the sentence
-    size_t num_bytes = 0;       // of the sentence's text
+    bool ends_in_space = true;  // true while empty
+    size_t num_tokens = 0;      // in the sentence
+    size_t num_bytes = 0;       // in the sentence's text
     FinishReason finish_reason = FinishReason::kEos;
   };
 
-  // `text` of a sentence, with the separators in front of it that `told` has
-  // not had: no space behind white space, and none for sentences without text.
+  // Returns `text` of a sentence with the separators in front that are missing
+  // in `told`: no space after white space, and none for sentences without text.
   std::string Separated(size_t sentence, std::string text,
                         StreamedPart* told) const;
   std::optional<StreamEvent> AddSample(size_t sentence, SampleEvent event);
@@ -123,7 +123,7 @@ class SentenceJoiner {
   std::vector<std::string> separators_;
   bool is_search_;
   bool joins_by_sample_;
-  std::vector<StreamedPart> told_;  // of each sample; of a search one
+  std::vector<StreamedPart> told_;  // per sample; one for a search
 };
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
-// What an engine or a generator has done, and holds now: EngineStats, which
-// Engine::Stats and Generator::Stats return, and PrometheusText, which writes
-// it for Prometheus.
+// Statistics of an engine or a generator: EngineStats, which Engine::Stats and
+// Generator::Stats return, and PrometheusText, which formats them for
+// Prometheus.
 #pragma once
 
 #include "batcher/engine_stats.h"

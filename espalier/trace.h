@@ -1,5 +1,5 @@
-// What a search does, event by event: TraceSink, which SchedulerOptions takes,
-// and TraceWriter, one that writes a file for `espalier trace`.
+// Events of a search: TraceSink, which SchedulerOptions takes, and TraceWriter,
+// which writes a file for `espalier trace`.
 #pragma once
 
 #include "trace/trace.h"

@@ -56,7 +56,8 @@ class Batch {
 
   // Reads no more. Requests that are cancelled from now on get no answer.
   void Stop();
-  // Stops, and cancels what runs: nobody will read the answers.
+  // Stops, and cancels running requests, because their answers cannot be
+  // written.
   void End();
 
   int num_lines() const { return num_lines_; }
@@ -96,8 +97,9 @@ class Batch {
   WorkerThread lines_;  // when it ends nothing runs on it
 };
 
-// What the answer to a line is given to where it was made; EndLine gets it on
-// the runtime's thread, and gets none where this is dropped (WorkerThread).
+// Completion handler of one line, called on the thread that ran it. It passes
+// the answer to EndLine() on the runtime's thread; destroyed without a call
+// (WorkerThread), it passes none.
 class Batch::LineEnd {
  public:
   LineEnd(Batch* batch, size_t number)
@@ -230,7 +232,7 @@ absl::Status CheckDistinct(const BatchOptions& options) {
   return absl::OkStatus();
 }
 
-// What became of the run.
+// Outcome of the run.
 struct BatchEnd {
   absl::Status status;  // why it stopped before the end of its input
   int signal = 0;       // that ended it, or 0
@@ -286,7 +288,8 @@ void PrintEmpty(const Batch& batch, const LineReader& reader) {
   PrintToStderr(Concat("espalier: note: no requests in ", reader.name(), "\n"));
 }
 
-// Where they are not seen to fail.
+// Prints the number of failed requests if the user cannot see the answers on
+// stdout.
 void PrintFailed(const Batch& batch, const BatchOptions& options) {
   const bool is_hidden = options.output != "-" || options.common.figures;
   if (!is_hidden || batch.num_failed() == 0) return;

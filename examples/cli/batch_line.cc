@@ -12,7 +12,7 @@
 namespace espalier::cli {
 namespace {
 
-// What a request says itself, while its body runs.
+// Fields that the request itself gives, kept while its body runs.
 struct OwnWords {
   explicit OwnWords(const RequestBody& body)
       : given(body.given), aliases(body.aliases) {

@@ -12,7 +12,7 @@
 
 namespace espalier::cli {
 
-// What a line came to.
+// Answer to one line.
 struct LineAnswer {
   std::string line;  // without its end
   absl::StatusCode code = absl::StatusCode::kOk;

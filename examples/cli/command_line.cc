@@ -36,7 +36,7 @@ namespace {
 // Help texts that fit a terminal of 80 columns.
 class HelpFormatter : public CLI::Formatter {
  public:
-  // What an option is for, in lines as wide as its column leaves.
+  // Returns an option's description, wrapped to the width of its column.
   std::string make_option_desc(const CLI::Option* option) const override {
     constexpr size_t kColumns = 80;
     const size_t width = kColumns - get_column_width();
@@ -431,7 +431,7 @@ bool IsCommand(const CLI::App& app, std::string_view word) {
 
 int ParseAndRun(std::span<char* const> args) {
   CLI::App app("espalier: beam search over shared, paged memory", "espalier");
-  app.formatter(std::make_shared<HelpFormatter>());  // of commands, too
+  app.formatter(std::make_shared<HelpFormatter>());  // commands inherit it
   app.require_subcommand(1);
   app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   int exit_code = kAllSucceeded;

@@ -65,7 +65,7 @@ std::string Line(std::string_view name, const std::string& what) {
   return absl::StrFormat("  %-15s%s\n", std::string(name), what);
 }
 
-// What the weights are, and take in the memory of each device.
+// Number and type of the weights, and their memory on each device.
 struct WeightFigures {
   int64_t num_parameters = 0;
   int64_t stored_bytes = 0;
@@ -82,7 +82,7 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
     const int64_t count = part.num_cols() * part.num_rows;
     figures.num_parameters += count;
     figures.stored_bytes += bytes + part.fp8_scales.data.size();
-    // What e4m3 codes stand for.
+    // Type of the dequantized values.
     figures.cpu_bytes += count * NumBytes(part.dtype);
     figures.cuda_bytes += part.is_fp8() ? count + 2 * part.num_rows : 2 * count;
     const std::string name(part.is_fp8() ? "fp8" : NameOf(part.dtype));
@@ -104,7 +104,7 @@ std::string DescribeShape(const TransformerConfig& config) {
                 config.num_kv_heads, " of keys and values");
 }
 
-// What the tokenizer puts around a text: "<s>, then the text".
+// Returns the tokens that the tokenizer adds to a text: "<s>, then the text".
 std::string RawPrompt(const Tokenizer& tokenizer) {
   const auto names = [&](const std::vector<TokenId>& tokens) {
     std::string list;
@@ -323,7 +323,7 @@ json::object ObjectOf(const NamedValues& fields) {
   return object;
 }
 
-// Of requests that leave params open.
+// Adds the defaults of requests that leave params open.
 void Inspection::AddDefaults() {
   absl::StatusOr<GenerationDefaults> defaults =
       LoadModelDefaults("auto", model_);

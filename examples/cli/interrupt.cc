@@ -21,16 +21,16 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-// How much later than the first a signal is another one: a terminal's, of who
-// presses Ctrl-C again; and one that a program sent.
+// A signal that comes within this time of the first counts as the same one: a
+// terminal's Ctrl-C, or a signal that a program sent.
 constexpr int64_t kSamePressNanoseconds = 100'000'000;
 constexpr int64_t kSameSendingNanoseconds = 2'000'000'000;
 
-// What the handler works on. The descriptor is never closed: a handler may be
-// about to write to it.
+// State of the handler. The descriptor is never closed: a handler may be about
+// to write to it.
 std::atomic<int> caught_signal{0};
 std::atomic<int64_t> caught_at{0};  // nanoseconds of CLOCK_MONOTONIC
-std::atomic<int> caught_fd{-1};     // an eventfd, readable once one was caught
+std::atomic<int> caught_fd{-1};     // an eventfd, readable once a signal came
 
 static_assert(std::atomic<int64_t>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);

@@ -57,7 +57,7 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
   return Annotate(chosen.status(), by_name ? "--template" : "--from and --to");
 }
 
-// What the fields of GeneratorOptions are called on the command line.
+// Returns the command-line flag of a field of GeneratorOptions.
 std::string FlagOf(std::string_view field) {
   if (field == "num_threads") return "--threads";
   if (field == "kv_cache_bytes") return "--kv-cache-mib";
@@ -75,8 +75,8 @@ absl::Status InFlags(const absl::Status& error) {
   return InWordsOf(kWords, error);
 }
 
-// The same error; one of the model's directory, or of a file in it, with the
-// option that names it.
+// Names --model in an error on the model's directory or a file in it, and other
+// flags in other errors.
 absl::Status OfModel(const std::string& directory, const absl::Status& error) {
   const std::string message = Message(error);
   const bool is_of_model =

@@ -53,10 +53,11 @@ class Runtime {
   static absl::StatusOr<std::unique_ptr<Runtime>> Load(
       const RuntimeOptions& options);
 
-  // Whether `params` are good for some prompt: what is wrong with all of them
-  // is found before there is one. Returns the model's defaults that they take.
+  // Checks that some prompt can run with `params`, so that errors of all
+  // requests are found before the first. Returns the model's defaults that they
+  // take.
   // Errors: as Engine::Generate.
-  // `given` are those that are not left open (RequestBody::given).
+  // `given` lists the params that are not left open (RequestBody::given).
   absl::StatusOr<NamedValues> CheckParams(
       GenerationParams params, std::span<const std::string_view> given) const;
 
@@ -136,7 +137,7 @@ class Runtime {
                     std::span<const TokenId> tokens) const;
   absl::StatusOr<std::vector<TokenId>> MakeChatPrompt(
       const ChatInputs& inputs) const;
-  // What --chat makes of a text: a conversation of one message.
+  // Returns the conversation that --chat makes of a text: one message.
   absl::StatusOr<json::array> MessagesOf(const std::string& text) const;
   const absl::StatusOr<std::unique_ptr<const ChatPrompts>>& chat(
       std::string_view wanted_by) const;
@@ -146,7 +147,7 @@ class Runtime {
   std::string directory_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplates> templates_;    // unset without a tokenizer
-  bool family_translates_sentences_ = false;    // of ModelText
+  bool family_translates_sentences_ = false;    // ModelText has it
   std::optional<PromptTemplate> template_;      // the default; unset as well
   bool parse_special_ = false;                  // --parse-special
   std::optional<bool> split_sentences_;         // --split-sentences
@@ -155,7 +156,7 @@ class Runtime {
   // With --chat from the beginning, else when the first request has messages.
   mutable std::once_flag chat_flag_;
   mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
-  mutable std::once_flag unparsed_flag_;    // of the note on such a prompt
+  mutable std::once_flag unparsed_flag_;    // note printed
   mutable std::once_flag whole_text_flag_;  // likewise
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
@@ -163,7 +164,7 @@ class Runtime {
   std::optional<Engine> engine_;
   std::string stats_path_;          // empty: none
   std::optional<StatsFile> stats_;  // once it is open
-  absl::Status stats_status_;       // of what was written
+  absl::Status stats_status_;       // first failed write
   boost::asio::steady_timer stats_timer_{context_};
   bool stats_ended_ = false;
   BackendOptions backend_options_;

@@ -14,7 +14,7 @@ struct ScoreOptions {
   // The prompt, then its continuations; none: JSON lines of `input`.
   std::vector<std::string> texts;
   std::string input;           // "-" is stdin; empty: none was given
-  std::string decoder_prompt;  // of texts; empty: none
+  std::string decoder_prompt;  // for all texts; empty: none
   bool raw = false;            // texts without a template or BOS
   bool append_eos = false;
   bool json = false;

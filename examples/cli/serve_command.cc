@@ -129,7 +129,8 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
   return error;
 }
 
-// The same of what takes a model: of its name, or else of the defaults.
+// Names the flag in an error of serving a model: that of the model's name, or
+// else of the defaults.
 absl::Status ServeErrorInFlags(const ServeOptions& options,
                                const absl::Status& error) {
   constexpr std::string_view kNames[] = {"model_name ", "model_aliases "};
@@ -177,7 +178,7 @@ absl::Status CheckOpenCall(const ServeOptions& options,
                                  server_defaults, options.server.requests));
   }
   const ModelDescription& model = generator.description();
-  // What is wrong with the server's own is told when it takes the model.
+  // Serve() reports errors in the server's own defaults.
   if (!server.Check(model).ok()) return absl::OkStatus();
   const openai::Call call = {.limits = options.server.requests};
   const openai::ResolvedParams open =
@@ -198,7 +199,7 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A name that has no address is nobody's.
+// Refuses a host that other machines can reach: the server has no API key.
 absl::Status CheckReachedByNobodyElse(const std::string& host) {
   const absl::StatusOr<bool> is_local = serve::ReachesOnlyThisMachine(host);
   if (!is_local.ok()) return ServerErrorInFlags(is_local.status());
@@ -272,8 +273,8 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   if (!server.ok()) return ServerErrorInFlags(server.status());
   ASSIGN_OR_RETURN(Generator generator, LoadGenerator(options, traces));
   RETURN_IF_ERROR(CheckOpenCall(options, server_options.defaults, generator));
-  // Before anybody finds it ready: who does may tell it to end. A second signal
-  // ends the program there and then.
+  // Signals are handled before the server reports that it is ready, because a
+  // client may stop it right then. A second signal ends the program at once.
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   boost::asio::io_context context;
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,

@@ -10,7 +10,7 @@
 namespace espalier::cli {
 namespace {
 
-constexpr size_t kMostLines = 10;  // of one kind
+constexpr size_t kMostLines = 10;  // per kind
 // Shorter runs say more of the machine than of speculation.
 constexpr double kLeastSeconds = 0.2;
 
@@ -27,7 +27,8 @@ bool IsNear(float x, float y, double tolerance) {
                     std::abs(x - y) <= tolerance * std::max(1.0f, std::abs(x)));
 }
 
-// Where rounding counts, so may ranks and which of two near tokens is better.
+// With rounding, ranks may differ too, and so may the better of two near
+// tokens.
 bool AreNear(const TokenLogProb& a, const TokenLogProb& b, double tolerance) {
   if (tolerance == 0) return a == b;
   return a.token == b.token && IsNear(a.log_prob, b.log_prob, tolerance) &&
@@ -43,7 +44,7 @@ bool AreNear(const std::vector<TokenLogProb>& a,
   });
 }
 
-// What the first difference is; "" if there is none.
+// Describes the first difference; "" if there is none.
 std::string Difference(const Hypothesis& without, const Hypothesis& with,
                        double tolerance) {
   const auto& [a, b] = std::ranges::mismatch(without.tokens, with.tokens);
@@ -119,7 +120,7 @@ std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
   return text + Lines(lines);
 }
 
-// Of requests of which no draft was verified, ascending.
+// Returns the lines of requests without a verified draft, ascending.
 std::vector<int64_t> LinesWithoutDrafts(const SpeculationReport& report) {
   std::vector<int64_t> lines = report.exact.lines_without_drafts;
   for (const SampleComparison& request : report.sampled) {

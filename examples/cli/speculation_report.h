@@ -14,12 +14,12 @@ namespace espalier::cli {
 // Requests whose result must be the same: on the CPU to the bit, on a GPU token
 // for token, with scores and log-probabilities within rounding.
 struct ExactComparison {
-  // Of these, relative to them; or absolute where they are below 1. 0: to the
-  // bit.
+  // Allowed difference of scores and log-probabilities, relative to them, or
+  // absolute below 1. 0: bit for bit.
   double tolerance = 0;
   int num_requests = 0;
   int num_hypotheses = 0;
-  std::vector<int64_t> lines_without_drafts;  // of which none was verified
+  std::vector<int64_t> lines_without_drafts;  // no draft was verified
   std::vector<std::string> differences;       // one line each
 
   // Both are what the request of line `line` came to.
@@ -34,7 +34,7 @@ struct SampleComparison {
   int64_t line = 0;
   int num_samples = 0;      // with, and as many without
   bool has_drafts = false;  // some were verified
-  double p_value = 1;       // of all its tables together
+  double p_value = 1;       // over all of its tables
 
   bool differs(size_t num_requests) const {
     return p_value * num_requests < kFalseAlarms;

@@ -79,7 +79,7 @@ absl::Status RequestsReader::Complete(RequestBody body, int64_t line) {
   // Or the second run would find the prompts of the first one in its pages.
   params.prefix_cache = false;
   params.cache_salt.clear();
-  // What a deadline leaves depends on the clock.
+  // A deadline would make the result depend on the clock.
   params.deadline_ms.reset();
   SpeculationRequest pair = {
       .line = line, .without = body, .with = std::move(body)};

@@ -16,7 +16,7 @@ namespace espalier::cli {
 class Runtime;
 
 struct SpeculationRequest {
-  int64_t line = 0;  // of the file, from 1
+  int64_t line = 0;  // in the file, from 1
   RequestBody without;
   RequestBody with;
   bool by_distribution = false;  // else the two give the same, to the bit

@@ -115,7 +115,7 @@ class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
     absl::StatusOr<AnswerStream> stream;
   };
 
-  // Opens streams until the texts end, or nobody wants more.
+  // Opens streams until the texts end, or the output takes no more.
   asio::awaitable<absl::Status> OpenAll();
   asio::awaitable<void> OpenNext(std::string text);
   bool IsFull() const;
@@ -125,7 +125,7 @@ class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
   const TextRun run_;
   TextPrinter printer_;
   std::deque<Open> open_;
-  size_t open_bytes_ = 0;  // of their texts
+  size_t open_bytes_ = 0;  // total length of their texts
   Wakeup opened_;          // or all are
   Wakeup printed_;         // or no more will be
   int64_t num_read_ = 0;

@@ -34,8 +34,8 @@ struct OpenText {
 // The texts that a request's prompt makes: it, or its sentences.
 struct TextParts {
   RequestBody body;
-  std::optional<SplitText> split;     // of several
-  std::optional<uint64_t> seed = {};  // that all draw with, once one is open
+  std::optional<SplitText> split;     // unset for a single text
+  std::optional<uint64_t> seed = {};  // shared by all parts, once one is open
 
   size_t size() const { return split ? split->sentences.size() : 1; }
 };
@@ -73,7 +73,7 @@ class AnswerStream {
 
   Runtime* runtime_;
   TextParts parts_;
-  std::optional<SentenceJoiner> joiner_;  // of several
+  std::optional<SentenceJoiner> joiner_;  // unset for a single text
   int num_samples_ = 0;
   std::deque<Part> open_;  // the first is read
   size_t num_opened_ = 0;

@@ -130,7 +130,7 @@ void TextRunner::PrintReady() {
     open_bytes_ -= open_.front().num_bytes();
     ++num_printed_;
   }
-  // What a signal has interrupted the signal ends.
+  // After an interrupted write, the signal's handler ends the run.
   if (!run_.output.failed() || run_.output.interrupted()) return;
   if (std::exchange(gave_up_, true)) return;
   run_.source.Stop();

@@ -33,11 +33,11 @@ struct TextRun {
   const GenerationParams& params;
   const std::vector<std::string_view>& given;  // RequestBody::given
   std::optional<bool> split_sentences;         // RequestBody::split_sentences
-  const OptionNames& names;                    // of errors
+  const OptionNames& names;                    // for errors
   Output& output;
 };
 
-// What became of the run.
+// Outcome of the run.
 struct RunOutcome {
   Outcome texts;
   absl::Status read;  // why reading the texts ended before their end
@@ -48,9 +48,9 @@ struct RunOutcome {
 // Errors: those of Interrupt::Listen.
 absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream);
 
-// Whether `text` can be run: what is said of it stands beside it.
-// Errors: kInvalidArgument for a line that was cut where it was read, and for a
-// blank text.
+// Checks that `text` can be run.
+// Errors: kInvalidArgument for a line that was cut because it is too long, and
+// for a blank text.
 absl::Status CheckText(const std::string& text);
 
 // Prints each text's hypotheses. While a reader keeps it waiting nothing runs,

@@ -32,7 +32,8 @@ absl::StatusOr<json::value> ReadLine(const std::string& line) {
   return ReadAny("a line", text);
 }
 
-// How lines of another field are read, or which field this one is.
+// Returns the option for lines with field `key`, or the name of the expected
+// field.
 std::string HintAtField(std::string_view key, std::string_view field) {
   if (key == "tokens" && field == "text") return "; --decode takes tokens";
   if (key == "messages") return "; --chat takes messages";
@@ -102,7 +103,7 @@ const char* ExampleOfALine(bool decode) {
   return decode ? R"({"tokens": [7, 8]})" : R"({"text": "It rains."})";
 }
 
-// What becomes of each line.
+// Converts each line to tokens, or back to text.
 class LineConverter {
  public:
   // `chat` is null but with --chat. All outlive this.

@@ -13,8 +13,8 @@ struct TokenizeOptions {
   // Arguments in place of lines: a text each, or with `decode` one list of ids.
   std::vector<std::string> texts;
   std::string input;  // JSON lines, where there are no texts; empty: stdin
-  // Whether names of special tokens in a text become those tokens, as they
-  // never do in what a user says.
+  // If set, names of special tokens in a text become those tokens, which text
+  // of a user never does elsewhere.
   bool special = false;
   // The other way: tokens to texts, special tokens shown.
   bool decode = false;

@@ -71,9 +71,9 @@ class TraceFilter {
   // Errors: kInvalidArgument naming what is wrong with the line.
   absl::Status AddLine(std::string_view line);
 
-  // What was wanted; `file` is what it was read from.
-  // Errors: kInvalidArgument saying which requests there are, if it is none of
-  // them.
+  // Returns the requested trees. `file` is the source's name.
+  // Errors: kInvalidArgument that lists the requests of the trace, if the
+  // requested one is not among them.
   absl::StatusOr<TraceTrees> Take(const std::string& file);
 
  private:
@@ -142,8 +142,8 @@ std::string TraceFilter::DescribeRequests() const {
   return JoinWithAnd(words);
 }
 
-// The same error; of a file that is none from its first line on, with what a
-// trace is.
+// Explains traces in an error about the first line, where the file is no trace
+// at all.
 absl::Status AppendHint(const absl::Status& error, int64_t line_number,
                         const std::string& line) {
   const bool is_too_long = line.size() > kMaxLineBytes;
@@ -171,7 +171,7 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
                           !ParseJson(line).ok();
       if (!is_cut)
         return Annotate(AppendHint(status, line_number, line), where);
-      // Whoever wrote it was ended meanwhile, or still writes.
+      // The writing program was killed, or still writes.
       PrintToStderr(Concat("espalier: ", where, ": the last line has no end, ",
                            "and is left out\n"));
     }

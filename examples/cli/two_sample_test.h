@@ -35,7 +35,7 @@ class TwoSampleTest {
     for (const int64_t cell : a) ++counts[cell];
     for (const int64_t cell : b) ++counts[cell];
     std::map<int64_t, int> numbers;
-    totals_.push_back(0);  // of rare cells
+    totals_.push_back(0);  // cell 0: all rare cells
     for (const auto& [cell, count] : counts) {
       const bool is_rare = count < kLeastCount;
       numbers[cell] = is_rare ? 0 : static_cast<int>(totals_.size());
@@ -88,7 +88,7 @@ class TwoSampleTest {
   }
 
   const size_t num_a_, num_b_;
-  std::vector<int> cells_;   // of a's observations, then of b's
+  std::vector<int> cells_;   // first a's observations, then b's
   std::vector<int> totals_;  // observations by cell
 };
 

@@ -39,7 +39,7 @@ using Answers = std::vector<absl::StatusOr<Generation>>;
 constexpr int kSampledTogether = 4096;
 constexpr int64_t kAllTogether = std::numeric_limits<int64_t>::max();
 
-// What a request feeds in a step of the model that verifies its drafts.
+// Returns the tokens that a request feeds in a step that verifies its drafts.
 int64_t TokensOfAStep(const GenerationParams& params) {
   const int64_t num_tokens = params.speculate->num_tokens;
   // Beams have paths that were pruned on the way, too.
@@ -57,7 +57,7 @@ asio::awaitable<Answers> RunAll(Runtime* runtime, std::vector<Job> jobs,
                                 int64_t room, Progress* progress) {
   Answers answers(jobs.size());
   int64_t num_running = 0;
-  int64_t num_tokens = 0;  // of those
+  int64_t num_tokens = 0;  // fed by the running ones
   Wakeup answered(runtime->context());
   for (size_t i = 0; i < jobs.size(); ++i) {
     const int64_t more = TokensOfAStep(jobs[i].body.params);
@@ -84,8 +84,8 @@ asio::awaitable<Answers> RunAll(Runtime* runtime, std::vector<Job> jobs,
   co_return answers;
 }
 
-// How far a score may be off where how many rows a step has decides in which
-// order sums are added up; docs/performance.md has how far they are.
+// Tolerance of scores: on a GPU the order of floating-point sums depends on the
+// number of rows in a step. docs/performance.md has the measured differences.
 double ToleranceOf(const BackendOptions& options) {
   if (!options.device.is_cuda) return 0;
   switch (options.dtype) {
@@ -130,7 +130,7 @@ class Verification {
 
   const SpeculationReport& report() const { return report_; }
 
-  // How much it is going to run, one line.
+  // One line on the amount of work to come.
   std::string WorkToDo() const {
     const int64_t num_sampled = NumSampled();
     std::string work = Concat(Pluralize(file_.requests.size(), "request"), ", ",
@@ -144,7 +144,7 @@ class Verification {
   }
 
  private:
-  // How requests run.
+  // Use of drafts in a run.
   enum class Drafts {
     kNone,
     kWherePaying,  // as they do elsewhere
@@ -182,19 +182,19 @@ class Verification {
     return room / 2;
   }
 
-  // What a run of the i-th request counts for: tokens that it generates, where
-  // it has run.
+  // Progress weight of a run of the i-th request: its generated tokens, known
+  // after its first run.
   int64_t WorkOf(size_t i) const {
     return NumSequences(file_.requests[i].with.params) * lengths_[i];
   }
 
-  // The same of one that gives samples of its beginning.
+  // Progress weight of a run that samples only the beginning.
   int64_t WorkOfSamples(size_t i) const {
     return file_.requests[i].with.params.num_return_sequences *
            std::min<int64_t>(lengths_[i], kSampledTokens);
   }
 
-  // Of so many runs of all, and of samples.
+  // Total weight of `num_runs` runs of every request, and of all samples.
   int64_t Work(int64_t num_runs) const {
     int64_t work = 0;
     for (size_t i = 0; i < file_.requests.size(); ++i) {

@@ -12,7 +12,7 @@ namespace espalier::cli {
 
 struct VerifySpeculationOptions {
   RuntimeOptions runtime;
-  std::string file;       // of requests, as of espalier batch; "-" is stdin
+  std::string file;       // requests, as for espalier batch; "-" is stdin
   std::string speculate;  // METHOD[:N[:MODE]]; empty: by the runtime
   int64_t num_samples = 2000;
   int64_t num_rounds = 3;  // that are timed

@@ -4,8 +4,8 @@
 //   while (queue.empty()) co_await changed.Wait();  // one coroutine
 //   queue.push(x); changed.Notify();                // any other
 //
-// What is notified while nobody waits ends the next wait at once, so that no
-// change is missed. Thread safety: the context's one thread.
+// A Notify() without a waiter ends the next Wait() at once, so that no change
+// is missed. Thread safety: the context's one thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

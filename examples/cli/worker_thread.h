@@ -1,7 +1,7 @@
-// WorkerThread: a thread that runs what is posted to its context, and goes on
-// where that throws std::bad_alloc. Asio takes memory when it hands a coroutine
-// to another thread, and where there is none it drops the coroutine and throws,
-// by which a thread of asio::thread_pool ends the program.
+// WorkerThread: a thread that runs the work posted to its context and survives
+// std::bad_alloc. Asio allocates when it hands a coroutine to another thread;
+// without memory it drops the coroutine and throws, which would end a program
+// that uses asio::thread_pool.
 //
 //   WorkerThread thread;
 //   asio::co_spawn(thread.context(), Work(), OnEnd());

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   // /health answers from here on, /ready once there is a model.
   serve::ServerOptions options;
   options.port = argc > 2 ? std::atoi(argv[2]) : 8000;
-  options.defaults = R"({"num_beams": 4})";  // of requests that do not say
+  options.defaults = R"({"num_beams": 4})";  // where requests have none
   auto server = serve::Server::Listen(options);
   if (!server.ok()) return Fail(server.status());
   auto generator = Generator::Load(model, {.max_waiting = 100});

@@ -51,7 +51,7 @@ class Translator {
   Generator generator_;
 };
 
-// What a client does on a thread of its own.
+// Runs one client on a thread of its own.
 void Ask(Translator& translator, const std::string& sentence,
          std::string* answer) {
   const std::stop_source client;

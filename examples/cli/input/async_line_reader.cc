@@ -18,7 +18,7 @@ namespace asio = boost::asio;
 
 using Lines = absl::StatusOr<std::vector<std::string>>;
 
-// One read, of whoever waits for it and of the thread.
+// One read, shared by the waiting coroutine and the reading thread.
 struct LinesRead {
   explicit LinesRead(const asio::any_io_executor& executor)
       : is_done(executor, 1) {}

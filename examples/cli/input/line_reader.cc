@@ -163,7 +163,7 @@ void LineReader::EndLine(std::vector<std::string>* lines) {
     line_.erase(0,
                 line_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   }
-  // Where a line was cut after a "\r" of its own, it is too long without it.
+  // A line that was cut right after a "\r" is too long even without it.
   if (!line_.empty() && line_.back() == '\r') line_.pop_back();
   // A cut line keeps its length, which tells that it was cut.
   line_.resize(std::min(line_.size(), max_line_bytes_ + 1));

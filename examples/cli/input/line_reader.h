@@ -17,7 +17,7 @@
 
 namespace espalier::cli {
 
-// Of a line, unless it is said otherwise.
+// Default limit of a line.
 inline constexpr size_t kMaxLineBytes = 16 << 20;
 
 class LineReader {
@@ -47,8 +47,8 @@ class LineReader {
   // UTF-16, with what makes text of it.
   absl::StatusOr<std::vector<std::string>> Read();
 
-  // Whether the input is over and its last line, which was read by itself, had
-  // no end.
+  // True if the input is over and its last line had no line end. That line is
+  // the only one of its Read().
   bool ended_within_line() const { return ended_within_line_; }
 
   // Ends the input here: a read that waits returns, with nothing, as do those
@@ -68,7 +68,7 @@ class LineReader {
   const std::string name_;
   const size_t max_line_bytes_;
   bool at_start_ = true;
-  absl::Status format_status_;  // of the first line
+  absl::Status format_status_;  // wrong encoding of the first line
   std::string line_;            // begun, and not ended yet
   size_t num_passed_ = 0;       // bytes of it that are passed over
   bool at_end_ = false;

@@ -46,7 +46,7 @@ class OpenLines {
     return answer;
   }
 
-  // Of lines without an answer, and of answers.
+  // Bytes of lines without an answer, and of answers.
   size_t num_bytes() const { return num_bytes_; }
   bool empty() const { return lines_.empty(); }
   bool is_full() const {

@@ -23,10 +23,10 @@ namespace espalier::cli {
 
 class TextSource {
  public:
-  // `texts` as they are, if there are any; otherwise the lines of `file`. A
-  // single text "-", or no file, is stdin.
-  // Errors: kInvalidArgument if both are given, or stdin would be a terminal
-  // that nobody has named; kNotFound if the file cannot be opened.
+  // Opens `texts` as they are, if there are any; otherwise the lines of `file`.
+  // A single text "-", or no file, is stdin.
+  // Errors: kInvalidArgument if both are given, or if stdin is a terminal and
+  // was not named; kNotFound if the file cannot be opened.
   static absl::StatusOr<std::unique_ptr<TextSource>> Open(
       std::vector<std::string> texts, const std::string& file);
 
@@ -40,9 +40,9 @@ class TextSource {
   void Stop();
   bool stopped() const { return stopped_; }
 
-  // How many there are, if that is known; otherwise 0.
+  // Number of texts; 0 if it is not known.
   int num_known() const { return num_known_; }
-  // What they are read from: "stdin" or the file.
+  // "stdin", or the file's path.
   const std::string& name() const;
 
  private:

@@ -29,13 +29,13 @@ bool Has(const std::vector<std::string>& names, const std::string& name);
 std::string ClosestName(std::string_view word,
                         const std::vector<std::string>& names);
 
-// Whether it is an option that takes a value only after "=".
+// True if `arg` is an option that takes a value only after "=".
 bool IsFlag(const CLI::App& command, std::string_view arg);
 
 // The option that `arg` names, with a value after it or not; null if none.
 const CLI::Option* OptionOf(const CLI::App& command, std::string_view arg);
 
-// Whether the argument after `arg` is its value.
+// True if the argument after `arg` is its value.
 bool TakesNext(const CLI::App& command, std::string_view arg);
 
 }  // namespace espalier::cli

@@ -49,7 +49,7 @@ std::string CheckOnOrOff(const std::string& text) {
 
 constexpr double kMaxSeconds = 1e9;
 
-// Of a time limit.
+// Checks a time limit.
 std::string CheckSeconds(const std::string& text) {
   double value = 0;
   const char* const end = text.data() + text.size();
@@ -228,7 +228,7 @@ void AddStepTimeoutOption(CLI::App* command, RuntimeOptions* options) {
       ->group("Engine");
 }
 
-// What one step may take.
+// Adds the options that bound one step.
 void AddBoundOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Engine";
   command
@@ -272,7 +272,7 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& names,
                      const std::function<void(const std::string&)>& set) {
   return command->add_flag(names, help)
       ->check(CLI::Validator(CheckTrueOrFalse, ""))
-      ->each(set)  // of what the check has let through
+      ->each(set)  // gets only values that passed the check
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

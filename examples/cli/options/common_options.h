@@ -28,10 +28,10 @@ void AddSplitOption(CLI::App* command, RuntimeOptions* options);
 // The options of the model, the device and the engine.
 void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
 
-// The same, and which prompt template texts go into.
+// Adds AddGeneratorOptions(), and the options of the prompt template.
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
 
-// The same, and those of what is told of a run.
+// Adds AddRuntimeOptions(), and the options that report on a run.
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 
 // More of the engine, where no fields of the request format have their names:

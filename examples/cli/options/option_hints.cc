@@ -134,7 +134,7 @@ constexpr OtherProgram kOtherOptions[] = {
      "a key is in --api-key-file FILE, or in the variable ESPALIER_API_KEY"},
 };
 
-// What calls of a server have for options of generate.
+// Hints at fields of a server's calls, for options of generate.
 struct OfCalls {
   std::string_view option;
   std::string_view hint;

@@ -1,5 +1,5 @@
-// What is said of options that a command does not have: those of other engines'
-// programs, and those of another command; and what a command cannot do without.
+// Hints for options that a command does not have, because they belong to
+// another engine's program or to another command; and for missing arguments.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -20,11 +20,12 @@ struct OtherOption {
 };
 std::span<const OtherOption> OtherOptions();
 
-// What calls of a server have for an option of generate; empty if nothing.
+// Returns how a call of a server gives this option of generate; empty if it
+// cannot.
 std::string_view HintOfCalls(std::string_view option);
 
-// What `command` says where the argument of this name, as the library has it,
-// is missing; empty if the library's words do.
+// Returns the hint of `command` for a missing argument, by the name that the
+// CLI library uses; empty if the library's own message is clear.
 std::string_view NeededArgument(std::string_view command,
                                 std::string_view name);
 

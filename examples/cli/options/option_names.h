@@ -30,8 +30,8 @@ class OptionNames {
   // The option as typed, or, if it was not, the field's main one.
   std::string Of(std::string_view field) const;
 
-  // The same error with options for the fields in its message, but for those
-  // in quotes, which are values.
+  // Returns `error` with options in place of the fields in its message. Text in
+  // quotes is a value and stays.
   absl::Status InOptions(const absl::Status& error) const;
 
  private:

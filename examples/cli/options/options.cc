@@ -38,7 +38,7 @@ class ParamReader {
   absl::Status ReadInto(GenerationParams* params) const {
     return Read(params).status();
   }
-  // The same, and what it was read from.
+  // Reads the value into `params` and returns the JSON that it was read from.
   absl::StatusOr<json::value> Read(GenerationParams* params) const;
 
  private:
@@ -57,7 +57,7 @@ absl::Status ParamReader::NotJson(const std::string& text,
                                   const absl::Status& error) const {
   std::string message = Concat(option_, " ", Shown(text), ": ", Message(error));
   if (field_.value == "TEXT") {
-    // What is cut short is no advice that could be typed.
+    // A shortened text is no advice that could be typed.
     const bool is_shown = text.size() <= kMostShownBytes;
     const json::array as_list = {json::value(is_shown ? text : "TEXT")};
     const bool is_stop = field_.name == "stop";

@@ -23,8 +23,8 @@ struct CommonOptions {
   std::string speculate;  // as typed, of requests that do not say; empty: off
 };
 
-// What options --num-beams and so on were given, by field of the request
-// format: texts, in the order given, that are read as that field's JSON value.
+// Values typed for --num-beams and so on, in order, by field of the request
+// format. Each text is read as that field's JSON value.
 using ParamTexts = std::map<std::string, std::vector<std::string>>;
 
 // A flag's value: true, yes, on or 1; or false, no, off or 0; in any case of
@@ -38,15 +38,14 @@ std::optional<bool> ReadTrueOrFalse(std::string_view text);
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
 
-// The same as an object of the request format.
-// Errors: as ReadParams.
+// As ReadParams, but returns an object of the request format.
 absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
                                              const OptionNames& names);
 
 // RequestBody::given of these.
 std::vector<std::string_view> GivenParams(const ParamTexts& texts);
 
-// What --speculate was given: METHOD[:N[:MODE]], or off.
+// Reads the value of --speculate: METHOD[:N[:MODE]], or off.
 // Errors: kInvalidArgument naming the option and the value.
 absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
 

@@ -1,4 +1,4 @@
-// What a user chooses of a runtime (examples/cli/runtime.h).
+// Options of a runtime (examples/cli/runtime.h) that the user chooses.
 #pragma once
 
 #include <optional>

@@ -35,11 +35,11 @@ bool IsOfOtherPrograms(std::string_view option) {
          OtherOptions().end();
 }
 
-// What was meant by a misspelt option of this or of another program, or "".
+// Suggests an option of this or of another program for a misspelt one, or "".
 std::string NearestHint(const CLI::App& command, const std::string& option) {
   std::vector<std::string> names = NamesOfOptions(command);
   const std::vector<OtherOption> others = AnsweredBy(command);
-  // What is an option of another program is no misspelling of one.
+  // An option of another program is not a misspelling.
   const bool is_misspelt = !IsOfOtherPrograms(option);
   for (const OtherOption& other : others) {
     if (other.name == option) return HintOf(other);
@@ -54,8 +54,8 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
 }
 
-// What each request of a batch has for an option that generate has, or another
-// program; or "".
+// Suggests the request field that replaces an option of generate or of another
+// program, in a batch; or "".
 std::string HintOfRequests(const std::string& field) {
   const OtherName* const other = FindOtherName(field);
   std::string_view ours = other == nullptr ? field : other->ours;
@@ -89,7 +89,7 @@ std::string WithTwoDashes(const CLI::App& app, const std::string& option) {
   return is_known ? meant : option;
 }
 
-// What to do instead of giving `option` to `command`, or "".
+// Suggests what to give `command` instead of `option`, or "".
 std::string HintFor(const CLI::App& app, const CLI::App& command,
                     const std::string& option) {
   if (CommandName(command) == "trace" &&

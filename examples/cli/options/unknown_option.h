@@ -1,5 +1,5 @@
-// What is said of an option that a command does not have: what was meant, in
-// this command, in another one or in another program.
+// Error messages for an option that a command does not have. They suggest the
+// option of this command, of another one or of another program.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -19,8 +19,8 @@ namespace espalier::cli {
 std::string DescribeOption(const CLI::App& app, const CLI::App& command,
                            const std::string& argument);
 
-// Whether `option`, as it was typed, is a long one of `options` with one dash,
-// or another program's: -host, which the library takes for -h and more.
+// True if `option`, as typed, is a long option with one dash, one of `options`
+// or of another program. The CLI library would take -host for -h and more.
 bool IsLongWithOneDash(const std::vector<std::string>& options,
                        const std::string& option);
 

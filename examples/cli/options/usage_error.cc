@@ -49,7 +49,7 @@ std::string DescribeArgument(const CLI::App& command,
   std::error_code error;
   const bool is_path = std::filesystem::exists(argument, error);
   const std::string shown = is_path ? argument : Shortened(argument);
-  // What is cut short is no file's name.
+  // A shortened argument is not a file's name.
   const std::string file = shown == argument ? argument : "FILE";
   std::string text =
       Concat(command.get_name(), " has no use for \"", shown, "\"");
@@ -74,8 +74,8 @@ const ParamField* FieldOf(std::string_view option) {
   return FindParamField(name);
 }
 
-// What the library says, where that is clear enough; it names an option's main
-// name, and `names` what was typed.
+// Returns the library's message, reworded where it is unclear. The library uses
+// an option's main name; `names` has the name that was typed.
 std::string Described(const CLI::ParseError& error, const OptionNames& names) {
   const std::string said = error.what();
   const std::string main_name = said.substr(0, said.find(':'));
@@ -90,15 +90,15 @@ std::string Described(const CLI::ParseError& error, const OptionNames& names) {
       message.ends_with(" missing")) {
     return option + " needs a value";
   }
-  // What our own checks say: --trace: must not be empty
+  // Messages of our own checks: "--trace: must not be empty".
   if (message.substr(option.size()).starts_with(": must ")) {
     return option + message.substr(option.size() + 1);
   }
   return message;
 }
 
-// What the command cannot do without, if that is what the library misses; or
-// "".
+// Returns the hint for the required argument that is missing, if that is the
+// library's error; or "".
 std::string_view WhatIsNeeded(const CLI::App& command,
                               const CLI::ParseError& error) {
   constexpr std::string_view kIsRequired = " is required";

@@ -1,5 +1,5 @@
-// What the program says to a command line that it does not understand: what is
-// wrong, and what was probably meant.
+// Error messages for a command line that cannot be parsed: the fault, and a
+// guess at what was meant.
 #pragma once
 
 #include <span>
@@ -15,18 +15,19 @@ class ParseError;
 
 namespace espalier::cli {
 
-// How `args` name the fields that are options of `command`, which they were
-// read by.
+// Returns the names that `args` use for the options of `command`, by field.
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args);
 
-// What the library would misread: `--option=` with nothing after it takes the
-// next argument for its value, an option that needs one takes the name of
-// another, and `true`, `1` and so on after a flag of generate is a text.
-// Errors: kInvalidArgument, as DescribeUsageError says it.
+// Rejects arguments that the CLI library would misread: `--option=` with
+// nothing after it takes the next argument as its value, an option that needs a
+// value takes the name of the next option, and `true`, `1` and so on after a
+// flag of generate become a text.
+// Errors: kInvalidArgument, as DescribeUsageError words it.
 absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args);
 
-// What is wrong, and on a line of its own where to read more; without
-// "espalier: " and a line end. `error` is what `app` threw when it read `args`.
+// Returns the fault and, on a second line, the command that prints help,
+// without "espalier: " and a line end. `error` is the exception that `app`
+// threw when it read `args`.
 std::string DescribeUsageError(const CLI::App& app, std::span<char* const> args,
                                const CLI::ParseError& error);
 

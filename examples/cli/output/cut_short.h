@@ -1,5 +1,5 @@
-// What is said of a run that was cut short: a coroutine of it threw, for want
-// of memory or of what else the system has.
+// The status of a run that ended early because a coroutine threw, for lack of
+// memory or of another system resource.
 #pragma once
 
 #include <exception>

@@ -1,8 +1,8 @@
-// What is said where the model's defaults decide between draws and the search.
-// A request that asks for draws and leaves num_beams to the model hears whether
-// that draws beams or samples, and why: without it the same options give the
-// one or the other, by the number of hypotheses. One that asks for the search
-// hears which of the model's defaults that leaves out.
+// Notes on requests for which the model's defaults choose between sampling and
+// beam search. A request that sets do_sample and leaves num_beams to the model
+// gets a note that names the choice and its reason, because the same options
+// give beams or samples, depending on the number of hypotheses. A request for
+// beam search gets a note on the defaults that it overrides.
 //
 // Thread safety: a function without state.
 #pragma once
@@ -28,8 +28,9 @@ struct DrawNote {
   std::string text;  // without a line end
 };
 
-// Of a request with these params, which gives `given` and has taken `taken` of
-// `defaults`. The last three are what fields are called.
+// Returns the note on a request with these params. `given` lists the fields
+// that it sets, and `taken` the `defaults` that it takes. The last three
+// arguments are the names of these fields.
 DrawNote NoteOnDraws(const GenerationParams& params,
                      std::span<const std::string_view> given,
                      const NamedValues& taken,

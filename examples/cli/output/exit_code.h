@@ -1,4 +1,4 @@
-// What the program exits with.
+// Exit codes of the program.
 #pragma once
 
 namespace espalier::cli {
@@ -8,10 +8,10 @@ enum ExitCode {
   kAllSucceeded = 0,
   kSomeFailed = 1,
   kNothingRan = 2,
-  kNothingShown = 3,  // of verify-speculation alone
+  kNothingShown = 3,  // verify-speculation only
 };
 
-// What a program that was ended by `signal` exits with, by convention.
+// Exit code of a program that `signal` ended, by convention.
 constexpr int ExitCodeOf(int signal) { return 128 + signal; }
 
 }  // namespace espalier::cli

@@ -21,22 +21,22 @@ namespace espalier::cli {
 // no UTF-8 as \xff. Everything else is as it was.
 std::string ForTerminal(std::string_view text);
 
-// The beginning of what somebody has typed, in quotes, for an error: as
-// ShownInQuotes, or as for a terminal where it is not UTF-8.
+// Returns the beginning of user input in quotes, for an error: as
+// ShownInQuotes, or as ForTerminal if it is not UTF-8.
 std::string InQuotes(std::string_view typed);
-// The same without quotes and escapes of them: as it was typed, but cut short.
+// Returns the beginning as it was typed, without quotes or escapes.
 std::string Shortened(std::string_view typed);
 
-// What the system calls the file that a command reads or writes: "-" is stdin
-// for an input, and stdout for an output.
+// Returns the system's path of the file that a command reads or writes: "-" is
+// stdin for an input, and stdout for an output.
 std::string InputPath(const std::string& path);
 std::string OutputPath(const std::string& path);
 
-// Whether both are the system's names of one regular file, be it there or not.
+// True if both paths name one regular file, even one that does not exist yet.
 bool NamesSameFile(const std::string& path, const std::string& other);
 
-// Whether both are the system's names of one regular file: opening it for
-// writing would cut what is read to nothing.
+// True if both paths lead to one existing regular file. Opening it for writing
+// would truncate the input.
 bool IsSameFile(const std::string& path, const std::string& other);
 
 // Writes to stderr, where a terminal gets ForTerminal(text).
@@ -55,7 +55,8 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Of a file other than stdout, before anything is written.
+  // Truncates a file. Call it before the first Write(). Does nothing for
+  // stdout.
   void CutToNothing();
 
   // After an error both do nothing. What is written waits for Flush, or until
@@ -66,9 +67,9 @@ class Output {
   // A wait for a reader ends soon after `fd` has become readable, and for good.
   void set_interrupt_fd(int fd) { interrupt_fd_ = fd; }
 
-  // Whether something could not be written so far.
+  // True if a write has failed.
   bool failed() const { return error_ != 0; }
-  // Whether that was because a signal came and its reader took nothing more.
+  // True if it failed because a signal came while the reader took no more data.
   bool interrupted() const { return error_ == EINTR; }
   // Writes what is buffered, and closes a file.
   // Errors: kInternal naming the path and the system's reason, if anything

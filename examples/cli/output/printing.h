@@ -1,4 +1,4 @@
-// What espalier generate prints for people.
+// Human-readable output of espalier generate.
 #pragma once
 
 #include <span>

@@ -13,7 +13,7 @@
 namespace espalier::cli {
 namespace {
 
-// A line that is longer goes on in the next one, and is not erased.
+// A longer line would wrap, and its first part would not be erased.
 size_t MaxLength() {
   winsize size = {};
   const bool is_known =

@@ -44,7 +44,7 @@ class Progress {
   bool is_shown_ = false;
   int total_;
   int num_done_ = 0;
-  int64_t work_ = 0;  // of all parts; 0: not known
+  int64_t work_ = 0;  // total of all parts; 0: not known
   int64_t work_done_ = 0;
   Stopwatch since_expected_;
   Stopwatch since_start_;

@@ -30,7 +30,7 @@ bool WriteWhole(int fd, std::string_view text) {
   return true;
 }
 
-// What the path leads to, where it is a symbolic link.
+// Returns the target of a symbolic link, or the path itself.
 std::string TargetOf(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return path;
@@ -38,8 +38,8 @@ std::string TargetOf(const std::string& path) {
   return error ? path : target.string();
 }
 
-// Whether there is no file, or one that a run left behind which was killed: a
-// text of statistics, or the beginning of one.
+// True if there is no file, or one that a killed run has left: statistics, or
+// the beginning of them.
 bool IsFree(const std::string& temporary) {
   const std::string_view begin = "# HELP ";
   char bytes[8] = {};
@@ -103,7 +103,7 @@ absl::Status StatsFile::Write(const EngineStats& stats,
     return absl::OkStatus();
   }
   const std::string why = std::strerror(errno);
-  // Where it is there, its own permissions are not what was missing.
+  // If the file exists, its own permissions were not the cause.
   std::error_code error;
   const bool is_there = std::filesystem::exists(target_, error);
   return MakeError(code, "cannot write ", path_,

@@ -1,8 +1,8 @@
-// StatsFile: the statistics of a command's engine in a file, for Prometheus
-// (batcher/prometheus_text.h): a node exporter reads it, or whoever likes.
+// StatsFile: the statistics of a command's engine in a file, in Prometheus
+// format (batcher/prometheus_text.h), for a node exporter or any other reader.
 //
-// Whoever opens the file finds one whole text: each is written to FILE.tmp,
-// which then takes the name FILE.
+// A reader always finds one complete text: each is written to FILE.tmp, which
+// is then renamed to FILE.
 #pragma once
 
 #include <string>
@@ -15,21 +15,21 @@
 
 namespace espalier::cli {
 
-// How often it is written while a command runs.
+// Interval between writes while a command runs.
 inline constexpr absl::Duration kStatsPeriod = absl::Seconds(2);
 
 class StatsFile {
  public:
-  // Replaces the file at `path` by the statistics of nothing done yet, so that
-  // what is wrong with the path is found before there is work.
+  // Replaces the file at `path` by zeros, so that an unusable path is found
+  // before any work starts.
   //   labels  of every sample
-  // Errors: kInvalidArgument if there is something at the path that is no
-  // regular file, or something of somebody else's at FILE.tmp;
-  // kFailedPrecondition naming the file and the system's reason.
+  // Errors: kInvalidArgument if the path is not a regular file, or if FILE.tmp
+  // holds something else; kFailedPrecondition naming the file and the system's
+  // reason.
   static absl::StatusOr<StatsFile> Open(const std::string& path,
                                         std::vector<MetricLabel> labels);
 
-  // Where the texts of the file at `path` are written first.
+  // Path of the temporary file for the file at `path`.
   static std::string TemporaryOf(const std::string& path);
 
   // Errors: kInternal, or `code`, naming the file and the system's reason; the

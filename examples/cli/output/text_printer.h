@@ -18,8 +18,8 @@
 
 namespace espalier::cli {
 
-// What became of texts. Those that were cancelled, or could not be written, are
-// read and no more.
+// Outcome of a run. Cancelled texts, and answers that could not be written,
+// count in num_read only.
 struct Outcome {
   int64_t num_read = 0;
   int64_t num_answered = 0;  // the failed ones included

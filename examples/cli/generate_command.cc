@@ -153,9 +153,9 @@ const char kGenerateExamples[] =
 
 Each text gives its hypotheses, best first, with their scores: the
 log-probability divided by length^length_penalty, or with one beam the mean.
-Without --from and --to the model's default template is taken; that of
-models/en-fr is English to French. Option values that begin with [ or { are
-read as JSON.
+Further lines of a hypothesis are indented to stand under its first. Without
+--from and --to the model's default template is taken; that of models/en-fr is
+English to French. Option values that begin with [ or { are read as JSON.
 
 With --chat each text is one message of a user: the model's chat template
 (chat_template.jinja, or chat_template in tokenizer_config.json) makes a prompt

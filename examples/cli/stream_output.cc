@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "examples/cli/output/hanging_indent.h"
 #include "examples/cli/output/printing.h"
 #include "examples/cli/wakeup.h"
 
@@ -34,7 +35,9 @@ class StreamPrinter {
   void Print(const SampleEvent& event) {
     if (!numbers_samples_) return Grow(event.text);
     if (event.text.empty()) return;
-    output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
+    const std::string sample = Concat("  [", event.sample, "] ");
+    output_->Write(sample + HangingIndent(sample.size()).Add(event.text) +
+                   "\n");
   }
   void Print(const StablePrefixEvent& event) { Grow(event.text); }
   void Print(const BeamsEvent&) {}
@@ -51,11 +54,13 @@ class StreamPrinter {
  private:
   void Grow(const std::string& text) {
     if (text.empty()) return;
-    output_->Write((std::exchange(grows_, true) ? "" : "  ") + text);
+    output_->Write((std::exchange(grows_, true) ? "" : "  ") +
+                   indent_.Add(text));
   }
 
   const bool numbers_samples_;
   Output* const output_;
+  HangingIndent indent_ = HangingIndent(2);  // of the text that grows
   bool grows_ = false;
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 
 const std::string kEscape = "\x1b";
@@ -78,6 +79,42 @@ TEST(TerminalTest, AStreamShowsThemToo) {
   EXPECT_EQ(shown.exit_code, 0) << shown.out;
   EXPECT_THAT(shown.out, HasSubstr(std::string("  ") + kShown));
   EXPECT_THAT(WithoutErasing(shown.out), Not(HasSubstr(kEscape)));
+}
+
+// Of a text, too, that comes in pieces: each byte is a token.
+TEST(TerminalTest, FurtherLinesOfATextStandUnderItsFirst) {
+  const std::vector<std::string> args = {
+      "generate",
+      "-m",
+      ModelDirectory("en-fr"),
+      "It rains.",
+      "--allowed-sequences",
+      Bytes({"<0x41>", "<0x0A>", "<0x0A>", "<0x42>", "<0x0A>", "<0x43>"})};
+  for (const bool is_stream : {false, true}) {
+    std::vector<std::string> given = args;
+    if (is_stream) given.push_back("--stream");
+    const std::string grown = is_stream ? "  A\n\n  B\n  C\n" : "";
+    const std::string sent = RunEspalier(given).out;
+    EXPECT_THAT(sent, MatchesRegex("It rains\\.\n" + grown +
+                                   " +-[0-9]+\\.[0-9]{4}  A\n\n {12}B\n"
+                                   " {12}C\n"));
+    // A terminal makes \r\n of \n.
+    EXPECT_THAT(RunOnTerminal(given).out,
+                HasSubstr("  A\r\n\r\n            B\r\n            C\r\n"));
+  }
+}
+
+TEST(TerminalTest, PiecesOfASampleStandUnderItsNumber) {
+  const ProgramRun run =
+      RunEspalier({"generate", "-m", ModelDirectory("en-fr"), "It rains.",
+                   "--stream", "--do-sample", "-n", "2", "--allowed-sequences",
+                   Bytes({"<0x41>", "<0x0A>", "<0x42>"})});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* const number : {"0", "1"}) {
+    EXPECT_THAT(run.out,
+                ContainsRegex(std::string("  \\[") + number +
+                              "\\] +-?[0-9]+\\.[0-9]{4}  A\n {17}B\n"));
+  }
 }
 
 TEST(TerminalTest, SoDoMessages) {

@@ -1,6 +1,7 @@
 #include "examples/cli/output/printing.h"
 
 #include "absl/strings/str_format.h"
+#include "examples/cli/output/hanging_indent.h"
 #include "examples/cli/output/reports.h"
 
 namespace espalier::cli {
@@ -14,9 +15,10 @@ std::string FormatHypotheses(const Generation& generation,
   }
   for (size_t i = 0; i < generation.texts.size(); ++i) {
     const Hypothesis& hypothesis = generation.hypotheses[i];
-    if (!samples.empty()) text += absl::StrFormat("  [%d]", samples[i]);
-    text +=
-        absl::StrFormat("  %8.4f  %s\n", hypothesis.score, generation.texts[i]);
+    std::string score;
+    if (!samples.empty()) score = absl::StrFormat("  [%d]", samples[i]);
+    score += absl::StrFormat("  %8.4f  ", hypothesis.score);
+    text += score + HangingIndent(score.size()).Add(generation.texts[i]) + "\n";
     text += FormatLogProbs(hypothesis.logprobs, tokenizer);
   }
   if (generation.threshold) {

@@ -11,7 +11,7 @@ namespace espalier::cli {
 
 // Hypotheses, best first, with their scores:
 //     -0.1529  Où est la gare ?
-// With them what else the request asked for, and the seed if it drew. `samples`
+// Further lines of a text stand under its first (HangingIndent). With them what else the request asked for, and the seed if it drew. `samples`
 // are the numbers of the hypotheses, [2] in front of a score, if there are any.
 std::string FormatHypotheses(const Generation& generation,
                              const Tokenizer& tokenizer,

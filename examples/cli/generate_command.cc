@@ -10,6 +10,7 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "examples/cli/input/text_source.h"
+#include "examples/cli/output/beam_note.h"
 #include "examples/cli/output/draw_note.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/figures.h"
@@ -68,6 +69,20 @@ void PrintNoteOnDraws(const GenerationParams& params,
   PrintToStderr(Concat("espalier: note: ", note.text, "\n"));
 }
 
+void PrintWarningOfBeamOptions(GenerationParams params,
+                               std::span<const std::string_view> given,
+                               const NamedValues& taken,
+                               const GenerationDefaults& defaults,
+                               const OptionNames& names) {
+  const auto name = &NamedValues::value_type::first;
+  if (std::ranges::find(taken, "num_beams", name) != taken.end()) {
+    params.num_beams = defaults.params.num_beams;
+  }
+  const std::string warning = WarningOfBeamOptions(params, given, names);
+  if (warning.empty()) return;
+  PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
+}
+
 void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
   PrintToStderr("\n" + FormatFigures(runtime.Stats(), num_requests, wall_time) +
@@ -113,6 +128,8 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
   PrintNoteOnDraws(params, given, *taken, runtime->defaults(), options.names);
+  PrintWarningOfBeamOptions(params, given, *taken, runtime->defaults(),
+                            options.names);
   const Stopwatch watch;
   ASSIGN_OR_RETURN(
       const RunOutcome run,

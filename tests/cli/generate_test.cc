@@ -116,6 +116,32 @@ TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
   EXPECT_THAT(bad.err, HasSubstr("--early-stopping must be true, false"));
 }
 
+TEST(GenerateTest, OptionsOfBeamSearchBesideOneBeamAreWarnedOf) {
+  const auto warning = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {"--seed", "1"});
+    args.push_back("It rains.");
+    const ProgramRun run = Generate(args);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  const std::string one =
+      " has no effect with one beam; --num-beams 2 or more gives it one\n";
+  EXPECT_EQ(warning({"--length-penalty", "2"}),
+            "espalier: warning: --length-penalty" + one);
+  EXPECT_EQ(warning({"--num-beams", "1", "--length-penalty-form", "wu"}),
+            "espalier: warning: --length-penalty-form" + one);
+  EXPECT_EQ(warning({"--do-sample", "-n", "2", "--early-stopping", "never"}),
+            "espalier: warning: --early-stopping" + one);
+  EXPECT_EQ(warning({"--patience", "2", "--early-stopping", "true",
+                     "--length-penalty", "0"}),
+            "espalier: warning: --length-penalty, --early-stopping and "
+            "--patience have no effect with one beam; --num-beams 2 or more "
+            "gives them one\n");
+  // Those of a search, and a default.
+  EXPECT_EQ(warning({"--num-beams", "2", "--length-penalty", "2"}), "");
+  EXPECT_EQ(warning({"--length-penalty", "1", "--early-stopping", "no"}), "");
+}
+
 TEST(GenerateTest, HelpIsGroupedByWhatOptionsAreAbout) {
   const std::string help = RunEspalier({"generate", "--help"}).out;
   size_t last = 0;

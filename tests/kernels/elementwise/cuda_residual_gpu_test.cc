@@ -66,26 +66,32 @@ struct TestNorm {
                : reference::LayerNorm(x, w, FirstOfRow(bias, 0, norm.size),
                                       kEpsilon);
   }
-  // How far off a float32 norm of x may be, of one output: the roundings of
-  // the mean and of the difference from it are as large as x, and what divides
-  // them is near the deviation.
-  double Tolerance(const std::vector<float>& x, double expected, int i,
-                   DType dtype) const {
+  // How far off the float32 norm of a row may be at each of its numbers. The
+  // roundings of the mean and of the difference from it are as large as x, and
+  // what divides them is near the deviation.
+  std::vector<double> Tolerances(const std::vector<float>& x,
+                                 const std::vector<double>& expected,
+                                 DType dtype) const {
     const double roundings = 0x1p-24 * (x.size() / 32.0 + 32);
-    double error = std::abs(expected) * (roundings + 1.01 * Unit(dtype));
-    if (norm.bias != nullptr) {
-      double squares = 0, mean = 0, largest = 0;
-      for (const float v : x) mean += v / x.size();
-      for (const float v : x) {
-        squares += (v - mean) * (v - mean);
-        largest = std::max(largest, std::abs(double{v}));
-      }
-      const double deviation = std::sqrt(squares / x.size() + kEpsilon);
-      error += roundings * (std::abs(weight[i]) * 2 * largest / deviation +
-                            std::abs(bias[i]));
+    double squares = 0, mean = 0, largest = 0;
+    for (const float v : x) mean += v / x.size();
+    for (const float v : x) {
+      squares += (v - mean) * (v - mean);
+      largest = std::max(largest, std::abs(double{v}));
     }
-    // Below its normal numbers float16 rounds to multiples of 2^-24.
-    return error + (dtype == DType::kFloat16 ? 0x1p-25 : 0x1p-40);
+    const double deviation = std::sqrt(squares / x.size() + kEpsilon);
+    std::vector<double> errors(expected.size());
+    for (size_t i = 0; i < errors.size(); ++i) {
+      errors[i] = std::abs(expected[i]) * (roundings + 1.01 * Unit(dtype));
+      if (norm.bias != nullptr) {
+        errors[i] +=
+            roundings *
+            (std::abs(weight[i]) * 2 * largest / deviation + std::abs(bias[i]));
+      }
+      // Below its normal numbers float16 rounds to multiples of 2^-24.
+      errors[i] += dtype == DType::kFloat16 ? 0x1p-25 : 0x1p-40;
+    }
+    return errors;
   }
 
   std::vector<float> weight, bias;
@@ -102,10 +108,11 @@ void ExpectNormed(const std::vector<float>& x, const TestNorm& norm,
     const std::vector<float> numbers =
         FirstOfRow(x, static_cast<int>(row), size);
     const std::vector<double> expected = norm.Twin(numbers);
+    const std::vector<double> tolerances =
+        norm.Tolerances(numbers, expected, dtype);
     const float* const line = &got[row * width];
     for (int i = 0; i < size; ++i) {
-      ASSERT_NEAR(line[i], expected[i],
-                  norm.Tolerance(numbers, expected[i], i, dtype))
+      ASSERT_NEAR(line[i], expected[i], tolerances[i])
           << "size " << size << " row " << row << " at " << i;
     }
     for (int i = size; i < width; ++i) ASSERT_EQ(line[i], 0.0f);

@@ -1,12 +1,12 @@
-// CudaGraphCache: captured graphs by shape, a bounded number of them. A graph
-// holds device memory (some kilobytes a kernel), and mixtures of requests make
-// shapes without end: beyond the bound the least recently used graph goes. What
-// is destroyed here while the device runs it is freed when it has run.
+// CudaGraphCache: an LRU cache of captured graphs, by shape. A graph holds
+// device memory (some kilobytes per kernel), and mixtures of requests produce
+// ever new shapes, so the number of graphs is bounded. CUDA frees a graph that
+// is evicted while the device runs it when it has run.
 //
-// A step can always run without its graph. So where there is no memory for one,
-// old graphs are given back, least recently used first, until there is; and if
-// there is none even then, the cache says so, and does not try again at once:
-// to capture takes milliseconds.
+// A step can always run without its graph. If memory for a graph runs out, the
+// cache evicts graphs, least recently used first, until the capture succeeds.
+// If it fails with an empty cache, Get() returns null and does not capture for
+// a while, because a capture takes milliseconds.
 //
 //   CudaGraphCache<Shape, CudaGraph> graphs(128);
 //   ASSIGN_OR_RETURN(const CudaGraph* graph, graphs.Get(shape, capture));
@@ -28,17 +28,17 @@ namespace espalier {
 template <typename Shape, typename Graph>
 class CudaGraphCache {
  public:
-  // Shapes without a graph that are answered with null after there was no
-  // memory for one.
+  // Number of cache misses that return null without a capture, after a capture
+  // that ran out of memory.
   static constexpr int kPause = 256;
 
-  // REQUIRES: max_graphs >= 0; of 0 every answer is null.
+  // REQUIRES: max_graphs >= 0; with 0, Get() always returns null.
   explicit CudaGraphCache(int max_graphs) : max_graphs_(max_graphs) {}
 
-  // The graph of `shape`, by `capture` if it is not there; null if it cannot be
-  // had for now. Good until the next call. `capture` returns
+  // Returns the graph of `shape`, captured by `capture` if the cache lacks it;
+  // null if no graph is available. Valid until the next call. `capture` returns
   // absl::StatusOr<Graph>.
-  // Errors: what `capture` returns, but kResourceExhausted.
+  // Errors: those of `capture`, except kResourceExhausted.
   template <typename Capture>
   absl::StatusOr<const Graph*> Get(const Shape& shape, const Capture& capture) {
     const auto found = graphs_.find(shape);
@@ -64,7 +64,7 @@ class CudaGraphCache {
   }
 
   int size() const { return static_cast<int>(graphs_.size()); }
-  int64_t num_captured() const { return num_captured_; }  // ever
+  int64_t num_captured() const { return num_captured_; }  // since construction
 
  private:
   struct Kept {
@@ -79,7 +79,7 @@ class CudaGraphCache {
     return &kept->second.graph;
   }
 
-  // Looks at all of them, which is little beside the capture it is for.
+  // A linear search is cheap compared with the capture that follows.
   void Evict() {
     graphs_.erase(std::min_element(
         graphs_.begin(), graphs_.end(), [](const auto& a, const auto& b) {

@@ -54,9 +54,9 @@ absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
   return found;
 }
 
-// A generated token for each slot, to be fed over tables that are complete. A
-// group of which fewer beams live is fed from the plan, row by row: so a step
-// has no more tokens than the plan.
+// True if the rows feed one generated token for each slot. A group with fewer
+// live beams than slots is fed from the plan, row by row, so that a step has no
+// more tokens than its plan.
 bool CudaGroupInit::FeedsBeams() const {
   return !HasDifferentRows(*selection_) && selection_->num_generated > 0 &&
          selection_->num_rows == selection_->num_slots &&
@@ -66,7 +66,7 @@ bool CudaGroupInit::FeedsBeams() const {
 
 void CudaGroupInit::Put(const CudaStepMemory& memory, int page_size,
                         CudaGroup* group, CudaDelta* delta) const {
-  // Of rows of different lengths, that of the shortest.
+  // With rows of different lengths, the group has the shortest one's position.
   group->position = LastPosition(plan_->rows[rows_[0]]);
   for (const int row : rows_) {
     group->position = std::min(group->position, LastPosition(plan_->rows[row]));

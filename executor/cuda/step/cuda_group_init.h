@@ -1,10 +1,10 @@
-// CudaGroupInit: the rows by which a plan sets a group, in place of what the
-// device had of it. Those that feed one generated token for each of the group's
-// slots set its beams and are fed from there from then on, like a continuation;
-// others, those of prompts among them, set its tables alone, and are fed from
-// the plan. So do rows with drafts, and rows of different lengths: from such a
-// step a group does not go on by itself. Where beams feed drafted paths there
-// may be more rows than beams; each has a slot for that step.
+// CudaGroupInit: the rows of a plan that replace a group's state on the device.
+// Rows that feed one generated token for each of the group's slots set its
+// beams; the device then feeds these, as for a continuation. Other rows set
+// only its page tables and are fed from the plan: prompts, rows with drafts,
+// and rows of different lengths. A step with rows of the last two kinds has no
+// continuation. Beams with draft paths may have more rows than beams; each row
+// then has a slot for that step.
 //
 //   ASSIGN_OR_RETURN(const auto rows, CudaGroupInit::Find(plan, selection));
 //   rows.Put(memory, page_size, group, &delta);
@@ -25,22 +25,20 @@ namespace espalier {
 
 class CudaGroupInit {
  public:
-  // Those that a selection of the plan is from. Both outlive it.
+  // Finds the rows that `selection` selects from. Both arguments outlive it.
   // REQUIRES: selection.num_rows >= 1.
-  // Errors: kInvalidArgument if the last row of logits that it is from is not
-  // its row's last, or rows end at different positions where they may not
-  // (HasDifferentRows).
+  // Errors: kInvalidArgument if a row's last row of logits is not in the
+  // selection, or rows end at different positions without HasDifferentRows().
   static absl::StatusOr<CudaGroupInit> Find(const StepPlan& plan,
                                             const PlanSelection& selection);
 
-  // Of the plan, by rank; or by path.
+  // Rows of the plan, by rank or by path.
   const std::vector<int>& rows() const { return rows_; }
-  // Whether they set the group's beams.
+  // True if they set the group's beams.
   bool feeds_beams() const { return feeds_beams_; }
 
-  // Says in `*group` where it is now, and puts its tables on the device, which
-  // slots its rows live in and how far they are; and what its beams feed, if
-  // they are set.
+  // Updates `*group`, and adds its page tables, slots and position to `*delta`;
+  // with feeds_beams() also the state of its beams.
   void Put(const CudaStepMemory& memory, int page_size, CudaGroup* group,
            CudaDelta* delta) const;
 
@@ -49,9 +47,9 @@ class CudaGroupInit {
       : plan_(plan), selection_(selection) {}
 
   bool FeedsBeams() const;
-  // How many pages all rows begin with, `limit` at most.
+  // Returns the length of the rows' common page prefix, at most `limit`.
   int NumCommonPages(int limit) const;
-  // Where a rank has its home: those of kRows are their slots.
+  // Returns the index of a rank in arrays by rank: the slot for kRows.
   int HomeOf(int rank) const;
   void PutTables(const CudaStepMemory& memory, const CudaGroup& group,
                  CudaDelta* delta) const;
@@ -66,14 +64,14 @@ class CudaGroupInit {
   bool feeds_beams_ = false;
 };
 
-// How many slots the group of a selection has on the device in the step; and
-// which of them a row of its lives in, by rank, or by path.
+// Returns the number of slots of the selection's group in the step.
 int NumSlotsOf(const PlanSelection& selection);
+// Returns the slot of a row of the selection, which is a rank or a path.
 inline int SlotOf(const PlanSelection& selection, int row) {
   return selection.has_paths() ? row : selection.slots[row];
 }
 
-// The row that a row of logits is of.
+// Returns the index of the plan row that has this row of logits.
 int PlanRowOf(const StepPlan& plan, int logits_row);
 
 }  // namespace espalier

@@ -167,7 +167,7 @@ absl::Status CudaSourceReader::Enqueue(const CudaSourceCall& call,
   delta_->Put<int>(arrays_.item_counts, work.item_counts);
   delta_->Put<int>(arrays_.partial_indptr, work.partial_indptr);
   Upload& upload = uploads_[num_uploads_++ % uploads_.size()];
-  // Of an event that was never recorded there is nothing to wait for.
+  // This returns at once if the event was never recorded.
   RETURN_IF_CUDA_ERROR(cudaEventSynchronize(upload.was_read.get()));
   const CudaBeamState& state = memory_->arrays().state;
   RETURN_IF_ERROR(

@@ -1,7 +1,7 @@
-// CudaSourceReader: has the model's encoder read the sources of a step, whole
-// ones, in as many calls of the model as its bounds ask for. Each call's tokens
-// and work list are sent ahead of it, through pinned memory that is used in
-// turn. Such steps are never replayed from a graph.
+// CudaSourceReader: runs the model's encoder on the sources of a step, in as
+// many calls as the model's bounds require; a source is never split. The tokens
+// and work list of each call are sent before it through a ring of pinned
+// buffers. Such steps are never replayed from a graph.
 //
 // Thread safety: as the executor's stream.
 #pragma once
@@ -26,11 +26,11 @@ namespace espalier {
 // A source to read.
 struct CudaSourceRead {
   std::shared_ptr<const std::vector<TokenId>> tokens;
-  // Of its pages (CudaStepMemory::source_table).
+  // Table of its pages (CudaStepMemory::source_table).
   int table = 0;
-  // Positions [first_fed, end_fed), whose keys and values are stored in those
-  // pages. The encoder reads all tokens; keys and values in front of these are
-  // stored already, those after them in a later step.
+  // This read stores the keys and values of positions [first_fed, end_fed),
+  // although the encoder always reads all tokens. Earlier positions are stored
+  // already, later ones are stored by a later step.
   int first_fed = 0;
   int end_fed = 0;
 };
@@ -38,27 +38,26 @@ struct CudaSourceRead {
 // A call of the model's encoder, in vectors of the host.
 struct CudaSourceCall {
   std::vector<TokenId> tokens;
-  std::vector<int> positions;       // in their sources
-  std::vector<int> token_tables;    // of their sources, in `tables`
-  std::vector<int> cross_tables;    // where they are stored
-  std::vector<int> last_positions;  // of their sources
+  std::vector<int> positions;       // by token, in its source
+  std::vector<int> token_tables;    // by token, row of `tables`
+  std::vector<int> cross_tables;    // by token, table that stores it
+  std::vector<int> last_positions;  // by token, last position of its source
   std::vector<CudaAttentionRow> attention_rows;
-  // [sources, stride]  the encoder's pages, each of one table; unused entries
+  // [sources, stride]  the encoder's pages, in one table each; unused entries
   // are 0
   std::vector<int> tables;
   int stride = 1;
 };
 
-// How many page ids the tables of a call have room for, [sources, stride]. The
-// stride is that of the longest source, so that many short sources beside a
-// long one run out of it before they run out of pages; one source alone always
-// fits.
+// Returns the capacity of CudaSourceCall::tables, in page ids. The longest
+// source sets the stride, so many short sources beside a long one exhaust this
+// before they exhaust the pages. A single source always fits.
 inline int MaxSourceTableWords(const CudaCallBounds& bounds) {
   return 4 * bounds.max_source_pages;
 }
 
-// The call that reads `reads` from the front, as many as fit, and how many
-// these are. Tokens that are not stored have `null_table`.
+// Returns a call for the first of `reads`, as many as fit, and their number.
+// Tokens that are not stored have `null_table`.
 // REQUIRES: reads is not empty.
 // Errors: kResourceExhausted if the first is larger than the bounds.
 absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
@@ -67,14 +66,14 @@ absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
 
 class CudaSourceReader {
  public:
-  // Of a model with an encoder. Both outlive it.
+  // REQUIRES: the model has an encoder; both arguments outlive the reader.
   // Errors: kResourceExhausted; as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaSourceReader>> Create(
       CudaModel* model, const CudaStepMemory* memory);
 
-  // Enqueues the reading of all of them.
-  // Errors: kResourceExhausted if a source is larger than a call of the model;
-  // the model's; as base/cuda.h.
+  // Enqueues the encoder calls for all of `reads`.
+  // Errors: kResourceExhausted if a source exceeds the bounds of a call; the
+  // model's; as base/cuda.h.
   absl::Status Enqueue(std::span<const CudaSourceRead> reads,
                        cudaStream_t stream);
 
@@ -86,7 +85,7 @@ class CudaSourceReader {
  private:
   // In device memory.
   struct Arrays : CudaAttentionArrays<DeviceArray> {
-    int* tokens = nullptr;  // [max_tokens], and those below
+    int* tokens = nullptr;  // [max_tokens], like the next four
     int* positions = nullptr;
     int* token_tables = nullptr;
     int* cross_tables = nullptr;
@@ -101,8 +100,8 @@ class CudaSourceReader {
   CudaSourceReader(CudaModel* model, const CudaStepMemory* memory)
       : model_(model), memory_(memory) {}
   absl::Status Init();
-  // Says where the arrays are in memory that begins at `words`; returns how
-  // many words they take.
+  // Lays the arrays out in memory that begins at `words`; returns their size in
+  // words.
   int64_t LayOut(int* words);
   absl::Status Enqueue(const CudaSourceCall& call, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// CudaStep: a step that was built (cuda_step_builder.h): what is enqueued for
-// it, and where its answers will be.
+// CudaStep: a step that CudaStepBuilder has built: the work to enqueue, and the
+// locations of its results.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -19,73 +19,72 @@
 
 namespace espalier {
 
-// The shape of a step, and who asked for what.
 struct CudaStep {
   CudaStepShape shape;
-  // Whether it is padded, so that a graph of its shape can run it.
+  // The batch is padded, so that a graph of its shape can run the step.
   bool is_replayable = false;
 
-  std::vector<CudaGroupMove> moves;  // before the delta
+  std::vector<CudaGroupMove> moves;  // applied before the delta
 
-  // What a draft was drawn from, held until the step has ended: rows to verify
-  // from `first_row` on. Verification reads it where it is, on the executor's
-  // device; from elsewhere it goes to these rows of logits before the step.
+  // Logits that a draft was sampled from, held until the step has ended: the
+  // rows to verify from `first_row` on. Verification reads logits on the
+  // executor's device in place; others are copied to these rows before the
+  // step.
   struct DraftRows {
     DraftLogits logits = {};
     int first_row = 0;
   };
   std::vector<DraftRows> draft_rows;
 
-  // A draft that is drawn meanwhile: its tokens take their places in the batch
-  // before the step, which waits for them on the device.
+  // A draft that is still being sampled. The step waits for it on the device
+  // and copies its tokens into the batch first.
   struct PlacedDraft {
     PendingDraft draft = {};
-    int first_token = 0;   // of the batch
-    int first_draft = -1;  // of verify_drafts; -1: it has no place there
-    // What says what became of it: from this candidate of the step on, of as
-    // many tokens as have rows of logits after them.
+    int first_token = 0;   // index in the batch
+    int first_draft = -1;  // index in verify_drafts; -1: not in there
+    // The outcome of verification is read from the step's candidates from
+    // first_candidate on, for the draft's first num_verified tokens.
     int first_candidate = 0;
     int num_verified = 0;
   };
   std::vector<PlacedDraft> placed_drafts;
 
-  // A row that begins where verification of the draft before ends, which the
-  // device finds out before the step.
+  // A row that starts after the accepted tokens of an earlier draft. The device
+  // sets its start before the step; the host has not read that verification.
   struct UnreadRow {
     PendingDraft before = {};
-    int first_token = 0;  // of the batch
+    int first_token = 0;  // index in the batch
     int num_tokens = 0;
     int first_draw = 0;
     int num_draws = 0;
-    int verify_sequence = -1;  // -1: it has no place there
+    int verify_sequence = -1;  // index in verify_sequences; -1: not in there
   };
   std::vector<UnreadRow> unread_rows;
 
-  // What the encoder reads before the decoder's tokens are fed.
+  // Encoder reads before the decoder's tokens are fed.
   std::vector<CudaSourceRead> sources;
 
-  // One for every selection and continuation of the plan, in its order.
+  // One result for every selection and continuation of the plan, in its order.
+  // Pointers are into the plan, which outlives this.
   struct Answer {
     RequestId request = {};
-    // Whether there are log-probabilities of candidates.
+    // Log-probabilities of candidates are reported.
     bool has_log_probs = false;
-    // Of kRows, by which rows are ranked; of the plan, which lives as long.
+    // kRows: the selection, which has the rows' ranking.
     const PlanSelection* rows = nullptr;
-    // Of draws whose rows of logits differ: these, and the selection, of the
-    // plan.
+    // kDraws with rows of logits that differ: the selection and these rows.
     const PlanSelection* runs = nullptr;
     std::vector<SelectionRow> logits_rows = {};
-    // Of beams that feed paths, whose steps are replayed: the selection, of the
-    // plan.
+    // Beams with draft paths, whose steps the host replays: the selection.
     const PlanSelection* paths = nullptr;
-    // Of beams whose paths the step has no room to verify.
+    // The step has no capacity to verify the draft paths.
     bool has_unverified_drafts = false;
-    std::vector<CudaAnswerPart> parts = {};  // none: was not fed
+    std::vector<CudaAnswerPart> parts = {};  // empty: the group was not fed
     absl::Status error = absl::OkStatus();
   };
   std::vector<Answer> answers;
 
-  // One for every scoring of the plan, in its order.
+  // One result for every entry of StepPlan::scorings, in its order.
   struct Scored {
     RequestId request = {};
     std::vector<TokenId> tokens = {};

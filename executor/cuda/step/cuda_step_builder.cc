@@ -40,7 +40,7 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
   return request;
 }
 
-// Of the step as it will run.
+// Returns ScratchFault() of the step, with the graph's shape if it has one.
 std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
                     const CudaStepLimits& limits) {
   return ScratchFault(
@@ -233,7 +233,7 @@ int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
   if (plan.num_logits != std::ssize(plan.tokens) || !plan.scorings.empty()) {
     return -1;
   }
-  // Of sources there are as many calls and tokens as requests have.
+  // Sources need encoder calls of arbitrary number and size.
   if (!sources_->reads.empty()) return -1;
   // A graph has room for a copy a row. Rows of continuations have one each at
   // most, of a child that moved; so the plan's own, be they for its rows or for
@@ -278,7 +278,7 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
     first_tokens[i] = batch->num_tokens();
     batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i].own,
                      {tables[i].source, row.source_length}, num_ahead[i]);
-    // Of others the device knows their places.
+    // For other rows the device finds the positions.
     if (num_ahead[i] == 0) PutPageTokens(plan, i);
   }
   SharePages(plan, first_tokens, batch);
@@ -292,7 +292,7 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
   return LayOutScorings(plan, first_tokens, batch, step);
 }
 
-// By row: positions that it may begin further on than the plan says.
+// Returns for each row by how many positions the device may advance its start.
 std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
   std::vector<int> num_ahead(plan.rows.size());
   for (const Entry& entry : prompts_) {
@@ -304,9 +304,10 @@ std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
   return num_ahead;
 }
 
-// Rows of one group, as paths of beams and samples with drafts are, share their
-// prompt and more. What lies before all of them is complete. Only where each
-// token has a row of logits: attention has room for so many queries of runs.
+// Rows of one group share their prompt and often more, as with draft paths and
+// samples with drafts. The pages before the first fed position of all rows are
+// complete. Only rows with logits for each token can share, because attention
+// bounds the number of queries with a shared prefix.
 void CudaStepBuilder::SharePages(const StepPlan& plan,
                                  std::span<const int> first_tokens,
                                  CudaInputBatch* batch) const {
@@ -463,15 +464,15 @@ void CudaStepBuilder::PutCopies(const StepPlan& plan) {
     delta_->Put(state.num_copies, num_copies);
   }
   if (!was_reset_) return;
-  // Of a step that ran in part, the start is forgotten.
+  // A step that ran in part leaves no start time.
   const CudaStepClock clock = {.started_ns = 0, .num_steps = num_steps_};
   const auto words =
       std::bit_cast<std::array<int, sizeof(clock) / sizeof(int)>>(clock);
   delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
 }
 
-// Their slots, of which the step has the tables, are free from the next on: of
-// groups that are refused, and of those with a slot for each path.
+// Drops groups that have slots for this step only: refused groups, and groups
+// with a slot for each path. Their tables stay valid until the step has run.
 void CudaStepBuilder::DropPassing(const StepPlan& plan) {
   for (const Entry& entry : refused_) {
     groups_.Drop(plan.selections[entry.answer].request);

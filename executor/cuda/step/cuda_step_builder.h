@@ -1,15 +1,14 @@
-// CudaStepBuilder: step plans into what the device is told. It knows which
-// groups live on the device, sets those that come as rows
-// (cuda_group_init.h), follows those that run ahead, lays out the
-// step's batch, and collects what the device needs in a CudaDelta.
+// CudaStepBuilder: translates step plans into batches and writes to device
+// memory. It tracks the groups on the device, initialises groups that come as
+// rows (cuda_group_init.h), advances groups that run ahead, lays out the step's
+// batch, and collects all writes in a CudaDelta.
 //
-// Rows that set beams, and continuations, are rows of beams: a step that has
-// nothing else can be replayed from a graph. Other rows, those of prompts, set
-// the tables, and selection makes the beams. Samples are beams in all this.
-// Rows with drafts are fed as prompts are, and verified as far as a step has
-// room for their rows of logits and edits beside what others need. A step each
-// of whose tokens has a row of logits, as all of these have, is padded and can
-// be replayed from a graph as well.
+// Continuations, and rows that set beams, are rows of beams. A step that has
+// nothing else can be replayed from a graph. Other rows, like prompts, set page
+// tables, and selection makes the beams. Samples count as beams here. Rows with
+// drafts are fed like prompts. They are verified if the step has capacity for
+// their rows of logits and edits (CudaDraftRoom). A step in which every token
+// has a row of logits is padded and can be replayed from a graph too.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -35,27 +34,27 @@ namespace espalier {
 
 class CudaStepBuilder {
  public:
-  // `memory` outlives it.
+  // REQUIRES: `memory` outlives the builder.
   CudaStepBuilder(const ModelDescription& model,
                   const CudaAttentionShape& attention,
                   const CudaStepMemory* memory, const CudaDevice& device);
 
-  // Adds to `*delta` what the device must know before the step. Where
-  // `gumbel_status` is an error, it is the answer of selections from perturbed
-  // rows: their rows are fed, and their groups are dropped after the step.
-  // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
-  // not be used.
-  // REQUIRES: `sources` were taken out of the plan.
+  // Builds a step; adds the writes that must precede it to `*delta`. If
+  // `gumbel_status` is an error, selections by Gumbel top-k fail with it: their
+  // rows are fed, and their groups are dropped after the step.
+  // Errors: as CudaExecutor::Execute. Then the delta must not be used, and
+  // Reset() must be called.
+  // REQUIRES: TakeSources() returned `sources` for this plan.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
                                  const CudaPlanSources& sources,
                                  const absl::Status& gumbel_status,
                                  CudaDelta* delta);
 
-  // Forgets the groups that ended. Build does so too.
+  // Drops the groups of requests that ended. Build() does so too.
   void DropEnded(const StepPlan& plan);
 
-  // No group is on the device and nothing else is known of what it has, but
-  // that steps [0, num_steps) of reports were written.
+  // Drops all groups and shadow copies. `num_steps` is the number of reports
+  // that the device has written.
   void Reset(int64_t num_steps);
 
  private:
@@ -64,16 +63,16 @@ class CudaStepBuilder {
     CudaGroup* group = nullptr;
     CudaGroupRequest request;
     size_t answer = 0;
-    // Of groups whose prompt the plan feeds.
-    std::vector<int> rows;  // of the plan, by rank, or by path
+    // The rest is for groups that are fed from the plan.
+    std::vector<int> rows;  // plan rows, by rank or by path
     std::span<const float> cum_log_probs;
     const PlanSelection* selection = nullptr;
   };
 
-  // Whether the error of gumbel_status is its answer.
+  // True if the selection fails with gumbel_status.
   bool IsRefused(const PlanSelection& selection) const;
-  // Gives slots to groups that the plan's rows set; only then it is known
-  // where every group is.
+  // Allocates slots for the groups that the plan's rows set. This may move
+  // other groups, so slots are final only afterwards.
   absl::Status PlaceGroups(const StepPlan& plan);
   absl::Status FindGroups(const StepPlan& plan);
   absl::Status FindSelection(const StepPlan& plan,
@@ -83,16 +82,17 @@ class CudaStepBuilder {
 
   absl::Status LayOut(const StepPlan& plan, CudaInputBatch* batch,
                       CudaStep* step);
-  // How many rows the batch of the plan's beams, in `batch`, is padded to; -1
-  // if no graph can run the plan.
+  // Returns the number of beam rows to pad `batch` to, which has the plan's
+  // beams; -1 if no graph can run the plan.
   int NumReplayableRows(const StepPlan& plan,
                         const CudaInputBatch& batch) const;
-  // What the row feeds becomes part of its history.
+  // Adds the tokens that the row feeds to its history on the device.
   void PutPageTokens(const StepPlan& plan, size_t row);
   std::vector<int> NumAhead(const StepPlan& plan) const;
   absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* batch,
                              CudaStep* step);
-  // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.
+  // Shares common page prefixes among the rows of each of prompts_.
+  // `first_tokens` are indices in the batch by row; -1: fed as beams.
   void SharePages(const StepPlan& plan, std::span<const int> first_tokens,
                   CudaInputBatch* batch) const;
   void LayOutLogitsRows(const StepPlan& plan, std::span<const int> first_tokens,
@@ -100,14 +100,14 @@ class CudaStepBuilder {
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
                               CudaInputBatch* batch, CudaStep* step);
-  // The tables of a row that is fed from the plan: of its own pages, and of its
-  // source's. -1 for others.
+  // Tables of a row that is fed from the plan: for its own pages and for its
+  // source's. -1 for other rows.
   struct RowTables {
     int own = -1;
     int source = -1;
   };
   absl::StatusOr<std::vector<RowTables>> PromptTables(const StepPlan& plan);
-  // Says where the source of the group that the row is of is.
+  // Sets the source of the row's group.
   void PutSource(const StepPlan& plan, int row, CudaGroup* group);
   absl::Status CheckPages(const StepPlan& plan, int row) const;
   absl::Status CheckLimits(const CudaInputBatch& batch,
@@ -125,17 +125,18 @@ class CudaStepBuilder {
   bool was_reset_ = false;  // since the last step
   int64_t num_steps_ = 0;   // at the last reset
 
-  // Of the plan being built.
+  // State of the current Build().
   CudaDelta* delta_ = nullptr;
   const CudaPlanSources* sources_ = nullptr;
   absl::Status gumbel_status_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;
-  std::vector<Entry> refused_;  // whose rows are fed from the plan
+  std::vector<Entry> refused_;  // see IsRefused(); fed from the plan
 };
 
-// How many rows a batch of `num_rows` beams is padded to: few shapes, so few
-// graphs, and little padding. At most max(num_rows, max_rows).
+// Returns the number of rows to pad a batch of `num_rows` beams to: few
+// distinct values, so few graphs, yet little padding. At most max(num_rows,
+// max_rows).
 int PaddedRows(int num_rows, int max_rows);
 
 }  // namespace espalier

@@ -9,8 +9,8 @@
 namespace espalier {
 namespace {
 
-// What the selection's drafts were drawn from, counted from the first rows of
-// drafts.
+// Adds the logits that the selection's drafts were sampled from. `first_row`
+// counts from the first row of drafts.
 void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
                   CudaStep* step) {
   for (int row = 0; row < selection.num_rows; ++row) {
@@ -23,8 +23,8 @@ void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
   }
 }
 
-// The token of the batch that a row feeds after `num_before` of those with
-// rows of logits.
+// Returns the batch index of the row's token number `num_before` among its
+// tokens with rows of logits.
 int TokenOf(const CudaDifferentRows& rows, int row_of_selection,
             int num_before) {
   const int row_idx = rows.rows[row_of_selection];
@@ -33,16 +33,16 @@ int TokenOf(const CudaDifferentRows& rows, int row_of_selection,
          num_before;
 }
 
-// Where the selection's part of some arrays begins.
+// Index of the selection's first entry in some arrays.
 struct Places {
-  int draft = -1;            // of verify_drafts; -1: rejection does not verify
-  int verify_sequence = -1;  // as well
+  int draft = -1;            // in verify_drafts; -1: not verified by rejection
+  int verify_sequence = -1;  // in verify_sequences; -1: likewise
   int prompt_draw = 0;
   int candidate = 0;
 };
 
-// What the device fills in of the selection's rows: drafts after their first
-// tokens, and where they begin.
+// Adds the selection's parts that the device fills in: drafts that are still
+// being sampled, and starts of rows that depend on a verification.
 void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
   const PlanSelection& selection = *rows.selection;
   for (int rank = 0; rank < selection.num_rows; ++rank) {
@@ -74,8 +74,8 @@ void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
   }
 }
 
-// Without verification it is the beams' own step: one selection from the rows
-// of logits that they have without paths.
+// Adds a step of the beams without their draft paths: one joint selection from
+// the rows of logits after each beam's last token.
 void AddPlainBeams(const CudaDifferentRows& rows, CudaInputBatch* batch,
                    CudaStep::Answer* answer) {
   answer->has_unverified_drafts = true;
@@ -116,7 +116,7 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
                    batch->shape.vocab_size, step);
     }
   }
-  // What is drawn or selected has its own log-probability for a sum.
+  // With sums of zero, a candidate's sum is the token's log-probability.
   const std::vector<float> zeros(tokens.size());
   answer->parts =
       batch->AddPromptLogitsRows(*rows.group, request, tokens, zeros);

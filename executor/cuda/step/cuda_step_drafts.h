@@ -1,5 +1,6 @@
-// Rows of logits that differ, of selections with drafts for one, in a step's
-// batch: which tokens they are of, and the rows that drafts were drawn from.
+// Selections whose rows of logits differ, for example because of drafts: adds
+// their rows of logits, and the logits that drafts were sampled from, to a
+// step's batch.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -20,21 +21,22 @@ namespace espalier {
 struct CudaDifferentRows {
   const StepPlan* plan = nullptr;
   const PlanSelection* selection = nullptr;
-  std::span<const int> rows = {};          // of the plan, by rank, or by path
-  std::span<const int> first_tokens = {};  // of the batch, by row of the plan
+  std::span<const int> rows = {};          // plan rows, by rank or by path
+  std::span<const int> first_tokens = {};  // index in the batch, by plan row
   const CudaGroup* group = nullptr;
   CudaGroupRequest request = {};
-  bool verifies = false;  // whether there is room for that
+  bool verifies = false;  // the drafts fit and are verified
 };
 
-// Adds its rows of logits to the batch, and to the step what its drafts need.
+// Adds the selection's rows of logits to the batch and its drafts to the step.
 void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
                       CudaStep* step, CudaStep::Answer* answer);
 
-// Of drafts that verification reads the logits of, of all selections.
+// Returns the number of rows of draft logits that verification reads, over all
+// selections.
 int64_t NumDraftRows(const StepPlan& plan);
-// Places rows of drafts after all rows of logits; padded if the step is. Those
-// on the device `ordinal` are read where they are.
+// Places rows of draft logits after all rows of logits, with padding if the
+// step is padded. Logits on device `ordinal` are read in place.
 void PlaceDraftRows(const CudaStepLimits& limits, int ordinal,
                     CudaInputBatch* batch, CudaStep* step);
 

@@ -12,22 +12,22 @@
 namespace espalier {
 namespace {
 
-// The least bound of candidates and tokens: 16 cost what fewer do.
+// The smallest bound of candidates and tokens: 16 cost no more than fewer.
 constexpr int kMinBound = 16;
 
 int PowerOfTwoFrom(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(value)));
 }
 
-// A bound of how many there are, for few graphs: a power of two within what
-// there can be; 0 for none.
+// Returns a bound of `count` that takes few distinct values, so that there are
+// few graphs: a power of two up to `most`; 0 for 0.
 int GraphBound(int count, int most) {
   if (count == 0) return 0;
   return std::min(PowerOfTwoFrom(std::max(count, kMinBound)),
                   std::max(count, most));
 }
 
-// As far as scratch is concerned.
+// Returns the shape that needs the most scratch.
 CudaStepShape LargestShape(const CudaStepLimits& limits) {
   return {.num_logits_rows = limits.max_rows,
           .max_groups = limits.max_rows,
@@ -48,8 +48,8 @@ CudaSelectPlace PlaceOf(const CudaSelectGroup& group, size_t group_idx) {
           .first_candidate = group.first_candidate};
 }
 
-// Adds what a selection indexes, for the groups that it chooses for; returns
-// what is above its bounds.
+// Adds the ranges that a selection indexes to `audit`, for groups with
+// candidates; returns the first excess over its bounds.
 template <typename Layout>
 std::string AuditGroups(const std::vector<CudaSelectGroup>& groups,
                         const CudaSelectBounds& bounds, const Layout& layout,
@@ -86,7 +86,7 @@ std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
   return fault.empty() ? audit.fault() : fault;
 }
 
-// Places of the groups' candidates, whoever chooses them.
+// Checks the ranges of the groups' candidates, for all three ways of selection.
 std::string CandidatesFault(const CudaInputBatch& batch,
                             const CudaStepLimits& limits) {
   DeviceLayout layout;

@@ -1,8 +1,8 @@
-// CudaStepShape: the host values that size the launches of a step, and what
-// they make of the step's scratch. A step that is enqueued function by function
-// has the counts of its batch; a graph has bounds of them, rounded up, so that
-// many steps replay it. Plain C++; tests on the host check that what kernels
-// index is what there is room for.
+// CudaStepShape: the host values that determine the launch sizes and the
+// scratch of a step. A step that is enqueued function by function has the
+// counts of its batch. A graph has rounded-up bounds of them, so that many
+// steps replay it. Plain C++, so that host tests can check all indices against
+// the memory.
 #pragma once
 
 #include <cstdint>
@@ -20,50 +20,50 @@ namespace espalier {
 struct CudaInputBatch;
 
 struct CudaStepShape {
-  int num_rows = 0;         // of beams; padded for a graph
-  int num_tokens = 0;       // with those of prompts; padded for a graph
-  int num_logits_rows = 0;  // of logits
+  int num_rows = 0;    // beam slots; padded for a graph
+  int num_tokens = 0;  // prompts included; padded for a graph
+  int num_logits_rows = 0;
   int max_groups = 1;
-  int max_candidates = 0;  // of a group that is selected for; 0: none is
-  int max_group_rows = 0;  // of one that is selected for
+  int max_candidates = 0;  // per group that CudaSelect serves; 0: no group
+  int max_group_rows = 0;  // per group that CudaSelect serves
   int max_draws = 0;
-  int max_gumbel_top_k = 0;  // of a row with noise; 0: there is none
-  int max_asked = 0;         // log-probabilities
-  int max_best = 0;          // tokens of a row of logits
-  int max_copies = 0;        // of tails
-  // Drafts that rejection verifies: sequences, and rows of logits with those of
-  // drafts; 0: there are none.
+  int max_gumbel_top_k = 0;  // candidates per row with noise; 0: no such row
+  int max_asked = 0;         // log-probability queries
+  int max_best = 0;          // best tokens per row of logits
+  int max_copies = 0;        // tail copies
+  // Sequences whose drafts are verified by rejection, and all rows of logits
+  // with the rows of drafts; 0: no such sequence.
   int max_verified = 0;
   int num_verify_rows = 0;
-  bool verifies_draft_rows = false;  // drafts have rows
+  bool verifies_draft_rows = false;  // drafts were sampled from logits
   bool verifies_filtered = false;    // some row is filtered
   bool has_edits = false;
-  bool has_device_edits = false;    // of histories
-  bool has_partials = false;        // without any, attention is one launch
-  bool has_cross_partials = false;  // the same of cross-attention
+  bool has_device_edits = false;    // built from histories
+  bool has_partials = false;        // false: attention is one launch
+  bool has_cross_partials = false;  // likewise for cross-attention
   bool has_own_tables = false;      // CudaAttentionInputs::has_own_tables
   friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
 };
 
-// Of the batch, before attention is planned: without has_partials and
-// has_own_tables. `num_copies`
-// is of the plan, beside those that rows of beams may need.
+// Returns the shape of a batch before attention is planned: has_partials,
+// has_cross_partials and has_own_tables are unset. `num_copies` is the number
+// of page copies in the plan, in addition to the tail copies of beams.
 CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies);
-// Whether a graph can run the batch, once it is padded: each token has a row of
-// logits, and there are no more draws than these. (A prompt's one row may be
-// drawn from many times.)
+// True if a graph can run the padded batch: each token has a row of logits, and
+// there are no more draws than rows of logits. (A prompt's single row may have
+// many draws.)
 bool IsReplayable(const CudaInputBatch& batch);
-// Of the graph that a step of that shape can be replayed from.
+// Returns the shape of the graph that can replay a step of shape `step`.
 // REQUIRES: IsReplayable; rows and tokens are padded.
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits);
 
-// Rows of logits of drafts, padded for a graph: few shapes. At most max_rows.
+// Returns the padded number of rows of drafts for a graph, at most max_rows.
 int PaddedDraftRows(int num_rows, int max_rows);
 
-// Bounds of the selections of a step. That of Gumbel top-k has a group a row,
-// of the batch's groups, as CudaSelect's own; that of best tokens a group a
-// row of logits.
+// Return bounds of a step's selections by CudaSelect, Gumbel top-k and best
+// tokens. The first two have the batch's groups, and groups of Gumbel top-k
+// have one row. Best tokens have a group for each row of logits.
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size);
 CudaSelectBounds GumbelTopKBounds(const CudaStepShape& shape,
@@ -71,20 +71,20 @@ CudaSelectBounds GumbelTopKBounds(const CudaStepShape& shape,
 CudaSelectBounds BestBounds(const CudaStepShape& shape,
                             const CudaStepLimits& limits, int vocab_size);
 
-// The scratch of choosing, for every step within the limits. Selection,
-// sampling and the selection of best tokens take turns in `choice`: nothing is
-// kept there between them.
+// Scratch sizes of selection and sampling, for every step within the limits.
+// Selection, sampling and the selection of best tokens share the `choice` bytes
+// one after the other; nothing is kept there between them.
 struct CudaStepScratch {
   CudaStepScratch(const CudaStepLimits& limits, int vocab_size);
 
   size_t logits_bytes = 0;  // [max_rows, vocab_size]  f32
   size_t choice_bytes = 0;
-  size_t gumbel_bytes = 0;  // as large as all logits, and more
+  size_t gumbel_bytes = 0;  // larger than all logits
 };
 
-// What kernels would index of a step's memory that it has not, or that two of
-// them, or two groups, would both write; "" if there is nothing, as must be.
-// `shape` is one of the step's.
+// Returns the first index outside the step's memory that a kernel would use, or
+// the first range that two kernels or two groups would both write; "" if there
+// is none, as in every valid step. `shape` is the step's or its graph's.
 std::string ScratchFault(const CudaInputBatch& batch,
                          const CudaStepShape& shape,
                          const CudaStepLimits& limits);

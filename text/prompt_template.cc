@@ -14,7 +14,7 @@ namespace {
 constexpr char kFileName[] = "prompt_template.json";
 constexpr size_t kMaxTemplateFileBytes = size_t{1} << 20;
 
-// How a template is listed in an error: its name and direction.
+// Formats a template for a list in an error: its name and direction.
 std::string DescribeOne(const PromptTemplate& prompt) {
   if (prompt.from.empty()) return prompt.name;
   return Concat(prompt.name, " (", prompt.from, " to ", prompt.to, ")");

@@ -1,6 +1,6 @@
-// Prompt templates: what stands around a caller's text in the prompt that a
-// model was trained on. They belong to the model, so its directory carries
-// them, in prompt_template.json:
+// Prompt templates: the text around a caller's text in the prompts that a model
+// was trained on. They belong to the model, so its directory contains them, in
+// prompt_template.json:
 //
 //   {"default": "en-fr",
 //    "templates": [
@@ -41,10 +41,11 @@ struct PromptTemplate {
   std::vector<TokenId> before_text;
   std::vector<TokenId> after_text;
 
-  // before_text, the pieces of `text` by itself, after_text. What is far more
-  // than `max_tokens` is refused without the cost of its length. With
-  // `parse_special` names of special tokens in the text are those tokens, and
-  // before_text and after_text are left out where the text has them itself.
+  // Returns before_text, the tokens of `text` encoded by itself, and
+  // after_text. A text of far more than `max_tokens` is refused without
+  // encoding all of it. With `parse_special`, names of special tokens in the
+  // text become those tokens, and before_text and after_text are omitted if the
+  // text already has them.
   // REQUIRES: `tokenizer` is the one that the template was loaded with.
   // Errors: as Tokenizer::Encode; kInvalidArgument if the text is blank: the
   // model would write something out of nothing.
@@ -57,38 +58,39 @@ struct PromptTemplate {
 // The templates of one model: at least one, of which one is the default.
 class PromptTemplates {
  public:
-  // Those of the model directory `dir`. A directory without
+  // Loads the templates of the model directory `dir`. A directory without
   // prompt_template.json has one template, named "default": the text between
-  // the tokenizer's before_text(), BOS as a rule, and its after_text().
+  // the tokenizer's before_text(), usually BOS, and its after_text().
   // Errors: as ReadFile, but for a missing file; as Parse, naming the file.
   static absl::StatusOr<PromptTemplates> Load(const std::string& dir,
                                               const Tokenizer& tokenizer);
 
-  // Those that `text`, the content of a prompt_template.json, describes.
+  // Parses `text`, the content of a prompt_template.json.
   // Errors: kInvalidArgument naming the field and its value: not JSON, a field
   // unknown, missing, empty or of the wrong type, a name or direction used
   // twice, a piece that the tokenizer lacks, a default that is no template.
   static absl::StatusOr<PromptTemplates> Parse(std::string_view text,
                                                const Tokenizer& tokenizer);
 
-  // The template of this name, or of this translation direction. The pointer
-  // lives as long as this.
+  // Returns the template of this name, or of this translation direction. The
+  // pointer lives as long as this object.
   // Errors: kNotFound, listing what there is in the file's order.
   absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
 
-  // The names, the default first, then in the file's order.
+  // Returns the names, the default first, then in the file's order.
   std::vector<std::string> names() const;
 
-  // Their names and directions: "en-fr (en to fr), fr-en (fr to en)".
+  // Returns names and directions: "en-fr (en to fr), fr-en (fr to en)".
   std::string Describe() const;
 
-  // Whether `prompt` ends as those of a template that puts something after the
-  // text: what follows answers it. Other prompts are continued.
+  // True if `prompt` ends like a prompt of a template with text after the
+  // caller's: the model answers it. It continues any other prompt.
   bool AreAnswered(std::span<const TokenId> prompt) const;
 
-  // What stands around the texts of all templates: Tokenizer::MarkSpecial.
+  // Returns the tokens around the texts of all templates, for
+  // Tokenizer::MarkSpecial.
   std::vector<TokenId> tokens() const;
 
   const PromptTemplate& default_template() const {

@@ -154,7 +154,7 @@ absl::StatusOr<PromptTemplate> ParseTemplate(const json::value& value,
   return prompt;
 }
 
-// Whether `prompt` may join `others`.
+// Checks that no template in `others` has the name or direction of `prompt`.
 absl::Status CheckUnique(const PromptTemplate& prompt, const std::string& where,
                          const std::vector<PromptTemplate>& others) {
   for (const PromptTemplate& other : others) {

@@ -131,9 +131,11 @@ class Splitter {
 
   const std::string_view text_;
   std::vector<Sentence> sentences_;
-  std::optional<size_t> begin_;  // of the sentence; unset between two
-  size_t end_ = 0;               // of what is not white space
-  bool has_letter_ = false;      // in the sentence
+  // Start of the sentence; unset between two.
+  std::optional<size_t> begin_;
+  // End of its last character that is not white space.
+  size_t end_ = 0;
+  bool has_letter_ = false;  // in the sentence
 };
 
 std::optional<Splitter::Character> Splitter::At(size_t place) const {

@@ -1,16 +1,16 @@
-// StopStrings and StopMatcher: where generated text ends because of what it
-// says. Stop strings are found wherever they stand, also across pieces, and no
-// part of one is shown before it is known that it is none.
+// StopStrings and StopMatcher: end generated text at stop strings. A stop is
+// found anywhere, also across pieces, and no part of one is released before it
+// is certain that it is not a stop.
 //
-// The stop that ends first wins, for there generation could end; of several
-// that end at one byte, the longest, which begins first. An Aho-Corasick
-// automaton finds it with one look-up a byte, however many stops there are. Its
-// state is the longest suffix of the text that begins a stop, and that is just
-// what must be held back: so a matcher keeps no text, and copying it forks it.
+// The stop that ends first wins, because generation could end there; among
+// stops that end at the same byte, the longest. An Aho-Corasick automaton finds
+// it with one look-up per byte, independent of the number of stops. Its state
+// is the longest suffix of the text that begins a stop, which is exactly the
+// text to hold back. So a matcher stores no text, and copying it forks it.
 //
-// A stop may have special tokens in it, which text does not show. They are fed
-// to a matcher as SpecialTokenMark gives them, and no mark is ever released. A
-// stop that has marks is found as it is written and as its marked form.
+// A stop may contain special tokens, which the text does not show. They are fed
+// to the matcher as SpecialTokenMark, and marks are never released. A stop with
+// marks matches both as it is written and in its marked form.
 //
 // Text comes as whole UTF-8 characters, as IncrementalDetokenizer gives them.
 // As stops are UTF-8 too, what is released is whole characters. Texts are
@@ -50,7 +50,7 @@ class StopStrings {
   // bytes for each different byte in the stops: a few KiB as a rule, 2 MiB at
   // the limit. A mark has at most 13 bytes, and a token's name at least one.
   static constexpr size_t kMaxStops = 64;
-  static constexpr size_t kMaxBytes = 4096;  // of all stops together
+  static constexpr size_t kMaxBytes = 4096;  // all stops together
 
   // None: nothing stops, and nothing is held back.
   StopStrings();
@@ -65,13 +65,13 @@ class StopStrings {
   static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops,
                                             std::vector<MarkedStop> marked);
 
-  // Whether Create takes `stops`, without the cost of making anything of them.
+  // Checks that Create accepts `stops`, without building the automaton.
   // Errors: kInvalidArgument naming the limit, or the first stop that is empty
   //         or not UTF-8, by the request's field: "stop[0] is not UTF-8".
   static absl::Status Check(const std::vector<std::string>& stops);
 
   const std::vector<std::string>& stops() const { return stops_; }
-  // Whether special tokens are to be fed, as marks.
+  // True if special tokens must be fed, as marks.
   bool has_marks() const { return !marked_.empty(); }
 
  private:
@@ -83,7 +83,7 @@ class StopStrings {
   static constexpr int16_t kNone = -1;
 
   struct Node {
-    uint16_t size = 0;         // of the prefix, in bytes
+    uint16_t size = 0;         // bytes in the prefix
     int16_t form_idx = kNone;  // a form that the prefix begins
     int16_t match = kNone;     // the longest form that it ends in
   };
@@ -117,20 +117,20 @@ class StopStrings {
   std::vector<State> next_;  // [num_states, num_classes_]
 };
 
-// What a piece of text, or a token, released.
+// Text that a piece or a token released.
 struct TextPiece {
   std::string text;
   // The stop that was hit, if one was.
   std::optional<int> stop_idx;
-  // How much of the fed text belongs to the text up to the end of the stop: all
-  // of it if none was hit.
+  // Bytes of the fed text up to the end of the stop; all of it if none was hit.
   size_t consumed_bytes = 0;
 };
 
 class StopMatcher {
  public:
-  // At the beginning of a text. `stops` must outlive this and its copies, at
-  // its place. The text ends before the stop, or after it if `include_stop`.
+  // Starts at the beginning of a text. `stops` must outlive this and its
+  // copies, and must not move. The text ends before the stop, or after it if
+  // `include_stop`.
   explicit StopMatcher(const StopStrings& stops, bool include_stop = false)
       : stops_(&stops), include_stop_(include_stop) {}
 
@@ -139,10 +139,10 @@ class StopMatcher {
   // REQUIRES: whole characters of UTF-8, and marks.
   TextPiece Feed(std::string_view text) { return Feed(text, true); }
 
-  // The same, but no stop ends in `text`; one may begin there.
+  // As Feed, but no stop ends in `text`; one may begin there.
   TextPiece FeedUnmatched(std::string_view text) { return Feed(text, false); }
 
-  // Releases what is held, as nothing follows; nothing after a hit.
+  // Releases the held text when nothing follows; nothing after a hit.
   std::string Finish();
 
   bool stopped() const { return stopped_; }

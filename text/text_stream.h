@@ -3,12 +3,12 @@
 // strategy copies the parent's stream, feeds the candidate's token and sees
 // whether that completes a stop; TextOf gives the text when all is over.
 //
-// Law: the pieces one after the other are TextOf of the same tokens, and that
+// Invariant: the pieces, concatenated, equal TextOf of the same tokens, which
 // is Tokenizer::Decode cut at the stop that ends first in it
 // (text/tokenizer/incremental_detokenizer.h, text/stop_strings.h). Only
-// generated tokens are fed: a stop in the prompt, or one that begins there, is
-// none. Where they continue other tokens, the text is what they add to the text
-// of these. Stops find special tokens by their names, though texts do not show
+// generated tokens are fed: a stop that lies or begins in the prompt does not
+// count. If the tokens continue others, the text is what they add to the
+// others' text. Stops match special tokens by name, though texts do not show
 // them (MakeStops).
 //
 // A value of five words that the compiler copies: a beam forks it by copying.
@@ -41,9 +41,9 @@
 namespace espalier {
 
 struct TextOptions {
-  // Whether the text ends after the stop, not before it.
+  // Ends the text after the stop, not before it.
   bool include_stop = false;
-  // No stop ends in what the first so many tokens add.
+  // No stop ends in the text of the first min_new_tokens tokens.
   int64_t min_new_tokens = 0;
 };
 
@@ -63,12 +63,12 @@ class TextStream {
              const TextOptions& options = {})
       : TextStream(IncrementalDetokenizer(tokenizer), stops, options) {}
 
-  // The text that is certain with `token`, and whether it completes a stop.
-  // After that nothing is released. Tokens outside the vocabulary add nothing,
-  // but they are counted.
+  // Returns the text that is certain with `token`, and the stop if it completes
+  // one. After a stop nothing is released. Tokens outside the vocabulary add no
+  // text, but count.
   TextPiece Feed(TokenId token);
 
-  // The rest, as no token follows; it, too, may complete a stop.
+  // Returns the rest, when no token follows; it may complete a stop, too.
   TextPiece Finish();
 
   bool stopped() const { return matcher_.stopped(); }
@@ -82,7 +82,7 @@ class TextStream {
   bool marks_special_;
 };
 
-// The text of all `tokens`, cut at the first stop.
+// Returns the text of all `tokens`, cut at the first stop.
 std::string TextOf(std::span<const TokenId> tokens,
                    const IncrementalDetokenizer& begin,
                    const StopStrings& stops, const TextOptions& options = {});

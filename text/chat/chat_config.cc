@@ -14,7 +14,7 @@ constexpr const char* kTokenFields[] = {"bos_token", "eos_token", "unk_token",
                                         "sep_token", "pad_token", "cls_token",
                                         "mask_token"};
 
-// Of the fields that some file has, null or not.
+// Token texts of the fields that some file has; a field may be null.
 using Tokens = std::map<std::string, std::optional<std::string>>;
 
 // Adds those of `file` that are not there, or null.

@@ -1,8 +1,9 @@
-// What a model's directory says for its chats: the template of its
-// tokenizer_config.json, and the special tokens that templates write. These are
-// those of tokenizer_config.json, or else of special_tokens_map.json, or else,
-// where neither file has the field, not even as null, of the tokenizer itself:
-// a SentencePiece model knows its BOS and EOS without these files.
+// Chat settings of a model directory: the template in its
+// tokenizer_config.json, and the special tokens that templates write. Each
+// special token comes from tokenizer_config.json, else from
+// special_tokens_map.json, else, if neither file has the field, not even as
+// null, from the tokenizer: a SentencePiece model defines BOS and EOS without
+// these files.
 #pragma once
 
 #include <optional>
@@ -23,9 +24,9 @@ struct ChatConfig {
   static absl::StatusOr<ChatConfig> Load(const std::string& directory,
                                          const Tokenizer* tokenizer);
 
-  std::string path;  // of tokenizer_config.json
+  std::string path;  // path of tokenizer_config.json
   std::optional<std::string> chat_template;
-  // Of a list of templates; empty where there is but one.
+  // Names in a list of templates; empty if there is a single template.
   std::vector<std::string> template_names;
   // "bos_token" and so on, with their texts.
   std::vector<std::pair<std::string, std::string>> special_tokens;

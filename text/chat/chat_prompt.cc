@@ -38,8 +38,8 @@ absl::StatusOr<std::vector<TokenId>> EncodeAround(
   return tokens;
 }
 
-// Whether the tokenizer finds a special token in what lies between `matches`:
-// of another spelling that the normalizer makes one of, say.
+// True if the tokenizer finds a special token between `matches`, for example by
+// another spelling that the normalizer maps to one.
 absl::StatusOr<bool> AnySpecialBetween(std::string_view text,
                                        const std::vector<Match>& matches,
                                        const Tokenizer& tokenizer,
@@ -117,7 +117,7 @@ bool SpecialTokenNames::AnyTouchesInput(const jinja::Text& text) const {
   const std::string_view bytes = text.bytes();
   for (size_t i = 0; i < bytes.size(); ++i) {
     while (run->end <= i) ++run;
-    // Where the longest is the template's, all that begin here are.
+    // If the longest name here is the template's, so are all shorter ones.
     const auto name = names_->At(bytes, i);
     if (!name) continue;
     if (run->is_input || i + name->size > run->end) return true;

@@ -46,25 +46,25 @@ class SpecialTokenNames {
   // The first name in `text` from `begin` on, and of those that begin there the
   // longest.
   Match Find(std::string_view text, size_t begin) const;
-  // Those in the parts of `text` that the template wrote, in order.
+  // Returns the names in the parts of `text` that the template wrote, in order.
   std::vector<Match> FindInTemplate(const jinja::Text& text) const;
-  // Whether a name stands somewhere that is an input's at least in part.
+  // True if any byte of a name comes from an input.
   bool AnyTouchesInput(const jinja::Text& text) const;
 
  private:
   const PieceMatcher* names_;
 };
 
-// The prompt that `text` is: no BOS and no EOS but those that the template
-// writes. One that is far more than `max_tokens` is refused without the cost of
-// its length.
+// Encodes a rendered chat. The only BOS and EOS are those that the template
+// writes. A text of far more than `max_tokens` is refused without encoding all
+// of it.
 // Errors: as Tokenizer::Encode; kInvalidArgument if there is no token at all.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const jinja::Text& text, const Tokenizer& tokenizer,
     const SpecialTokenNames& names,
     int max_tokens = std::numeric_limits<int>::max());
-// The same with the names of `tokenizer`, which it looks up first: for a prompt
-// now and then. Many prompts share a SpecialTokenNames.
+// As above, but looks up the names of `tokenizer` first, for occasional use.
+// For many prompts, share a SpecialTokenNames.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const jinja::Text& text, const Tokenizer& tokenizer,
     int max_tokens = std::numeric_limits<int>::max());

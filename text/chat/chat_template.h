@@ -36,19 +36,20 @@
 
 namespace espalier {
 
-// What a prompt is made of.
+// Inputs of a rendering.
 struct ChatInputs {
   // Objects with "role", "content" and what else the template looks at, such as
   // "tool_calls".
   json::array messages;
   json::value tools = nullptr;      // a list of JSON schemas, or null
   json::value documents = nullptr;  // a list, or null
-  // Whether the prompt ends where the assistant's answer begins.
+  // Ends the prompt where the assistant's answer begins.
   bool add_generation_prompt = true;
-  // Whether it ends where the last message's content does, which is continued
-  // (text/chat/final_message.h). Not with add_generation_prompt.
+  // Ends the prompt where the content of the last message does, so that the
+  // model continues it (text/chat/final_message.h). Excludes
+  // add_generation_prompt.
   bool continue_final_message = false;
-  // By name, what this template takes besides, such as "enable_thinking".
+  // Further variables of the template, by name, such as "enable_thinking".
   json::object more = {};
   absl::Time now = absl::Now();  // what strftime_now shows, in local time
 };
@@ -85,8 +86,8 @@ class ChatTemplate {
   const std::string& source() const { return source_; }
   // The file that it was read from; empty after Parse.
   const std::string& path() const { return path_; }
-  // Of the list that it is the "default" of, in the file's order; empty where
-  // the file has it alone.
+  // Names in the list of templates that has the "default", in the file's order;
+  // empty if the file has a single template.
   const std::vector<std::string>& names() const { return names_; }
 
  private:

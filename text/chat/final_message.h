@@ -19,20 +19,20 @@ namespace espalier {
 
 struct ChatInputs;  // text/chat/chat_template.h
 
-// Settles whether `inputs` continue their last message: by `field`, a request's
-// continue_final_message, or as that message is the assistant's and has
-// "prefix": true. Then no generation prompt is added; `adds_prompt` is what the
-// request says of that, or null.
+// Decides if `inputs` continue their last message: if `field`, a request's
+// continue_final_message, is set, or if the message is the assistant's and has
+// "prefix": true. Then no generation prompt is added; `adds_prompt` is the
+// request's own setting for that, or null.
 // Errors: kInvalidArgument naming the field: a generation prompt is asked for;
 // the last message has no text, or is to be continued and not the assistant's.
 absl::Status SettleFinalMessage(bool field, const bool* adds_prompt,
                                 ChatInputs* inputs);
 
-// Appends the mark to the content of the last message, which it returns.
+// Appends the mark to the content of the last message and returns the content.
 // Errors: kInvalidArgument if there is no message, or its content is no string.
 absl::StatusOr<std::string> MarkFinalMessage(json::array* messages);
 
-// What stands before the mark, which was appended to `content`.
+// Returns the text before the mark, which was appended to `content`.
 // Errors: kInvalidArgument if the template dropped the mark, or changed the
 // content otherwise than at its ends.
 absl::StatusOr<jinja::Text> CutAtMark(const jinja::Text& rendered,

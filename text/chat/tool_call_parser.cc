@@ -21,7 +21,7 @@ bool IsAlnum(char c) {
          (c >= 'A' && c <= 'Z');
 }
 
-// Whether JSON may have it outside of strings.
+// True for characters that JSON may have outside of strings.
 bool IsStructural(char c) {
   constexpr std::string_view kMarks = "{}[]:,\"+-.";
   return IsSpace(c) || IsAlnum(c) || kMarks.find(c) != kMarks.npos;
@@ -123,7 +123,7 @@ bool ToolCallParser::Reject(ToolCallText* out) {
   out->content += std::exchange(pending_, {});
   num_matched_ = 0;
   is_in_list_ = false;
-  // What a Llama 3 says after the first words that are no call is content.
+  // After the first words of a Llama 3 answer that are no call, all is content.
   if (format_ == ToolCallFormat::kLlama3Json) mark_ = "";
   state_ = State::kText;
   return false;

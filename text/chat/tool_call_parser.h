@@ -7,16 +7,15 @@
 //   parser.Finish(&found);
 //   // found.content "Let me look.", one call of f with {"x": 1}
 //
-// A call is certain once its name and the "{" of its arguments are read, and
-// from then on its arguments come as the model writes them: up to the "}" that
-// closes them, or to where the text ends or is no JSON. Where the arguments
-// stand in front of the name, or are a string that holds JSON, a call is
-// certain at its end. All else is content as it stands: a mark with no call
-// behind it, JSON that is no call. White space between a call and what stands
-// beside it belongs to neither.
+// A call is emitted once its name and the "{" of its arguments are read. From
+// then on its arguments are passed on as the model writes them: up to the
+// closing "}", or to the end of the text or the first character that is not
+// JSON. If the arguments precede the name, or are a string that holds JSON, the
+// call is emitted when it ends. Everything else is content: a mark without a
+// call, JSON that is no call. White space next to a call is dropped.
 //
-// Law: however a text is divided into pieces, the content and the calls are the
-// same.
+// Invariant: the content and the calls do not depend on how the text is divided
+// into pieces.
 //
 // Costs some nanoseconds a byte; what may still become a call is kept.
 // Thread safety: none of its own.
@@ -72,7 +71,7 @@ class ToolCallParser {
   bool StepObject(char c, ToolCallText* out);
   bool StepSeparator(char c, ToolCallText* out);
 
-  // What is pending is content.
+  // Makes the pending text content.
   bool Reject(ToolCallText* out);
   void OpenObject(size_t depth_of_arguments);
   // Begins a call if the pending JSON is one up to the "{" of its arguments.
@@ -88,7 +87,7 @@ class ToolCallParser {
   State state_ = State::kText;
   // Read, and neither content nor a call yet.
   std::string pending_;
-  size_t num_matched_ = 0;  // of the mark, or of what ends a call
+  size_t num_matched_ = 0;  // characters of the mark or of a call's end
   bool follows_call_ = false;
   bool has_mark_ = false;
   bool is_in_list_ = false;  // Mistral: [{...}, {...}]

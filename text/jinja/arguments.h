@@ -33,7 +33,7 @@ class ArgumentReader {
   bool Has(size_t i) const { return values_[i] != nullptr; }
   // REQUIRES: Has(i).
   const Value& operator[](size_t i) const { return *values_[i]; }
-  // What was passed, or a default. Errors (thrown): of another type.
+  // Returns the argument, or a default. Errors (thrown): wrong type.
   bool BoolOr(size_t i, bool value) const;
   int64_t IntOr(size_t i, int64_t value) const;
 

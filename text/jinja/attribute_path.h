@@ -1,5 +1,5 @@
-// AttributePath: which part of each element a filter looks at, as its argument
-// `attribute` says: "name", "address.city", "items.0", or a number.
+// AttributePath: the part of each element that a filter uses, from its argument
+// `attribute`: "name", "address.city", "items.0", or a number.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ class AttributePath {
   AttributePath() = default;  // the element itself
   // Errors (thrown): neither a string nor an integer.
   AttributePath(const Value& attribute, Budget& budget);
-  // Of "age,name": the paths between commas.
+  // Parses several paths, divided by commas: "age,name".
   static std::vector<AttributePath> Several(const Value& attribute,
                                             Budget& budget);
 
   // Undefined where there is none. Errors (thrown): of what is undefined.
   Value Get(Evaluator& evaluator, const Value& item) const;
-  // The same, with `otherwise` in the place of what is undefined.
+  // As Get, with `otherwise` in place of undefined values.
   Value GetOr(Evaluator& evaluator, const Value& item,
               const Value& otherwise) const;
 
@@ -28,7 +28,8 @@ class AttributePath {
   std::vector<Value> keys_;
 };
 
-// What elements are compared by: strings in lower case, unless it counts.
+// Returns the sort key of an element: strings in lower case unless
+// `keeps_case`.
 Value SortKey(Evaluator& evaluator, const Value& value, bool keeps_case);
 
 }  // namespace espalier::jinja

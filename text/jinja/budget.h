@@ -1,6 +1,6 @@
-// Budget: what one rendering may cost, so that a hostile template ends in an
-// error soon. Costs add up and are never given back: what was made and dropped
-// has taken its time, too.
+// Budget: limits on the cost of one rendering, so that a hostile template soon
+// ends in an error. Costs add up; memory that is freed is not credited, as it
+// has taken time.
 //
 // Thread safety: one rendering's own.
 #pragma once
@@ -14,18 +14,17 @@
 
 namespace espalier::jinja {
 
-// Of expressions and statements that are evaluated within each other, macros'
-// calls included. Each takes some hundred bytes of stack.
+// Nesting of expressions and statements during evaluation, macros' calls
+// included. Each level takes some hundred bytes of stack.
 inline constexpr int kMaxEvaluationDepth = 500;
-// Of lists and dictionaries within each other.
+// Nesting of lists and dictionaries.
 inline constexpr int kMaxValueDepth = 100;
 
 class Budget {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Bytes that are taken before the clock is looked at again, of which a step
-  // counts as kBytesOfStep.
+  // Bytes between two looks at the clock; a step counts as kBytesOfStep.
   static constexpr int64_t kWorkBetweenLooks = 64 << 10;
   static constexpr int64_t kBytesOfStep = 64;
 
@@ -54,11 +53,11 @@ class Budget {
     CountWork(static_cast<int64_t>(bytes));
   }
 
-  // Errors of what would take more than there may be.
+  // Throw the error of an exceeded limit.
   [[noreturn]] void FailSteps() const;
   [[noreturn]] void FailBytes() const;
 
-  // What was taken.
+  // Totals so far.
   int64_t steps() const { return steps_; }
   int64_t bytes() const { return bytes_; }
 

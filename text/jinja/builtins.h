@@ -1,6 +1,6 @@
-// What templates find without defining it: filters, tests, functions, and the
-// methods of strings and dictionaries. Those of jinja2 and of transformers that
-// make text of values (docs/chat.md lists them).
+// Builtins of templates: filters, tests, functions, and methods of strings and
+// dictionaries. They are jinja2's and those of transformers that convert values
+// to text (docs/chat.md lists them).
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace espalier::jinja {
 
 class Evaluator;
 
-// What stands before "|" is `value`. All of them throw TemplateError.
+// `value` is the operand before "|". All of these throw TemplateError.
 using Filter = Value (*)(Evaluator& evaluator, const Value& value,
                          const Arguments& arguments);
 using Test = bool (*)(Evaluator& evaluator, const Value& value,
@@ -36,7 +36,7 @@ Filter FindFilter(std::string_view name);
 Test FindTest(std::string_view name);
 GlobalFunction FindFunction(std::string_view name);
 Method FindMethod(const Value& object, std::string_view name);
-// Whether the sandbox refuses the method, which would change `object`.
+// True if the sandbox refuses the method because it would change `object`.
 bool IsRefusedMethod(const Value& object, std::string_view name);
 
 // Parts of the above, a file each.
@@ -46,7 +46,7 @@ Filter FindSelectionFilter(std::string_view name);
 Method FindTextMethod(std::string_view name);
 Method FindLayoutMethod(std::string_view name);
 
-// What was passed for a string.
+// Returns a string argument.
 // Errors (thrown): another type, naming `function`.
 const Text& StringArgument(const Value& value, std::string_view function);
 

@@ -1,6 +1,6 @@
-// TemplateError: what is wrong with a template or its evaluation. Thrown within
-// text/jinja/ alone, as a template may fail in any operator of any expression;
-// Template (template.h) makes a status of it, so that none leaves this room.
+// TemplateError: an error of a template or of its evaluation. Thrown only
+// within text/jinja/, where any operator of an expression may fail; Template
+// (template.h) converts it to a status, so that none leaves this folder.
 #pragma once
 
 #include <exception>
@@ -19,7 +19,7 @@ struct Position {
 
 class TemplateError : public std::exception {
  public:
-  // Of an evaluation: the evaluator knows where it is.
+  // An error without a position; the evaluator adds it.
   explicit TemplateError(std::string message) : message_(std::move(message)) {}
   TemplateError(Position position, std::string message)
       : message_(std::move(message)), position_(position), is_placed_(true) {}
@@ -30,7 +30,7 @@ class TemplateError : public std::exception {
     return error;
   }
 
-  // The same error, at this place.
+  // Returns this error at `position`.
   TemplateError At(Position position) const {
     TemplateError error = *this;
     error.position_ = position;

@@ -37,7 +37,7 @@ class Evaluator {
   // Errors (thrown): what went wrong, with its place.
   Text Render(const Body& body);
 
-  // What functions and filters need.
+  // Used by functions and filters.
   Budget& budget() { return budget_; }
   absl::Time now() const { return now_; }
   Value Call(const Value& callee, const Arguments& arguments);
@@ -46,7 +46,7 @@ class Evaluator {
   Value Item(const Value& object, const Value& key);
   // The elements that a for statement visits.
   std::vector<Value> Iterate(const Value& value);
-  // What a filter gives that a filter applies: evaluated within it.
+  // Applies a filter on behalf of another filter, as a nested evaluation.
   Value Apply(Value (*filter)(Evaluator&, const Value&, const Arguments&),
               const Value& value, const Arguments& arguments);
   // str(value), and what it takes to make and read it.
@@ -86,7 +86,7 @@ class Evaluator {
   void ExecuteOutput(const Statement& statement, Text* out);
   Flow ExecuteIf(const Statement& statement, Text* out);
   Flow ExecuteFor(const Statement& statement, Text* out);
-  // Whether the body ran at all.
+  // Returns true if the body ran at least once.
   bool ExecuteLoop(const Statement& statement, std::vector<Value> items,
                    Text* out);
   bool PassesFilter(const Statement& statement, const Value& item);
@@ -114,9 +114,10 @@ class Evaluator {
   std::vector<const Value*> input_of_;  // [names]; null if there is none
   Scope* scope_ = nullptr;              // the innermost
   Position at_;                         // what is evaluated
-  int depth_ = 0;                       // of Evaluate and Execute in themselves
-  // What macros and namespaces refer to lives as long as the evaluator, and is
-  // emptied before it goes: it may refer to itself.
+  // Nesting of Evaluate and Execute.
+  int depth_ = 0;
+  // Targets of macros and namespaces. They live as long as the evaluator and
+  // are emptied before it is destroyed, because they may refer to themselves.
   std::vector<std::shared_ptr<Scope>> kept_scopes_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };

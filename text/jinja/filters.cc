@@ -29,7 +29,7 @@ Value Default(Evaluator&, const Value& value, const Arguments& arguments) {
   return args.Has(0) ? args[0] : Value::String("");
 }
 
-// Whether a number that is read of `value` is the input's.
+// True if a number read from `value` comes from an input.
 bool IsOfInput(const Value& value) {
   return value.is(Kind::kString) ? value.text().has_input() : value.is_input();
 }

@@ -185,7 +185,8 @@ Value Center(Evaluator& evaluator, const Value& value,
   const int64_t spaces = width - CountCharacters(text.bytes());
   if (spaces <= 0) return Value::String(text);
   evaluator.budget().TakeBytes(static_cast<size_t>(spaces));
-  // Where it is odd, Python puts the one more by the width's parity.
+  // If `spaces` is odd, the width's parity decides the extra space, as in
+  // Python.
   const int64_t left = spaces / 2 + (spaces & width & 1);
   Text centered(std::string(static_cast<size_t>(left), ' '));
   centered.Append(text);

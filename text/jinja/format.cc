@@ -42,7 +42,7 @@ class BraceFormatter {
   Evaluator& evaluator_;
   const Text& format_;
   const Arguments& arguments_;
-  size_t next_ = 0;  // of fields without a name
+  size_t next_ = 0;  // next field without a name
   Text out_;
 };
 

@@ -20,7 +20,7 @@ bool IsOneOf(char c, std::string_view characters) {
 
 bool IsAlign(char c) { return IsOneOf(c, "<>^="); }
 
-// Of digits in groups of four, rather than three.
+// True for types whose digits are grouped by four, not three.
 bool IsOfBits(char type) { return type != '\0' && IsOneOf(type, "boxX"); }
 
 bool IsOfFloats(char type) { return type != '\0' && IsOneOf(type, "eEfFgG%"); }
@@ -105,8 +105,9 @@ std::string Printed(const FormatSpec& spec, char type, int precision,
   return text;
 }
 
-// What no type asks for: as str(), or with a precision as "g", but with a digit
-// after the point, which counts as one of the precision.
+// Formats a float without a type: as str(), or with a precision as "g", but
+// with at least one digit after the point, which counts as part of the
+// precision.
 std::string FloatWithoutType(const FormatSpec& spec, double magnitude) {
   std::string text;
   if (!spec.precision) {
@@ -154,7 +155,7 @@ NumberParts FloatParts(const FormatSpec& spec, double magnitude) {
   return {"", "", text.substr(0, size), text.substr(size)};
 }
 
-// Whether all digits before an exponent are zeros; infinity is no zero.
+// True if all digits before an exponent are zeros; false for infinity.
 bool IsZero(const NumberParts& parts) {
   const std::string text = parts.digits + parts.rest;
   return text.find_first_of("123456789iI") >= text.find_first_of("eE");

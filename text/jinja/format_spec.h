@@ -23,7 +23,7 @@ struct FormatSpec {
   int64_t width = 0;
   char separator = '\0';  // between groups of digits: none, ',' or '_'
   std::optional<int> precision;
-  int min_digits = 0;  // of an integer; % alone
+  int min_digits = 0;  // minimum for integers, with % only
   char type = '\0';
 };
 
@@ -34,7 +34,7 @@ FormatSpec ReadFormatSpec(std::string_view text);
 // A width or a precision at the front of `*rest`, which is taken.
 // Errors (thrown): too large.
 std::optional<int64_t> TakeFormatNumber(std::string_view* rest);
-// Whether `*rest` begins with `c`, which is taken.
+// Returns true and removes `c` if `*rest` begins with it.
 bool TakeFormatCharacter(std::string_view* rest, char c);
 
 // format(value, spec) of a specification that is not empty.

@@ -1,5 +1,5 @@
-// What filters that give one element after the other return: it is true, has no
-// length, and is gone once it is read, as a generator of Python.
+// MakeGenerator: the result of filters that yield elements one by one. It is
+// true, has no length, and is empty once it is read, like a Python generator.
 #pragma once
 
 #include <memory>

@@ -51,14 +51,14 @@ class Lexer {
   size_t FindTag(size_t from) const;
   // The data up to a tag at `end`, and the tag's beginning.
   void ReadData();
-  // What white space control leaves of the data before a tag.
+  // Returns the data before a tag, after white space control.
   std::string_view StripBefore(std::string_view data, Tag tag, char sign) const;
   void SkipSpaces() { Advance(position_ + LeadingSpace(Rest())); }
   void SkipLineEnd() {
     if (At(position_) == '\n') Advance(position_ + 1);
   }
   void ReadComment();
-  // Whether a raw block begins here; reads it if so.
+  // Reads a raw block and returns true if one begins here.
   bool ReadRaw();
   void ReadTag(TokenKind end_kind);
   bool ReadTagEnd(TokenKind end_kind);
@@ -74,8 +74,8 @@ class Lexer {
   size_t position_ = 0;
   int line_ = 1;
   size_t line_begin_ = 0;
-  // Whether what was read so far ended in a line end, as jinja2 tells whether
-  // white space begins a line.
+  // True if the text read so far ends in a line end. White space at this point
+  // begins a line, as jinja2 defines it.
   bool begins_line_ = true;
   std::string brackets_;  // that are open
   std::vector<Token> tokens_;
@@ -246,7 +246,8 @@ void Lexer::ReadToken() {
   ReadOperator();
 }
 
-// What is done with a name takes one step, however long it is.
+// Limits names, because an operation on a name counts as one step, whatever its
+// length.
 constexpr size_t kMostBytesOfName = 1'000;
 
 void Lexer::ReadName() {

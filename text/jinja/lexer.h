@@ -38,7 +38,7 @@ struct Token {
 // Errors (thrown): what is wrong, with its place.
 std::vector<Token> Tokenize(std::string_view source);
 
-// What a token is called in errors.
+// Returns the description of a token for errors.
 std::string Describe(const Token& token);
 
 }  // namespace espalier::jinja

@@ -18,9 +18,9 @@ struct RenderLimits {
   // rendering holds in memory is of the order of `max_bytes`.
   int64_t max_steps = 32'000'000;
   int64_t max_bytes = 1 << 30;
-  // How long it may take, should some step take long; looked at after every
-  // Budget::kWorkBetweenLooks, so that it ends an operation late at most. What
-  // a rendering costs is bounded by the above, the same on any machine.
+  // Time limit, as a backstop for slow steps. The clock is read after every
+  // Budget::kWorkBetweenLooks, so an operation ends late by at most that. The
+  // limits above bound the cost of a rendering equally on any machine.
   std::chrono::milliseconds time{1'000};
 };
 

@@ -98,7 +98,7 @@ constexpr NamedMethod kDictMethods[] = {{"copy", Copy},
 constexpr NamedMethod kListMethods[] = {
     {"copy", Copy}, {"count", CountOf}, {"index", IndexOf}};
 
-// What would change a value.
+// Methods that would change a value.
 constexpr std::string_view kRefusedOfDicts[] = {"clear", "pop", "popitem",
                                                 "setdefault", "update"};
 constexpr std::string_view kRefusedOfLists[] = {

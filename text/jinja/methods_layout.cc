@@ -19,7 +19,7 @@ Text Padding(Evaluator& evaluator, const Text& fill, int64_t times) {
   return padding;
 }
 
-// How many characters `object` lacks to have `width`.
+// Returns the number of characters that `object` lacks to reach `width`.
 int64_t Missing(Evaluator& evaluator, const Value& object, int64_t width) {
   evaluator.budget().TakeBytes(object.text().size());
   return std::max<int64_t>(width, 0) - CountCharacters(object.bytes());
@@ -31,7 +31,8 @@ enum class Side { kLeft, kRight, kCenter };
 int64_t MissingBefore(Side side, int64_t missing, int64_t width) {
   if (side == Side::kLeft || missing <= 0) return 0;
   if (side == Side::kRight) return missing;
-  // Where it is odd, Python puts the one more by the width's parity.
+  // If `missing` is odd, the width's parity decides the extra one, as in
+  // Python.
   return missing / 2 + (missing & width & 1);
 }
 

@@ -230,7 +230,7 @@ bool IsSpaceCharacter(std::string_view c) { return IsSpace(FirstCodePoint(c)); }
 bool IsAscii(std::string_view c) { return c.size() == 1; }
 bool IsShown(std::string_view c) { return IsPrintable(FirstCodePoint(c)); }
 
-// Whether all characters are such; of an empty text it is `kOfEmpty`.
+// True if kIs holds for all characters; `kOfEmpty` for an empty text.
 template <bool (*kIs)(std::string_view), bool kOfEmpty = false>
 Value AllAre(Evaluator& evaluator, const Value& object,
              const Arguments& arguments) {
@@ -243,8 +243,8 @@ Value AllAre(Evaluator& evaluator, const Value& object,
   return Value::Bool(!text.empty() || kOfEmpty);
 }
 
-// Whether there are characters with a case, upper where a word of these begins,
-// and lower within it.
+// True if there are cased characters, and each is upper case at the start of a
+// word and lower case within it.
 Value IsTitle(Evaluator& evaluator, const Value& object,
               const Arguments& arguments) {
   const ArgumentReader args("istitle", arguments, {});
@@ -265,7 +265,7 @@ Value IsTitle(Evaluator& evaluator, const Value& object,
   return Value::Bool(has_cased);
 }
 
-// Whether there are characters with a case, and all have this one.
+// True if there are cased characters, and all have this case.
 template <bool kUpper>
 Value HasCaseMethod(Evaluator& evaluator, const Value& object,
                     const Arguments& arguments) {

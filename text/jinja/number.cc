@@ -78,7 +78,7 @@ std::optional<int64_t> ReadInteger(std::string_view text, int base,
 std::optional<double> ReadFloat(std::string_view text) {
   const std::optional<std::string> digits = WithoutUnderscores(Trimmed(text));
   if (!digits || digits->empty()) return std::nullopt;
-  // What absl reads and Python does not: hexadecimal digits.
+  // absl accepts hexadecimal digits; Python does not.
   if (digits->find_first_of("xXpP") != std::string::npos) return std::nullopt;
   double value = 0;
   if (!absl::SimpleAtod(*digits, &value)) return std::nullopt;
@@ -109,7 +109,7 @@ double RoundHalfEven(double value, int64_t precision) {
 }
 
 int64_t RoundHalfEven(int64_t value, int64_t precision) {
-  constexpr int64_t kMostDigits = 19;  // of a value
+  constexpr int64_t kMostDigits = 19;  // most digits of an int64_t
   if (precision >= 0) return value;
   if (precision < -kMostDigits) return 0;
   __int128 scale = 1;

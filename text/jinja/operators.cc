@@ -200,7 +200,7 @@ struct SliceRange {
   bool Has(int64_t i) const { return stride > 0 ? i < end : i > end; }
 };
 
-// Of `size` elements.
+// Resolves a slice of `size` elements.
 SliceRange RangeOfSlice(int64_t size, const Value& begin, const Value& end,
                         const Value& step) {
   const auto read = [](const Value& bound) -> std::optional<int64_t> {
@@ -246,7 +246,7 @@ Value SliceText(const Text& text, const Value& begin, const Value& end,
         ByteOfCharacter(bytes.substr(first), range.end - range.begin);
     return Value::String(text.Part(first, size));
   }
-  std::vector<size_t> begins;  // of characters
+  std::vector<size_t> begins;  // start of each character
   budget.TakeBytes(sizeof(size_t) * bytes.size());
   for (size_t i = 0; i < bytes.size(); i += CharacterSize(bytes[i])) {
     begins.push_back(i);

@@ -1,4 +1,4 @@
-// What the operators of expressions do, as Python's. All throw TemplateError.
+// Operators of expressions, with Python's semantics. All throw TemplateError.
 #pragma once
 
 #include <string_view>

@@ -225,7 +225,7 @@ std::unique_ptr<Statement> Parser::ParseMacro() {
   statement->macro = std::make_unique<Macro>();
   Macro* const macro = statement->macro.get();
   macro->name = TakeName();
-  // Where its value goes.
+  // The variable that receives the macro.
   statement->targets.emplace_back();
   statement->targets[0].name = names_.Intern(macro->name);
   ParseSignature(macro);

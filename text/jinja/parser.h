@@ -49,7 +49,7 @@ class Parser {
   // A statement's body, after the end of its tag; the current token is then
   // one of `ends`.
   Body ParseBody(const Ends& ends);
-  // The same with one end, which is taken.
+  // As ParseBody with one end, which is consumed.
   Body ParseBodyAndEnd(std::string_view end);
   void ParseStatement(Body* body);
   using StatementPtr = std::unique_ptr<Statement>;
@@ -127,7 +127,7 @@ class Parser {
   int num_conditions_ = 0;      // ifs around
   int num_loops_ = 0;           // for statements around, within the same macro
   std::vector<Macro*> macros_;  // around, outermost first
-  std::vector<Statement*> loops_;  // the same of for statements
+  std::vector<Statement*> loops_;  // for statements around, outermost first
 };
 
 }  // namespace espalier::jinja

@@ -1,5 +1,5 @@
-// What follows an operand in Parser's expressions: attributes, elements, calls,
-// filters and tests.
+// Postfix expressions of Parser: attributes, elements, calls, filters and
+// tests.
 #include <algorithm>
 #include <utility>
 

@@ -68,7 +68,7 @@ std::string ReprOfDict(const Dict& dict, Budget& budget, bool* has_input) {
   return text + "}";
 }
 
-// Of what is no container and no string.
+// Returns the repr() of a value that is neither a container nor a string.
 std::string ReprOfScalar(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:

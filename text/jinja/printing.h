@@ -1,7 +1,7 @@
 // Values as text: what Python's str(), repr() and json.dumps() give.
 //
-// All take what they write from the budget, as far as it is not of `value`'s
-// own size, and throw TemplateError.
+// All charge the budget for their output, beyond the size of `value` itself,
+// and throw TemplateError.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ std::string FormatFloat(double value);
 struct JsonFormat {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<std::string> indent;  // of one level; unset: one line
+  std::optional<std::string> indent;  // per level; unset: one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool has_input = false;  // whether the indent or a separator is one

@@ -16,7 +16,7 @@ struct Evaluator::Scope : std::enable_shared_from_this<Scope> {
   int level = 0;         // how many are around it
   bool is_kept = false;  // a macro was defined within it
   std::vector<std::pair<NameId, Value>> values;
-  // Where the values are, once they are more than kFew.
+  // Indices into `values`, used if there are more than kFew.
   static constexpr size_t kFew = 8;
   std::unordered_map<NameId, size_t> places;
 

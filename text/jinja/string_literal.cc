@@ -14,7 +14,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// What a backslash and `c` say, if that is one byte.
+// Returns the byte that a backslash and `c` stand for, if it is a single one.
 std::optional<char> SimpleEscape(char c) {
   switch (c) {
     case 'n':
@@ -42,7 +42,7 @@ std::optional<char> SimpleEscape(char c) {
   }
 }
 
-// How many hexadecimal digits follow \x, \u and \U; 0 for others.
+// Returns the number of hexadecimal digits after \x, \u and \U; 0 for others.
 size_t NumHexDigits(char c) {
   return c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
 }
@@ -66,7 +66,7 @@ class EscapeReader {
     if (rest_.size() < 2) return false;
     const char c = rest_[1];
     rest_.remove_prefix(2);
-    if (c == '\n') return true;  // a line that goes on
+    if (c == '\n') return true;  // a line continuation
     if (const std::optional<char> byte = SimpleEscape(c)) {
       text_ += *byte;
       return true;

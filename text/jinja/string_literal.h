@@ -1,4 +1,4 @@
-// What a string literal of a template says, as Python reads its escapes.
+// Parser of a template's string literals, with Python's escapes.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace espalier::jinja {
 
-// `literal` stands between quotes. An escape that Python does not know stays as
-// it is. Nothing for one that is cut off, that is no code point, or a half of a
-// surrogate pair, which UTF-8 has not.
+// Unescapes `literal`, the text between the quotes. Unknown escapes are kept,
+// as in Python. Nullopt for an escape that is cut off, is no code point, or is
+// half of a surrogate pair, which UTF-8 cannot encode.
 std::optional<std::string> ReadStringLiteral(std::string_view literal);
 
 }  // namespace espalier::jinja

@@ -69,7 +69,7 @@ enum class ExpressionKind {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// What a call passes.
+// Arguments of a call.
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
@@ -80,7 +80,7 @@ struct CallArguments {
 struct Expression {
   ExpressionKind kind = ExpressionKind::kConstant;
   Position at;
-  int depth = 1;  // of expressions in it, itself included
+  int depth = 1;  // levels of expressions, itself included
   Value value;
   NameId name = 0;
   std::string text;
@@ -108,11 +108,12 @@ enum class StatementKind {
 struct Statement;
 using Body = std::vector<std::unique_ptr<Statement>>;
 
-// What is assigned to: a name, an attribute of a namespace, or a tuple.
+// Target of an assignment: a name, an attribute of a namespace, or a tuple.
 struct Target {
   NameId name = 0;
-  std::string attribute;      // of the namespace `name`; empty: the name
-  std::vector<Target> parts;  // of a tuple
+  // Attribute of the namespace `name`; empty: the name itself.
+  std::string attribute;
+  std::vector<Target> parts;  // elements of the tuple
   bool is_tuple = false;
 };
 
@@ -120,10 +121,10 @@ struct Macro {
   std::string name;
   std::vector<NameId> parameters;
   std::unordered_map<NameId, size_t> places;  // among the parameters
-  // Of the last parameters.
+  // Defaults of the last parameters.
   std::vector<ExpressionPtr> defaults;
   Body body;
-  // What its body names.
+  // Special names that the body uses.
   bool uses_caller = false;
   bool uses_varargs = false;
   bool uses_kwargs = false;

@@ -32,12 +32,12 @@ namespace espalier::jinja {
 
 struct Dict;
 
-// Whether a string of a JSON value is of the template's own side, rather than
-// an input: `key` is that of the object which it is the value of, or empty.
+// True if a string in a JSON value counts as written by the template, not by an
+// input: `key` is the key of the string in its object, or empty.
 using IsTrusted =
     absl::FunctionRef<bool(std::string_view key, std::string_view text)>;
 
-// What a template is rendered with, by name.
+// Variables of a rendering, by name.
 class Inputs {
  public:
   Inputs();
@@ -57,7 +57,8 @@ class Inputs {
  private:
   friend class Template;
   std::unique_ptr<Dict> values_;
-  int64_t num_bytes_ = 0;  // of all, roughly
+  // Approximate size of all values.
+  int64_t num_bytes_ = 0;
 };
 
 struct RenderOptions {

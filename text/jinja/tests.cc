@@ -51,8 +51,8 @@ bool IsIterable(const Value& value) {
       return false;
   }
 }
-// What has a length and elements by index or key; in jinja2 an undefined value
-// is one, too.
+// True for values with a length and elements by index or key; as in jinja2,
+// undefined values too.
 bool IsSequence(const Value& value) {
   if (value.is(Kind::kSequence)) {
     const SequenceForm form = value.sequence().form;
@@ -64,7 +64,7 @@ bool IsSequence(const Value& value) {
 
 int64_t Remainder(Evaluator& evaluator, const Value& value, const Value& by) {
   const Value rest = ApplyBinary("%", value, by, evaluator.budget());
-  // Of a float: whether it is 0 or 1 is all that is asked.
+  // For a float, callers only test for 0 and 1.
   if (rest.is(Kind::kFloat)) {
     return rest.number() == 0 ? 0 : rest.number() == 1 ? 1 : 2;
   }
@@ -105,7 +105,8 @@ bool HasCase(Evaluator& evaluator, const Value& value,
   return has_cased;
 }
 
-// The same object; constants, small integers among them, are the same.
+// True for the same object; equal constants, such as small integers, count as
+// the same.
 bool IsSameAs(Evaluator& evaluator, const Value& value,
               const Arguments& arguments) {
   const ArgumentReader args("sameas", arguments, {"other"}, 1);

@@ -1,9 +1,9 @@
-// Text: a string of a template that knows where its bytes come from: the
-// template and what its operator wrote, or an input, such as what a user says.
-// Strings keep their marks through concatenation, slices, trimming, splitting,
-// joining and replacing; what is made of an input in another way (upper case,
-// JSON, a number's digits) is an input as a whole. So that in a rendered prompt
-// each byte says whether it may be part of a special token
+// Text: a string of a template that records the source of each byte: the
+// template and its operator, or an input, such as a user's message. Marks
+// survive concatenation, slices, trimming, splitting, joining and replacing.
+// Text derived from an input in another way (upper case, JSON, a number's
+// digits) is an input as a whole. So each byte of a rendered prompt is marked,
+// and only bytes of the template may form a special token
 // (text/chat/chat_template.h).
 //
 // Marks change no result of a template: two texts with the same bytes are
@@ -29,7 +29,7 @@ class Text {
   const std::string& bytes() const { return bytes_; }  // UTF-8
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Whether some byte is of an input.
+  // True if any byte comes from an input.
   bool has_input() const {
     return !bytes_.empty() && (first_is_input_ || !changes_.empty());
   }
@@ -41,7 +41,7 @@ class Text {
   void AppendPart(const Text& other, size_t begin, size_t size);
   Text Part(size_t begin, size_t size) const;
 
-  // Bytes that stand together and are of one kind.
+  // A maximal range of bytes of one kind.
   struct Run {
     size_t begin = 0;
     size_t end = 0;

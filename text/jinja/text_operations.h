@@ -1,5 +1,5 @@
-// The methods of Python's str that templates call, on texts that know which of
-// their bytes come from an input (text.h). Positions are bytes of UTF-8.
+// The methods of Python's str that templates call, on texts that mark the bytes
+// of inputs (text.h). Positions are bytes of UTF-8.
 //
 // Time is linear in text and result. Where a result can be larger than what it
 // is made of, its size is charged to the budget first, which throws when it is
@@ -18,8 +18,8 @@
 
 namespace espalier::jinja {
 
-// Where `part` is first or last in `text`, or npos; in time linear in both, as
-// std::string::find is not.
+// Returns the first occurrence of `part` in `text`, or npos, in time linear in
+// both, unlike std::string::find. LastFinder finds the last one.
 size_t FindFirst(std::string_view text, std::string_view part,
                  size_t begin = 0);
 class LastFinder {
@@ -50,7 +50,7 @@ std::vector<Text> Split(const Text& text,
                         const std::optional<std::string>& separator,
                         int64_t max_splits, bool from_end, Budget& budget);
 
-// What HTML writes for a string that is no markup yet.
+// Escapes a string for HTML unless it is markup already.
 Text EscapeHtml(const Value& value, Budget& budget);
 
 std::vector<Text> SplitLines(const Text& text, bool keeps_ends, Budget& budget);

@@ -1,7 +1,7 @@
-// What templates ask of characters, as Python's str does: code points, white
-// space, case. UTF-8 in and out; case is that of Unicode 14, with the
-// characters that become several ("ß".upper() is "SS"), without those that
-// depend on their neighbours (a final sigma).
+// Character functions of templates, as in Python's str: code points, white
+// space, case. Input and output are UTF-8. Case mappings are those of Unicode
+// 14, including characters that become several ("ß".upper() is "SS"), but not
+// the ones that depend on neighbours (a final sigma).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ std::string ToTitleCharacter(std::string_view character);
 bool IsUpperCharacter(std::string_view character);
 bool IsLowerCharacter(std::string_view character);
 bool IsCased(std::string_view character);
-// Whether repr() shows the character itself.
+// True if repr() shows the character unescaped.
 bool IsPrintable(uint32_t code_point);
 
 }  // namespace espalier::jinja

@@ -150,8 +150,8 @@ Value Value::Of(std::shared_ptr<Dict> dict) {
   return Value(Kind::kDict, std::move(dict));
 }
 
-// What a namespace holds is let go of before the namespace is, so that it is
-// no deeper than one (Evaluator).
+// The members of a namespace are destroyed before it is (Evaluator), so its
+// depth does not grow with them.
 Value Value::Of(std::shared_ptr<Namespace> attributes) {
   attributes->depth = 1;
   return Value(Kind::kNamespace, std::move(attributes));

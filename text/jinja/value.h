@@ -1,6 +1,6 @@
-// Value: what an expression of a template comes to, with Python's meaning:
-// None, numbers, strings, lists, tuples, dictionaries, and what only templates
-// have: undefined values, namespaces, loops and macros.
+// Value: the result of an expression of a template, with Python's semantics:
+// None, numbers, strings, lists, tuples, dictionaries, and Jinja's own kinds:
+// undefined values, namespaces, loops and macros.
 //
 // Strings and containers are shared and never change, as transformers' sandbox
 // refuses to change them; so a container cannot hold itself. Namespaces alone
@@ -50,10 +50,10 @@ struct Namespace;
 struct Loop;
 struct Function;
 
-// What a value shares.
+// Shared part of a value.
 struct Object {
   virtual ~Object() = default;
-  int depth = 0;  // of containers in it, itself included
+  int depth = 0;  // levels of containers, itself included
 };
 
 class Value {
@@ -88,9 +88,9 @@ class Value {
   // Bools are integers, too.
   bool is_integer() const { return is(Kind::kBool) || is(Kind::kInt); }
 
-  // Whether it is a number, a truth value or none that comes from an input, or
-  // a number that is computed of one: what prints it is an input. Strings have
-  // marks of their own (text.h), and containers those of what they hold.
+  // True for a number, a truth value or none that comes from an input, or a
+  // number computed from one; its printed text is marked as input. Strings have
+  // marks of their own (text.h); containers have their elements' marks.
   bool is_input() const { return is_input_; }
   Value MarkedAs(bool is_input) && {
     is_input_ = is_input;
@@ -99,8 +99,8 @@ class Value {
 
   // REQUIRES: the kind.
   bool boolean() const { return int_ != 0; }
-  int64_t integer() const { return int_; }  // of bools, too
-  double number() const {                   // of any number
+  int64_t integer() const { return int_; }  // also for bools
+  double number() const {                   // any number
     return is(Kind::kFloat) ? float_ : static_cast<double>(int_);
   }
   const Text& text() const;
@@ -135,16 +135,17 @@ enum class SequenceForm : uint8_t {
   kList,
   kTuple,
   kRange,
-  kView,       // of a dictionary: keys(), values(), items()
-  kGenerator,  // of a filter: gone once it is read
+  kView,       // a dictionary's keys(), values() or items()
+  kGenerator,  // from a filter; empty once read
 };
 
 struct Sequence : Object {
   SequenceForm form = SequenceForm::kList;
-  std::string_view name;  // of a view's type, or of a generator's
+  std::string_view name;  // type of a view, or name of a generator
   std::vector<Value> items;
-  mutable bool is_read = false;  // of a generator
-  bool is_hashable = false;      // known once it is a value (Value::Of)
+  // For a generator.
+  mutable bool is_read = false;
+  bool is_hashable = false;  // known once it is a value (Value::Of)
 };
 
 // In the order of insertion.
@@ -183,7 +184,7 @@ struct Loop : Object {
   int64_t index0 = 0;
 };
 
-// What can be called: a function, a method with its object, or a macro.
+// A callable: a function, a method with its object, or a macro.
 struct Function : Object {
   std::string name;
   std::function<Value(Evaluator&, const Arguments&)> call;
@@ -200,7 +201,8 @@ bool AreEqual(const Value& left, const Value& right, Budget& budget);
 // Errors (thrown): kinds that have no order, as TypeError; the budget is out.
 bool IsLess(const Value& left, const Value& right, Budget& budget);
 
-// Whether it can be a key: no list or dictionary, nor a tuple with one.
+// True if the value can be a key: no list, no dictionary, and no tuple with
+// one.
 bool IsHashable(const Value& value);
 
 // 1 + the deepest of `items`. Errors (thrown): too deep.

@@ -18,10 +18,10 @@ namespace {
 // alike, and so does the text.
 constexpr size_t kMaxContentBytes = 256;
 
-// Of what the normalizer makes of all of them.
+// Limit on the normalized contents of all added tokens together.
 constexpr size_t kMaxNormalizedBytes = size_t{256} << 20;
 
-// Whether `character` is one of a word, as Rust's regex has it.
+// True for word characters, as defined by Rust's regex crate.
 bool IsWordCharacter(std::string_view character) {
   static const Regex* const regex = [] {
     absl::StatusOr<Regex> compiled = Regex::CompilePcre2(

@@ -31,7 +31,7 @@ struct AddedToken {
   bool rstrip = false;       // takes the whitespace after it
   bool normalized = true;
   bool special = false;
-  // What the normalizer makes of `content`, if it is normalized.
+  // `content` after the normalizer, if `normalized`.
   std::string normalized_content;
 
   std::string_view spelt() const {
@@ -53,10 +53,10 @@ class AddedTokens {
   // nullptr if there is none.
   const AddedToken* Find(TokenId id) const;
 
-  // Parts `text` at those added tokens that are normalized, or at those that
-  // are not: is_wanted(id) tells which are to be found, on_text(begin, end)
-  // gets what lies between them, never empty, on_token(id) the tokens; both
-  // return a status.
+  // Splits `text` at the normalized added tokens, or at the others.
+  // is_wanted(id) selects the tokens to find; on_text(begin, end) receives each
+  // non-empty stretch between them, on_token(id) each token. Both return a
+  // status.
   template <typename IsWanted, typename OnText, typename OnToken>
   absl::Status Split(std::string_view text, bool normalized,
                      const IsWanted& is_wanted, const OnText& on_text,

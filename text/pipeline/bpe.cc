@@ -161,7 +161,7 @@ void BpeModel::MergeByScan(std::vector<TokenId>* all, size_t begin) const {
   TokenId* const parts = all->data() + begin;
   size_t num_parts = all->size() - begin;
   if (num_parts < 2) return;
-  // Of each part and the next one.
+  // Merge of each part with the next one.
   std::array<const MergeTable::Entry*, kLongestScanned> merges;
   for (size_t i = 0; i + 1 < num_parts; ++i) {
     merges[i] = &merges_.Find(parts[i], parts[i + 1]);

@@ -34,7 +34,7 @@ struct BpeOptions {
   bool byte_fallback = false;
   // A piece that is a token is that token, whatever the merges make of it.
   bool ignore_merges = false;
-  // What is left unknown becomes this; without it, nothing.
+  // Token for unknown characters; without it they are dropped.
   std::optional<TokenId> unk;
   // Unknown neighbours are one.
   bool fuse_unk = false;
@@ -42,7 +42,7 @@ struct BpeOptions {
 
 class BpeModel : public SubwordModel {
  public:
-  // What two tokens become, and how early.
+  // A merge of two tokens; the order of merges is their rank.
   struct Merge {
     TokenId left;
     TokenId right;
@@ -73,7 +73,7 @@ class BpeModel : public SubwordModel {
     static constexpr uint32_t kNoRank = UINT32_MAX;
 
     explicit MergeTable(const std::vector<Merge>& merges);
-    // Those whose joined token is not reachable.
+    // Removes merges whose joined token is unreachable.
     void Remove(const std::vector<bool>& is_reachable);
     // One of kNoRank if there is none.
     const Entry& Find(TokenId left, TokenId right) const {
@@ -109,9 +109,9 @@ class BpeModel : public SubwordModel {
   const Vocabulary& vocabulary_;
   MergeTable merges_;
   const BpeOptions options_;
-  // Of a byte, or of a character of ASCII; -1 if it is no token.
+  // Token of a byte, or of an ASCII character; -1 if there is none.
   std::array<TokenId, 256> byte_tokens_;
-  // Of <0x00> and following; -1 if there is none.
+  // Tokens of <0x00> and following; -1 if there is none.
   std::array<TokenId, 256> fallback_tokens_;
   // With ignore_merges: the pieces of tokens as Encode gets them, and their
   // ids.

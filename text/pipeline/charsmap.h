@@ -37,7 +37,7 @@ class Charsmap {
  private:
   Charsmap() = default;
 
-  // What the shortest spelling that `text` begins with becomes.
+  // Returns the replacement of the shortest rule that `text` begins with.
   std::optional<std::string_view> Find(std::string_view text) const;
   void AppendGrapheme(std::string_view grapheme, std::string* out) const;
 

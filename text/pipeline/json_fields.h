@@ -34,7 +34,7 @@ class JsonFields {
                                            std::string_view place);
 
   std::string place() const { return idx_ ? ItemPlace(list_, *idx_) : place_; }
-  // Of one of its fields.
+  // Returns the place of one of its fields.
   std::string Place(std::string_view field) const;
 
   // "PLACE must be WHAT, got VALUE".

@@ -143,16 +143,17 @@ class NormalizerReader {
     });
   }
 
-  // Of what would be too large only the beginning is made: too much as well.
-  // What a match becomes is of the beginning where the last character of the
-  // match is: that is the one whose place it has in the library.
+  // Builds only the beginning of a text that exceeds the limit, which is enough
+  // for the caller to refuse it. A replacement counts as part of the beginning
+  // if the last character of its match does, because the library gives it that
+  // character's offset.
   static absl::Status Replace(const TextPattern& pattern,
                               const std::string& content, Text* text) {
     // A pattern that may match nothing finds nothing here, as in the library.
     if (text->text.empty()) return absl::OkStatus();
     std::string replaced;
     size_t copied = 0;
-    size_t beginning = text->beginning;  // of `replaced`
+    size_t beginning = text->beginning;  // length in `replaced`
     RETURN_IF_ERROR(pattern.ForEachMatch(
         text->text, text->budget, [&](const Regex::Match& match) {
           if (replaced.size() > text->max_bytes) return;
@@ -181,7 +182,7 @@ class NormalizerReader {
   }
 
   static void Strip(bool left, bool right, Text* text) {
-    size_t begin = 0, end = 0;  // of what is no whitespace
+    size_t begin = 0, end = 0;  // range without outer white space
     bool is_blank = true;
     for (std::string_view rest = text->text; !rest.empty();) {
       const size_t at = text->text.size() - rest.size();
@@ -313,8 +314,9 @@ class NormalizerReader {
   }
 
   Normalizer normalizer_;
-  size_t num_steps_ = 0;  // of sequences
-  std::string place_;     // of the step that is read
+  size_t num_steps_ = 0;  // nested sequences included
+  // Place of the current step in the file.
+  std::string place_;
 };
 
 absl::StatusOr<Normalizer> Normalizer::Read(const json::value& value,

@@ -1,5 +1,5 @@
-// Normalizer: what tokenizer.json does to a text before it is cut into pieces
-// ("normalizer"). A list of steps, each from text to text.
+// Normalizer: the "normalizer" of tokenizer.json, a list of steps that rewrite
+// a text before it is split into pieces.
 //
 // Files need not be trusted: a step that doubles a text is harmless, thirty of
 // them are not. So a text may grow to 32 times its bytes and 1 KiB, far more
@@ -26,11 +26,11 @@ class Normalizer {
     Text(std::string_view original, RegexBudget* regex_budget);
 
     std::string text;
-    // Bytes in front that the first character of the original text has become:
-    // pre-tokenizers ask whether anything of it is still there. Of whole
-    // characters before and after each step.
+    // Length of the prefix that the first character of the original text
+    // became: pre-tokenizers test if any of it is left. Always ends at a
+    // character, before and after each step.
     size_t beginning;
-    // That steps may make of it; less than 2^31.
+    // Limit on the size of `text`; less than 2^31.
     size_t max_bytes;
     RegexBudget* budget;
   };
@@ -38,7 +38,7 @@ class Normalizer {
   // None: text stays what it is.
   Normalizer() = default;
 
-  // What `value`, at `place` of a tokenizer.json, describes; null is none.
+  // Reads `value`, at `place` of a tokenizer.json; null has no steps.
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<Normalizer> Read(const json::value& value,
                                          const std::string& place);

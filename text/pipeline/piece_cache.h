@@ -1,8 +1,8 @@
-// PieceCache: the tokens of pieces that were seen before. A fixed table in
-// which a piece has one place, and the last of those that share it stays: words
-// of a language are few, and most come again.
+// PieceCache: the tokens of recent pieces. A direct-mapped table: a new piece
+// replaces the one in its slot. The words of a language are few, and most
+// recur.
 //
-// A place is a cache line: pieces of up to 30 bytes and 8 tokens.
+// A slot is one cache line: pieces of up to 30 bytes and 8 tokens.
 //
 // Thread safety: none; each thread has its own.
 #pragma once
@@ -26,7 +26,7 @@ class PieceCache {
 
   PieceCache() : slots_(kNumSlots) {}
 
-  // Whether `piece` is there; appends its tokens if so.
+  // Returns true and appends the tokens if `piece` is cached.
   bool Find(std::string_view piece, std::vector<TokenId>* tokens) const {
     if (piece.size() > kMaxPieceBytes) return false;
     const Slot& slot = slots_[HashOf(piece) % kNumSlots];
@@ -35,7 +35,7 @@ class PieceCache {
     return true;
   }
 
-  // Keeps what `piece`, which is not empty, came to, if it is short.
+  // Caches the tokens of `piece`, which is not empty, if they fit.
   void Keep(std::string_view piece, std::span<const TokenId> tokens) {
     if (piece.size() > kMaxPieceBytes || tokens.size() > kMaxTokens) return;
     Slot& slot = slots_[HashOf(piece) % kNumSlots];

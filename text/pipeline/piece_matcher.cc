@@ -35,7 +35,7 @@ std::optional<PieceMatcher::Match> PieceMatcher::Find(std::string_view text,
     }
     if (size == text.size()) break;
     const auto byte = static_cast<uint8_t>(text[size]);
-    // Where all go on alike, there is nothing to search for.
+    // If all pieces in the range share this byte, it does not shrink.
     if (first != last && ByteAt(*first, size) == byte &&
         ByteAt(*std::prev(last), size) == byte) {
       continue;

@@ -1,10 +1,9 @@
-// PieceMatcher: which of some pieces stands at a place of a text, the longest
-// of them. For added and special tokens, of which a vocabulary may have a
-// million.
+// PieceMatcher: finds the longest of a set of pieces at a position of a text.
+// For added and special tokens, of which a vocabulary may have a million.
 //
-// The pieces lie in order, and a look-up narrows them byte by byte: a place
-// where no piece begins costs one look at a table, another a binary search a
-// byte of the longest piece that begins like the text.
+// The pieces are sorted, and a look-up narrows the range byte by byte. A
+// position where no piece begins costs one table look-up; any other costs a
+// binary search per byte of the longest piece with a common prefix.
 //
 // Thread safety: constant after construction; any thread may read.
 #pragma once
@@ -44,7 +43,7 @@ class PieceMatcher {
   std::optional<Match> Find(std::string_view text, uint8_t lead) const;
 
   std::vector<std::pair<std::string, TokenId>> pieces_;  // ascending by bytes
-  // Those of lead byte b are pieces_[begins_[b] .. begins_[b + 1]).
+  // Pieces with first byte b are pieces_[begins_[b] .. begins_[b + 1]).
   std::array<uint32_t, 257> begins_ = {};
 };
 

@@ -1,6 +1,6 @@
-// What stands around the tokens of a text, as a tokenizer.json has it
-// ("post_processor"): TemplateProcessing for single texts, BertProcessing,
-// RobertaProcessing, ByteLevel, which adds nothing, and sequences of those.
+// Tokens around a text, from the "post_processor" of a tokenizer.json:
+// TemplateProcessing for single texts, BertProcessing, RobertaProcessing,
+// ByteLevel, which adds nothing, and sequences of these.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct TokensAround {
   std::vector<TokenId> after;
 };
 
-// What `value`, at `place` of a tokenizer.json, describes; null is none.
+// Reads `value`, at `place` of a tokenizer.json; null adds no tokens.
 // Errors: kInvalidArgument naming the field and its value; a token is in
 // [0, vocab_size).
 absl::StatusOr<TokensAround> ReadPostProcessor(const json::value& value,

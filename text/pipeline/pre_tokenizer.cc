@@ -54,7 +54,7 @@ absl::Status SplitAll(SplitBehavior behavior, bool is_inverted,
   return absl::OkStatus();
 }
 
-// Of every character that is_match(character) tells.
+// Splits at every character for which is_match(character) is true.
 template <typename IsMatch>
 absl::Status SplitAtCharacters(SplitBehavior behavior, const IsMatch& is_match,
                                PrePieces* pieces) {
@@ -123,7 +123,7 @@ class PreTokenizerReader {
 
   PreTokenizer Take() {
     std::vector<PreTokenizer::Step>& steps = result_.steps_;
-    // Where nothing follows, the bytes need not be spelt at all.
+    // If no step follows, the bytes need not be spelt.
     if (spells_bytes_ && *spells_bytes_ + 1 == steps.size()) {
       steps.pop_back();
     } else if (spells_bytes_) {
@@ -275,9 +275,10 @@ class PreTokenizerReader {
   }
 
   PreTokenizer result_;
-  size_t num_steps_ = 0;                // of sequences
-  std::string place_;                   // of the step that is read
-  std::optional<size_t> spells_bytes_;  // the step that does
+  size_t num_steps_ = 0;  // nested sequences included
+  // Place of the current step in the file.
+  std::string place_;
+  std::optional<size_t> spells_bytes_;  // index of the step
 };
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Read(const json::value& value,

@@ -1,6 +1,6 @@
-// PreTokenizer: how tokenizer.json cuts a normalized text into the pieces that
-// the model gets ("pre_tokenizer"): a list of steps, each of which cuts every
-// piece further, or rewrites it (a space as "▁").
+// PreTokenizer: the "pre_tokenizer" of tokenizer.json, which splits a
+// normalized text into the model's pieces: a list of steps, each of which
+// splits every piece further, or rewrites it (a space as "▁").
 //
 // Thread safety: constant after Read; any thread may then call Apply.
 #pragma once
@@ -31,8 +31,8 @@ class PreTokenizer {
     Pieces& operator=(const Pieces&) = delete;
 
     std::string_view text;
-    std::vector<Span> spans;  // of `text`; none is empty
-    // Whether `text` opens what the caller gave to be encoded.
+    std::vector<Span> spans;  // in `text`; none is empty
+    // True if `text` starts the caller's text.
     bool is_beginning = true;
     std::string rewritten;
     std::vector<Span> scratch;
@@ -43,13 +43,13 @@ class PreTokenizer {
   // None: a text is one piece.
   PreTokenizer() = default;
 
-  // What `value`, at `place` of a tokenizer.json, describes; null is none.
+  // Reads `value`, at `place` of a tokenizer.json; null has no steps.
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<PreTokenizer> Read(const json::value& value,
                                            const std::string& place);
 
-  // Whether the model's vocabulary spells bytes (text/pipeline/byte_level.h).
-  // The pieces are the bytes themselves.
+  // True if the model's vocabulary spells bytes (text/pipeline/byte_level.h).
+  // The pieces are raw bytes.
   bool is_byte_level() const { return is_byte_level_; }
 
   // Cuts pieces->text, which stays where it is, into pieces->spans.

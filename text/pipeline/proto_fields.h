@@ -1,5 +1,5 @@
-// The fields of a Protocol Buffers message, one after the other, without a
-// library: for the few of a SentencePiece model that its own does not tell.
+// Reader of Protocol Buffers messages, field by field and without a library:
+// for the fields of a SentencePiece model that its library does not expose.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct ProtoField {
 
   uint32_t number = 0;
   uint32_t type = 0;
-  uint64_t varint = 0;     // of a kVarint, the length of a kBytes
-  std::string_view bytes;  // of all but a kVarint
+  uint64_t varint = 0;     // value of a kVarint, length of a kBytes
+  std::string_view bytes;  // content, except of a kVarint
 };
 
 inline absl::Status MalformedProto() {

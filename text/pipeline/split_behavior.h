@@ -1,5 +1,5 @@
-// What becomes of the matches that a text is split at, as tokenizer.json names
-// it ("behavior"), and SpanSplitter, which does it.
+// The "behavior" of a split in tokenizer.json, which decides where its matches
+// go, and SpanSplitter, which applies it.
 //
 // "The-final--countdown" at "-":
 //   Removed             The final countdown
@@ -67,9 +67,9 @@ class SpanSplitter {
   const SplitBehavior behavior_;
   const bool is_inverted_;
   std::vector<PreTokenizer::Span>& spans_;
-  size_t first_ = 0;  // of this piece in spans_
+  size_t first_ = 0;  // start of this piece in spans_
   uint32_t done_ = 0;
-  bool was_match_ = false;  // of the last one
+  bool was_match_ = false;  // the last span was a match
 };
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// SubwordModel: what makes token ids of a piece of text that the pre-tokenizer
-// cut out: BPE or Unigram.
+// SubwordModel: encodes a piece of text, as split by the pre-tokenizer, into
+// token ids: BPE or Unigram.
 //
 // Thread safety: constant after construction; each thread brings a scratch.
 #pragma once
@@ -24,7 +24,7 @@ struct SubwordScratch {
   // The best path to each byte of a piece [bytes + 1].
   struct PathNode {
     double score;
-    int32_t begin;  // of the last token, or -1
+    int32_t begin;  // start of the last token, or -1
     TokenId token;
   };
   std::vector<PathNode> paths;

@@ -16,7 +16,7 @@ namespace {
 
 using BpeMerge = BpeModel::Merge;
 
-// Where byte fallback is on, every byte must have its token.
+// Checks that every byte has a token, as byte fallback requires.
 absl::Status CheckByteTokens(const JsonFields& fields,
                              const Vocabulary& vocabulary) {
   for (int byte = 0; byte < 256; ++byte) {

@@ -20,11 +20,10 @@ struct SubwordModelFile {
   std::optional<TokenId> unk;
 };
 
-// What `value`, at `place` of the file, describes. `is_byte_level`: whether the
-// pre-tokenizer makes pieces bytes. No piece becomes a special token of
-// `added`, which the vocabulary may have too; but for characters, without which
-// a text could not be spelt. Errors: kInvalidArgument naming the field and its
-// value.
+// Reads `value`, at `place` of the file. `is_byte_level`: the pre-tokenizer
+// outputs bytes. No piece is encoded as a special token of `added` that the
+// vocabulary has too, except single characters, which some texts need.
+// Errors: kInvalidArgument naming the field and its value.
 absl::StatusOr<SubwordModelFile> ReadSubwordModel(const json::value& value,
                                                   const std::string& place,
                                                   bool is_byte_level,

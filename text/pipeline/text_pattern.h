@@ -40,7 +40,7 @@ class TextPattern {
  private:
   TextPattern() = default;
 
-  // Where literal_ is, from `begin` on; npos if nowhere. In linear time.
+  // Returns the first literal_ from `begin` on, or npos, in linear time.
   size_t FindLiteral(std::string_view text, size_t begin) const;
 
   std::string place_;

@@ -188,8 +188,9 @@ class TokenDecoderReader {
   }
 
   TokenDecoder decoder_;
-  size_t num_steps_ = 0;  // of sequences
-  std::string place_;     // of the step that is read
+  size_t num_steps_ = 0;  // nested sequences included
+  // Place of the current step in the file.
+  std::string place_;
   bool has_bytes_ = false;
   bool is_joined_ = false;
 };

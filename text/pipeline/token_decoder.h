@@ -1,7 +1,7 @@
-// TokenDecoder: what each token of a tokenizer.json adds to a text ("decoder").
-// Its steps are for whole lists of tokens; here each is applied to one token by
-// itself, so that text can be made token by token. Steps for which that would
-// not be the same are refused.
+// TokenDecoder: the "decoder" of a tokenizer.json, which converts tokens to
+// text. Its steps are defined on lists of tokens; here each is applied to a
+// single token, so that text can be decoded token by token. Steps for which
+// that would give another result are refused.
 //
 // Thread safety: constant after Read; any thread may then call Spell.
 #pragma once
@@ -30,13 +30,14 @@ class TokenDecoder {
     bool operator==(const Spelling&) const = default;
   };
 
-  // What `value`, at `place` of a tokenizer.json, describes. Null puts a space
-  // between tokens.
+  // Reads `value`, at `place` of a tokenizer.json. Null puts a space between
+  // tokens.
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<TokenDecoder> Read(const json::value& value,
                                            const std::string& place);
 
-  // What `piece` adds to a text, as its first token or later.
+  // Returns the text of `piece` as the first token of a text, or as a later
+  // one.
   // Errors: as Regex::ForEachMatch, naming the field of the pattern;
   // kInvalidArgument naming the step that makes more than kMaxBytes of it.
   absl::StatusOr<Spelling> Spell(std::string_view piece, bool is_first,

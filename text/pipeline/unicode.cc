@@ -79,7 +79,7 @@ char32_t TakeCharacter(std::string_view* text) {
   const size_t size = CharacterSize(text->front());
   CHECK(size <= text->size())
       << "a character of " << size << " bytes has " << text->size();
-  // What the lead byte has beside its marks of length.
+  // Payload bits of the lead byte, by length of the character.
   constexpr uint8_t kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
   char32_t character = static_cast<uint8_t>(text->front()) & kLeadBits[size];
   for (size_t i = 1; i < size; ++i) {

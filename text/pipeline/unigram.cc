@@ -68,7 +68,7 @@ void UnigramModel::MakeTrie() {
   for (size_t node = 0; node < nodes_.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
     if (begin < end && pieces[begin].size() == depth) {
-      // Of two tokens with one piece the later counts.
+      // If two tokens have the same piece, the later one counts.
       nodes_[node].token = Find(pieces[begin]).value_or(-1);
       ++begin;
     }
@@ -142,7 +142,7 @@ absl::Status UnigramModel::Encode(std::string_view piece,
     end = paths[end].begin;
     begins.push_back(end);
   }
-  size_t unk_begin = 0, unk_end = 0;  // of unknown neighbours, which are one
+  size_t unk_begin = 0, unk_end = 0;  // range of adjacent unknown characters
   for (size_t i = begins.size(); i-- > 0;) {
     const size_t end = i > 0 ? begins[i - 1] : piece.size();
     const TokenId token = paths[end].token;

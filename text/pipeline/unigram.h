@@ -2,8 +2,8 @@
 // scores, by Viterbi's algorithm over the bytes of the piece. A character that
 // no token begins with costs ten more than the worst token.
 //
-// Of splits of one sum the one whose last token begins first counts, as in
-// Hugging Face's tokenizers; sums are in double, from the left.
+// Among splits of equal sums, the one whose last token begins first wins, as in
+// Hugging Face's tokenizers; sums are computed in double, from the left.
 //
 // Source: Kudo 2018, https://arxiv.org/abs/1804.10959.
 #pragma once
@@ -23,7 +23,7 @@ namespace espalier {
 
 struct UnigramOptions {
   std::optional<TokenId> unk;
-  // What would be unknown becomes its bytes' tokens, <0xE2>.
+  // Unknown characters become their bytes' tokens, <0xE2>.
   // REQUIRES: the vocabulary has all of them.
   bool byte_fallback = false;
 };

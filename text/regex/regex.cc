@@ -28,7 +28,7 @@ class RegexMeter {
     last_number_ = 0;
   }
 
-  // What PCRE2 calls; not 0 ends the search with that error.
+  // PCRE2's callout; a result other than 0 ends the search with that error.
   static int OnCallout(pcre2_callout_block* block, void* meter) {
     return static_cast<RegexMeter*>(meter)->Take(*block) ? 0
                                                          : PCRE2_ERROR_CALLOUT;
@@ -64,7 +64,7 @@ class RegexMeter {
   uint32_t last_number_ = 0;  // 0: there was none
 };
 
-// What a thread needs to search, whatever the pattern.
+// State of a thread's searches, independent of the pattern.
 class RegexScratch {
  public:
   RegexScratch()

@@ -38,15 +38,15 @@ class Regex {
     size_t end;
   };
 
-  // Of a pattern in Oniguruma's syntax.
+  // Compiles a pattern in Oniguruma's syntax.
   // Errors: kInvalidArgument saying what is wrong, or not supported, and where.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
 
-  // Of a pattern in PCRE2's own syntax.
+  // Compiles a pattern in PCRE2's own syntax.
   static absl::StatusOr<Regex> CompilePcre2(std::string_view pattern);
 
-  // All matches in `text` that do not overlap, from the left, through
-  // on_match(Match); an empty one not at the end of the one before it.
+  // Calls on_match(Match) for all non-overlapping matches in `text`, from the
+  // left; skips an empty match at the end of the previous one.
   // REQUIRES: well-formed UTF-8.
   // Errors: kInvalidArgument naming the pattern and the limit if the budget has
   // too few steps, or if a match takes too deep a stack.
@@ -77,12 +77,12 @@ class Regex {
 
   Regex(pcre2_real_code_8* code, std::string_view pattern, RegexCost cost);
 
-  // Of `rewritten`, in PCRE2's syntax; errors show `pattern`.
+  // Compiles `rewritten`, in PCRE2's syntax; errors show `pattern`.
   static absl::StatusOr<Regex> CompileAs(std::string_view rewritten,
                                          std::string_view pattern);
 
-  // Whether there is a match that begins at `begin` or later. If not, `error`
-  // is set where the search failed.
+  // Finds the first match at `begin` or later. Returns false if there is none,
+  // and sets `error` if the search failed.
   bool Find(std::string_view text, size_t begin, RegexBudget* budget,
             Match* match, absl::Status* error) const;
   absl::Status SearchError(int code, size_t begin,

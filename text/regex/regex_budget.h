@@ -23,7 +23,8 @@ class RegexBudget {
       : text_bytes_(text_bytes),
         left_(limit_of(static_cast<int64_t>(text_bytes))) {}
 
-  // Whether there are as many left. If not, none are.
+  // Takes `steps` and returns true if that many are left; otherwise none are
+  // left.
   bool Take(int64_t steps) {
     left_ = steps > left_ ? -1 : left_ - steps;
     return left_ >= 0;

@@ -18,7 +18,7 @@ constexpr int kMaxCallouts = 254;
 constexpr int64_t kMaxFreeRepeats = 8;
 constexpr int64_t kNoEnd = INT64_MAX;
 
-// What it costs to try an item in every way, and in how many ways it matches.
+// Cost to try an item in every way, and the number of ways in which it matches.
 struct Ways {
   int64_t steps = 0;
   int64_t num = 1;
@@ -58,7 +58,7 @@ class PatternCounter {
  private:
   struct Group {
     Ways alternatives{0, 0};  // those that have ended
-    Ways ways;                // of the alternative that is read
+    Ways ways;                // ways of the current alternative
     bool has_repetition = false;
     // Callouts before this one stay: what follows them may fail.
     size_t num_kept = 0;
@@ -180,7 +180,7 @@ class PatternCounter {
     const Group group = groups_.back();
     groups_.pop_back();
     const Repeats repeats = TakeRepeats();
-    // What a group of such repetitions costs, repeated, is not known before.
+    // The cost of a repeated group with such repetitions is unbounded.
     const bool is_once = repeats.least == 1 && repeats.most == 1;
     if (!is_once && (group.has_repetition || repeats.most > kMaxFreeRepeats)) {
       cost_.counts_all = true;
@@ -190,7 +190,7 @@ class PatternCounter {
     Add(group.alternatives, repeats);
   }
 
-  // Of an item that is a character.
+  // Adds an item that matches one character.
   void AddCharacter(int64_t steps) {
     const Repeats repeats = TakeRepeats();
     cost_.steps_per_byte = std::max(cost_.steps_per_byte, steps);

@@ -1,14 +1,14 @@
-// How the work of a pattern is counted while it is matched. PCRE2's own limit
-// does not do it: its compiled code counts for each beginning of a match anew,
-// and a repeated character such as a* is one step however far it goes.
+// Step counting for the matching of a pattern. PCRE2's own limit is
+// insufficient: its compiled code restarts the count at each start of a match,
+// and counts a repeated character such as a* as one step, whatever its length.
 //
-// A step is about the work of comparing a character. What one beginning of a
-// match costs without repetitions that have no end is bounded by the pattern,
-// and not counted if that is little. Such a repetition may go to the end of the
-// text; where what follows may fail, so that it went there for nothing, PCRE2
-// calls back after it (a callout, "(?C1)"), and what it went is counted. In
-// the patterns of models that is \s* of \s*[\r\n]+, but not a word's \p{L}+, at
-// which the match ends: it costs what it takes from the text.
+// A step is roughly the work of comparing a character. Without unbounded
+// repetitions, the pattern bounds the cost of one match attempt, and it is not
+// counted if it is small. An unbounded repetition may extend to the end of the
+// text. If the next items may fail, so that its work is wasted, a callout after
+// it, "(?C1)", counts the bytes that it matched. In the patterns of models that
+// applies to \s* in \s*[\r\n]+, but not to a word's \p{L}+, which ends the
+// match: it costs as much as it consumes.
 //
 // Repetitions of groups, and patterns with many ways to begin, have a callout
 // before every item.
@@ -24,15 +24,15 @@ namespace espalier {
 struct RegexCost {
   struct Repetition {
     int64_t steps_per_byte;
-    // Of what may follow it before the next callout.
+    // Steps of the items up to the next callout.
     int64_t steps_after;
   };
 
-  // Whether there is a callout before every item.
+  // True if there is a callout before every item.
   bool counts_all = false;
   // Callout number n is behind repetitions[n - 1]; empty if counts_all.
   std::vector<Repetition> repetitions;
-  // Of an item, and of an item for each byte that it goes, if counts_all.
+  // If counts_all: steps of an item, and of each byte that it matches.
   int64_t steps_per_item = 0;
   int64_t steps_per_byte = 0;
 };

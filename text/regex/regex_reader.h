@@ -24,18 +24,18 @@ class OnigurumaReader {
   explicit OnigurumaReader(std::string_view pattern) : pattern_(pattern) {}
 
  protected:
-  // What an error says of what stands here.
+  // Returns an error for the unsupported construct at this place.
   absl::Status Unsupported(std::string_view what) const;
 
-  // Whether `text` stands here; if so, moves past it.
+  // Returns true and moves past `text` if it is next.
   bool Take(std::string_view text);
 
-  // The characters of an escape that is a class, without brackets; empty if it
-  // is none. `word_characters` are those of \w. Moves past it.
+  // Returns the characters of an escape that is a class, without brackets, and
+  // moves past it; empty if it is none. `word_characters` are those of \w.
   absl::StatusOr<std::string> TakeClassEscape(std::string_view word_characters,
                                               bool* is_negated);
 
-  // The one character that an escape stands for. Moves past it.
+  // Returns the character that an escape stands for, and moves past it.
   absl::StatusOr<std::string> TakeCharacterEscape();
 
   const std::string_view pattern_;

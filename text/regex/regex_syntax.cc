@@ -31,7 +31,7 @@ class OnigurumaRewriter : private OnigurumaReader {
 
   bool starts_ignoring_case() const { return pattern_.starts_with("(?i)"); }
 
-  // Where an atom that a quantifier may follow begins in out_.
+  // Start in out_ of an atom that a quantifier may follow.
   void BeginAtom() { atom_ = out_.size(); }
   void EndOfRun() { case_run_.clear(); }
 
@@ -241,7 +241,7 @@ class OnigurumaRewriter : private OnigurumaReader {
       if (is_negated) return Unsupported("\\W or \\H inside of a class");
       if (!characters.empty()) {
         out_ += characters;
-        // What follows is no end of a range.
+        // The hyphen does not begin a range.
         if (pattern_.substr(at_).starts_with("-]")) {
           ++at_;
           out_ += "\\-";
@@ -282,7 +282,7 @@ class OnigurumaRewriter : private OnigurumaReader {
 
   std::string out_;
   std::vector<Group> groups_;
-  std::optional<size_t> atom_;  // of a quantifier
+  std::optional<size_t> atom_;  // operand of a quantifier
   bool ignores_case_ = false;
   std::string case_run_;  // letters that follow each other under (?i)
 };

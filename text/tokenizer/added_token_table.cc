@@ -27,7 +27,7 @@ AddedTokenTable::AddedTokenTable(const json::object& file) {
     pieces_ = PieceIndex(list.size());
     for (const json::value& entry : list) {
       const bool is_entry = entry.is_array() && !entry.get_array().empty();
-      // What is wrong with others JsonTokenizer says.
+      // JsonTokenizer reports malformed entries.
       if (is_entry && entry.get_array()[0].is_string()) {
         pieces_.Add(entry.get_array()[0].get_string(),
                     static_cast<TokenId>(vocab_size_));

@@ -1,7 +1,6 @@
-// AddedTokenTable: the added tokens of a tokenizer.json that is being made, and
-// their ids, which are those that Hugging Face's library gives: of a token that
-// is there the one it has, of others the next after the vocabulary and the
-// added tokens.
+// AddedTokenTable: the added tokens of a tokenizer.json under construction. Ids
+// are assigned as in Hugging Face's library: a token of the vocabulary keeps
+// its id; a new one gets the next id after the vocabulary and the added tokens.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +18,12 @@ namespace espalier {
 
 class AddedTokenTable {
  public:
-  // Of the "model" and the "added_tokens" of `file`, which must outlive this
-  // and not change.
+  // Starts with the "model" and the "added_tokens" of `file`, which must
+  // outlive this and not change.
   explicit AddedTokenTable(const json::object& file);
 
-  // Adds `token`, or gives the one of its spelling these flags; what was
-  // special stays so.
+  // Adds `token`, or sets the flags of the entry with its spelling; a special
+  // token stays special.
   void Add(const TokenEntry& token);
   bool Has(std::string_view content) const;
 
@@ -35,11 +34,12 @@ class AddedTokenTable {
   json::array ToJson() const;
 
  private:
-  const json::object* vocab_ = nullptr;  // of a BPE
-  PieceIndex pieces_;                    // of a Unigram
+  const json::object* vocab_ = nullptr;  // set for BPE
+  PieceIndex pieces_;                    // used for Unigram
   int64_t vocab_size_ = 0;
-  std::map<std::string, int64_t, std::less<>> ids_;  // of added tokens
-  std::map<int64_t, json::object> tokens_;           // by their ids
+  // Ids of added tokens.
+  std::map<std::string, int64_t, std::less<>> ids_;
+  std::map<int64_t, json::object> tokens_;  // by their ids
 };
 
 }  // namespace espalier

@@ -166,7 +166,8 @@ json::array RankedMerges(const SentencePieceModel& model,
       }
     }
   }
-  // Of one piece the left sides begin each other: the shorter is the lesser.
+  // For one piece, each left side is a prefix of the longer ones: the shorter
+  // sorts first.
   std::ranges::sort(ranked);
   json::array merges;
   merges.reserve(ranked.size());

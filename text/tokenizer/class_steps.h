@@ -1,5 +1,5 @@
-// What transformers' tokenizer classes put around a vocabulary, as the parts of
-// a tokenizer.json: normalizer, pre-tokenizer, decoder and the model's options.
+// Steps that transformers' tokenizer classes put around a vocabulary, as parts
+// of a tokenizer.json: normalizer, pre-tokenizer, decoder and model options.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,12 +10,11 @@
 
 namespace espalier {
 
-// Gives `settings` the tokens that a class has in roles of which the files say
-// nothing.
+// Gives `settings` the class's default tokens for roles that the files do not
+// mention.
 void SetDefaultRoles(TokenizerClass tokenizer_class, TokenSettings* settings);
 
-// Whether a class puts its own steps around the vocabulary of a tokenizer.json
-// as well.
+// True if a class replaces the steps of a tokenizer.json with its own.
 bool HasOwnSteps(TokenizerClass tokenizer_class);
 
 // A tokenizer.json of `model`, which has "vocab" and "merges" alone, with the

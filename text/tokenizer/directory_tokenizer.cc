@@ -35,7 +35,7 @@ using PieceType = SentencePieceModel::Type;
 
 // A tokenizer.json as it is made, and what goes into it.
 struct Build {
-  std::string path;  // of the vocabulary, for errors
+  std::string path;  // vocabulary file, for errors
   size_t num_bytes = 0;
   TokenizerClass tokenizer_class = kGeneric;
   TokenSettings settings;
@@ -106,7 +106,7 @@ absl::Status BuildFromSentencePiece(Build* build) {
   return absl::OkStatus();
 }
 
-// Of the tokenizer.json that was read, by the class.
+// Applies the class to the tokenizer.json that was read.
 absl::Status BuildFromJson(Build* build) {
   const json::value* const model = build->file.if_contains("model");
   const bool is_bpe = model != nullptr && model->is_object() &&

@@ -29,7 +29,7 @@ CharacterForm FormOf(uint8_t first) {
   return {0};
 }
 
-// Whether `bytes` are a character of `form`, or may become one.
+// True if `bytes` are a character of `form`, or a prefix of one.
 // REQUIRES: bytes[0] is the first byte of the form.
 bool Fits(std::string_view bytes, const CharacterForm& form) {
   if (bytes.size() > form.size) return false;
@@ -135,8 +135,8 @@ void IncrementalDetokenizer::FeedByte(char byte, std::string* text) {
     const CharacterForm form = FormOf(static_cast<uint8_t>(rest.front()));
     if (!Fits(rest, form)) {
       *text += kReplacement;
-      // What follows may begin a character: where each byte is lost by itself
-      // the second one may, else only the one that did not fit.
+      // The rest may begin a character. If each byte is replaced on its own, it
+      // starts at the second byte, else at the byte that did not fit.
       const bool is_one_part =
           spellings().broken_characters() == BrokenCharacters::kEachPart;
       rest.remove_prefix(is_one_part ? std::max<size_t>(rest.size() - 1, 1)

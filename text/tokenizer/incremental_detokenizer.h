@@ -1,10 +1,10 @@
-// IncrementalDetokenizer: the text of a token stream while it grows. Each token
-// gives the text that is certain by then; what later tokens may still change,
-// the bytes of a character that has begun, waits.
+// IncrementalDetokenizer: decodes a token stream as it grows. Each token
+// returns the text that is certain so far; text that later tokens may change,
+// the bytes of an incomplete character, is held back.
 //
-// Law: for any tokens, the pieces that Feed and Finish give, one after the
-// other, are Tokenizer::Decode of all tokens, byte for byte; and each piece is
-// whole characters. So
+// Invariant: for any tokens, the results of Feed and Finish, concatenated,
+// equal Tokenizer::Decode of all tokens, byte for byte, and each result
+// consists of whole characters. So
 //  - bytes become a character with the token that completes it, and U+FFFD
 //    where they make none, as soon as that is certain: one for each byte, or
 //    one for each beginning of a character (BrokenCharacters);
@@ -66,7 +66,7 @@ class IncrementalDetokenizer {
   bool IsShownSpecial(TokenId token) const {
     return shows_special_ && tokenizer_->is_special(token);
   }
-  // Whether no token before `token` changes what follows it.
+  // True if no token before `token` affects the text after it.
   bool HidesWhatIsBefore(TokenId token) const;
   void FeedByte(char byte, std::string* text);
   void FlushBytes(std::string* text);
@@ -81,8 +81,8 @@ class IncrementalDetokenizer {
   const Tokenizer* tokenizer_;
   // Spaces that fall if the text ends with them.
   uint32_t num_spaces_ = 0;
-  // Whether a space in front of the next kSpacedText falls, or the next token
-  // has its own spelling as the first.
+  // Drops the leading space of the next kSpacedText, or uses the opening
+  // spelling of the next token.
   bool drops_space_ : 1;
   bool shows_special_ : 1;
   // The begin of a character: bytes_[0 .. num_bytes_).

@@ -17,7 +17,7 @@ namespace {
 // Spans and lists of a piece count bytes in 31 bits.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-// Of what all tokens spell, each as the first and as a later one.
+// Limit on the spellings of all tokens, each as the first and as a later one.
 constexpr size_t kMaxSpellingBytes = size_t{512} << 20;
 
 // A worker that is kept does not keep more than this of one kind.

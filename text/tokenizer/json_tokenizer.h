@@ -11,9 +11,9 @@
 //   model          a piece to tokens             text/pipeline/bpe.h,
 //   text/pipeline/unigram.h
 //
-// The decoder goes the way back, a token at a time
-// (text/pipeline/token_decoder.h). "truncation" and "padding" are not heeded:
-// how long a prompt may be is the model's matter.
+// The decoder does the reverse, a token at a time
+// (text/pipeline/token_decoder.h). "truncation" and "padding" are ignored: the
+// model limits the length of a prompt.
 #pragma once
 
 #include <memory>
@@ -37,14 +37,15 @@ namespace espalier {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  // Of a file's content, which need not be trusted. Errors of EncodeText name
-  // `path`, unless it is empty.
+  // Parses a file's content, which need not be trusted. Errors of EncodeText
+  // name `path`, unless it is empty.
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
       std::string_view text, const TokenizerConfig& config,
       const std::string& path = "");
 
-  // Of the object that a file of `num_bytes` holds. Errors: as Parse.
+  // Makes the tokenizer of a file of `num_bytes` from its object.
+  // Errors: as Parse.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Make(
       const json::value& file, size_t num_bytes, const TokenizerConfig& config,
       const std::string& path);
@@ -56,7 +57,7 @@ class JsonTokenizer : public Tokenizer {
   std::string Spelling(TokenId token) const override;
 
  private:
-  // What the file describes, but for what Tokenizer has.
+  // Parts of the file that Tokenizer does not hold.
   struct Steps {
     std::string path;
     Normalizer normalizer;
@@ -99,7 +100,7 @@ class JsonTokenizer : public Tokenizer {
   const Steps steps_;
   PieceIndex added_by_content_;
 
-  // Those that no call uses: as many as calls ran at once, or kMaxIdle.
+  // Idle workers: as many as calls ran concurrently, at most kMaxIdle.
   static constexpr size_t kMaxIdle = 16;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);

@@ -60,7 +60,8 @@ class TrieCheck {
                            " may");
   }
 
-  // Whether a rule begins with `byte`. REQUIRES: Run was OK.
+  // True if a rule begins with `byte`.
+  // REQUIRES: Run was OK.
   bool HasRuleFrom(unsigned char byte) const {
     return Label(Unit(Offset(Unit(0)) ^ byte)) == byte;
   }
@@ -78,9 +79,9 @@ class TrieCheck {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
   }
 
-  // How many keys end along one way from unit `idx` down, at most. A way in a
-  // circle ends at the limit of the depth. Units may be reached by several
-  // ways, and are visited once.
+  // Returns the maximum number of keys that end along one path from unit `idx`
+  // down. A cycle ends at the depth limit. Units may have several parents, and
+  // are visited once.
   absl::StatusOr<int> CountNested(size_t idx, int depth) {
     if (nested_[idx] != kUnvisited) return nested_[idx];
     if (depth > kMaxRuleBytes) {
@@ -149,7 +150,7 @@ absl::Status CheckDenormalizer(std::string_view spec) {
   });
 }
 
-// What the normalizer of a file does to spaces.
+// Space handling of a file's normalizer.
 struct SpaceRules {
   bool removes_extra = true;  // the default of the format
   bool has_space_rule = false;
@@ -166,7 +167,7 @@ absl::Status CheckNormalizer(std::string_view spec, SpaceRules* spaces) {
   });
 }
 
-// Of the pieces in a file, what is looked at once all are known.
+// Data of a file's pieces that is checked once all have been read.
 struct Pieces {
   size_t num_pieces = 0;
   std::vector<std::string_view> user_defined;

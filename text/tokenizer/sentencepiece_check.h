@@ -1,7 +1,7 @@
-// A look at a SentencePiece model file before the library gets it. The library
+// Checks a SentencePiece model file before the library loads it. The library
 // trusts some parts of the file: a crafted one makes it overflow its stack or
 // read out of bounds (google/sentencepiece issues 1263 and 1269, pull requests
-// 1265 and 1267, all open in 0.1.97). Those parts are checked here:
+// 1265 and 1267, all open in 0.1.97). The checked parts are:
 //
 //  - the frame: Protocol Buffers fields that fit into each other;
 //  - pieces: 1 to 4,096 bytes of UTF-8 without NUL, at most 2^21 of them, and
@@ -27,7 +27,7 @@
 
 namespace espalier {
 
-// What callers have to know of a model and the library does not tell.
+// Properties of a model that the library does not expose.
 struct SentencePieceFacts {
   std::vector<std::string> user_defined;
   // A run of more ASCII spaces in a text is encoded as a run of so many. Unset

@@ -47,7 +47,7 @@ absl::Status ReadPiece(std::string_view message, SentencePieceModel* model) {
   return absl::OkStatus();
 }
 
-// Of TrainerSpec.
+// Reads a field of TrainerSpec.
 void ReadTrainerField(const ProtoField& field, SentencePieceModel* model) {
   if (field.type == ProtoField::kVarint) {
     switch (field.number) {
@@ -76,7 +76,7 @@ void ReadTrainerField(const ProtoField& field, SentencePieceModel* model) {
   }
 }
 
-// Of NormalizerSpec.
+// Reads a field of NormalizerSpec.
 void ReadNormalizerField(const ProtoField& field, SentencePieceModel* model) {
   if (field.Is(2, ProtoField::kBytes)) model->charsmap = field.bytes;
   if (field.type != ProtoField::kVarint) return;

@@ -23,7 +23,7 @@
 namespace espalier {
 namespace {
 
-// What the library takes to encode a text, or to decode one, about; and for a
+// Approximate memory of the library to encode or decode a text, and to load a
 // model.
 constexpr size_t kBytesPerText = 64 << 10;
 constexpr size_t kBytesPerByte = 256;
@@ -32,9 +32,9 @@ constexpr size_t kBytesPerModelByte = 8;
 // The models of the largest vocabularies in use stay below 10 MiB.
 constexpr size_t kMaxModelBytes = size_t{64} << 20;
 
-// What `call`, a call into the library, came to. Where its memory runs out in
-// the middle of a list the library destroys elements that it has not made, so
-// `num_bytes` are there for it. Throws std::bad_alloc.
+// Runs `call`, a call into the library, and returns its status. If memory runs
+// out within a list, the library destroys elements that it has not constructed,
+// so `num_bytes` are reserved first. Throws std::bad_alloc.
 template <typename Call>
 absl::Status RunLibrary(size_t num_bytes, const Call& call) {
   try {
@@ -51,7 +51,7 @@ absl::Status RunLibrary(size_t num_bytes, const Call& call) {
 
 using Processor = sentencepiece::SentencePieceProcessor;
 
-// How pieces write a space.
+// Space character of pieces.
 constexpr std::string_view kSpaceSign = "\u2581";
 
 absl::StatusOr<std::string> LibraryDecode(const Processor& processor,
@@ -72,7 +72,7 @@ std::string WithSpaces(std::string_view piece) {
   return text;
 }
 
-// Of a byte piece, "<0x41>".
+// Returns the byte of a byte piece, "<0x41>".
 absl::StatusOr<char> ByteOf(std::string_view piece) {
   uint8_t byte = 0;
   const std::string_view digits =
@@ -156,7 +156,7 @@ std::vector<std::pair<std::string, TokenId>> ControlsOf(
     const Processor& processor) {
   std::vector<std::pair<std::string, TokenId>> controls;
   for (TokenId token = 0; token < processor.GetPieceSize(); ++token) {
-    // Of two entries with one piece the library knows one.
+    // If two entries have the same piece, the library finds only one.
     const std::string& piece = processor.IdToPiece(token);
     if (processor.IsControl(token) && processor.PieceToId(piece) == token) {
       controls.emplace_back(piece, token);

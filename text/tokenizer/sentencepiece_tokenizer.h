@@ -36,8 +36,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
   ~SentencePieceTokenizer() override;
 
-  // The pieces of a text for another vocabulary to number; characters that no
-  // piece has make a piece of themselves.
+  // Returns the pieces of a text, for another vocabulary to look up; a
+  // character that no piece has becomes a piece.
   // REQUIRES: `text` is UTF-8.
   // Errors: as Encode with these max_tokens.
   absl::StatusOr<std::vector<std::string>> EncodeAsPieces(std::string_view text,
@@ -69,7 +69,7 @@ class SentencePieceTokenizer : public Tokenizer {
   absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special, int max_tokens) const override;
 
-  // What of `text` is to be encoded, which may be a copy in `*shortened`.
+  // Returns the text to encode, which may be a copy in `*shortened`.
   // Errors: kOutOfRange if it is refused for its length.
   absl::StatusOr<std::string_view> CheckLength(std::string_view text,
                                                bool parse_special,

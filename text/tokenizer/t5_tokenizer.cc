@@ -39,8 +39,8 @@ absl::StatusOr<int64_t> NumExtraIds(const TokenizerConfigFile& config) {
                          "], got ", Shown(value));
 }
 
-// Those of PEGASUS, ALBERT and others have the same name, and other ids: by the
-// tokenizer's class or, where that is not named, the model's type.
+// Refuses files of PEGASUS, ALBERT and others, which have the same name but
+// other ids. Uses the tokenizer's class or, if there is none, the model's type.
 absl::Status CheckClass(const std::string& directory,
                         const TokenizerConfigFile& config) {
   const json::value* value = config.Find("tokenizer_class");

@@ -131,7 +131,7 @@ class SettingsReader {
     return absl::OkStatus();
   }
 
-  // Those of a tokenizer.json.
+  // Reads the added tokens of a tokenizer.json.
   absl::Status ReadAddedOf(const json::object& file) {
     const json::value* const added = file.if_contains("added_tokens");
     if (added == nullptr || !added->is_array()) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// TokenSettings: what the files beside a vocabulary say of its tokens, read as
-// transformers reads them: tokenizer_config.json and, where that has no
+// TokenSettings: the settings of tokens in the files beside a vocabulary, read
+// as transformers reads them: tokenizer_config.json and, if that has no
 // added_tokens_decoder, special_tokens_map.json, added_tokens.json and the
 // added tokens of a tokenizer.json.
 #pragma once
@@ -42,7 +42,7 @@ struct TokenSettings {
       "bos_token", "eos_token", "unk_token", "sep_token",
       "pad_token", "cls_token", "mask_token"};
 
-  // Of the files in `directory`; `file` is its tokenizer.json, or nullptr.
+  // Reads the files in `directory`; `file` is its tokenizer.json, or nullptr.
   // Errors: as ReadFile; kInvalidArgument naming the file, the field and its
   // value.
   static absl::StatusOr<TokenSettings> Load(const std::string& directory,
@@ -51,7 +51,7 @@ struct TokenSettings {
   // The token of a role; nullptr if it has none.
   const TokenEntry* Find(std::string_view role) const;
 
-  // Gives `role` a token unless the files say something of it, null included.
+  // Gives `role` a token unless the files mention it, null included.
   void SetDefault(std::string_view role, std::string_view content);
 
   TokenizerConfigFile config;

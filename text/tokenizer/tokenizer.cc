@@ -62,7 +62,7 @@ absl::Status CheckFilesWith(const std::string& directory,
                   JoinWithAnd(all), "; put there what the model comes with");
 }
 
-// Whether no file beside a tokenizer.model says more of its tokens.
+// True if no file beside a tokenizer.model has settings of its tokens.
 absl::StatusOr<bool> IsAlone(const std::string& directory) {
   for (const char* const name : {"tokenizer_config.json", "added_tokens.json",
                                  "special_tokens_map.json"}) {
@@ -171,7 +171,8 @@ absl::Status Tokenizer::CheckBeginnings(std::string_view text,
   constexpr size_t kFirstBytes = 16, kGrowth = 4;
   const size_t num_tokens = static_cast<size_t>(std::max(max_tokens, 1));
   const size_t longest = std::max<size_t>(spellings_.max_bytes(), 1);
-  // What a cut changes at the end of a beginning never comes to as many again.
+  // A cut only changes the tokens at the end of a beginning, which are far
+  // fewer than the second `num_tokens`.
   for (size_t length = kFirstBytes * num_tokens + longest; length < text.size();
        length *= kGrowth) {
     const std::string_view beginning = Beginning(text, length);

@@ -48,18 +48,18 @@
 namespace espalier {
 
 struct EncodeOptions {
-  // Whether before_text() and after_text() stand around the text's tokens.
+  // Adds before_text() and after_text() around the text's tokens.
   bool add_special_tokens = false;
-  // Whether a special token's spelling in the text becomes that token. Never
-  // for what a user wrote.
+  // Parses the spelling of a special token as that token. Never set this for
+  // text from a user.
   bool parse_special = false;
   // A text of far more tokens is refused without the cost of its length.
   int max_tokens = std::numeric_limits<int>::max();
 };
 
 struct DecodeOptions {
-  // Whether special tokens are spelt out, as the vocabulary calls them. They
-  // are of the text: no space after one opens it.
+  // Spells out special tokens by their names. They count as text: the space of
+  // a token after one is kept.
   bool show_special = false;
 };
 
@@ -99,59 +99,64 @@ class Tokenizer {
 
   virtual ~Tokenizer();
 
-  // A number of this tokenizer alone, a key of what it makes (DerivedValues).
+  // A number unique to this tokenizer, a key for derived values
+  // (DerivedValues).
   int64_t number() const { return number_; }
 
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // The tokens of `text` by itself: no BOS, no EOS, unless they are asked for.
+  // Encodes `text` by itself: no BOS and no EOS unless `options` say so.
   //
-  // With `max_tokens` one that cannot have so few tokens is refused by its
-  // bytes, or by the tokens of its beginning; another may still have more.
+  // With `max_tokens`, a text that cannot have so few tokens is refused, judged
+  // by its size or by the tokens of its beginning; an accepted text may still
+  // have more.
   // Errors: kInvalidArgument if `text` is not UTF-8, or naming its first token
   // that the model lacks; kOutOfRange with the figures if it is refused for its
   // length.
   absl::StatusOr<std::vector<TokenId>> Encode(
       std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The tokens that a model would write `text` with, where those that it reads
-  // are others. No special tokens are among them.
+  // Returns the tokens with which a model would write `text`, if its output
+  // vocabulary differs from its input. None of them is special.
   // Errors: kInvalidArgument as Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeOutput(
       std::string_view text) const;
 
-  // Makes the added tokens among `tokens` special: they spell nothing from now
-  // on, as if they were not there. Other tokens stay what they are.
+  // Makes the added tokens among `tokens` special: from now on they spell
+  // nothing. Other tokens are unchanged.
   // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
   void MarkSpecial(std::span<const TokenId> tokens);
 
-  // Makes Encode and EncodeOutput refuse texts with a token that a model of so
-  // many tokens lacks: tokenizers come with marks that their models never saw.
+  // Makes Encode and EncodeOutput refuse texts with a token id beyond the
+  // model's vocabulary: tokenizers contain tokens that their models were not
+  // trained on.
   // REQUIRES: the tokenizer is not in use yet.
   void SetModelVocabSize(int model_vocab_size) {
     model_vocab_size_ = model_vocab_size;
   }
 
-  // The text that `tokens` spell: UTF-8, bytes that make no character as
-  // U+FFFD. Tokens are read as a whole text, so a space that only opens the
-  // first piece is dropped: the texts of two halves do not concatenate. Tokens
-  // of vocab_size() or more spell nothing: models pad their vocabularies.
+  // Returns the text that `tokens` spell: UTF-8, with U+FFFD for bytes that
+  // form no character. Tokens are decoded as a whole text, so the space of its
+  // first piece may be dropped: the texts of two halves do not concatenate.
+  // Tokens of vocab_size() or more spell nothing: models pad their
+  // vocabularies.
   // Errors: kInvalidArgument naming the first token that is negative.
   absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                      const DecodeOptions& options = {}) const;
 
-  // The entry that the vocabulary calls exactly `piece`, of any kind; nullopt
-  // if there is none.
+  // Returns the vocabulary's entry for exactly `piece`, of any kind; nullopt if
+  // there is none.
   virtual std::optional<TokenId> PieceToId(std::string_view piece) const = 0;
 
-  // What the vocabulary calls `token`: its piece, "▁the" or "Ġthe", or its
-  // symbol. Empty if there is no such entry.
+  // Returns the vocabulary's piece of `token`, "▁the" or "Ġthe", or its symbol.
+  // Empty if there is no such entry.
   virtual std::string Piece(TokenId token) const = 0;
 
-  // `token` for people to read, in traces and tables: of a SentencePiece model
-  // its piece, else the text that it spells, bytes that make no character as
-  // <0xE2>; of a special token its name. Empty if there is no such entry.
+  // Returns a readable spelling of `token`, for traces and tables: for a
+  // SentencePiece model its piece, else its text, with bytes that form no
+  // character as <0xE2>; for a special token its name. Empty if there is no
+  // such entry.
   virtual std::string Spelling(TokenId token) const { return Piece(token); }
 
   // Encode's token ids are [0, vocab_size).
@@ -164,18 +169,17 @@ class Tokenizer {
   const PieceMatcher& special_names() const;
   std::optional<TokenId> bos_id() const { return special_tokens_.bos; }
 
-  // The first name of a special token in `text` that is not among `tokens`,
-  // which the text was made: it stayed text. Empty if there is none.
+  // Returns the first name of a special token in `text` that was encoded as
+  // text: its token is not in `tokens`. Empty if there is none.
   std::string_view UnparsedSpecial(std::string_view text,
                                    std::span<const TokenId> tokens) const;
 
-  // What stands around a text that is a whole sequence, as the model was
-  // trained: BOS in front, as a rule.
+  // Tokens around a text that is a whole sequence, as in training: usually BOS
+  // in front.
   const std::vector<TokenId>& before_text() const { return before_text_; }
   const std::vector<TokenId>& after_text() const { return after_text_; }
 
-  // What each token adds to a text, for
-  // text/tokenizer/incremental_detokenizer.h.
+  // Text of each token, for text/tokenizer/incremental_detokenizer.h.
   const TokenSpellings& spellings() const { return spellings_; }
 
  protected:
@@ -188,8 +192,8 @@ class Tokenizer {
   };
   explicit Tokenizer(Parts parts);
 
-  // Refuses a text if the tokens of a beginning are far more than `max_tokens`,
-  // in time of what those can spell. `remark` is about the text.
+  // Refuses a text if the tokens of a beginning far exceed `max_tokens`, in
+  // time proportional to that limit. `remark` is about the text.
   // Errors: kOutOfRange with the figures; as EncodeText.
   absl::Status CheckBeginnings(std::string_view text, bool parse_special,
                                int max_tokens, std::string_view remark) const;

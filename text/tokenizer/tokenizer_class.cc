@@ -73,7 +73,7 @@ absl::StatusOr<std::optional<std::string>> TextOf(
                          Shown(value));
 }
 
-// Whether a step of the tokenizer.json is a ByteLevel.
+// True if a step of the tokenizer.json is a ByteLevel.
 bool HasByteLevel(const json::value& value) {
   if (value.is_array()) {
     return std::ranges::any_of(value.get_array(), HasByteLevel);

@@ -1,4 +1,4 @@
-// What transformers' tokenizer_config.json says beside a tokenizer.
+// Reader of transformers' tokenizer_config.json.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 namespace espalier {
 
 // A tokenizer_config.json, or a special_tokens_map.json, which names tokens in
-// the same way. Whoever reads something of them reads it here.
+// the same way. All code that uses these files reads them here.
 class TokenizerConfigFile {
  public:
   // Chat templates lie in it.
   static constexpr size_t kMaxBytes = size_t{32} << 20;
 
-  // Of the file at `path`, for errors.
+  // Parses `text`; `path` is for errors.
   // Errors: kInvalidArgument naming the file if `text` is no object of JSON.
   static absl::StatusOr<TokenizerConfigFile> Parse(std::string_view text,
                                                    const std::string& path);
-  // Of the file at `path`; an empty one if there is no file.
+  // Loads the file at `path`; empty if there is no file.
   // Errors: as ReadFile, but for a missing file; as Parse.
   static absl::StatusOr<TokenizerConfigFile> Load(const std::string& path);
 
@@ -31,8 +31,8 @@ class TokenizerConfigFile {
   // nullptr if the field is missing; null if it is.
   const json::value* Find(std::string_view field) const;
 
-  // The spelling of the token that has this role ("bos_token"): a string, or an
-  // object that has it as "content". Nothing if it is missing or null.
+  // Returns the spelling of the token with this role ("bos_token"): a string,
+  // or the "content" of an object. Nullopt if it is missing or null.
   // Errors: kInvalidArgument naming the file, the field and its value.
   absl::StatusOr<std::optional<std::string>> Token(std::string_view role) const;
   // Nothing if it is missing or null.
@@ -44,7 +44,7 @@ class TokenizerConfigFile {
   json::object object_;
 };
 
-// Which tokens of a tokenizer.json have a role.
+// Tokens of a tokenizer.json that have a role.
 struct TokenizerConfig {
   // By their spelling in the vocabulary.
   std::optional<std::string> bos_token;

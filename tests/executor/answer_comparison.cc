@@ -12,9 +12,9 @@
 namespace espalier::testing {
 namespace {
 
-// Of log-probabilities: absolute.
+// Absolute tolerance of log-probabilities.
 constexpr double kLogProbTolerance = 2e-4;
-// Of a request's samples: what the borders of draws may change.
+// Largest share of a request's samples that borders between tokens may change.
 constexpr double kOtherSamples = 0.1;
 // As sums and noise may cancel, it does not go to 0 with the score.
 constexpr ScoreTolerance kTolerance = {.relative = 1e-4, .least_score = 0.5};
@@ -134,15 +134,16 @@ std::string Describe(const Hypothesis& hypothesis) {
                 " of sum ", hypothesis.cum_log_prob);
 }
 
-// What came of matching two results.
+// Result of matching two results.
 struct Matched {
-  std::string difference;    // of those of the same tokens
-  std::string first_other;   // of those that only one has
-  int num_others = 0;        // of the first
+  std::string difference;    // between hypotheses of equal tokens
+  std::string first_other;   // hypothesis of one run only
+  int num_others = 0;        // hypotheses of the first run only
   int num_other_scores = 0;  // where scores may be others
 };
 
-// Of the same tokens. Scores may be others where rounding is amplified.
+// Compares hypotheses of equal tokens. Scores may differ where rounding is
+// amplified.
 std::string CompareHypotheses(const Hypothesis& a, const Hypothesis& b,
                               bool scores_may_differ, int* num_other_scores) {
   const bool same_score = Close(a.score, b.score);
@@ -226,8 +227,8 @@ bool AreEmptyFrom(size_t step, const CandidateLists& steps) {
                      [](const auto& candidates) { return candidates.empty(); });
 }
 
-// Of a search that takes the best of all rows together: its answers are in
-// order, and say all that decides.
+// Compares searches that take the best candidates of all rows together: their
+// results are in order and show every tie.
 std::string CompareBestFirst(const AnsweredRequest& expected,
                              const AnsweredRequest& actual,
                              AnswerCounts* counts) {
@@ -274,8 +275,8 @@ std::string CompareBestFirst(const AnsweredRequest& expected,
   return "";
 }
 
-// Of a search whose rows choose by themselves. Each run is followed by its own
-// answers, as these do not say which of them the beams became.
+// Compares searches whose rows choose separately. Each run is replayed from its
+// own results, which do not say what beams the candidates became.
 class RowsComparison {
  public:
   RowsComparison(const PreparedRequest& request,

@@ -1,5 +1,5 @@
-// Whether a request was answered alike twice, beside other requests and alone,
-// when the model's logits are the same but for the rounding of float32.
+// Compares two answers to a request, one computed beside other requests and one
+// alone, where the model's logits are equal but for the rounding of float32.
 //
 // Rounding decides only between candidates that tie within it, so two runs are
 // followed step by step, to the first step that has other beams. Where the best
@@ -68,20 +68,20 @@ struct AnswerCounts {
   int num_late_ties = 0;
   int num_filtered = 0;  // drawn beams with filters
   int num_filtered_ties = 0;
-  int num_stochastic_scores = 0;  // of hypotheses
+  int num_stochastic_scores = 0;  // per hypothesis
   int num_amplified = 0;
   int num_sampled = 0;  // requests
-  int num_shifted = 0;  // of them
-  int num_samples = 0;  // of the others
+  int num_shifted = 0;  // sampled requests with a shift
+  int num_samples = 0;  // in all other sampled requests
   int num_other_samples = 0;
   double most_other_samples = 0;  // share of a request of 100 or more
 
   void Print(const char* name) const;
-  // Of one run: what is above its bound, else "".
+  // Names the first count of one run that is above its bound, else "".
   std::string AboveBounds() const;
 };
 
-// What differs, else "".
+// Describes the first difference, else "".
 std::string CompareAnswers(const PreparedRequest& request,
                            const AnsweredRequest& expected,
                            const AnsweredRequest& actual, AnswerCounts* counts);

@@ -34,11 +34,11 @@ class AnswerLog : public StepExecutor {
   }
   void Execute(StepPlan plan, Done done) override;
 
-  // What was answered since the last call.
+  // Returns the results since the last call, and clears them.
   std::map<RequestId, CandidateLists> Take();
 
  private:
-  // Of requests whose beams rank so.
+  // Ranking of a request's beams.
   struct Ranking {
     int num_candidates = 0;
     int num_beams = 0;

@@ -32,7 +32,7 @@ std::string Describe(const Candidate& candidate) {
                 ", score ", candidate.cum_log_prob);
 }
 
-// Whether the candidates that only one of two runs has rank last.
+// Checks that candidates of only one of two runs rank last.
 class OnlyInOne {
  public:
   // `has`: the run that has them; `lacks`: the other one.
@@ -57,7 +57,7 @@ class OnlyInOne {
   }
 
  private:
-  // Where all of the rows' best matter.
+  // Checks rows that each keep their own best.
   std::string JudgeRows(const std::vector<Candidate>& candidates) const {
     for (const Candidate& candidate : candidates) {
       const double last = LastOfTheRow(candidate.beam);
@@ -84,7 +84,8 @@ class OnlyInOne {
     return is_full ? last : kNone;
   }
 
-  // What ranks last in the other run, if that has as many as it can.
+  // Returns the last sum of the other run; kNone if that run has fewer
+  // candidates than it may.
   double LastOfTheFirst(size_t num_first) const {
     std::vector<double> sums = lacks_.sums(step_);
     if (num_first == 0 || sums.size() < num_first) return kNone;
@@ -164,7 +165,8 @@ class OnlyInOne {
   const ScoreTolerance tolerance_;
 };
 
-// What filters of drawn beams explain, candidate by candidate.
+// Decides, candidate by candidate, which differences a filter of drawn beams
+// explains.
 class FilterBorders {
  public:
   FilterBorders(const GenerationParams& params, const ScoreTolerance& tolerance)
@@ -172,7 +174,7 @@ class FilterBorders {
         tolerance_(tolerance),
         has_filters_(DrawsAtRandom(params) && HasFilters(params)) {}
 
-  // Whether a candidate of both runs may have these scores.
+  // True if the two scores of a candidate of both runs are possible.
   bool Explain(const Candidate& a, const Candidate& b) {
     const bool is_close = tolerance_.Holds(a.cum_log_prob, b.cum_log_prob);
     if (!has_filters_ || !params_.stochastic) return is_close;
@@ -192,12 +194,12 @@ class FilterBorders {
     return shift == shifts_.end() ? 0 : shift->second;
   }
 
-  // Whether the filter of its row may have put out a candidate in the other
-  // run, by those of the row that both have.
+  // True if the row's filter may have removed a candidate from the other run,
+  // judging by the row's candidates that both runs have.
   bool MayBe(const Candidate& candidate,
              const std::vector<Candidate>& in_both) const {
     if (!has_filters_) return false;
-    if (params_.typical_p < 1) return true;  // which keeps others
+    if (params_.typical_p < 1) return true;  // may keep less likely tokens
     return std::ranges::all_of(in_both, [&](const Candidate& other) {
       return other.beam != candidate.beam ||
              other.cum_log_prob + tolerance_.Of(other.cum_log_prob) >=
@@ -209,8 +211,8 @@ class FilterBorders {
   const GenerationParams& params_;
   const ScoreTolerance tolerance_;
   const bool has_filters_;
-  std::map<int, double> shifts_;  // of each row's first candidate
-  std::set<int> shifted_rows_;    // by more than rounding
+  std::map<int, double> shifts_;  // per row, of its first candidate
+  std::set<int> shifted_rows_;    // shifted by more than rounding
 };
 
 }  // namespace
@@ -338,7 +340,7 @@ std::string CompareCandidates(const AnsweredSearch& expected,
     std::vector<Candidate> of_rank;
     for (Candidate candidate : candidates) {
       const bool may_be_filtered = borders.MayBe(candidate, in_both);
-      // What it would have in the other run.
+      // Its score in the other run.
       candidate.cum_log_prob +=
           static_cast<float>(sign * borders.ShiftOf(candidate.beam));
       const bool is_filtered =

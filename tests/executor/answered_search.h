@@ -31,7 +31,7 @@ class AnsweredSearch {
   AnsweredSearch(const PreparedRequest& request, const CandidateLists& steps);
 
   size_t num_steps() const { return steps_.size(); }
-  // Whether the strategy is done, with all answers.
+  // True if the strategy is done after all results.
   bool ended() const { return ended_; }
   const GenerationParams& params() const { return params_; }
   // REQUIRES: step < num_steps().
@@ -42,7 +42,7 @@ class AnsweredSearch {
   const std::vector<Candidate>& candidates(size_t step) const {
     return answers_[step];
   }
-  // What drawn candidates rank by, [candidates]: the score with noise; of
+  // Ranks of drawn candidates, [candidates]: the score with noise; for
   // stochastic beams shifted to the parent's sum.
   const std::vector<double>& sums(size_t step) const {
     return steps_[step].sums;
@@ -52,7 +52,8 @@ class AnsweredSearch {
     return steps_[step].maxima[row];
   }
 
-  // How `result` is not what the answers lead to, to the bit, else "".
+  // Describes how `result` differs from the replayed search, bit for bit, else
+  // "".
   std::string DifferenceFrom(const Result& result) const;
 
  private:
@@ -73,27 +74,27 @@ class AnsweredSearch {
   bool ended_ = false;
 };
 
-// What rounding may change of a score.
+// Effect of rounding on a score.
 struct ScoreTolerance {
   double relative = 0;
-  double least_score = 0;  // that it is relative to
+  double least_score = 0;  // floor of the score it is relative to
 
   double Of(double score) const;
   bool Holds(double a, double b) const;
 };
 
-// Whether a filter leaves out tokens that could be drawn.
+// True if a filter removes tokens that could be drawn.
 bool HasFilters(const GenerationParams& params);
 
-// What two answers to a step have that differs and yet may.
+// Allowed differences between two results of a step.
 struct StepTies {
   int num_others = 0;    // candidates of one run alone, that rank last there
   int num_filtered = 0;  // and those at the border of a row's filter
   int num_shifted = 0;   // rows whose scores are renormalised otherwise
 };
 
-// How the candidates of a step that has the same beams in both differ by more
-// than rounding and filters explain, else "".
+// Describes how the candidates of a step with equal beams differ by more than
+// rounding and filters explain, else "".
 //
 // A filter (top_p and others) may keep a token in one run and not in the other.
 // That is seen in no other row. It excuses that a candidate is in one run

@@ -1,5 +1,5 @@
-// What the comparison of answers makes of searches whose rows choose by
-// themselves: ties pass and are counted, planted mistakes do not.
+// Comparison of results of searches whose rows choose separately: ties pass and
+// are counted, planted mistakes fail.
 #include "tests/executor/answered_search.h"
 
 #include <gmock/gmock.h>
@@ -211,7 +211,7 @@ void ExpectTieIfClose(const PreparedRequest& request,
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 1);
 }
 
-// What ranks last of drawn candidates may be another, of the same sum.
+// The last of the drawn candidates may be another one with the same sum.
 TEST(DrawnSearchTest, LastCandidateMayBeAnother) {
   for (const Kind kind : {Kind::kStochastic, Kind::kSampled}) {
     const PreparedRequest request = RequestOf(kind);
@@ -351,8 +351,9 @@ TEST(FilteredSearchTest, SmallShiftOfRowIsSeenInItsBestScores) {
   EXPECT_EQ(counts.num_filtered_ties, 1);
 }
 
-// Of the first row there are two candidates, far below the parent's sum: the
-// higher one takes that, the other one as much as it lacks of the higher one.
+// The first row has two candidates, far below the parent's sum: the higher one
+// gets the parent's sum, and the other one as much less as it was below the
+// higher one.
 AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,
                                  float distance) {
   return RunOf(request, [distance](size_t step, const PlanSelection& selection,

@@ -136,7 +136,7 @@ TEST(ContendersTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
   }
 }
 
-// Whoever checks the answer is to see it.
+// They reach the validation of the result.
 TEST(ContendersTest, RowsThatAreNoNumbersStay) {
   AnyGumbelRows group(3);
   group.selection.num_rows = 3;

@@ -16,7 +16,8 @@ namespace espalier::testing {
 
 class DraftsBeforeSteps {
  public:
-  // Of pages of the target, and of the draft model, which outlives it.
+  // `page_size` applies to the target and to the draft model, which outlives
+  // this.
   DraftsBeforeSteps(int page_size, DraftModel* draft)
       : page_size_(page_size), draft_(draft) {}
 
@@ -49,7 +50,7 @@ class DraftsBeforeSteps {
   const int page_size_;
   DraftModel* const draft_;
   DraftedGroups groups_;
-  DraftedGroups::Asked asked_;  // of the plan that runs
+  DraftedGroups::Asked asked_;  // request of the running plan
   std::vector<DraftedTokens> drafts_;
   int num_rows_ = 0;
 };

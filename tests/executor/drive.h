@@ -22,7 +22,7 @@ struct DriveOptions {
       .max_running = 64, .max_step_tokens = 256, .validate_steps = true};
   // Called before the n-th plan; may submit and cancel.
   std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
-  // Of requests with stop strings.
+  // Required by requests with stop strings.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
 };
 

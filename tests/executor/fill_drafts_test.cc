@@ -152,8 +152,8 @@ TEST(FillDraftsTest, ThePlanIsThatOfKnownDrafts) {
   }
 }
 
-// What ends a sequence is drafted where its logits decide, and not otherwise;
-// nothing is after it.
+// A token that ends a sequence is drafted only if verification needs its
+// logits; nothing follows it.
 TEST(FillDraftsTest, DraftsEndWithTheirSequences) {
   for (const VerifyMode mode : {VerifyMode::kRejection, VerifyMode::kCoupled}) {
     StepPlan plan;

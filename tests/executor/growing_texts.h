@@ -88,7 +88,7 @@ class GrowingTexts {
   const int vocab_size_;
   const int max_draft_;
   std::vector<DraftSequence> all_;
-  std::vector<size_t> asked_;  // of all_
+  std::vector<size_t> asked_;  // indices into all_
 };
 
 }  // namespace espalier::testing

@@ -198,7 +198,8 @@ void Maker::AddStops(GenerationParams* params) {
   }
 }
 
-// Of few samples, for longer: so that some of the drafts are accepted.
+// Adds drafts. Requests have few samples and more tokens, so that some drafts
+// are accepted.
 void Maker::AddDrafts(GenerationParams* params) {
   params->speculate = {
       .method = OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix}),
@@ -241,7 +242,7 @@ void Maker::AddOthers(Request* request) {
       Below(static_cast<int>(std::ssize(request->prompt_tokens)));
 }
 
-// What leaves every request one that has a token at each place.
+// Adds edits that leave a possible token at each position.
 void Maker::AddEdits(GenerationParams* params) {
   const bool is_restricted =
       params->allowed_sequences || params->allowed_token_ids;
@@ -298,7 +299,7 @@ Request Maker::Make() {
   if (limits_.speculates && CanSpeculate(params) && OneIn(2)) {
     AddDrafts(&params);
   }
-  // Of numbers of their own: other fields stay what they are without them.
+  // Uses its own random numbers, so that the other fields do not change.
   std::mt19937 more(static_cast<uint32_t>(request.prompt_tokens[0]));
   Maker(more, model_, limits_).AddOthers(&request);
   const absl::Status valid = ValidateRequest(model_, &request);

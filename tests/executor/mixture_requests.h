@@ -19,7 +19,7 @@ struct MixtureLimits {
   int max_beams = 128;
   int max_prompt_tokens = 60;
   int max_new_tokens = 8;
-  // Whether some samples have drafts. For executors that verify them.
+  // If set, some samples have drafts. The executor must verify them.
   bool speculates = false;
   bool has_draft_model = false;  // which drafts for half of these
   bool scores = false;           // one in eight scores continuations

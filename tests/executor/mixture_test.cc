@@ -282,7 +282,7 @@ TEST(AnswerComparisonTest, AnswersBehindTheEndSayNothing) {
   AnsweredRequest actual = TwoBeams();
   actual.steps.push_back(actual.steps[0]);
   EXPECT_EQ(CompareAnswers(Prepared(params), expected, actual, &counts), "");
-  // Where it has not ended, the result is another.
+  // A search that has not ended has another result.
   actual.result.hypotheses[1].tokens = {8, 7};
   actual.result.hypotheses[1].score = -2.5f;
   EXPECT_THAT(CompareAnswers(Prepared(params), expected, actual, &counts),

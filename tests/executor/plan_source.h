@@ -18,8 +18,8 @@ class PlanSource {
 
   StepPlan plan;
 
-  // A row that feeds `tokens` at the front of its own pages, for whom nobody
-  // asks; returns its index.
+  // Adds a row that feeds `tokens` at the front of its own pages, without a
+  // selection; returns its index.
   int AddRow(std::span<const TokenId> tokens, int num_logits);
   // A row of a model with an encoder: `source`, then `tokens` of the decoder.
   int AddRow(std::span<const TokenId> source, std::span<const TokenId> tokens,
@@ -42,7 +42,7 @@ class PlanSource {
     int position = 0;  // fed last
     int num_steps = 0;
     SmallVector<PageId> tails;
-    std::vector<std::vector<PageId>> pages;  // of rows
+    std::vector<std::vector<PageId>> pages;  // per row
   };
   PageId NewPage() { return PageId{next_page_++}; }
   void AddRow(std::span<const TokenId> tokens, int first_position,

@@ -293,7 +293,7 @@ TEST(SelectionRowsTest, RowsOfLogitsBeginBehindTheDraftsOfThoseBefore) {
   selection.drafts = {{1, 2}, {}, {3}};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
   EXPECT_EQ(selection.num_logits(), 6);
-  // Of beams there is a row for each path.
+  // Beams have a row for each path.
   selection.num_rows = 2;
   selection.ranks = {0, 0, 1};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));

@@ -20,8 +20,8 @@ class AnyInputBatch {
   static constexpr int kMaxLogitsRows = 96;
   static constexpr int kMaxEdits = 4096;
   static constexpr int kMaxWidth = 5;  // slots of a group
-  // Of the source that a table has, in the half of all batches that are of a
-  // model with an encoder.
+  // Source length of a page table. Half of all batches belong to a model with
+  // an encoder.
   static int SourceLengthOf(int table) { return 1 + 7 * table % 30; }
   static constexpr CudaInputBatch::Shape kShape = {.vocab_size = 40,
                                                    .page_size = 4,
@@ -68,7 +68,7 @@ class AnyInputBatch {
   CudaTokenSource SourceOf(int table) const;
 
   std::mt19937 random_;
-  // Of the batch that is being made.
+  // State of the batch under construction.
   int num_slots_ = 0;
   bool has_encoder_ = false;
 };

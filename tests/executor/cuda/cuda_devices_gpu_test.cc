@@ -101,7 +101,8 @@ TEST_F(CudaDevicesTest, ExecutorsComeAndGoWhileAnotherRuns) {
 TEST_F(CudaDevicesTest, TheSecondDeviceHasAllOfItsExecutorsMemory) {
   if (NumDevices() < 2) GTEST_SKIP() << "there is one device";
   const std::array<CudaDevice, 2> devices = TwoDevices();
-  // Of device 0. Pinned memory, which all devices map, may take a little of it.
+  // Free memory of device 0. Pinned memory, which all devices map, may take a
+  // little of it.
   const auto free_bytes = [] {
     size_t bytes = 0, total = 0;
     EXPECT_EQ(cudaMemGetInfo(&bytes, &total), cudaSuccess);

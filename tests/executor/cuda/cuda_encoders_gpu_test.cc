@@ -284,7 +284,7 @@ void ExpectAnyRequestsMatchTheHost(const std::string& name,
     ASSERT_EQ(actual[i].status().code(), expected[i].status().code())
         << what << ": " << actual[i].status() << " " << expected[i].status();
     if (!actual[i].ok()) continue;
-    // What is drawn then follows from the drafts.
+    // The sampled tokens depend on the drafts.
     const auto& speculate = requests[i].params.speculate;
     if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
     comparison.Add(expected[i]->hypotheses, actual[i]->hypotheses, what);

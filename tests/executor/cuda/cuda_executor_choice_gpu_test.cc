@@ -1,6 +1,6 @@
-// What the executor on the device answers to plans, next to what the host
-// answers to the same: every kind of choice, by groups that run ahead
-//  and by rows, all in one batch, with log-probabilities.
+// Results of the executor on the device, compared with the host's for the same
+// plans: every kind of selection, by asynchronously scheduled groups and by
+// rows, all in one batch, with log-probabilities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,11 +40,11 @@ std::shared_ptr<const SelectionParams> Share(SelectionParams params) {
   return std::make_shared<const SelectionParams>(std::move(params));
 }
 
-// How answers of two executors compare.
+// Differences between the results of two executors.
 struct Differences {
   int num_candidates = 0;
-  int num_other_tokens = 0;  // drawn, or in another order
-  int num_ranks = 0;         // of tokens, and of the best beside them
+  int num_other_tokens = 0;  // sampled, or in another order
+  int num_ranks = 0;         // ranks of tokens, and of the best beside them
   int num_other_ranks = 0;
 
   void Print(const char* name) const {
@@ -156,7 +156,7 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
 
   std::mt19937 random_{20261120};
   int64_t next_request_ = 0;
-  // What rows may be restricted to.
+  // Token ids that rows may be restricted to.
   const std::vector<TokenId> allowed_ = {4, 5, 9, 17, 100, 101, 102, 250, 400};
 };
 

@@ -22,7 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Whoever reads it has NaN for hidden states from there on, and so for logits.
+// A row that reads this token has NaN hidden states from there on, and so NaN
+// logits.
 constexpr TokenId kPoison = 11;
 
 TinyModel PoisonedModel() {
@@ -41,7 +42,7 @@ struct Asked {
 };
 
 constexpr char kNanAtOnce[] = "NaN) after 0 generated";
-// Of several samples, each of which may have come another way.
+// Error of a request with several samples, whose tokens may differ.
 constexpr char kNanOfASample[] = "NaN) for a sample";
 constexpr char kNoTokenAtOnce[] = "no token is possible after 0 generated";
 

@@ -1,5 +1,6 @@
-// What tests of the executor on a device share: the embedded model on the host
-// and on the device, requests run under a scheduler, and how answers compare.
+// Fixture of the tests of the executor on a device: the embedded model on the
+// host and on the device, requests run under a scheduler, and comparison of
+// answers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ namespace espalier::testing {
 // Equal to 1e-4 of themselves, or of 0.5: scores of two devices in float32.
 bool Close(double a, double b);
 
-// How often the tokens at a rank differ while the scores agree.
+// Number of hypotheses, and of ranks with other tokens but equal scores.
 struct Comparison {
   int num_hypotheses = 0;
   int num_swapped = 0;
@@ -53,7 +54,7 @@ class CudaExecutorTest : public ::testing::Test {
 
   static Answers OnHost(const std::vector<Request>& requests);
 
-  // Of any width, with and without score processors.
+  // Makes requests of any width, with and without score processors.
   static Request AnyRequest(std::mt19937& random);
   static std::vector<Request> AnyRequests(int count, uint32_t seed);
   // Diverse, sampled and stochastic beams, and what is restricted to sequences,

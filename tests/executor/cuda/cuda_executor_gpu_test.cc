@@ -22,8 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// How many plans may be: one by one is how engines begin and end, two is how
-// they run.
+// Numbers of plans in flight: engines begin and end with one, and run with two.
 std::vector<int> InFlight() {
   return Cases(std::vector<int>{1, 2}, std::vector<int>{2});
 }

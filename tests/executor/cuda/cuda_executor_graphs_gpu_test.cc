@@ -18,7 +18,7 @@ class CudaExecutorGraphsTest : public CudaExecutorTest {
  protected:
   void TearDown() override { FailGraphInstantiations(0); }
 
-  // Of many shapes.
+  // Returns requests that lead to steps of many shapes.
   static std::vector<Request> Requests() {
     std::vector<Request> requests = AnyRequests(Cases(30, 4), 11);
     for (Request& request : RequestsOfAllStrategies(Cases(8, 2), 12)) {
@@ -70,7 +70,7 @@ TEST_F(CudaExecutorGraphsTest, StepsWithoutMemoryForAGraphRunEagerly) {
   EXPECT_EQ(figures.num_graphs, 0);
   EXPECT_EQ(figures.num_graph_launches, 0);
   EXPECT_GT(figures.num_without_graph, 0);
-  // Where there is memory again, there are graphs again, after a while.
+  // Once memory is free again, graphs are created again, after a while.
   FailGraphInstantiations(0);
   for (int i = 0; i < 256 && figures.num_graphs == 0; ++i) {
     ExpectEqual(eager, Drive(*device.steps, requests, drive));

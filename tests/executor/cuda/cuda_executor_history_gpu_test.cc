@@ -34,7 +34,7 @@ class CudaHistoryTest : public CudaExecutorTest {
     return requests;
   }
 
-  // Where processors ban all that may follow, both say so.
+  // Both must fail where processors ban every next token.
   static void ExpectSameOrNone(Answers expected, Answers actual,
                                const char* name) {
     for (size_t i = expected.size(); i-- > 0;) {
@@ -71,7 +71,7 @@ class CudaHistoryTest : public CudaExecutorTest {
       params->min_new_tokens = std::min<int64_t>(4, *params->max_new_tokens);
     }
     for (int words = Below(random, 4); words > 0; --words) {
-      // What begins as the prompt ends, or anything that may come.
+      // A word that begins as the prompt ends, or any word.
       std::vector<int64_t> word;
       for (int i = Below(random, 3); i > 0; --i) {
         word.push_back(one_in(2) ? prompt.back() : 3 + Below(random, 50));

@@ -64,7 +64,7 @@ TEST_F(CudaLaunchFaultsTest, WithoutMemoryNoExecutorIsMade) {
   EXPECT_GT(num_good, 10);
 }
 
-// Of a step that feeds a prompt, and of one that goes on.
+// Tests a step that feeds a prompt, and one that continues a group.
 TEST_F(CudaLaunchFaultsTest, AStepFailsWithItsCallAndTheNextRuns) {
   for (const bool goes_on : {false, true}) {
     int num_good = 0;
@@ -92,7 +92,8 @@ TEST_F(CudaLaunchFaultsTest, AStepFailsWithItsCallAndTheNextRuns) {
       }
       EXPECT_THAT(result.status(), StatusIs(absl::StatusCode::kInternal,
                                             HasSubstr("unspecified launch")));
-      // What it had of the group is lost, and not fed; but where the step ran.
+      // The group's state is lost and nothing is fed, except after the call
+      // that fails when the step has run.
       const size_t num_fed = model->batches().size();
       source.Continue(selection);
       ASSERT_OK_AND_ASSIGN(const StepResult lost,

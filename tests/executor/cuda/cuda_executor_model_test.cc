@@ -96,7 +96,7 @@ OnDryDevice MakeOnDryDeviceWithEncoder() {
   return made;
 }
 
-// In a call of its own; the group then goes on as any.
+// The source takes a call of its own; then the group continues as usual.
 TEST(CudaExecutorModelTest, ASourceIsReadAheadOfTheDecodersTokens) {
   BeginDryRun(90);
   OnDryDevice on = MakeOnDryDeviceWithEncoder();
@@ -142,8 +142,8 @@ TEST(CudaExecutorModelTest, SourcesOfAStepAreReadInAsManyCallsAsTheyTake) {
   EXPECT_EQ(on.model->batches().back().num_tokens, 9);
 }
 
-// Where pages of a source were lost that others after them were not: a row
-// feeds these alone.
+// Pages of a source may be lost while later pages are not: a row then feeds the
+// source alone.
 TEST(CudaExecutorModelTest, AStepMayReadASourceAndFeedNothing) {
   BeginDryRun(90);
   OnDryDevice on = MakeOnDryDeviceWithEncoder();

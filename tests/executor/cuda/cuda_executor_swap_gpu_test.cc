@@ -61,7 +61,7 @@ class CudaExecutorSwapTest : public CudaExecutorTest {
     return requests;
   }
 
-  // Of the scheduler, at the last plan.
+  // Scheduler statistics at the last plan.
   SchedulerStats stats_;
   int64_t most_slots_ = 0;
   DriveOptions Watched(int num_in_flight, PreemptedPages pages) {

@@ -1,5 +1,5 @@
 // A launch that the device refuses ends the requests of its step, and the
-// executor goes on: afterwards all requests get what they got before, to the
+// executor keeps running: afterwards all requests get the same results, to the
 // bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

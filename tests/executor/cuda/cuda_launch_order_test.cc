@@ -1,6 +1,6 @@
-// What steps launch, on the host: whatever a step is made of, its kernels that
-// start early follow each other as base/grid_dependency.h asks, and code that
-// cannot wait is launched neither early nor in clusters. No device is needed.
+// Launches of a step, recorded on the host: in every step, kernels that start
+// early follow each other as base/grid_dependency.h requires, and code that
+// cannot wait is launched neither early nor in clusters. Needs no device.
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
@@ -179,8 +179,8 @@ TEST(CudaLaunchOrderTest, CodeThatCannotWaitStartsNeitherEarlyNorInClusters) {
   });
 }
 
-// Divided in two with clusters, whole without: a block alone would add up what
-// nobody has sent it.
+// With clusters the product is split in two. Without them it stays whole,
+// because a single block would add partial sums that no block has sent.
 TEST(CudaLaunchOrderTest, ProductsAreDividedOnlyAmongBlocksThatExchangeSums) {
   const CudaMatrix w = {nullptr, DType::kBFloat16, 768, 3072};
   for (const int capability : {80, 90, 100}) {

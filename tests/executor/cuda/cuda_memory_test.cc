@@ -1,4 +1,4 @@
-// How much memory limits take, and how it is told.
+// Memory limits, and their error messages.
 #include "base/cuda_memory.h"
 
 #include <gtest/gtest.h>

@@ -81,8 +81,8 @@ class FakeReport {
     return CudaReportReader(ring, logprob_ring, 1).Read(answer);
   }
 
-  // Of the candidate in place `place`, whose row of logits is number
-  // `logits_row` of all.
+  // Returns the log-probability of the candidate at index `place`, whose row of
+  // logits is number `logits_row` of all.
   static TokenLogProb LogProbOf(TokenId token, int place, int logits_row) {
     return {
         .token = token,
@@ -135,7 +135,7 @@ TEST(CudaReportReaderTest, StepsOfPathsAreReplayed) {
                                            FakeReport::LogProbOf(4, 9, 6)));
   EXPECT_THAT(result.further, IsEmpty());
 
-  // With one beam it goes on as far as paths do.
+  // A single beam continues as far as its paths do.
   selection.num_rows = selection.num_slots = 1;
   selection.cum_log_probs = {-1};
   selection.drafts.pop_back();
@@ -206,8 +206,8 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
                                            FakeReport::LogProbOf(2, 5, 5)));
 }
 
-// Of drafts that the plan did not know, what is after an end counts for
-// nothing; by rejection that end was drafted.
+// With drafts that the plan did not have, tokens after an end are ignored. With
+// rejection, the end itself was drafted.
 TEST(CudaReportReaderTest, RunsOfPendingDraftsEndWithTheirTexts) {
   for (const bool keeps_end : {false, true}) {
     auto params = std::make_shared<SelectionParams>();
@@ -270,7 +270,8 @@ class AnyRows {
     if (kind == 1) ranking.parent_sums.assign(selection.num_rows, -1.0);
   }
 
-  // What the device writes of a row: rows with noise lack the beam's own sum.
+  // Returns the device's output of a row: rows with noise lack the beam's own
+  // sum.
   std::vector<Candidate> Device(int row) {
     std::vector<Candidate> values;
     for (TokenId token = 0; token < 40; ++token) {
@@ -336,7 +337,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
       ASSERT_EQ(result.logprobs[i], *expected) << seed;
     }
     num_left += result.candidates.size();
-    // Where the strategy does not say how it ranks, there is everything.
+    // Without a ranking by the strategy, all candidates are kept.
     selection.ranking = {};
     const SelectionResult all = report.Read(answer);
     ASSERT_EQ(all.logprobs.size(), all.candidates.size()) << seed;

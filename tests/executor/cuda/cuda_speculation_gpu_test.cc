@@ -38,9 +38,8 @@ struct CudaSpeculationCase {
   // Few: drafts find no room in many steps.
   int max_step_tokens = 512;
   int64_t kv_cache_mb = 256;
-  bool drafts_on_host = false;  // draws there, from logits of the device
-  // Of a run of the draft model: where all that drafts is more, it is waited
-  // for.
+  bool drafts_on_host = false;  // from logits of the device
+  // Limit of the draft model's rows. A run above it is waited for.
   int max_draft_rows = 5;
   // Without processors that read the text, whose requests wait for answers:
   // steps begin where the device finds the one before has ended.
@@ -285,8 +284,8 @@ class CudaSpeculationTest
     return true;
   }
 
-  // Of the host, with a draft model beside it, as on the device: which steps
-  // have drafts decides what is drawn.
+  // Runs the requests on the host, with a draft model as on the device: the
+  // sampled tokens depend on which steps have drafts.
   static Answers RunOnHost(const std::vector<Request>& requests) {
     std::shared_ptr<StepExecutor> steps =
         MakeExecutor(host_, *pool_, {.run_ahead = true});
@@ -304,7 +303,7 @@ class CudaSpeculationTest
     return Run(*steps, requests);
   }
 
-  // What the answers to `requests` are to be.
+  // Returns the expected answers to `requests`.
   static Answers Expected(StepExecutor& steps, std::vector<Request> requests) {
     if (GetParam().mode == SpeculationMode::kRejection) {
       return RunOnHost(requests);
@@ -313,7 +312,7 @@ class CudaSpeculationTest
     return Run(steps, requests);
   }
 
-  std::shared_ptr<CudaDraftSampler> sampler_;  // of WithDraftModel, if any
+  std::shared_ptr<CudaDraftSampler> sampler_;  // set by WithDraftModel
 };
 
 TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
@@ -352,7 +351,7 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
       "without their drafts\n",
       GetParam().name, num_accepted, num_drafted, num_different, count,
       num_unverified.load());
-  if (FewCases()) return;  // of which some draft hardly anything
+  if (FewCases()) return;  // too few drafts in some cases
   if (GetParam().num_stop_ids > 0) {
     EXPECT_GT(num_unverified, 50);
   }

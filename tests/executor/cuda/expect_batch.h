@@ -1,7 +1,6 @@
-// What a step reads of a batch, array by array and by its own account of which
-// steps read which: an oracle for the list that sending walks
-// (cuda_batch_arrays.h). Device memory is read through a function, so that the
-// same holds for a device and for words of the host in its place.
+// An oracle for the arrays of a batch that a step reads, independent of the
+// list that the uploader uses (cuda_batch_arrays.h). It reads device memory
+// through a function, so that it serves a device and host words in its place.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +15,10 @@ namespace espalier::testing {
 using ReadDevice =
     std::function<void(const void* from, void* to, size_t bytes)>;
 
-// Whether the step makes the edits of that row of logits.
+// True if the step makes the edits of this row of logits.
 bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row);
 
-// What is the device's to compute, or not read, is not compared.
+// Skips arrays that the device computes or the step does not read.
 void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                  const ReadDevice& read);
 

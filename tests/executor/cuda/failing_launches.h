@@ -10,7 +10,7 @@ namespace espalier::testing {
 // One launch of the process fails, after `num_good` that do not, on any thread;
 // negative: none does.
 void FailLaunch(int64_t num_good);
-// Whether it has failed.
+// True if the launch has failed.
 bool HasLaunchFailed();
 
 }  // namespace espalier::testing

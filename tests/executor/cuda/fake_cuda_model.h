@@ -35,7 +35,7 @@ class FakeCudaModel : public CudaModel {
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;
 
-  // Of all calls of Enqueue.
+  // Batches of all calls of Enqueue.
   const std::vector<CudaBatch>& batches() const { return batches_; }
 
  private:

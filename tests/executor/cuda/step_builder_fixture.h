@@ -15,7 +15,7 @@
 
 namespace espalier::testing {
 
-// Of most tests.
+// Defaults of most tests.
 inline constexpr int kBuilderPageSize = 16;
 inline constexpr CudaStepLimits kBuilderLimits = {.max_rows = 128,
                                                   .max_tokens = 512,

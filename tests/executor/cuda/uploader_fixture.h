@@ -30,7 +30,7 @@ class UploaderFixture : public ::testing::Test {
       .max_items = 1024,
       .max_partials = 1024};
 
-  // Of device memory.
+  // Operations on device memory.
   virtual void Apply(const CudaDelta& delta) = 0;
   virtual void Overwrite(const void* array, size_t num_bytes) = 0;
   virtual void Read(const void* from, void* to, size_t num_bytes) const = 0;

@@ -116,7 +116,7 @@ TEST_P(DraftModelTest, ALongPromptIsFedInChunks) {
   EXPECT_GE(num_behind, kPromptTokens / kMostTokens);
   EXPECT_LE(chunked.steps->largest, kMostTokens);
   EXPECT_EQ(AllTokens(drafts), AllTokens(expected));
-  // What was fed in chunks was fed once, but for drafts that were rejected.
+  // Chunked prefill feeds each token once, except rejected drafts.
   EXPECT_LE(chunked.steps->num_fed, at_once.steps->num_fed + 3 * kMostTokens);
 }
 
@@ -191,7 +191,7 @@ TEST_P(DraftModelTest, WhatFindsNoPagesTakesThemFromNobody) {
   const std::vector<DraftedTokens> drafts = model.Run(large);
   const int64_t num_drafted = std::ranges::count_if(drafts, HasDraft);
   if (GetParam()) {
-    EXPECT_EQ(num_drafted, 0);  // of all beams or none
+    EXPECT_EQ(num_drafted, 0);  // all beams or none
     model.steps->num_fed = 0;
     EXPECT_TRUE(HasDraft(model.Run(fits)[0]));
     EXPECT_LE(model.steps->num_fed, 2 * 3);

@@ -69,7 +69,7 @@ class StepwiseSampler : public DraftSampler {
     return drafts;
   }
 
-  // What it draws is there when it was waited for.
+  // The drafts are available after Wait().
   absl::StatusOr<std::vector<SampledDraft>> Start(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override {
@@ -97,7 +97,7 @@ class StepwiseSampler : public DraftSampler {
     return absl::ZeroDuration();
   }
 
-  // Whether the draft model has it draw for this one.
+  // True if this sampler drafts for the sequence.
   bool DrawsFor(const DraftSequence& sequence) const {
     return CanSample(sequence) && sequence.num_tokens <= max_draft_tokens();
   }
@@ -123,8 +123,8 @@ class StepwiseSampler : public DraftSampler {
     }
   }
 
-  // A token of each that goes on, which the next step feeds. One that has all
-  // of its own feeds the last one again, where it was.
+  // Samples a token for each unfinished sequence, which the next step feeds. A
+  // finished one feeds its last token again, at the same position.
   void Draw(std::span<const DraftSequence* const> sequences, int drafted,
             std::span<const float> logits, StepPlan* step,
             std::vector<SampledDraft>* drafts) {
@@ -214,8 +214,8 @@ TEST(DraftSamplerTest, DraftsAreThoseOfTheHost) {
   EXPECT_GT(num_sampled, 400u);
 }
 
-// Nobody waits for what the same plan verifies; what it was is known to the
-// draft model when it drafts again.
+// Drafts that the same plan verifies stay pending; the draft model has their
+// tokens when it drafts again.
 TEST(DraftSamplerTest, PendingDraftsAreThoseOfTheHost) {
   int num_pending = 0;
   int64_t num_rows = 0;
@@ -291,7 +291,7 @@ TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
   EXPECT_GT(num_drafted, 10);
 }
 
-// Of a sampler that fails, at the next run or in the same one.
+// The sampler fails, at the next run or in the same one.
 TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
   auto params = std::make_shared<SelectionParams>();
   params->kind = SelectionKind::kDraws;
@@ -330,8 +330,9 @@ TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
   EXPECT_EQ(mixed.drafts->num_rows(), 3);
 }
 
-// One for each token that is drawn, whoever draws it. Of a pass that catches up
-// only what the sampler draws counts: what was missing it has fed before.
+// Each sampled token counts one row, whether the host or the sampler draws it.
+// In a catch-up pass only the sampler's tokens count: it has fed the missing
+// ones before.
 TEST(DraftSamplerTest, RowsOfLogitsAreCounted) {
   auto params = std::make_shared<SelectionParams>();
   params->kind = SelectionKind::kDraws;

@@ -1,4 +1,4 @@
-// What is kept of sequences from run to run, and who loses pages to whom.
+// State of sequences between runs, and eviction of their pages.
 #include "executor/host/draft_sequences.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST_F(DraftSequencesTest, OneThatNeverFitsEvictsNobody) {
   EXPECT_EQ(sequences_.num_fed(key), 0u);
   EXPECT_EQ(sequences_.num_fed({RequestId{1}, 0}), 4u);
   EXPECT_EQ(sequences_.num_fed({RequestId{2}, 0}), 4u);
-  // Where one of this run gives up, it fits.
+  // It fits once another sequence of this run is given up.
   sequences_.GiveUp({RequestId{2}, 0});
   EXPECT_TRUE(sequences_.AddRow(key, text, text.size(), 1, &step));
 }
@@ -189,7 +189,7 @@ class DraftSequencesPropertyTest : public ::testing::Test {
       }
     }
   }
-  // What a sequence has in common with another one of its request.
+  // Shares the common beginning of two sequences of a request.
   void ShareBeginnings(const std::map<DraftSequences::Key, DraftText>& texts) {
     for (const auto& [key, text] : texts) {
       const DraftSequences::Key from = {key.first, Below(3)};

@@ -240,8 +240,8 @@ TEST(DraftedGroupsTest, RowsThatDoNotWaitBeginBehindTheDraftsOfThoseBefore) {
   }
 }
 
-// Of samples that the answer before has ended nothing is left; sums begin with
-// its own.
+// Samples that the previous result has ended are dropped, and sums include the
+// previous result's.
 TEST(DraftedGroupsTest, AnswersToRowsThatDidNotWaitAreCompleted) {
   DraftedGroups groups;
   VerifiedOnDevice device;
@@ -344,7 +344,7 @@ TEST(DraftedGroupsTest, WhereSomethingDependsOnTheAnswerRowsWait) {
   }
 }
 
-// Of a result that has too few nothing is anybody's.
+// A result with too few entries belongs to no request.
 TEST(DraftedGroupsTest, ResultsOfOtherPlansAnswerNobody) {
   DraftedGroups groups;
   StepPlan plan;

@@ -1,5 +1,5 @@
-// What tests of DraftingExecutor share: a toy model that drafts for itself, the
-// requests of a test, and counts of what plans draft.
+// Fixture of the tests of DraftingExecutor: a toy model that drafts for itself,
+// the requests of a test, and counters of drafts in plans.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -97,7 +97,7 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
     steps_->Execute(std::move(plan), [&, i](absl::StatusOr<StepResult> result) {
       ASSERT_OK(result.status());
       EXPECT_EQ(result->drafts.size(), i % 2 == 0 ? 1u : 0u);
-      // What the scheduler learns the costs of drafts from.
+      // The scheduler learns the costs of drafts from these fields.
       EXPECT_EQ(result->draft_time > absl::ZeroDuration(), i % 2 == 0);
       EXPECT_EQ(result->num_draft_rows > 0, i % 2 == 0);
       order.push_back(i);
@@ -157,7 +157,8 @@ TEST_F(DraftingExecutorTest, ResultsSayWhyADraftModelFailed) {
   }
 }
 
-// What the executor beside a draft model gets, without what is drafted.
+// Counts the plans that reach the executor beside a draft model, without
+// drafts.
 class PlanCounter : public StepExecutor {
  public:
   explicit PlanCounter(std::shared_ptr<StepExecutor> steps)
@@ -264,7 +265,7 @@ TEST_F(DraftingExecutorTest, WhereDraftingFailsStepsRunWithoutDrafts) {
   EXPECT_GT(accepted.total(), 0);
 }
 
-// What goes on from a step that fails has no answer; others go on.
+// Groups that continue from a failed step get an error; others continue.
 TEST_F(DraftingExecutorTest, AStepThatFailsEndsItsRequestsAlone) {
   const auto pool = MakePool(1);
   auto steps = ModelExecutor::Create(std::make_shared<FailingModel>(), pool,
@@ -300,7 +301,7 @@ TEST_F(DraftingExecutorTest, AStepThatFailsEndsItsRequestsAlone) {
   EXPECT_GT(num_ended, 0);
 }
 
-// Throws at the second plan, which nobody reads then.
+// Throws at the second plan, whose Done is never called.
 class RefusingSteps : public StepExecutor {
  public:
   explicit RefusingSteps(std::shared_ptr<StepExecutor> steps)

@@ -57,11 +57,11 @@ class InstantSteps : public StepExecutor {
   ModelDescription description_;
 };
 
-// Of plans that say which request has ended, by its number.
+// Sends plans that end a request, and records the ended request's number.
 class EndedRequests {
  public:
   EndedRequests() {
-    answered_.reserve(2);  // whoever is answered needs no memory
+    answered_.reserve(2);  // recording an answer must not allocate
     ToyModelOptions options;
     options.has_shareable_pages = true;
     const auto toy = std::make_shared<ToyModel>(options);

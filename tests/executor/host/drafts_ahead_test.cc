@@ -16,8 +16,8 @@ namespace {
 
 class DraftsAheadTest : public DraftingExecutorTest {};
 
-// Those of samples are planned ahead of their answers, in steps of others that
-// are, too; requests get what they get alone.
+// Samples with drafts are planned before the last result is read, beside
+// others; results are those of requests run alone.
 TEST_F(DraftsAheadTest, SamplesThatDraftGoOnAheadOfAnswers) {
   DraftCounter counter(steps_.get());
   AcceptedTokens accepted;
@@ -38,8 +38,8 @@ TEST_F(DraftsAheadTest, SamplesThatDraftGoOnAheadOfAnswers) {
   EXPECT_GT(accepted.total(), Cases(1000, 200));
 }
 
-// What the executor beside a draft model gets: a line for each selection with
-// drafts, as far from the end as lengths do not depend on who plans.
+// Records the plans that reach the executor: a line for each selection with
+// drafts, except near the end, where lengths depend on the planner.
 class PlanRecorder : public StepExecutor {
  public:
   PlanRecorder(std::shared_ptr<StepExecutor> steps, int max_generated)

@@ -110,7 +110,8 @@ class DraftingModel : public Model {
                                       .has_shareable_pages = true};
 };
 
-// What the draft model has fed of a request shows in what it feeds next.
+// The tokens that the draft model feeds next show what it has kept of a
+// request.
 TEST(ModelExecutorTest, TheDraftModelForgetsWhoEndsInAPlanThatFails) {
   CountingModel model;
   DraftingModel draft;
@@ -140,7 +141,7 @@ TEST(ModelExecutorTest, TheDraftModelForgetsWhoEndsInAPlanThatFails) {
   EXPECT_THAT(draft.num_fed, ElementsAre(4, 1, 4, 4, 4));
 }
 
-// Runs until nobody waits for it.
+// Runs until it is cancelled.
 class EndlessModel : public Model {
  public:
   const ModelDescription& description() const override { return description_; }
@@ -215,8 +216,7 @@ TEST(ModelExecutorTest, APlanIsGivenUpOnceAStopIsRequested) {
               StatusIs(absl::StatusCode::kCancelled, "the step was given up"));
 }
 
-// What it may take of a host: never nothing, and never more than the model
-// says.
+// A bound is never 0, and never above the model's own.
 TEST(ModelExecutorTest, EveryBoundIsFiniteAndTheLowerOneHolds) {
   class Sized : public CountingModel {
    public:
@@ -272,8 +272,9 @@ TEST(ModelExecutorTest, ABoundThatLeavesNothingIsAnError) {
   EXPECT_OK(create({.max_candidates = 1, .max_score_edits = 0}));
 }
 
-// A group that runs ahead feeds what it selected, unless its state was
-// lost: nobody may wait for it in vain then, and others go on.
+// An asynchronously scheduled group feeds the tokens that it selected. If its
+// state was lost, it gets an empty result instead of waiting, and other groups
+// continue.
 TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   CountingModel model;
   const auto executor = MakeExecutor(&model, 1, {.run_ahead = true});
@@ -312,7 +313,7 @@ TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   EXPECT_OK(run(next));
   prompt.tokens = {1};
   EXPECT_THAT(run(prompt), StatusIs(absl::StatusCode::kDataLoss, "bad page"));
-  next.rows = {{.num_tokens = 1}};  // somebody else's
+  next.rows = {{.num_tokens = 1}};  // a row of another group
   next.tokens = {11};
   next.page_indptr = {0, 0};
   result = run(next);

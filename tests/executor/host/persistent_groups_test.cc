@@ -104,7 +104,7 @@ TEST(PersistentGroupsTest, ABeamKeepsItsSlotAndAForkedChildItsTail) {
   EXPECT_THAT(plan.selections[0].cum_log_probs, ElementsAre(-1, -3, -4));
   for (const PlanRow& row : plan.rows) EXPECT_EQ(row.first_position, 6);
 
-  // Rank 2 goes on twice, rank 0 once: slot 1 is taken over.
+  // Rank 2 has two children and rank 0 one, so slot 1 is reused.
   groups.Advance(Answer({{2, 4, -5}, {2, 5, -6}, {0, 6, -7}, {1, 7, -8}}));
   plan = Continuation(7, {1, 2, 3});
   groups.ExpandContinuations(&plan);
@@ -157,7 +157,7 @@ TEST(PersistentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
               ElementsAre(ElementsAre(11, 12, 13, 14, 15, 16, 2, 3),
                           ElementsAre(11, 12, 13, 14, 15, 16, 2, 4)));
 
-  // Where none is given none is kept.
+  // A plan without histories keeps none.
   plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);
   groups.Advance(Answer({{0, 1, -1}}));
@@ -268,7 +268,8 @@ TEST(PersistentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
               ElementsAre(ElementsAre(11, 12, 3), ElementsAre(11, 12, 4)));
   groups.DiscardFailedStep();
 
-  // What is on its way for the lost one feeds nothing, and the other goes on.
+  // The pending continuation of the lost group feeds nothing, and the other
+  // group continues.
   plan = Continuation(7, {1, 2});
   plan.continuations.push_back(Continuation(6, {1, 5}).continuations[0]);
   plan.continuations[1].request = kOther;

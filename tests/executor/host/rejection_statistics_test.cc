@@ -156,8 +156,8 @@ TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
             1.02 * coupled.num_accepted / coupled.num_drafted);
 }
 
-// Where drafts begin after a verification that no answer has told of, the
-// draft model has fed what it has when answers are read: it drafts the same
+// A draft that follows an unread verification starts on the device. The draft
+// model has then fed what it feeds after a read result, so it drafts the same
 // tokens.
 TEST(RejectionTest, DraftsThatBeginOnADeviceAreThoseBehindAnswers) {
   for (const int num_tokens : {1, 2, 3, 5, 8}) {
@@ -180,7 +180,7 @@ void AcceptFirst(const StepPlan& plan, std::span<const float>,
                  StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];
-    size_t first = 0;  // of the row's candidates
+    size_t first = 0;  // index of the row's first candidate
     for (size_t row = 0; row < selection.drafts.size(); ++row) {
       SelectionResult& answer = result->selections[i];
       if (!selection.drafts[row].empty() && answer.num_tokens[row] == 1) {

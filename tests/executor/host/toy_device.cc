@@ -92,7 +92,7 @@ TokenId DrawDraftFor(const DraftSequence& sequence, int num_generated,
   return DrawDraft({logits, options}, params.verify_mode).token;
 }
 
-// What was enqueued, with a copy of all that it reads.
+// An enqueued run, with a copy of its inputs.
 struct ToyDeviceSampler::Run {
   StepPlan plan;
   std::vector<DraftSequence> sequences;

@@ -76,7 +76,8 @@ class UnreadDraftsTest : public DraftingExecutorTest {
       if (request.params.allowed_sequences) continue;
       request.params.max_new_tokens = 60;
       request.params.ignore_eos |= random() % 2 == 0;
-      // What depends on the text is read first; here that is seldom.
+      // A parameter that depends on the text requires reading results first;
+      // this test rarely sets one.
       if (random() % 4 == 0) continue;
       request.params.repetition_penalty = 1;
       request.params.frequency_penalty = 0;
@@ -113,7 +114,7 @@ TEST_F(UnreadDraftsTest, RequestsGetWhatTheyGetAlone) {
   int64_t num_accepted = 0;
   for (uint32_t seed = 1; seed <= Cases(120u, 40u); ++seed) {
     SCOPED_TRACE(seed);
-    // Where some group has to wait for the answer all do.
+    // If one group has to wait for its result, all groups do.
     const std::vector<Request> requests = Samples(1 + seed % 10, seed);
     const OnToyDevice toy(seed % 2 == 0 ? 200 : 20);
     const Answers together = Drive(*toy.steps, requests, {.num_in_flight = 2});
@@ -137,7 +138,8 @@ TEST_F(UnreadDraftsTest, RequestsGetWhatTheyGetAlone) {
   EXPECT_GT(num_with_two, Cases(30, 8));
 }
 
-// Those of its requests, and nothing waits for what nobody will say.
+// A failed step ends only its own requests, and no request waits for its
+// result.
 TEST_F(UnreadDraftsTest, StepsThatFailEndTheirRequestsAlone) {
   int num_failed = 0;
   int num_done = 0;

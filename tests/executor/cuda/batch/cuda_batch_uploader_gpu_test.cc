@@ -1,5 +1,5 @@
-// What the device has of a batch after any other batches: all of it that a step
-// reads, and nothing is sent twice.
+// Uploads of batches after any other batches: the device has every array that a
+// step reads, and nothing is sent twice.
 #include <gtest/gtest.h>
 
 #include <vector>

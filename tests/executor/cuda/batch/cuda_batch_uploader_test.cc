@@ -1,6 +1,6 @@
-// What the device has of a batch after any other batches, with words of the
-// host in place of its memory: every array that a step reads, each in a place
-// of its own, and nothing is sent twice. Needs no device.
+// Uploads of batches after any other batches, into host words in place of
+// device memory: every array that a step reads has a place of its own, and
+// nothing is sent twice. Needs no device.
 #include "executor/cuda/batch/cuda_batch_uploader.h"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ TEST(CudaGroupsTest, RangesOfLiveGroupsNeverOverlap) {
   std::map<int64_t, int> widths;
   int num_refused = 0;
   int num_moves = 0;
-  // What the device has: whose slot it is.
+  // Owner of each slot on the device.
   std::vector<int64_t> owners(kNumSlots, -1);
   for (int i = 0; i < 3000; ++i) {
     const int64_t id = random() % 30;

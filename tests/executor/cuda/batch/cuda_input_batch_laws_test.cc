@@ -1,4 +1,4 @@
-// What is true of any batch.
+// Invariants of any batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ TEST(CudaInputBatchLawsTest, EveryRowOfLogitsAndGroupHasOneOfEach) {
   });
 }
 
-// Where the step reads an array by row of logits, it has an entry for each,
-// from the first on; where it does not, nothing is spent on it.
+// An array that the step reads by row of logits has an entry for each, from the
+// first on; otherwise it stays empty.
 TEST(CudaInputBatchLawsTest, ArraysByLogitsRowAreWrittenForStepsThatReadThem) {
   ForAnyBatch([](const CudaInputBatch& batch) {
     const size_t num_logits_rows = batch.num_logits_rows();

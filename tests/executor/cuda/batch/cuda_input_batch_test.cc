@@ -158,7 +158,7 @@ TEST(CudaInputBatchTest, HistoriesThatAreNotGivenAreForTheDeviceToRead) {
   }
   EXPECT_THAT(tokens, ElementsAre(1, 3, 8, 2, 4, 5));
   EXPECT_THAT(banned, ElementsAre(true, true, true, false, false, true));
-  // Room for a vocabulary of ten, from the end on; nobody else's.
+  // Each row has its own space for a vocabulary of ten, allocated from the end.
   std::vector<int> indices;
   for (const CudaEditRow& row : batch.edit_rows) indices.push_back(row.params);
   EXPECT_THAT(indices, ElementsAre(-1, 0, 0, -1));

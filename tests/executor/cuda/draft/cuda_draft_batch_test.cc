@@ -1,4 +1,4 @@
-// What a run of a draft model is told: by hand, and by any sequences.
+// Input of a run of a draft model: by hand, and for any sequences.
 #include "executor/cuda/draft/cuda_draft_batch.h"
 
 #include <gmock/gmock.h>
@@ -66,8 +66,8 @@ TEST(CudaDraftBatchTest, RowsFeedTheirLastTokensAndAreOfNobodyAfter) {
   EXPECT_EQ(batch.rows[2].num_tokens, 0);
 }
 
-// Where it begins the device knows, so there is room for either: the token
-// alone, or the last of the draft before it as well.
+// The row's start is known only on the device, so it has room for both cases:
+// the token alone, or the last token of the previous draft as well.
 TEST(CudaDraftBatchTest, RowsThatDoNotWaitHaveRoomForWhateverIsAccepted) {
   CudaDraftBatch batch(kDraftLimits, 16, 100);
   DraftSequence sequence = SequenceOf({}, 2, 3);

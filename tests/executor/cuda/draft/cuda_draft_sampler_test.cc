@@ -1,6 +1,6 @@
-// What a run of a draft model launches, on the host: kernels that start early
-// follow each other as base/grid_dependency.h asks, and rows of logits are kept
-// as long as somebody holds them. No device is needed.
+// Launches of a run of a draft model, recorded on the host: kernels that start
+// early follow each other as base/grid_dependency.h requires, and rows of
+// logits live as long as a handle to them. Needs no device.
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,8 @@ class CudaDraftSamplerTest : public ::testing::Test {
   CudaDraftSamplerTest() { BeginDryRun(90); }
   ~CudaDraftSamplerTest() override { FailDryCall(-1, cudaSuccess); }
 
-  // Of so many tokens of a draft each; every other one feeds two.
+  // Adds sequences with drafts of `num_tokens` each; every other one feeds two
+  // tokens.
   void AddSequences(int count, int num_tokens, bool by_rejection) {
     auto params = std::make_shared<SelectionParams>();
     params->kind = SelectionKind::kDraws;
@@ -60,8 +61,8 @@ class CudaDraftSamplerTest : public ::testing::Test {
   std::vector<const DraftSequence*> sequences_;
 };
 
-// A run that nobody waits for takes a place until its tokens are dropped, and
-// where there is none the next one is waited for.
+// A pending run occupies a buffer until its tokens are released; without a free
+// buffer, Start() waits for the run.
 TEST_F(CudaDraftSamplerTest, RunsThatAreStartedTakeTurns) {
   ASSERT_OK_AND_ASSIGN(const auto sampler,
                        CudaDraftSampler::Create(model_, {.max_graphs = 0}));

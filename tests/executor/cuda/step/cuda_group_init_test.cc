@@ -101,7 +101,7 @@ std::shared_ptr<const SelectionParams> Draws() {
   return params;
 }
 
-// Of samples that verify drafts, in rows that have logits of each token.
+// Samples that verify drafts have a row of logits for each token.
 TEST_F(CudaGroupInitTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
   Feed({5, 6}, 2);
   Feed({7, 8, 9}, 3);

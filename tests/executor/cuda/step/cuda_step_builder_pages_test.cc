@@ -1,5 +1,5 @@
-// What rows of a group read together in a step's attention: pages that all of
-// them name, as paths of beams and samples with drafts do. No device is needed.
+// Shared prefixes in a step's attention: pages that all rows of a group name,
+// as paths of beams and samples with drafts do. Needs no device.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -57,7 +57,7 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
     }
   }
 
-  // What the first step's attention is divided into.
+  // Returns the work items of the first step's attention.
   std::vector<CudaAttentionItem> Items() {
     CudaDelta delta(memory_->words());
     EXPECT_OK(

@@ -47,7 +47,8 @@ class CudaStepBuilderTest : public StepBuilderFixture {
     return step;
   }
 
-  // What steps so far have left at `target`; 0 where nothing was written.
+  // Returns the values that the steps so far have sent to `target`; 0 where
+  // nothing was written.
   std::vector<uint64_t> Sent(const uint64_t* target, int count) {
     std::vector<uint64_t> values(count);
     auto* const words = reinterpret_cast<int*>(values.data());
@@ -144,7 +145,7 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
     }
     return selection;
   }
-  // What a draft model has drawn them from.
+  // Adds the draft model's logits of the drafts.
   void AddDraftLogits(PlanSelection* selection) {
     for (const auto& draft : selection->drafts) {
       selection->draft_logits.push_back(
@@ -187,7 +188,8 @@ TEST_F(CudaStepBuilderDraftsTest, StepsThatVerifyArePaddedToTheShapesOfGraphs) {
   }
 }
 
-// Of a prompt of one token: more than a graph of its one row would draw.
+// The prompt has one token. The samples need more draws than a graph of its
+// single row has.
 TEST_F(CudaStepBuilderDraftsTest, ManySamplesOfOneRowTakeNoGraph) {
   auto drawing = std::make_shared<SelectionParams>();
   drawing->kind = SelectionKind::kDraws;
@@ -214,7 +216,7 @@ TEST_F(CudaStepBuilderDraftsTest, BeamsBesideDraftsArePadded) {
   EXPECT_EQ(step->shape.num_tokens, 16);
 }
 
-// Where padding would leave drafts without room, there is none.
+// A step is not padded if padding takes rows of logits from drafts.
 TEST_F(CudaStepBuilderDraftsTest, PaddingTakesNoRoomFromDrafts) {
   AddDrafted(0, 10, {});
   for (int i = 0; i < 78; ++i) {  // 96, padded
@@ -253,8 +255,8 @@ TEST_F(CudaStepBuilderDraftsTest,
   EXPECT_EQ(step->shape.max_draws, 0);  // none is plain
 }
 
-// Those on the step's device are read where they are; of another, as of the
-// host, the rows after all others have copies.
+// Logits on the step's device are read in place; logits of another device or of
+// the host are copied into the rows after all others.
 TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
   const std::vector<float> memory(2 * 4 * kVocabSize);
   const auto on_device = [&](size_t first, int ordinal) {
@@ -285,7 +287,7 @@ TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
   EXPECT_EQ(Sent(addresses, first + 16), std::vector<uint64_t>(first + 16));
 }
 
-// Where rejection verifies, the tokens go to what it reads as well.
+// With rejection, the tokens are also written to the verification's input.
 TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
   const auto tokens = std::make_shared<const std::vector<TokenId>>(99, 5);
   auto coupled = std::make_shared<SelectionParams>();
@@ -384,8 +386,8 @@ TEST_F(CudaStepBuilderDraftsTest, WithoutRoomForTheirRowsDraftsAreNotVerified) {
   EXPECT_EQ(step->draft_rows.size(), 2u);
 }
 
-// Whether they are verified must not depend on what was drawn: drafts that end
-// at once find no more room than others.
+// The decision to verify must not depend on the sampled tokens: drafts that end
+// at once get no more room than others.
 TEST_F(CudaStepBuilderDraftsTest, ShortDraftsHaveNoMoreRoomThanLongOnes) {
   AddDraftLogits(&AddDrafted(0, 2, {}));
   AddDraftLogits(&AddDrafted(1, 13, {}, /*num_drafts=*/1));

@@ -91,7 +91,7 @@ class AnyStep {
     return count + Below(most - count + 1);
   }
 
-  // What fits beside what is there; 0: nothing.
+  // Returns a width that fits beside the present groups; 0: none does.
   int AnyWidth(const CudaInputBatch& batch) {
     const int left =
         limits_.max_rows - std::max(batch.num_logits_rows(), num_slots_);
@@ -99,7 +99,6 @@ class AnyStep {
     return 1 + Below(std::min(left, OneOf({4, 40, 130, 600})));
   }
 
-  // Of `width` beams or samples; no candidates if there is no room.
   SelectionParams AnyParams() {
     SelectionParams params;
     params.kind = static_cast<SelectionKind>(Below(3));
@@ -290,7 +289,8 @@ TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
               HasSubstr("overlaps maxima"));
 }
 
-// Of four draws from the one row of logits of a prompt, after two samples.
+// Draws four samples from the single row of logits of a prompt, after two
+// samples.
 CudaInputBatch DrawsOfPrompt(const SelectionParams& draws) {
   CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
   batch.AddBeams(GroupAt(0, 2), {.params = &draws});

@@ -57,7 +57,7 @@ class CudaStepSourcesTest : public StepBuilderFixture {
     return step.ok() ? *std::move(step) : CudaStep();
   }
 
-  // What the device was sent last of `count` words.
+  // Returns the `count` words last sent to `array`; -1 where none was sent.
   std::vector<int> Sent(const int* array, int count) const {
     std::vector<int> values;
     for (int i = 0; i < count; ++i) {
@@ -68,7 +68,7 @@ class CudaStepSourcesTest : public StepBuilderFixture {
     return values;
   }
 
-  std::map<int, int> words_;  // of the device, as sent last
+  std::map<int, int> words_;  // device index -> last word sent
 };
 
 // Pages 0 to 2 are the first source's, 3 is its decoder's; 4 and 5.

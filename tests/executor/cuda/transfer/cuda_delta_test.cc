@@ -1,4 +1,4 @@
-// What a delta puts where, and that shadowed arrays send only what changed.
+// Destinations of a delta's words; shadowed arrays send only changes.
 #include "executor/cuda/transfer/cuda_delta.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What CudaApplyStagedWrites does.
+// Applies a delta as CudaApplyStagedWrites does.
 void Apply(const CudaDelta& delta, std::vector<int>* words) {
   for (const CudaStagedWrite& segment : delta.segments()) {
     for (int i = 0; i < segment.count; ++i) {
@@ -53,7 +53,8 @@ TEST(CudaDeltaTest, LongArraysArriveWhole) {
   EXPECT_EQ(words[99] + words[877], 0);
 }
 
-// What arrives, through a buffer of so many segments and words.
+// Returns the words after a transfer through a buffer of `num_segments`
+// segments and `num_payload` words.
 std::vector<int> ThroughPieces(const CudaDelta& delta, size_t num_segments,
                                size_t num_payload, size_t num_words,
                                int* num_pieces) {

@@ -64,9 +64,9 @@ class ChunkDecoder {
   const int64_t max_line_bytes_;
   const int64_t max_body_bytes_;
   State state_ = State::kFirstDigit;
-  int64_t line_bytes_ = 0;  // of the present line, or of the trailers
-  uint64_t size_ = 0;       // of the chunk; in kData what is left of it
-  int64_t body_bytes_ = 0;  // of all chunks so far
+  int64_t line_bytes_ = 0;  // in the current line, or in the trailers
+  uint64_t size_ = 0;       // chunk size; in kData the rest of it
+  int64_t body_bytes_ = 0;  // in all chunks so far
   LineScanner trailers_{/*follows_line=*/true};
   std::optional<Refusal> refusal_;
 };

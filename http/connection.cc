@@ -328,9 +328,9 @@ void Connection::ReceiveBody() {
 
 // Exchanges.
 
-// Called at the end of an exchange. Or destroyed: a coroutine that cannot wait,
-// for want of memory, is destroyed by asio, which tells nobody. Its client gets
-// no answer, or half of one.
+// Called at the end of an exchange, or destroyed without a call: if a coroutine
+// lacks the memory to wait, asio destroys it without notice. The client then
+// gets no answer, or a part of one.
 class Connection::ExchangeEnd {
  public:
   explicit ExchangeEnd(std::shared_ptr<Connection> connection)

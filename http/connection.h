@@ -7,11 +7,11 @@
 //     └─────────> kLinger <────────┘      (and from everywhere, kClosed)
 //                    └── client closed, or late ──> kClosed
 //
-// One read is awaited at any time, for the next request or for the client's
-// end, which are the same event; only while bytes of the next request wait
-// after the present one, none is. So what a client sends ahead is at most one
-// read's worth, and does not keep its end from being noticed (Check). A body
-// that is streamed is read by its handler, in kExchange.
+// A read is pending at any time, for the next request or for the client's end,
+// which are the same event, except while bytes of the next request are already
+// buffered. So at most one read's worth of data is buffered ahead, and the
+// client's end is still noticed (Check). A streamed body is read by its
+// handler, in kExchange.
 //
 // Thread safety: its worker's thread alone. Callbacks and coroutines hold it.
 #pragma once
@@ -132,7 +132,7 @@ class Connection : public Peer,
   // False if the client has gone. What it cannot hand over whole, for want of
   // memory, ends the connection.
   bool Send(std::span<const std::string_view> parts);
-  // The same; what is left of a long body is not copied.
+  // As above; moves the unsent rest of a long body instead of copying it.
   bool Send(std::string_view head, std::string body);
   size_t SendSome(std::span<const std::string_view> parts,
                   boost::system::error_code* error);
@@ -160,7 +160,8 @@ class Connection : public Peer,
   // Null before a request's first byte. kExchange: while the body is streamed.
   std::unique_ptr<RequestReader> reader_;
   int64_t unread_bytes_ = 0;  // counted of its body
-  std::string input_;         // of the next requests, from input_begin_ on
+  // Received bytes of the next requests, from input_begin_ on.
+  std::string input_;
   size_t input_begin_ = 0;
   int64_t dropped_bytes_ = 0;  // kLinger
 

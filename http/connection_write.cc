@@ -161,7 +161,7 @@ asio::awaitable<bool> Connection::Flush() {
     const auto [wait_error] = co_await socket_.async_wait(
         Socket::wait_write, asio::as_tuple(asio::use_awaitable));
     if (wait_error || client_gone()) {
-      // The next write goes on from here, if this one alone was cancelled.
+      // If only this write was cancelled, the next one continues here.
       write_deadline_ = Clock::time_point::max();
       co_return false;
     }

@@ -25,7 +25,7 @@ class LineScanner {
   void Take(unsigned char byte);
 
   State state_ = State::kMore;
-  int matched_;  // of CR LF CR LF
+  int matched_;  // matched bytes of CR LF CR LF
 };
 
 }  // namespace espalier::http

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(
     std::unique_ptr<Server> server(new Server(std::move(core)));
     server->core_->Run();
     return server;
-  } catch (const std::exception& error) {  // of files, threads or memory
+  } catch (const std::exception& error) {  // no files, threads or memory
     return MakeError(absl::StatusCode::kUnavailable,
                      "cannot start the server: ", error.what());
   }

@@ -1,6 +1,6 @@
 // Server: HTTP/1.1 (and 1.0) over TCP, for handlers that are coroutines. It
-// knows connections, requests, limits and time-outs, and streams of events; it
-// knows nothing of what is served.
+// handles connections, requests, limits, time-outs and event streams,
+// independent of the content.
 //
 //   http::ServerOptions options;
 //   options.port = 8000;
@@ -17,19 +17,19 @@
 // Its requests are handled one after the other; a client may send the next
 // before it has the answer (pipelining).
 //
-// What is no HTTP/1.x as RFC 9112 has it is refused with 400, and the
-// connection closed: bare line feeds, control characters, folded headers, no or
-// two Host headers, two lengths, a length beside Transfer-Encoding, codings
-// other than chunked. So is all that proxies in front might read in another way
-// than we do (request smuggling). `Expect: 100-continue` is honoured.
+// A request that violates RFC 9112 is refused with 400 and its connection
+// closed: bare line feeds, control characters, folded headers, no or two Host
+// headers, two lengths, a length beside Transfer-Encoding, codings other than
+// chunked. So is every request that a proxy in front might parse differently
+// (request smuggling). `Expect: 100-continue` is honoured.
 //
-// Where the process may open no more files, new connections wait in the
-// system's queue until others have closed. Want of memory ends the connection
-// that it was for, in the midst of its answer if need be, and nothing else: the
-// server goes on to accept, and its time-outs come.
+// If the process may open no more files, new connections wait in the system's
+// queue until others have closed. If an allocation fails, only its connection
+// ends, if necessary within an answer: the server still accepts connections,
+// and its time-outs still work.
 //
-// The end: Drain has each answer end its connection; WaitUntilIdle waits for
-// the exchanges that run; Stop, or the destructor, cuts off what is left.
+// Shutdown: after Drain each answer ends its connection; WaitUntilIdle waits
+// for the running exchanges; Stop, or the destructor, cuts off the rest.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +49,9 @@
 
 namespace espalier::http {
 
-// The answer to what is an error by HTTP alone, which no handler sees: 400,
-// 408, 413, 417, 431, 500 (a handler failed), 503 (too many connections or
-// bodies). The message is one line of plain text. Called on any thread; must
-// not throw.
+// Makes the answer to an error of HTTP itself, which no handler sees: 400, 408,
+// 413, 417, 431, 500 (a handler failed), 503 (too many connections or bodies).
+// The message is one line of plain text. Called on any thread; must not throw.
 using ErrorResponse =
     std::function<Response(int status, std::string_view message)>;
 
@@ -62,25 +61,25 @@ struct HeadRefusal {
   std::string note = {};  // as Exchange::set_note
 };
 
-// Asked about a request whose body is still on its way, so that no body is
-// waited for and kept that is not wanted: who sends it is not known, or it is
-// of the wrong type. An answer refuses it, and ends the connection. Requests
-// that come whole go to their handler at once, which has to check them, too.
-// Called on any thread; must not throw.
+// Checks the head of a request before its body has arrived, so that an
+// unauthorized body or one of the wrong type is neither awaited nor stored. A
+// result refuses the request and ends the connection. Requests that arrive
+// whole skip this check: their handler must make it, too. Called on any thread;
+// must not throw.
 using HeadCheck =
     std::function<std::optional<HeadRefusal>(const Request& head)>;
 
 // {"error": message}
 Response PlainErrorResponse(int status, std::string_view message);
 
-// Returns true while others wait for what exchanges hold: then clients that
-// read slowly are cut off sooner (Limits::crowded_write_timeout). Called on any
-// thread, several times a second; must not throw, and waits for nothing.
+// Returns true while others wait for resources that exchanges hold: then slow
+// readers are cut off sooner (Limits::crowded_write_timeout). Called on any
+// thread, several times a second; must not throw or block.
 using OthersWait = std::function<bool()>;
 
 struct ServerOptions {
-  // An address, or a name, of which every address is listened on that this
-  // machine has ("localhost": 127.0.0.1 and ::1). "::" takes IPv4, too.
+  // An address, or a name: then the server listens on each of its addresses
+  // that this machine has ("localhost": 127.0.0.1 and ::1). "::" includes IPv4.
   std::string host = "127.0.0.1";
   int port = 0;  // 0: one that is free
   // True: all of these addresses must be this machine's alone.
@@ -103,7 +102,7 @@ struct ServerStats {
   int64_t responses[6] = {};        // by status / 100; [0] is unused
   int64_t clients_gone = 0;         // during an exchange, slow readers included
   int64_t slow_readers = 0;         // cut off; in clients_gone, too
-  int64_t timeouts = 0;             // of headers and bodies
+  int64_t timeouts = 0;             // while reading headers or bodies
   int64_t bytes_received = 0;
   int64_t bytes_sent = 0;
 };
@@ -129,8 +128,8 @@ class Server {
   std::vector<std::string> addresses() const;
 
   // From now on each answer says "Connection: close" and ends its connection.
-  // New connections are still accepted, so that clients can ask how the
-  // draining goes; what is refused meanwhile is for the handler to say.
+  // New connections are still accepted, so that clients can query the state;
+  // the handler decides which requests to refuse meanwhile.
   void Drain();
   // Waits until no exchange runs; false if some still do after `timeout`.
   bool WaitUntilIdle(absl::Duration timeout);

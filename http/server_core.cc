@@ -24,7 +24,7 @@ using boost::system::error_code;
 
 namespace {
 
-// Where no connection can be accepted, for want of files or memory.
+// Pause after a connection could not be accepted, for lack of files or memory.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 
 // Then the accepting thread's connections have their turn.
@@ -69,7 +69,7 @@ absl::Status ServerCore::Listen(const std::string& host, int port,
                            endpoint.address().to_string(),
                            ", which is not of this machine alone");
   }
-  // Where the first address has a free port, another may not.
+  // Another address may lack the port that is free on the first one.
   constexpr int kAttempts = 16;
   absl::Status status;
   for (int i = 0; i < kAttempts; ++i) {

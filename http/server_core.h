@@ -69,7 +69,8 @@ class ServerCore {
   std::vector<std::unique_ptr<Worker>> workers_;  // the first one accepts
   std::vector<std::unique_ptr<Listener>> listeners_;
 
-  size_t next_worker_ = 0;  // of the accepting thread
+  // Next worker to get a connection; used by the accepting thread.
+  size_t next_worker_ = 0;
   std::mutex stop_mutex_;
   // Filled by Run; from then on under stop_mutex_.
   std::vector<std::thread> threads_;

@@ -70,8 +70,8 @@ void Worker::Run() {
         Check();
       }
     } catch (const std::exception&) {
-      // Want of memory, where no connection could catch it: the work that threw
-      // is over, and the rest goes on.
+      // An allocation failed where no connection could catch it. The work that
+      // threw is over; the other work continues.
     }
   }
   has_ended_ = true;

@@ -1,5 +1,5 @@
-// Worker: what the connections of one thread share: its io_context, one timer
-// for all their time-outs, buffers that no connection keeps, counts.
+// Worker: the state that the connections of one thread share: an io_context,
+// one timer for all their time-outs, scratch buffers, counters.
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ struct ServerShared {
   Handler handler;
   std::atomic<bool> draining{false};
   std::atomic<int> num_connections{0};
-  std::atomic<int> num_refused{0};       // of them, those on their way out
-  std::atomic<int64_t> unread_bytes{0};  // of bodies on their way
+  std::atomic<int> num_refused{0};  // part of num_connections: being refused
+  std::atomic<int64_t> unread_bytes{0};  // request bodies being received
 };
 
 // Thread safety: Run's thread alone, but for counters(), context() and Finish.

@@ -16,7 +16,7 @@ namespace espalier::serve {
 namespace {
 
 constexpr size_t kShortestKey = 8;         // bytes
-constexpr size_t kMaxFileBytes = 1 << 20;  // of a file of keys
+constexpr size_t kMaxFileBytes = 1 << 20;  // limit for a file of keys
 
 absl::Status CheckKey(std::string_view key, std::string_view source) {
   if (key.size() < kShortestKey) {

@@ -1,10 +1,9 @@
-// ApiKeys: who may use a server. Without a key anybody may who reaches it.
+// ApiKeys: access control of a server. Without keys every client has access.
 //
-// A client shows its key as a bearer token, `Authorization: Bearer KEY`, or as
-// the password of HTTP's basic authentication, which is how a browser asks for
-// it. A key that is shown is compared with all of them, each in a time that
-// depends on its own length alone: how long a refusal takes says nothing of how
-// much of a key was right.
+// A client sends its key as a bearer token, `Authorization: Bearer KEY`, or as
+// the password of HTTP's basic authentication, which browsers prompt for. It is
+// compared with every key, in a time that depends only on the lengths, so that
+// the time of a refusal does not show how much of a key was right.
 //
 // Thread safety: constant after construction; any thread may call.
 #pragma once

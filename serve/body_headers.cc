@@ -21,7 +21,7 @@ std::string_view Strip(std::string_view text) {
   return {stripped.data(), stripped.size()};
 }
 
-// Where the parameter ends that begins at `at`: before the next semicolon that
+// Returns the end of the parameter that begins at `at`: the next semicolon that
 // is not in quotes.
 size_t EndOfParameter(std::string_view text, size_t at) {
   for (bool is_quoted = false; at < text.size(); ++at) {

@@ -378,7 +378,7 @@ asio::awaitable<absl::Status> CallAnswerer::Write(
 asio::awaitable<absl::Status> CallAnswerer::WriteRendered(Body body) {
   const bool is_long = body->size() > kMaxCallBytesOnIoThread;
   using Rendered = std::shared_ptr<RenderedAnswer>;
-  std::vector<openai::PromptParts> parts;  // of each sentence
+  std::vector<openai::PromptParts> parts;  // one per sentence
   for (PromptRequest& request : requests()) {
     parts.push_back(std::move(request.parts));
   }
@@ -435,7 +435,7 @@ asio::awaitable<absl::Status> CallAnswerer::SendPieces(
 // Errors: before the first event.
 asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   Engine& engine = model_->generator.engine();
-  std::vector<std::vector<ResultStream>> streams;  // of each prompt
+  std::vector<std::vector<ResultStream>> streams;  // one per prompt
   for (PromptRequest& request : requests()) {
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
         std::move(request.request), {.beams = call().stream_beams});

@@ -153,8 +153,8 @@ absl::StatusOr<std::string> EchoOf(const openai::Call& call,
                            {.show_special = !params.skip_special_tokens});
 }
 
-// Refuses what 429 would have a client try again for ever: more prompt tokens
-// than the queue ever holds. A single prompt is checked by QueueLimits.
+// Refuses a call with more prompt tokens than the queue ever holds; with 429 a
+// client would retry it forever. QueueLimits checks a single prompt.
 absl::Status CheckMayWait(const std::vector<OpenPrompt>& requests,
                           int64_t max_waiting_tokens) {
   int64_t num_tokens = 0;
@@ -181,9 +181,9 @@ absl::Status OfPlace(const absl::Status& error, const RequestPlace& place,
                   place.prompt, call);
 }
 
-// Refuses max_tokens that some prompts leave too little room for, in the words
-// of the one that leaves least: who gives as many as that has room for is right
-// about all. Of a single prompt the engine says it.
+// Refuses max_tokens that do not fit some prompt, with the error of the longest
+// one: a value that fits it fits every prompt. The engine checks a single
+// prompt.
 absl::Status CheckLengths(const openai::Call& call,
                           const ModelDescription& model,
                           const std::vector<OpenPrompt>& requests) {

@@ -27,7 +27,7 @@ std::optional<RunEvent> RunEventOf(
   if (!event.ok()) {
     return RunEvent{request, absl::StatusOr<Result>(event.status())};
   }
-  // It ends with its result, after which nobody reads.
+  // A stream ends with its result; there is nothing more to read.
   if (auto* result = std::get_if<Result>(&event->value())) {
     return RunEvent{request, absl::StatusOr<Result>(std::move(*result))};
   }
@@ -45,7 +45,7 @@ struct PromptRuns::Shared {
       : channel(executor, /*max_buffer_size=*/1) {}
 
   Channel channel;
-  std::deque<asio::cancellation_signal> signals;  // of what was spawned
+  std::deque<asio::cancellation_signal> signals;  // one per coroutine
   bool is_silent = true;  // since the last time that it was asked
 };
 

@@ -29,9 +29,9 @@ struct PromptTokensOptions {
   // The model's prompt template, or BOS. Unset: true for a text, false for a
   // conversation.
   std::optional<bool> add_special_tokens = {};
-  std::string template_name = {};  // of texts; empty: the model's default
-  bool parse_special = false;      // of texts
-  // A prompt of more tokens is refused.
+  std::string template_name = {};  // for texts; empty: the model's default
+  bool parse_special = false;      // for texts
+  // A longer prompt is refused.
   int max_tokens = std::numeric_limits<int>::max();
 };
 

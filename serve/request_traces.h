@@ -1,6 +1,6 @@
 // RequestTraces: the traces (trace/trace.h) of the requests that ended last,
-// kept in memory so that a client can ask what a search did after it was
-// answered. Both their number and their bytes are bounded, whatever runs.
+// kept in memory so that a client can inspect a search after its answer. Both
+// their number and their bytes are bounded.
 //
 //   auto traces = std::make_shared<RequestTraces>(TraceLimits{16});
 //   auto generator = Generator::Load(directory, {.trace = traces});
@@ -10,10 +10,9 @@
 // A request is known by its caller_id, or without one by its number. Where
 // several have the same, as the prompts of one call, Find returns all of them.
 //
-// What gives way to what: a request whose trace outgrows max_request_bytes
-// loses it, and Find says so. Where all traces together outgrow max_bytes,
-// those that ended longest ago go first, then those of running requests, the
-// oldest first.
+// A request whose trace exceeds max_request_bytes loses it, and Find reports
+// that. If all traces together exceed max_bytes, those of ended requests are
+// dropped first, then those of running ones, the oldest first.
 //
 // Thread safety: On is called by one thread at a time, the engine's strand; all
 // else by any thread at any time. A lock is held while an event is appended, or
@@ -39,8 +38,8 @@ namespace espalier::serve {
 
 struct TraceLimits {
   int max_requests = 0;  // that have ended; in [0, kMaxTraceRequests]
-  int64_t max_bytes = int64_t{64} << 20;          // of all; >= 0
-  int64_t max_request_bytes = int64_t{16} << 20;  // of one; >= 0
+  int64_t max_bytes = int64_t{64} << 20;          // for all traces; >= 0
+  int64_t max_request_bytes = int64_t{16} << 20;  // per request; >= 0
 };
 // Find looks at each.
 inline constexpr int kMaxTraceRequests = 4096;
@@ -68,19 +67,19 @@ class RequestTraces : public TraceSink {
   RequestTraces(const RequestTraces&) = delete;
   RequestTraces& operator=(const RequestTraces&) = delete;
 
-  // A request for whose trace there is no memory loses it.
+  // If an allocation fails, the request loses its trace.
   void On(const TraceEvent& event) override;
 
-  // The traces of the requests of this id that have ended, those first that
-  // ended first; at least one.
-  // Errors: kNotFound if there is none, saying whether it still runs, or how
-  // many are kept; permanent kResourceExhausted if they took too
+  // Returns the traces of the ended requests of this id, in the order in which
+  // they ended; at least one.
+  // Errors: kNotFound if there is none, saying whether the request still runs,
+  // or how many traces are kept; permanent kResourceExhausted if they took too
   // much memory.
   absl::StatusOr<Found> Find(std::string_view id) const;
 
   const TraceLimits& limits() const { return limits_; }
   int num_ended() const;      // that are kept
-  int64_t num_bytes() const;  // of those, and of requests that run
+  int64_t num_bytes() const;  // kept traces and running requests
 
  private:
   using Open = std::map<RequestId, std::shared_ptr<RequestTrace>>;

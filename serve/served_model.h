@@ -66,7 +66,7 @@ struct ServedModel {
   const std::string tokenizer_info;  // JSON; empty without a tokenizer
   const absl::Time created = absl::Now();
   LatestStats latest;
-  LoadMeter meter;  // of calls that generate
+  LoadMeter meter;  // load of generating calls
 };
 
 // True if it is the name of the model or another name for it.

@@ -287,7 +287,7 @@ ServerCore::Work ServerCore::Handle(http::Exchange& exchange) {
         exchange.request(), std::move(passed.caller.headers)));
     co_return;
   }
-  // To nobody who may not ask for it.
+  // Reports the load only to clients with a valid key.
   const bool is_known = options_.api_keys.empty() || passed.caller.key >= 0;
   const bool is_refused =
       passed.refusal.has_value() && passed.refusal->http_status != 503;

@@ -1,5 +1,5 @@
-// ServerCore: the routes of a server (server.h), and what every call must pass
-// before it reaches one: a key, an origin, a method, a body's type.
+// ServerCore: the routes of a server (server.h), and the checks of every call
+// before it reaches one: key, origin, method, type of the body.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace espalier::serve {
 
-// 96 bits that cannot be predicted, in hexadecimal.
+// Returns 96 unpredictable bits in hexadecimal.
 std::string NewRequestId();
 
 class ServerCore {
@@ -50,12 +50,12 @@ class ServerCore {
   struct Call {
     http::Exchange& exchange;
     Caller caller;
-    std::string id;  // of the path, where the route has one: {id}
+    std::string id;  // {id} in the path, if the route has one
   };
 
-  // When a route may be asked.
+  // Condition for a route to answer.
   enum class For {
-    kAnybody,     // always, without a key, too
+    kAnybody,     // always, without a key too
     kClients,     // always
     kModel,       // once there is a model
     kGeneration,  // from then on until the server drains
@@ -80,23 +80,23 @@ class ServerCore {
     std::optional<openai::Error> refusal;  // unset: it may go on to its route
   };
   Passed Check(const http::Request& request);
-  // Refuses bodies that would be read for nothing.
+  // Refuses a call by its head, before its body is read.
   std::optional<http::HeadRefusal> CheckHead(const http::Request& head);
   // The bodies of forms are streamed, up to the largest file.
   std::optional<int64_t> StreamedBodyLimit(const http::Request& head) const;
   Work Handle(http::Exchange& exchange);
-  // Null if there is none; then `*allowed` is which methods there are for this
-  // path.
+  // Returns null if there is no such route; then `*allowed` lists the methods
+  // of this path.
   static const Route* FindRoute(const http::Request& request, std::string* id,
                                 std::string* allowed);
-  // "; did you mean ...?", where a route has nearly this path; else "".
+  // Returns "; did you mean ...?" if a route has a similar path; else "".
   static std::string RouteHint(std::string_view path);
-  // Why the call may not go on; nothing if it may.
+  // Returns the error of a call that is refused; nullopt if it may continue.
   std::optional<openai::Error> Refusal(const http::Request& request,
                                        const Route* route,
                                        const std::string& allowed,
                                        Caller* caller);
-  // Adds the header endpoint-load-metrics where it is wanted.
+  // Adds the header endpoint-load-metrics if it is requested.
   Work ReportLoad(const http::Request& request, Caller* caller);
 
   Work Health(Call& call);
@@ -134,17 +134,18 @@ class ServerCore {
 
   Work Generate(Call& call, openai::Api api);
   Work Render(Call& call, openai::Api api);
-  // Responds with what `answer` makes of the call, where there are jobs.
+  // Responds with the result of `answer`, if the server has jobs.
   Work RespondJob(Call& call, JobCalls::Answer answer);
   JobCall JobCallOf(Call& call) const;
-  // Whose share a call takes of what is kept; empty: there are no shares.
+  // Returns the tenant whose share of the memory a call uses; empty: there are
+  // no shares.
   std::string TenantOf(const Caller& caller) const;
   // Makes a call of a batch, by the path of all calls.
   boost::asio::awaitable<openai::BatchOutcome> RunStored(
       jobs::RunningCall call);
 
-  // Responds to `call` with what `answer` makes of its body, on a thread of its
-  // own if that is long.
+  // Responds to `call` with the result of `answer` for its body, on a worker
+  // thread if the body is long.
   using AnswerText = absl::StatusOr<std::string> (*)(const ServedModel&,
                                                      std::string_view,
                                                      const openai::Limits&);
@@ -158,7 +159,7 @@ class ServerCore {
 
   const ServerOptions options_;
   const openai::ServerDefaults defaults_;
-  HeldMemory memory_;  // of calls
+  HeldMemory memory_;  // held by calls
   std::mutex serve_mutex_;
   bool is_stopped_ ABSL_GUARDED_BY(serve_mutex_) = false;
   // Outlives http_'s threads. Set once, under serve_mutex_, unless stopped.
@@ -169,7 +170,7 @@ class ServerCore {
   RunningCalls running_calls_;           // outlives http_
   RequestLog request_log_;  // outlives http_, whose threads write to it
   std::unique_ptr<http::Server> http_;
-  // The same for its own threads, which may run before it is there.
+  // Server for its own threads, which may run before http_ is set.
   std::atomic<http::Server*> listening_ = nullptr;
   // End before http_, whose exchanges wait for them.
   WorkerThread drawing_{"draw traces"};  // runs where traces are kept

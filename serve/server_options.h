@@ -1,5 +1,5 @@
-// ServerOptions: what a server (server.h) listens on, who may use it, and what
-// one client may take.
+// ServerOptions: the address of a server (server.h), its access control and its
+// limits per client.
 #pragma once
 
 #include <memory>
@@ -21,35 +21,35 @@
 namespace espalier::serve {
 
 struct ServerOptions {
-  // An address of this machine, or a name. One that others reach needs
-  // api_keys, or `insecure`.
+  // An address of this machine, or a name. An address that other machines reach
+  // needs api_keys, or `insecure`.
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: one that is free
-  // That read and write, tokenize and make JSON; 0: one for each CPU that the
-  // process may use, at most 4.
+  // Threads for input and output, tokenizing and JSON; 0: one for each CPU that
+  // the process may use, at most 4.
   int num_threads = 0;
   http::Limits http = {};
   openai::Limits requests = {};
-  // Without keys: bits of a client's IPv6 address that name its tenant, which
-  // an address of IPv4 does whole; 0: all clients are one tenant.
+  // Without keys: length of the IPv6 prefix that identifies a client's tenant;
+  // an IPv4 address identifies it as a whole. 0: all clients are one tenant.
   int tenant_prefix_bits = 64;
-  // That all calls hold together, by estimate: long bodies, the lists in them,
-  // log-probabilities of prompts.
+  // Limit on the estimated memory of all calls together: long bodies, their
+  // lists, log-probabilities of prompts.
   int64_t max_held_bytes = int64_t{2} << 30;
 
-  ApiKeys api_keys = {};  // empty: anybody may use it
-  bool insecure = false;  // anybody may, from anywhere
+  ApiKeys api_keys = {};  // empty: no key is needed
+  bool insecure = false;  // allows other machines to connect without a key
   // True: clients may call /reset_prefix_cache, which affects all of them.
   bool allow_control = false;
-  // Origins of web pages that may call it, beside its own.
+  // Further origins of web pages that may call the server.
   AllowedOrigins allowed_origins = {};
 
   // The name of the model for clients; empty: that of its directory.
   std::string model_name = {};
   // Other names that calls may have for it; answers have the first.
   std::vector<std::string> model_aliases = {};
-  // Fields of requests that leave them open, as a JSON object of the fields of
-  // /v1/completions; empty: none. They come before the model's
+  // Defaults for fields that requests leave open, as a JSON object of the
+  // fields of /v1/completions; empty: none. They override the model's
   // generation_config.json.
   std::string defaults = {};
   // The format in which the model calls tools; unset: by its chat template
@@ -61,10 +61,10 @@ struct ServerOptions {
   // A file descriptor that gets a line for each answer (request_log.h), open as
   // long as the server lives; -1: none does.
   int request_log_fd = -1;
-  // Serves GET /v1/requests/{id}/trace: the sink that the generator was given,
-  // too. Null: it does not.
+  // Traces for GET /v1/requests/{id}/trace; also the trace sink of the
+  // generator. Null: not served.
   std::shared_ptr<const RequestTraces> traces = nullptr;
-  // Where files and batches are kept.
+  // Storage of files and batches.
   JobOptions jobs = {};
 };
 
@@ -76,8 +76,8 @@ bool IsLoopback(const std::string& host);
 // Errors: kNotFound naming a host without an address.
 absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host);
 
-// Errors: kInvalidArgument naming the option and its value; of a server that
-// anybody may use kNotFound naming a host without an address.
+// Errors: kInvalidArgument naming the option and its value; kNotFound naming a
+// host without an address if no key is needed.
 absl::Status CheckServerOptions(const ServerOptions& options);
 
 }  // namespace espalier::serve

@@ -75,7 +75,7 @@ class WorkerThread {
     co_return *std::move(result);
   }
 
-  // The same if there is much of it; else `work` is done by the caller.
+  // Runs `work` on the thread if `is_much`; otherwise on the caller's.
   template <typename T>
   boost::asio::awaitable<absl::StatusOr<T>> RunIf(bool is_much,
                                                   WorkFor<T> work) {

@@ -53,7 +53,7 @@ __device__ __forceinline__ float Activated(float x, CudaActivationKind kind) {
   return x < 0 ? 0 : x;  // a NaN stays one
 }
 
-// Of a row the i-th eight outputs.
+// One thread computes eight neighbouring outputs of a row.
 template <bool kHasGate, typename T>
 __global__ void __launch_bounds__(kActivateThreads)
     Activate(const EightOf<T>* sums, int64_t num_eights, int row_eights,

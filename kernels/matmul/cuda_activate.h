@@ -1,6 +1,6 @@
-// What a feed-forward part makes of its first product in models of another form
-// than silu(gate) * up without biases (CudaEpilogue::kSiluMul, which is made of
-// the sums on their way out): GELU, ReLU, biases, no gate.
+// The activation of a feed-forward layer as a kernel of its own: GELU, ReLU,
+// biases, or no gate. silu(gate) * up without biases needs no kernel; the
+// product applies it to its sums (CudaEpilogue::kSiluMul).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@ namespace espalier {
 enum class CudaActivationKind {
   kSilu,
   kGeluTanh,
-  kGelu,  // of the error function
+  kGelu,  // exact, by erf
   kRelu,
 };
 

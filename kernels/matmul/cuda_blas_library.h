@@ -1,6 +1,6 @@
-// cuBLASLt, loaded when it is first needed. To link a program with it costs
-// each process 0.1 s and 100 MB, whatever the process does: so many of its
-// pages hold pointers, which the loader writes (CUDA 13).
+// cuBLASLt, loaded at first use. Linking a program with it costs each process
+// 0.1 s and 100 MB even if it never calls it: the loader writes the many pages
+// that hold pointers (CUDA 13).
 //
 // Thread safety: any threads.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-// The functions of cuBLASLt that we call.
+// The functions of cuBLASLt that espalier calls.
 struct CudaBlasLibrary {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
@@ -30,15 +30,14 @@ struct CudaBlasLibrary {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set_attribute;
 
-  // What `call`, the name of a function above, has returned.
+  // Converts the status that the function named `call` returned.
   // Errors: kResourceExhausted for want of memory, kInternal for the rest.
   absl::Status StatusOf(cublasStatus_t status, const char* call) const;
 
-  // That of the CUDA that this was compiled with: where the system's loader
-  // finds it, or else where it lay then. It stays, and so does a failure, as
-  // long as the process.
-  // Errors: kFailedPrecondition if it is in neither place, or has not all of
-  // them.
+  // Loads the library of the CUDA version that this was compiled with, from the
+  // loader's search path or else from its place at build time. Keeps the
+  // outcome, success or failure, as long as the process lives.
+  // Errors: kFailedPrecondition if it is in neither place or lacks a function.
   static absl::StatusOr<const CudaBlasLibrary*> Get();
 };
 

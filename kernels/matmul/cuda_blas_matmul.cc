@@ -7,10 +7,10 @@
 namespace espalier {
 namespace {
 
-// What NVIDIA recommends for Hopper: more has not been seen to help.
+// NVIDIA's recommendation for Hopper. More has not been faster.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-// A function of `blas`, a CudaBlasLibrary, on these arguments.
+// Calls a function of `blas`, a CudaBlasLibrary, with these arguments.
 #define RETURN_IF_BLAS_ERROR(blas, function, ...) \
   RETURN_IF_ERROR((blas).StatusOf((blas).function(__VA_ARGS__), #function))
 

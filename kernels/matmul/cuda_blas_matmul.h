@@ -29,10 +29,11 @@ class CudaBlasMatMul {
   //   x    [num_rows, w.num_cols]   the weights' dtype
   //   out  [num_rows, w.num_rows]   out_dtype: the weights', or f32
   // All 16-byte aligned. Sums are float32; f32 is multiplied as f32.
-  // The first product of a bucket of rows (NumBucketRows) asks cuBLASLt how,
-  // which takes 0.3 ms of the host and loads kernels; the first of each number
-  // of rows checks that, 2 to 8 us; later ones only enqueue. All may be
-  // captured. Errors: kInternal if cuBLASLt has no way, or fails.
+  // The first product of a bucket of rows (NumBucketRows) asks cuBLASLt for an
+  // algorithm, which takes 0.3 ms of the host and loads kernels. The first
+  // product of each number of rows checks that algorithm, 2 to 8 us. Later ones
+  // only enqueue. All may be captured.
+  // Errors: kInternal if cuBLASLt has no algorithm, or fails.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    DType out_dtype, bool add, void* out, cudaStream_t stream);
 
@@ -62,7 +63,7 @@ class CudaBlasMatMul {
   using OwnedPreference =
       Owned<cublasLtMatmulPreference_t, &CudaBlasLibrary::preference_destroy>;
 
-  // What a product is, apart from where its data are.
+  // A product without the addresses of its data.
   struct Shape {
     int num_rows = 0;
     int num_outputs = 0;
@@ -84,7 +85,7 @@ class CudaBlasMatMul {
   explicit CudaBlasMatMul(const CudaBlasLibrary& blas) : blas_(blas) {}
   absl::Status Enqueue(const Shape& shape, const void* x, const void* w,
                        void* out, cudaStream_t stream);
-  // `count` of them, `stride` elements from one to the next.
+  // Makes `layout` a batch of `count` matrices, `stride` elements apart.
   absl::Status SetBatch(cublasLtMatrixLayout_t layout, int32_t count,
                         int64_t stride) const;
   absl::StatusOr<OwnedLayout> MakeLayout(DType dtype, int num_cols,
@@ -93,9 +94,9 @@ class CudaBlasMatMul {
                                               int num_rows) const;
   absl::StatusOr<OwnedLayout> MakeOutputLayout(const Shape& shape) const;
   absl::StatusOr<Plan> MakePlan(const Shape& shape);
-  // Product and layouts: all but the algorithm.
+  // Makes the product and the layouts, but not the algorithm.
   absl::StatusOr<Plan> DescribePlan(const Shape& shape) const;
-  // That of the shape's bucket.
+  // Returns the algorithm of the shape's bucket.
   absl::StatusOr<cublasLtMatmulAlgo_t> FindAlgorithm(Shape shape);
   absl::StatusOr<cublasLtMatmulAlgo_t> ChooseAlgorithm(const Shape& shape,
                                                        const Plan& plan) const;
@@ -108,10 +109,10 @@ class CudaBlasMatMul {
   std::map<Shape, cublasLtMatmulAlgo_t> algorithms_;  // by bucket
 };
 
-// Algorithms are chosen for so many rows: the least number of at least
-// `num_rows` that has three significant bits (..., 8, 10, 12, 14, 16, 20, ...),
-// at most a quarter more. Prompts come in any number of rows. REQUIRES:
-// num_rows >= 1.
+// Returns the number of rows for which the algorithm is chosen: the least
+// number of at least `num_rows` that has three significant bits (..., 8, 10,
+// 12, 14, 16, 20, ...), at most a quarter more. Buckets bound the number of
+// choices, as prompts come in any number of rows. REQUIRES: num_rows >= 1.
 constexpr int NumBucketRows(int num_rows) {
   int unit = 1;
   while (num_rows > 8 * unit) unit *= 2;

@@ -17,7 +17,7 @@ __device__ __forceinline__ uint32_t ScaleFp8Pair(uint32_t pair,
   return reinterpret_cast<const uint32_t&>(product);
 }
 
-// Bytes 0 and 2 of a word, and 1 and 3.
+// Widen bytes 0 and 2 of a word, and bytes 1 and 3.
 __device__ __forceinline__ uint32_t EvenFp8Pair(uint32_t word,
                                                 __nv_bfloat162 factor) {
   return ScaleFp8Pair((word << 8 & 0x80008000u) | (word << 4 & 0x07F007F0u),
@@ -28,7 +28,7 @@ __device__ __forceinline__ uint32_t OddFp8Pair(uint32_t word,
   return ScaleFp8Pair((word & 0x80008000u) | (word >> 4 & 0x07F007F0u), factor);
 }
 
-// What a scale is for these. Exact: scales are less than 2^8.
+// Returns the `factor` of a scale. Exact, because scales are less than 2^8.
 __device__ __forceinline__ __nv_bfloat162 Fp8Factor(__nv_bfloat16 scale) {
   return __bfloat162bfloat162(
       __float2bfloat16_rn(__bfloat162float(scale) * 0x1p120f));

@@ -146,10 +146,10 @@ absl::Status WithShape(int tile_rows, int tiles, Function function) {
   }
 }
 
-// What a division takes, in units of a step of a tile of 64 outputs: to read a
-// row of x for a step, to begin and end a block, to add a part later. With
-// these the fastest divisions of the products of 8b are chosen, or ones within
-// 3% of them, as measured on an H100 with 32 to 256 rows.
+// Cost model of a division, in units of one step of a tile of 64 outputs:
+// reading a row of x for a step, beginning and ending a block, adding a part
+// later. Measured on an H100 with 32 to 256 rows, it chooses the fastest
+// divisions of 8b's products, or ones within 3% of them.
 struct CostPolicy {
   static constexpr double kInputs = 0.3 / GemmPolicy::kMaxRows;
   static constexpr double kBlock = 8;

@@ -1,7 +1,7 @@
-// y = x * w^T of e4m3 weights for more rows on Hopper: tiles of weights go from
-// memory through shared memory into registers, where they become bfloat16, and
-// are multiplied from there (wgmma) by all rows of a tile, so that each weight
-// is read and widened once for up to 128 rows.
+// y = x * w^T of e4m3 weights for more rows on Hopper. Tiles of weights go from
+// memory through shared memory into registers, are widened to bfloat16 there
+// and multiplied (wgmma) by all rows of a tile. Each weight is read and widened
+// once for up to 128 rows.
 #pragma once
 
 #include <cuda.h>
@@ -14,18 +14,19 @@
 
 namespace espalier {
 
-// How a product is divided among the multiprocessors.
+// The division of a product among the multiprocessors.
 struct Fp8Division {
-  // Tiles of 64 outputs that a block computes: 1, 2 or 4. Of one, both of its
-  // warpgroups compute the same outputs, each of half of the inputs (sliced-K).
+  // Tiles of 64 outputs that a block computes: 1, 2 or 4. With one tile both
+  // warpgroups compute the same outputs, each from half of the inputs
+  // (sliced-K).
   int tiles = 2;
-  // Parts of the inputs, each with sums of its own (split-K): 1, 2 or 4.
+  // Parts of the inputs, each with its own sums (split-K): 1, 2 or 4.
   int parts = 1;
 };
 
-// The kernel on one device, with what was looked up once: the number of
-// multiprocessors, and the driver's function that makes tensor maps. A value; a
-// default one can implement no product. Needs no scratch.
+// The kernel on one device, with the number of multiprocessors and the driver's
+// function that encodes tensor maps, looked up once. A value; a default one can
+// implement no product. Needs no scratch.
 class CudaFp8Gemm {
  public:
   CudaFp8Gemm() = default;
@@ -33,15 +34,16 @@ class CudaFp8Gemm {
   // Errors: kInternal if the device or its driver refuses.
   static absl::StatusOr<CudaFp8Gemm> Create(const CudaDevice& device);
 
-  // Whether Run takes these shapes: compute capability 9.0, in a build for
+  // True if Run supports these weights: compute capability 9.0, a build for
   // sm_90a, w.num_rows a multiple of 64 and w.num_cols of 128.
   bool CanImplement(const CudaMatrix& w) const;
 
-  // How Run divides a product; more than one part only if `may_split`.
+  // Returns the division that Run should use; more than one part only if
+  // `may_split`.
   Fp8Division Divide(int num_rows, const CudaMatrix& w, bool may_split) const;
 
-  // out = epilogue(x * w^T), as CudaMatMul::Run; or, in several parts
-  // (kStoreFloat), the sums of each:
+  // out = epilogue(x * w^T), as CudaMatMul::Run; or, with several parts
+  // (kStoreFloat), the sums of each part:
   //   out  [division.parts, num_rows, w.num_rows]  f32
   //   x    [num_rows, w.num_cols]                  bf16
   // REQUIRES: CanImplement(w), w.fp8_scales, num_rows >= 1, and a division that
@@ -53,7 +55,7 @@ class CudaFp8Gemm {
 
  private:
   int num_sms_ = 0;
-  // The driver's; null where there is no kernel.
+  // The driver's function; null without a kernel.
   decltype(&cuTensorMapEncodeTiled) encode_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// What becomes of the sums of e4m3 weights' tiles (cuda_fp8_gemm_tiles.cuh):
-// stored as float32 or bfloat16, added to what is there, or silu(gate) * up.
+// The epilogue of the e4m3 kernel (cuda_fp8_gemm_tiles.cuh): stores the sums as
+// float32 or bfloat16, adds them to `out`, or stores silu(gate) * up.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,19 +14,19 @@
 namespace espalier {
 namespace fp8_gemm {
 
-// The named barrier of the consumers.
+// Waits at the named barrier of the consumers.
 __device__ __forceinline__ void SyncConsumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(GemmPolicy::kConsumerThreads)
                : "memory");
 }
 
-// Of a thread's sums, where both warpgroups have those of the same outputs: the
-// first keeps so many, the other the rest.
+// With sliced-K both warpgroups have sums of the same outputs. The first keeps
+// this many of a thread's sums, the second the rest.
 template <typename Shape>
 constexpr int kKeptByFirst = Shape::kRows / (Shape::kRows < 16 ? 2 : 4);
 
-// Each warpgroup gives the other those that it does not keep, over the slots,
-// which have been read, and adds those that it gets.
+// Each warpgroup sends the sums that it does not keep to the other, through the
+// ring's slots, which are free by now, and adds the sums that it receives.
 template <typename Shape>
 __device__ __forceinline__ void ReduceWarpgroups(Sums<Shape::kRows>& sums,
                                                  float* staged) {
@@ -49,14 +49,15 @@ __device__ __forceinline__ void ReduceWarpgroups(Sums<Shape::kRows>& sums,
   }
 }
 
-// Whether a thread has the sums of rows [8 j, 8 j + 8).
+// True if a thread keeps the sums of rows [8 j, 8 j + 8).
 template <typename Shape>
 __device__ __forceinline__ bool HasRows(int j) {
   const int group = threadIdx.x / GemmPolicy::kWarpgroupThreads;
   return !Shape::kIsSlicedK || (4 * j < kKeptByFirst<Shape>) == (group == 0);
 }
 
-// A tile's sums, number by number: of 8 outputs lanes store 32 bytes of f32.
+// Visits a thread's sums of a tile. For 8 outputs the lanes store 32 bytes of
+// f32.
 //   store(row, output, sum of the output, sum of the output + 8)
 template <typename Shape, typename Store>
 __device__ __forceinline__ void ForEachSum(const GemmWork& work,

@@ -29,12 +29,11 @@ namespace fp8_gemm {
 
 struct GemmPolicy {
   static constexpr int kMaxRows = 128;
-  // Inputs of a step: two runs of weights; of x two of what the copy engine
-  // swizzles.
+  // Inputs of a step: two runs of weights, and two swizzle spans of x.
   static constexpr int kInputs = 128;
   static constexpr int kSwizzled = 64;
   static constexpr int kSwizzledBytes = 2 * kSwizzled;
-  // Of a warpgroup, and how many of them multiply: the consumers.
+  // The warpgroups that multiply are the consumers.
   static constexpr int kWarpgroupThreads = 128;
   static constexpr int kWarpgroups = 2;
   static constexpr int kTileOutputs = 64;
@@ -43,19 +42,20 @@ struct GemmPolicy {
   static constexpr int kMaxSlots = 8;
 };
 
-// Of an instance of the kernel.
+// The compile-time shape of a kernel instance.
 template <int kRowsValue, int kTilesValue>
 struct Shape {
   static constexpr int kRows = kRowsValue;
-  static constexpr int kTiles = kTilesValue;  // of a block
+  static constexpr int kTiles = kTilesValue;  // per block
   // Both warpgroups have the same outputs, each every second step of k, and
-  // their sums are added in the end (sliced-K).
+  // their sums are added at the end (sliced-K).
   static constexpr bool kIsSlicedK = kTiles == 1;
   static constexpr int kWarpgroupTiles =
       kIsSlicedK ? 1 : kTiles / GemmPolicy::kWarpgroups;
   static constexpr int kOutputs = kTiles * GemmPolicy::kTileOutputs;
-  // And one warp that loads; a warpgroup where the consumers need the registers
-  // that only a whole warpgroup can give away (setmaxnreg).
+  // The consumers, and one warp that loads. Where the consumers need more
+  // registers (setmaxnreg), a whole warpgroup loads, as only a warpgroup can
+  // release registers.
   static constexpr bool kReallocatesRegisters = kWarpgroupTiles * kRows > 128;
   static constexpr int kThreads =
       GemmPolicy::kConsumerThreads + (kReallocatesRegisters ? 128 : 32);
@@ -78,7 +78,7 @@ struct Shape {
 struct GemmWork {
   int num_rows = 0;
   int num_outputs = 0;
-  int num_steps = 0;  // of kInputs, of a part
+  int num_steps = 0;  // steps of kInputs in a part
   const __nv_bfloat16* scales = nullptr;
   void* out = nullptr;
   CudaEpilogue epilogue = CudaEpilogue::kStore;
@@ -188,8 +188,8 @@ struct TileCodes {
     low = *reinterpret_cast<const uint4*>(from);
     high = *reinterpret_cast<const uint4*>(from + 1024);
   }
-  // What is computed from these is computed after this line: the compiler
-  // would move it ahead of the wgmma that it should overlap.
+  // Keeps computations on these codes after this line. Otherwise the compiler
+  // would move them ahead of the wgmma that they should overlap.
   __device__ __forceinline__ void FenceOperands() {
     asm volatile(""
                  : "+r"(low.x), "+r"(low.y), "+r"(low.z), "+r"(low.w),
@@ -197,7 +197,7 @@ struct TileCodes {
   }
 };
 
-// The same, widened: four steps of the instruction.
+// The run widened to bfloat16: the operands of four wgmma steps.
 struct Fragments {
   uint32_t values[4][4];
 
@@ -257,11 +257,11 @@ class Consumer {
       before = step;
     }
     WgmmaWaitGroup();
-    // The last are not released: nobody waits for them.
+    // The last slots are not released, because no copy waits for them.
   }
 
  private:
-  // A run of a tile each; an even number of them.
+  // One run of one tile each; an even number of them.
   static constexpr int kTileRuns =
       GemmPolicy::kInputs / kFp8RunInputs * Shape::kWarpgroupTiles;
 
@@ -283,13 +283,13 @@ class Consumer {
     WgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      constexpr int kStride = kWgmmaK * 2 / 16;  // of 16 bytes
+      constexpr int kStride = kWgmmaK * 2 / 16;  // in units of 16 bytes
       WgmmaRS(fragments_[i % 2].values[k], x + k * kStride,
               sums[i % Shape::kWarpgroupTiles]);
     }
     WgmmaCommitGroup();
   }
-  // Each warp for itself.
+  // Each warp releases the slot once.
   __device__ __forceinline__ void Release(int step) {
     if (threadIdx.x % 32 == 0) {
       Arrive(&ring_.empty[Ring<Shape>::SlotOf(step)]);

@@ -1,7 +1,7 @@
-// Which kernel multiplies weights of e4m3, by shape; and room for the bfloat16
-// ones that they stand for, where none of these does.
+// Products with e4m3 weights: chooses the kernel by shape. Where no kernel
+// supports the shape, the weights are widened to bfloat16 in scratch.
 //
-// Thread safety: one thread, one stream at a time (the room is shared).
+// Thread safety: one thread, one stream at a time (scratch is shared).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,35 +19,38 @@ namespace espalier {
 
 class CudaFp8MatMul {
  public:
-  // `max_weights` bounds those of a matrix: two bytes each.
+  // `max_weights` bounds the weights of a matrix. Scratch takes two bytes for
+  // each.
   // Errors: kResourceExhausted; kInternal if the device refuses a kernel.
   static absl::StatusOr<std::unique_ptr<CudaFp8MatMul>> Create(
       const CudaDevice& device, int64_t max_weights);
 
-  // kInvalidArgument if w has more weights than were planned for, or its inputs
-  // are no multiple of 64.
+  // kInvalidArgument if w has more weights than `max_weights`, or its number of
+  // inputs is no multiple of 64.
   absl::Status Check(const CudaMatrix& w) const;
 
-  // Whether Run takes so many rows; else Widen is for them.
+  // True if Run supports the product. Otherwise call Widen.
   bool CanImplement(int num_rows, const CudaMatrix& w) const;
 
-  // CudaMatMul's. A row has the same bits at any place of the batch and in
-  // every call with as many rows; among another number of rows its sum may be
-  // added in another order. REQUIRES: CanImplement(num_rows, w), num_rows >= 1.
+  // CudaMatMul::Run of e4m3 weights. A row has the same bits at any place of
+  // the batch and in every call with as many rows. Among another number of rows
+  // its sum may be added in another order. REQUIRES: CanImplement(num_rows, w),
+  // num_rows >= 1.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    CudaEpilogue epilogue, void* out, cudaStream_t stream) const;
 
-  // Into how many parts RunParts would best divide the inputs: 1, 2 or 4.
+  // Returns the number of parts that RunParts should divide the inputs into: 1,
+  // 2 or 4.
   int NumParts(int num_rows, const CudaMatrix& w) const;
-  // out[p] = x * w^T over the p-th of so many equal runs of the inputs.
+  // out[p] = x * w^T over the p-th of `num_parts` equal ranges of the inputs.
   //   out  [num_parts, num_rows, w.num_rows]  f32
   // REQUIRES: num_parts is NumParts(num_rows, w), more than 1.
   absl::Status RunParts(const void* x, int num_rows, const CudaMatrix& w,
                         int num_parts, float* out, cudaStream_t stream) const;
 
-  // The weights as bfloat16, good until the next call. They are being written
-  // when the next kernel of the stream may begin: it must not read them before
-  // that (GridDependencyWait).
+  // Returns the weights as bfloat16, valid until the next call. They may still
+  // be being written when the next kernel of the stream begins; it must call
+  // GridDependencyWait before it reads them.
   // REQUIRES: Check(w) is OK.
   absl::StatusOr<CudaMatrix> Widen(const CudaMatrix& w, cudaStream_t stream);
 

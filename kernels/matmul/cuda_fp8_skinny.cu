@@ -176,7 +176,7 @@ class Fp8Ring {
   const int lane_;
   const int last_block_;
   const uint64_t policy_ = EvictFirstPolicy();
-  int tile_;  // of the next weights' pass
+  int tile_;  // next pass to load
   int weights_step_ = 0;
   int inputs_step_ = 0;
   int weights_left_;
@@ -298,13 +298,12 @@ struct Fp8Family {
 static_assert(skinny_matmul::MaxSharedBytes<Fp8Family, 1>() <= 113 * 1024 &&
               skinny_matmul::MaxSharedBytes<Fp8Family, 2>() <= 113 * 1024);
 
-// Of so many inputs two blocks of one tile each are faster than one of two.
+// From this many inputs, two blocks of one tile are faster than one of two.
 constexpr int kManyInputs = 8192;
 
-// Every multiprocessor gets the same number of bytes, or nearly, in one block
-// or two. Dividing the inputs too, as the kernel of bfloat16 does, was slower
-// in every product of 8b but where the outputs alone would leave half of the
-// device idle.
+// Every multiprocessor gets nearly the same number of bytes, in one block or
+// two. Split-K, which the bfloat16 kernel uses, was slower in every product of
+// 8b except where the outputs alone would leave half of the device idle.
 SkinnyDivision Divide(const Fp8SkinnyArgs& args, bool clusters,
                       const CudaDevice& device) {
   const int tiles = CeilDiv(args.num_outputs, 16);

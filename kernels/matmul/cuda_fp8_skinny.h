@@ -1,5 +1,5 @@
-// y = x * w^T of e4m3 weights for few rows on the device, bound by the reading
-// of w: the kernel of cuda_skinny_matmul.h for weights of half the bytes.
+// y = x * w^T of e4m3 weights for few rows on the device, bound by reading w:
+// the kernel of cuda_skinny_matmul.h for weights of half the bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,11 +11,11 @@
 
 namespace espalier {
 
-// Whether Fp8SkinnyMatMul is made for so many rows on this device.
+// True if Fp8SkinnyMatMul supports `num_rows` rows on this device.
 bool HasFp8Skinny(int num_rows, const CudaDevice& device);
 
-// Readies the kernels, if this device can run them; once, before the first
-// product.
+// Prepares the kernels, if this device can run them. Call once, before the
+// first product.
 absl::Status PrepareFp8Skinny(const CudaDevice& device);
 
 // out = epilogue(x * w^T), as CudaMatMul::Run. Needs no scratch.
@@ -25,7 +25,7 @@ absl::Status Fp8SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                              CudaEpilogue epilogue, void* out,
                              const CudaDevice& device, cudaStream_t stream);
 
-// As Fp8SkinnyMatMul, divided so; for measuring.
+// Fp8SkinnyMatMul with a given division, for benchmarks.
 absl::Status Fp8SkinnyDivided(const void* x, int num_rows, const CudaMatrix& w,
                               CudaEpilogue epilogue, void* out,
                               const SkinnyDivision& division,

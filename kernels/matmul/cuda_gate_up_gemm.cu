@@ -1,9 +1,8 @@
-// A block has 128 or 256 outputs, gates and ups by eights, and all rows. One
-// thread brings tiles of weights and of x to shared memory, through a ring; two
-// consumer warpgroups multiply them (wgmma), each with its half of the weights,
-// and keep the sums in registers. The first weights are asked for
-// before the previous kernel has ended.
-//
+// A block has 128 or 256 outputs, gate and up projections in alternating blocks
+// of eight, and all rows. One thread copies tiles of weights and of x to shared
+// memory, through a ring (TMA). Two consumer warpgroups multiply them (wgmma),
+// each with its half of the weights, and keep the sums in registers. The first
+// weights are requested before the previous kernel has ended.
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
 //   x  [rows, inputs]      its n: 32, 64, 128 or 160; past num_rows they are
 //                          zero
@@ -30,54 +29,55 @@ namespace {
 
 struct TilePolicy {
   static constexpr int kMaxRows = 160;
-  // Inputs of a tile: what the copy engine swizzles, and how many it brings of
-  // a row at a time. Half of that takes 10 % longer, twice as much is as fast.
+  // Inputs of a tile: two swizzle spans, each one TMA copy of a row. Half as
+  // many take 10 % longer, twice as many are as fast.
   static constexpr int kSwizzled = 64;
   static constexpr int kSwizzledBytes = 2 * kSwizzled;
   static constexpr int kInputs = 2 * kSwizzled;
-  // Of a warpgroup, and how many of them multiply: the consumers.
+  // The warpgroups that multiply are the consumers.
   static constexpr int kWarpgroupThreads = 128;
   static constexpr int kWarpgroups = 2;
   static constexpr int kTileOutputs = 64;
-  // Tiles of a warpgroup: fewer outputs a block read x more often, which L2
-  // does not give to 128 rows.
+  // Tiles of a warpgroup. Blocks with fewer outputs read x more often, and L2
+  // is too slow for that with 128 rows.
   static constexpr int kMaxTiles = 2;
   static constexpr int Outputs(int num_tiles) {
     return kWarpgroups * num_tiles * kTileOutputs;
   }
   static constexpr int kConsumerThreads = kWarpgroups * kWarpgroupThreads;
-  // Tiles in shared memory: for each kInputs both warpgroups' weights, and x.
+  // Tiles in shared memory: for each kInputs the weights of both warpgroups,
+  // and x.
   static constexpr int kUnits = kWarpgroups + 1;
-  // Two of each: whoever awaits the phases of a slot sees all of them. More
-  // would not be faster.
+  // Two for each unit of a step. A slot always has the same readers, which
+  // therefore see each of its phases. More slots were not faster.
   static constexpr int kSlots = 2 * kUnits;
 };
 
-// So many rows, of a warpgroup's weights or of x.
+// A tile of kTileRows rows, of a warpgroup's weights or of x.
 template <int kTileRows>
 struct Tile {
   static constexpr int kHalfBytes = kTileRows * TilePolicy::kSwizzledBytes;
-  alignas(1024) char halves[2][kHalfBytes];  // of the inputs
+  alignas(1024) char halves[2][kHalfBytes];  // halves of the inputs
 };
 
-// Whether a consumer's sums need more registers than every thread can have
-// alike. A whole warpgroup loads then, one thread of it: warps that multiply
-// can take registers of a warpgroup alone (setmaxnreg).
+// True if a consumer's sums need more registers than an even division among the
+// threads gives. Then a whole warpgroup loads, with one active thread, as
+// consumers can only take over registers of a whole warpgroup (setmaxnreg).
 template <int kRows, int kTiles>
 constexpr bool kReallocatesRegisters = (kRows * kTiles) > 256;
 template <int kRows, int kTiles>
 constexpr int kGatedThreads = TilePolicy::kConsumerThreads +
                               (kReallocatesRegisters<kRows, kTiles> ? 128 : 32);
 
-// The tiles of kInputs.
+// The tiles of one step of kInputs.
 template <int kRows, int kTiles>
 struct StepTiles {
   Tile<kTiles * TilePolicy::kTileOutputs> w[TilePolicy::kWarpgroups];
   Tile<kRows> x;
 };
 
-// Of two steps. Dynamic shared memory begins at a multiple of 16 bytes, the
-// tiles at one of 1024.
+// Bytes of two steps. Dynamic shared memory is aligned to 16 bytes, the tiles
+// to 1024.
 template <int kRows, int kTiles>
 constexpr size_t kSharedBytes = TilePolicy::kSlots / TilePolicy::kUnits *
                                     sizeof(StepTiles<kRows, kTiles>) +
@@ -86,7 +86,7 @@ constexpr size_t kSharedBytes = TilePolicy::kSlots / TilePolicy::kUnits *
 struct TileProduct {
   int num_rows = 0;
   int num_outputs = 0;  // gates and ups
-  int num_steps = 0;    // of kInputs
+  int num_steps = 0;    // steps of kInputs
   void* out = nullptr;
 };
 
@@ -94,26 +94,26 @@ struct TileProduct {
 
 // ---- The ring ---------------------------------------------------------------
 
-// Unit kUnits * step + g is warpgroup g's weights of a step, the last of a step
-// is x. Each has the slot after that of the one before.
+// Unit kUnits * step + g is warpgroup g's weights of a step. The last unit of a
+// step is x. Consecutive units have consecutive slots.
 template <int kRows, int kTiles>
 struct Ring {
   StepTiles<kRows, kTiles>* steps;  // [kSlots / kUnits]
-  uint64_t* full;                   // [kSlots]  one arrival, of the bytes
-  uint64_t* empty;                  // [kSlots]  of those who read it
+  uint64_t* full;                   // [kSlots]  one arrival, and the bytes
+  uint64_t* empty;                  // [kSlots]  per reading warpgroup
 
   __device__ static bool IsX(int unit) {
     return unit % TilePolicy::kUnits == TilePolicy::kWarpgroups;
   }
   __device__ static int SlotOf(int unit) { return unit % TilePolicy::kSlots; }
-  // Of the barriers of its slot.
+  // Returns the barrier phase of a unit in its slot.
   __device__ static uint32_t PhaseOf(int unit) {
     return unit / TilePolicy::kSlots & 1;
   }
   __device__ void AwaitFull(int unit) const {
     WaitParity(&full[SlotOf(unit)], PhaseOf(unit));
   }
-  // Of its slot, half of the inputs.
+  // Returns the given half of the inputs in a unit's slot.
   __device__ char* Half(int unit, int half) const {
     const int slot = SlotOf(unit);
     StepTiles<kRows, kTiles>& step = steps[slot / TilePolicy::kUnits];
@@ -122,7 +122,7 @@ struct Ring {
   }
 };
 
-// One thread.
+// The producer is one thread.
 template <int kRows, int kTiles>
 class Producer {
  public:
@@ -228,15 +228,15 @@ __device__ __forceinline__ uint32_t Pair(float low, float high, __nv_bfloat16) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// Where eight outputs of a row are staged, which has kEights of them: rows are
-// once or twice as long as the banks, so that places of neighbouring rows are
-// exchanged.
+// Returns the shared-memory offset of eight outputs of a row of kEights. A row
+// spans all banks once or twice, so that offsets are XOR-swizzled by row to
+// avoid bank conflicts.
 template <int kEights>
 __device__ __forceinline__ int StagedPlace(int row, int eight) {
   return (row * kEights + (eight ^ row % 8)) * 16;
 }
 
-// The named barrier of the consumers.
+// Waits at the named barrier of the consumers.
 __device__ __forceinline__ void SyncConsumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(TilePolicy::kConsumerThreads)
                : "memory");
@@ -344,11 +344,11 @@ TiledMatrix MatrixOf(DType dtype, const void* data, int num_rows, int num_cols,
           .tile_cols = TilePolicy::kSwizzled};
 }
 
-// The rows of a tile. Between them there is nothing to gain: up to 128 a
-// product is bound by the reading of weights.
+// Rows of the tiles. Finer steps would gain nothing: up to 128 rows a product
+// is bound by reading the weights.
 constexpr int kRowsOfTiles[] = {32, 64, 128, 160};
 
-// Of the tile that takes so many.
+// Returns the rows of the smallest tile that holds `num_rows`.
 int TileRows(int num_rows) {
   return *std::ranges::lower_bound(kRowsOfTiles, num_rows);
 }
@@ -361,7 +361,7 @@ struct Kernel {
   static constexpr size_t kSharedBytes = espalier::kSharedBytes<kRows, kTiles>;
 };
 
-// function(Kernel) of these.
+// Calls function(Kernel) with the matching instance.
 template <typename Function>
 absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
                         Function function) {
@@ -390,13 +390,13 @@ absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
 // outputs fill the device.
 constexpr int kMinRows = 17;
 
-// Blocks for fewer than two thirds of the multiprocessors leave much of
-// memory's rate unused.
+// Blocks on fewer than two thirds of the multiprocessors leave much of the
+// memory bandwidth unused.
 bool FillsDevice(int num_blocks, int num_sms) {
   return num_blocks * 3 >= num_sms * 2;
 }
 
-// Of a warpgroup: two, if their blocks still fill the device.
+// Returns the tiles of a warpgroup: two if their blocks still fill the device.
 int NumTiles(const CudaMatrix& w, int num_sms) {
   const bool two_fill =
       w.num_rows % TilePolicy::Outputs(2) == 0 &&

@@ -1,12 +1,13 @@
-// Gates and ups of 17 to 160 rows with large weights: all rows are one tile, so
-// that each weight goes once from memory through one multiprocessor. Its reads
-// begin before the previous kernel of the stream has ended, and silu(gate) * up
-// is made of the sums on their way out, neither of which cuBLASLt can do.
+// Gate and up projections of 17 to 160 rows with large weights. All rows are
+// one tile, so that each weight goes once from memory through one
+// multiprocessor. The kernel begins to read before the previous kernel of the
+// stream has ended and applies silu(gate) * up to its sums; cuBLASLt can do
+// neither.
 //
-// On an NVIDIA H200 a layer with 128 rows of 4096 inputs and 28,672 gates and
-// ups takes 3 us less than with cuBLASLt and a kernel for silu(gate) * up. On
-// an H100 160 rows take 91.6 us, with cuBLASLt the product alone as long. 192
-// rows, which would fit, made steps slower.
+// On an NVIDIA H200 a layer with 128 rows of 4096 inputs and 28,672 gate and up
+// outputs takes 3 us less than with cuBLASLt and a kernel for silu(gate) * up.
+// On an H100 160 rows take 91.6 us, as long as cuBLASLt takes for the product
+// alone. 192 rows, which would fit, made steps slower.
 #pragma once
 
 #include <cuda.h>
@@ -19,23 +20,23 @@
 
 namespace espalier {
 
-// What the device was asked once: whether it has the kernel, and where its
-// driver describes matrices. A value; one by default takes nothing.
+// The kernel on one device, with the driver's tensor map encoder, looked up
+// once. A value; a default one can implement no product.
 class CudaGateUpGemm {
  public:
   CudaGateUpGemm() = default;
-  // Readies the kernel, if this device can run it.
+  // Prepares the kernel, if this device can run it.
   // Errors: kInternal if the device or its driver refuses.
   static absl::StatusOr<CudaGateUpGemm> Create(const CudaDevice& device);
 
-  // Whether Run takes these shapes: compute capability 9.0, in a build for
+  // True if Run supports these shapes: compute capability 9.0, a build for
   // sm_90a, a 16-bit dtype, up to 160 rows, w.num_rows and w.num_cols multiples
   // of 128.
   bool CanImplement(int num_rows, const CudaMatrix& w) const;
-  // And whether others would be slower.
+  // True if, in addition, other kernels are expected to be slower.
   bool IsProfitable(int num_rows, const CudaMatrix& w) const;
 
-  // CudaMatMul's kSiluMul.
+  // out = CudaEpilogue::kSiluMul of x * w^T, as CudaMatMul::Run.
   //   x    [num_rows, w.num_cols]      the weights' dtype
   //   out  [num_rows, w.num_rows / 2]  the weights' dtype
   // All 16-byte aligned. A row has the same bits among any number of rows.
@@ -47,7 +48,7 @@ class CudaGateUpGemm {
 
  private:
   int num_sms_ = 0;
-  // The driver's; null where there is no kernel.
+  // The driver's function; null without a kernel.
   decltype(&cuTensorMapEncodeTiled) encode_ = nullptr;
 };
 

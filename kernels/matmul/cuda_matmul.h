@@ -1,21 +1,22 @@
 // Matrix products of activations with weights on the device: y = x * w^T with
-// what follows it in a layer done on the way out.
+// the next operation of the layer fused as an epilogue.
 //
-// Few rows are bound by reading the weights, many by the multipliers: up to 16
-// rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning
-// before the previous kernel of the stream has ended, and of matrices of up to
-// 48 outputs a multiprocessor those of more, up to 48, where it can begin so
-// and L2 is fast enough for them (SkinnyMatMulIsProfitable); above that, and
-// for f32, cuBLASLt (cuda_blas_matmul.h). Gate and up projections of 17 to 160
-// rows that fill the device are a kernel of our own too (cuda_gate_up_gemm.h).
-// Models whose matrices all have at most CudaMatMulLimits::kSmallMatrix weights
-// of 16 bits have our own kernel for more than 16 rows, too
-// (cuda_small_gemm.h), and never load cuBLASLt.
+// Few rows are bound by reading the weights, many by arithmetic. The kernels:
+//   cuda_skinny_matmul.h  up to 16 rows; up to 48 if a multiprocessor has at
+//                         most 48 outputs and L2 is fast enough
+//                         (SkinnyMatMulIsProfitable). Begins to read weights
+//                         before the previous kernel of the stream has ended.
+//   cuda_gate_up_gemm.h   gate and up projections of 17 to 160 rows that fill
+//                         the device
+//   cuda_small_gemm.h     more than 16 rows, in models whose matrices all have
+//                         at most CudaMatMulLimits::kSmallMatrix weights of 16
+//                         bits. Such models never load cuBLASLt.
+//   cuda_blas_matmul.h    cuBLASLt: all other products, and f32
 //
-// Weights of e4m3 codes (CudaMatrix::fp8_scales) have kernels of their own for
-// few rows (cuda_fp8_skinny.h) and for more (cuda_fp8_gemm.h); for many rows,
-// and where these do not fit, they become bfloat16 in scratch first, which is
-// what they stand for.
+// Weights of e4m3 codes (CudaMatrix::fp8_scales) have kernels for few rows
+// (cuda_fp8_skinny.h) and for more (cuda_fp8_gemm.h). For many rows, and for
+// shapes that neither supports, they are first widened to bfloat16 in scratch,
+// which changes no bits.
 //
 // Sums are float32 whatever the inputs; f32 inputs are multiplied as float32
 // (no tf32).
@@ -35,25 +36,25 @@
 
 namespace espalier {
 
-// What becomes of the n x num_rows sums, and the shape and type of `out`.
+// The operation on the n x num_rows sums, and the shape and type of `out`.
 enum class CudaEpilogue {
   kStore,       // [n, num_rows]      the weights' dtype
   kStoreFloat,  // [n, num_rows]      f32
   kAddFloat,    // [n, num_rows]      f32: out += sums (the residual stream)
-  // [n, num_rows / 2] the weights' dtype: silu(gate) * up, where rows of w come
-  // in blocks of 16: eight gates, then their eight ups. num_rows % 16 == 0.
+  // [n, num_rows / 2] the weights' dtype: silu(gate) * up. Rows of w come in
+  // blocks of 16: eight gates, then their eight ups. num_rows % 16 == 0.
   kSiluMul,
 };
 
-// What products are planned for.
+// Bounds of all products of a CudaMatMul.
 struct CudaMatMulLimits {
   int max_rows = 0;     // bounds n
   int max_outputs = 0;  // bounds num_rows of kSiluMul products
   // Bounds num_rows * num_cols of a matrix whose weights are e4m3 codes.
   int64_t max_fp8_weights = 0;
-  // num_rows * num_cols of the largest matrix, where all are of 16 bits. Up to
-  // kSmallMatrix, cuBLASLt is neither loaded nor given memory, and products
-  // with other matrices are refused.
+  // num_rows * num_cols of the largest matrix, if all have 16-bit weights. Up
+  // to kSmallMatrix, cuBLASLt is neither loaded nor given memory, and products
+  // with larger matrices are refused.
   int64_t largest_matrix = std::numeric_limits<int64_t>::max();
   static constexpr int64_t kSmallMatrix = int64_t{2} << 20;
 };
@@ -71,17 +72,18 @@ class CudaMatMul {
   // out = epilogue(x * w^T).
   //   x  [num_rows, w.num_cols]  the weights' dtype, dense, 16-byte aligned
   // `out` is 16-byte aligned and overlaps neither x nor w.
-  // For given shapes the same kernel runs every time: a row's result is the
+  // For given shapes the same kernel runs every time: a row's result has the
   // same bits in every call with as many rows, at any place among them.
   // Enqueues on `stream`; never allocates device memory or waits, may be
   // captured. Calls share scratch: one stream at a time.
-  // Errors: kInvalidArgument for shapes that were not planned for; kInternal if
-  // a launch or cuBLASLt fails.
+  // Errors: kInvalidArgument for shapes beyond the limits; kInternal if a
+  // launch or cuBLASLt fails.
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    CudaEpilogue epilogue, void* out, cudaStream_t stream);
 
-  // out = activation(x * w^T + bias), where kSiluMul is not all of it
-  // (cuda_activate.h): a product, rounded to the weights' dtype, and a kernel.
+  // out = activation(x * w^T + bias), for activations that kSiluMul does not
+  // cover (cuda_activate.h): a product, rounded to the weights' dtype, and a
+  // kernel.
   //   out  [num_rows, w.num_rows / 2]  the weights' dtype; without a gate
   //        [num_rows, w.num_rows]
   // Shapes and errors as with kSiluMul; w.num_rows % 8 == 0 without a gate.
@@ -89,16 +91,16 @@ class CudaMatMul {
                             const CudaActivation& activation, void* out,
                             cudaStream_t stream);
 
-  // residual += x * w^T, as with kAddFloat, or all of it is left to be added:
-  // some tens of rows keep a whole device busy only if the inputs are divided
-  // among its multiprocessors too, and the sums of the parts are cheaper to add
-  // where they are read next than in a kernel of their own.
+  // residual += x * w^T, as kAddFloat, or returns split-K partials that the
+  // next kernel adds to `residual`. Few rows fill the device only with split-K,
+  // and reducing the partials as they are loaded is cheaper than a reduction
+  // kernel.
   absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
                                            const CudaMatrix& w, float* residual,
                                            cudaStream_t stream);
 
-  // The same where nothing is added to: the sums are those of all partials, at
-  // least one. `out` holds it if it is one.
+  // As RunSplitK without a residual: the sums are those of all partials, at
+  // least one. A single partial is `out`.
   //   out  [num_rows, w.num_rows]  f32
   absl::StatusOr<SplitKPartials> RunPartials(const void* x, int num_rows,
                                              const CudaMatrix& w, float* out,

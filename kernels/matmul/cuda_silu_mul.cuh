@@ -1,5 +1,4 @@
-// What the products of a GPU make of a gate and its up, where the epilogue is
-// CudaEpilogue::kSiluMul and both are still sums in float32.
+// silu(gate) * up on float32 sums, for CudaEpilogue::kSiluMul.
 #pragma once
 
 namespace espalier {

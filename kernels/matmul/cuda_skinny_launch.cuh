@@ -1,11 +1,12 @@
-// Launching the kernels of few rows of x (cuda_skinny_matmul.cuh, and for e4m3
-// weights cuda_fp8_skinny.cu): one instance a tiling, chosen by the rows of x
-// and by how the product is divided. Host code.
+// Launches the kernels for few rows of x (cuda_skinny_matmul.cuh, and for e4m3
+// weights cuda_fp8_skinny.cu). Each tiling is an instance, chosen by the rows
+// of x and by the division of the product. Host code.
 //
 //   struct Family {
 //     using Args = ...;          // with num_rows; what a launch passes
-//     static constexpr int kMaxColTiles = ...;  // of eight rows of x
-//     static constexpr int MaxRowTiles(int col_tiles);  // of 16 outputs
+//     // Tiles of eight rows of x; tiles of 16 outputs.
+//     static constexpr int kMaxColTiles = ...;
+//     static constexpr int MaxRowTiles(int col_tiles);
 //     template <int kColTiles, int kRowTiles>
 //     using TilingOf = ...;      // a skinny_matmul::Tiling
 //     template <typename Tiling>
@@ -47,7 +48,7 @@ absl::Status WithTiling(int col_tiles, int row_tiles, Function function) {
   return WithRowTiles<Family, kColTiles>(row_tiles, function);
 }
 
-// Of so many rows of x.
+// Returns the tiles of eight rows of x.
 inline int ColTiles(int num_rows) { return CeilDiv(num_rows, 8); }
 
 // Enqueues the product. A block multiplies all rows of x.
@@ -66,7 +67,7 @@ absl::Status Enqueue(const typename Family::Args& args,
                             launch);
 }
 
-// What the largest tiling of so many tiles of eight rows asks for.
+// Returns the shared memory of the largest tiling with kColTiles tiles of rows.
 template <typename Family, int kColTiles, int kRowTiles = 1>
 constexpr size_t MaxSharedBytes() {
   constexpr size_t kBytes =
@@ -78,7 +79,7 @@ constexpr size_t MaxSharedBytes() {
   }
 }
 
-// Whether the device has room for the instances of so many tiles of eight rows.
+// True if the device has enough shared memory for all tilings with `col_tiles`.
 template <typename Family, int kColTiles = 1>
 bool HasSharedBytes(int col_tiles, const CudaDevice& device) {
   if constexpr (kColTiles < Family::kMaxColTiles) {

@@ -37,11 +37,11 @@ template <>
 struct TilingOf<2, 3> : Tiling<4, 3, 2, 5> {};
 template <>
 struct TilingOf<2, 4> : Tiling<4, 4, 2, 4> {};
-// Of more rows a multiprocessor has one block, as each block reads all of x
-// from L2: at 40 rows as many bytes as of w, with two tiles, or nearly. A ring
+// With more rows a multiprocessor has one block, because each block reads all
+// of x from L2: at 40 rows and two tiles nearly as many bytes as of w. A ring
 // that leaves room for a block of the next kernel is slower for large matrices
-// (8b's step with 32 rows: 6.6 ms in place of 6.0); deeper than these, and more
-// warps, are no faster.
+// (8b's step with 32 rows: 6.6 ms instead of 6.0). Deeper rings and more warps
+// are no faster.
 template <int kColTiles>
 struct TilingOf<kColTiles, 1>
     : Tiling<8, 1, kColTiles, kColTiles == 3 ? 6 : 5, true> {};
@@ -51,8 +51,8 @@ template <int kColTiles>
 struct TilingOf<kColTiles, 3>
     : Tiling<8, 3, kColTiles, kColTiles == 3 ? 4 : 3, true> {};
 
-// Whether two blocks cannot share a multiprocessor, which has 228 KiB and keeps
-// one for each.
+// True if two blocks cannot share a multiprocessor, which has 228 KiB and
+// reserves 1 KiB for each.
 template <int kColTiles>
 constexpr bool kIsAlone =
     sizeof(skinny_matmul::Shared<TilingOf<kColTiles, 1>>) > 113 * 1024 &&
@@ -78,10 +78,10 @@ struct Family {
   }
 };
 
-// Of more than 16 rows: a block for every multiprocessor, with few tiles fewer
-// blocks of several, because what x costs is the bytes of x that all blocks
-// read together. Chosen by trying every division of 24, 32 and 40 rows for the
-// products of eight models.
+// Divides a product of more than 16 rows: one block for every multiprocessor,
+// or fewer blocks of several tiles, because every block reads all of x. Chosen
+// by trying every division of 24, 32 and 40 rows for the products of eight
+// models.
 SkinnyDivision DivideWide(const SkinnyMatMulArgs& args, bool clusters,
                           const CudaDevice& device) {
   const int tiles = CeilDiv(args.num_outputs, 16);
@@ -98,9 +98,10 @@ SkinnyDivision DivideWide(const SkinnyMatMulArgs& args, bool clusters,
   return division;
 }
 
-// Of up to 16: every multiprocessor gets two blocks and the same number of
-// bytes, or nearly: an idle one costs as much as a slow one. Chosen by trying
-// every division in the steps of three models with 4, 8 and 16 rows.
+// Divides a product of up to 16 rows: every multiprocessor gets two blocks and
+// nearly the same number of bytes, as an idle one costs as much as a slow one.
+// Chosen by trying every division in the steps of three models with 4, 8 and 16
+// rows.
 SkinnyDivision DivideNarrow(const SkinnyMatMulArgs& args, bool clusters,
                             const CudaDevice& device) {
   const int tiles = CeilDiv(args.num_outputs, 16);
@@ -126,8 +127,8 @@ SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
              : DivideWide(args, clusters, device);
 }
 
-// Whether the kernels were compiled with clusters and the early launch, which
-// come together. All instances are compiled alike.
+// True if the kernels were compiled with clusters and programmatic dependent
+// launch, which come together. All instances are compiled alike.
 template <typename T>
 bool BeginsEarly(const CudaDevice& device) {
   return HasClusters(SkinnyMatMulKernel<T, TilingOf<1, 1>>, device);
@@ -142,20 +143,21 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
                                            stream);
 }
 
-// Of all types: their tilings are the same.
+// Any element type: the tilings of all types are the same.
 using AnyFamily = Family<__nv_bfloat16>;
 
-// What blocks read from L2 together, on an H100; an H200 has the same.
+// L2 bandwidth of all blocks together on an H100. An H200 has the same.
 constexpr double kL2BytesPerSecond = 5.3e12;
-// How many times as long as w takes from memory, at its peak rate, w and x may
-// take from L2: of one tile a multiprocessor, of more. cuBLASLt is faster where
-// they take longer. Of small matrices its launch alone takes longer.
+// Limits of the time that w and x take from L2, as a multiple of the time that
+// w takes from memory: for one tile a multiprocessor, and for more. Above them
+// cuBLASLt is faster. For small matrices its launch alone takes longer.
 constexpr double kMaxL2ToMemoryTimeOfOneTile = 2.4;
 constexpr double kMaxL2ToMemoryTime = 1.6;
 constexpr int64_t kSmallBytes = 8'000'000;
 
-// Whether L2 has w and as much of x as blocks of so many tiles read, which is
-// num_rows / (16 row_tiles) bytes for each of w, soon enough.
+// True if L2 delivers w, and x as often as the blocks read it, soon enough.
+// Blocks of `row_tiles` tiles read num_rows / (16 row_tiles) bytes of x for
+// each byte of w.
 bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
                     const CudaDevice& device) {
   if (int64_t{2} * w.num_rows * w.num_cols < kSmallBytes) return true;
@@ -166,12 +168,12 @@ bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
              kL2BytesPerSecond;
 }
 
-// Whether more than 16 rows are multiplied faster than by cuBLASLt: with at
-// most three tiles of outputs a multiprocessor, where kernels can begin early.
-// More than 40 rows are if there are 4096 inputs or more, and more than one
-// such tile. Of two tiles with 2048 inputs to 4095, 24 rows are, while 32 and
-// 40 take up to 8 % longer (qkv of 1b and 1.7b, the output projection of 3b).
-// As measured on an H100; where memory is faster, L2 decides sooner.
+// True if more than 16 rows are expected to be faster than with cuBLASLt: at
+// most three tiles of outputs a multiprocessor, and programmatic dependent
+// launch. More than 40 rows need 4096 inputs and more than one tile. With two
+// tiles and 2048 to 4095 inputs 24 rows are faster, while 32 and 40 take up to
+// 8 % longer (qkv of 1b and 1.7b, the output projection of 3b). Measured on an
+// H100. With faster memory, L2 becomes the limit sooner.
 bool WideIsProfitable(int num_rows, const CudaMatrix& w,
                       const CudaDevice& device) {
   const int row_tiles = CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);

@@ -1,27 +1,26 @@
 // The kernel of cuda_skinny_matmul.h: y = x * w^T for up to 48 rows of x, bound
-// by the reading of w.
+// by reading w.
 //
 // One m16n8k16 multiply-add takes sixteen rows of w as its first operand and
 // eight rows of x as its second, so that few rows of x waste little. The order
 // of k inside a dot product is free as long as both operands agree on it: a
-// thread takes eight neighbouring k's (16 bytes) of a row where the instruction
-// speaks of 2 + 2 distant ones, twice. So what a thread multiplies is what it
-// loaded itself, into places of shared memory no other thread reads: the ring
-// of asynchronous copies needs no barrier.
+// thread loads eight neighbouring k's (16 bytes) of a row and uses them as the
+// 2 + 2 distant k's of two instructions. Each thread reads only the shared
+// memory that it filled, so the cp.async ring needs no barrier.
 //
 //   cluster  a range of the outputs, in tiles of sixteen
-//   block    of these, a part of k: pass after pass of kRowTiles tiles
+//   block    a part of k of that range: pass after pass of kRowTiles tiles
 //   warp     every kWarps-th step of 32 k's of that part
 //   thread   lane = 4 * g + q: rows g and g + 8 of each tile, row g of every
 //            eight of x, k's 8 q .. 8 q + 7 of a step
 //
 // Weights never change, so the ring is filled before GridDependencyWait(): as
-// the blocks of one kernel end, those of the next take their places and ask for
-// weights, up to 20 MB before the inputs are there.
+// the blocks of one kernel end, blocks of the next start and load up to 20 MB
+// of weights before the inputs are written.
 //
-// Sums of the warps meet in shared memory, those of the parts of k in that of
-// the block of the cluster that stores them, each in a fixed order: no atomics,
-// the same bits every time.
+// The sums of the warps are reduced in shared memory. The sums of the parts of
+// k are reduced in shared memory of the cluster's block that stores them. Both
+// orders are fixed, without atomics, so that the bits are the same every time.
 //
 // Moves w once from memory and x from L2, M / (16 * kRowTiles) bytes of it for
 // each byte of w. On an H200 (pure reads: 4.6 TB/s), bf16, cold weights, one
@@ -77,24 +76,24 @@ namespace skinny_matmul {
 constexpr int kStep = 32;      // k's of a warp's step: 16 bytes of each q
 constexpr int kMaxSplits = 2;  // blocks of a cluster; four were slower
 
-// What a block works on and has in flight. `kIsSinglePass`: all its outputs are
-// one pass.
+// The shape of a block and the depth of its ring. With `kIsSinglePass` a block
+// computes all its outputs in one pass.
 template <int kWarpsValue, int kRowTilesValue, int kColTilesValue,
           int kStagesValue, bool kIsSinglePassValue = false>
 struct Tiling {
   static constexpr bool kIsSinglePass = kIsSinglePassValue;
   static constexpr int kWarps = kWarpsValue;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kRowTiles = kRowTilesValue;  // of 16 outputs, a pass
-  static constexpr int kColTiles = kColTilesValue;  // of eight rows of x
+  static constexpr int kRowTiles = kRowTilesValue;  // 16 outputs, per pass
+  static constexpr int kColTiles = kColTilesValue;  // eight rows of x
   static constexpr int kStages = kStagesValue;      // steps in a warp's ring
   // 16-byte vectors of a thread in a stage: of w, then of x.
   static constexpr int kVectors = 2 * kRowTiles + kColTiles;
   static constexpr int kWarpVectors = 32 * kVectors * kStages;
   static constexpr int kWarpSums = 128 * kRowTiles * kColTiles;
-  // Pairs of sums that a cluster's other blocks deliver here, at most.
+  // Maximum number of pairs of sums that a cluster's other blocks send here.
   static constexpr int kMaxPairs = 8 * (8 * kColTiles * kRowTiles + kMaxSplits);
-  // Pairs that a thread stores, at most.
+  // Maximum number of pairs that a thread stores.
   static constexpr int kThreadPairs =
       (64 * kColTiles * kRowTiles + kThreads - 1) / kThreads;
 };
@@ -150,7 +149,7 @@ struct WarpWork {
   int first_tile = 0;
   int end_tile = 0;
   int first_step = 0;  // then every kWarps-th
-  int num_steps = 0;   // of a pass
+  int num_steps = 0;   // in a pass
 };
 
 // A thread's view of its warp's ring and of the global memory that feeds it.
@@ -236,16 +235,16 @@ class Ring {
   const int group_;
   const int first_k_;
   const uint64_t policy_ = EvictFirstPolicy();
-  int tile_;  // of the next weights' pass
+  int tile_;  // next pass to load
   int weights_step_ = 0;
   int inputs_step_ = 0;
   int weights_left_;
   int inputs_left_;
 };
 
-// A pair of outputs that are eight rows of w apart, as the multiply-add leaves
-// them in one thread: rows g and g + 8 of a tile for one row of x. A pass's
-// pairs come in runs of eight g's, run = row * kRowTiles + tile.
+// A pair of outputs eight rows of w apart, as the multiply-add leaves them in
+// one thread: rows g and g + 8 of a tile for one row of x. The pairs of a pass
+// come in runs of eight g's, run = row * kRowTiles + tile.
 template <typename Tiling>
 struct PairIndex {
   int run;
@@ -264,7 +263,7 @@ __device__ __forceinline__ PairIndex<Tiling> StoredPair(int i) {
   return {static_cast<int>(i / 8 * gridDim.x + blockIdx.x), i % 8};
 }
 
-// Where a pair goes, and how much of it there is to store.
+// The place of a pair in `out`, and the number of its outputs to store.
 struct PairPlace {
   int row;
   int output;      // the lower one
@@ -282,7 +281,7 @@ __device__ __forceinline__ PairPlace PlaceOf(const SkinnyMatMulArgs& args,
           none ? 0 : (output + 8 < args.num_outputs ? 2 : 1)};
 }
 
-// What kAddFloat adds to, read long before the sums are there.
+// Returns the addends of kAddFloat, loaded long before the sums are complete.
 __device__ __forceinline__ float2 LoadAddends(const SkinnyMatMulArgs& args,
                                               const PairPlace& place) {
   if (args.epilogue != CudaEpilogue::kAddFloat) return make_float2(0, 0);

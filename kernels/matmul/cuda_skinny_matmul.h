@@ -1,6 +1,6 @@
-// y = x * w^T for few rows on the device, up to 48, bound by the reading of w:
-// our own kernel (cuda_skinny_matmul.cuh), which begins to read the weights
-// before the kernel in front of it in the stream has ended.
+// y = x * w^T for few rows on the device, up to 48, bound by reading w. The
+// kernel (cuda_skinny_matmul.cuh) begins to read the weights before the
+// previous kernel of the stream has ended.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,14 +11,14 @@
 
 namespace espalier {
 
-// Whether SkinnyMatMul is made for this product and, as measured, faster than
-// cuBLASLt. REQUIRES: `device` is the calling thread's current one, of whose
-// code it asks.
+// True if SkinnyMatMul supports this product and is measured to be faster than
+// cuBLASLt. REQUIRES: `device` is the calling thread's current one, whose
+// compiled code is inspected.
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
                               const CudaDevice& device);
 
-// Readies the kernels, if this device can run them; once, before the first
-// product.
+// Prepares the kernels, if this device can run them. Call once, before the
+// first product.
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device);
 
 // out = epilogue(x * w^T), as CudaMatMul::Run. Needs no scratch.
@@ -27,11 +27,11 @@ absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                           CudaEpilogue epilogue, void* out,
                           const CudaDevice& device, cudaStream_t stream);
 
-// How a product is divided.
+// The division of a product.
 struct SkinnyDivision {
-  int splits = 1;     // of the inputs, among the blocks of a cluster
-  int groups = 1;     // of the outputs, among clusters
-  int row_tiles = 1;  // of 16 outputs, that a block has at once
+  int splits = 1;     // split-K: blocks of a cluster
+  int groups = 1;     // clusters, which divide the outputs
+  int row_tiles = 1;  // tiles of 16 outputs in a pass
 };
 
 }  // namespace espalier

@@ -20,12 +20,12 @@ namespace espalier {
 namespace {
 
 constexpr int kTile = 64;             // rows, or outputs, of a block
-constexpr int kInputs = 64;           // of a stage: a row of 128 bytes
-constexpr int kPieces = kInputs / 8;  // of 16 bytes, of a row of a tile
+constexpr int kInputs = 64;           // per stage: rows of 128 bytes
+constexpr int kPieces = kInputs / 8;  // 16-byte vectors of a row
 constexpr int kWarpRows = 32;
 constexpr int kWarpOutputs = 16;
 constexpr int kThreads = 32 * (kTile / kWarpRows) * (kTile / kWarpOutputs);
-// Of 16 KiB, 96 KiB a block: two blocks share a multiprocessor of Hopper.
+// Stages of 16 KiB, 96 KiB a block: two blocks share a Hopper multiprocessor.
 constexpr int kStages = 6;
 constexpr int kTileBytes = kTile * kInputs * 2;
 constexpr int kSharedBytes = kStages * 2 * kTileBytes;
@@ -55,12 +55,13 @@ __device__ __forceinline__ void CpAsyncOrZero(uint32_t to, const void* from,
                : "memory");
 }
 
-// What a thread copies of one of the two matrices, tile after tile: a piece of
-// each of its rows, of which those that are not there are zero.
+// A thread's share of copying the tiles of one matrix: one 16-byte piece of
+// each of its rows. Pieces past the end of the matrix become zeros.
 template <typename T>
 class TileCopies {
  public:
-  // Of rows [first_row, num_rows) of `data`, inputs [begin, end) of `stride`.
+  // Copies rows [first_row, num_rows) of `data`, inputs [begin, end) of
+  // `stride`.
   __device__ TileCopies(const void* data, int first_row, int num_rows,
                         int stride, int begin, int end)
       : from_(static_cast<const T*>(data) +
@@ -92,7 +93,7 @@ class TileCopies {
     return (threadIdx.x + i * kThreads) / kPieces;
   }
 
-  const T* from_;  // of the first row
+  const T* from_;  // the thread's first row
   const int64_t stride_;
   int num_left_;
   const int place_;
@@ -104,11 +105,11 @@ class TileCopies {
 struct WarpSums {
   static constexpr int kRowTiles = kWarpRows / 16;
   static constexpr int kOutputTiles = kWarpOutputs / 8;
-  static_assert(kOutputTiles == 2);  // of one LdMatrixX4
+  static_assert(kOutputTiles == 2);  // one LdMatrixX4
   float values[kRowTiles][kOutputTiles][4] = {};
 
-  // += the products of one stage, of the warp's rows of both tiles. All that is
-  // read of them is asked for before the first is multiplied.
+  // Adds the products of one stage for the warp's rows of both tiles. All loads
+  // are issued before the first multiplication.
   template <typename T>
   __device__ __forceinline__ void Add(uint32_t x, uint32_t w, int first_row,
                                       int first_output) {
@@ -168,7 +169,7 @@ __device__ __forceinline__ void StoreTwo(T* to, bool both, T first, T second) {
   }
 }
 
-// What becomes of a warp's sums, which are of (row, output) and what follows.
+// Stores a warp's sums, whose first is that of (row, output).
 template <typename T, bool kPairs>
 __device__ void StoreSums(const SmallGemmArgs& args, int row, int output,
                           WarpSums& sums) {

@@ -1,6 +1,5 @@
-// How the driver is told of a matrix whose tiles the copy engine of compute
-// capability 9.0 brings to shared memory (TMA): a CUtensorMap, a kernel's
-// argument.
+// Tensor maps: descriptions of a matrix whose tiles TMA (compute capability
+// 9.0) copies to shared memory. A CUtensorMap is passed as a kernel argument.
 #pragma once
 
 #include <cuda.h>
@@ -11,8 +10,9 @@ namespace espalier {
 
 using TensorMapEncoder = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's, found at run time: nothing of ours is linked with it.
-// Errors: kInternal if there is none.
+// Finds the driver's function at run time, so that espalier does not link
+// libcuda.
+// Errors: kInternal if the driver has none.
 absl::StatusOr<TensorMapEncoder> GetTensorMapEncoder();
 
 // A row-major matrix in device memory, and the tiles it is copied in; rows past
@@ -27,7 +27,7 @@ struct TiledMatrix {
   int tile_cols = 0;
   CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
 };
-// Errors: kInternal, with the driver's number, if it refuses.
+// Errors: kInternal, with the driver's error number, if it refuses.
 absl::StatusOr<CUtensorMap> MakeTensorMap(TensorMapEncoder encode,
                                           const TiledMatrix& matrix);
 

@@ -1,7 +1,6 @@
-// Hopper's instructions for tiles of matrices (compute capability 9.0, sm_90a):
-// barriers in shared memory, copies of tiles that complete on a barrier, and
-// products of tiles by four warps together, with w in shared memory or in
-// registers.
+// PTX wrappers for Hopper's tile instructions (compute capability 9.0, sm_90a):
+// mbarrier, TMA loads that complete on an mbarrier, and wgmma with w in shared
+// memory or in registers.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +25,7 @@ __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
       "r"(count)
       : "memory");
 }
-// Once initialised: before any copy counts bytes on them.
+// Makes initialised barriers visible to TMA. Call before a copy uses them.
 __device__ __forceinline__ void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   FenceProxyAsync();
@@ -36,7 +35,7 @@ __device__ __forceinline__ void Arrive(uint64_t* barrier) {
       "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier))
       : "memory");
 }
-// Arrives, and the phase waits for so many bytes of copies too.
+// Arrives, and makes the phase wait for `bytes` bytes of copies too.
 __device__ __forceinline__ void ArriveAndExpectTx(uint64_t* barrier,
                                                   int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -44,7 +43,7 @@ __device__ __forceinline__ void ArriveAndExpectTx(uint64_t* barrier,
                "r"(bytes)
                : "memory");
 }
-// Until the phase of that parity has ended.
+// Waits until the phase of that parity has ended.
 __device__ __forceinline__ void WaitParity(uint64_t* barrier, uint32_t phase) {
   uint32_t done = 0;
   while (!done) {
@@ -75,9 +74,9 @@ __device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
 
 // ---- Registers -------------------------------------------------------------
 
-// Of the 168 registers that each of 384 threads begins with, so that a
-// warpgroup that loads leaves its own to two that multiply. All four warps of a
-// warpgroup call it.
+// Each of 384 threads begins with 168 registers. The loading warpgroup releases
+// most of its own to the two that multiply. All four warps of a warpgroup must
+// call it.
 template <int kThreads>
 __device__ __forceinline__ void WarpgroupRegDealloc() {
   static_assert(kThreads == 384);
@@ -97,7 +96,7 @@ __device__ __forceinline__ uint64_t TileDescriptor(const char* tile) {
 
 constexpr int kWgmmaK = 16;  // inputs of an instruction
 
-// Of 64 outputs and kRows rows, four warps'; a thread's share:
+// A thread's sums of a tile of 64 outputs and kRows rows, held by four warps:
 //   [4 j + 2 i + k]  output 16 warp + lane / 4 + 8 i,
 //                    row 8 j + 2 (lane % 4) + k
 template <int kRows>
@@ -105,7 +104,7 @@ struct Sums {
   float values[kRows / 2];
 };
 
-// Operands of wgmma of so many rows: the sums, and their places.
+// Operands of wgmma: the sums, and their operand numbers.
 #define ESPALIER_EIGHT_SUMS(I)                                                \
   "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]), "+f"(d[I + 4]), \
       "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])

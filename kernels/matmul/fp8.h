@@ -8,10 +8,10 @@
 //   w stands for bf16(q * s)        from then on
 //
 // Rounding is to the nearest, ties to even, everywhere. An output whose weights
-// are all smaller than 2^-100 has zeros for q and s. So a product of these
-// weights is one of bfloat16 weights: whoever multiplies them, on whatever
-// device and with however many rows, may keep the codes and make bf16(q * s) of
-// them on the way, or once.
+// are all smaller than 2^-100 has zeros for q and s. So a product with these
+// weights equals one with bfloat16 weights. A kernel may keep the codes and
+// widen them to bf16(q * s) as it loads them, or once, on any device and with
+// any number of rows.
 //
 // Source of the format: OCP 8-bit Floating Point Specification, revision 1.0;
 // Micikevicius et al. 2022, https://arxiv.org/abs/2209.05433.
@@ -23,9 +23,9 @@
 namespace espalier {
 
 inline constexpr float kMaxFp8 = 448;
-inline constexpr uint8_t kFp8Nan = 0x7F;  // and with the sign
+inline constexpr uint8_t kFp8Nan = 0x7F;  // and with the sign bit
 
-// Of the nearest number, +-448 beyond it; NaN of NaN.
+// Rounds to the nearest code, +-448 beyond it; NaN gives NaN.
 uint8_t Fp8FromFloat(float value);
 // Exact.
 float FloatFromFp8(uint8_t code);
@@ -37,11 +37,11 @@ float RoundToBFloat16(float value);
 // The scale of an output with these weights; NaN if one is not finite.
 float Fp8Scale(std::span<const float> weights);
 
-// Its codes. REQUIRES: `scale` is Fp8Scale(weights), and not NaN.
+// Encodes an output's weights. REQUIRES: `scale` is Fp8Scale(weights), not NaN.
 //   codes  [weights.size()]  out
 void QuantizeFp8(std::span<const float> weights, float scale, uint8_t* codes);
 
-// What a code stands for.
+// Returns the weight that a code stands for.
 inline float DequantizeFp8(uint8_t code, float scale) {
   return RoundToBFloat16(FloatFromFp8(code) * scale);
 }

@@ -1,6 +1,6 @@
-// The order in which e4m3 weights lie in device memory, so that a warp that
-// multiplies tiles of them (mma m16n8k16, wgmma m64k16) loads what each thread
-// needs as one vector, and a tile is read as one piece.
+// The order of e4m3 weights in device memory. A warp that multiplies tiles of
+// them (mma m16n8k16, wgmma m64k16) loads each thread's share as one vector,
+// and a tile is contiguous.
 //
 // Eight outputs are a block, blocks follow each other. In a block, for each run
 // of 64 inputs, each output and each of four threads there are 16 bytes,
@@ -20,7 +20,7 @@ inline constexpr int kFp8BlockOutputs = 8;
 inline constexpr int kFp8RunInputs = 64;  // num_inputs is a multiple
 inline constexpr int kFp8RunBytes = kFp8BlockOutputs * kFp8RunInputs;
 
-// Where in its block the weight of an output (of eight) and an input is.
+// Returns the offset of a weight in its block, by output (of eight) and input.
 constexpr size_t Fp8Offset(int output, int input) {
   const int run = input / kFp8RunInputs;
   const int step = input % kFp8RunInputs / 16;

@@ -166,7 +166,7 @@ class Product {
   int num_rows_;
   const PackedMatrix& w_;
   float* y_;
-  int num_blocks_;  // of at most as many rows as a tile has
+  int num_blocks_;  // blocks of at most MaxTileRows() rows
   int num_panels_;
   int num_panel_tasks_ = 1;
   int num_block_tasks_ = 1;

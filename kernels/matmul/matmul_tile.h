@@ -4,8 +4,8 @@
 // for the same cache sets (as rows of a power-of-two width do), and the inner
 // loop needs one address register for all of them.
 //
-// Blocks of k change no bits: the chain goes on from y, which holds it
-// exactly.
+// Dividing k into blocks changes no bits: each block continues the chain of
+// multiply-adds from y, which holds its float32 value exactly.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ inline constexpr int kTileStride = kBlockDepth + 16;
 inline constexpr int kTileRowsLimit = 12;
 inline constexpr int kCacheLineBytes = 64;
 
-// How far PrefetchNear looks ahead. With 1 KiB of float32, one and four rows
-// took 16 % longer on a Zen 4.
+// Prefetch distance of PrefetchNear. With 1 KiB of float32 weights, one and
+// four rows took 16 % longer on a Zen 4.
 inline constexpr int kNearBytes = 1024;
 inline constexpr int kNearFloat32Bytes = 4096;
 
-// Weights are fetched ahead of their use, a cache line at a time: into the
-// second-level cache those a panel further, from there into the first what is
-// needed soon. The processor's own prefetching ends with a page, and what is
-// computed of a weight with several rows keeps it from getting far ahead.
-// An address may lie past the end of the weights: a prefetch never faults.
+// Weights are prefetched a cache line at a time: the lines of the next panel
+// into the second-level cache, the lines needed soon from there into the first.
+// The hardware prefetcher stops at the end of a page, and with several rows the
+// computation keeps it from running far ahead. An address may lie past the end
+// of the weights: a prefetch never faults.
 inline void PrefetchFar(const void* line_of_next_panel) {
   __builtin_prefetch(line_of_next_panel, /*rw=*/0, /*locality=*/2);
 }
@@ -45,18 +45,18 @@ struct MatMulTile {
   const float* x = nullptr;       // [num_rows, kTileStride]
   int num_rows = 0;               // in [1, MaxTileRows()]
   int depth = 0;                  // steps of k, in [1, kBlockDepth]
-  DType dtype = DType::kFloat32;  // of a weight
+  DType dtype = DType::kFloat32;  // weight type
   // The first panel at the first k of the block; the next panel is
   // `panel_bytes` further.
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   int num_panels = 0;
-  // Where to fetch ahead from after the last panel; never read. Not null.
+  // Address to prefetch after the last panel; never read. Not null.
   const std::byte* next_panels = nullptr;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
-  bool accumulate = false;  // go on from y, else start at zero
-  bool is_cached = true;    // whether a cache may hold all panels
+  bool accumulate = false;  // continue from y, else start at zero
+  bool is_cached = true;    // a cache may hold all panels
 };
 
 // Rows whose sums this CPU can keep in registers.

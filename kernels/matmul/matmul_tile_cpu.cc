@@ -77,8 +77,9 @@ struct Pairs {
   }
 };
 
-// Of two halves that alternate (packed_matrix.h). A bf16 is the upper half of
-// its float: one shift, one mask, and no lane moves to another.
+// Loads bf16 weights whose two halves alternate (packed_matrix.h). A bf16 is
+// the upper half of its float, so that one shift and one mask convert them, and
+// no lane moves to another.
 template <>
 struct Pairs<hwy::bfloat16_t> {
   static constexpr int kStep = kLanes;

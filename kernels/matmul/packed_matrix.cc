@@ -28,13 +28,13 @@ struct PanelBlock {
   int depth() const { return end - begin; }
 };
 
-// Those of a panel's rows that are of one part.
+// The rows of a panel that belong to one part.
 struct PanelRows {
   const Part& part;
-  int first_row;  // of the part
+  int first_row;  // within the part
   int num_rows;
-  int num_cols;  // of the part
-  int lane;      // of the panel, that of first_row
+  int num_cols;  // inputs of a row
+  int lane;      // lane of first_row in the panel
 
   size_t element(int row, int k) const {
     return part.is_transposed ? size_t(k) * part.num_rows + first_row + row
@@ -42,7 +42,7 @@ struct PanelRows {
   }
 };
 
-// As they are stored.
+// Copies the rows without conversion.
 template <typename T>
 void CopyRows(const PanelRows& rows, PanelBlock block, T* panel) {
   const std::byte* from = rows.part.data.data();
@@ -59,7 +59,7 @@ void CopyRows(const PanelRows& rows, PanelBlock block, T* panel) {
   }
 }
 
-// Of a type that the compiler knows, which then widens many at once.
+// With the type as a template argument, the compiler vectorises the conversion.
 template <DType kDType>
 void WidenRow(const std::byte* from, int count, float* to) {
   for (int k = 0; k < count; ++k) {

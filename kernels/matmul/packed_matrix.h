@@ -1,7 +1,7 @@
 // PackedMatrix: a weight matrix w in the order in which MatMul (matmul.h) reads
-// it. Weights are packed once at load, as they come, bf16 as bf16 and f16 as
-// f16, or quantised. Several matrices that are multiplied by the same input are
-// packed as one.
+// it. Weights are packed once at load, bf16 as bf16 and f16 as f16, or
+// quantised. Several matrices that are multiplied by the same input are packed
+// as one.
 //
 //   const PackedMatrix::Part parts[] = {{q_bytes, DType::kBFloat16, q_size},
 //                                       {k_bytes, DType::kBFloat16, kv_size}};
@@ -37,9 +37,9 @@ class PackedMatrix {
     int num_rows = 0;
     bool is_transposed = false;  // data is [num_cols, num_rows]
   };
-  // Packed in the type of the parts if that is one, else as f32, which is
-  // exact, or quantised (weight_format.h); by the threads of `pool`, in memory
-  // of `arena`, if there is one. Throws std::bad_alloc.
+  // Packs in the type of the parts if they share one, else as f32, which is
+  // exact, or quantised (weight_format.h). Uses the threads of `pool`, and
+  // memory of `arena` unless it is null. Throws std::bad_alloc.
   // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements;
   // `format` is not kFp8.
   static PackedMatrix Pack(std::span<const Part> parts, int num_cols,
@@ -50,25 +50,25 @@ class PackedMatrix {
   int num_rows() const { return num_rows_; }  // outputs
   int num_cols() const { return num_cols_; }  // inputs
 
-  // What MatMul reads, in its order: for each block of kBlockDepth columns
-  // (matmul_tile.h) panels of kPanelWidth rows, zero padded. A panel is k-major
-  // and of dtype(), or as quantized_panel.h has it. In bf16 the two halves of
-  // a k's kPanelWidth rows alternate: 0, 16, 1, 17, ..., so that each 32 bits
-  // hold one weight of either, which become floats where they lie.
+  // The packed order: for each block of kBlockDepth columns (matmul_tile.h)
+  // panels of kPanelWidth rows, zero padded. A panel is k-major and of dtype(),
+  // or as in quantized_panel.h. In bf16 the two halves of a k's kPanelWidth
+  // rows alternate: 0, 16, 1, 17, ... Each 32 bits then hold one weight of
+  // either half, and both widen to floats in place.
   WeightFormat format() const { return format_; }
   DType dtype() const { return dtype_; }
-  // The panel `panel` of the block that begins at column `k`.
+  // Returns panel `panel` of the block that begins at column `k`.
   const std::byte* panel(int k, int panel) const {
     return panels_.data() + PanelOffset(k, panel);
   }
-  // From one panel of the block to the next.
+  // Returns the distance between two panels of the block.
   size_t panel_bytes(int k) const;
   size_t num_bytes() const { return PanelOffset(num_cols_, 0); }
 
  private:
   int num_panels() const;
   size_t PanelOffset(int k, int panel) const;
-  // Of the columns before `k` in one panel of each of their blocks.
+  // Returns the bytes of the columns before `k` in one panel per block.
   size_t BytesBefore(int k) const;
 
   int num_rows_ = 0;

@@ -8,9 +8,9 @@
 //   kInt4  [depth / 8][kPanelWidth][4]  u8: q + 8 of the first four inputs in
 //                                       the low bits, of the next in the high
 //
-// and the scales [kPanelWidth] bf16. A last group with fewer inputs than others
-// is padded to a multiple of 8, and a last panel to kPanelWidth outputs: q is 0
-// there, and s as well where there are no outputs.
+// and the scales [kPanelWidth] bf16. A short last group is padded to a multiple
+// of 8 inputs, and a last panel to kPanelWidth outputs, with q = 0. Scales of
+// padding outputs are 0 too.
 #pragma once
 
 #include <cstddef>
@@ -27,18 +27,18 @@ constexpr int PaddedDepth(int depth) {
   return (depth + kQuantDepthUnit - 1) / kQuantDepthUnit * kQuantDepthUnit;
 }
 
-// What is added to q in its code.
+// Returns the offset of the codes: code = q + offset.
 constexpr int QuantOffset(WeightFormat format) {
   return format == WeightFormat::kInt4 ? 8 : 128;
 }
 
-// Of a group with so many inputs.
+// Returns the size of a group of `depth` inputs.
 constexpr size_t QuantGroupBytes(WeightFormat format, int depth) {
   const size_t codes = size_t(PaddedDepth(depth)) * kPanelWidth;
   return (format == WeightFormat::kInt4 ? codes / 2 : codes) + 2 * kPanelWidth;
 }
 
-// Of the groups of the first `num_inputs` inputs.
+// Returns the size of the groups of the first `num_inputs` inputs.
 constexpr size_t QuantBytesBefore(WeightFormat format, int num_inputs) {
   const int group = QuantGroupSize(format);
   const int rest = num_inputs % group;

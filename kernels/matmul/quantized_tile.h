@@ -1,6 +1,6 @@
-// MultiplyTile of quantised weights (weight_format.h), beside that of others
-// (matmul_tile.h). The rows of x come quantised, too: integers, four of which
-// one instruction multiplies by four weights of an output each, and adds up.
+// MultiplyTile of quantised weights (weight_format.h), the counterpart of
+// matmul_tile.h. The rows of x are quantised to integers too: one instruction
+// multiplies four of them by four weights of an output and adds the products.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ static_assert(kBlockDepth % QuantGroupSize(WeightFormat::kInt8) == 0);
 
 // One row of x over one block of k.
 struct QuantizedInputs {
-  alignas(64) int8_t q[kBlockDepth];  // 0 after the inputs
+  alignas(64) int8_t q[kBlockDepth];  // zeros after the inputs
   float scales[kQuantTileGroups];
-  int32_t sums[kQuantTileGroups];  // of a group's q
+  int32_t sums[kQuantTileGroups];  // sum of q, per group
 };
 
 // REQUIRES: 1 <= depth <= kBlockDepth.
@@ -39,11 +39,11 @@ struct QuantizedTile {
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   int num_panels = 0;
-  // Where to fetch ahead from after the last panel; never read. Not null.
+  // Address to prefetch after the last panel; never read. Not null.
   const std::byte* next_panels = nullptr;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;
-  bool accumulate = false;  // go on from y, else start at zero
+  bool accumulate = false;  // continue from y, else start at zero
 };
 
 // Rows whose sums this CPU can keep in registers.

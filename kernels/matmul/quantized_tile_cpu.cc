@@ -25,7 +25,7 @@ using QuantFloats = hn::ScalableTag<float>;
 using QuantInts = hn::RebindToSigned<QuantFloats>;
 using QuantUints = hn::RebindToUnsigned<QuantFloats>;
 constexpr int kQuantLanes = hn::MaxLanes(QuantFloats());
-constexpr int kQuantVectors = 2;  // of outputs, side by side
+constexpr int kQuantVectors = 2;  // vectors of outputs, side by side
 static_assert(kPanelWidth % (kQuantVectors * kQuantLanes) == 0);
 
 // Integer and float sums are kRows * 2 vectors each.
@@ -37,8 +37,8 @@ constexpr int kMaxQuantRows = 3;
 static_assert(kMaxQuantRows <= kQuantTileRowsLimit);
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// The intrinsic is of AVX512_VNNI, which is not named to the compiler, by old
-// releases of Highway not for HWY_AVX3_DL either.
+// The intrinsic needs AVX512_VNNI, which the target attributes do not enable;
+// older releases of Highway do not enable it for HWY_AVX3_DL either.
 HWY_INLINE hn::Vec<QuantInts> AddByteProductsAtOnce(hn::Vec<QuantUints> weights,
                                                     hn::Vec<QuantInts> inputs,
                                                     hn::Vec<QuantInts> sum) {

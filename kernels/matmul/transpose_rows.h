@@ -1,5 +1,5 @@
-// TransposeRows: how the rows of a stored matrix become the columns of a panel
-// (packed_matrix.h), at the speed of memory.
+// TransposeRows: transposes the rows of a stored matrix into the columns of a
+// panel (packed_matrix.h), at memory bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-// Sixteen bytes as lanes. GCC's and Clang's vector extensions are enough for
-// this, on any processor.
+// Sixteen bytes as lanes, in the vector extensions of GCC and Clang, which work
+// on any processor.
 template <typename T>
 struct TransposeLanes;
 template <>
@@ -34,14 +34,13 @@ struct TransposeLanes<uint32_t> {
   }
 };
 
-// Where the rows of a square lie, in bytes: from one to the next of a pair, and
-// from one pair to the next.
+// Distances in bytes between the two rows of a pair, and between pairs.
 struct RowStrides {
   size_t in_pair;
   size_t pair;
 };
 
-// A square of as many rows as a vector has lanes.
+// Transposes a square of as many rows as a vector has lanes.
 template <typename T>
 void TransposeSquare(const std::byte* from, RowStrides from_strides, T* to,
                      size_t to_stride) {
@@ -69,7 +68,7 @@ void TransposeSquare(const std::byte* from, RowStrides from_strides, T* to,
   }
 }
 
-// to[col * to_stride + row] = from's number at (row, col).
+// to[col * to_stride + row] = element (row, col) of `from`.
 //   from  [num_rows, num_cols], rows `from_stride` bytes apart, any alignment
 template <typename T>
 void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
@@ -96,8 +95,8 @@ void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
   }
 }
 
-// The same of rows whose halves alternate: of 2 n rows, row i goes where row 2
-// i would, and row n + i after it. REQUIRES: num_rows and num_cols are
+// Transposes rows whose halves alternate: row i of the first n rows becomes
+// lane 2 i, and row n + i lane 2 i + 1. REQUIRES: num_rows and num_cols are
 // multiples of the lanes of a vector, num_rows of twice as many.
 template <typename T>
 void TransposeAlternating(const std::byte* from, size_t from_stride,

@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-// Of logits, so much is pinned, or as much as so many rows take.
+// Pinned memory for logits: this many bytes, but at least this many rows.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kFewestLogitsRows = 64;
 constexpr int kMaxCopiesAtOnce = 1024;
@@ -29,12 +29,12 @@ int MaxPages(const ModelDescription& model) {
   return static_cast<int>(NumPages(model.max_context, model.page_size));
 }
 
-// Arrays of ints, one after the other, in pinned memory.
+// Packs arrays of ints one after the other into pinned memory.
 class IntArrays {
  public:
   explicit IntArrays(int* to) : to_(to) {}
 
-  // Where they are, as an index.
+  // Appends an array; returns the index of its first int.
   int64_t Add(std::span<const int> values) {
     const int64_t begin = size_;
     std::ranges::copy(values, to_ + begin);
@@ -145,7 +145,7 @@ absl::Status CudaBlockingModel::CopyTails(std::span<const PageCopy> copies) {
   return absl::OkStatus();
 }
 
-// What is in staging memory, and the batch that it will be on the device.
+// Fill level of the staging memory, and the batch in device addresses.
 struct CudaBlockingModel::Staged {
   CudaBatch batch;
   size_t num_ints = 0;
@@ -158,11 +158,11 @@ class CudaBlockingModel::Stager {
   Stager(const CudaBlockingModel& owner)
       : owner_(owner), ints_(owner.staged_.data()) {}
 
-  // Where they will be on the device.
+  // Appends an array; returns its address on the device.
   const int* Add(std::span<const int> values) {
     return owner_.ints_.data() + ints_.Add(values);
   }
-  // positions, tables: as Add returned them.
+  // Appends a work list. Add() returned `positions` and `tables`.
   CudaAttentionInputs AddAttention(std::span<const CudaAttentionRow> rows,
                                    int num_queries, const int* positions,
                                    const int* tables, int table_stride) {

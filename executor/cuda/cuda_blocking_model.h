@@ -1,11 +1,11 @@
-// CudaBlockingModel: a CudaModel behind the interface Model, one plan at a
-// time: a plan's arrays go to the device, the model runs, and its logits are
-// copied to the host, which waits for them. For models between whose steps the
-// host chooses tokens: those that draft (executor/host/draft_model.h). Steps of
-// requests do not take this way (cuda_executor.h).
+// CudaBlockingModel: a synchronous adapter from CudaModel to the interface
+// Model, one plan at a time. It sends a plan's arrays to the device, runs the
+// model, copies the logits to the host and waits for them. It serves draft
+// models, because the host chooses tokens between their steps
+// (executor/host/draft_model.h). Requests run on CudaExecutor instead.
 //
-// Cost: each call of the model is waited for, and copies 4 * vocab_size bytes
-// to the host for each row of logits.
+// Cost: the host waits for each call of the model, which copies 4 * vocab_size
+// bytes to the host for each row of logits.
 //
 // Thread safety: as Model.
 #pragma once
@@ -23,8 +23,8 @@ namespace espalier {
 
 class CudaBlockingModel : public Model {
  public:
-  // `model` runs nothing else as long as this lives. REQUIRES: it has no
-  // encoder.
+  // REQUIRES: `model` has no encoder, and runs nothing else in the lifetime of
+  // the adapter.
   // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaBlockingModel>> Create(
       std::shared_ptr<CudaModel> model);
@@ -33,7 +33,8 @@ class CudaBlockingModel : public Model {
   const ModelDescription& description() const override {
     return model_->description();
   }
-  // A plan of any size, in as many calls of the model as its bounds ask for.
+  // Runs a plan of any size, in as many calls of the model as its bounds
+  // require.
   //   logits  [plan.num_logits, vocab_size]  f32  host  out
   // Errors: the model's; kCancelled if plan.stop was requested between two
   // calls; as base/cuda.h.
@@ -45,13 +46,13 @@ class CudaBlockingModel : public Model {
   absl::Status Init();
   absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status Run(const CudaPlanCall& call, std::span<float> logits);
-  // Puts the arrays of the call into staging memory.
   struct Staged;
   class Stager;
+  // Copies the arrays of the call into staging memory.
   Staged Stage(const CudaPlanCall& call) const;
 
   const std::shared_ptr<CudaModel> model_;
-  int max_logits_rows_ = 1;  // rows of logits of a call
+  int max_logits_rows_ = 1;  // per call of the model
   CudaStream stream_;
   PinnedBuffer<int> staged_;  // all arrays of int of a call; ints_ has a copy
   DeviceBuffer<int> ints_;

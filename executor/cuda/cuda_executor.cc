@@ -82,7 +82,8 @@ absl::StatusOr<CudaEvent> MakeEndEvent() {
   return CudaEvent(event);
 }
 
-// What has been launched has to be polled, so memory for that is waited for.
+// Retries until there is memory for the poll, because a launched step must be
+// polled.
 template <typename MakePoll>
 CudaLaunchThread::Poll WaitForPoll(const MakePoll& make_poll) {
   return UntilThereIsMemory(
@@ -121,8 +122,8 @@ class CudaExecutor::Impl {
  private:
   struct InFlight {
     std::shared_ptr<const StepPlan> plan;
-    CudaStep step;  // of `plan`
-    int slot = 0;   // and report
+    CudaStep step;  // points into `plan`
+    int slot = 0;   // index in slots_, and number of its report
     bool was_waiting = false;
   };
 
@@ -177,9 +178,9 @@ class CudaExecutor::Impl {
   std::unique_ptr<CudaPageSwapper> swapper_;  // null: no host slots
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
-  size_t num_pinned_bytes_ = 0;  // of the runner, as in figures_
+  size_t num_pinned_bytes_ = 0;  // the runner's share of figures_.memory
 
-  // Written on the thread, read by anybody: the one thing that is shared.
+  // Written on the executor's thread, read on any thread.
   mutable std::mutex mutex_;
   CudaExecutorFigures figures_ ABSL_GUARDED_BY(mutex_);
   CudaStepTimes times_ ABSL_GUARDED_BY(mutex_);
@@ -266,7 +267,7 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
   }
   absl::StatusOr<InFlight> in_flight = LaunchSafely(plan.get());
   if (!in_flight.ok()) {
-    // What was enqueued may still read the slot.
+    // Enqueued work may still read the slot.
     cudaStreamSynchronize(stream_.get());
     builder_->Reset(num_launched_);
     return WaitForPoll([&] {
@@ -283,7 +284,8 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     return [this, done, launched] {
       if (IsRunning(launched->slot)) return false;
       absl::StatusOr<StepResult> result = Finish(*launched);
-      // Whoever shares its selections goes on from them.
+      // This releases the plan's selections, which groups share copy-on-write,
+      // before `done` lets them advance.
       launched->plan = nullptr;
       done(std::move(result));
       return true;
@@ -346,8 +348,8 @@ absl::Status CudaExecutor::Impl::WaitForDrafts(const CudaStep& step) {
   return absl::OkStatus();
 }
 
-// Their next drafts may begin. Of a step that fails nothing is said here, but
-// by whoever has its answer (DraftVerification::Fail).
+// Lets the next drafts of the verified sequences begin. After a failed step the
+// receiver of its result calls DraftVerification::Fail instead.
 void CudaExecutor::Impl::SayVerified(const CudaStep& step, void* event) {
   DraftVerification* last = nullptr;  // drafts of one run have one
   for (const CudaStep::PlacedDraft& placed : step.placed_drafts) {

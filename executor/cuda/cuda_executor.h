@@ -1,32 +1,30 @@
 // CudaExecutor: runs step plans on a GPU. While requests decode, a step is one
 // replay of a CUDA graph: moves and tail copies, the forward pass, selection,
-// and the bookkeeping of beams (kernels/resident/cuda_resident.h); and the next
-// step is launched before this one's answer is read, so the device does not
+// and the bookkeeping of beams (kernels/resident/cuda_resident.h). The next
+// step is launched before this step's result is read, so the device does not
 // wait for the host.
 //
 //   plan ──> [ delta, if anything changed ] graph ──> report, event ──> done
 //   thread   one kernel, from pinned memory  replay    pinned ring      thread
 //
-// One thread of the executor's own launches steps and watches for their ends;
-// while steps run it does not sleep. What a step needs to know lives on the
-// device between steps. The host sends what changed since the last one:
-// requests that join or leave, the tail pages of a page that begins, work lists
-// of attention whose bounds are passed, edits of scores. Graphs are kept by the
-// shape of a batch (rows and candidates, rounded up), never by request, and
-// captured on first use, up to a bound; where there is none for a step, and
-// where it feeds prompts, the same functions run one by one. Tokens of drafts
-// to verify are padded as rows are, and part of a shape.
+// The executor has one thread, which launches steps and polls for their ends;
+// it does not sleep while steps run. The state of a step stays on the device
+// between steps. The host sends only changes: requests that join or leave, new
+// tail pages, attention work lists whose bounds are exceeded, score edits.
+// Graphs are cached by batch shape (rows and candidates, rounded up), never by
+// request, and captured on first use, up to a limit. A step without a graph,
+// and every step that feeds prompts, enqueues the same functions one by one.
+// Tokens of drafts to verify are padded like rows, and are part of the shape.
 //
-// With an encoder (docs/step.md, "Sources") steps that feed sources have it
-// read these first, in calls of their own
-// (executor/cuda/step/cuda_source_reader.h); from then on a group decodes as
-// others do, and cross-attention has a work list that changes only as groups
-// come and go.
+// With an encoder (docs/step.md, "Sources"), steps that feed sources first run
+// the encoder in separate calls (executor/cuda/step/cuda_source_reader.h). The
+// group then decodes like any other, and the work list of cross-attention
+// changes only when groups join or leave.
 //
-// Thread safety: as StepExecutor. The caller's thread hands plans over and
-// returns; it never waits for the device. Executors of one process, on one
-// device or on several, do not touch each other, nor the current device of a
-// caller's thread.
+// Thread safety: as StepExecutor. Execute() queues the plan and returns; it
+// never waits for the device. Executors of one process, on one device or on
+// several, are independent and do not change the current device of a caller's
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -42,72 +40,71 @@
 namespace espalier {
 
 struct CudaExecutorOptions {
-  // Graphs of steps to keep, of the shapes used last; 0: none. A step whose
-  // graph is not there, or has no memory, runs without: slower by what
-  // launching its kernels one by one takes.
+  // Maximum number of cached graphs, evicted by least recent use; 0: none. A
+  // step without a graph pays for launching its kernels one by one.
   int max_graphs = 128;
   // Pinned host memory for pages of preempted groups
   // (ModelDescription::num_host_slots), taken at creation; 0: none.
   int64_t host_cache_bytes = 0;
-  // Whether it is an error if there is not so much, or it holds no page. If
-  // not, there are as many slots as there is memory for, halved until there is,
-  // or none.
+  // Creation fails if this memory cannot be allocated or holds no page. If
+  // false, the size is halved until the allocation succeeds, possibly to none.
   bool requires_host_cache = true;
 };
 
-// What a CudaExecutor has done since its construction.
+// Counters of a CudaExecutor since its construction.
 struct CudaExecutorFigures {
   int64_t num_steps = 0;
-  int64_t num_graph_launches = 0;  // of these steps
-  int64_t num_without_graph = 0;   // of these, for want of memory or by bound
-  int64_t num_captures = 0;        // of graphs
-  int num_graphs = 0;              // kept
-  int64_t num_deltas = 0;          // steps before which something changed
-  // On the device's clock, from the first kernel of a step to its last.
+  int64_t num_graph_launches = 0;  // steps replayed from a graph
+  int64_t num_without_graph = 0;   // replayable steps that had no graph
+  int64_t num_captures = 0;        // captured graphs
+  int num_graphs = 0;              // in the cache now
+  int64_t num_deltas = 0;          // steps with a non-empty delta
+  // Device time from the first kernel of a step to its last.
   absl::Duration busy;
-  // Between the end of a step and the start of the next, where that one had
-  // been launched before the first ended: the device's own time for it.
+  // Gaps between the end of a step and the start of the next one, counted only
+  // if that was launched before the first ended: overhead of the device alone.
   int64_t num_gaps = 0;
   absl::Duration idle;
-  absl::Duration median_gap;  // of the last few thousand
-  // What it and its model hold, and for what. Allocated at creation, except
-  // scratch of drawn beams (at first use). Graph memory is not counted.
+  absl::Duration median_gap;  // over the last few thousand gaps
+  // Memory of the executor and its model, by purpose. It is allocated at
+  // creation, except scratch for Gumbel top-k (at first use). Graph memory is
+  // not counted.
   CudaMemoryParts memory;
 };
 
 class CudaExecutor : public StepExecutor {
  public:
-  // Runs steps on the model's device, within its bounds of a call: a step has
-  // at most max_tokens tokens, and max_logits rows that select. `model` runs
-  // nothing else as long as the executor lives.
-  // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, or
-  // that holds no page, if the model bounds the work of attention below what
-  // such a step can have, or selection cannot take as many rows;
+  // Runs steps on the model's device, within the model's bounds of a call: a
+  // step has at most max_tokens tokens and max_logits rows of logits.
+  // REQUIRES: `model` runs nothing else in the lifetime of the executor.
+  // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, if
+  // host_cache_bytes holds no page, if the model's attention bounds are below
+  // the needs of such a step, or if selection does not support as many rows;
   // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       std::shared_ptr<CudaModel> model,
       const CudaExecutorOptions& options = {});
-  // Finishes the plans that were started; their `done`s are called.
+  // Finishes all queued plans and calls their `done`s.
   ~CudaExecutor() override;
 
-  // The model's, with limits by which requests are refused, or wait, before a
-  // plan can be too large: no scheduler that keeps them plans such a step.
+  // Returns the model's description, with limits for requests. A scheduler that
+  // keeps these limits never plans a step that is too large.
   const ModelDescription& description() const override;
 
-  // One runs, one waits on the device.
+  // One plan runs, one is queued on the device.
   int max_plans_in_flight() const override { return 2; }
 
-  // A result's forward_time is that of the whole step on the device.
-  // Errors, as results: kResourceExhausted, with the figures, if a plan is
-  // larger than its limits; kInvalidArgument if a request selects from a row of
-  // logits that is not its row's last, rows that choose by themselves are to be
-  // continued, or there is no such host slot; what the model returns; as
-  // base/cuda.h. After a plan that could not be launched no group is resident:
-  // continuations are answered without candidates until rows set them again. An
-  // error that leaves the device unusable is that of every later plan.
+  // A result's forward_time is the device time of the whole step.
+  // Errors, as results: kResourceExhausted, with the numbers, if a plan exceeds
+  // its limits; kInvalidArgument if a request selects from a row of logits that
+  // is not its row's last, a per-row top-k group (kRows) is continued, or a
+  // host slot does not exist; the model's; as base/cuda.h. After a plan that
+  // could not be launched no group is resident: continuations have no
+  // candidates until rows set their groups again. An error that leaves the
+  // device unusable is the result of every later plan.
   void Execute(StepPlan plan, Done done) override;
 
-  // At any time, from any thread.
+  // May be called at any time, from any thread.
   CudaExecutorFigures figures() const;
 
  private:

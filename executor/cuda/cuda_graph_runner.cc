@@ -43,8 +43,9 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
     ASSIGN_OR_RETURN(runner->source_reader_,
                      CudaSourceReader::Create(model, memory));
   }
-  // Selection loads the sums of dead rows, which nobody has written, before it
-  // knows that they are dead; it makes nothing of them, but tools cannot tell.
+  // Selection loads sums of inactive rows before it tests whether they are
+  // active. They are uninitialised and never used, but compute-sanitizer would
+  // report the loads.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
                                        scratch.choice_bytes, stream));
   return runner;
@@ -234,7 +235,7 @@ absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {
     RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
                                scratch_.data(), model_->device(), stream_));
   }
-  // Of what is verified, sampling says that nothing was drawn.
+  // Sampling wrote "no token" to rows with drafts; verification replaces that.
   if (shape.max_verified == 0) return absl::OkStatus();
   return CudaVerify(VerifyInputs(shape), {.candidates = arrays.candidates},
                     scratch_.data(), model_->device(), stream_);

@@ -1,15 +1,16 @@
-// CudaGraphRunner: what a step enqueues on the device, replayed from a graph
-// where its shape allows, function by function otherwise.
+// CudaGraphRunner: enqueues the work of a step on the device: as a graph if its
+// shape allows that, otherwise function by function.
 //
 //   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
 //                           histories       pass       sampling       report
 //                                                      Gumbel top-k
 //                                                      log-probabilities
 //
-// What no request of a step asks for is not in it: a step in which nobody draws
-// costs the same with and without a sampler.
-// Graphs are kept by shape, rounded up (executor/cuda/step/cuda_graph_cache.h);
-// a step without one enqueues the same kernels one by one.
+// A step contains only the parts that some request needs: a step without
+// sampling has no sampling kernel.
+// Graphs are cached by rounded-up shape
+// (executor/cuda/step/cuda_graph_cache.h). A step without a graph enqueues the
+// same kernels one by one.
 //
 // Thread safety: one thread, one stream.
 #pragma once
@@ -44,9 +45,10 @@ class CudaGraphRunner {
       const CudaReportRing& reports, const CudaLogprobRing& logprob_reports,
       int max_graphs, cudaStream_t stream);
 
-  // Takes memory for Gumbel top-k, if it has not yet: as much as all logits
-  // take, which no other step needs. Before the first step that has such rows.
-  // Errors: kResourceExhausted, with the figures; nothing has changed then.
+  // Allocates the scratch of Gumbel top-k unless it exists. It is larger than
+  // all logits, and no other step needs it. Must precede the first step with
+  // such rows.
+  // Errors: kResourceExhausted, with the sizes; nothing has changed then.
   absl::Status ReserveGumbelTopK();
   bool has_gumbel_top_k() const { return gumbel_scratch_.size() > 0; }
 
@@ -54,21 +56,21 @@ class CudaGraphRunner {
   // Errors: as base/cuda.h. Some of the step may have been enqueued then.
   absl::Status Enqueue(const CudaStep& step);
 
-  // Of all steps so far.
+  // Totals over all steps so far.
   struct Counts {
     int64_t num_graph_launches = 0;
-    // That could have been one, but for memory or the bound.
+    // Replayable steps without a graph, for lack of memory or by max_graphs.
     int64_t num_without_graph = 0;
     int64_t num_captured = 0;
-    int num_graphs = 0;  // kept now
+    int num_graphs = 0;  // in the cache now
   };
   Counts counts() const {
     return {num_graph_launches_, num_without_graph_, graphs_.num_captured(),
             graphs_.size()};
   }
 
-  // What it holds now, and for what. Of pinned memory, the bytes: some is taken
-  // by the first step that needs it.
+  // Current memory by purpose, and current pinned bytes. Some pinned memory is
+  // allocated by the first step that needs it.
   CudaMemoryParts memory() const;
   size_t num_pinned_bytes() const { return uploads_.num_bytes(); }
 
@@ -93,7 +95,8 @@ class CudaGraphRunner {
   CudaPlacedBatch PlacedBatch() const;
   absl::Status BeginRows(const CudaStep& step);
   absl::Status PlaceDrafts(const CudaStep& step);
-  // After the step, for what begins after its drafts.
+  // Enqueues, after the step, the report of its verified drafts for drafts and
+  // rows that begin after these.
   absl::Status ReportVerified(const CudaStep& step);
   absl::Status EnqueueStep(const CudaStep& step);
   absl::Status SendDraftLogits(const CudaStep& step);
@@ -108,8 +111,8 @@ class CudaGraphRunner {
   cudaStream_t stream_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
-  DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
-  DeviceBuffer<std::byte> gumbel_scratch_;  // empty until it is needed
+  DeviceBuffer<std::byte> scratch_;         // used by one kernel at a time
+  DeviceBuffer<std::byte> gumbel_scratch_;  // empty until ReserveGumbelTopK()
 
   std::unique_ptr<CudaSourceReader> source_reader_;  // null: no encoder
 
@@ -117,11 +120,11 @@ class CudaGraphRunner {
   int64_t num_graph_launches_ = 0;
   int64_t num_without_graph_ = 0;
 
-  // Of rows that the host has.
+  // Uploads of draft logits that are in host memory.
   CudaUploadRing uploads_;
-  // Where drafts are drawn to, read in place: [reports, max_rows].
+  // [reports, max_rows], read by the device in place.
   PinnedBuffer<CudaPlacedDraft> placed_drafts_;
-  // What rows begin after, read in place: [reports, max_rows].
+  // [reports, max_rows], read by the device in place.
   PinnedBuffer<CudaUnreadRow> unread_rows_;
   int64_t num_enqueued_ = 0;
 };

@@ -1,6 +1,6 @@
-// CudaLaunchThread: one thread that launches what is given to it and looks
-// after what runs, in order. While something runs it never sleeps, because
-// waking a thread takes as long as a short step; with nothing to do it waits.
+// CudaLaunchThread: one thread that launches tasks and polls running ones, in
+// order. It busy-waits while a task runs, because waking a thread takes as long
+// as a short step, and sleeps when it is idle.
 //
 //   CudaLaunchThread thread(3, [=] { cudaSetDevice(ordinal); });
 //   thread.Post([&]() -> CudaLaunchThread::Poll {
@@ -29,29 +29,29 @@ namespace espalier {
 
 class CudaLaunchThread {
  public:
-  // Whether what was launched has ended, and been reported.
+  // Returns true once the launched work has ended and was reported.
   using Poll = std::function<bool()>;
   using Task = std::function<Poll()>;
 
   // Runs `start` first. At most `max_running` tasks run at a time.
   CudaLaunchThread(int max_running, std::function<void()> start);
-  // Finishes the tasks that were posted.
+  // Finishes all posted tasks.
   ~CudaLaunchThread();
   CudaLaunchThread(const CudaLaunchThread&) = delete;
   CudaLaunchThread& operator=(const CudaLaunchThread&) = delete;
 
-  // Launches `task` after those before it; they end in that order too.
+  // Launches `task` after all earlier tasks, and ends it after them too.
   void Post(Task task);
 
  private:
   void Loop();
-  // The next task to launch, if there is one; waits if nothing runs.
+  // Returns the next task to launch, if any; waits for one if nothing runs.
   std::optional<Task> Next();
 
   // Constant after construction.
   const size_t max_running_;
 
-  // Touched on the thread.
+  // Used on the thread only.
   std::deque<Poll> running_;
 
   std::mutex mutex_;

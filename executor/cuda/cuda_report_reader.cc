@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-// Of a selection whose drafts were drawn until the step.
+// Returns the selection's drafts; pending ones have been sampled by now.
 std::vector<std::vector<TokenId>> DraftsOf(const PlanSelection& selection) {
   std::vector<std::vector<TokenId>> drafts(selection.drafts.size());
   for (size_t row = 0; row < drafts.size(); ++row) {
@@ -74,7 +74,7 @@ SelectionResult CudaReportReader::ReadRuns(
                             answer.logits_rows, drawn, log_probs);
 }
 
-// Their sums are the tokens' own.
+// Sums in the report are log-probabilities of the tokens alone.
 SelectionResult CudaReportReader::ReadPaths(
     const CudaStep::Answer& answer) const {
   const PlanSelection& selection = *answer.paths;
@@ -117,7 +117,7 @@ TokenLogProb CudaReportReader::LogProbOf(const CudaAnswerPart& part,
 std::vector<Candidate> CudaReportReader::CandidatesOf(
     const CudaStep::Answer& answer, const CudaAnswerPart& part) const {
   const PlanSelection* const rows = answer.rows;
-  // Scores with noise leave out what the row's beam had before.
+  // Gumbel top-k reports scores without the sum of the row's beam.
   const bool adds = rows != nullptr && rows->params->gumbel_top_k;
   const std::span all(candidates_ + part.first_candidate,
                       num_candidates_[part.group_idx]);

@@ -1,11 +1,10 @@
-// CudaReportReader: what a step on the device has written of its answers, as
-// the results that executors give.
+// CudaReportReader: converts the report of a step on the device to results.
 //
-// The device answers kRows with all candidates of each row. Of these a reader
-// leaves what the group's strategy can take, as executors on the host do
-// (executor/contenders.h), and log-probabilities of that alone. Where beams
-// feed paths it answers with those of each row of logits, from which a reader
-// replays the steps of the search (executor/beam_replay.h).
+// For kRows the device reports all candidates of each row. The reader drops the
+// candidates that the group's strategy cannot choose, as executors on the host
+// do (executor/contenders.h), with their log-probabilities. For beams with
+// draft paths the device reports the candidates of each row of logits, from
+// which the reader replays the steps of the search (executor/beam_replay.h).
 //
 // Thread safety: a plain value; the report does not change while it is read.
 #pragma once
@@ -22,36 +21,37 @@ namespace espalier {
 
 class CudaReportReader {
  public:
-  // Of report number `report` of both rings.
+  // Reads report number `report` of both rings.
   CudaReportReader(const CudaReportRing& ring,
                    const CudaLogprobRing& logprob_ring, int report);
 
   CudaReportRing::Header header() const { return header_; }
-  // Throw std::bad_alloc.
+  // Return the result; throw std::bad_alloc if memory runs out.
   SelectionResult Read(const CudaStep::Answer& answer) const;
   PromptLogprobsResult Read(const CudaStep::Scored& scored) const;
 
  private:
   SelectionResult ReadRuns(const CudaStep::Answer& answer) const;
   SelectionResult ReadPaths(const CudaStep::Answer& answer) const;
-  // Those of the part that are of this answer.
+  // Returns the part's candidates, with ranks of the group. Gumbel top-k
+  // reports them without the beams' sums; then these are added.
   std::vector<Candidate> CandidatesOf(const CudaStep::Answer& answer,
                                       const CudaAnswerPart& part) const;
-  // Of a candidate of a part that is one row of logits.
+  // Returns the log-probabilities of a candidate.
+  // REQUIRES: the part is one row of logits.
   TokenLogProb LogProbOf(const CudaAnswerPart& part, TokenId token) const;
-  // One for each of `candidates`.
-  // REQUIRES: these are candidates of the answer, in its order; some may be
-  // left out.
+  // Returns the log-probabilities of each of `candidates`.
+  // REQUIRES: `candidates` is a subsequence of the reported candidates.
   std::vector<TokenLogProb> LogProbsOf(
       const CudaStep::Answer& answer,
       std::span<const Candidate> candidates) const;
-  // What is known of asked token number `asked_idx`, and of the best tokens of
-  // row `logits_row` of those of `place`.
+  // Returns the result of query number `asked_idx`, with the best tokens of row
+  // `logits_row` of `place`.
   TokenLogProb ReadLogProb(const CudaLogprobPlace& place, int asked_idx,
                            int logits_row, TokenId token) const;
 
   CudaReportRing::Header header_;
-  // Of this report.
+  // Arrays of this report.
   const int* num_candidates_;
   const Candidate* candidates_;
   const CudaTokenScore* scores_;

@@ -1,6 +1,5 @@
-// CudaReports: pinned memory into which the device writes the answers of its
-// steps. A step's place is used again num_reports steps
-// later.
+// CudaReports: a ring of num_reports reports in pinned memory, into which the
+// device writes the results of its steps.
 //
 // Thread safety: read a report when its step has ended, on any thread.
 #pragma once

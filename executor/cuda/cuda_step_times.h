@@ -1,4 +1,4 @@
-// CudaStepTimes: sums over the times that steps report.
+// CudaStepTimes: sums of the times that steps report.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -12,14 +12,14 @@ namespace espalier {
 
 class CudaStepTimes {
  public:
-  // A step ran from `started_ns` to `ended_ns` on the device's clock;
-  // `was_waiting` if it was on the device before the last one ended.
+  // Adds a step that ran from `started_ns` to `ended_ns` on the device's clock.
+  // `was_waiting`: it was launched before the last one ended.
   void Add(int64_t started_ns, int64_t ended_ns, bool was_waiting);
 
   absl::Duration busy() const { return absl::Nanoseconds(busy_ns_); }
   absl::Duration idle() const { return absl::Nanoseconds(idle_ns_); }
   int64_t num_gaps() const { return num_gaps_; }
-  // Of the last kKept gaps; 0 if there is none.
+  // Returns the median of the last kKept gaps; 0 without gaps.
   absl::Duration MedianGap() const;
 
  private:

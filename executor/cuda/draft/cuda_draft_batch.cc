@@ -27,8 +27,8 @@ void CudaDraftBatch::Add(const DraftSequence& sequence,
                          int first_kept) {
   const SelectionParams& asked = *sequence.params;
   const int row = num_sequences++;
-  // Of one that begins after a draft that is being verified the first token
-  // that is not known comes with that.
+  // With an unread verification, the token after the accepted draft is known
+  // only to the device. It counts as generated.
   const int max_accepted = sequence.verified_before.num_tokens();
   const int num_generated =
       static_cast<int>(sequence.generated.size()) + (max_accepted > 0 ? 1 : 0);
@@ -130,7 +130,7 @@ bool CanDraftOnDevice(const DraftSequence& sequence,
       params.processors.has_edits_by_place()) {
     return false;
   }
-  // Those of two numbers of tokens.
+  // A row may have two lists, for two numbers of generated tokens.
   return 2 * MaxEdits(params.processors, 0, vocab_size) * limits.max_rows <=
          limits.max_edits;
 }

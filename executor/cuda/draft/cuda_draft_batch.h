@@ -1,7 +1,7 @@
-// CudaDraftBatch: a run of a draft model as the device will see it, in vectors
-// of the host: some sequences, each with the one or two tokens that it feeds at
-// first, and how its tokens are drawn. Padded to few numbers of rows, so that
-// graphs serve it.
+// CudaDraftBatch: the input batch for one run of a draft model, in host
+// vectors: some sequences, the one or two tokens that each feeds at first, and
+// their sampling parameters. The number of rows is padded to a few values, so
+// that graphs can run it.
 //
 //   first step   a0 a1 | -  b1 | c0 c1 | -  -      two tokens a row, if some
 //   next steps   a2    |  b2   |  c2   |  -        row feeds two; then one
@@ -26,7 +26,7 @@ struct CudaDraftTokens {
   std::vector<int> token_tables;
   std::vector<CudaAttentionRow> attention_rows;
 
-  // `count` tokens of nobody.
+  // Appends `count` padding tokens.
   void Pad(int count, int null_table);
 };
 
@@ -39,23 +39,25 @@ struct CudaDraftBatch {
         vocab_size_(vocab_size),
         first_drafted_(first_drafted) {}
 
-  // A row of a plan that feeds `fed` from `first_position` on, for `sequence`.
-  // Its rows of logits are kept from row `first_kept` on; -1: they are not.
-  // One with verified_before feeds one token, which the device moves on.
+  // Adds a row that feeds `fed` from `first_position` on, for `sequence`. Its
+  // rows of logits are kept from row `first_kept` of the pool on; -1: not kept.
+  // A sequence with verified_before passes one token; the device replaces it
+  // and its position.
   void Add(const DraftSequence& sequence, std::span<const TokenId> fed,
            int first_position, int first_kept);
-  // When all are there: rows of nobody up to `padded_rows`.
+  // Adds padding rows up to `padded_rows`.
+  // REQUIRES: all sequences were added before.
   void Pad(int padded_rows);
 
   int num_rows() const { return static_cast<int>(rows.size()); }
   bool has_edits() const { return !edits.empty() || has_allow_lists_; }
 
-  int num_sequences = 0;  // rows but those of nobody
+  int num_sequences = 0;  // rows without padding
   int num_steps = 0;
-  bool feeds_two = false;  // some row, at first
+  bool feeds_two = false;  // some row feeds two tokens at first
   bool keeps_logits = false;
 
-  CudaDraftTokens first;  // of max_row_tokens a row
+  CudaDraftTokens first;  // max_row_tokens per row
   CudaDraftTokens next;
   std::vector<int> first_logits_tokens;
   std::vector<CudaDraftRow> rows;
@@ -79,8 +81,8 @@ struct CudaDraftBatch {
   bool has_allow_lists_ = false;
 };
 
-// Whether the device can draw for the sequence: edits of scores follow from the
-// number of tokens alone, and have room whoever else drafts.
+// True if the device can sample drafts for the sequence: its score edits depend
+// only on the number of tokens, and fit even if all rows have as many.
 bool CanDraftOnDevice(const DraftSequence& sequence,
                       const CudaDraftLimits& limits, int vocab_size);
 

@@ -1,13 +1,13 @@
 // CudaDraftLogitsPool: device memory for the rows of logits that drafts were
-// drawn from, from when they are drawn until verification has read them. A
-// draft's rows are one after the other. They are given back with the last copy
-// of their DraftLogits, whose owner waits for the device first.
+// sampled from, kept until verification has read them. A draft's rows are
+// contiguous. They return to the pool with the last copy of their DraftLogits,
+// whose owner waits for the device first.
 //
 //   std::optional<CudaDraftLogitsPool::Rows> rows = pool.Take(num_tokens);
 //   ... kernels write rows->logits, from pool.data() + first * vocab_size on
 //
-// Thread safety: rows may be taken and given back on any thread, also when the
-// pool itself has gone.
+// Thread safety: rows may be taken and released on any thread. They may outlive
+// the pool.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,13 @@ class CudaDraftLogitsPool {
     DraftLogits logits = {};
   };
 
-  // On the thread's device. Errors: kResourceExhausted.
+  // Allocates on the thread's current device.
+  // Errors: kResourceExhausted.
   static absl::StatusOr<CudaDraftLogitsPool> Create(int num_rows,
                                                     int vocab_size,
                                                     const CudaDevice& device);
 
-  // Rows one after the other; nothing where there are not as many.
+  // Takes contiguous rows; nullopt if the pool has no free range of this size.
   std::optional<Rows> Take(int num_rows);
   // [num_rows, vocab_size]  f32  device
   float* data() const;

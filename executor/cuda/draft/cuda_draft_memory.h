@@ -1,6 +1,6 @@
-// CudaDraftMemory: what runs of a draft model have in device memory beside its
-// keys and values: tables, inputs of a step, what is drawn how, work lists. One
-// allocation of words, so that a CudaDelta can write anywhere in it.
+// CudaDraftMemory: device memory for runs of a draft model, in addition to its
+// keys and values: tables, inputs of a step, sampling parameters, work lists.
+// It is one allocation of words, so that a CudaDelta can write anywhere in it.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,18 @@ namespace espalier {
 // Bounds of a run.
 struct CudaDraftLimits {
   int max_rows = 1;        // sequences
-  int max_row_tokens = 1;  // that one feeds at first
-  int table_stride = 1;    // pages of a sequence
-  int max_edits = 1;       // of all sequences
-  int max_items = 1;       // of attention
+  int max_row_tokens = 1;  // per sequence, in the first step
+  int table_stride = 1;    // pages per sequence
+  int max_edits = 1;       // over all sequences
+  int max_items = 1;       // attention work items
   int max_partials = 1;
 
-  // Of what a call of the model takes.
+  // Returns limits within the bounds of a call of the model.
   static CudaDraftLimits Of(const CudaModel& model);
   int max_tokens() const { return max_rows * max_row_tokens; }
 };
 
-// What a step feeds: a token of each row; or, in the first step,
-// max_row_tokens.
+// Inputs of a step: one token per row, or max_row_tokens in the first step.
 struct CudaDraftInputs : CudaAttentionArrays<DeviceArray> {
   int* tokens = nullptr;        // [max_tokens]
   int* positions = nullptr;     // [max_tokens]
@@ -61,10 +60,11 @@ struct CudaDraftArrays {
 
 class CudaDraftMemory {
  public:
-  // Of tails, at once.
+  // Tail copies per launch.
   static constexpr int kMaxCopies = 1024;
 
-  // On the thread's device. Errors: kResourceExhausted.
+  // Allocates on the thread's current device.
+  // Errors: kResourceExhausted.
   static absl::StatusOr<CudaDraftMemory> Create(const CudaDraftLimits& limits,
                                                 PageId null_page);
 

@@ -32,7 +32,8 @@ absl::Status CudaDraftRunner::Enqueue(const Shape& run) {
   while (num_left > 0) {
     shape.num_steps = std::min<int>(
         std::bit_floor(static_cast<unsigned>(num_left)), kMaxGraphSteps);
-    // What other steps do makes no other graph of the first one alone.
+    // A graph of only the first step does not depend on partials of later
+    // steps.
     const bool has_next = shape.num_steps > 1 || !shape.feeds_two;
     shape.has_partials = has_next && run.has_partials;
     RETURN_IF_ERROR(Replay(shape));

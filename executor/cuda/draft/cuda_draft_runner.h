@@ -1,17 +1,16 @@
-// CudaDraftRunner: the steps of a draft model on a GPU, whose inputs are in
-// device memory (cuda_draft_memory.h): each is a forward pass, a draw for every
-// row, and what the next step feeds.
+// CudaDraftRunner: enqueues the steps of a draft model on a GPU. Their inputs
+// are in device memory (cuda_draft_memory.h). Each step is a forward pass, a
+// draw for every row, and the update of the next step's inputs.
 //
 //   first step ─> next step ─> ... ─> tokens, in pinned memory
 //   [ forward pass, draw and keep logits, advance ]
 //
 // Steps are replayed from graphs of 1, 2, 4 or 8 steps: four steps take one
 // launch, seven take three, and few graphs serve all numbers of steps. Graphs
-// are kept by shape: their steps, their rows, padded, and what steps do
-// besides.
+// are cached by Shape.
 //
-// Thread safety: one thread, one stream. It is destroyed with the device
-// current and nothing left to run on the stream.
+// Thread safety: one thread, one stream. The destructor requires that the
+// device is current and the stream is idle.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +29,8 @@ namespace espalier {
 
 class CudaDraftRunner {
  public:
-  // What steps read and write; all of it outlives the runner, as the stream
-  // does.
+  // Memory that steps read and write. It outlives the runner, as does the
+  // stream.
   struct Memory {
     CudaModel* model = nullptr;
     const CudaDraftMemory* inputs = nullptr;
@@ -43,18 +42,18 @@ class CudaDraftRunner {
   static absl::StatusOr<std::unique_ptr<CudaDraftRunner>> Create(
       const Memory& memory, int max_graphs, cudaStream_t stream);
 
-  // What launches are sized by, of a run or of one of its graphs.
+  // Host values that determine the launches of a run, or of one of its graphs.
   struct Shape {
-    int num_rows = 1;
+    int num_rows = 1;  // padded
     int num_steps = 1;
-    bool feeds_two = false;  // tokens a row, in the first of them
+    bool feeds_two = false;  // the first step feeds two tokens per row
     bool has_edits = false;
     bool keeps_logits = false;
-    bool first_has_partials = false;  // where that feeds two
+    bool first_has_partials = false;  // attention of a step that feeds two
     bool has_partials = false;
     friend auto operator<=>(const Shape&, const Shape&) = default;
   };
-  // Enqueues the run's steps. Captures graphs that are not there.
+  // Enqueues the run's steps; captures missing graphs.
   // Errors: as base/cuda.h. Some steps may have been enqueued then.
   absl::Status Enqueue(const Shape& run);
 
@@ -67,7 +66,7 @@ class CudaDraftRunner {
   CudaDraftRunner(const Memory& memory, int max_graphs, cudaStream_t stream)
       : memory_(memory), stream_(stream), graphs_(max_graphs) {}
 
-  // By a graph, if there is one.
+  // Launches the graph of `shape`, or EnqueueEach() if no graph is available.
   absl::Status Replay(const Shape& shape);
   absl::Status EnqueueEach(const Shape& shape);
   absl::Status EnqueueStep(const Shape& shape, bool feeds_two);

@@ -30,9 +30,9 @@ bool IsUnread(const DraftSequence* sequence) {
   return !sequence->verified_before.empty();
 }
 
-// What to wait for on the device before drafts that begin after a
-// verification; nothing if that has failed. All are of the plan before, mostly
-// of one run.
+// Returns the events to wait for on the device before drafts that begin after
+// an unread verification; nullopt if a verification has failed. All drafts are
+// of the previous plan, and most of one run.
 std::optional<std::vector<void*>> EventsToWaitFor(
     std::span<const DraftSequence* const> unread) {
   std::vector<void*> events;
@@ -87,7 +87,7 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
                    CudaDraftLogitsPool::Create(static_cast<int>(num_kept),
                                                vocab_size(), model_->device()));
   ASSIGN_OR_RETURN(delta_buffer_, CudaDeltaBuffer::Create());
-  const int num_drafted = kMaxDraftTokens * max_rows;  // of a run
+  const int num_drafted = kMaxDraftTokens * max_rows;  // per run
   ASSIGN_OR_RETURN(
       PinnedBuffer<TokenId> drafted,
       PinnedBuffer<TokenId>::Create(size_t{1 + kMaxPending} * num_drafted));
@@ -149,12 +149,12 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
 template <typename Body>
 absl::Status CudaDraftSampler::RunAfterWait(const Body& body) {
   const auto give_up = [this] {
-    // What was enqueued may still write.
+    // Enqueued work may still write to memory of the host.
     cudaStreamSynchronize(stream_.get());
     Forget();
   };
   try {
-    // It may still read what was sent.
+    // The last run may still read the pinned input buffer.
     RETURN_IF_ERROR(Wait().status());
     const absl::Status status = body();
     if (!status.ok()) give_up();

@@ -1,37 +1,37 @@
-// CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h): the
-// host sends what some sequences feed and how they draw; then the steps of the
-// draft model, each with its draws and the inputs of the step after it, are
-// replays of graphs, and the host gets the tokens of all steps in pinned
+// CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h). The
+// host sends the first tokens and sampling parameters of some sequences. The
+// steps of the draft model, with their draws and the inputs of the next step,
+// are replayed from graphs. The device writes the tokens of all steps to pinned
 // memory.
 //
 //   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
 //                           [ forward pass, draw and keep logits, advance ]
 //
-// CudaDraftRunner runs the steps. Rows of logits that rejection will ask for
-// stay in device memory (cuda_draft_logits.h), where verification reads them.
+// CudaDraftRunner runs the steps. Rows of logits that verification by rejection
+// needs stay in device memory (cuda_draft_logits.h) and are read there.
 //
-// Start returns before the device has drawn anything (a pending run).
-// Everything of the sampler is on its one stream, and a run is
+// Start() returns before the device has sampled anything (a pending run). The
+// sampler has one stream, on which a run is
 //
 //   copies of tails, delta, started (event), steps, ended (event)
 //
-// What orders it against others:
+// Its memory is ordered against other users like this:
 //
-// - What a run was sent: Send writes a pinned buffer that the device reads.
-//   RunAfterWait writes it again only after Wait(), which waits for `ended` of
-//   the last run on the host.
-// - The model's activations and scratch: nobody else runs the model until
+// - Inputs of a run: Send() writes a pinned buffer that the device reads.
+//   RunAfterWait() writes it again only after Wait(), which waits on the host
+//   for `ended` of the last run.
+// - The model's activations and scratch: the model runs nothing else until
 //   Wait() (DraftSampler::Start).
 // - Tokens of a run: the executor's stream waits for `ended`
-//   (exec_request/pending_draft.h). They are in the run's own part of drafted_,
-//   and UnusedRun gives a run out again only when no PendingDraft holds it.
-// - What a draft begins after, where the host does not know that yet: the
-//   sampler's stream waits for the step that verifies the draft before
-//   (exec_request/draft_verification.h), and one launch writes it into what was
-//   sent. It is read in the memory of that draft's run, which the new draft's
-//   plan holds.
-// - Kept rows of logits: the same event. The executor's step reads them after
-//   that wait, and holds the rows until it has ended.
+//   (exec_request/pending_draft.h). Each run has its own part of drafted_, and
+//   UnusedRun() returns a run again only when no PendingDraft holds it.
+// - The start of a draft that follows an unread verification: the sampler's
+//   stream waits for the step that verifies the earlier draft
+//   (exec_request/draft_verification.h), then one launch writes the start into
+//   the inputs. It reads the memory of the earlier draft's run, which the new
+//   draft's plan holds.
+// - Kept rows of logits: the executor's step reads them after it has waited for
+//   `ended`, and holds the rows until it has ended.
 //
 // Thread safety: one thread, that of the model's other calls.
 #pragma once
@@ -59,13 +59,13 @@ namespace espalier {
 struct CudaDraftSamplerOptions {
   // Graphs of steps to keep; 0: none.
   int max_graphs = 128;
-  // For rows of logits that wait for verification, at most.
+  // Maximum memory for rows of logits that wait for verification.
   int64_t kept_logits_bytes = int64_t{256} << 20;
 };
 
 class CudaDraftSampler : public DraftSampler {
  public:
-  // `model` runs nothing while Sample does.
+  // REQUIRES: `model` runs nothing else during Sample().
   // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaDraftSampler>> Create(
       std::shared_ptr<CudaModel> model,
@@ -78,8 +78,8 @@ class CudaDraftSampler : public DraftSampler {
   absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
-  // Does not wait where the sequences fit one run, and there is a place for
-  // what they draw: of kMaxPending runs whose tokens somebody still holds.
+  // Does not wait if the sequences fit one run and one of the kMaxPending runs
+  // is free, which is one whose tokens no PendingDraft holds.
   absl::StatusOr<std::vector<SampledDraft>> Start(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
@@ -88,8 +88,8 @@ class CudaDraftSampler : public DraftSampler {
 
   struct Counts {
     int64_t num_runs = 0;
-    int64_t num_pending_runs = 0;  // of these, that were started
-    // Of these, that began after a verification that no answer had told of.
+    int64_t num_pending_runs = 0;  // the runs that Start() began
+    // The pending runs that began after an unread verification.
     int64_t num_unread_runs = 0;
     int64_t num_graph_launches = 0;
     int num_graphs = 0;
@@ -98,15 +98,15 @@ class CudaDraftSampler : public DraftSampler {
     return {num_runs_, num_pending_runs_, num_unread_runs_,
             runner_->num_graph_launches(), runner_->num_graphs()};
   }
-  // Of the rows of logits that can be kept.
+  // Free rows of the pool for kept logits.
   int num_free_rows() const { return kept_->num_free(); }
 
  private:
   static constexpr int kMaxDraftTokens = 64;
-  // Of the step that runs, of the one after it, and of the next.
+  // Enough for the running step, the next one and the one after that.
   static constexpr int kMaxPending = 4;
 
-  // What the device has of a step's work list.
+  // Shadow copy of a step's work list.
   struct SentWork {
     CudaAttentionArrays<SentArray> arrays;
     std::vector<CudaAttentionRow> planned;
@@ -114,30 +114,29 @@ class CudaDraftSampler : public DraftSampler {
     bool has_partials = false;
   };
 
-  // A run that nobody waits for, and its part of drafted_. Each PendingDraft of
-  // it shares it.
+  // A run without a waiting caller, and its part of drafted_. All its
+  // PendingDrafts share it.
   struct PendingRun {
     std::shared_ptr<PinnedBuffer<TokenId>> drafted;
     int first_drafted = 0;
     CudaEvent started;
     CudaEvent ended;
-    PinnedBuffer<VerifiedDraft> verified;  // [max_rows]  its drafts
-    DraftVerification verification;        // of these
-    PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  what it begins after
+    PinnedBuffer<VerifiedDraft> verified;  // [max_rows]  outcome of its drafts
+    DraftVerification verification;        // event after `verified` is written
+    PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  its starts
   };
 
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init(const CudaDraftSamplerOptions& options);
-  // Runs `body` once what was started has ended, which the host waits for.
-  // After an error it waits for the stream, and what the device has is not
-  // known.
+  // Waits on the host for the last run, then runs `body`. After an error it
+  // waits for the stream and invalidates the shadow copies.
   template <typename Body>
   absl::Status RunAfterWait(const Body& body);
-  // One whose tokens nobody will read any more; null if there is none.
+  // Returns a run that no PendingDraft holds; null if all are held.
   std::shared_ptr<PendingRun> UnusedRun() const;
 
-  // Rows [first, first + sequences) of the plan.
+  // Samples for rows [first, first + sequences.size()) of the plan.
   absl::Status SampleRows(const StepPlan& plan, size_t first,
                           std::span<const DraftSequence* const> sequences,
                           std::vector<SampledDraft>* drafts);
@@ -148,12 +147,12 @@ class CudaDraftSampler : public DraftSampler {
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
                   SentWork* sent);
-  // Has those of them that begin after a verification begin there.
+  // Enqueues the update of the starts that depend on an unread verification.
   absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
                            PendingRun* run);
   absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status RunSteps(const CudaDraftBatch& batch);
-  // What the device has is not known.
+  // Invalidates the shadow copies.
   void Forget();
 
   const CudaDraftLimits& limits() const { return memory_->limits(); }
@@ -164,11 +163,11 @@ class CudaDraftSampler : public DraftSampler {
   std::optional<CudaDraftMemory> memory_;
   std::optional<CudaDraftLogitsPool> kept_;
   CudaDeltaBuffer delta_buffer_;
-  // [1 + kMaxPending, kMaxDraftTokens, max_rows]: of the run that is waited
-  // for, and of pending ones.
+  // [1 + kMaxPending, kMaxDraftTokens, max_rows]: tokens of the synchronous
+  // run, then of pending runs.
   std::shared_ptr<PinnedBuffer<TokenId>> drafted_;
   std::vector<std::shared_ptr<PendingRun>> runs_;  // [kMaxPending]
-  std::shared_ptr<PendingRun> last_;               // until it was waited for
+  std::shared_ptr<PendingRun> last_;               // null after Wait()
   std::unique_ptr<CudaDraftRunner> runner_;
   std::optional<CudaDelta> delta_;
   std::vector<ShadowedArray<int>> sent_tables_;  // by row

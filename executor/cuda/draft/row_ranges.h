@@ -1,5 +1,4 @@
-// RowRanges: which rows of an array are free. Rows are taken in runs, from the
-// lowest place that has room, and given back so.
+// RowRanges: a first-fit allocator for contiguous rows of an array.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -20,7 +19,8 @@ class RowRanges {
 
   int num_free() const { return num_free_; }
 
-  // The first of `count` free rows that follow each other, taken.
+  // Takes `count` contiguous free rows and returns the first; nullopt if there
+  // is no such range.
   std::optional<int> Take(int count) {
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       const auto [first, end] = *it;
@@ -33,7 +33,7 @@ class RowRanges {
     return std::nullopt;
   }
 
-  // REQUIRES: Take gave them.
+  // REQUIRES: Take() returned exactly these rows.
   void GiveBack(int first, int count) {
     int end = first + count;
     auto next = free_.lower_bound(first);
@@ -51,7 +51,7 @@ class RowRanges {
   }
 
  private:
-  std::map<int, int> free_;  // first row -> end, none beside another
+  std::map<int, int> free_;  // first row -> end; ranges do not touch
   int num_free_ = 0;
 };
 

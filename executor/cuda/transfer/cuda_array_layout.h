@@ -1,7 +1,7 @@
-// CudaArrayLayout: arrays one after the other in one piece of device memory
-// that is allocated, and told of (cuda_delta.h), in words of four bytes.
-// Whoever has such arrays lays them out twice: first with no memory, to count
-// the words, then with it, to set the pointers.
+// CudaArrayLayout: places arrays one after the other in one allocation of
+// device memory, in words of four bytes as CudaDelta writes them. The owner
+// lays its arrays out twice: first without memory, to count the words, then
+// with memory, to set the pointers.
 //
 //   int64_t LayOut(const CudaDraftLimits& limits, int* words, Arrays* arrays) {
 //     CudaArrayLayout layout(words);
@@ -24,15 +24,15 @@ class CudaArrayLayout {
   // `words` is null while words are counted.
   explicit CudaArrayLayout(int* words) : words_(words) {}
 
-  // Sets `array` to the next `count` elements, or leaves it as it is where
-  // words are counted.
+  // Sets `array` to the next `count` elements; does not touch it while words
+  // are counted.
   template <typename T>
   void Add(T** array, int64_t count) {
     const DeviceRange range = layout_.Add("", count, sizeof(T));
     if (words_ != nullptr) *array = range.At<T>(words_);
   }
 
-  // Of all arrays so far.
+  // Size of all arrays so far.
   int64_t num_words() const {
     return static_cast<int64_t>(layout_.bytes() / sizeof(int));
   }

@@ -1,7 +1,7 @@
-// CudaDelta: what the host changes in device memory before a step, collected
-// as segments of 4-byte words for one CudaApplyStagedWrites. ShadowedArray:
-// what was sent of an array that the host alone writes, so that it is sent when
-// it differs from that.
+// CudaDelta: the writes of the host to device memory before a step, collected
+// as segments of 4-byte words for one CudaApplyStagedWrites. ShadowedArray: a
+// shadow copy of a device array that only the host writes; the array is sent
+// only if its values differ from the copy.
 //
 //   CudaDelta delta(words);
 //   delta.Put(arrays.positions + slot, {&position, 1});
@@ -24,14 +24,14 @@
 
 namespace espalier {
 
-// Page ids, as the device has them.
+// Returns page ids as words.
 inline std::span<const int> Words(std::span<const PageId> pages) {
   static_assert(sizeof(PageId) == sizeof(int));
   return {reinterpret_cast<const int*>(pages.data()), pages.size()};
 }
 
-// Whether all bytes of a T are of its members: then values of equal members
-// are equal as bytes.
+// True if T has no padding bytes, so that values with equal members are equal
+// as bytes.
 template <typename T>
 concept HasNoPadding = std::is_trivially_copyable_v<T> && requires {
   typename std::bool_constant<(
@@ -40,10 +40,10 @@ concept HasNoPadding = std::is_trivially_copyable_v<T> && requires {
 
 class CudaDelta {
  public:
-  // `words` is where targets are counted from.
+  // Target addresses are stored as offsets from `words`.
   explicit CudaDelta(const int* words) : words_(words) {}
 
-  // Words of the payload, to be put in several places.
+  // Words of the payload that several targets can share.
   struct Shared {
     int source = 0;
     int count = 0;
@@ -76,8 +76,8 @@ class CudaDelta {
 };
 
 // Copies segments from number `first` on to the front of `segments`, and their
-// words to `payload`: all of the delta where it fits, else as many segments as
-// do. Returns how many.
+// words to `payload`: the whole delta if it fits, else as many segments as fit.
+// Returns the number of segments copied.
 // REQUIRES: room for a segment of the longest kind, 64 words.
 size_t CopyPiece(const CudaDelta& delta, size_t first,
                  std::span<CudaStagedWrite> segments, std::span<int> payload);
@@ -85,7 +85,8 @@ size_t CopyPiece(const CudaDelta& delta, size_t first,
 template <HasNoPadding T>
 class ShadowedArray {
  public:
-  // Makes the device's array, always the same, begin with `values`.
+  // Writes `values` to the front of the device array if they differ from the
+  // shadow copy. REQUIRES: all calls have the same `target`.
   void Update(std::span<const T> values, const T* target, CudaDelta* delta) {
     const size_t bytes = values.size_bytes();
     if (sent_.size() >= values.size() &&
@@ -96,15 +97,15 @@ class ShadowedArray {
     std::memcpy(sent_.data(), values.data(), bytes);
     delta->Put(target, values);
   }
-  // What was sent is lost.
+  // Invalidates the shadow copy.
   void Forget() { sent_.clear(); }
-  // But for the first `count` values.
+  // Invalidates the shadow copy except its first `count` values.
   void InvalidateFrom(size_t count) {
     if (count < sent_.size()) sent_.resize(count);
   }
 
  private:
-  std::vector<T> sent_;  // what the device's array begins with
+  std::vector<T> sent_;  // values at the front of the device array
 };
 
 }  // namespace espalier

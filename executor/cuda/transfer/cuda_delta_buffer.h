@@ -1,8 +1,8 @@
-// CudaDeltaBuffer: pinned memory through which a CudaDelta gets to the device,
-// which reads it in place. It is taken once: pinning memory while steps run
-// stops them. A delta that is larger, of hundreds of thousands of words, goes
-// in pieces, each when the device has read the one before; steps that already
-// run end first.
+// CudaDeltaBuffer: pinned memory that passes a CudaDelta to the device, which
+// reads it in place. It is allocated once, because pinning memory stalls
+// running steps. A larger delta, of hundreds of thousands of words, is sent in
+// pieces. Each piece waits until the device has read the one before, and thus
+// for running steps.
 //
 // Thread safety: as the executor's stream.
 #pragma once
@@ -19,14 +19,14 @@ namespace espalier {
 
 class CudaDeltaBuffer {
  public:
-  // Room for so much at a time: by default a batch of some thousand rows, and
-  // the tables and edits of requests that join it, 2.8 MB.
+  // The default capacity, 2.8 MB, fits a batch of some thousand rows with the
+  // tables and edits of requests that join it.
   // Errors: kResourceExhausted.
   static absl::StatusOr<CudaDeltaBuffer> Create(size_t num_segments = 1 << 16,
                                                 size_t num_words = 1 << 19);
 
-  // Enqueues what writes the delta to `words`. The buffer is the device's until
-  // that has run.
+  // Enqueues kernels that write the delta to `words`. The buffer must not be
+  // used again until they have run.
   absl::Status Send(const CudaDelta& delta, int* words, CudaStepClock* clock,
                     cudaStream_t stream);
 

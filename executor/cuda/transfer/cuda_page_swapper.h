@@ -1,22 +1,22 @@
-// CudaPageSwapper: pages of preempted groups in pinned host memory, a slot a
-// page, and their way there and back beside running steps.
+// CudaPageSwapper: keeps pages of preempted groups in pinned host memory, one
+// slot per page, and copies them there and back while steps run.
 //
 //   save   steps' stream   gather ──> staging
 //          own stream                         ──> pinned slots
 //   load   own stream      pinned slots ──> staging
 //          steps' stream                            ──> scatter
 //
-// The steps' stream does the part in device memory alone, in its order: so a
-// page is saved before a later kernel writes it, and loaded before a later
-// kernel reads it. What goes over the link is on a stream of its own. A save
-// holds no step up, unless there is more of it than staging has room for. A
-// load begins when its plan is there, beside the step that runs; the step that
-// it is for waits. Pieces of staging memory are used in turn, so that the link
-// and the kernels work at the same time: a step that swaps as many pages as all
-// of them hold waits for no copy of its own.
+// The steps' stream runs only the part in device memory. Stream order ensures
+// that a page is saved before a later kernel writes it and loaded before a
+// later kernel reads it. Copies over the link have a stream of their own. A
+// save does not delay a step unless it exceeds the staging memory. A load
+// begins when its plan arrives and overlaps with the running step; only its own
+// step waits for it. Staging buffers form a ring, so that the link and the
+// kernels overlap: a step that swaps no more pages than the ring holds waits
+// for no copy of its own.
 //
-// All copies over the link are in order, so a slot that was given back may be
-// saved to while the load from it is on its way.
+// All copies over the link are in stream order, so a released slot may be saved
+// to while the load from it is still queued.
 //
 // Thread safety: one thread, on the device of its memory.
 #pragma once
@@ -37,42 +37,41 @@ namespace espalier {
 
 class CudaPageSwapper {
  public:
-  // As many slots as `host_bytes` holds. Measures the link.
-  // Errors: kInvalidArgument if it holds none; kResourceExhausted.
+  // Allocates as many slots as fit `host_bytes`, and measures the link.
+  // Errors: kInvalidArgument if no slot fits; kResourceExhausted.
   static absl::StatusOr<std::unique_ptr<CudaPageSwapper>> Create(
       const CudaKvCache& cache, const CudaPageTokens& tokens,
       int64_t host_bytes, const CudaDevice& device);
-  // Waits for what is on its way.
+  // Waits for all copies.
   ~CudaPageSwapper();
   CudaPageSwapper(const CudaPageSwapper&) = delete;
   CudaPageSwapper& operator=(const CudaPageSwapper&) = delete;
 
   int num_slots() const { return num_slots_; }
-  // Of what goes over the link.
+  // Bytes per page on the link.
   int64_t page_bytes() const { return record_bytes_; }
-  // Bytes a second from pinned memory to the device.
+  // Measured bytes per second from pinned memory to the device.
   double host_bandwidth() const { return host_bandwidth_; }
 
-  // Enqueues all saves, then all loads, before what comes next on `steps`.
-  // Waits for nothing, and takes memory on the host alone: throws
-  // std::bad_alloc, and nothing is enqueued then.
-  // Errors: kInvalidArgument if a slot or page is not there, and nothing is
+  // Enqueues all saves, then all loads, before later work on `steps`. It does
+  // not wait, and allocates host memory only: if it throws std::bad_alloc,
+  // nothing has been enqueued.
+  // Errors: kInvalidArgument if a slot or page does not exist, and nothing is
   // enqueued; as base/cuda.h.
   absl::Status Enqueue(std::span<const PageSave> saves,
                        std::span<const PageLoad> loads, cudaStream_t steps);
 
-  // What it holds.
   CudaMemoryParts memory() const;
 
  private:
   static constexpr int kNumStaging = 4;
 
   struct Staging {
-    DeviceBuffer<std::byte> records;  // [batch_size_] of them
-    CudaEvent used;                   // by the steps' stream, the last time
-    CudaEvent copied;                 // over the link, the last time
+    DeviceBuffer<std::byte> records;  // [batch_size_, record_bytes_]
+    CudaEvent used;                   // last use by the steps' stream
+    CudaEvent copied;                 // last copy over the link
   };
-  // Pages of one call of a kernel, with their slots.
+  // Pages of one kernel launch, with their slots.
   struct Batch {
     CudaPageList list;
     std::array<int, CudaPageList::kMaxPages> slots;
@@ -88,8 +87,8 @@ class CudaPageSwapper {
   Staging& NextStaging() { return staging_[next_staging_++ % kNumStaging]; }
   absl::Status Save(const Batch& batch, cudaStream_t steps);
   absl::Status Load(const Batch& batch, cudaStream_t steps);
-  // Between the slots of `batch` and staging, as few copies as there are runs
-  // of slots.
+  // Enqueues copies between the slots of `batch` and staging, one for each run
+  // of consecutive slots.
   absl::Status CopyRecords(const Batch& batch, const Staging& staging,
                            cudaMemcpyKind kind);
 

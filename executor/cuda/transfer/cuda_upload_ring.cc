@@ -28,7 +28,7 @@ absl::Status CudaUploadRing::Send(std::span<const float> values, float* to,
   while (!values.empty()) {
     Piece& piece = pieces_[num_sent_++ % pieces_.size()];
     const size_t count = std::min(values.size(), kPieceFloats);
-    // Of an event that was never recorded there is nothing to wait for.
+    // This returns at once if the event was never recorded.
     RETURN_IF_CUDA_ERROR(cudaEventSynchronize(piece.was_read.get()));
     std::copy_n(values.begin(), count, piece.memory.data());
     RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, piece.memory.data(),

@@ -1,12 +1,12 @@
-// CudaUploadRing: pinned memory through which large arrays of the host get to
-// the device. A copy from memory that is not pinned goes through the driver's
-// own, piece by piece, and nothing else is enqueued meanwhile; here a piece
-// waits only for the one that had its place before.
+// CudaUploadRing: a ring of pinned buffers for uploads of large host arrays.
+// The driver copies pageable memory through its own staging buffer, and the
+// calling thread can enqueue nothing meanwhile. Here a piece waits only for the
+// earlier piece in the same buffer.
 //
 //   RETURN_IF_ERROR(ring.Send(values, on_device, stream));  // values were read
 //
-// The memory is taken when it is first used: pinning it stops the device, and
-// few steps send that much.
+// The memory is allocated on first use, because pinning stalls the device and
+// few steps upload that much.
 //
 // Thread safety: as the stream.
 #pragma once
@@ -23,7 +23,7 @@ namespace espalier {
 class CudaUploadRing {
  public:
   // Enqueues copies of `values` to `to`, in device memory. May wait for the
-  // stream; `values` may go when it returns.
+  // stream. `values` is not read after the call.
   // Errors: kResourceExhausted; as base/cuda.h.
   absl::Status Send(std::span<const float> values, float* to,
                     cudaStream_t stream);

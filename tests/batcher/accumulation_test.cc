@@ -106,7 +106,7 @@ class Crowd {
     EXPECT_EQ(steps_.num_groups(), 0);
   }
 
-  // How requests have ended: error codes, and reasons of the best hypothesis.
+  // Count of each error code, and of each finish reason of the best hypothesis.
   std::map<std::string, int> ends;
 
  private:
@@ -147,7 +147,7 @@ class Crowd {
   int64_t num_requests_ = 0;
 };
 
-// Of the heap, and of large blocks that are mapped by themselves.
+// Bytes of the heap and of large blocks that are mapped separately.
 size_t NumBytesInUse() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;

@@ -172,7 +172,7 @@ TEST(BadAnswersTest, AnErrorEndsItsRequestAndNoOther) {
                                    "no memory for it"));
 }
 
-// Of a prompt in two chunks; the other request is scored, too.
+// The prompt takes two chunks; the other request is scored, too.
 TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
   const std::function<void(PromptLogprobsResult*)> spoils[] = {
       [](PromptLogprobsResult* answer) { answer->logprobs.pop_back(); },
@@ -226,7 +226,7 @@ Request DrawnDrafts() {
   return request;
 }
 
-// What an answer has for a sequence that asked for some tokens.
+// A bad result for a sequence with requested drafts.
 struct BadDraft {
   std::string name;
   Request request;

@@ -30,7 +30,7 @@ class BeamEvents : public TraceSink {
   std::vector<TraceEvent> events;
 };
 
-// Of one search, with drafts by `method`.
+// Returns the trace of one search, with drafts by `method`.
 std::vector<TraceEvent> TraceBeams(uint32_t seed, SpeculationMethod method) {
   ToyModelOptions options;
   options.seed = seed;

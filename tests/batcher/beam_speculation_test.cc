@@ -1,6 +1,6 @@
-// Beams that speculate take the steps that they take without: the same states
-// after each of them, the same results, to the bit, whoever else runs and
-// whatever room there is. And they speculate: steps are saved.
+// Beams with speculation take the same path as without it: the same states
+// after each step and the same results, to the bit, whatever other requests run
+// and however much room a step has. Speculation also saves steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,11 +32,11 @@ struct BeamSpeculationCase {
   int max_step_tokens = 256;
   int plans_in_flight = 1;
   int impossible_percent = 70;        // few tokens follow: paths can be guessed
-  int draft_impossible_percent = 70;  // of the draft model
-  uint64_t draft_seed = 1;            // of it as well; the model's is 1
+  int draft_impossible_percent = 70;  // the draft model's
+  uint64_t draft_seed = 1;            // the draft model's; the model's is 1
   bool cancels = false;
   int num_host_slots = 0;
-  int min_percent_saved = 2;  // of steps
+  int min_percent_saved = 2;  // percent of the steps
 };
 
 // All that a watcher sees of a step.
@@ -204,7 +204,7 @@ TEST_P(BeamSpeculationTest, StepsAndResultsAreThoseWithoutDrafts) {
     }
   }
   EXPECT_GT(num_drafted, testing::Cases(1000, 150));
-  // Of a fifth of the requests a few steps more or less are chance.
+  // With a fifth of the requests, a difference of a few steps is chance.
   const int min_saved =
       std::max(GetParam().min_percent_saved - testing::Cases(0, 2), 0);
   EXPECT_LE(num_steps, num_plain_steps * (100 - min_saved) / 100);

@@ -1,5 +1,4 @@
-// What is configured wrongly is said at once, by name and value; nothing
-// aborts.
+// Wrong configuration is reported at once, by name and value. Nothing aborts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -77,8 +77,8 @@ Unlimited RunUnlimited(const Request& request) {
   return run;
 }
 
-// What the request would give with so many tokens at most. Of single beams only
-// that differs: there candidates of the last step finish.
+// Returns the request's result with a limit of `num_tokens`. Only a search with
+// one beam differs: there, candidates of the last step finish.
 std::optional<Result> RunShort(Request request, int num_tokens) {
   request.params.max_new_tokens = num_tokens;
   absl::StatusOr<Result> result = RunAlone(RoomyModel(), request);
@@ -118,7 +118,7 @@ void ExpectSame(const std::vector<Hypothesis>& a,
   }
 }
 
-// How a request with a deadline ended, and how many steps it had had.
+// Outcome of a request with a deadline, and its states after each step.
 struct Ended {
   States states;
   std::optional<absl::StatusOr<Result>> result;
@@ -245,8 +245,8 @@ TEST(DeadlineResultsTest, TheResultIsTheBestOfWhatTheRequestHasAlone) {
   EXPECT_GT(num_preempted, Cases(5, 0));
 }
 
-// Of five samples those that ended by an EOS may be the best at any moment:
-// nothing else of such a result says that its deadline cut it.
+// Samples that ended with an EOS may be the best of the five at any moment.
+// Nothing else in such a result shows that the deadline cut it short.
 TEST(DeadlineResultsTest, AResultOfEndedSamplesIsMarkedAllTheSame) {
   ToyModelOptions options = RoomyModel();
   options.eos_boost = 3;

@@ -1,7 +1,7 @@
-// How many tokens are drafted follows from what drafts cost and from what
-// verification said, as the answers of steps report it: the time of a draft
-// model for beams as for samples, by sequences and not by rows; and nothing of
-// drafts that were not verified.
+// The number of drafted tokens follows from the cost of drafts and from earlier
+// verifications, as results of steps report them. A draft model's time counts
+// per sequence, not per row, for beams as for samples, and unverified drafts do
+// not count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kNumTokens = 200;  // that a request generates
 
-// The same for the draft model: whatever it drafts is accepted.
+// A draft model whose drafts are all accepted.
 ToyModelOptions LoopingModel() {
   return {.eos_boost = -100,
           .num_tokens_read = 1,
@@ -52,7 +52,7 @@ struct DraftingOptions {
 struct DraftingRun {
   int num_plans_with_drafts = 0;
   int num_plans_that_ask = 0;
-  int num_steps = 0;  // of the model
+  int num_steps = 0;  // steps of the model
 };
 
 // Runs a request beside one that generates a few tokens without drafts, so that
@@ -110,7 +110,7 @@ auto StepsThatTake(absl::Duration token, absl::Duration draft_row) {
   };
 }
 
-// At first nobody knows what the draft model takes.
+// At first the draft model's time is unknown.
 TEST(DraftDecisionsTest, ADraftModelThatTakesLongIsNotAsked) {
   for (const int num_beams : {1, 4}) {
     SCOPED_TRACE(num_beams);
@@ -126,7 +126,7 @@ TEST(DraftDecisionsTest, ADraftModelThatTakesLongIsNotAsked) {
   }
 }
 
-// Of four beams, whose paths take 17 rows and more.
+// Four beams have paths of 17 rows and more.
 TEST(DraftDecisionsTest, RowsOfPathsAreNotTakenForSequences) {
   const DraftingRun run =
       RunDrafting(DraftingRequest(SpeculationMethod::kDraft, 4),
@@ -221,8 +221,8 @@ TEST_P(UnverifiedDraftsTest, TheySayNothing) {
   // then one in nine steps.
   EXPECT_GE(num_unverified, 6);
   EXPECT_LE(num_unverified, 14);
-  // Those steps, a few before the text repeats itself, and as soon as there is
-  // room again several tokens a step.
+  // Includes these steps, a few before the text repeats itself, and several
+  // tokens per step once there is room again.
   EXPECT_LE(run.num_steps, kNumWithoutRoom + 50);
 }
 

@@ -38,7 +38,7 @@ class FailingModel : public ToyModel {
   }
 };
 
-// Of 80 tokens after a prompt of 10, with drafts by a model.
+// Returns a request for 80 tokens after a prompt of 10, with drafts by a model.
 Request DraftedRequest() {
   Request request{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}};
   request.params.max_new_tokens = 80;
@@ -81,7 +81,7 @@ class DraftPlanCounter : public StepExecutor {
                     });
   }
   int num_draft_plans() const { return num_draft_plans_; }
-  // Of logits that a step of decoding says it computed.
+  // Largest number of rows of logits that a decode step reports.
   int most_rows() const { return most_rows_; }
 
  private:
@@ -94,7 +94,7 @@ struct DraftedRun {
   absl::StatusOr<Result> result;
   SchedulerStats stats;
   int num_draft_plans = 0;  // plans that ask the draft model
-  int most_rows = 0;        // of logits that a step of decoding computed
+  int most_rows = 0;        // most rows of logits of a decode step
 };
 
 DraftedRun RunWith(std::shared_ptr<Model> draft, Request request) {
@@ -138,7 +138,7 @@ TEST(DraftLimitsTest, ADraftModelThatCannotHoldAPromptIsNeverAsked) {
   }
 }
 
-// Of 90 tokens it can feed so many.
+// The draft model can hold this many of the 90 tokens.
 TEST(DraftLimitsTest, AfterWhatADraftModelCanHoldItIsNotAsked) {
   constexpr int kHeld = 30;
   for (const Request& request : EveryKind()) {

@@ -84,7 +84,8 @@ class DraftRoomTest : public ::testing::Test {
   }
   ~DraftRoomTest() override { scheduler_->CancelAll(absl::CancelledError()); }
 
-  // Of a request whose text repeats itself, so that all it can is drafted.
+  // Submits a request whose text repeats itself, so that drafts are as long as
+  // they may be.
   void SubmitDrafting(int id) {
     Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 90;
@@ -107,7 +108,7 @@ class DraftRoomTest : public ::testing::Test {
                        [](const absl::StatusOr<Result>&) {});
   }
 
-  // Of samples whose drafts are drawn, or not, by a model.
+  // Submits samples with drafts by a model, sampled or not.
   void SubmitDrawing(int id, int num_samples, SpeculationMode mode) {
     Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
     request.params.max_new_tokens = 20;

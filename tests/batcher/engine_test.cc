@@ -336,8 +336,8 @@ TEST_P(EngineTest, APreparedRequestRunsOnceInTheEngineThatPreparedIt) {
                        HasSubstr("another engine")));
 }
 
-// A model that goes on until plan.stop is requested: without an end to its
-// step, neither a shutdown nor the executor would have one.
+// The model runs until plan.stop is requested. If its step did not end, neither
+// the shutdown nor the executor would.
 TEST_P(EngineTest, AStepInFlightEndsWithTheEngine) {
   class Endless : public ToyModel {
    public:

@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What a reader that has received so many batches gets now; nothing if no event
-// waits.
+// Returns the next batch for a reader that has received `num_received`; nothing
+// if no event waits.
 std::optional<EventBatch> ReadNow(EventQueue& queue, int num_received = 0) {
   std::optional<EventBatch> read;
   queue.Read(num_received, [&](const auto& batch) { read = *batch; });

@@ -112,7 +112,7 @@ constexpr const char* kParams[] = {
     R"({"bad_words_ids": [[5], [6, 7]], "suppress_tokens": [8, 9]})",
     R"({"num_beams": 3, "n": 3, "bad_words_ids": [[3], [4, 5]]})",
     R"({"bad_words": []})",  // an engine makes ids of words
-    // Of encoder-decoders (tests/batcher/sources_test.cc).
+    // For encoder-decoders only (tests/batcher/sources_test.cc).
     R"({"decoder_prompt": "", "decoder_prompt_tokens": []})",
     R"({"num_beams": 3, "allowed_token_ids": [0, 2, 5, 6, 7, 8, 9]})",
     R"({"do_sample": true, "seed": 15, "allowed_token_ids": [2, 5, 6, 7]})",
@@ -227,7 +227,7 @@ class Runner {
         scheduler.Submit(RequestId{static_cast<int64_t>(next)},
                          PreparedRequest(requests[next], tokenizer_),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
-                           // What it cost depends on the others.
+                           // Its usage depends on the other requests.
                            if (result.ok()) result->usage.num_cached_tokens = 0;
                            line = result.ok()
                                       ? WriteResultLine("0", *result, {})

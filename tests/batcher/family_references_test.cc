@@ -89,7 +89,7 @@ TEST_P(FamilyReferencesTest, HypothesesAreThoseOfTransformers) {
   }
 }
 
-// Of encoder-decoders, whose drafts come of the source, too.
+// Drafts of encoder-decoders come from the source, too.
 TEST_P(FamilyReferencesTest, WithDraftsTheyAreThoseOfTransformers) {
   const auto references = ReadFamilyReferences(GetParam());
   const auto model = LoadWithPages(GetParam(), 4, 3000);

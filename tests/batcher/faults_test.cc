@@ -38,7 +38,7 @@ using namespace ::espalier::testing;  // NOLINT
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Of small pages and few of them: groups are preempted, and many copy tails.
+// Small and few pages: groups are preempted, and many copy their tails.
 ToyModelOptions FewPages() {
   ToyModelOptions options = SmallModel(2);
   options.num_pages = 24;
@@ -149,7 +149,7 @@ void RunMixture(uint32_t seed, int plans_in_flight, Counts* counts) {
   EXPECT_LE(num_unnamed, victims.num_copies());
   counts->num_faults += steps->num_faults();
 
-  // What is in pages now is what it is said to be.
+  // The pages now hold the keys and values that the scheduler expects.
   steps->Recover();
   const Answers again = AskAll(engine, requests, &context);
   for (size_t i = 0; i < requests.size(); ++i) {

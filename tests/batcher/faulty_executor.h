@@ -26,15 +26,15 @@ namespace espalier::testing {
 
 enum class Fault {
   kNone,
-  // Of the model.
+  // Faults of the model.
   kError,
-  kErrorAfterGarbage,  // which it has written into the pages
+  kErrorAfterGarbage,  // after writing garbage into the pages
   kThrow,
   kThrowANumber,
   kNoMemory,
   kNan,       // in all rows of one selection
   kInfinity,  // in one of them
-  // Of the executor, which has run the step but for the first.
+  // Faults of the executor. All but the first run the step.
   kRefuse,
   kDrop,
   kTwice,
@@ -79,7 +79,8 @@ class Victims {
   int64_t num_copies() const { return num_copies_; }
 
  private:
-  // Of what is fed again the prompt's tokens alone are known.
+  // True if the request may feed `tokens` at `first`. Only its prompt's tokens
+  // are known.
   static bool MayFeed(const Request& request, size_t first,
                       std::span<const TokenId> tokens) {
     const std::vector<TokenId>& prompt = request.prompt_tokens;
@@ -204,7 +205,7 @@ class FaultyExecutor : public StepExecutor {
         fault != Fault::kTwice && fault != Fault::kNone) {
       victims_->AddAll(plan, *requests_);
     }
-    // Nobody is told of what a plan that is not run had ended.
+    // Executors are not informed of requests that a refused plan ends.
     if (fault == Fault::kRefuse) throw std::runtime_error(kFaultMessage);
     model_->Push(IsOfModel(fault) ? fault : Fault::kNone);
     steps_->Execute(std::move(plan), Spoilt(fault, std::move(done)));

@@ -18,8 +18,8 @@
 
 namespace espalier::testing {
 
-// What an engine of `steps` answers to each of them. Runs on this thread until
-// all have ended.
+// Runs all requests on an engine of `steps`, on this thread, until the last has
+// ended. Returns their results.
 inline std::vector<absl::StatusOr<Result>> GenerateAll(
     std::shared_ptr<StepExecutor> steps, const std::vector<Request>& requests,
     const EngineOptions& options = {}) {

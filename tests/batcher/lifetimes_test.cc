@@ -146,7 +146,7 @@ class World {
   asio::io_context* callers() { return callers_.get(); }
 
  private:
-  // What a program's own executor is: it shares its model.
+  // An executor as a program may write it: it shares its model.
   struct OwningExecutor : StepExecutor {
     OwningExecutor(std::shared_ptr<Model> its_model, int plans_in_flight)
         : model(std::move(its_model)), manual(model.get(), plans_in_flight) {}
@@ -250,7 +250,7 @@ TEST_P(LifetimesTest, AQueuedResultUsesNothingThatIsGone) {
   EXPECT_EQ(steps.use_count(), 1);
 }
 
-// What a service's thread does: it blocks until its one request is answered.
+// Runs on a service's thread: blocks until the result of its request.
 absl::StatusOr<Result> GenerateAndWait(Engine& engine, const Request& request) {
   asio::io_context context;
   std::future<absl::StatusOr<Result>> answer =

@@ -193,7 +193,8 @@ TEST(LimitsTest, WhatDoesNotFitIsNamedAsItWasGiven) {
   }
 }
 
-// What an executor keeps for a plan and for the groups it keeps.
+// Counts the memory that an executor needs for a plan and for its persistent
+// groups.
 class Load {
  public:
   explicit Load(int vocab_size) : vocab_size_(vocab_size) {}
@@ -260,7 +261,7 @@ class Load {
     return sum;
   }
 
-  // What an executor that keeps the histories may have.
+  // Returns the most edits of a group whose histories the executor keeps.
   int64_t NumEditsOfHistories(const GroupContinuation& next) const {
     const ScoreProcessors& processors = next.params->processors;
     int64_t count = MaxEdits(processors, 0, vocab_size_);

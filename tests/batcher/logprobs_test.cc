@@ -37,7 +37,7 @@ void ExpectClose(float a, float b) {
   EXPECT_NEAR(a, b, 1e-5);
 }
 
-// What ToyLogits says of `token` after `history`, by a full sort.
+// Compares a report on `token` after `history` with ToyLogits, by a full sort.
 void ExpectReport(const ToyModelOptions& options,
                   std::span<const TokenId> history, TokenId token, int num_best,
                   const TokenLogProb& report) {
@@ -55,7 +55,7 @@ void ExpectReport(const ToyModelOptions& options,
   }
 }
 
-// Of all of `tokens`, which follow `history`.
+// Compares the reports on all of `tokens`, which follow `history`.
 void ExpectReports(const ToyModelOptions& options, std::vector<TokenId> history,
                    std::span<const TokenId> tokens, int num_best,
                    std::span<const TokenLogProb> reports) {
@@ -131,7 +131,7 @@ TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
   EXPECT_GT(num_sums, testing::Cases(300, 50));
 }
 
-// Of beams of every kind, but for what groups take off each other's tokens.
+// Holds for beams of every kind, except for diversity penalties.
 TEST(LogProbsTest, ProcessedOnesOfABeamSumToCumLogProb) {
   int num_sums = 0;
   for (uint32_t seed = 0; seed < testing::Cases(600, 66); ++seed) {
@@ -158,8 +158,8 @@ TEST(LogProbsTest, ProcessedOnesOfABeamSumToCumLogProb) {
   EXPECT_GT(num_sums, testing::Cases(300, 30));
 }
 
-// Of samples, by the twin of what each place is drawn from: after edits,
-// temperature and filters, or without these where nothing is drawn.
+// Compares samples with the twin of each position's distribution: after edits,
+// temperature and filters, or without them for greedy tokens.
 TEST(LogProbsTest, ProcessedOnesAreWhatASampleIsDrawnFrom) {
   int num_reports = 0;
   for (uint32_t seed = 0; seed < testing::Cases(600, 66); ++seed) {

@@ -36,7 +36,7 @@ class ManualExecutor : public StepExecutor {
     CHECK_LE(started_.size(), max_plans_in_flight_);
   }
 
-  // Of all plans, continuations not counted.
+  // Tokens of all plans, without continuations.
   int64_t num_tokens() const { return num_tokens_; }
   int num_started() const { return static_cast<int>(started_.size()); }
   void RunStep() {
@@ -54,7 +54,7 @@ class ManualExecutor : public StepExecutor {
   std::deque<std::pair<StepPlan, Done>> started_;
 };
 
-// What runs ahead is known by its pages alone.
+// With plans in flight, the model identifies sequences by pages alone.
 inline ToyModelOptions SmallModel(int plans_in_flight = 1) {
   ToyModelOptions options;
   options.eos_boost = 2;
@@ -64,7 +64,7 @@ inline ToyModelOptions SmallModel(int plans_in_flight = 1) {
   return options;
 }
 
-// Of what the test owns, or shares.
+// The caller owns `steps`, or shares it.
 inline Engine MakeEngine(const boost::asio::any_io_executor& executor,
                          std::shared_ptr<StepExecutor> steps,
                          const EngineOptions& options = {}) {

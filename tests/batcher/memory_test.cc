@@ -65,8 +65,8 @@ std::vector<TokenId> Prompt(int length, int first = 1) {
   return prompt;
 }
 
-// How many steps a prompt of 800 tokens takes beside 120 samples, of 128 tokens
-// a step.
+// Counts the steps of a prompt of 800 tokens beside 120 samples, with 128
+// tokens per step.
 class PrefillShareTest : public MemoryTest {
  protected:
   int StepsToFirstToken(double prefill_share, int* num_decode_steps) {
@@ -102,7 +102,7 @@ class PrefillShareTest : public MemoryTest {
 
 TEST_F(PrefillShareTest, APromptIsFedBesideWideGroups) {
   int num_decode_steps = 0;
-  // What the samples leave: 8 tokens a step.
+  // The samples leave 8 tokens per step.
   EXPECT_EQ(StepsToFirstToken(0, &num_decode_steps), 100);
   EXPECT_EQ(num_decode_steps, 100);
   // A quarter: 32 tokens a step on average.
@@ -127,7 +127,8 @@ TEST_F(MemoryTest, EqualPromptsThatComeTogetherAreFedOnce) {
     Submit(scheduler, i, SearchOf(Prompt(512), 2, 4));
   }
   RunToEnd(scheduler, model);
-  // Of all but the first the last token alone, which decides the first token.
+  // All but the first feed only the last token, for the logits of the first
+  // generated one.
   EXPECT_EQ(scheduler.stats().num_prompt_tokens, 512 + 63);
   EXPECT_EQ(scheduler.stats().num_cached_tokens, 63 * 511);
   const Result alone = *RunAlone(options, SearchOf(Prompt(512), 2, 4));
@@ -156,7 +157,7 @@ TEST_F(MemoryTest, SaltsAndRequestsThatWantNoneShareNothing) {
   EXPECT_EQ(cached(5, "", true), 59);
 }
 
-// What is generated is a beginning, too: of the next turn of a conversation.
+// Generated text is a prefix, too: that of a conversation's next turn.
 TEST_F(MemoryTest, WhatASampleGeneratedIsSharedByWhoGoesOnFromIt) {
   ToyModelOptions options;
   options.page_size = 4;

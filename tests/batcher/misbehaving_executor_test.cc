@@ -1,5 +1,5 @@
-// Executors that break their rules: requests get an error, nothing is held, and
-// the engine goes on.
+// Executors that break their contract: requests get an error, no page stays
+// held, and the engine keeps running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,7 +212,7 @@ TEST_P(RudeExecutorTest, AnExecutorMayGoAfterItsEngineWhateverIsQueued) {
   }
 }
 
-// Of a model, which its executor answers for.
+// The model throws, and its executor reports the error.
 TEST(RudeModelTest, WhatItThrowsIsTheErrorOfItsStep) {
   class Thrower : public ToyModel {
    public:

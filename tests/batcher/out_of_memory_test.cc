@@ -166,7 +166,7 @@ bool OutOfMemoryTest::Run(int64_t num_good, int num_failures) {
   EXPECT_EQ(held.num_pages_held, 0);
   EXPECT_EQ(held.num_running, 0);
   EXPECT_EQ(held.num_waiting, 0);
-  if (GetParam() == 1) {  // of plans that came to be
+  if (GetParam() == 1) {  // checks plans that were written
     EXPECT_EQ(held.num_prompt_tokens + held.num_tokens_fed_again +
                   held.num_decode_rows,
               steps->num_tokens());
@@ -188,11 +188,11 @@ TEST_P(OutOfMemoryTest, AFailedAllocationEndsWhatItWasForAndNothingElse) {
   }
   EXPECT_GT(num_good, 1000);
   std::printf("%d requests ended by %d failures\n", num_ended_, num_runs);
-  // Of four requests that run; most failures are of one alone.
+  // Four requests run, and most failures end a single one.
   EXPECT_LT(2 * num_ended_, 3 * num_runs);
 }
 
-// What waits for memory gets it in the end.
+// Requests that wait for memory get it in the end.
 TEST_P(OutOfMemoryTest, SeveralFailuresInARowAreSurvivedToo) {
   for (int64_t num_good = 1; Run(num_good, 7); num_good += Cases(37, 409)) {
     ASSERT_FALSE(HasFailure()) << "allocation " << num_good;
@@ -354,7 +354,8 @@ TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
   end.get();
 }
 
-// What the plan takes that starts a request of a pool that then is full.
+// Returns the allocations of the plan that starts a request and so fills the
+// pool.
 int64_t AllocationsOfPlan(bool somebody_waits) {
   Request request{{1, 2, 3, 4}, {}};
   request.params.max_new_tokens = 4;

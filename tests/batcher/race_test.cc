@@ -30,8 +30,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace ::espalier::testing;  // NOLINT
 
-// Where a coroutine that can be cancelled may run on two threads at once, asio
-// promises nothing.
+// Asio does not allow two threads to run a coroutine that can be cancelled.
 TEST(RaceTest, WaitsThatCouldBeCancelledElsewhereAreRefusedWithoutAStrand) {
   ToyModel model(SmallModel());
   asio::thread_pool threads(2);

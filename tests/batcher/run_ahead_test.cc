@@ -37,7 +37,7 @@ void Submit(Scheduler& scheduler, int i, const Request& request,
       });
 }
 
-// The same model with pages of any size gives the same results.
+// Pages of any size and number give the same results.
 void ExpectAsAlone(const ToyModelOptions& options,
                    const std::vector<Request>& requests,
                    const Answers& answers) {
@@ -345,7 +345,7 @@ TEST(RunAheadTest, AnAnswerThatIsNoneEndsTheRequestsOfItsPlanOnly) {
   absl::StatusOr<StepResult> first = runner.Run(scheduler.Plan());
   Submit(scheduler, 1, MakeRequest(model, 2, 5), &answers);
   absl::StatusOr<StepResult> second = runner.Run(scheduler.Plan());
-  first->selections[0].candidates[0].beam = 1;  // of one row
+  first->selections[0].candidates[0].beam = 1;  // there is only beam 0
   scheduler.Advance(std::move(first));
   EXPECT_THAT(*answers[0], StatusIs(absl::StatusCode::kInternal,
                                     HasSubstr("after beam 1 of 1")));

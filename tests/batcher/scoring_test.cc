@@ -43,7 +43,7 @@ Request PromptAlone(std::vector<TokenId> prompt) {
   return request;
 }
 
-// What ToyLogits says, by a full sort.
+// Returns the score by ToyLogits, by a full sort.
 ContinuationScore Expected(const ToyModelOptions& options,
                            std::vector<TokenId> history,
                            const std::vector<int64_t>& tokens) {
@@ -78,7 +78,7 @@ void ExpectScore(const ContinuationScore& expected,
   EXPECT_EQ(score.is_greedy, expected.is_greedy);
 }
 
-// Of few different tokens: with twins, beginnings of others, and branches.
+// Few different tokens give equal continuations, common prefixes and branches.
 Continuations AnyContinuations(std::mt19937& random, int vocab_size) {
   Continuations continuations(1 + random() % (random() % 4 == 0 ? 60 : 6));
   const int width = 1 + static_cast<int>(random() % vocab_size);

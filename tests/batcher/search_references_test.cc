@@ -75,8 +75,8 @@ bool Close(double a, double b) {
          kScoreTolerance * std::max(std::abs(a), std::abs(b));
 }
 
-// Whether `actual` is what the reference has at `rank`, or what it has at a
-// rank of the same score within the tolerance.
+// True if `actual` equals the reference at `rank`, or at a rank of the same
+// score within the tolerance.
 bool Matches(const std::vector<Expected>& expected, size_t rank,
              const Hypothesis& actual) {
   const auto is_same = [&](const Expected& hypothesis) {

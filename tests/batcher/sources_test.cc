@@ -256,7 +256,7 @@ TEST(SourcesTest, DecoderPromptsAreSharedAmongThoseOfOneSource) {
   other[0] = 9;
   EXPECT_EQ(first_step(GoOnFrom(source, other)), 15 - 1);
   EXPECT_THAT(model.num_read, ElementsAre(11));
-  // Of another source nothing is worth anything.
+  // Pages of another source are not reused.
   EXPECT_EQ(
       first_step(GoOnFrom(Translate(TokensUpTo(11, 6)), DecoderTokens(14))),
       12 + 1 + 14);

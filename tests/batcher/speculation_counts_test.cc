@@ -1,5 +1,5 @@
-// What a scheduler counts of speculation is what happened, step by step: it is
-// recomputed from the drafts in plans and from what their answers accepted.
+// A scheduler's speculation counters, step by step: they are recomputed from
+// the drafts in plans and the accepted tokens in results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ ToyModelOptions RepeatingModel() {
 class SpeculationCountsTest : public ::testing::Test {
  protected:
   SpeculationCountsTest() : model_(RepeatingModel()) {
-    // Of another mind now and then.
+    // It disagrees with the model now and then.
     const ToyModelOptions draft = RepeatingModel();
     draft_ = *DraftModel::Create(
         std::make_shared<BlendedModel>(draft, /*other_seed=*/4, 0.2f),
@@ -84,7 +84,7 @@ class SpeculationCountsTest : public ::testing::Test {
     return end == run.end() ? num_tokens : num_tokens + 1;
   }
 
-  // Of samples, as the plan and its answer have them.
+  // Counts samples' drafts and accepted tokens from a plan and its result.
   void Count(const StepPlan& plan, const StepResult& result) {
     for (size_t i = 0; i < plan.selections.size(); ++i) {
       const PlanSelection& selection = plan.selections[i];
@@ -159,7 +159,7 @@ TEST_F(SpeculationCountsTest, EveryStepOfSamplesIsCountedWhenItIsAnswered) {
   for (int step = 0; Step(); ++step) {
     ExpectCounted();
     if (HasFailure()) return;
-    // What was accepted for requests that nobody wants any more was.
+    // Accepted tokens of cancelled requests still count.
     for (int64_t id = 0; step == 15 && id < 2; ++id) {
       scheduler_->Cancel(RequestId{id}, absl::CancelledError(""));
     }
@@ -171,8 +171,8 @@ TEST_F(SpeculationCountsTest, EveryStepOfSamplesIsCountedWhenItIsAnswered) {
   EXPECT_LT(num_accepted_of_results_, expected_.num_accepted_tokens);
 }
 
-// Drafts that are drawn may end in an EOS id, and the model's token after it
-// is nobody's.
+// A sampled draft may end in an EOS id. The model's token after it is not
+// counted.
 TEST_F(SpeculationCountsTest, NothingIsCountedAfterTheEndOfASample) {
   for (int i = 0; i < 10; ++i) {
     Request request =

@@ -39,7 +39,7 @@ struct LifetimeCase {
   int num_draft_pages = 0;
   int max_step_tokens = 0;
   int plans_in_flight = 1;
-  int cancel_percent = 0;  // of steps, after which somebody is cancelled
+  int cancel_percent = 0;  // steps followed by a cancellation
 };
 
 // Requests come while others run, up to a number of them.

@@ -28,7 +28,7 @@ struct Filter {
   std::function<void(GenerationParams*)> set;
 };
 
-// What a request may do to the distribution it draws from.
+// Parameters that change the distribution of a request.
 const std::vector<Filter>& Filters() {
   static const std::vector<Filter> filters = {
       {"Plain", [](GenerationParams*) {}},
@@ -187,7 +187,7 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
     const PlanSelection& selection = plan.selections[i];
     if (selection.draft_logits.empty()) continue;
     const SmallVector<int> first_logits = selection.FirstLogits();
-    int end = 0;  // of the row's candidates
+    int end = 0;  // end of the row's candidates
     for (int row = 0; row < selection.num_rows; ++row) {
       const int length = result->selections[i].num_tokens[row];
       end += length;

@@ -25,11 +25,11 @@ using namespace ::espalier::testing;  // NOLINT
 
 struct SpeculationCase {
   SpeculationMethod method = SpeculationMethod::kNone;
-  int num_tokens_read = 2;  // of the model: few, and its texts repeat
+  int num_tokens_read = 2;  // by the model; if few, its texts repeat
   int num_pages = 400;
   int max_step_tokens = 128;
   int plans_in_flight = 1;
-  uint64_t draft_seed = 1;  // of the draft model; the model's is 1
+  uint64_t draft_seed = 1;  // the draft model's; the model's is 1
   int num_host_slots = 0;
   bool drafts_before = false;  // steps
 };

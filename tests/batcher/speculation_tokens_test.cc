@@ -39,7 +39,7 @@ ToyModelOptions ByteModel() {
   return options;
 }
 
-// Of few tokens, so that texts repeat themselves.
+// Few tokens are allowed, so that texts repeat themselves.
 Request ByteRequest(uint32_t seed) {
   Request request{{1, 5, 9, static_cast<TokenId>(10 + seed)}, {}};
   SharedList<int64_t>& allowed = request.params.allowed_token_ids.emplace();
@@ -90,7 +90,7 @@ class SpeculationTokensTest : public ::testing::TestWithParam<TokensCase> {
     description_ = model_.description();
     description_.verifies_drafts = description_.verifies_beam_drafts = true;
     if (GetParam().method != Method::kDraft) return;
-    // Of another mind now and then.
+    // It disagrees with the model now and then.
     draft_ = *DraftModel::Create(
         std::make_shared<BlendedModel>(ByteModel(), /*other_seed=*/4, 0.2f),
         *ThreadPool::Create(1));
@@ -164,8 +164,8 @@ TEST_P(SpeculationTokensTest, SamplesHaveWhatTheirStepsGave) {
   EXPECT_GT(num_ends[FinishReason::kLength], least);
   EXPECT_GT(num_ends[FinishReason::kEos], least);
   EXPECT_GT(num_ends_in_drafts[FinishReason::kStop], 0);
-  // Where drafts are drawn they are cut after an EOS id, elsewhere before it;
-  // and one is never as long as what its sequence may still generate.
+  // Sampled drafts are cut after an EOS id, others before it. A draft is always
+  // shorter than the rest of its sequence may be.
   const bool are_drawn = GetParam().method == Method::kDraft &&
                          GetParam().mode == Mode::kRejection;
   EXPECT_EQ(num_ends_in_drafts[FinishReason::kEos] > 0, are_drawn);

@@ -190,7 +190,7 @@ TEST(SpeculationTraceTest, WhatEndsAtItsDeadlineIsReadToo) {
   EXPECT_GT(num_failed, 0);
 }
 
-// What a tracer may get wrong of drafts and deadlines.
+// Errors that a tracer may make in drafts and deadlines.
 TEST(SpeculationTraceTest, PlantedFaultsAreSeen) {
   std::vector<Request> requests = {Samples(3, 3, SpeculationMethod::kDraft)};
   requests[0].params.deadline_ms = 1000;

@@ -1,5 +1,5 @@
-// What a step takes of memory while all groups decode: the blocks of its plan
-// and of what is remembered of it, and none for a group.
+// Allocations of a step while all groups decode: the blocks of its plan and of
+// its record, and none per group.
 //
 // A program of its own, because it replaces operator new.
 #include <gmock/gmock.h>
@@ -114,7 +114,8 @@ class SteadyRequests {
   std::deque<StepResult> answers_;
 };
 
-// Of a step in which no page begins and no path grows beyond its memory.
+// Counts the allocations of a step in which no page begins and no path outgrows
+// its memory.
 int64_t NumAllocations(int num_requests, const GenerationParams& params,
                        int num_in_flight) {
   SteadyRequests requests(num_requests, params, num_in_flight);

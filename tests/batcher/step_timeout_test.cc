@@ -1,6 +1,6 @@
-// Steps that are answered late or never, under EngineOptions::step_timeout:
-// every request ends once, the engine goes on when the answer comes, and it can
-// be stopped and destroyed without it.
+// Steps with a late result or none, under EngineOptions::step_timeout: every
+// request ends once, the engine continues when the result comes, and it can be
+// stopped and destroyed without it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,7 +153,7 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
       std::make_shared<ManualExecutor>(model_.get(), GetParam());
   std::unique_ptr<Engine> engine_;
   absl::Time step_began_ = absl::Now();  // or may have
-  absl::Duration longest_step_;          // of those that RunSteps has run
+  absl::Duration longest_step_;          // longest step of RunSteps
 };
 
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, StepTimeoutTest,
@@ -197,7 +197,7 @@ TEST_P(StepTimeoutTest, ALateStepEndsAllRequestsAndItsAnswerLetsOthersRun) {
   }
 }
 
-// Of two plans in flight: both are late, one after the other.
+// Both of two plans in flight are late, one after the other.
 TEST_P(StepTimeoutTest, EachStepHasItsOwnTime) {
   Attempt(kSoon, [&](absl::Duration timeout) {
     Make(WithTimeout(timeout));

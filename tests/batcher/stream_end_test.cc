@@ -58,8 +58,8 @@ TEST_P(StreamEndTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
   }
 }
 
-// Of three samples; it reads nothing until all other requests have their
-// results, and goes before its own end or reads all of it.
+// The reader of three samples reads nothing until all other requests have their
+// results, and then leaves early or reads everything.
 TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesDelaysNoOtherRequest) {
   Request request{{1, 2, 3}, {}};
   request.params.do_sample = true;

@@ -118,7 +118,7 @@ inline std::string TextFor(const Request& request,
                 stops, TextOptionsOf(request.params));
 }
 
-// What a reader has of one sample, or of the stable prefix.
+// Events received for one sample, or for the stable prefix.
 struct SampleLog {
   std::vector<TokenId> tokens;
   std::string text;

@@ -1,8 +1,8 @@
-// How often the samples of requests begin with each text, and how often they
-// ought to: the first tokens of many samples, run by a scheduler as an engine
-// runs them (drafts, verification, preemption and all), against the exact
-// probabilities of every such beginning. The model is a ToyModel that reads two
-// tokens back, so a beginning's probability is a product of a few numbers.
+// Compares how often samples of requests begin with each text with the exact
+// probability of every such beginning: the first tokens of many samples, run by
+// a scheduler as an engine runs them (drafts, verification, preemption and
+// all). The model is a ToyModel that reads two tokens back, so a beginning's
+// probability is a product of a few numbers.
 //
 //   const TextStatistics statistics({.method = SpeculationMethod::kDraft,
 //   ...}); EXPECT_GE(statistics.Count().p_value, kLeastPValue);
@@ -23,7 +23,7 @@
 
 namespace espalier::testing {
 
-// What an executor may get wrong. Each is called once a step.
+// A fault planted in an executor. Each function is called once per step.
 struct ExecutorFault {
   std::function<void(StepPlan*)> change_plan = [](StepPlan*) {};
   // `logits` are the model's, of the plan's rows; none where an executor runs.
@@ -42,7 +42,7 @@ struct TextCase {
   int num_pages = 4000;
   int max_step_tokens = 1 << 14;
   int max_new_tokens = 6;
-  float draft_distance = 0.4f;  // of the draft model (blended_model.h)
+  float draft_distance = 0.4f;  // draft model's (blended_model.h)
   uint32_t first_seed = 1;
   // A plan is run when it is written; its answer is read when so many are run.
   size_t plans_in_flight = 1;
@@ -55,8 +55,8 @@ struct TextCounts {
   int64_t num_preemptions = 0;
 };
 
-// How many tokens of each text are counted. The first of them is drawn by a
-// prompt's step, which has no drafts.
+// Number of compared tokens of each text. The first is sampled by the prompt's
+// step, which has no drafts.
 inline constexpr int kCountedTokens = 4;
 inline constexpr int kToyVocabSize = 4;  // EOS included, which is 0
 
@@ -64,12 +64,11 @@ inline constexpr int kToyVocabSize = 4;  // EOS included, which is 0
 // together, until there are num_texts texts.
 TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault = {});
 
-// What the steps run on there, for an executor of one's own; pages as of
-// TextCase.
+// Models of CountTexts, for an executor of one's own; pages as in TextCase.
 std::shared_ptr<Model> MakeTextModel();
 std::shared_ptr<Model> MakeTextDraftModel(float distance = 0.4f);
 
-// The same with steps that `executor` runs, made of these.
+// As CountTexts, but `executor`, made of these models, runs the steps.
 TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
                         const ExecutorFault& fault = {});
 
@@ -77,7 +76,7 @@ TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
 // kToyVocabSize stands for what is after an end; the last runs fastest.
 std::vector<double> EnumerateBeginnings(const Request& request);
 
-// What each of them is counted by.
+// Index of a beginning in the result of EnumerateBeginnings.
 size_t CellOf(std::span<const TokenId> tokens);
 
 }  // namespace espalier::testing

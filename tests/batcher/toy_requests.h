@@ -69,7 +69,7 @@ void ExpectNothingHeld(const Scheduler& scheduler);
 bool SameResult(const Result& a, const Result& b);
 bool SameHypotheses(const Result& a, const Result& b);
 
-// Of so many tokens, as no token ends it.
+// Generates exactly `num_tokens`: no token ends it.
 inline Request LongRequest(int num_tokens) {
   Request request{{1, 2, 3, 4}, {}};
   request.params.max_new_tokens = num_tokens;

@@ -1,6 +1,6 @@
-// How much scratch the device's choices need: enough for a step's bounds is
-// enough for every smaller step, also where that one is chosen for by other
-// kernels. What CudaGraphRunner allocates once rests on it. Needs no device.
+// Scratch bounds of the device's choices: the scratch of a step's limits
+// suffices for every smaller step, even if other kernels are chosen for it.
+// CudaGraphRunner's single allocation relies on this. Needs no device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// What sizes the launches of a step.
+// Limits that size the launches of a step.
 struct Bounds {
   int num_rows = 1;
   int max_groups = 1;
@@ -26,7 +26,7 @@ struct Bounds {
 
 class AnyBounds {
  public:
-  // Of any size, few as often as many.
+  // Returns limits of any size, small ones as often as large ones.
   Bounds Largest() {
     Bounds bounds = {.num_rows = UpTo(kMaxRows),
                      .max_candidates = UpTo(kMaxCandidates),

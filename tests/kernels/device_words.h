@@ -17,7 +17,7 @@ namespace espalier::testing {
 
 class DeviceWords {
  public:
-  // Where an array of `count` words begins. Before Upload.
+  // Returns the offset of a new array of `count` words. Call it before Upload.
   int Add(int count) {
     const int offset = static_cast<int>(host.size());
     host.resize(host.size() + (count + 3) / 4 * 4);

@@ -59,7 +59,7 @@ class TargetTest : public ::testing::TestWithParam<int64_t> {
   TargetChoice choice_{GetParam()};
 };
 
-// Whether multiply-add rounds once on `target`: on x86 from AVX2 on.
+// True if multiply-add rounds once on `target`: on x86 from AVX2 on.
 inline bool HasFusedMultiplyAdd(int64_t target) {
 #if HWY_ARCH_X86
   return target <= HWY_AVX2;

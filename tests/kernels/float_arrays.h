@@ -57,7 +57,7 @@ inline std::vector<float> Widen(const std::vector<std::byte>& bytes,
   return values;
 }
 
-// What `dtype` makes of the values.
+// Returns the values rounded to `dtype`.
 inline std::vector<float> Rounded(const std::vector<float>& values,
                                   DType dtype) {
   return Widen(Narrow(values, dtype), dtype);

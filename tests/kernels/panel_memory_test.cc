@@ -20,7 +20,7 @@ bool HoldsOnly(const PanelMemory& memory, size_t num_bytes, int value) {
   return true;
 }
 
-// Of an arena that expects less than a block, several blocks and no block.
+// Expected sizes: less than a block, several blocks, and none.
 class PanelArenaTest : public ::testing::TestWithParam<size_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Expected, PanelArenaTest,

@@ -28,7 +28,7 @@ inline std::vector<float> Normal(int size, int seed) {
   return logits;
 }
 
-// What a row may look like.
+// Returns a row of logits of this kind.
 inline std::vector<float> Row(const std::string& kind, int size) {
   std::vector<float> logits = Normal(size, size);
   for (int i = 0; i < size; ++i) {
@@ -48,7 +48,7 @@ inline std::vector<float> Row(const std::string& kind, int size) {
   return logits;
 }
 
-// How far the two forms' roundings may take a log-probability apart (select.h).
+// Bound of the difference between the two forms' log-probabilities (select.h).
 inline float Tolerance(size_t vocab_size, float log_prob) {
   return 0x1p-23f *
          (std::log(static_cast<float>(vocab_size)) + 2 + std::abs(log_prob));

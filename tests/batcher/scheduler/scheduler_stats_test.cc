@@ -1,4 +1,4 @@
-// What a scheduler counts: nothing is lost, and nothing is counted twice.
+// Statistics of the scheduler: nothing is lost, and nothing is counted twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ class EngineStatsTest : public ::testing::Test {
     return stats;
   }
 
-  // Of any moment.
+  // Holds at any moment.
   void ExpectAllAccountedFor() const {
     const EngineStats stats = Stats();
     EXPECT_EQ(stats.num_requests, num_submitted_);

@@ -418,8 +418,8 @@ TEST(SchedulerTest, CancelAllAnswersEveryone) {
   ExpectNothingHeld(scheduler);
 }
 
-// What sharing is worth: a 4-beam search with a prompt of 64 tokens and 32 new
-// ones, on pages of 16.
+// Measures what sharing saves: a 4-beam search with a prompt of 64 tokens and
+// 32 new ones, on pages of 16.
 TEST(SchedulerTest, BeamsHoldAtMost55PercentOfUnsharedPages) {
   ToyModelOptions options;
   options.eos_token_ids = {};  // 32 tokens, whatever comes

@@ -27,7 +27,7 @@ TEST(StepCostsTest, AreThoseOfTheLine) {
   RecordSteps(100, &costs);
   EXPECT_NEAR(costs.At(1, false)->row, 0.2, 1e-9);
   EXPECT_EQ(costs.At(1, false)->draft, 0);
-  // Of eight sequences, a step of 240 microseconds: 160 more for a draft each.
+  // A step of eight sequences takes 240 microseconds; one draft each adds 160.
   EXPECT_NEAR(costs.At(8, false)->row, 160.0 / 240, 1e-9);
 }
 
@@ -68,7 +68,6 @@ TEST(StepCostsTest, DraftsThatWereDearAreTriedAgain) {
   EXPECT_LT(costs.At(1, true)->draft, 0.2);
 }
 
-// What is cheap stays so.
 TEST(StepCostsTest, DraftsThatWereCheapAreNotDearerForAPause) {
   StepCosts costs;
   RecordSteps(100, &costs);

@@ -13,7 +13,7 @@
 namespace espalier::testing {
 namespace {
 
-// Of rounding to nearest, relative to the number.
+// Returns the relative error of rounding to nearest.
 double UnitRoundoff(DType dtype) {
   return dtype == DType::kFloat32    ? 0
          : dtype == DType::kBFloat16 ? 0x1p-8
@@ -255,7 +255,7 @@ int AttentionBatch::TableStride() const {
 }
 
 std::vector<int> AttentionBatch::PackedTables() const {
-  // What is beyond a table's end must not be looked up.
+  // Entries beyond a table's end must not be read.
   std::vector<int> packed(tables_.size() * TableStride(), 1 << 30);
   for (size_t i = 0; i < tables_.size(); ++i) {
     std::copy(tables_[i].begin(), tables_[i].end(),

@@ -61,7 +61,7 @@ class AttentionBatch {
  private:
   void AddRowWith(const std::vector<int>& table, int kv_begin,
                   int first_position, int num_tokens, int ahead);
-  // Of all heads; one number where there are none.
+  // Returns the biases of all heads; a single number without biases.
   std::vector<float> BiasesOfHeads() const;
   // Rows of q are longer than their heads, as those of a joint projection.
   int QStride() const { return (shape_.num_heads + 2) * shape_.head_dim; }

@@ -14,14 +14,14 @@ inline auto AttentionShapes() {
   constexpr DType kBf16 = DType::kBFloat16, kF16 = DType::kFloat16,
                   kF32 = DType::kFloat32;
   return ::testing::Values(
-      // Of the tensor cores: groups that fill tiles, and that do not.
+      // Tensor-core shapes: groups that fill tiles, and groups that do not.
       CudaAttentionShape{8, 2, 128, 16, kBf16},
       CudaAttentionShape{8, 2, 64, 16, kF16},
       CudaAttentionShape{2, 2, 64, 32, kBf16},
       CudaAttentionShape{6, 2, 128, 64, kF16},
       CudaAttentionShape{20, 1, 64, 16, kBf16},
       CudaAttentionShape{7, 1, 128, 48, kBf16},
-      // Of all others.
+      // SIMT shapes.
       CudaAttentionShape{8, 2, 128, 16, kF32},
       CudaAttentionShape{2, 2, 64, 1, kF32},
       CudaAttentionShape{5, 1, 256, 7, kF32},

@@ -170,9 +170,9 @@ double MaxMagnitude(const std::vector<float>& x) {
   return result;
 }
 
-// How far float32 may be from exact: a score of `head_dim` products is off by
-// that many roundings of its size, which the exponential turns into a relative
-// error of its weight; sums over positions add one rounding a position.
+// Bound of the float32 error. A score of `head_dim` products has that many
+// roundings of its size, which the exponential turns into a relative error of
+// its weight. Sums over positions add one rounding per position.
 double SumTolerance(std::span<const float> q, const std::vector<float>& keys,
                     const std::vector<float>& values, int num_positions) {
   double score_size = 0;

@@ -1,5 +1,5 @@
-// What attention may be asked to do with scores, and what it refuses: windows,
-// soft caps, scales, biases of distances, and queries that see all.
+// Options of attention scores, and their limits: windows, soft caps, scales,
+// distance biases, and queries that see all positions.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -134,7 +134,7 @@ TEST(CudaAttentionRefusalTest, ImpossibleOptionsAreRefused) {
   auto device = CudaDevice::Open(0);
   CudaAttentionInputs inputs;
   inputs.max_items = 1;
-  const CudaKvCache cache;  // of one head of 64
+  const CudaKvCache cache;  // one head of dimension 64
   const auto run = [&](const CudaAttentionShape& shape) {
     return CudaAttention(inputs, shape, nullptr, 64, cache, 0, nullptr, nullptr,
                          *device, nullptr);

@@ -40,7 +40,7 @@ void AddRow(Asked& asked, int num_queries, int kv_begin, int max_positions) {
   asked.num_queries += num_queries;
 }
 
-// Of an encoder, or of cross-attention.
+// Adds a row of an encoder, or of cross-attention.
 void AddRowThatSeesAll(Asked& asked, int num_queries, int max_positions) {
   AddRow(asked, num_queries, 0, max_positions);
   asked.rows.back().sees_all = 1;
@@ -118,7 +118,7 @@ constexpr CudaAttentionShape kShapes[] = {
     {20, 1, 64, 16, DType::kBFloat16},  {24, 8, 128, 48, DType::kBFloat16},
     {32, 8, 128, 16, DType::kFloat32},  {6, 2, 80, 7, DType::kBFloat16}};
 
-// Whose pages hold a position that a query attends to; -1: nobody asked.
+// Page table of each position that a query attends to; -1: none.
 std::vector<int> TablesAsked(const Asked& asked, int query, int size) {
   std::vector<int> tables(size, -1);
   for (const CudaAttentionRow& row : asked.rows) {
@@ -133,7 +133,7 @@ std::vector<int> TablesAsked(const Asked& asked, int query, int size) {
   return tables;
 }
 
-// The same table, or one of a run that covers query and position.
+// True if `table` belongs to a shared prefix that covers query and position.
 bool MaySubstitute(const Asked& asked, int query, int position, int table) {
   return std::any_of(asked.runs.begin(), asked.runs.end(),
                      [&](const CudaSharedPrefix& run) {
@@ -254,8 +254,9 @@ TEST(CudaAttentionPlanTest, NothingAskedIsNothingPlanned) {
   EXPECT_EQ(work.partial_indptr, std::vector<int>{0});
 }
 
-// Of a row what is below its first query; after, it attends to what it writes.
-// A row that sees all may do so from the start.
+// Positions below a row's first query are from earlier steps; later ones are
+// written in this step. A row that sees all positions may be complete from the
+// start.
 TEST(CudaAttentionPlanTest, WhatWasCompleteBeforeIsReadEarly) {
   Asked asked;
   AddRow(asked, 1, 0, 40);
@@ -317,8 +318,8 @@ TEST(CudaAttentionPlanTest, BeamsThatFillTheDeviceHaveOneItemEach) {
   }
 }
 
-// Where tables do not follow each other, runs are few, rows are long or have
-// several runs, what is shared and what is not are items of their own.
+// Shared and private positions are separate items if tables are not
+// consecutive, prefixes are few, or rows are long or have several prefixes.
 TEST(CudaAttentionPlanTest, OtherBeamsHaveAnItemForWhatTheyHaveAlone) {
   const CudaAttentionShape shape = {16, 8, 128, 16, DType::kBFloat16};
   Asked shuffled, few, lengthy, tree;
@@ -337,7 +338,7 @@ TEST(CudaAttentionPlanTest, OtherBeamsHaveAnItemForWhatTheyHaveAlone) {
   }
 }
 
-// What a query's positions are divided into does not depend on the batch.
+// The split of a query's positions does not depend on the batch.
 TEST(CudaAttentionPlanTest, Float32IsDividedByItsOwnLengths) {
   const CudaAttentionShape shape = kShapes[4];
   Asked alone;

@@ -51,7 +51,7 @@ struct GivenCase {
                    static_cast<int>(slot), layer);
   }
 
-  // Those of a head at positions [0, end).
+  // Returns the values of a head at positions [0, end).
   std::vector<float> Head(const std::vector<float>& x, int head,
                           int end) const {
     std::vector<float> result;

@@ -66,9 +66,9 @@ struct TestNorm {
                : reference::LayerNorm(x, w, FirstOfRow(bias, 0, norm.size),
                                       kEpsilon);
   }
-  // How far off the float32 norm of a row may be at each of its numbers. The
-  // roundings of the mean and of the difference from it are as large as x, and
-  // what divides them is near the deviation.
+  // Bounds of the float32 error of each number of a row's norm. The roundings
+  // of the mean and of the difference from it are as large as x, and the
+  // divisor is near the deviation.
   std::vector<double> Tolerances(const std::vector<float>& x,
                                  const std::vector<double>& expected,
                                  DType dtype) const {
@@ -99,7 +99,7 @@ struct TestNorm {
   CudaNorm norm;
 };
 
-// What the norm of rows of the stream ought to be, given these as they are.
+// Compares with the exact norm of these rows of the residual stream.
 void ExpectNormed(const std::vector<float>& x, const TestNorm& norm,
                   const DeviceArray& out, DType dtype) {
   const int size = norm.norm.size, width = norm.norm.width;

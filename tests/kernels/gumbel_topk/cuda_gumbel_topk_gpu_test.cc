@@ -112,7 +112,7 @@ std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
   // One more than there are, which stays as it is.
   const auto candidates =
       Upload(Candidates(num_candidates + 1, {-1, -77, kNan}));
-  constexpr int kOld = 1 << 20;  // of an earlier call
+  constexpr int kOld = 1 << 20;  // left by an earlier call
   const auto counts = Upload(std::vector<int>(groups.size(), kOld));
   const auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());
@@ -145,8 +145,8 @@ double ScoreOf(const GumbelRow& row, TokenId token, float value) {
          Gumbel(GumbelKey(draw.params.seed, draw.sample, draw.position), token);
 }
 
-// The same scores at every place, within rounding, and of each token the same
-// value.
+// Scores must agree at every rank within rounding, and each token's
+// log-probability as well.
 void ExpectNear(const GumbelRow& row, const Candidates& found, DType dtype) {
   GumbelRow read = row;
   for (float& x : read.logits) {

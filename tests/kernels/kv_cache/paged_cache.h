@@ -58,7 +58,7 @@ class Numbers {
 // Keys and values in pages in a random order; what no sequence owns is NaN.
 class Cache {
  public:
-  // Of two layers, in pages of `page_size` tokens.
+  // Makes a cache of two layers, in pages of `page_size` tokens.
   Cache(DType dtype, int num_kv_heads, int head_dim, int page_size,
         int num_pages)
       : layout_{.dtype = dtype,
@@ -155,7 +155,7 @@ class FilledCache {
     device_tokens_ = Upload(host_tokens_);
   }
 
-  // Those of the device.
+  // Layout of the device's cache.
   CudaKvCache layout() const {
     CudaKvCache layout = host_.layout();
     layout.data = memory_.data();

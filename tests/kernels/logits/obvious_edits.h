@@ -62,7 +62,7 @@ inline void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
   }
 }
 
-// Whether the next token could complete `word`.
+// True if the next token could complete `word`.
 inline bool IsNearlyThere(std::span<const TokenId> word,
                           std::span<const TokenId> history) {
   if (word.size() > history.size() + 1) return false;
@@ -124,7 +124,8 @@ inline void MergeByToken(int vocab_size, std::vector<TokenEdit>& edits) {
   }
 }
 
-// Of `edits`, those of tokens in `allowed`, and one for each other of these.
+// Returns the edits of tokens in `allowed`, with an empty edit for each other
+// one of them.
 inline std::vector<TokenEdit> Restrict(const std::vector<TokenEdit>& edits,
                                        std::span<const TokenId> allowed,
                                        int vocab_size) {
@@ -184,7 +185,7 @@ inline RowEdits ObviousEdits(const ScoreProcessors& processors,
     row.is_allow_list = true;
   }
   if (allowed != nullptr) {
-    // Where both restrict, what the processors do not allow is not there.
+    // Tokens that the processors do not allow are already missing.
     if (row.is_allow_list) {
       std::erase_if(edits, [&](const TokenEdit& edit) {
         return !std::ranges::binary_search(*allowed, edit.token);

@@ -92,7 +92,7 @@ TEST(ScoreEditsTest, AnyRowOfAnyRequestHasTheObviousEdits) {
     const ScoreProcessors processors = any.Processors(kEnd);
     const Tokens prompt = any.SomeTokens(12, kEnd);
     const ScoreEdits edits(processors, prompt);
-    std::vector<TokenEdit> storage;  // of all rows, one after the other
+    std::vector<TokenEdit> storage;  // all rows, one after the other
     for (int row = 0; row < 3; ++row) {
       const Tokens tail = any.SomeTokens(12, kEnd);
       const int num_generated = any.Below(static_cast<int>(tail.size()) + 1);
@@ -142,7 +142,7 @@ TEST(ScoreEditsTest, AnEosGrowsLikelierBeyondTheStartOfItsDecay) {
   EXPECT_EQ(EditedScore(kInf, edit_at(4), 1), kInf);
 }
 
-// What is equal for all rows is not made again for one.
+// Edits that are equal for all rows are made once.
 TEST(ScoreEditsTest, RowsWithoutEditsOfTheirOwnShareOneList) {
   ScoreProcessors processors;
   processors.suppress_tokens = {5, 5, 3};

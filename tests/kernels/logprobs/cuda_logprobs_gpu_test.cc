@@ -94,7 +94,7 @@ TEST_P(CudaLogprobsTest, EqualsTheDefinition) {
   }
 }
 
-// What is reported beside a choice is what the choice summed up.
+// Log-probabilities use the log-sum that selection has computed.
 TEST_P(CudaLogprobsTest, HasTheBitsOfSelection) {
   for (const int size : {17, 5000, 140000}) {
     const std::vector<float> logits_row = Row("normal", size);

@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// log(exp(logit - max)) of the twin loses what is below the smallest double;
-// nobody ranks by it.
+// The twin's log(exp(logit - max)) loses values below the smallest double. No
+// rank depends on them.
 constexpr float kVanishing = -700;
 
 void ExpectSame(const RowLogProbs& fast, const RowLogProbs& twin,

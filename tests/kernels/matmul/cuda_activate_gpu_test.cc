@@ -86,7 +86,7 @@ void ExpectActivates(const ActivateCase& c, int num_rows, int num_outputs,
     const double gate = sum(at.gate);
     const double up = c.has_gate ? sum(at.up) : 1;
     const double expected = Activated(gate, c.kind) * up;
-    // Where 1 + tanh, or 1 + erf, is nearly 0, its rounding counts.
+    // If 1 + tanh, or 1 + erf, is nearly 0, its rounding matters.
     const double tolerance =
         std::abs(expected) * (0x1p-20 + 1.01 * Unit(dtype)) +
         std::abs(gate * up) * 0x1p-23 +

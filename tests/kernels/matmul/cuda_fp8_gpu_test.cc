@@ -59,8 +59,8 @@ class CudaFp8GpuTest : public ::testing::Test {
     return gemm_.CanImplement({nullptr, DType::kBFloat16, 64, 128});
   }
 
-  // What `enqueue` leaves in memory that held `before`, the bytes behind it
-  // left alone.
+  // Returns memory that held `before`, after `enqueue`. Checks that the bytes
+  // behind it are unchanged.
   template <typename Enqueue>
   std::vector<std::byte> Result(std::vector<std::byte> before,
                                 const Enqueue& enqueue) {
@@ -111,8 +111,8 @@ class CudaFp8GpuTest : public ::testing::Test {
   CudaStream stream_;
 };
 
-// Of all codes and scales of any size: exactly the numbers that they stand for,
-// subnormal ones too.
+// Tests all codes, with scales of any size: the values are exact, subnormal
+// ones too.
 TEST_F(CudaFp8GpuTest, CodesAreWhatTheyStandFor) {
   for (const float largest : {448.0f, 0.7f, 3e-5f, 1e-20f, 5e4f}) {
     std::vector<float> weights;
@@ -238,7 +238,7 @@ class CudaFp8MatMulGpuTest : public CudaFp8GpuTest {
   std::unique_ptr<CudaMatMul> matmul_;
 };
 
-// Of sizes that the tiles take, and of others.
+// Sizes with and without a tile kernel.
 constexpr MatrixSize kSizes[] = {
     {1536, 1024}, {768, 2048}, {333, 192}, {208, 448}};
 
@@ -355,9 +355,9 @@ TEST_F(CudaFp8MatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
   }
 }
 
-// What a kernel reads is what the one before it wrote, although it has begun
-// earlier: of the streaming kernel, of tiles, and of weights that are widened
-// into the same room again and again.
+// Kernels that start early read the output of the previous one: skinny
+// products, tiles, and weights that are widened into the same buffer again and
+// again.
 TEST_F(CudaFp8MatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   const Fp8Weights first(1024, 1024), second(1024, 1024);
   for (const int n :

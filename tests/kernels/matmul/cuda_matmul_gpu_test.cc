@@ -51,7 +51,7 @@ class CudaMatMulGpuTest : public ::testing::Test {
     stream_ = std::move(*CudaStream::Create());
   }
 
-  // What Run leaves in memory that held `before` (repeated).
+  // Returns memory that held `before` (repeated), after Run.
   std::vector<std::byte> Product(const Case& c, CudaEpilogue epilogue,
                                  std::span<const std::byte> before) {
     DeviceBuffer<std::byte> out = Upload(before);
@@ -62,7 +62,7 @@ class CudaMatMulGpuTest : public ::testing::Test {
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     return Download(out);
   }
-  // The same into poisoned memory, the bytes after the result left alone.
+  // As above, into poisoned memory; the bytes after the result must not change.
   std::vector<float> Product(const Case& c, CudaEpilogue epilogue) {
     constexpr int kGuard = 64;
     const int width = epilogue == CudaEpilogue::kSiluMul ? c.matrix.num_rows / 2
@@ -140,8 +140,8 @@ TEST_F(CudaMatMulGpuTest, PartsOfLongSumsMeet) {
   }
 }
 
-// What RunSplitK has added and what it has left to add are the product, for
-// shapes of one part and of several.
+// The sum that RunSplitK stores plus the partials it leaves are the product,
+// for shapes of one part and of several.
 TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
   int most = 0;
   for (const auto& [num_outputs, num_cols] :
@@ -184,8 +184,8 @@ TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
   EXPECT_GT(most, 1);
 }
 
-// What SiluMul reads of scratch cuBLASLt has written, all of it: NaN that was
-// there before reaches nothing.
+// cuBLASLt overwrites all of the scratch that SiluMul reads: NaN from before
+// does not reach the output.
 TEST_F(CudaMatMulGpuTest, NothingOldInScratchReachesGatesAndUps) {
   const Weights wide(768, 3072, DType::kBFloat16);
   const Case divided(300, wide);
@@ -262,7 +262,7 @@ TEST_F(CudaMatMulGpuTest, ManyRowsAreActivatedInRuns) {
                 Widened(Download(out), DType::kBFloat16));
 }
 
-// What RunPartials leaves adds up to the product, and nothing else is needed.
+// The partials of RunPartials add up to the product; no other input is needed.
 TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
   int most = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -322,8 +322,8 @@ TEST_F(CudaMatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
   }
 }
 
-// What a kernel reads is what the one before it wrote, although it has begun
-// earlier; and a captured graph does what its calls do.
+// A kernel that starts early reads the output of the previous one; and a
+// captured graph does what its calls do.
 TEST_F(CudaMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   constexpr int kCols = 1024;
   const int length = Cases(20, 4);

@@ -82,8 +82,7 @@ TEST(CudaSkinnyMatMulTest, OlderDevicesHaveItForFewRows) {
   EXPECT_EQ(MostRows(4096, 4096, device), 16);
 }
 
-// What newer devices run, too, is the code of older ones where it was compiled
-// for these alone.
+// A newer device runs an older one's code if only that was compiled.
 TEST(CudaSkinnyMatMulTest, AndSoHasCodeThatWasCompiledForThem) {
   const CudaDevice device = DeviceOf(kH100Memory);
   EXPECT_EQ(MostRows(4096, 4096, device), 48);

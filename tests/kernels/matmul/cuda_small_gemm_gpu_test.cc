@@ -47,7 +47,7 @@ class CudaSmallGemmGpuTest : public ::testing::Test {
     stream_ = std::move(*CudaStream::Create());
   }
 
-  // Of `before`, whose last bytes have to stay as they are.
+  // The last bytes of `before` must not change.
   std::vector<std::byte> Product(const Case& c, int num_rows,
                                  CudaEpilogue epilogue,
                                  std::vector<std::byte> before) {
@@ -172,7 +172,7 @@ TEST_F(CudaSmallGemmGpuTest, PartsMakeTheProduct) {
   }
 }
 
-// What a model of small matrices asks for, of any number of rows.
+// Products of a model of small matrices, with any number of rows.
 TEST_F(CudaSmallGemmGpuTest, APlanOfSmallMatricesMultipliesThem) {
   const Weights weights(256, 768, DType::kBFloat16);
   for (const int n : {1, 16, 17, 300, 1100}) {

@@ -219,8 +219,8 @@ std::vector<std::byte> PanelsOf(const PackedMatrix& w) {
   return {w.panel(0, 0), w.panel(0, 0) + w.num_bytes()};
 }
 
-// Where the weight of a panel's row lies among those of the same column: in
-// bf16 the halves of the rows alternate.
+// Returns the index of a panel row's weight among those of its column: in bf16
+// the halves of the rows alternate.
 int LaneOf(int row, DType dtype) {
   const int half = kPanelWidth / 2;
   return dtype == DType::kBFloat16 ? row % half * 2 + row / half : row;

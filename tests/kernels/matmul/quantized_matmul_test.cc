@@ -17,11 +17,11 @@
 namespace espalier {
 namespace {
 
-// Of Highway's levels, the one that only products of bytes are compiled for.
+// The Highway target for which only byte products are compiled.
 constexpr int64_t kByteProducts = int64_t{1} << 7;
 
-// What kernels are told to run on for `target`: those that are not compiled for
-// it run on the level below.
+// Returns the enabled targets for `target`: kernels without code for it run on
+// the level below.
 int64_t TargetsFor(int64_t target) {
 #if HWY_ARCH_X86
   if (target == kByteProducts) return kByteProducts | HWY_AVX3;

@@ -297,7 +297,7 @@ TEST(CudaHistoryEditsTest, LongHistoriesHaveTheListsOfTheHost) {
   }
 }
 
-// What is one token again and again, and rows that ask for nothing at all.
+// Histories of one repeated token, and rows without processors.
 TEST(CudaHistoryEditsTest, RowsAtTheirBoundsHaveTheListsOfTheHost) {
   Batch batch(50, 4, 1);
   batch.Add({.processors = {}, .history = {7}});

@@ -41,7 +41,7 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     }
     arrays_[kTables] = words_.Add(num_slots * move.stride);
     std::mt19937 random(move.from + 31 * move.stride);
-    // Slots, and those of nobody; all else is as good as any number.
+    // Slots, some of them -1 (unused); all other words are arbitrary.
     for (int& word : words_.host) {
       word = static_cast<int>(random() % (num_slots + 1)) - 1;
     }
@@ -63,7 +63,7 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
             .table_stride = GetParam().stride};
   }
 
-  // What the words are to be.
+  // Returns the expected words.
   std::vector<int> Moved() const {
     const auto& [num_slots, stride, from, to] = GetParam();
     std::vector<int> moved = words_.host;

@@ -37,7 +37,7 @@ constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
 
 struct Shape {
   int page_size;
-  std::vector<int> widths;  // of the groups
+  std::vector<int> widths;  // [num_groups]
   int num_steps;
   int num_prompt_tokens;
 };

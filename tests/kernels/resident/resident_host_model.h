@@ -28,7 +28,7 @@ struct HostGroup {
   std::vector<int> tokens;
   std::vector<float> cums;
   std::vector<int> slots;
-  std::vector<uint32_t> samples;  // of groups of samples
+  std::vector<uint32_t> samples;  // groups of samples only
   int num_beams = 1;
   std::vector<std::pair<int, int>> moves;  // from slot, to slot
   // By slot.

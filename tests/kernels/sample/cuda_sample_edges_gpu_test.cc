@@ -20,7 +20,7 @@ namespace {
 constexpr DType kF32 = DType::kFloat32;
 // 40 tiles, the last one in part.
 constexpr int kSize = 40000;
-// What is said of a device that has no clusters.
+// Compute capability without clusters.
 constexpr int kNoClusters = 80;
 
 // Greedy, few tokens, and searches.
@@ -167,7 +167,7 @@ TEST_P(CudaSampleSpreadTest, ADrawDoesNotDependOnHowItsRowIsSpread) {
       rows.insert(rows.end(), {plain, edited});
     }
   }
-  // What a row leaves in shared memory is wrong for the next one.
+  // The state that one row leaves in shared memory is wrong for the next one.
   for (size_t i = 0; i < rows.size(); ++i) {
     for (float& x : rows[i].logits) x *= 1 + 0.05f * static_cast<float>(i);
   }
@@ -253,9 +253,9 @@ TEST(CudaSampleEdgesTest, DeadRowsAndFewDrawsShareALaunch) {
   }
 }
 
-// Without their edits, in one launch and in two; of sizes that are no multiple
-// of 4 some rows do not begin at 16 bytes. One that nobody draws from is not
-// read.
+// Copies are of rows without their edits, in one launch and in two. If the size
+// is no multiple of 4, some rows are not aligned to 16 bytes. A row without
+// draws is not read.
 TEST(CudaSampleEdgesTest, RowsAreCopiedAsTheyWere) {
   for (const int size : testing::Cases(
            std::vector{5, 1024, 4002, 40001, 128256}, std::vector{5, 4002})) {

@@ -78,7 +78,7 @@ std::vector<SampledRow> Rows(const std::string& kind, int size) {
 class CudaSampleTest : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaSampleTest, EachDType(), DTypeName);
 
-// Where cases are few, each type of logits goes through some.
+// With few cases, each dtype gets some of the kinds.
 Kinds OneOf(DType dtype, Kinds of_float32, Kinds of_bfloat16) {
   return dtype == DType::kFloat32 ? of_float32 : of_bfloat16;
 }

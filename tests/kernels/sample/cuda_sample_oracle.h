@@ -42,7 +42,7 @@ inline std::vector<float> AsRead(const std::vector<float>& logits,
   return rounded;
 }
 
-// Where copies of rows are to be, and what comes of that memory.
+// Destinations of copies of rows, and the memory after them.
 struct RowCopies {
   std::vector<int> rows;
   std::vector<float> memory;
@@ -69,7 +69,7 @@ inline std::vector<testing::Candidates> DrawOnDevice(
                          row.options.repetition_penalty,
                          row.options.is_allow_list});
     cum.push_back(row.cum_log_prob);
-    // A row that nobody draws from has none.
+    // A row without draws has no params.
     row_params.push_back(row.num_draws > 0 ? static_cast<int>(params.size())
                                            : -1);
     params.push_back(row.options.params);
@@ -158,7 +158,7 @@ inline std::vector<SamplingParams> Neighbours(const SamplingParams& params) {
   return all;
 }
 
-// What a row's draws are compared with.
+// Expected draws of a row.
 class Expected {
  public:
   Expected(const SampledRow& row, DType dtype)

@@ -17,7 +17,7 @@ std::array<uint32_t, 4> WordsOf(RandomWords counter, uint64_t seed) {
   return std::to_array(random.words);
 }
 
-// Those that Random123 comes with.
+// Known-answer tests of Random123.
 TEST(PhiloxTest, GivesTheKnownAnswers) {
   EXPECT_EQ(WordsOf({{0, 0, 0, 0}}, 0),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c,

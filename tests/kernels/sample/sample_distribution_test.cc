@@ -83,7 +83,7 @@ TEST_P(SampleDistributionTest, EveryCombinationOfFiltersIsAsEnumerated) {
   double least = 1;
   int num_tests = 0;
   for (int options = 0; options < 64; ++options) {
-    // Of the largest rows, all filters with and without both of the rest.
+    // For the largest rows, all filters with and without both other options.
     if (vocab_size == 4096 && options / 16 % 3 != 0) continue;
     if (vocab_size > 64 && FewCases() && options % 3 != 0) continue;
     const double p = PValueOf(CaseOf(options, vocab_size), num_draws);

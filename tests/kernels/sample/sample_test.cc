@@ -122,7 +122,7 @@ TEST_P(SampleTest, ATinyTemperatureLeavesTheBestAndAHugeOneMakesAllEven) {
   EXPECT_THAT(Drawn(logits, {.temperature = 1e-45f}), ElementsAre(2, 3));
   EXPECT_THAT(Drawn(logits, {.temperature = 1e38f}),
               ElementsAre(0, 1, 2, 3, 4));
-  // What is likelier is told by logits, so rounding does not make ties.
+  // Ranks compare logits, so rounding does not create ties.
   EXPECT_THAT(Drawn(logits, {.temperature = 1e38f, .top_k = 3}),
               ElementsAre(2, 3, 4));
 }

@@ -21,7 +21,7 @@
 
 namespace espalier {
 
-// What a draw is from: a row of a batch, and a text.
+// Input of a draw: a row of a batch, and a text.
 struct DrawCase {
   std::vector<float> logits;
   SamplingParams params = {};
@@ -92,9 +92,9 @@ inline double TwinPValue(const Sampler& sampler, const DrawCase& c,
       num_draws);
 }
 
-// Positions at which seed 1 draws a number below 2^-24, which is 0 for whoever
-// makes a float32 of its first 24 bits: a token without any probability must
-// not come out.
+// At these positions, seed 1 draws a number below 2^-24, which becomes 0 if
+// only its first 24 bits are converted to float32. A token of probability 0
+// must not be sampled.
 inline double LeastUniformsPValue(const Sampler& sampler) {
   DrawCase c = {.logits = {0, 0, 0, 0}, .params = {.seed = 1}};
   c.processors.suppress_tokens = {0};
@@ -105,8 +105,7 @@ inline double LeastUniformsPValue(const Sampler& sampler) {
   return 1;
 }
 
-// What a draw says about the noise of a beam with the same seed and position:
-// nothing.
+// A draw must be independent of a beam's noise with the same seed and position.
 inline double PurposesPValue(const Sampler& sampler) {
   constexpr int kBins = 8, kDraws = 50000;
   const DrawCase c = {.logits = std::vector<float>(kBins, 0.0f),
@@ -138,7 +137,7 @@ inline double PairsPValue(const Sampler& sampler) {
                   testing::ChiSquarePValue(even, samples));
 }
 
-// The same request in another row draws the same: no chance in it.
+// A request draws the same tokens in another row. This check is deterministic.
 inline double RowsPValue(const Sampler& sampler) {
   const DrawCase c = {.logits = Normal(100, 3), .params = {.seed = 9}};
   for (uint32_t i = 0; i < 1000; ++i) {

@@ -1,5 +1,5 @@
-// What is checked of the sampler catches what samplers get wrong: the real one
-// passes every check, and every planted fault fails one. Prints which.
+// Sensitivity of the sampler's checks: the real sampler passes all of them, and
+// every planted fault fails one. Prints which.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -178,7 +178,7 @@ TEST(SamplerChecksTest, EveryPlantedFaultFailsOne) {
   };
   ReportHead();
   for (const auto& fault : kFaults) {
-    // What fails here is the sampler with faults of this file.
+    // Failures here are those of this file's faulty samplers.
     if (FewCases() && &fault != kFaults) break;
     EXPECT_LT(Report(fault.name, fault.sampler), kLeastPValue) << fault.name;
   }

@@ -190,7 +190,7 @@ TEST_P(TopPThresholdTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
   }
 }
 
-// Of all scores from `low` on, term by term.
+// Returns the moment of all scores from `low` on, term by term.
 double MomentFrom(const std::vector<float>& values, const WeightRule& rule,
                   float low) {
   double moment = 0;

@@ -100,7 +100,7 @@ TEST(BestCandidatesTest, AnyRowsInAnyOrderGiveWhatTheirMergeGives) {
   }
 }
 
-// What ends and ranks after twice the beams is left out, and what does not as
+// Ending candidates ranked below twice the beams are dropped, and others as
 // soon as there are enough for all beams.
 TEST(BestCandidatesTest, WhereTokensEndTheRestIsWhatBeamsCanUse) {
   const auto pool = ThreadPool::Create(3).value();

@@ -248,7 +248,7 @@ TEST_P(CudaSelectTest, ARowIsTheSameInAClusterAndWithout) {
   }
 }
 
-// The same rows, which offer their edited tokens alone.
+// Returns the group with edited tokens as the only candidates.
 TestGroup OnlyEdited(TestGroup group) {
   for (TestRow& row : group.rows) row.is_allow_list = true;
   return group;
@@ -352,7 +352,7 @@ TEST_P(CudaSelectTest, WideAndNarrowGroupsAgree) {
   EXPECT_EQ(found[0], found[1]);
 }
 
-// What the tests above rest on.
+// The tests above rely on this.
 TEST(CudaSelectOracleTest, IsTheTwinGivenItsLogSum) {
   for (const char* kind : {"normal", "ties", "holes", "infinite"}) {
     for (const auto domain : {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {

@@ -209,7 +209,7 @@ inline void KeepBest(Scores& tokens, int count) {
   tokens.erase(end, tokens.end());
 }
 
-// What reference::SelectRow says, with a given log_sum.
+// Returns the result of reference::SelectRow for a given log_sum.
 inline Scores SelectRowGiven(const std::vector<float>& clean,
                              const TestRow& row, const TestGroup& group,
                              float log_sum) {

@@ -1,4 +1,4 @@
-// What selection promises by itself, without a twin.
+// Invariants of selection, without a twin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

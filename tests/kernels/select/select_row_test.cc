@@ -51,7 +51,7 @@ struct TestRow {
   std::vector<float> log_probs;
 };
 
-// What the result of selection says of every token.
+// Returns the log-probability of every token that selection reports.
 std::vector<float> Reported(const TestRow& row, const RowOptions& options) {
   if (options.domain == ScoreDomain::kLogits) return row.log_probs;
   std::vector<float> log_probs = row.log_probs;
@@ -238,12 +238,12 @@ TEST_P(SelectRowEditsTest, RenormalisedScoresAreLogProbabilities) {
     }
   };
   expect({0.5, 0.25, 0.25});
-  // What is left of a row that one token has nearly all of is exact.
+  // If one token has nearly all probability, the rest is still exact.
   const std::vector<float> peak = {60, std::log(2.0f), 0, 0};
   const Scores rest = SelectRow(peak, options);
   ASSERT_EQ(rest.size(), 3);
   EXPECT_NEAR(std::exp(rest[0].log_prob), 0.5, 1e-5);
-  edits[0] = {.token = 0, .bias = std::log(2.0f)};  // of 12
+  edits[0] = {.token = 0, .bias = std::log(2.0f)};  // total 12
   expect({8.0 / 12, 2.0 / 12, 1.0 / 12, 1.0 / 12});
   // So low a bound leaves out what is below it in the end.
   options.min_sum = std::log(1.5f / 12);

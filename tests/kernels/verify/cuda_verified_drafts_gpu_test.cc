@@ -1,5 +1,5 @@
-// What a device says of drafts, and what it has begin there, against the same
-// written by hand on the host.
+// Verification results on a device, and the steps that begin from them, against
+// plain code on the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -109,7 +109,7 @@ TEST_F(CudaVerifiedDraftsTest, RowsBeginWhereVerificationEnds) {
   Shared<VerifiedDraft> verified{std::vector<VerifiedDraft>(kNumRows)};
   for (int r = 0; r < kNumRows; ++r) {
     verified[r] = {Below(4), Below(9) == 0 ? -1 : Below(100)};
-    if (r == 5) verified[r] = {1'000'000, 3};  // of a step that failed
+    if (r == 5) verified[r] = {1'000'000, 3};  // a failed step's
     if (r == 6) verified[r] = {-5, 3};
     const int num_tokens = 1 + Below(80);  // more than a block's threads
     rows.push_back({.verified = AddressOf(&verified[r]),

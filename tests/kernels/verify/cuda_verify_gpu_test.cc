@@ -104,8 +104,8 @@ TEST_P(CudaVerifyTest, RowsMayLieElsewhere) {
   }
 }
 
-// What nothing filters and has no rows of drafts is answered in two launches;
-// or in three, to the bit. The tokens are the twin's.
+// Drafts without filters and without rows of logits take two launches; three
+// launches give the same bits. The tokens are the twin's.
 TEST_P(CudaVerifyTest, FewerLaunchesGiveTheSameTokens) {
   for (const int vocab_size :
        Cases(std::vector{1, 2, 700, 1025, 9000, 128256, 300000},

@@ -173,7 +173,7 @@ class DeviceVerifyBatch {
     EXPECT_EQ(found.back().token, -77);
   }
 
-  // After the stream is synchronised. Places of nobody are as they were.
+  // Call it after the stream is synchronised. Unused entries keep their values.
   std::vector<VerifiedTokens> Answers() const {
     const std::vector<TokenId> tokens = testing::Download(*tokens_);
     const std::vector<float> log_probs = testing::Download(*log_probs_);
@@ -274,7 +274,7 @@ inline std::vector<VerifiedTokens> VerifyOnDevice(
   return answers;
 }
 
-// What one sequence's answers may be.
+// Allowed results of one sequence.
 class VerifyOracle {
  public:
   explicit VerifyOracle(const VerifyInputs& inputs) : inputs_(inputs) {}
@@ -308,7 +308,8 @@ class VerifyOracle {
 
  private:
   static constexpr double kRounding = 3e-6;
-  // Of p / q: exponents of up to 40 are rounded thrice, on both sides.
+  // Tolerance of p / q: exponents of up to 40 are rounded three times, on both
+  // sides.
   static constexpr double kOfRate = 2e-5;
 
   void CheckLogProb(int i, TokenId token, float found) const {
@@ -347,7 +348,7 @@ class VerifyOracle {
     return rows;
   }
 
-  // Whether `uniform` is at `token`, within rounding of `slack`.
+  // True if `uniform` selects `token`, with an error of at most `slack`.
   static bool IsAt(const std::vector<double>& p, TokenId token, double uniform,
                    double slack) {
     double before = 0;
@@ -394,7 +395,7 @@ class VerifyOracle {
     return std::ranges::any_of(near, [&](const VerifyRow& target_row) {
       const reference::VerifyPosition position =
           reference::VerifyPositionOf(target_row, draft_row, draft);
-      // What weighs next to nothing weighs nothing on the device.
+      // The device may round a tiny weight to 0.
       const bool is_tiny = position.q[draft] < 1e-9;
       const double rate = position.Acceptance(draft);
       if (accepted) return rate >= u * (1 - kOfRate) || is_tiny;
@@ -409,7 +410,7 @@ class VerifyOracle {
     for (size_t t = 0; t < position.p.size(); ++t) {
       mass += std::max(position.p[t] - position.q[t], 0.0);
     }
-    // Where p and q are nearly the same, rounding alone is left.
+    // If p and q are nearly equal, the rest is only rounding.
     if (mass < 1e-5) return position.p[token] > 0;
     return IsAt(position.Recovery(), token, NoiseOf(i, RandomPurpose::kRecover),
                 kRounding / mass);

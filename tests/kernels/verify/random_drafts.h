@@ -18,8 +18,8 @@ struct RandomDraft {
   int vocab_size = 0;
   VerifyMode mode = VerifyMode::kRejection;
   std::vector<TokenId> drafts;
-  std::vector<std::vector<float>> logits;     // of rows
-  std::vector<std::vector<TokenEdit>> edits;  // of rows
+  std::vector<std::vector<float>> logits;     // per row
+  std::vector<std::vector<TokenEdit>> edits;  // per row
   // Point into these.
   std::vector<VerifyRow> target_rows;
   std::vector<VerifyRow> draft_rows;
@@ -45,7 +45,7 @@ inline std::vector<float> NearRow(const std::vector<float>& base, float noise,
   return row;
 }
 
-// What a row may be wrong with.
+// Plants NaN or infinities in a row, sometimes.
 inline void Spoil(std::vector<float>& logits, std::mt19937& random) {
   switch (random() % 60) {
     case 0:
@@ -63,7 +63,7 @@ inline void Spoil(std::vector<float>& logits, std::mt19937& random) {
   }
 }
 
-// Of any size, or of `vocab_size`.
+// The vocabulary has a random size, or `vocab_size`.
 inline RandomDraft DrawRandomDraft(std::mt19937& random, int vocab_size = 0) {
   RandomDraft c;
   c.kind =

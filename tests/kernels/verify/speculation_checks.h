@@ -24,7 +24,7 @@ struct Verifier {
   std::function<TokenId(const VerifyRow& draft_row)> draft;
   // The tokens that the text gains.
   std::function<std::vector<TokenId>(const VerifyInputs&)> verify;
-  // Whether the edits of a row know of the drafted tokens before it.
+  // True if a row's edits include the drafted tokens before it.
   bool edits_see_drafts = true;
 };
 
@@ -104,7 +104,8 @@ class Speculation {
               uint32_t sample)
       : case_(c), verifier_(verifier), sample_(sample) {}
 
-  // What it has accepted at the first position, beside.
+  // Returns the text. `*first_accepted`: the draft at the first position was
+  // accepted.
   std::array<TokenId, kTokens> Run(bool* first_accepted = nullptr) {
     while (std::ssize(text_) < kTokens) {
       const bool is_first = text_.empty();
@@ -115,7 +116,7 @@ class Speculation {
   }
 
  private:
-  // How many drafts are accepted.
+  // Returns the number of accepted drafts.
   size_t Step() {
     const size_t length = text_.size();
     edits_.clear();
@@ -204,7 +205,7 @@ inline std::vector<double> EnumerateTexts(const SpeculationCase& c) {
   return joint;
 }
 
-// What came of many texts.
+// Counts over many texts.
 struct SpeculationCounts {
   std::vector<double> joint;    // probability of each text
   std::vector<int64_t> counts;  // how often it came
@@ -233,8 +234,8 @@ inline double TextsPValue(const SpeculationCounts& counted) {
   return testing::ChiSquarePValue(counted.joint, counted.counts);
 }
 
-// Whether a suite that lets 10 standard deviations of Pearson's statistic pass
-// would see anything: what is impossible, or a statistic beyond them.
+// True if a test that allows 10 standard deviations of Pearson's statistic
+// would fail: an impossible text, or a statistic beyond them.
 inline bool TenSigmaSees(const SpeculationCounts& counted) {
   double statistic = 0;
   int cells = 0;

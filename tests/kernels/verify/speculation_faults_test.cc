@@ -1,7 +1,6 @@
-// What is checked of speculative decoding catches what rejection samplers get
-// wrong: every planted fault fails a check that the right one passes, and some
-// of them would pass if 10 standard deviations of Pearson's statistic were
-// allowed. Prints which.
+// Sensitivity of the checks of speculative decoding: every planted fault fails
+// a check that the real sampler passes. Some faults would pass if 10 standard
+// deviations of Pearson's statistic were allowed. Prints which.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,8 +117,9 @@ Verifier VerifierOf(const PlantedVerifier& planted) {
   return verifier;
 }
 
-// Drafts that the target cannot give, at positions where seed 1 has a u below
-// 2^-24: whoever makes a float32 of its first 24 bits accepts them.
+// Drafts have probability 0 in the target, at positions where seed 1 has a u
+// below 2^-24. A sampler that converts only the first 24 bits to float32
+// accepts them.
 double LeastAcceptPValue(const Verifier& verifier) {
   const std::vector<float> logits = {0, 0, -kInf}, drafted = {0, 0, 0};
   const TokenId draft = 2;
@@ -163,7 +163,7 @@ struct Fault {
   Verifier verifier;
   SpeculationCase c;
   int num_texts;
-  // Whether 10 standard deviations would show it in the same texts.
+  // True if 10 standard deviations would show the fault in the same texts.
   bool is_gross = true;
 };
 

@@ -261,8 +261,8 @@ TEST_P(VerifyTest, WhereTheRowsLieAndWhatCameBeforeDoNotMatter) {
   }
 }
 
-// What no draft leads to, as q(d) > p(d) at one token means q < p at another:
-// distributions that are the same, but for rounding.
+// No draft leads here, because q(d) > p(d) at one token means q < p at another:
+// both distributions are equal except for rounding.
 TEST(RecoverTest, WithoutARestTheTokenIsThatOfTheTarget) {
   const std::vector<float> p = {0.25f, 0, 1, 0.75f};
   const auto draw = [&](const TokenWeights& q, double uniform) {
@@ -310,7 +310,7 @@ TEST(RecoverTest, EveryTokenOfLongRowsHasItsShare) {
   }
 }
 
-// What is emitted where a draft is drawn from q: p, exactly.
+// With a draft sampled from q, the emitted token has exactly distribution p.
 TEST(VerifyReferenceTest, AcceptanceAndRecoveryAddUpToTheTarget) {
   std::mt19937 random(16);
   for (int i = 0; i < 300; ++i) {

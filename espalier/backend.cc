@@ -13,7 +13,8 @@
 namespace espalier {
 namespace {
 
-// As far as it is asked for an encoder.
+// Returns a description with an encoder if the model has one; nothing else is
+// set.
 ModelDescription EncoderOf(const std::string& directory) {
   ModelDescription description;
   if (HasEncoder(directory)) description.encoder.emplace();

@@ -126,22 +126,22 @@ struct GenerationRequest {
 // A continuation to score: text, or tokens, exactly as given.
 using TextOrTokens = std::variant<std::string, std::vector<TokenId>>;
 
-// Asks how likely continuations are, which are given instead of generated.
+// Scores given continuations instead of generating text.
 //
-// A text becomes tokens as a part of one text with its prompt: those of both
-// together but for as many as the prompt has, so that a space in front of it
-// is part of its first word. Where both together do not begin with the prompt's
-// tokens it has those of a text within a word: with the prompt's they spell
-// both texts, and no space that neither has. Without an encoder a
-// decoder_prompt is of the prompt's text. A text is tokenized by itself after
-// tokens, and after a template that puts something behind its text. With an
-// encoder it is what the model would write, after decoder_prompt if that is
-// text.
+// A text is tokenized as a part of one text with its prompt: it gets the tokens
+// of both together after the prompt's own, so that a space in front of it is
+// part of its first word. If the tokens of both together do not begin with the
+// prompt's, the continuation is tokenized as text within a word: with the
+// prompt's tokens it spells both texts, without an additional space. Without an
+// encoder, a decoder_prompt belongs to the prompt's text. After a prompt of
+// tokens, and after a template that puts something behind its text, a
+// continuation is tokenized by itself. With an encoder it gets the tokens that
+// the model would write, after decoder_prompt if that is text.
 //
 // A token that the model's generation_config.json forces to come first
-// (forced_bos_token_id) stands before all continuations, as generation writes
-// it; continuations that are tokens may begin with it, at a log-probability of
-// 0. No other default has a part in scores.
+// (forced_bos_token_id) precedes all continuations, as in generation;
+// continuations of tokens may begin with it, at a log-probability of 0. No
+// other default affects scores.
 struct ScoreRequest {
   Prompt prompt;
   std::vector<TextOrTokens> continuations = {};  // at least one
@@ -244,13 +244,13 @@ class Generator {
                                     const CallOptions& call = {},
                                     const StreamOptions& options = {});
 
-  // Refuses requests from now on, with kUnavailable, and blocks until those
-  // that are open have ended, and their callbacks' turns have come; from within
-  // a callback it does not wait for other callbacks. Not from within a Stream's
-  // function, whose request is open. The requests of engine() are let end, too,
-  // and refused from when no other is open. What is open after `timeout` goes
-  // on; Shutdown ends it, and a Drain that blocks.
-  // Errors: kDeadlineExceeded, with how many are open.
+  // Refuses new requests with kUnavailable and blocks until the open ones have
+  // ended and their callbacks have run; from within a callback it does not wait
+  // for other callbacks. Must not be called from a Stream's function, whose
+  // request is open. Requests of engine() are finished, too, and refused once
+  // no other is open. Requests that are open after `timeout` continue; Shutdown
+  // ends them, and a blocked Drain.
+  // Errors: kDeadlineExceeded, with the number of open requests.
   absl::Status Drain(absl::Duration timeout = absl::InfiniteDuration());
 
   // Refuses requests from now on, ends those that are open with kCancelled and

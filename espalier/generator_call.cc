@@ -68,7 +68,7 @@ std::shared_ptr<Call> Call::Make(std::shared_ptr<GeneratorCore> core,
   const auto end = [weak] {
     if (const auto self = weak.lock()) self->End(StoppedByCaller());
   };
-  // On the thread that asks to stop.
+  // Runs on the thread that requests the stop.
   const auto post_end = [weak, end] {
     const auto self = weak.lock();
     if (self == nullptr) return;

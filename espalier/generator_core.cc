@@ -386,7 +386,7 @@ absl::Status GeneratorCore::Drain(absl::Duration timeout) {
 }
 
 void GeneratorCore::Close(std::string_view why) {
-  // Memory is waited for without the lock: who gives it back may need it.
+  // Retries the allocation without the lock: freeing memory may need the lock.
   absl::Status closed_by =
       UntilThereIsMemory([&] { return absl::CancelledError(ToAbsl(why)); });
   const std::lock_guard<std::mutex> lock(mutex_);

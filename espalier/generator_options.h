@@ -57,8 +57,8 @@ struct GeneratorOptions {
   std::optional<int64_t> max_candidates = {};
   std::optional<int64_t> max_score_edits = {};
 
-  // Keeps the pages of what was fed, and shares them with requests that begin
-  // alike, unless a request wants it otherwise (prefix_cache, cache_salt).
+  // Keeps the pages of processed tokens and shares them with requests that have
+  // the same prefix, unless a request opts out (prefix_cache, cache_salt).
   bool prefix_cache = true;
   // The part of a step's tokens that prompts get while some are not fed yet,
   // however many beams decode; in [0, 1].

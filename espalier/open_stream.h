@@ -20,7 +20,7 @@ class OpenStream {
       const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
       const CallOptions& options, const StreamOptions& stream_options);
 
-  // Calls `on_event` for what is told, and returns the end.
+  // Calls `on_event` for each event and returns the result.
   absl::StatusOr<Generation> Read(const Generator::EventFunction& on_event);
 
  private:

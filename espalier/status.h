@@ -1,4 +1,4 @@
-// Errors: an absl::Status whose code tells the caller what to do and whose
+// Errors: an absl::Status whose code determines the caller's action and whose
 // message names the values.
 //
 //   kInvalidArgument     the request, option or file named is wrong

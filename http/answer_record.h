@@ -22,9 +22,8 @@ struct AnswerRecord {
   bool is_whole = false;        // else it was cut off
 };
 
-// Called once for each request that was answered or whose client left, refused
-// ones included, as soon as that is so. On any thread; must not throw, and not
-// wait.
+// Called once for each request that was answered, refused or abandoned by its
+// client, as soon as it ends. Called on any thread; must not throw or block.
 using AnswerLog = std::function<void(const AnswerRecord&)>;
 
 }  // namespace espalier::http

@@ -165,7 +165,7 @@ void Connection::OnReadable() {
 
 void Connection::OnReceiveError(const error_code& error) {
   if (phase_ == Phase::kExchange && is_answered_ && error == asio::error::eof) {
-    // It still takes what it has asked for.
+    // The client may still read the answer.
     close_after_ = true;
   } else {
     DropClient();

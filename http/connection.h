@@ -86,7 +86,7 @@ class Connection : public Peer,
 
   static Clock::time_point After(absl::Duration duration);
 
-  // Runs `work`; where it throws, for want of memory, the connection ends.
+  // Runs `work`; ends the connection if it throws for lack of memory.
   template <typename Work>
   void Guard(Work work);
 
@@ -99,7 +99,7 @@ class Connection : public Peer,
   void ReadRequest(std::string_view bytes);
   void KeepInput(std::string_view rest);
   void SetReadDeadline(RequestReader::State before);
-  // Refuses a body whose rest is not wanted, and returns false then.
+  // Refuses a body whose rest is not needed, and returns false then.
   bool CheckBody(RequestReader::State before);
   void DropReader();
   // Sets the bytes that are counted of a body on its way.
@@ -129,8 +129,8 @@ class Connection : public Peer,
   // Writing. An answer is handed to the system at once as far as it takes it;
   // the rest waits in unsent_.
   std::string_view MakeHead(const Response& response, BodyFraming framing);
-  // False if the client has gone. What it cannot hand over whole, for want of
-  // memory, ends the connection.
+  // Returns false if the client has gone. If memory for the unsent part is
+  // lacking, the connection ends.
   bool Send(std::span<const std::string_view> parts);
   // As above; moves the unsent rest of a long body instead of copying it.
   bool Send(std::string_view head, std::string body);

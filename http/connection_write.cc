@@ -209,7 +209,7 @@ bool Connection::IsBehind(Clock::time_point now) {
 
 int64_t Connection::NumTaken() const {
   int num_held = 0;
-  // It fails for what is no TCP socket, whose bytes count as taken.
+  // It fails for a socket other than TCP, whose bytes count as acknowledged.
   ioctl(const_cast<Socket&>(socket_).native_handle(), SIOCOUTQ, &num_held);
   return num_sent_ - num_held;
 }

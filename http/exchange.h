@@ -91,7 +91,7 @@ class Exchange {
   // REQUIRES: BeginEvents was called.
   boost::asio::awaitable<bool> SendEvents(std::string_view events);
 
-  // Sets a text for the log of answers, beside what HTTP knows.
+  // Sets an additional text for the log of answers.
   void set_note(std::string note);
 
   // True while the exchange holds what others may wait for

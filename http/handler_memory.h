@@ -1,12 +1,12 @@
-// HandlerMemory: the memory of one operation of asio that is awaited again and
-// again, so that to await it never fails for want of memory.
+// HandlerMemory: the memory of an asio operation that is awaited repeatedly, so
+// that awaiting it never fails for lack of memory.
 //
 //   const auto memory = std::make_shared<HandlerMemory>();
 //   acceptor.async_wait(Acceptor::wait_read,
 //                       asio::bind_allocator(HandlerAllocator<char>(memory),
 //                                            [](error_code error) { ... }));
 //
-// The operation holds it, so that it may end after what has begun it.
+// The operation owns the memory, so it may outlive its initiator.
 #pragma once
 
 #include <cstddef>

@@ -79,7 +79,7 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
     return Refusal{400, "the request line is malformed"};
   }
   if (error == Error::bad_version) {
-    // A client that knows no better begins with this line, and waits.
+    // An HTTP/2 client without negotiation begins with this line, and waits.
     if (text.starts_with("PRI * HTTP/2")) {
       return Refusal{505, "HTTP/2 is not supported: use HTTP/1.1"};
     }
@@ -203,7 +203,7 @@ std::optional<Refusal> ParseRequestHead(std::string_view text,
     return Refusal{400, "there is no Host header"};
   }
   if (auto refusal = FindLength(singles, head)) return refusal;
-  // A client of HTTP/1.0 does not know what it says.
+  // HTTP/1.0 does not define the Expect header.
   if (singles.expect.empty() || head->is_http_1_0) return std::nullopt;
   if (!EqualsIgnoringCase(singles.expect, "100-continue")) {
     return Refusal{417, "Expect must be \"100-continue\""};

@@ -29,9 +29,9 @@ struct Request {
   }
 };
 
-// Content-Length, Connection, Date and Transfer-Encoding are written by the
-// server. A header whose name is no token, or whose value has a control
-// character, is left out: what is echoed of a request cannot end a header.
+// The server writes Content-Length, Connection, Date and Transfer-Encoding. A
+// header whose name is no token, or whose value has a control character, is
+// left out: an echoed value cannot end a header.
 struct Response {
   int status = 200;
   std::string content_type = "application/json";  // "": no such header

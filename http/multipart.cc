@@ -18,8 +18,9 @@ std::string_view Strip(std::string_view text) {
   return ToStd(absl::StripAsciiWhitespace(ToAbsl(text)));
 }
 
-// The value of a parameter of a header: a token, or in quotes, in which a
-// backslash stands before a quote or another one. `*rest` is what follows.
+// Reads the value of a header's parameter: a token, or a quoted string, in
+// which a backslash escapes a quote or a backslash. `*rest` receives the text
+// after it.
 std::string TakeValue(std::string_view* rest) {
   std::string value;
   if (!rest->starts_with('"')) {

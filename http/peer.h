@@ -1,6 +1,6 @@
-// Peer: who an exchange answers: a connection of the server, or a caller
-// without one, which collects the answer. http/exchange.h says what each
-// function does.
+// Peer: the recipient of an exchange's answer: a connection of the server, or a
+// caller without one, which collects the answer. http/exchange.h documents each
+// function.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

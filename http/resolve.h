@@ -12,8 +12,8 @@
 
 namespace espalier::http {
 
-// "localhost", in capitals or with the dot of the root as well (RFC 6761,
-// section 6.3), which not all resolvers know.
+// True for "localhost", also in capitals or with the dot of the root (RFC 6761,
+// section 6.3); not all resolvers support these forms.
 bool IsLocalhost(std::string_view host);
 
 // Each once; of a name all that it has, of "" and "0.0.0.0" that of any address

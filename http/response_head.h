@@ -17,7 +17,7 @@ enum class BodyFraming {
 struct Framing {
   BodyFraming body = BodyFraming::kLength;
   bool close = false;            // Connection: close
-  bool says_keep_alive = false;  // to HTTP/1.0, whose default is to close
+  bool says_keep_alive = false;  // for HTTP/1.0, whose default is to close
 };
 
 // The status line, the headers and the empty line after them, appended to

@@ -89,8 +89,8 @@ struct ServerOptions {
   ErrorResponse error_response = PlainErrorResponse;
   HeadCheck head_check = nullptr;                   // none: every body is taken
   StreamedBodyLimit streamed_body_limit = nullptr;  // none: none is streamed
-  AnswerLog answer_log = nullptr;                   // none: nothing is told
-  OthersWait others_wait = nullptr;                 // none: they never do
+  AnswerLog answer_log = nullptr;    // none: answers are not logged
+  OthersWait others_wait = nullptr;  // none: they never do
 };
 
 // Counts since the start, and numbers of now.

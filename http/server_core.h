@@ -54,8 +54,8 @@ class ServerCore {
   }
   absl::Status ListenOnAll(std::vector<Endpoint> endpoints);
   boost::system::error_code ListenOn(const Endpoint& endpoint, bool is_only);
-  // Accepts for ever, by turns: no want of memory ends it. Callbacks, since
-  // asio destroys a coroutine that cannot wait for want of memory.
+  // Accepts connections until Stop; lack of memory does not end it. Uses
+  // callbacks, since asio destroys a coroutine that lacks the memory to wait.
   void WaitForConnections(Listener* listener);
   void AcceptConnections(Listener* listener);
   boost::system::error_code AcceptOne(Acceptor* acceptor);

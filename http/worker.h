@@ -71,7 +71,7 @@ class Worker {
   void Remove(Connection* connection);
 
  private:
-  // Throws, and does nothing, for want of memory.
+  // Throws, and does nothing, if memory is lacking.
   void StartTimer();
   // Time-outs of all connections.
   void Check();

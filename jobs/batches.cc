@@ -78,8 +78,8 @@ struct Batches::Running {
   bool has_outcome = false;
 };
 
-// Called at the end of a call. Or destroyed: a coroutine that cannot begin or
-// wait, for want of memory, is destroyed by asio without completion.
+// Called at the end of a call, or destroyed without a call: asio destroys a
+// coroutine that lacks the memory to begin or wait.
 class Batches::CallEnd {
  public:
   // REQUIRES: the call is among those that run.

@@ -189,11 +189,11 @@ class Batches {
   boost::asio::steady_timer timer_{context_};
   RunCall run_;
   std::list<Running> running_;
-  size_t next_ = 0;      // batch whose turn it is
+  size_t next_ = 0;      // batch of the next call
   Time resume_at_ = {};  // no call is begun before
   bool is_stopping_ = false;
   bool is_busy_ = false;  // the slice ended in the midst of a file
-  // Whose that was: it begins no calls, and no other is advanced.
+  // Batch of that file: it begins no calls, and no other batch advances.
   const Entry* busy_ = nullptr;
   bool is_pump_posted_ = false;
   std::mutex thread_mutex_;

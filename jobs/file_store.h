@@ -82,7 +82,7 @@ class FileStore {
 
   const FileLimits& limits() const { return limits_; }
 
-  // `tenant`: whose share of the limits it takes; empty: there are no shares.
+  // `tenant`: the tenant whose share of the limits it uses; empty: no shares.
   // Errors: kResourceExhausted beyond max_files; kUnavailable.
   absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
       std::string_view tenant = "");

@@ -195,7 +195,7 @@ absl::Status SetStreamOptions(std::string_view name, const JsonText& json,
     const std::string key = Unquoted(items.key());
     const std::string path = Concat(name, ".", Shown(key));
     const JsonText value = {items.value()};
-    bool passed = false;  // padding against who watches lengths
+    bool passed = false;  // padding against observers of lengths
     bool* const option = key == "include_usage" ? &draft->call.include_usage
                          : key == "continuous_usage_stats"
                              ? &draft->call.continuous_usage

@@ -1,4 +1,4 @@
-// Reads the tools of a chat, and what it says of calls of them.
+// Reads the tools of a chat and its options for tool calls.
 #pragma once
 
 #include <string_view>
@@ -23,7 +23,7 @@ absl::Status ReadTools(std::string_view name, const JsonText& json,
 absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
                             const Limits& limits, CallDraft* draft);
 
-// Gives the call its tools, unless it wants none.
+// Sets the tools of the call, unless it excludes them.
 void SettleTools(CallDraft* draft);
 
 }  // namespace espalier::openai

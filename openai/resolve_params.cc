@@ -48,8 +48,9 @@ SearchKind SearchOf(const Call& call) {
   return draws ? SearchKind::kDraws : SearchKind::kOpen;
 }
 
-// As generation_defaults.cc judges: words have no tokens yet, a stop may be
-// open yet, and who is given too many sequences is told.
+// Follows generation_defaults.cc: bad words have no tokens yet, a stop may
+// still be open, and more sequences than a step has room for are reported later
+// as an error.
 bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
              GenerationParams params) {
   params.bad_words.clear();
@@ -183,8 +184,8 @@ void Resolver::Take(const ServerDefaults& server) {
   }
   if (open.empty() || TakeValues(open)) return;
   for (const auto& value : open) TakeValues({&value, 1});
-  // As TakeDefaults: what is wrong with the call is told of the search that it
-  // would have.
+  // As TakeDefaults: the error of an invalid call describes the search that it
+  // would have had.
   const auto beams = std::ranges::find(
       open, "num_beams", &std::pair<std::string, std::string>::first);
   const bool is_left = beams != open.end() && IsOpen("num_beams");
@@ -268,7 +269,7 @@ std::string SearchWarning(const Call& call,
   std::vector<std::string_view> given;
   std::string_view asking = "num_beams";
   for (const auto& [param, name] : call.given) {
-    // Given as false by the name of what asks for the search.
+    // The field that selects the search gives do_sample false.
     const bool asks = param == kDoSample && name != kDoSample;
     if (asks) asking = name;
     if (!asks) given.push_back(param);

@@ -100,8 +100,9 @@ absl::StatusOr<ListQuery> ReadListQuery(std::string_view query,
                                         int64_t max_limit,
                                         int64_t default_limit);
 
-// {"object": "list", "data", "first_id", "last_id", "has_more"} of the objects
-// that the query asks for. `objects` have an "id" each, oldest first.
+// Returns {"object": "list", "data", "first_id", "last_id", "has_more"} with
+// the objects that the query selects. `objects` have an "id" each, oldest
+// first.
 // Errors: kNotFound if there is none of the id `after`.
 absl::StatusOr<std::string> WriteList(std::vector<json::object> objects,
                                       const ListQuery& query);

@@ -48,8 +48,8 @@ absl::Status NoTokensOfText(const std::string& text) {
       "got ", ShownInQuotes(text));
 }
 
-// That the text has more tokens than there is room for after `num_before`,
-// which counts the decoder's start and a forced token.
+// Returns the error of a text with more tokens than there is room for after
+// `num_before`, which counts the decoder's start and a forced token.
 absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
                          std::string_view got) {
   return InvalidArgument(

@@ -92,13 +92,14 @@ void LeaveOut(std::string_view param, GenerationDefaults* defaults);
 void LeaveOutHostSelection(const ModelDescription& model,
                            GenerationDefaults* defaults);
 
-// The sampling defaults that a request leaves out because it asks for the
-// search: it gives num_beams above 1 and says nothing of sampling.
+// Returns the sampling defaults that a request omits because it gives num_beams
+// above 1 and no sampling param.
 NamedValues LeftOutForSearch(const GenerationDefaults& defaults,
                              std::span<const std::string_view> given,
                              const GenerationParams& params);
-// "num_beams asks for the search: do_sample true and top_k 20 of FILE are left
-// out; do_sample draws beams"; empty if none are. The two fields are called so.
+// Returns "num_beams asks for the search: do_sample true and top_k 20 of FILE
+// are left out; do_sample draws beams", with these names of the two fields;
+// empty if no defaults are left out.
 std::string SearchNote(const GenerationDefaults& defaults,
                        std::span<const std::string_view> given,
                        const GenerationParams& params,

@@ -184,16 +184,16 @@ struct GenerationParams {
   // (docs/scheduling.md). In [-kMaxAbsPriority, kMaxAbsPriority]; from
   // kBackgroundPriority on in the background.
   int64_t priority = 0;
-  // Whose request it is: within a priority, tenants whose requests wait share
-  // the tokens (docs/scheduling.md, "Tenants"). At most kMaxTenantBytes.
+  // Tenant of the request: within a priority, tenants with waiting requests
+  // share the tokens (docs/scheduling.md, "Tenants"). At most kMaxTenantBytes.
   std::string tenant;
 
   friend bool operator==(const GenerationParams&,
                          const GenerationParams&) = default;
 };
 
-// Best tokens that can be asked for at a place: more than the 20 others offer,
-// few enough that a report stays small beside a row of logits.
+// Maximum of `logprobs`: more than the 20 of other servers, few enough that a
+// report is small beside a row of logits.
 inline constexpr int64_t kMaxLogProbs = 64;
 
 // More than a hash or the name of a tenant takes, few enough that the roots of

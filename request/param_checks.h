@@ -19,14 +19,15 @@ inline constexpr std::string_view kPerStep = " (what a step has room for)";
 
 absl::Status CheckAtLeast(std::string_view field, int64_t value, int64_t low);
 
-// That `value` is in [low, high]; `why_high` says why not more, or nothing.
+// Checks that `value` is in [low, high]; `why_high` explains `high`, or is
+// empty.
 absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
                         int64_t high, std::string_view why_high = "");
 
-// That a number is finite when it is rounded to float32.
+// Checks that a number is finite when it is rounded to float32.
 absl::Status CheckFloat32(std::string_view field, double value);
 
-// That each is in [0, vocab_size).
+// Checks that every id is in [0, vocab_size).
 template <typename Ids>
 absl::Status CheckTokens(std::string_view field, const Ids& ids,
                          int vocab_size) {
@@ -38,8 +39,8 @@ absl::Status CheckTokens(std::string_view field, const Ids& ids,
   return absl::OkStatus();
 }
 
-// That an option which has no meaning here is off: "patience must be 1 without
-// early_stopping true, got 2".
+// Checks that an option without a meaning here is off: "patience must be 1
+// without early_stopping true, got 2".
 template <typename T>
 absl::Status CheckOff(std::string_view field, const T& value, const T& off,
                       std::string_view where) {

@@ -28,7 +28,7 @@ std::string_view NameOf(FinishReason reason) {
 
 namespace {
 
-// That nothing is said of what is generated. Lengths are the continuations'.
+// Checks that no option of generation is set. Lengths are the continuations'.
 absl::Status CheckParamsOfScoring(const GenerationParams& params) {
   if (params.max_new_tokens.value_or(0) != 0) {
     return InvalidArgument("max_new_tokens must be unset with continuations, ",

@@ -1,4 +1,4 @@
-// Request and Result: what goes into an engine and what comes out, as values.
+// Request and Result: the input and output of an engine, as values.
 #pragma once
 
 #include <cstdint>

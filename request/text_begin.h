@@ -43,9 +43,9 @@ IncrementalDetokenizer TextBegin(const Tokenizer& tokenizer,
 // Returns the options that decide where stop strings cut the texts.
 TextOptions TextOptionsOf(const GenerationParams& params);
 
-// The text of `context` that stands before what continues it: without bytes
-// that a further token may complete to a character, and without spaces that
-// fall if nothing follows.
+// Returns the text of `context` before its continuation: without bytes that a
+// further token may complete to a character, and without spaces that are
+// dropped at the end of a text.
 std::string TextBefore(const Tokenizer& tokenizer,
                        const GenerationParams& params,
                        std::span<const TokenId> context);

@@ -34,11 +34,11 @@ double LargestDecay(const GenerationParams& params) {
   return std::max(1.0, std::pow(decay->factor, std::max(0.0, num_beyond)));
 }
 
-// The largest sum that a sequence can come to, option by option in the order in
+// The largest sum that a sequence can reach, option by option in the order in
 // which they act (kernels/logits/score_processors.h). Log-probabilities are
-// below 0, so what raises scores is these alone; what lowers them too far is as
-// good as a ban. Not so what groups of beams take off a token: a token that is
-// the only one may still be chosen, and its sums must be numbers.
+// below 0, so only these options raise scores. An option that lowers a score
+// too far acts as a ban, except diversity_penalty: the only possible token may
+// still be chosen, and its sums must be finite.
 class LargestSum {
  public:
   explicit LargestSum(const GenerationParams& params)
@@ -113,7 +113,7 @@ class LargestSum {
     return TooLarge(field, value, params_);
   }
 
-  // That may all have taken the token before.
+  // Returns the number of beams that may have chosen the token before.
   int64_t NumBeamsOfOtherGroups() const {
     return params_.num_beams - params_.num_beams / params_.num_beam_groups;
   }

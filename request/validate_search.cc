@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-// That there is at least one, and no more than a step has room for.
+// Checks that there is at least one, and no more than a step has room for.
 absl::Status CheckNumSequences(std::string_view field, int64_t count,
                                const ModelDescription& model) {
   RETURN_IF_ERROR(CheckRange(field, count, 1, kMaxSequences));

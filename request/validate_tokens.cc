@@ -42,8 +42,8 @@ void MakeSet(SharedList<T>* list) {
   if (made->set.has_value()) *list = *made->set;
 }
 
-// That a check has passed; with another name, and values that it depends on as
-// the key, it is another check.
+// Marks a list as checked. Another name, or other values in the key, is another
+// check.
 template <typename Name>
 struct Passed {};
 
@@ -273,8 +273,8 @@ absl::Status ValidateForced(const ModelDescription& model,
   return absl::OkStatus();
 }
 
-// That there is no room after `num_tokens`: a prompt, or what the decoder
-// with an encoder begins with, for whose start alone a model has room.
+// Returns the error of a context with no room after `num_tokens` tokens: the
+// prompt's, or the decoder prompt's of an encoder-decoder.
 absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
   if (model.encoder) {
     const int64_t num_start = std::ssize(model.encoder->decoder_prompt);

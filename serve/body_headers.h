@@ -12,9 +12,9 @@
 
 namespace espalier::serve {
 
-// The answer to a request whose headers say that its body is something else,
-// 415, which names the header and its value; nothing if it may be read. Adds to
-// `*headers` of that answer what would be taken.
+// Returns error 415 for a request whose headers declare an unsupported body; it
+// names the header and its value. Nullopt if the body may be read. Adds the
+// supported values to `*headers` of that answer.
 std::optional<openai::Error> CheckBodyHeaders(
     const http::Request& request, std::vector<http::Header>* headers);
 

@@ -215,7 +215,7 @@ class CallAnswerer {
   Ready ready_;
   // A WholeAnswer or a StreamedAnswer.
   std::shared_ptr<const void> answer_;
-  // That it holds, about, if they take long to free; else 0.
+  // Approximate memory, if it takes long to free; else 0.
   int64_t num_bytes_ = 0;
   openai::AnswerHead head_;
   bool is_answered_ = false;  // wholly, and not by an error

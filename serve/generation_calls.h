@@ -1,13 +1,13 @@
-// GenerationCalls: runs what clients ask to be generated: a body becomes
-// requests of the engine, one for each prompt, which run side by side, and what
-// they come to an answer, or a stream of events.
+// GenerationCalls: runs generating calls. A body becomes requests of the
+// engine, one per prompt, which run concurrently; their results become an
+// answer or a stream of events.
 //
 //   body ─ ReadCall ─ prompts as tokens ─ ResolveParams ─ Engine ─ WriteAnswer
 //                                                            └──── EventWriter
 //
-// All of it but the engine's part is done on the connection's thread, but for
-// long bodies, and answers of many tokens or log-probabilities: a worker reads
-// and writes these.
+// Everything but the engine's part runs on the connection's thread, except that
+// a worker reads long bodies and writes answers of many tokens or
+// log-probabilities.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -25,7 +25,7 @@ namespace espalier::serve {
 
 struct JobCall {
   std::string owner = {};
-  std::string tenant = {};  // whose share of the limits it takes
+  std::string tenant = {};  // tenant whose limits apply
   std::string id = {};      // in the path
   std::string query = {};
   std::string body = {};

@@ -1,6 +1,6 @@
-// LoadReport: how busy a server is, for those who choose between servers: its
-// queue as one number (/load, /get_load), and the header endpoint-load-metrics
-// of Open Request Cost Aggregation (ORCA), by which Envoy weighs its hosts.
+// LoadReport: the load of a server, for load balancers: its queue as one number
+// (/load, /get_load), and the header endpoint-load-metrics of Open Request Cost
+// Aggregation (ORCA), by which Envoy weighs its hosts.
 //
 // Work is counted in rows, not in requests: a search of 64 beams is 64 rows.
 #pragma once
@@ -17,16 +17,17 @@
 
 namespace espalier::serve {
 
-// The load of a server of late. Envoy takes calls_per_second / utilization for
-// what a host can do, so both are of the same seconds; a load of this moment
-// would be none at all to a client that asks for one thing after the other.
+// The recent load of a server. Envoy divides calls_per_second by utilization to
+// get a host's capacity, so both cover the same seconds. The load of the
+// present moment would always be zero for a client that sends one call after
+// another.
 struct RecentLoad {
   double calls_per_second = 0;  // that were answered
   // On average, of all calls from their begin to their end, waiting included.
   double mean_rows = 0;
 };
 
-// Monotonic time, whose epoch is arbitrary: of no use beside absl::Now().
+// Monotonic time with an arbitrary epoch; not comparable with absl::Now().
 absl::Time SteadyNow();
 
 // Measures it, over the last ten seconds of SteadyNow(). Thread safety: any

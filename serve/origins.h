@@ -1,6 +1,6 @@
-// Which web pages may call a server. A browser says with `Origin` whose page
-// calls, and lets the page read an answer only where the answer says that it
-// may (CORS: https://fetch.spec.whatwg.org/#http-cors-protocol).
+// Access of web pages to a server. A browser sends the page's origin in
+// `Origin`, and lets the page read an answer only if the answer allows it
+// (CORS: https://fetch.spec.whatwg.org/#http-cors-protocol).
 #pragma once
 
 #include <string>
@@ -35,12 +35,12 @@ class AllowedOrigins {
   static absl::StatusOr<AllowedOrigins> Make(std::vector<std::string> origins);
 
   bool Allow(std::string_view origin) const;
-  // Adds to `headers` what lets a browser show the answer to the page that has
-  // asked for it, if there is one and it may.
+  // Adds to `headers` the permission for the page that sent the request to read
+  // the answer, if it has one.
   void AddHeaders(const http::Request& request,
                   std::vector<http::Header>* headers) const;
-  // True if a browser asks in advance what such a page may send. It has no key
-  // to show then.
+  // True if a browser asks for permission before a page's request (preflight).
+  // Such a request has no key.
   bool IsPreflight(const http::Request& request) const;
   // The answer: everything that the server takes. `headers` are those of every
   // answer. REQUIRES: IsPreflight(request).

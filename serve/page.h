@@ -3,9 +3,9 @@
 // /v1/chat/completions as streams, and the trace of a request that has ended.
 // Texts of users and models are only ever text in it.
 //
-// Where the server takes an API key a browser asks for it as a password, before
-// it shows the page, and sends it with the page's calls. Where the calls are
-// refused all the same the page asks for the key, and keeps it in memory alone.
+// If the server needs an API key, a browser prompts for it as a password before
+// it shows the page, and sends it with the page's calls. If the calls are still
+// refused, the page prompts for the key, and keeps it only in memory.
 #pragma once
 
 #include <string_view>

@@ -358,7 +358,7 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
   int64_t max_open = generator.max_open();
   if (!OwnerOf(caller).empty()) max_open = QueueLimits::MaxOfOwner(max_open);
   if (std::ssize(call.prompts) > max_open) {
-    // It would be told to come back for ever.
+    // With 429 a client would retry it forever.
     return InvalidArgument("prompt has ", call.prompts.size(),
                            " prompts, each a request, and at most ", max_open,
                            " may run and wait (--max-running, --max-waiting)");

@@ -23,8 +23,8 @@ namespace espalier::serve {
 // A client's call without its body.
 struct Caller {
   std::string request_id;  // never empty
-  // Which API key it showed; -1: there are none. Requests of different keys
-  // share no pages, and are different tenants.
+  // Index of the API key that the client sent; -1: there are no keys. Requests
+  // of different keys share no pages and are different tenants.
   int key = -1;
   // True for calls of a batch, which wait behind all others.
   bool is_stored = false;
@@ -38,28 +38,28 @@ struct Caller {
 // The text for a call in the request log, "id=abc key=1".
 std::string LogNote(const Caller& caller);
 
-// Which address, of the client at `client`, names its tenant: of IPv6 its first
-// `prefix_bits`, which one client may have all of, as "2001:db8::/64". Empty if
-// there is none, and if `prefix_bits` is 0.
+// Returns the address that identifies the tenant of the client at `client`: for
+// IPv6 its first `prefix_bits`, all of which may belong to one client, as
+// "2001:db8::/64". Empty if there is no address or `prefix_bits` is 0.
 std::string TenantAddress(std::string_view client, int prefix_bits);
 
-// Whose request it is, among those that share the queue: "key 0" or
-// "address 127.0.0.1"; empty: of none.
+// Returns the owner of a request among the clients that share the queue: "key
+// 0" or "address 127.0.0.1"; empty: none.
 std::string OwnerOf(const Caller& caller);
 
 // Has the call go by an id that its body gives.
 void TakeRequestId(const std::string& id, Caller* caller);
 
-// Puts the owner in front of params that say whose a request is: so no caller
-// has those of another key.
+// Prefixes the params that identify a request's owner with the owner, so that
+// no caller can use another key's.
 // Errors: kInvalidArgument if there is no room for it.
 absl::Status AddOwner(const Caller& caller, GenerationParams* params);
 
-// The id of an answer in traces: its own, which clients may choose, and whose
-// it is. So no key reads the traces of another.
+// Returns the id of an answer in traces: its own, which clients may choose, and
+// its owner. So no key can read the traces of another.
 std::string TraceId(const Caller& caller, std::string_view id);
 
-// Which prompt of a call a request is of, and which of its sentences.
+// The prompt of a call that a request belongs to, and the sentence in it.
 struct RequestPlace {
   size_t prompt = 0;
   size_t sentence = 0;

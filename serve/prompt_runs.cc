@@ -46,7 +46,7 @@ struct PromptRuns::Shared {
 
   Channel channel;
   std::deque<asio::cancellation_signal> signals;  // one per coroutine
-  bool is_silent = true;  // since the last time that it was asked
+  bool is_silent = true;                          // since the last query
 };
 
 PromptRuns::PromptRuns(const asio::any_io_executor& executor)

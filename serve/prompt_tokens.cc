@@ -15,7 +15,8 @@
 namespace espalier::serve {
 namespace {
 
-// The longest prompt that leaves room for what the call wants.
+// Returns the length of the longest prompt that leaves room for the call's
+// output.
 int64_t LongestPrompt(const ModelDescription& model, const openai::Call& call) {
   if (model.encoder) return model.max_prompt_tokens();
   const int64_t num_new =

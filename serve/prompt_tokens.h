@@ -66,8 +66,8 @@ absl::StatusOr<FramedTokens> ChatTokens(const ChatInputs& chat,
 absl::StatusOr<std::string> FinalMessageOf(const ChatInputs& chat,
                                            const Generator& generator);
 
-// Drops what is more than the call's truncate_prompt_tokens, if it has them,
-// and keeps what stands around the text.
+// Drops the tokens beyond the call's truncate_prompt_tokens, if it has them,
+// but keeps those around the text.
 // Errors: kInvalidArgument naming the field, if that leaves nothing of it.
 absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
     const openai::Call& call, const ModelDescription& model,

@@ -3,20 +3,20 @@
 //   2026-11-24T13:14:15.123Z 127.0.0.1 POST /v1/completions 200 0.084s 512B
 //   id=63d0e8801a9d661926a3dcd8 key=0                      (on the same line)
 //
-// that is, when it ended (UTC), who asked, the method and the path without the
-// query, the status, the time since the request had arrived, and the bytes that
-// went out; then the request id, as in the header x-request-id, and the place
-// of the client's API key, where there are keys. "cut" at the end says that the
-// client did not get all of it; a status 0, that it left before there was an
-// answer; "-" stands for what could not be read. Spaces and bytes that are not
-// printable ASCII are written as \xHH, and what is longer than 256 bytes ends
-// in "...": a line stays a line, whatever is asked for.
+// The fields are the end of the answer (UTC), the client, the method and the
+// path without the query, the status, the time since the request arrived, and
+// the bytes sent; then the request id, as in the header x-request-id, and the
+// index of the client's API key, if there are keys. "cut" at the end means that
+// the client did not get the whole answer; status 0, that it left before there
+// was one; "-" replaces unreadable values. Spaces and bytes that are not
+// printable ASCII are written as \xHH, and values of more than 256 bytes are
+// cut and end in "...": a request cannot add a line.
 //
-// A thread of its own writes, so that a reader of the log who is slow, or a
-// terminal that is stopped, holds up no answer: beyond kMaxWaitingBytes lines
-// are dropped, and so are those that the file does not take, as a pipe without
-// a reader and a full disk do not; their number is written once it takes lines
-// again. SIGPIPE is blocked on that thread.
+// A separate thread writes, so that a slow reader of the log, or a stopped
+// terminal, delays no answer. Lines beyond kMaxWaitingBytes are dropped, and so
+// are lines that the file refuses, as a pipe without a reader and a full disk
+// do; their number is logged once writes succeed again. SIGPIPE is blocked on
+// that thread.
 //
 // Thread safety: any thread may Add.
 #pragma once

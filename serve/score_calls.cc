@@ -44,7 +44,8 @@ Prompt PromptOf(const PromptInput& input, bool adds_special_tokens) {
   return adds_special_tokens ? Prompt(text) : Prompt::Raw(text);
 }
 
-// An error in the words of the call, whose continuations are `continuations`.
+// Rewrites an error with the field names of the call, whose continuations are
+// `continuations`.
 absl::Status InWordsOfScoring(const absl::Status& error,
                               std::string_view continuations = "items") {
   const std::string message = Message(error);

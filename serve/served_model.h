@@ -20,8 +20,8 @@
 
 namespace espalier::serve {
 
-// The engine's statistics, read anew no more often than is asked for: every
-// answer may report the load.
+// The engine's statistics, cached up to an age that the reader accepts, because
+// every answer may report the load.
 class LatestStats {
  public:
   explicit LatestStats(Engine* engine) : engine_(engine) {}
@@ -72,8 +72,8 @@ struct ServedModel {
 // True if it is the name of the model or another name for it.
 bool IsNameOf(const ServedModel& model, std::string_view name);
 
-// Checks that `named`, which a call asks for, is this model: one of its names,
-// its directory, or empty.
+// Checks that `named`, the model of a call, is this one: one of its names, its
+// directory, or empty.
 // Errors: kNotFound naming both (openai::ModelNotFound).
 absl::Status CheckServed(const ServedModel& model, const std::string& named);
 

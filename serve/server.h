@@ -1,5 +1,5 @@
-// Server: a Generator behind HTTP, by the routes and fields that clients of
-// OpenAI's API and of vLLM know, and routers before them (docs/server.md).
+// Server: a Generator behind HTTP, with the routes and fields of OpenAI's API
+// and of vLLM (docs/server.md).
 //
 //   ASSIGN_OR_RETURN(auto server, serve::Server::Listen({.port = 8000}));
 //   ASSIGN_OR_RETURN(Generator generator, Generator::Load("models/en-fr"));

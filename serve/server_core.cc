@@ -53,7 +53,7 @@ int HexDigit(char c) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// A segment of a path with what it says by %XX.
+// Decodes %XX in a segment of a path.
 std::string Decoded(std::string_view segment) {
   std::string text;
   for (size_t i = 0; i < segment.size(); ++i) {
@@ -232,7 +232,7 @@ int ServerCore::Drain(absl::Duration timeout) {
 void ServerCore::Stop() {
   if (http_ == nullptr) return;  // it could not listen
   is_draining_ = true;
-  // Each of them is told, before its connection is closed.
+  // Time for open connections to get their answer before they are closed.
   constexpr absl::Duration kTimeToTell = absl::Seconds(2);
   {
     const std::lock_guard<std::mutex> lock(serve_mutex_);
@@ -241,7 +241,7 @@ void ServerCore::Stop() {
   if (jobs_ != nullptr) jobs_->Stop();
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   http_->WaitUntilIdle(kTimeToTell);
-  // So that calls that wait for them are told, too.
+  // Calls that wait for these threads get an answer, too.
   drawing_.Stop();
   tokenizing_.Stop();
   calls_.Stop();
@@ -367,7 +367,8 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
     const std::optional<int> key =
         options_.api_keys.Find(request.Find("authorization"));
     if (!key.has_value()) {
-      // Browsers ask for a password, but only where a person reads the answer.
+      // Browsers prompt for a password; only do so if a person reads the
+      // answer.
       const bool is_page = request.path == "/";
       caller->headers.push_back(
           {"WWW-Authenticate",

@@ -137,8 +137,8 @@ class ServerCore {
   // Responds with the result of `answer`, if the server has jobs.
   Work RespondJob(Call& call, JobCalls::Answer answer);
   JobCall JobCallOf(Call& call) const;
-  // Returns the tenant whose share of the memory a call uses; empty: there are
-  // no shares.
+  // Returns the tenant whose share of the stored files and batches a call uses:
+  // its key's owner, or without keys its address.
   std::string TenantOf(const Caller& caller) const;
   // Makes a call of a batch, by the path of all calls.
   boost::asio::awaitable<openai::BatchOutcome> RunStored(

@@ -55,8 +55,8 @@ struct ServerOptions {
   // The format in which the model calls tools; unset: by its chat template
   // (text/chat/tool_call_format.h).
   std::optional<ToolCallFormat> tool_call_format = {};
-  // Reports the load (load_report.h) with every answer, not only with those to
-  // clients that ask for it.
+  // Reports the load (load_report.h) with every answer, not only with answers
+  // to clients that request it.
   bool always_reports_load = false;
   // A file descriptor that gets a line for each answer (request_log.h), open as
   // long as the server lives; -1: none does.

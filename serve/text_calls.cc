@@ -29,7 +29,7 @@ absl::StatusOr<FramedTokens> PromptOf(const openai::Call& call,
   if (call.chat.has_value()) return ChatTokens(*call.chat, options, generator);
   const std::string& text = std::get<std::string>(call.prompts[0]);
   if (call.add_special_tokens == false) {
-    // Clients that know a special token by its name ask for its id so.
+    // Clients look up the id of a special token by its name this way.
     const Tokenizer& tokenizer = *generator.tokenizer();
     const std::optional<TokenId> token = tokenizer.PieceToId(text);
     if (token && tokenizer.is_special(*token)) return FramedTokens{{*token}};

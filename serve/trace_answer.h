@@ -17,8 +17,8 @@ namespace espalier::serve {
 
 enum class TraceFormat { kLines, kPage };
 
-// By the `format` of a URL's query, "jsonl" or "html"; without one by the
-// header Accept: the page for who would take text/html, and does not name JSON.
+// Chooses by `format` in a URL's query, "jsonl" or "html"; without it by the
+// header Accept: the page if that accepts text/html and does not name JSON.
 // Errors: kInvalidArgument naming `format` and its value.
 absl::StatusOr<TraceFormat> ChooseTraceFormat(std::string_view query,
                                               std::string_view accept);

@@ -150,7 +150,7 @@ void WorkerThread::DoAll() {
     if (job == nullptr || !job->is_wanted) continue;
     job->result = is_stopped ? Stopped() : Try(job->work);
     job->work = nullptr;
-    // The caller waits for it, so want of memory is waited out.
+    // The caller waits for the result, so retry until memory is available.
     while (!TryHandOver(job)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

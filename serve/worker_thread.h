@@ -6,8 +6,8 @@
 //   absl::StatusOr<TraceAnswer> answer =
 //       co_await drawing.Run<TraceAnswer>(draw);
 //
-// As many at a time as it has threads, first come, first served. Work whose
-// client has gone is not begun.
+// Runs as many at a time as it has threads, first come, first served. Skips
+// work whose client has gone.
 //
 // Thread safety: Run from any executor's threads; Start before them; Stop from
 // any thread.

@@ -25,11 +25,11 @@ namespace espalier {
 // it.
 absl::StatusOr<json::object> ReadConfigObject(const std::string& path);
 
-// Whose file it is. eos_token_id of the model's own is not among the defaults:
-// it is the model's (ModelDescription::eos_token_ids).
+// Source of the file. The model's own eos_token_id is not among the defaults:
+// it is in ModelDescription::eos_token_ids.
 enum class DefaultsOf {
   kModel,        // generation_config.json of the model's directory
-  kModelConfig,  // config.json there, whose fields are mostly of other things
+  kModelConfig,  // config.json there, mostly other fields
   kGiven,        // any file
 };
 

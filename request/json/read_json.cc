@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// The one of `values` whose name it is.
+// Sets `*out` to the one of `values` with this name.
 template <typename T>
 bool TakeNamed(const json::value& value, std::initializer_list<T> values,
                T* out) {

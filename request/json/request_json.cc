@@ -22,9 +22,9 @@ bool IsRequestField(std::string_view key) {
   return std::ranges::find(kRequestFields, key) != std::end(kRequestFields);
 }
 
-// The members of an object, of one key the last, each where its key stands
-// first; up to the first whose key is not known, after which nothing counts.
-// So they are few, whatever the object is.
+// The members of an object; the last of duplicate keys counts, at the place of
+// the first. Reading stops at the first unknown key, so the number of members
+// is bounded for any object.
 class ObjectFields {
  public:
   using IsKnown = bool (*)(std::string_view key);
@@ -224,7 +224,7 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
   return body;
 }
 
-// The id as JSON to be echoed, and as its caller knows it.
+// Reads the id as JSON to be echoed, and as its caller writes it.
 absl::Status ReadId(const JsonText& json, std::string* echoed,
                     std::string* caller_id) {
   if (json.is_string()) {

@@ -12,7 +12,8 @@
 
 namespace espalier {
 
-// {"id", "hypotheses": [...], "usage": {...}}, and what else was asked for.
+// Writes {"id", "hypotheses": [...], "usage": {...}}, and the requested
+// reports.
 //   id     JSON, as RequestLine has it
 //   texts  [hypotheses]  or empty: "text" is left out then
 std::string WriteResultLine(std::string_view id, const Result& result,

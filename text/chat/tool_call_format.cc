@@ -50,7 +50,7 @@ ToolCallFormat ToolCallFormatOf(std::string_view source,
   const auto has = [&](std::string_view mark) {
     return source.find(mark) != source.npos;
   };
-  // A template that knows no tools teaches no calls of them.
+  // A template without tools defines no format of their calls.
   if (!has("tools")) return ToolCallFormat::kNone;
   if (has(kMistralMarks[0])) return ToolCallFormat::kMistral;
   if (has(kHermesMarks[0])) {

@@ -25,10 +25,10 @@ enum class ToolCallFormat {
 std::optional<ToolCallFormat> ToolCallFormatNamed(std::string_view name);
 std::string_view NameOf(ToolCallFormat format);
 
-// The format of a model whose chat template is `source`: the one whose marks
-// the template writes. kNone where it has none of them, or those of a format
-// that is not read. A Llama 3 is known by its special token <|python_tag|> as
-// well, which not all of its templates mention.
+// Returns the format of a model whose chat template is `source`: the one whose
+// marks the template writes. kNone if it writes no marks, or those of an
+// unsupported format. A Llama 3 is also recognised by its special token
+// <|python_tag|>, which not all of its templates mention.
 ToolCallFormat ToolCallFormatOf(std::string_view source,
                                 const Tokenizer& tokenizer);
 

@@ -51,7 +51,7 @@ class TemplateError : public std::exception {
   bool is_bound_ = false;
 };
 
-// Throws one whose message is the concatenated arguments.
+// Throws an error whose message is the concatenated arguments.
 template <typename... Args>
 [[noreturn]] void Fail(const Args&... args) {
   throw TemplateError(Concat(args...));

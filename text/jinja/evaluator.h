@@ -1,10 +1,10 @@
 // Evaluator: renders a template once. It walks the syntax tree, with the scopes
 // of names, the budget and the output.
 //
-// Names are found as jinja2 finds them: in the scopes around, then in the
-// inputs, then among the functions. A for statement's body has a scope for each
-// iteration, so that what it sets is gone after it; an if has none. Macros see
-// what stands around their definition, as it is when they are called.
+// Names are resolved as in jinja2: in the enclosing scopes, then in the inputs,
+// then among the functions. A for statement's body has a scope per iteration,
+// so its variables end with it; an if has none. Macros use the scope of their
+// definition, in its state at the time of the call.
 //
 // Thread safety: one thread; the template and the inputs are only read.
 #pragma once
@@ -99,7 +99,7 @@ class Evaluator {
   Value CallMacro(const Macro& macro, Scope* parent,
                   const Arguments& arguments);
   void BindArguments(const Macro& macro, const Arguments& arguments);
-  // Which parameters have got their arguments by name.
+  // Returns which parameters got their arguments by name.
   std::vector<bool> BindNamed(const Macro& macro, const Arguments& arguments);
 
   void Set(NameId name, Value value);

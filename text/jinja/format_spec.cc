@@ -173,7 +173,7 @@ std::string Grouped(const std::string& digits, char separator, int group,
   return {reversed.rbegin(), reversed.rend()};
 }
 
-// `body` after its sign, as wide as asked for.
+// Returns `body` after its sign, padded to the width.
 Text Pad(const FormatSpec& spec, char align, const std::string& sign, Text body,
          Budget& budget) {
   const int64_t missing =

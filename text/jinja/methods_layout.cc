@@ -1,4 +1,4 @@
-// Methods of strings that make them as wide as asked for.
+// Methods of strings that pad them to a width.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"

@@ -93,9 +93,9 @@ bool Evaluator::PassesFilter(const Statement& statement, const Value& item) {
 
 Evaluator::Flow Evaluator::ExecuteFor(const Statement& statement, Text* out) {
   std::vector<Value> items = Iterate(Evaluate(*statement.expressions[0]));
-  // As in jinja2 the filter of an element is asked when its turn comes, so that
-  // it sees what the body has set; but not where the body asks its loop how
-  // many there are.
+  // As in jinja2, the filter is evaluated at each element's turn, so that it
+  // sees variables that the body has set; if the body uses its loop's length,
+  // all elements are filtered first.
   if (statement.expressions[1] != nullptr && statement.uses_loop) {
     std::vector<Value> passed;
     for (Value& item : items) {

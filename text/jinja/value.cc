@@ -68,7 +68,8 @@ bool IsLessItems(const std::vector<Value>& left,
   return left.size() < right.size();
 }
 
-// Its elements know already, so that what they share is not walked through.
+// Uses the elements' cached results, so shared elements are not traversed
+// again.
 bool IsHashableSequence(const Sequence& sequence) {
   if (sequence.form == SequenceForm::kGenerator) return true;
   return (sequence.form == SequenceForm::kTuple ||

@@ -2,10 +2,10 @@
 // None, numbers, strings, lists, tuples, dictionaries, and Jinja's own kinds:
 // undefined values, namespaces, loops and macros.
 //
-// Strings and containers are shared and never change, as transformers' sandbox
-// refuses to change them; so a container cannot hold itself. Namespaces alone
-// change. Containers nest kMaxValueDepth deep at most (budget.h), so that
-// whatever walks through a value may recurse.
+// Strings and containers are shared and immutable, as transformers' sandbox
+// refuses to change them; so a container cannot hold itself. Only namespaces
+// change. Containers nest at most kMaxValueDepth deep (budget.h), so that code
+// may recurse into values.
 //
 // Differences to Python: integers have 64 bits, and an overflow is an error.
 //

@@ -85,7 +85,7 @@ void BpeModel::MakeUnreachable(std::span<const TokenId> tokens) {
 }
 
 bool BpeModel::SeesSignsOnlyInFront() const {
-  // Otherwise a word's first part depends on what stands before it.
+  // Otherwise the first part of a word depends on the text before it.
   if (options_.ignore_merges || !vocabulary_.Find(kSign)) return false;
   for (TokenId token = 0; token < vocabulary_.size(); ++token) {
     std::string_view piece = vocabulary_.Piece(token);

@@ -18,7 +18,8 @@ std::optional<uint8_t> ByteOfCharacter(char32_t character);
 // Each byte of `bytes` as its character, in UTF-8.
 std::string ToByteAlphabet(std::string_view bytes);
 
-// The bytes whose characters `text` is; nullopt if one is of no byte.
+// Returns the bytes that the characters of `text` stand for; nullopt if a
+// character stands for none.
 // REQUIRES: well-formed UTF-8.
 std::optional<std::string> FromByteAlphabet(std::string_view text);
 

@@ -14,9 +14,9 @@
 
 namespace espalier {
 
-// Puts the marks of `characters` in order. `class_of(character)` is its
-// canonical combining class, 0 of what is no mark; it is asked once a
-// character.
+// Sorts the marks of `characters` into canonical order. `class_of(character)`
+// returns the canonical combining class, 0 for a character that is no mark; it
+// is called once per character.
 template <typename Character, typename ClassOf>
 void PutInCanonicalOrder(const ClassOf& class_of,
                          std::span<Character> characters) {

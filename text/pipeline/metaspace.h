@@ -17,8 +17,8 @@ struct Metaspace {
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<Metaspace> Read(const JsonFields& fields);
 
-  // `piece` with signs for spaces, and with one in front if the scheme wants
-  // it there and it has none.
+  // Appends `piece` with signs for spaces, and with a sign in front if the
+  // scheme requires one and it has none.
   void AppendReplaced(std::string_view piece, bool is_first,
                       std::string* out) const;
 

@@ -128,7 +128,7 @@ class NormalizerReader {
     return AddStep([prefix](Text* text) {
       if (text->text.empty()) return absl::OkStatus();
       text->text.insert(0, prefix);
-      // It has the place of what it stands before.
+      // The prefix gets the offset of the character after it.
       if (text->beginning > 0) text->beginning += prefix.size();
       return absl::OkStatus();
     });

@@ -28,7 +28,7 @@ constexpr char kByteLevelPattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+)"
     R"(|\s+(?!\S)|\s+)";
 
-// "Whitespace", whose classes are those of Rust's regex, in PCRE2's syntax.
+// "Whitespace": the classes of Rust's regex crate, in PCRE2's syntax.
 constexpr char kWordPattern[] =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+)"
     R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\x09-\x0d\x{85}\p{Z}]+)";

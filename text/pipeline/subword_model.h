@@ -16,7 +16,7 @@ namespace espalier {
 
 // Memory that a model works in, kept from piece to piece.
 struct SubwordScratch {
-  // The parts that a piece has come to, as a list [num_parts].
+  // Parts of the piece, as a linked list [num_parts].
   std::vector<TokenId> parts;
   std::vector<int32_t> previous;
   std::vector<int32_t> next;

@@ -205,7 +205,7 @@ absl::StatusOr<SubwordModelFile> ReadSubwordModel(const json::value& value,
   if (fields.Find("type") != nullptr) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
   } else {
-    // Files of 2020 tell it by their fields.
+    // In files of 2020 the fields determine the type.
     const json::value* const vocab = fields.Find("vocab");
     const bool has_scores = vocab != nullptr && vocab->is_array();
     type = fields.Find("merges") != nullptr ? "BPE"

@@ -188,8 +188,9 @@ std::string ToForm(std::string_view text, NormalizationForm form) {
   FormWriter writer(form);
   std::string out;
   out.reserve(text.size());
-  // A character of ASCII is in every form, and none joins what stands before
-  // it: only it and what follows up to the next one changes.
+  // An ASCII character is the same in every form and does not combine with the
+  // text before it. Only non-ASCII runs, and the ASCII character before each,
+  // can change.
   while (!text.empty()) {
     size_t begin = 0;
     while (begin < text.size() && IsAscii(text[begin])) ++begin;

@@ -1,16 +1,16 @@
 // Regex: a regular expression over UTF-8, as tokenizer.json files have them,
 // run by PCRE2's just-in-time compiler.
 //
-// Such patterns are written for Oniguruma (syntax Ruby). What PCRE2 reads
-// otherwise is rewritten (text/regex/regex_syntax.h), and what has no equal
-// there is refused: a pattern never matches other than its author saw it match,
-// but for characters that one of the two libraries does not know yet:
-// PCRE2 10.42 has the tables of Unicode 14.
+// Such patterns are written for Oniguruma (syntax Ruby). Constructs with
+// another meaning in PCRE2 are rewritten (text/regex/regex_syntax.h), and those
+// without an equivalent are refused: a pattern matches the same texts, except
+// for characters that one of the two libraries does not know yet. PCRE2 10.42
+// has the tables of Unicode 14.
 //
-// A pattern such as (a+)+b would run for years, and one such as a*b|a takes the
-// square of a text's length. So the steps of all matches are taken from a
-// budget (text/regex/regex_budget.h), which is proportional to the text; beyond
-// it is an error.
+// A pattern such as (a+)+b would run for years, and one such as a*b|a takes
+// time quadratic in the text. So the steps of all matches are taken from a
+// budget (text/regex/regex_budget.h) proportional to the text; exceeding it is
+// an error.
 //
 // Thread safety: constant after Compile; any thread may search.
 #pragma once

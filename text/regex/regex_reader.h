@@ -13,7 +13,7 @@ namespace espalier {
 // \w: characters of a class, without its brackets.
 inline constexpr char kWordCharacters[] =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
-// \w inside of a class, where Oniguruma does not ask its table of Latin-1, the
+// \w inside of a class, where Oniguruma does not use its Latin-1 table, the
 // only one that has ², ³, ¹, ¼, ½ and ¾.
 inline constexpr char kWordCharactersInClass[] =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";

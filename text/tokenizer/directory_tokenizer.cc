@@ -33,7 +33,7 @@ constexpr size_t kMaxBpePieceBytes = 256;
 using enum TokenizerClass;
 using PieceType = SentencePieceModel::Type;
 
-// A tokenizer.json as it is made, and what goes into it.
+// A tokenizer.json under construction, and its inputs.
 struct Build {
   std::string path;  // vocabulary file, for errors
   size_t num_bytes = 0;
@@ -113,7 +113,7 @@ absl::Status BuildFromJson(Build* build) {
                       model->get_object().contains("merges") &&
                       model->get_object().contains("vocab") &&
                       model->at("vocab").is_object();
-  // A class whose steps are for another kind of vocabulary is none of it.
+  // The class's steps do not apply to another kind of vocabulary.
   if (!HasOwnSteps(build->tokenizer_class) || !is_bpe) return absl::OkStatus();
   json::object vocabulary = {{"vocab", model->at("vocab")},
                              {"merges", model->at("merges")}};

@@ -18,8 +18,8 @@ namespace espalier {
 // `file` is tokenizer.json, tokenizer.model or merges.txt. Files need not be
 // trusted.
 // Errors: as ReadFile; kInvalidArgument naming the file, the field and its
-// value: what is not supported, and tokens whose ids are not those that the
-// files list.
+// value, for unsupported values and for tokens whose ids differ from those in
+// the files.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectoryTokenizer(
     const std::string& directory, std::string_view file);
 

@@ -1,6 +1,6 @@
 // JsonTokenizer: the tokenizer that a tokenizer.json of Hugging Face's library
-// describes. docs/tokenizers.md tells what is supported; a file with anything
-// else is refused, naming it. Its tokens are those of that library.
+// describes. docs/tokenizers.md lists the supported features; a file with any
+// other is refused, naming it. Token ids equal those of that library.
 //
 // A text goes through these steps, each of which has a file of its own:
 //

@@ -150,7 +150,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
     if (!is_text) {
       parts.spellings.Add(SpellingKind::kOutside, "");
     } else {
-      // transformers asks source.spm what a piece is, of translations too.
+      // transformers uses source.spm to spell pieces, also those of
+      // translations.
       source->AddSpellingOf(vocabulary.Piece(token), &parts.spellings);
     }
   }

@@ -42,9 +42,9 @@ uint32_t LittleEndian32(std::string_view bytes) {
   return value;
 }
 
-// The double array of Darts-clone: unit i's children are the units
-// (i ^ offset(i)) ^ label whose label that is; a key that ends at i has its
-// value in the unit i ^ offset(i).
+// The double array of Darts-clone: the children of unit i are the units (i ^
+// offset(i)) ^ label that have this label; a key that ends at i has its value
+// in the unit i ^ offset(i).
 class TrieCheck {
  public:
   TrieCheck(std::string_view units, size_t num_result_bytes)

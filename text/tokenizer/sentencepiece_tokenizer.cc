@@ -109,9 +109,9 @@ absl::Status AddSpelling(const Processor& processor, TokenId token,
   return absl::OkStatus();
 }
 
-// The library does not tell its options, so it is seen by what it makes of a
-// token that is a space alone, twice. If none is, one space is the most that
-// can fall.
+// Determines the option by decoding a token that is a space, twice, because the
+// library does not expose it. Without such a token at most one space is
+// dropped.
 absl::StatusOr<OpeningSpaces> SeeOpeningSpaces(
     const Processor& processor, const TokenSpellings& spellings) {
   std::optional<TokenId> spaced;
@@ -382,7 +382,7 @@ bool SentencePieceTokenizer::IsAdded(TokenId token) const {
 
 std::optional<TokenId> SentencePieceTokenizer::PieceToId(
     std::string_view piece) const {
-  // The library answers the unknown symbol for what it does not know.
+  // The library returns the unknown symbol for unknown pieces.
   const TokenId id = processor_->PieceToId(piece);
   if (id < 0 || id >= vocab_size()) return std::nullopt;
   if (processor_->IdToPiece(id) != piece) return std::nullopt;

@@ -1,7 +1,7 @@
 // The tokenizer of a T5 model that has a SentencePiece model, spiece.model, and
-// no tokenizer.json: that of the tokenizer.json which transformers' T5Tokenizer
-// makes of it. After its pieces come tokens that stand for gaps of a text,
-// <extra_id_99> to <extra_id_0>, or as many as tokenizer_config.json says.
+// no tokenizer.json. It equals the one that transformers' T5Tokenizer makes of
+// it. After its pieces come tokens for gaps of a text, <extra_id_99> to
+// <extra_id_0>, or as many as tokenizer_config.json says.
 #pragma once
 
 #include <memory>

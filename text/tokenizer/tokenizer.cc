@@ -30,7 +30,7 @@ absl::StatusOr<bool> IsThere(const std::string& path) {
   return FailedPrecondition("cannot read ", path, ": ", error.message());
 }
 
-// The files of a tokenizer that is several, by the one that tells its kind.
+// The files of a tokenizer with several, and the one that identifies its kind.
 struct TokenizerFiles {
   std::string_view kind;
   std::vector<std::string_view> names;

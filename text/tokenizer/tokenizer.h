@@ -90,7 +90,7 @@ class Tokenizer {
   static constexpr std::string_view kFiles[] = {"source.spm", "tokenizer.json",
                                                 "tokenizer.model",
                                                 "spiece.model", "merges.txt"};
-  // Which of them it is; nothing if none is there.
+  // Returns which of kFiles the directory has first; nullopt if none.
   // Errors: kFailedPrecondition naming the file that cannot be looked at.
   static absl::StatusOr<std::optional<std::string_view>> FileOf(
       const std::string& directory);

@@ -117,7 +117,7 @@ absl::StatusOr<TokenizerClass> FindTokenizerClass(
   if (!name) return has_model ? of_model->tokenizer_class : kGeneric;
   const TokenizerClass named = ClassOf(*name);
   const bool is_certain = has_model && of_model->is_certain;
-  // Llama 3's, whose class is not the one of its name.
+  // Llama 3's files name another class than the one that applies.
   if (named == kLlama && !is_certain && file != nullptr && IsByteLevel(*file)) {
     return kGeneric;
   }

@@ -241,7 +241,7 @@ TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
   }
 }
 
-// A fan of sequences that end at once, all better than the one that goes on.
+// Many sequences end at once, and all are better than the one that continues.
 TEST(AllowedSearchTest, ABeamIsNotLostToManyThatEnd) {
   Request request = Allowing({{2}, {3}, {4}, {5}, {6}, {7}, {8, 1, 1}}, 2);
   const LogitsModel model = [](std::span<const TokenId>) {
@@ -259,7 +259,7 @@ TEST(AllowedSearchTest, ABeamIsNotLostToManyThatEnd) {
 // Groups that stand on the same sequences need no more than is reserved for
 // them, whatever ends there.
 TEST(AllowedSearchTest, GroupsNeedNoMoreThanTheirWorstCase) {
-  Sequences fan = {{40, 30, 1}};  // one that goes on, so that ends count
+  Sequences fan = {{40, 30, 1}};  // one sequence continues, so that ends count
   for (int64_t token = 1; token < 30; ++token) fan.push_back({40, token});
   Request request = Allowing(fan, 4);
   request.params.num_beam_groups = 4;

@@ -140,7 +140,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
 }
 
-// The same of every other search, whose answers are the engine's own.
+// As above for all other searches, with the engine's own selections.
 RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);

@@ -42,7 +42,8 @@ class BeamGroupTest : public ::testing::Test {
     return BeamGroup(RequestId{7}, PreparedRequest(request), &pool_, &ids_);
   }
 
-  // What a plan gets from the group and what it leaves for the next.
+  // Plans a step of the group, with the forks and releases that the last
+  // Advance() has left.
   StepPlan Plan(BeamGroup& group, int max_tokens = 100) {
     StepPlan plan = std::move(next_);
     next_ = StepPlan();
@@ -111,7 +112,8 @@ TEST_F(BeamGroupTest, RowsFollowWhatThePlanAlreadyHas) {
   EXPECT_EQ(plan.selections.at(0).first_logits, 2);
 }
 
-// A group shares what it asks for with its plan, and goes on from it.
+// A group shares its selection with the plan, and must copy it before it
+// changes it.
 TEST_F(BeamGroupTest, APlanThatIsKeptStaysAsItWas) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 2, 4));
   const StepPlan prompt = Plan(group);
@@ -142,7 +144,7 @@ TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   EXPECT_THAT(plan.finished, IsEmpty());
   EXPECT_THAT(plan.selections.at(0).cum_log_probs, ElementsAre(-1, -2, -3));
 
-  // Beam 2 goes on twice and 1 once; beam 0 is pruned.
+  // Beam 2 has two children and beam 1 one; beam 0 is pruned.
   ASSERT_OK(Answer(group, {{2, 4, -4}, {1, 5, -5}, {2, 6, -6}}));
   plan = Plan(group);
   EXPECT_THAT(plan.tokens, ElementsAre(4, 5, 6));
@@ -313,7 +315,7 @@ TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
   EXPECT_EQ(ahead.position, 6);
   EXPECT_EQ(ahead.num_candidates, 6);
   EXPECT_EQ(ahead.num_generated, 1);
-  // Slot 0 goes on in the prompt's second page.
+  // Slot 0 continues in the prompt's second page.
   EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{1}, PageId{2}, PageId{3}));
   EXPECT_FALSE(group.can_plan());
 

@@ -132,7 +132,7 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   EXPECT_LT(num_banned, num_requests / 10);
 }
 
-// What people do to ban a token, or to forbid nothing, stays what it was.
+// Usual ways to ban a token, or to change nothing, still work.
 TEST(ExtremeScoresTest, WhatOnlyLowersScoresIsAccepted) {
   ModelDescription description;
   description.vocab_size = kExtremeVocabSize;
@@ -180,7 +180,7 @@ TEST(ExtremeScoresTest, TheOptionThatIsTooMuchIsNamed) {
               HasSubstr("length_penalty must keep sums"));
   EXPECT_THAT(error([](GenerationParams& p) {
                 p.num_beam_groups = 2;
-                p.diversity_penalty = 1e37;  // of 2 beams, over 20 tokens
+                p.diversity_penalty = 1e37;  // 2 beams, over 20 tokens
               }),
               HasSubstr("diversity_penalty must keep sums"));
 }

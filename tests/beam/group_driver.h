@@ -43,7 +43,7 @@ class GroupDriver {
   const BeamGroup& group(size_t group_idx) const {
     return *groups_[group_idx].group;
   }
-  // How the last Advance of the group went.
+  // Status of the group's last Advance.
   const absl::Status& status(size_t group_idx) const {
     return groups_[group_idx].status;
   }
@@ -61,7 +61,7 @@ class GroupDriver {
     std::unique_ptr<BeamGroup> group;
     int chunk;
     int64_t max_asked;       // candidates, of a selection
-    int64_t max_candidates;  // of an answer
+    int64_t max_candidates;  // candidates, of a result
     absl::Status status;
   };
 
@@ -70,7 +70,7 @@ class GroupDriver {
   // Adds the rows of one group; counts the tail copies these take at most.
   absl::Status PlanGroup(Entry& entry, int* num_copies);
   absl::Status Run();
-  // What a written out plan reads and writes must be held by then.
+  // Checks that pages of an expanded plan's reads and writes are held.
   absl::Status CheckWrittenOut(const StepPlan& plan) const;
   // No selection asks for more candidates than its strategy ever does.
   absl::Status CheckAsked(const StepPlan& plan) const;

@@ -15,8 +15,8 @@ namespace espalier::testing {
 struct ReferenceResult {
   std::vector<Hypothesis> hypotheses;
   int num_steps = 0;
-  // Whether a beam of score -1e9 finished: the model has fewer continuations
-  // than there are beams, and the reference filled up with copies.
+  // True if a beam of score -1e9 finished: the model has fewer continuations
+  // than beams, and the reference filled up with copies.
   bool copies_finished = false;
 };
 

@@ -71,7 +71,7 @@ float SumOfLogProbs(const LanguageModel& model,
   return sum;
 }
 
-// What holds of any answer.
+// Checks the invariants of any result.
 void AssertLawful(const LanguageModel& model, const GenerationParams& params,
                   const std::vector<Hypothesis>& hypotheses) {
   RC_ASSERT(!hypotheses.empty());

@@ -1,7 +1,7 @@
-// What executors may leave out of an answer by rows (RowRanking) matters to no
-// search: sampled, stochastic and diverse beams end the same with it and
-// without, to the bit; and an executor that has whole rows first, as on a
-// device, leaves the same as one that ranks them while they are read.
+// Candidates that executors may drop by RowRanking do not change any search:
+// sampled, stochastic and diverse beams end the same with and without it, to
+// the bit. An executor that ranks whole rows, as a device does, drops the same
+// ones as one that ranks rows while it reads them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ struct Outcome {
   size_t num_candidates = 0;  // in all answers
 };
 
-// What the strategy selects next, and the logits of its rows.
+// The strategy's next selection, and the logits of its rows.
 struct StepInputs {
   PlanSelection selection;
   std::vector<std::vector<float>> logits;
@@ -116,7 +116,7 @@ std::vector<std::vector<Candidate>> CandidatesOfRows(const StepInputs& asked) {
   return rows;
 }
 
-// What Contenders leave of the rows, one after the other.
+// Returns the candidates that Contenders keeps, with rows added in order.
 std::vector<Candidate> Left(const PlanSelection& selection,
                             const std::vector<std::vector<Candidate>>& rows) {
   Contenders contenders(selection);
@@ -191,7 +191,8 @@ TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
   }
 }
 
-// What Contenders leave of the rows, which come in `order`.
+// Returns the candidates that Contenders keeps, with rows added in `order` by
+// several threads.
 std::vector<Candidate> TakeInOrder(
     const PlanSelection& selection,
     const std::vector<std::vector<Candidate>>& rows,

@@ -45,15 +45,15 @@ SmallVector<Candidate> NextCandidates(const DecodeStrategy& strategy,
 absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy);
 
-// The same with every option of a request: as the engine selects, from a
+// As above with every option of a request: selects as the engine does, from a
 // model's logits (executor/host/select_all.h).
 using LogitsModel = std::function<std::vector<float>(std::span<const TokenId>)>;
 
 // ToyLogits after the tokens, which begin with the prompt.
 LogitsModel ToyLogitsModel(const ToyModelOptions& options);
 
-// Whether AnswerBySort can answer it: nothing drawn but a greedy
-// token, nothing by rows, every token allowed.
+// True if AnswerBySort supports the selection: greedy, not per row, and with
+// every token allowed.
 bool IsPlain(const PlanSelection& selection);
 
 // The engine's answer to a selection, whose rows' logits are [num_rows].

@@ -41,7 +41,7 @@ std::vector<GenerationParams> EverySearch(uint64_t seed) {
   return searches;
 }
 
-// Whether a stop is complete, as more may follow or `is_over`.
+// True if a stop string is complete. With `is_over`, no text follows.
 bool Stops(std::span<const TokenId> tokens, const GenerationParams& params,
            const StopStrings& stops, bool is_over) {
   const int min_new_tokens = static_cast<int>(params.min_new_tokens);

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr int kNumAnswerTokens = 10;
 
-// Of two rows.
+// Returns a selection of two rows.
 PlanSelection SelectionOf(SelectionKind kind, bool gumbel_top_k = false,
                           int num_logprobs = -1) {
   SelectionParams params;
@@ -107,7 +107,7 @@ TEST(ValidateResultTest, AContinuationComesOnce) {
                 "twice with token 5 after beam 0");
 }
 
-// What ranks them is not in the answer.
+// Gumbel keys are not part of the result.
 TEST(ValidateResultTest, GumbelTopKRowsAreInAnyOrderAndMayBeNoNumbers) {
   const PlanSelection asked = SelectionOf(SelectionKind::kRows, true);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));

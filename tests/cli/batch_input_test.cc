@@ -1,5 +1,5 @@
-// What `espalier batch` reads: how its input begins, how its lines end, and
-// lines that are too long, or written to do harm.
+// Input of `espalier batch`: its beginning, its line ends, and lines that are
+// too long or malicious.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@ namespace espalier::testing {
 inline constexpr char kGoodLine[] =
     R"({"prompt": "It rains.", "params": {"num_beams": 3, "n": 2}})";
 
-// Of the lines `input`, with `options` after the model's.
+// Runs the lines `input`, with `options` after the model's.
 inline ProgramRun RunBatch(const std::string& input,
                            std::vector<std::string> options = {}) {
   options.insert(options.begin(), {"batch", "-m", ModelDirectory("en-fr")});

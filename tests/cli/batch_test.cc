@@ -266,7 +266,7 @@ TEST(BatchTest, ATraceSaysWhyRequestsEndedWithoutAnswer) {
               HasSubstr("\nCANCELLED: the output cannot be written\n"));
 }
 
-// Whoever finds the error: the reader, the engine or the model's own limits.
+// The reader, the engine or the model's limits may find the error.
 TEST(BatchTest, ErrorsNameWhatTheLineNames) {
   const auto error = [](const std::string& params) {
     const json::value answer = ParseLines(RunBatch(WithParams(params)).out)[0];
@@ -294,8 +294,8 @@ TEST(BatchTest, TextHasNoSpecialTokens) {
             json::value("Il Il"));
 }
 
-// What a stop is found in: special tokens, too, and the text of the first
-// min_new_tokens where it ends after them.
+// Stop strings are found in special tokens, too, and in the text of the first
+// min_new_tokens if they end after it.
 TEST(BatchTest, StopsAreFoundWhereTheyEnd) {
   const ProgramRun run = RunBatch(
       R"({"prompt": "Where is the station?", "params": {"min_new_tokens": 3, )"
@@ -346,7 +346,8 @@ TEST(BatchTest, TheInputIsNeverOverwritten) {
   EXPECT_EQ(ReadText(file), kGoodLine);
 }
 
-// What the shell opens has no name on the command line, and "-" is no name.
+// Files that the shell opens have no name on the command line, and "-" is not a
+// file name.
 TEST(BatchTest, TheStandardStreamsAreFilesToo) {
   const ScratchDirectory scratch;
   const std::string requests = scratch.Write("in", kGoodLine);

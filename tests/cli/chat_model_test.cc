@@ -46,7 +46,7 @@ class ChatModelTest : public ::testing::TestWithParam<const char*> {
     return static_cast<int>(size);
   }
 
-  // What the program gives the model, by its trace.
+  // Returns the model's prompt, read from the trace.
   json::array PromptOf(std::vector<std::string> args) const {
     const std::string trace = model_.path("trace.jsonl");
     args.insert(args.begin(), {"generate", "-m", model_.path(), "--chat",

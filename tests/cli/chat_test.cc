@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The same prompt by a chat template and by a prompt template.
+// A chat template and a prompt template with the same prompt.
 constexpr char kChatTemplate[] =
     "{{ bos_token }}{{ messages[-1].content }}<fr>";
 constexpr char kPromptTemplate[] = R"({"default": "plain", "templates": [

@@ -72,7 +72,7 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
                 "--max-beams must be at most 8 (--max-step-tokens), got 9");
 }
 
-// What is missing, and what works instead.
+// The error names the missing part, and an alternative.
 TEST(DeviceTest, CudaWorksOrSaysWhatIsMissing) {
   const ProgramRun run = Generate({"--device", "cuda", "--dtype", "f32"});
 #ifdef ESPALIER_CUDA

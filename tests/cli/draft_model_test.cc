@@ -137,8 +137,8 @@ TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
   EXPECT_EQ(plain.out, run.out);
 }
 
-// Those of the model are as many as without drafts, less what they saved. In
-// int8 the draft model is the model itself, whose weights would be stored ones.
+// Accepted drafts save steps of the model. In int8 the draft model is the model
+// itself; with stored weights it would differ.
 TEST(SpeculateOptionTest, StepsAreThoseOfTheModel) {
   const auto steps = [](const ProgramRun& run) {
     const size_t end = run.err.find(" steps: ");
@@ -177,7 +177,7 @@ TEST(SpeculateOptionTest, OddCombinationsRun) {
   }
 }
 
-// What it has written is a trace that can be drawn.
+// Its trace file can be drawn.
 TEST(SpeculateOptionTest, SamplesThatSpeculateCanBeTraced) {
   const ScratchDirectory scratch;
   const std::string trace = scratch.path("trace");

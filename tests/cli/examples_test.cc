@@ -40,7 +40,7 @@ class ExamplesTest : public ::testing::Test {
     scratch_.Write("requests.jsonl", "{\"prompt\": \"It rains.\"}\n");
   }
 
-  // What is in `from`, in a directory of its own.
+  // Links all files of `from` into a directory of their own.
   void LinkAll(const std::string& from, const std::string& directory) const {
     std::filesystem::create_directories(scratch_.path(directory));
     for (const auto& entry : std::filesystem::directory_iterator(from)) {
@@ -122,7 +122,8 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-// The same word, or, as CPUs round differently, nearly the same number.
+// True for equal words, and for nearly equal numbers, as CPUs round
+// differently.
 bool SameWord(const std::string& a, const std::string& b) {
   char* end = nullptr;
   const double value = std::strtod(a.c_str(), &end);
@@ -131,8 +132,8 @@ bool SameWord(const std::string& a, const std::string& b) {
   return *end == '\0' && std::abs(value - other) < 2e-4;
 }
 
-// `shown` is all of `printed`, or its beginning and "...", or goes on with what
-// comes from stderr.
+// Checks that `shown` is all of `printed`, or its beginning and "...", or all
+// of it and text from stderr.
 void ExpectShown(const std::string& printed, const std::string& shown) {
   const std::vector<std::string> expected = Words(shown);
   const std::vector<std::string> words = Words(printed);
@@ -150,7 +151,7 @@ struct ShownCommand {
   std::string output;
 };
 
-// What stands after "$ " in blocks of a document.
+// Returns the commands after "$ " in code blocks of a document.
 std::vector<ShownCommand> ShownCommands(const std::string& document) {
   std::vector<ShownCommand> commands;
   bool in_command = false;

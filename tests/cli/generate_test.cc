@@ -41,7 +41,7 @@ TEST(GenerateTest, PrintsTheHypothesesBestFirst) {
   EXPECT_EQ(run.err, "");
 }
 
-// What was cut off looks like what has ended.
+// A text that was cut off looks complete.
 TEST(GenerateTest, TextsThatAreCutOffAreToldOf) {
   const std::vector<std::string> endless = {
       "--ignore-eos", "--num-beams",   "64",  "--max-new-tokens",
@@ -137,7 +137,7 @@ TEST(GenerateTest, OptionsOfBeamSearchBesideOneBeamAreWarnedOf) {
             "espalier: warning: --length-penalty, --early-stopping and "
             "--patience have no effect with one beam; --num-beams 2 or more "
             "gives them one\n");
-  // Those of a search, and a default.
+  // Options of a beam search, and a default value.
   EXPECT_EQ(warning({"--num-beams", "2", "--length-penalty", "2"}), "");
   EXPECT_EQ(warning({"--length-penalty", "1", "--early-stopping", "no"}), "");
 }
@@ -155,7 +155,7 @@ TEST(GenerateTest, HelpIsGroupedByWhatOptionsAreAbout) {
 }
 
 TEST(GenerateTest, ASeedGivesTheSameSamplesAgain) {
-  // Of likely tokens alone: a byte token may be the end of a line.
+  // Only likely tokens: a byte token may be a line end.
   const std::vector<std::string> sampling = {
       "--do-sample", "-n",      "3",  "--temperature",
       "2",           "--top-k", "20", "Where is the station?"};

@@ -1,5 +1,5 @@
-// Where the defaults of requests come from: the model's generation_config.json
-// after the command line and the requests themselves.
+// Order of the sources of defaults: the command line and the request come
+// before the model's generation_config.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_F(GenerationConfigTest, ASearchThatIsAskedForDrawsNothing) {
             "");
 }
 
-// Where models of transformers' first versions have them.
+// Early versions of transformers have them there.
 TEST_F(GenerationConfigTest, WithoutItTheModelsConfigHasThem) {
   const json::value plain = Answer(R"({"num_beams": 3})");
   json::object config =
@@ -134,7 +134,7 @@ TEST_F(GenerationConfigTest, OptionsGoBeforeIt) {
   EXPECT_EQ(generate({"--num-beams", "1"}), greedy);
   EXPECT_EQ(generate({"--generation-config", "none"}), greedy);
   EXPECT_EQ(generate({"--generation-config", "strict"}), beams);
-  // Several samples are numbered in a stream, whoever wanted several.
+  // Samples are numbered in a stream if there are several, even by default.
   WriteConfig(R"({"do_sample": true, "num_return_sequences": 2})");
   EXPECT_THAT(generate({"--stream"}), HasSubstr("  [1] "));
   EXPECT_EQ(generate({"--do-sample=false"}), greedy);
@@ -207,7 +207,7 @@ TEST_F(GenerationConfigTest, MoreBeamsThanThereIsRoomForAreTold) {
   EXPECT_EQ(generate({"--num-beams", "3"}).err,
             "espalier: --num-beams must be at most 2 (--max-beams, what a step "
             "has room for), got 3\n");
-  // Of a batch each line is told for itself.
+  // In a batch each line has its own error.
   const ProgramRun batch =
       Run({"batch", "--max-beams", "2"},
           "{\"prompt\": \"No.\"}\n"

@@ -161,7 +161,7 @@ TEST_F(InspectTest, AFileThatADecoderDoesNotBeginAsIsRefused) {
   EXPECT_THAT(run.err,
               HasSubstr(given + ": decoder_start_token_id must be what the "
                                 "model's decoder begins with, 3, got 7"));
-  // What the model's own file says, its decoder begins with.
+  // The model's own file sets the decoder's start token.
   std::filesystem::remove(model.path("generation_config.json"));
   model.Write("generation_config.json", R"({"decoder_start_token_id": 7})");
   EXPECT_EQ(RunEspalier({"inspect", model.path()}).exit_code, 0);

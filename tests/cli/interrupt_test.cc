@@ -138,7 +138,7 @@ TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
   usleep(500'000);  // reading at once could let it go on before it sees that
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 128 + SIGTERM) << run.err;
-  // What could not be written any more is no answer.
+  // A result that was not written does not count as an answer.
   const auto num_answers = std::ranges::count(run.out, '\n');
   EXPECT_LT(num_answers, 40);
   EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 40 requests read, " +
@@ -161,7 +161,7 @@ TEST(InterruptTest, GeneratePrintsEachTextWhenItsTurnComes) {
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 130);
   EXPECT_THAT(run.out, Not(HasSubstr("The last.")));
-  // What was printed before, and what came until it saw the signal.
+  // Texts printed before the signal, and until the program sees it.
   const auto num_printed = 1 + std::ranges::count(run.out, '\n') / 3;
   EXPECT_EQ(run.err, Concat("espalier: interrupted: 102 texts read, ",
                             num_printed, " answered\n"));
@@ -198,7 +198,7 @@ void ReadLinesUpTo(LiveProgram& program, const std::string& part) {
   FAIL() << "no line with " << part << " comes after\n" << read;
 }
 
-// What an interrupted program says that it has read, and answered.
+// Counts that an interrupted program reports.
 struct Counts {
   int num_read = 0;
   int num_answered = 0;
@@ -232,7 +232,7 @@ TEST(InterruptTest, GenerateReadsNoMoreThanItHasRoomFor) {
       {"--num-beams 8 --stream=false", 4096}, {"--num-beams 8 --stream", 256}};
   for (const auto& [args, limit] : cases) {
     const Counts counts = InterruptGenerate("yes No.", args, limit);
-    // Of the one that is printed, and one that waits for room.
+    // Two more: the text that is printed, and one that waits for room.
     EXPECT_GE(counts.num_read, limit) << args;
     EXPECT_LE(counts.num_read, limit + counts.num_answered + 2) << args;
   }
@@ -245,7 +245,7 @@ TEST(InterruptTest, GenerateHoldsNoMoreBytesThanItHasRoomFor) {
       scratch.Write("text", std::string(4 << 20, 'a') + "\n");
   const std::string input =
       Concat("(echo No.; while cat '", text, "'; do :; done) 2>/dev/null");
-  constexpr int kLimit = 16;  // of 64 MiB
+  constexpr int kLimit = 16;  // in 64 MiB
   for (const char* how : Cases<std::vector<const char*>>(
            {"--stream=false", "--stream"}, {"--stream"})) {
     const Counts counts =

@@ -30,7 +30,7 @@ class LiveProgram {
 
   // To its stdin. A terminal repeats it in the output.
   void Write(const std::string& text);
-  // Of pipes; at a terminal people type "\x04".
+  // Closes the pipe. For a terminal, write "\x04".
   void CloseInput();
 
   // The next line of its stdout, for which it waits, without its end; at the

@@ -22,8 +22,8 @@ class MarianModelTest : public ::testing::Test {
             ParseLines(ReadText(SourcePath("tests/data/marian_beams.jsonl")))) {
   }
 
-  // The results of greedy searches of these prompts; what each goes on from, if
-  // it does.
+  // Returns the results of greedy searches of the prompts, each after its text
+  // in `begun`, if that is not empty.
   std::vector<json::value> Translate(const std::vector<std::string>& begun) {
     std::string requests;
     for (size_t i = 0; i < references_.size(); ++i) {
@@ -96,7 +96,8 @@ TEST_F(MarianModelTest, AloneTheyAreAsTogether) {
   }
 }
 
-// Of its generation_config.json, and of its two contexts.
+// Errors name generation_config.json as the source, and the limits of both
+// contexts.
 TEST_F(MarianModelTest, ErrorsSpeakOfTheValuesInForce) {
   const std::string model = SourcePath("models/en-fr-marian");
   const auto error = [&](std::vector<std::string> args) {
@@ -150,7 +151,7 @@ TEST_F(MarianModelTest, ATranslationThatIsBegunGoesOn) {
   EXPECT_GE(num_same, std::ssize(rest) * 9 / 10);
 }
 
-// Who asks for draws is told of the model's beams, and nobody else is.
+// Only requests that set do_sample get a note on the model's beams.
 TEST_F(MarianModelTest, BeamsThatAreDrawnByDefaultAreToldOf) {
   const std::string directory = SourcePath("models/en-fr-marian");
   const auto errors = [&](std::vector<std::string> options) {

@@ -1,4 +1,4 @@
-// What README.md, docs/cpp_api.md and docs/chat.md show is what there is.
+// README.md, docs/cpp_api.md and docs/chat.md against the program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(ReadmeTest, ItsScoresAreWhatScorePrints) {
                         run.out + "```"));
 }
 
-// What main() of `program` does from `beginning` on.
+// Returns the body of `program`'s main() from `beginning` on.
 std::string BodyOf(const std::string& program, const std::string& beginning) {
   const std::string source = ReadText(SourcePath("examples/" + program));
   const size_t begin = source.find(beginning);

@@ -51,8 +51,8 @@ std::string WithoutTags(std::string_view text) {
   return rest;
 }
 
-// Whether `actual` is what the reference has at `rank`, or what it has at a
-// rank with a score that is the same within the tolerance.
+// True if `actual` is the reference at `rank`, or at a rank with the same score
+// within the tolerance.
 bool Matches(const json::array& expected, size_t rank,
              const json::value& actual) {
   for (const json::value& hypothesis : expected) {
@@ -66,7 +66,7 @@ bool Matches(const json::array& expected, size_t rank,
   return false;
 }
 
-// What the reference does not say of a hypothesis, but follows.
+// Checks fields that the reference implies but does not contain.
 void ExpectConsistent(const json::value& line, const json::value& hypothesis) {
   const json::object& params = line.at("params").as_object();
   const double num_tokens = hypothesis.at("tokens").as_array().size();

@@ -15,8 +15,8 @@
 namespace espalier::testing {
 namespace {
 
-// What a request cost is not part of its result: how much of a prompt others
-// had computed depends on them.
+// Removes cached_tokens, which is not part of the result: it depends on other
+// requests with the same prefix.
 std::string WithoutCachedTokens(std::string lines) {
   constexpr std::string_view kField = "\"cached_tokens\": ";
   for (size_t at = 0; (at = lines.find(kField, at)) != std::string::npos;) {

@@ -1,4 +1,4 @@
-// What options and fields of scheduling do in `espalier batch`.
+// Effects of the scheduling options and fields in `espalier batch`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(SchedulingTest, CachedTokensAreThoseThatAnotherLineComputed) {
   };
   const std::vector<std::string> one_by_one = {"--max-running", "1",
                                                "--page-size", "4"};
-  // Of 21 tokens the last has to be fed.
+  // The last of 21 tokens is always fed.
   const ProgramRun run = RunBatchOf(line("") + line("") + line(""), one_by_one);
   EXPECT_THAT(CachedTokens(run), ElementsAre(0, 20, 20));
   const std::vector<json::value> lines = ParseLines(run.out);

@@ -1,4 +1,4 @@
-// What espalier serve says to options that it does not take, or not so.
+// Errors of espalier serve for unknown options and wrong values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

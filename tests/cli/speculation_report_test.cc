@@ -1,4 +1,4 @@
-// What verify-speculation calls different, and what it does not.
+// Differences that verify-speculation reports, and those that it accepts.
 #include "examples/cli/speculation_report.h"
 
 #include <gmock/gmock.h>
@@ -184,7 +184,6 @@ TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   EXPECT_THAT(Format(report), HasSubstr("verdict: DIFFERENT\n"));
 }
 
-// Where they can be looked at.
 TEST(SpeculationReportTest, RequestsWithoutDraftsAreNamedByTheirLines) {
   Generation with = GenerationOf({5, 6});
   with.usage.num_drafted_tokens = 1;

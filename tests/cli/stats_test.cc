@@ -27,7 +27,7 @@ std::vector<std::string> BatchWith(std::vector<std::string> options) {
   return options;
 }
 
-// Of the model's one label.
+// Returns the sample with the model's label and `labels`.
 double Sample(const PrometheusSamples& samples, const std::string& name,
               const std::string& labels = "") {
   const std::string model = "model_name=\"" + ModelDirectory("en-fr") + "\"";
@@ -140,7 +140,7 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
 TEST(StatsTest, WhatIsThereAndCannotBeReplacedIsNamedWithWhatReplacesIt) {
   const ScratchDirectory scratch;
   const std::string file = scratch.Write("stats.prom", "of before\n");
-  // Which stands in the way, whoever runs this.
+  // A link to a device blocks even the superuser.
   std::filesystem::create_symlink("/dev/null", file + ".tmp");
   const ProgramRun run = RunEspalier(BatchWith({"--stats", file}), "");
   EXPECT_EQ(run.exit_code, 2);
@@ -193,7 +193,7 @@ TEST(StatsTest, ALinkStaysALink) {
   EXPECT_EQ(Sample(ReadStats(file), "espalier:requests_total"), 0);
 }
 
-// What vanishes while the program runs is said at the end.
+// A directory that vanishes during the run is reported at the end.
 TEST(StatsTest, WhatCannotBeWrittenToTheEndIsAnError) {
   const ScratchDirectory scratch;
   const std::string directory = scratch.path("directory");

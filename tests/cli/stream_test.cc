@@ -59,7 +59,7 @@ bool IsOfTheList(const std::string& line) {
 }
 
 TEST(StreamTest, SeveralSamplesComePieceByPieceWithTheNumbersOfTheList) {
-  // Of likely tokens alone, so that some samples are the same.
+  // Only likely tokens, so that some samples are equal.
   std::vector<std::string> args = {"--do-sample", "--num-return-sequences",
                                    "5",           "--best-of",
                                    "8",           "--seed",

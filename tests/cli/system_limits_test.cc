@@ -1,5 +1,5 @@
-// What the program does where the system gives it too little: no descriptors,
-// no room for what it prints, closed standard streams.
+// Behaviour when the system has too little: no descriptors, no space for the
+// output, closed standard streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

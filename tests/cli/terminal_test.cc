@@ -1,4 +1,4 @@
-// What people see who run espalier at a terminal, and pipes do not.
+// Output at a terminal, where it differs from output to pipes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ std::vector<std::string> ControlArgs(const char* more = nullptr) {
 }
 constexpr char kShown[] = "\\u001b[2J\u00e9\\u009b\\u000d\\u007f\t\\u0000";
 
-// What a slow run writes to erase how far it is, left out.
+// Removes the sequences by which a slow run erases its progress line.
 std::string WithoutErasing(std::string out) {
   const std::string erase = "\r\x1b[K";
   for (size_t at; (at = out.find(erase)) != std::string::npos;) {
@@ -81,7 +81,7 @@ TEST(TerminalTest, AStreamShowsThemToo) {
   EXPECT_THAT(WithoutErasing(shown.out), Not(HasSubstr(kEscape)));
 }
 
-// Of a text, too, that comes in pieces: each byte is a token.
+// Holds for a streamed text, too, in which each token is a byte.
 TEST(TerminalTest, FurtherLinesOfATextStandUnderItsFirst) {
   const std::vector<std::string> args = {
       "generate",
@@ -148,7 +148,7 @@ TEST(TerminalTest, LinesOfBatchStayTheSameJson) {
   EXPECT_EQ(ParseLines(line).at(0).at("id"), json::value("\u009b2J\u00e9"));
 }
 
-// What the terminal gets up to the end of the next answer.
+// Returns the terminal's output up to the end of the next answer.
 std::string ReadAnswer(LiveProgram& program) {
   std::string text;
   while (text.find("hypotheses") == std::string::npos) {

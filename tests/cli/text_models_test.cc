@@ -94,7 +94,7 @@ TEST_P(TextModelsTest, GenerateAndTokenizeAndInspectKnowTheText) {
   EXPECT_THAT(run.out, HasSubstr("the text, then </s>\n"));
 }
 
-// What a model may not write, and where it stops, are texts of its output.
+// Bad words and stop strings match the text of the output.
 TEST_P(TextModelsTest, StopsAndBadWordsAreTextsOfTheOutput) {
   const std::string model = GetParam();
   const std::string word = model == "marian" ? "Th"

@@ -161,7 +161,7 @@ TEST_F(TokenizeChatTest, AConversationBecomesThePromptsTokens) {
   const json::array eos = TokensOf("</s>", {"--special"});
   EXPECT_EQ(tokens.front(), bos[0]);
   EXPECT_EQ(tokens.back(), eos[0]);
-  // What a user says is no special token.
+  // A user's text never becomes a special token.
   EXPECT_EQ(lines[2].at("rendered"), "<s>user: </s></s>");
   const json::array quoted = lines[2].at("tokens").as_array();
   EXPECT_EQ(std::ranges::count(quoted, eos[0]), 1);
@@ -200,7 +200,8 @@ TEST_F(TokenizeChatTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(run.err, HasSubstr("--chat needs a chat template, and "));
 }
 
-// Those of the output are of the others, and errors count them nonetheless.
+// Output lines are those of the other input lines, but errors count blank
+// lines, too.
 TEST(TokenizeTest, BlankLinesAreSkipped) {
   const ProgramRun run = Tokenize({}, "\n{\"text\": \"\"}\n \t\r\n{}\n");
   EXPECT_EQ(run.exit_code, 1);

@@ -154,7 +154,7 @@ TEST(TraceCommandTest, ARequestIsChosenByItsCallersIdOrItsNumber) {
             "0 (id a), 1 (id 2), 2 (id b c), 3 (id a) and 4 (id 1e3)\n");
 }
 
-// What is not there yet is said in every picture.
+// Every picture marks the missing end.
 TEST(TraceCommandTest, ATraceWithoutItsEndSaysSoInEveryFormat) {
   const std::string whole = TraceLines(MakeUpTrace({}));
   const std::string cut = TraceLines(MakeUpTrace({.ends = false}));

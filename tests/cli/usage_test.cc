@@ -1,4 +1,4 @@
-// What espalier says to a command line that it does not understand.
+// Error messages for command lines that espalier cannot parse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -182,7 +182,7 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
   }
 }
 
-// Those of vLLM's server, by all that run a model.
+// Options of vLLM's server, for every command that runs a model.
 TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   const std::pair<const char*, const char*> cases[] = {
       {"--max-num-seqs", "; did you mean --max-running?\n"},
@@ -323,7 +323,7 @@ TEST(UsageTest, AnOptionIsNoValueOfAnother) {
               HasSubstr("no such directory: x"));
 }
 
-// Of all commands, so that no option can be forgotten.
+// Tests all options of these commands, so that none is forgotten.
 TEST(UsageTest, NoOptionTakesAnEmptyValue) {
   int num_options = 0;
   for (const char* command : {"generate", "batch", "trace"}) {
@@ -391,7 +391,7 @@ std::vector<std::string> FlagsIn(const std::string& help) {
   return flags;
 }
 
-// Of both commands, so that no flag can be forgotten.
+// Tests all flags of both commands, so that none is forgotten.
 TEST(UsageTest, AllFlagsTakeTheSameSpellings) {
   int num_flags = 0;
   for (const char* command : {"generate", "batch"}) {

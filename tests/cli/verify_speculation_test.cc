@@ -78,8 +78,8 @@ TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
   EXPECT_EQ(by_default.exit_code, 0) << by_default.err;
 }
 
-// What it leaves of a text is decided by the clock, so requests run to their
-// end.
+// With a deadline the result depends on the clock, so requests run without
+// theirs.
 TEST(VerifySpeculationTest, DeadlinesAreLeftOut) {
   const ProgramRun run =
       Verify(R"({"prompt": "No, no, no, no, no.", "params": {"deadline_ms": 1,)"

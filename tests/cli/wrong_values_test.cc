@@ -194,7 +194,7 @@ std::vector<WrongValue> WrongValues() {
       {{"--host-cache-mib", "10", "--preempted-pages", "drop"},
        "espalier: --host-cache-mib must be 0, or unset, with "
        "--preempted-pages drop, which puts no page there\n"},
-      // What the search comes to.
+      // The search.
       {{"--suppress-tokens", *kAllTokens},
        "--suppress-tokens leaves none to ",
        true},
@@ -259,7 +259,7 @@ TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
   const std::vector<WrongValue> all = WrongValues();
   for (size_t i = 0; i < all.size(); i += Cases(1, 2)) {
     const WrongValue& wrong = all[i];
-    // Of few cases every other has the one spelling, and the rest the other.
+    // With few cases, --stream and --stream=false alternate.
     for (const char* how : Cases<std::vector<const char*>>(
              {"--stream", "--stream=false"},
              {i % 4 == 0 ? "--stream" : "--stream=false"})) {
@@ -290,7 +290,7 @@ TEST(WrongValuesTest, NoErrorNamesAField) {
     for (const ParamField& field : ParamFields()) {
       const std::string name(field.name);
       if (name.find('_') == std::string::npos) continue;
-      if (name == "length_penalty") continue;  // of the formula
+      if (name == "length_penalty") continue;  // part of the formula
       EXPECT_EQ(error.find(name), std::string::npos) << error;
     }
   }
@@ -327,7 +327,6 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
   expect(model.path(), " has neither model.safetensors nor ");
 }
 
-// What is wrong for all texts is found before there is one.
 TEST(WrongValuesTest, AnEndlessPipeIsNotReadForThem) {
   const ProgramRun run = RunProgram(
       "/bin/sh",

@@ -19,8 +19,8 @@ bool BeginsWith(const Hypothesis& longer, const Hypothesis& beginning) {
              std::span(longer.tokens).first(beginning.tokens.size()));
 }
 
-// Whether `hypothesis` goes on from one of `states`, which is taken out: one of
-// a sequence that lived.
+// Removes one of `states` that is a live sequence and a prefix of `hypothesis`.
+// True if one was found.
 bool TakeBeginning(const Hypothesis& hypothesis,
                    std::vector<Hypothesis>* states) {
   const auto found = std::ranges::find_if(*states, [&](const auto& state) {

@@ -1,5 +1,5 @@
-// What the simulator knows of a request that ends at its deadline: the
-// sequences that it has alone after each of its steps.
+// Expected result of a request that ends at its deadline: the sequences that it
+// has alone after each of its steps.
 #pragma once
 
 #include <string>
@@ -35,13 +35,14 @@ class StepCounter final : public SearchWatcher {
   int& num_steps_;
 };
 
-// Why `result` is not the best of what the request has alone after so many
-// steps; "" if it is. Of groups of beams, each of which keeps its own best,
-// only that it is of these, best first; and of a request that speculates, whose
-// steps may each be several of those alone, that it is of some step's. Alone
-// such a request may fail (`fails_alone`) when one of its samples has no token,
-// which others have not waited for: each of these goes on from a sequence of
-// its own that lives after the last step alone.
+// Describes why `result` is not the best of the request's sequences after
+// `num_steps` steps alone; "" if it is. Each group of beams keeps its own best,
+// so for groups the hypotheses only have to be among these sequences, best
+// first. A step with drafts may be several steps alone, so the result of a
+// request with drafts may be that of any later step. Alone, such a request may
+// fail (`fails_alone`) when one of its samples has no possible token, which
+// other samples have not waited for: each of their hypotheses then continues a
+// live sequence of the last step alone.
 std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
                            const SearchStates& alone, bool fails_alone,
                            int num_steps);

@@ -1,5 +1,5 @@
-// What a request has at its deadline is checked for what it may be, and for no
-// more.
+// The check of results at a deadline accepts every possible result, and rejects
+// any other.
 #include "tests/sim/best_so_far.h"
 
 #include <gmock/gmock.h>

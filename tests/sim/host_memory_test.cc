@@ -27,7 +27,7 @@ Request SearchOf(std::vector<TokenId> prompt, int64_t num_beams,
   return request;
 }
 
-// What samples generate they do not share.
+// Samples do not share their generated tokens.
 Request SamplesOf(std::vector<TokenId> prompt, int64_t num_samples,
                   int64_t max_new_tokens) {
   Request request = SearchOf(std::move(prompt), 1, max_new_tokens);
@@ -182,8 +182,8 @@ TEST_F(HostMemoryTest, WhereSlotsRunOutTheLastTokensAreFedAgain) {
   }
 }
 
-// Of pages of 4 tokens that load as fast as 2.5 tokens are fed, those of 3 and
-// 4 go to the host; and none if they load as fast as 5.
+// Pages have 4 tokens. If a page loads in the time of 2.5 tokens, pages of 3
+// and 4 tokens go to the host; if it takes the time of 5, no page does.
 TEST_F(HostMemoryTest, PagesThatAreFedSoonerThanLoadedAreDropped) {
   scheduling_.preempted_pages = PreemptedPages::kAuto;
   for (const double load_time : {0.0, 2.5, 5.0}) {
@@ -324,7 +324,7 @@ TEST_F(HostMemoryDeadlineTest, AsItComesBack) {
   ExpectAsAlone(0);
 }
 
-// What others share of it is not lost, and not saved.
+// Pages that other groups share are neither lost nor saved.
 TEST_F(HostMemoryTest, PagesThatOthersHoldStayWhereTheyAre) {
   scheduling_.prefix_cache = true;
   requests_ = {SamplesOf(Prompt(30), 3, 40), SamplesOf(Prompt(30), 2, 40)};

@@ -15,7 +15,7 @@
 namespace espalier::testing {
 namespace {
 
-// What prompts begin with.
+// Common prefixes of prompts.
 using Stems = std::vector<std::vector<TokenId>>;
 
 std::vector<TokenId> AnyTokens(Dice& dice, int count, int vocab_size) {

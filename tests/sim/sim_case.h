@@ -43,7 +43,7 @@ struct SimCase {
   bool drafts_before_steps = false;
   SchedulerOptions scheduler;
   int plans_in_flight = 1;  // or 2
-  // Whether a trace tells who is admitted, so that the order can be checked.
+  // If set, a trace records admissions, so that their order can be checked.
   bool has_trace = false;
 
   // Each request that is submitted is one of these, with a priority, a salt and
@@ -67,17 +67,17 @@ struct SimCase {
 
 SimCase MakeSimCase(uint32_t seed);
 
-// What a seed has chosen, on one line.
+// Describes the case on one line.
 std::string Describe(const SimCase& sim_case);
 
 // The pages that the request takes at worst.
 int64_t NumPagesOf(const SimCase& sim_case, const Request& request);
 
-// Whether drafts of `sim_case`'s requests can be verified.
+// True if drafts of `sim_case`'s requests can be verified.
 bool VerifiesDrafts(const SimCase& sim_case);
 
-// The request's result in a pool of any size when nobody else is there, and
-// nothing is drafted.
+// Returns the request's result in a pool of any size, without other requests
+// and without drafts.
 absl::StatusOr<Result> SimulateAlone(
     const SimCase& sim_case, const Request& request,
     std::unique_ptr<SearchWatcher> watcher = nullptr);

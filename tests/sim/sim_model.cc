@@ -237,7 +237,7 @@ absl::Status SimModel::FeedPages(const StepPlan& plan, size_t row_idx,
 }
 
 absl::Status SimModel::CheckAskers(const StepPlan& plan) {
-  std::vector<size_t> rows(plan.num_logits);  // of each line
+  std::vector<size_t> rows(plan.num_logits);  // plan row of each row of logits
   for (size_t row = 0; row < plan.rows.size(); ++row) {
     std::fill_n(rows.begin() + plan.rows[row].first_logits,
                 plan.rows[row].num_logits, row);
@@ -313,7 +313,8 @@ absl::Duration SimModel::TimeOf(const StepPlan& plan) {
 void SimModel::PoisonFree(const PagePool& pool, const HostPool& host) {
   for (size_t i = 0; i < host_pages_.size(); ++i) {
     const HostSlotId slot{static_cast<int32_t>(i)};
-    // Where nothing is dropped the pool has as many slots, elsewhere none.
+    // The pool has as many slots as the model, or none if preempted pages are
+    // dropped.
     if (slot.value < host.num_slots() && host.ref_count(slot) > 0) continue;
     if (host_pages_[i].is_poisoned) continue;
     std::fill_n(host_cells_.begin() + i * options_.page_size,

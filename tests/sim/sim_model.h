@@ -39,16 +39,15 @@ struct SimModelOptions {
   uint64_t seed = 1;
   std::vector<TokenId> eos_token_ids = {0};
   float eos_boost = 0;         // added to the logits of EOS ids
-  int impossible_percent = 0;  // of tokens after a path: -inf
-  int disagree_percent = 0;    // of paths: logits of another seed's model
-  int num_levels = 0;          // of logits, so that there are ties; 0: many
+  int impossible_percent = 0;  // share of tokens after a path with -inf
+  int disagree_percent = 0;    // paths with another seed's logits
+  int num_levels = 0;          // number of distinct logits, for ties; 0: many
   int page_size = 3;
   int num_pages = 200;
-  bool has_shareable_pages = true;  // of kPages alone
+  bool has_shareable_pages = true;  // kPages only
   Memory memory = Memory::kPages;
-  int num_host_slots = 0;  // of kPages alone
-  // How many times as long as feeding a token loading a page takes; 0: not
-  // known.
+  int num_host_slots = 0;  // kPages only
+  // Time to load a page, in units of the time to feed a token; 0: not known.
   double load_time = 0;
   StepLimits limits = {};
 };
@@ -72,14 +71,14 @@ class SimModel final : public Model {
 
   // The plan fails before it has copied or fed anything.
   void Lose(const StepPlan& plan);
-  // Whether a plan was lost and its planner does not know yet: rows of the next
-  // one may attend to what that would have written. They write poison.
+  // Set while a plan was lost and its planner has not been informed: rows of
+  // the next plan may attend to the lost tokens. They write poison.
   void set_awaits_lost_plan(bool awaits) { awaits_lost_plan_ = awaits; }
 
   // Poisons pages and slots that are free.
   void PoisonFree(const PagePool& pool, const HostPool& host);
 
-  // How long a step takes, which is in no result.
+  // Returns the duration of a step, which does not affect results.
   static absl::Duration TimeOf(const StepPlan& plan);
 
   // Sequences with state; 0 in kPages.
@@ -124,13 +123,13 @@ class SimModel final : public Model {
   const FindAsker find_asker_;
   std::vector<Cell> cells_;  // [num_pages, page_size]
   std::vector<Page> pages_;  // [num_pages]
-  // Of the host's slots; as of pages.
+  // Pages of the host's slots, in the same layout.
   std::vector<Cell> host_cells_;
   std::vector<Page> host_pages_;
   std::unordered_map<SequenceId, SequenceState> sequences_;
   bool has_lost_plans_ = false;
   bool awaits_lost_plan_ = false;
-  std::vector<bool> lost_rows_;  // of the plan that runs, that write poison
+  std::vector<bool> lost_rows_;  // rows of the running plan that write poison
 };
 
 }  // namespace espalier::testing

@@ -21,8 +21,8 @@
 //     steps that depends on its own size and that of those it may wait for;
 //   - what groups that were preempted had in host memory comes back as it was
 //     (sim_model.h), and the slots held there are theirs;
-//   - in the end nobody runs, no host slot is held, and of pages only idle ones
-//     of the tree.
+//   - in the end no request runs, no host slot is held, and of pages only
+//     idle ones of the tree.
 //
 //   const SimReport report = Simulate(seed, {.num_events = 5000});
 //   if (!report.fault.empty()) ...
@@ -33,7 +33,7 @@
 
 namespace espalier::testing {
 
-// What was done, so that a test can say that it was enough.
+// Counts of events, so that a test can check that there were enough.
 struct SimFigures {
   int64_t num_events = 0;
   int64_t num_steps = 0;
@@ -60,7 +60,7 @@ struct SimFigures {
 
 struct SimReport {
   std::string fault;  // the law that was broken; empty: none
-  uint64_t hash = 0;  // of all events
+  uint64_t hash = 0;  // over all events
   SimFigures figures;
 };
 

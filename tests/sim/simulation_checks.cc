@@ -104,8 +104,8 @@ const absl::StatusOr<Result>& Simulation::Alone(int kind) {
   return *alone;
 }
 
-// Whoever is admitted has his turn before all that still wait; where there are
-// tenants, before all of his own tenant and priority.
+// Checks that an admitted request has its turn before all that still wait; with
+// tenants, before all of its own tenant and priority.
 void Simulation::CheckAdmissions() {
   if (log_ == nullptr) return;
   for (const RequestId id : log_->Take()) {

@@ -50,7 +50,7 @@ class AdmissionLog final : public TraceSink {
 struct LiveRequest {
   int kind = 0;  // index in SimCase::requests
   Turn turn;
-  int64_t owner = 0;  // of its pages
+  int64_t owner = 0;  // owner of its pages
   bool may_share = false;
   bool is_admitted = false;  // where there is a trace
   std::string tenant = {};
@@ -65,7 +65,7 @@ struct StepInFlight {
   absl::StatusOr<StepResult> result;
   int64_t end = 0;                        // by the clock
   RequestId first_after = {};             // submitted after the plan
-  std::optional<RequestId> wrong_answer;  // of whom, if one is
+  std::optional<RequestId> wrong_answer;  // request with a planted wrong answer
   bool is_cut = false;                    // an answer is missing
 };
 

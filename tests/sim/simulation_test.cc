@@ -1,5 +1,5 @@
 // The laws of simulation.h over 200 seeds and a million events; `make soak`
-// goes on from there.
+// runs more seeds.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 TEST(SimulationTest, NoSeedBreaksALaw) {
   SimFigures total;
   const uint32_t num_seeds = Cases(200, 20);
-  // What few seeds do is uneven. From this one on all that is counted below is
-  // reached with room.
+  // Few seeds cover events unevenly. From this seed on, all counts below are
+  // exceeded by a margin.
   const uint32_t first_seed = Cases(0, 120);
   for (uint32_t i = 0; i < num_seeds; ++i) {
     const uint32_t seed = first_seed + i;

@@ -26,8 +26,9 @@
 namespace espalier::testing {
 namespace {
 
-// What repeats the seed that this thread runs: made before it, for the signal
-// handler, which runs on the thread that failed.
+// Command that repeats the seed of this thread. It is formatted before the run,
+// because the signal handler, which runs on the failing thread, cannot format
+// it.
 thread_local char repeat_command[512];
 thread_local size_t repeat_length = 0;
 
@@ -43,7 +44,8 @@ extern "C" void TellSeed(int signal) {
   std::raise(signal);
 }
 
-// Whether no law was broken.
+// Prints the broken law and the command that repeats it. True if no law was
+// broken.
 bool Tell(uint32_t seed, const SimReport& report) {
   if (report.fault.empty()) return true;
   std::fprintf(stderr, "seed %u, event %lld: %s\n%s", seed,
@@ -112,7 +114,7 @@ class Soak {
   const double num_events_;
   std::atomic<uint32_t> next_seed_;
   std::atomic<bool> is_done_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   SimFigures total_;
   uint32_t num_seeds_ = 0;
   bool is_broken_ = false;

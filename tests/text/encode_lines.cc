@@ -23,7 +23,7 @@ json::array ToArray(const std::vector<TokenId>& tokens) {
   return json::array(tokens.begin(), tokens.end());
 }
 
-// What Decode gives; the text that grows token by token must be the same, in
+// Returns the decoded text. Decoding token by token must give the same text, in
 // whole characters.
 absl::StatusOr<std::string> DecodeBothWays(const Tokenizer& tokenizer,
                                            const std::vector<TokenId>& tokens) {

@@ -1,4 +1,4 @@
-// Where stop strings end a text, found without cleverness.
+// Plain search for the first stop string of a text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace espalier::testing {
 
-// Where a text ends.
+// A text up to its stop string.
 struct Cut {
   std::string text;
   std::optional<int> stop_idx;

@@ -55,7 +55,7 @@ TEST(PromptTemplateTest, APromptIsTheTextBetweenItsPieces) {
               StatusIs(kInvalid, HasSubstr("not UTF-8")));
 }
 
-// Of nothing the model would make a sentence up.
+// For a blank text the model would invent a sentence.
 TEST(PromptTemplateTest, ABlankTextIsRefused) {
   ASSERT_OK_AND_ASSIGN(const auto templates,
                        PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));

@@ -64,8 +64,8 @@ inline json::object AddedTokenOf(int id, const std::string& piece,
           {"normalized", false}};
 }
 
-// Of a model without normalization rules, that drops spaces and falls back to
-// bytes.
+// Converts a model without normalization rules that drops spaces and falls back
+// to bytes.
 inline std::string SentencePieceAsJson(std::string_view model) {
   json::array vocab, added;
   for (ProtoReader fields(model); fields.Next();) {

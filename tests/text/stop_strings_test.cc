@@ -38,7 +38,7 @@ size_t NaiveHeldBytes(const std::vector<std::string>& stops,
   return longest;
 }
 
-using Alphabet = std::vector<std::string>;  // of characters
+using Alphabet = std::vector<std::string>;  // characters
 
 std::string RandomText(const Alphabet& alphabet, int size,
                        std::mt19937& random) {

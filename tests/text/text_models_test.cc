@@ -108,7 +108,7 @@ TEST_P(TextModelsTest, TextsOfTokensAreTransformers) {
     }
     detokenizer.Finish(&grown);
     EXPECT_EQ(grown, text);
-    // What continues a part of it completes it.
+    // A detokenizer that starts after the first tokens completes their text.
     const auto first = std::span(tokens).first(tokens.size() / 2);
     IncrementalDetokenizer before(*tokenizer_);
     std::string joined;

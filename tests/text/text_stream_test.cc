@@ -67,8 +67,8 @@ std::vector<std::string> SomeStops(const std::string& text, size_t max_bytes,
   return stops;
 }
 
-// What the streams' text is, from the text of all tokens; no stop ends in the
-// part of it that the first tokens make certain.
+// Returns the expected text of the stream, cut from the text of all tokens. No
+// stop string ends within the text that the first min_new_tokens make certain.
 Cut ExpectedCut(const std::vector<TokenId>& tokens,
                 const std::vector<std::string>& stops,
                 const TextOptions& options) {
@@ -186,7 +186,7 @@ TEST(TextStreamTest, SpecialTokensStop) {
   EXPECT_EQ(StreamedCut(tokens, within, {}).text, "");
   EXPECT_EQ(StreamedCut(tokens, within, {.include_stop = true}).text,
             "le</s> chat");
-  // What was held is text without the token.
+  // Held text is written without the special token.
   EXPECT_EQ(StreamedCut(with_eos("le", "chien"), within, {}).text, "le chien");
   EXPECT_EQ(StreamedCut(with_eos("le", ""), within, {}).text, "le");
   EXPECT_EQ(StreamedCut(Tokens("oui</s>non"), alone, {}).text, "oui");

@@ -1,5 +1,5 @@
-// How many answers a group's steps with drafts wait for that its others do not
-// (BeamGroup::NumWaitsToDraft).
+// Number of results that a group's steps with drafts wait for, beyond those of
+// its other steps (BeamGroup::NumWaitsToDraft).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 using ::espalier::testing::DraftingModel;
 
-// What executors do: nothing, draft in the step that verifies, and draft ahead
-// of the answer before it, which needs the former.
+// Abilities of executors: none; drafting in the step that verifies; and
+// drafting before the previous result is read, which needs the former.
 struct Abilities {
   bool drafts_ahead;
   bool drafts_before_steps;

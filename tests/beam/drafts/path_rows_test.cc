@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What fits in so many drafted tokens, of two beams.
+// Chooses the paths of two beams that fit in `num_tokens` drafted tokens.
 PathRows ChooseOf(const std::vector<BeamPath>& paths, int num_tokens) {
   return ChoosePathRows(paths, 2, [&](const PathRows& rows) {
     return rows.num_drafted(2) <= num_tokens;
@@ -64,7 +64,7 @@ TEST(PathRowsTest, TheLastStepIsLeftOutBeforeWhatWasPrunedOnTheWay) {
 }
 
 TEST(PathRowsTest, OfTheLastStepTheLikeliestStay) {
-  // Beam 0 goes on by 5 to 8 and 9, and by 6; beam 1 by 7 to 4, and by 2.
+  // Beam 0 has the paths 5 8, 5 9 and 6; beam 1 has 7 4 and 2.
   const std::vector<BeamPath> paths = {
       {0, {{5, 8}, -3}}, {0, {{5, 9}, -1}}, {1, {{7, 4}, -2}},
       {0, {{6}, -1.5}},  {1, {{2}, -0.5}},
@@ -88,7 +88,7 @@ TEST(PathRowsTest, OfTheLastStepTheLikeliestStay) {
   EXPECT_TRUE(ChooseOf({}, 2).empty());
 }
 
-// Whoever asks for more steps ahead has those that fit, of all paths.
+// If all paths of some length fit, longer requests include them.
 TEST(PathRowsTest, LongerPathsTakeNothingFromShorterOnes) {
   std::mt19937 random(2);
   const auto below = [&](int limit) {

@@ -119,7 +119,8 @@ class GroupPagesWorld {
     }
   }
 
-  // What the table has and the model has not is the step's. Returns how many.
+  // Writes the step's tokens: positions of the table that the model has not
+  // yet. Returns their number.
   int Write(int rank) {
     std::vector<PageId> ids = Pages(rank);
     const int first = static_cast<int>(sequences_[rank].size());
@@ -166,7 +167,7 @@ class GroupPagesWorld {
   int max_held_ = 0;
 };
 
-// Of the whole range, however small the case.
+// Returns any number of the whole range, however small the case.
 int AnyInRange(int first, int end) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(first, end));
 }

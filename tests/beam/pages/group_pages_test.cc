@@ -72,7 +72,7 @@ TEST_F(GroupPagesTest, TheFirstChildKeepsItsParentsSlotAndOthersFork) {
   EXPECT_THAT(plan_.page_copies,
               ElementsAre(PageCopy{PageId{1}, PageId{2}, 2}));
 
-  // The first one ends, the second goes on three times.
+  // Beam 0 ends, and beam 1 has three children.
   plan_ = StepPlan();
   pages_.Reorder(std::vector<int>{1, 1, 1}, &plan_);
   EXPECT_THAT(pages_.slots(), ElementsAre(1, 0, 2));

@@ -116,7 +116,7 @@ TEST_F(SavedPagesTest, WhatHasGrownSinceIsSavedAgain) {
 TEST_F(SavedPagesTest, OneTableIsThatOfAllRanks) {
   EXPECT_TRUE(saved_.Save(std::vector<const PageTable*>{&first_}, 3, {&host_},
                           &saves_));
-  EXPECT_THAT(saves_, SizeIs(1));  // of the page that no table beside it has
+  EXPECT_THAT(saves_, SizeIs(1));  // the page that no other table has
   EXPECT_EQ(saved_.Find(2, 1)->slot.id(), saved_.Find(0, 1)->slot.id());
 }
 

@@ -23,7 +23,7 @@ GenerationParams Allowing(Sequences sequences) {
   return params;
 }
 
-// Where `tokens` lead.
+// Returns the node of `tokens`.
 AllowedSequenceTrie::Node After(const AllowedSequenceTrie& trie,
                                 const std::vector<int64_t>& tokens) {
   AllowedSequenceTrie::Node node = AllowedSequenceTrie::kRoot;

@@ -320,7 +320,8 @@ TEST(BeamStrategyTest, ImpatienceEndsWithFewerHypothesesThanBeams) {
   }
 }
 
-// What ends together enters together, as many as there is room for.
+// Candidates that end in one step enter the pool together, as far as there is
+// room.
 TEST(BeamStrategyTest, ImpatienceStillTakesAllThatEndTogether) {
   GenerationParams params = Patient(0.5);
   params.eos_token_id = {kEos, kC};

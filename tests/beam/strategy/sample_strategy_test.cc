@@ -235,7 +235,7 @@ TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {
   }
 }
 
-// What a caller sees of it.
+// Compares everything that a caller sees.
 void ExpectEqual(const SampleStrategy& a, const SampleStrategy& b) {
   ASSERT_EQ(a.done(), b.done());
   const auto continuations = b.continuations();

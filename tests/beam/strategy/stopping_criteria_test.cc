@@ -32,11 +32,11 @@ std::vector<TokenId> Encode(const std::string& text) {
 }
 
 struct End {
-  int length = 0;  // 0: it goes on
+  int length = 0;  // 0: not ended
   std::optional<FinishReason> reason;
 };
 
-// How many tokens of `text` it takes to end, and as what.
+// Returns the number of tokens of `text` until it ends, and the reason.
 End EndOf(const GenerationParams& params, const std::string& text) {
   const StoppingCriteria criteria(
       params, nullptr, RequestText::Make(params, SharedEnFrTokenizer()));

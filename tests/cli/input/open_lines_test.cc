@@ -50,7 +50,7 @@ TEST(OpenLinesTest, FinishedAnswersAreBounded) {
   EXPECT_FALSE(lines.is_full());
 }
 
-// A line beyond all bounds is read, or nobody would come to its end.
+// A line beyond all bounds is read, or the input would never end.
 TEST(OpenLinesTest, OneLineIsAlwaysRead) {
   OpenLines lines;
   EXPECT_FALSE(lines.is_full());

@@ -154,7 +154,8 @@ TEST(ChatPromptTest, InAnyTokenizerTheTemplateAloneMakesSpecialTokens) {
     for (TokenId token = 0; token < tokenizer->vocab_size(); ++token) {
       const std::string name = tokenizer->Piece(token);
       if (!tokenizer->is_special(token) || name.size() < 3) continue;
-      // What the vocabulary cannot spell becomes this in any text.
+      // Any text may contain the unknown token, for characters outside the
+      // vocabulary.
       if (tokenizer->special_tokens().unk == token) continue;
       const std::string half = name.substr(0, name.size() / 2);
       const std::string rest = name.substr(name.size() / 2);
@@ -226,7 +227,7 @@ TEST(ChatPromptTest, TooManyTokensAndNoneAreRefused) {
   EXPECT_THAT(
       Encode(jinja::Text()).status(),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty prompt")));
-  // What the normalizer leaves nothing of.
+  // The normalizer removes all characters.
   const json::object tokenizer_file{
       {"model",
        {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},

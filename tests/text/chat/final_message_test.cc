@@ -1,5 +1,5 @@
-// What a conversation must be to be continued; the prompts are compared in
-// chat_references_test.cc.
+// Conditions on a conversation that is to be continued; the prompts are
+// compared in chat_references_test.cc.
 #include "text/chat/final_message.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What is wrong with a template is said with its place, and what would cost too
-// much ends soon, whatever it is.
+// Errors of templates name their place, and templates that would cost too much
+// end soon.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@ namespace {
 
 using ::espalier::testing::Cases;
 
-// Those of docs/chat.md.
+// All filters of docs/chat.md.
 constexpr std::string_view kFilterNames[] = {
     "abs",     "attr",        "batch",    "capitalize", "center",     "count",
     "d",       "default",     "dictsort", "e",          "escape",     "first",
@@ -46,8 +46,8 @@ constexpr std::string_view kParameterNames[] = {
     "fill_with", "fillchar",   "indent", "new",     "old",
     "sep",       "separators", "start",  "width"};
 
-// What the templates below have none of, so that it is an input's where it
-// stands: bytes beyond ASCII, a special token's and what is made of them.
+// Bytes that no template below contains, so that their output is from an input:
+// bytes beyond ASCII, those of special tokens, and their escapes.
 bool IsOfInput(char byte) {
   return (static_cast<unsigned char>(byte) & 0x80) != 0 ||
          std::string_view("/&;#\n").find(byte) != std::string_view::npos;
@@ -76,7 +76,8 @@ class MarksTest : public ::testing::Test {
     }
   }
 
-  // Of an expression with `x`, `map` or both; one that fails is no text.
+  // Checks an expression of `x`, `map` or both. An expression that fails has no
+  // text.
   void Expect(const std::string& expression) {
     const auto is_of_input = [](std::string_view part) {
       return std::ranges::any_of(part, IsOfInput) ||
@@ -230,7 +231,7 @@ TEST(MarksOfScalarsTest, WhatPrintsANumberOfAnInputIsAnInput) {
   EXPECT_EQ(Marked("{{ x|int }}{{ '5'|int }}", "5"), "[5]5");
 }
 
-// How many there are, and what a template decides by a number, is its own.
+// Counts, and branches on a number, are the template's own.
 TEST(MarksOfScalarsTest, WhatATemplateCountsAndDecidesIsItsOwn) {
   EXPECT_EQ(Marked("{{ x|length }}{{ x[0] > 1 }}{{ x[0] == 5 }}", {5, 6}),
             "2TrueTrue");

@@ -1,5 +1,5 @@
-// What renderings with megabytes of inputs may cost, by the work that is taken:
-// how often the clock is looked at, and how much is made at most.
+// Cost of renderings with megabytes of input, measured by work: how often the
+// clock is read, and how many bytes are made at most.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,8 @@ TEST_F(BudgetTest, NoInputMakesItLargerThanItsMost) {
               HasSubstr("more than the 1073741824 bytes"));
 }
 
-// What `source` takes of `budget` until it ends in an error, which it must.
+// Returns the error in which `source` must end, and takes its cost from
+// `budget`.
 std::string ErrorWithin(const std::string& source, const std::string& content,
                         Budget* budget) {
   Names names;

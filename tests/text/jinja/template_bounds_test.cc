@@ -1,4 +1,4 @@
-// What templates may cost: each bound, and what a step and a byte are.
+// Bounds of a template's cost, and the units of steps and bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,7 +139,7 @@ TEST(TemplateBoundsTest, ManyParametersAndNamesAreBounded) {
   EXPECT_THAT(ErrorOf(names), HasSubstr(kSteps));
 }
 
-// What costs more than a step or a byte takes more of them.
+// Slow operations cost more steps or bytes.
 TEST(TemplateBoundsTest, WhatIsSlowTakesMore) {
   const auto error_within = [](const std::string& source, int64_t steps,
                                int64_t bytes) {

@@ -1,4 +1,4 @@
-// What templates end with, for tests.
+// Errors of templates, for tests.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ inline std::string Repeat(std::string_view text, int times) {
   return repeated;
 }
 
-// Of parsing, or of rendering with one message; "no error" if there is none.
+// Returns the error of parsing, or of rendering with one message; "no error" if
+// both succeed.
 inline std::string ErrorOf(const std::string& source) {
   const auto parsed = Template::Parse(source);
   if (!parsed.ok()) return Message(parsed.status());

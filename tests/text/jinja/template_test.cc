@@ -31,7 +31,7 @@ std::string Render(std::string_view source, std::string_view inputs = "{}") {
   return text.ok() ? text->bytes() : Concat("ERROR ", Message(text.status()));
 }
 
-// What a part of the bytes comes from, a letter each.
+// Returns a letter for the source of each run of bytes.
 std::string Marks(const Text& text) {
   std::string marks;
   for (const Text::Run& run : text.Runs()) {
@@ -138,7 +138,7 @@ TEST(TemplateTest, IntegersOf64BitsAreReadAndRounded) {
   }
 }
 
-// What Python's format() gives.
+// Expected values are those of Python's format().
 TEST(TemplateTest, NumbersAreFormattedAsPythonFormatsThem) {
   EXPECT_EQ(Render("{{ '{:_} {:,} {:_x} {:_.2f}'.format(1234567, 1234567.5, "
                    "1048575, 1234567) }}"),

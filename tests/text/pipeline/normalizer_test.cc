@@ -126,7 +126,7 @@ TEST(NormalizerTest, TheLastCharacterOfAMatchTellsWhetherItIsOfTheBeginning) {
   EXPECT_EQ(Apply({ReplaceStep("ad", "b")}, "ad"), (Normalized{"b", 0}));
   EXPECT_EQ(Apply({ReplaceStep("ad", "xyz"), ReplaceStep("x", "q")}, "ad"),
             (Normalized{"qyz", 0}));
-  // Of several characters in front, all of which the first has become.
+  // Several characters in front, all made from the first one.
   EXPECT_EQ(Apply({kNfd, ReplaceStep("e\u0301", "b")}, "\u00e9d"),
             (Normalized{"bd", 1}));
   const std::string prepend = Prepending("xy");
@@ -163,7 +163,7 @@ TEST(NormalizerTest, NothingIsReplacedInAnEmptyText) {
             (Normalized{"xd", 1}));
 }
 
-// Of all kinds but Precompiled, which takes a map of its own.
+// Steps of all kinds but Precompiled, which needs a map of its own.
 const std::vector<std::string>& AllSteps() {
   static const auto* const steps = [] {
     auto* list = new std::vector<std::string>{

@@ -208,7 +208,6 @@ TEST(RegexCostTest, TheSquareOfATextIsRefused) {
   }
 }
 
-// What is counted matches what is not.
 TEST(RegexCostTest, CalloutsDoNotChangeMatches) {
   for (const char* const pattern : kRealPatterns) {
     const auto plain = Regex::Compile(pattern).value();

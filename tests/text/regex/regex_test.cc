@@ -42,7 +42,7 @@ TEST(RegexTest, EmptyMatchesDoNotFollowAMatch) {
   EXPECT_THAT(Matches("", "é"), ElementsAre("", ""));
 }
 
-// What Oniguruma and PCRE2 read otherwise.
+// Oniguruma and PCRE2 differ here.
 TEST(RegexTest, ClassesAreThoseOfOniguruma) {
   EXPECT_THAT(Matches("\\s", "\u180e\u0085\u00a0\u3000\v"),
               ElementsAre("\u0085", "\u00a0", "\u3000", "\v"));
@@ -58,8 +58,8 @@ TEST(RegexTest, ClassesAreThoseOfOniguruma) {
   EXPECT_THAT(Matches("\\bé\\b", "é aé"), ElementsAre("é"));
 }
 
-// Of numbers that are no digits only those of Latin-1 are of words, and these
-// only outside of brackets.
+// Among numbers that are no digits, only those of Latin-1 are word characters,
+// and only outside of brackets.
 TEST(RegexTest, WordCharactersAreThoseOfOniguruma) {
   EXPECT_THAT(Matches("\\w", "①₇⁴৴Ⅷ٣²³¹¼½¾⅓"),
               ElementsAre("Ⅷ", "٣", "²", "³", "¹", "¼", "½", "¾"));

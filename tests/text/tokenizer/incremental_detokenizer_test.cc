@@ -23,7 +23,7 @@ using ::espalier::testing::PieceType;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What each token adds, and what Finish does.
+// Returns the text that each token adds, and the text that Finish() adds.
 std::vector<std::string> Pieces(const Tokenizer& tokenizer,
                                 const std::vector<TokenId>& tokens) {
   IncrementalDetokenizer detokenizer(tokenizer);

@@ -35,7 +35,7 @@ std::string Repeated(std::string_view part, size_t num_bytes) {
   return text;
 }
 
-// Of a word without an end, of spaces, and of prose.
+// Tests a word without an end, spaces, and prose.
 TEST(JsonTokenizerLimitsTest, ALongTextIsEncodedInOnePass) {
   for (const char* name : {"llama3", "sentencepiece_bpe", "unigram_nfkc"}) {
     const auto tokenizer = FixtureTokenizer(name);

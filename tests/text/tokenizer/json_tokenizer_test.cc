@@ -166,7 +166,8 @@ TEST(JsonTokenizerTest, ManyThreadsMakeTheSameTokens) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What the library calls the first piece begins with the first character.
+// In the library, the first piece is the one that begins with the first
+// character.
 TEST(JsonTokenizerTest, ReplacedCharactersMayNotBeTheFirst) {
   TokenizerFile file;
   file.At("/normalizer") = json::parse(R"({"type": "Replace",

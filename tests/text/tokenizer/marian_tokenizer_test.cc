@@ -1,4 +1,4 @@
-// What a Marian model's tokenizer refuses, and what references do not show.
+// Errors of a Marian model's tokenizer, and cases that the references lack.
 #include "text/tokenizer/marian_tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST_F(MarianTokenizerTest, AFileThatIsMissingIsNamed) {
                      "vocab.json; put there what the model comes with"));
     std::filesystem::rename(directory_.path("aside"), directory_.path(name));
   }
-  // Of no directory are these files a tokenizer without source.spm.
+  // Without source.spm these files are no tokenizer.
   std::filesystem::remove(directory_.path("source.spm"));
   EXPECT_EQ(Tokenizer::LoadDirectory(directory_.path()).value(), nullptr);
 }

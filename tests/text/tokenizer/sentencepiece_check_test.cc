@@ -47,7 +47,7 @@ std::string UserDefined(const std::string& piece) {
 // A model of rules.
 std::string WithMap(const std::string& map) { return Field(3, Field(2, map)); }
 
-// What no label matches.
+// A value that no label matches.
 constexpr uint32_t kNone = 0x80000000;
 
 std::string LittleEndian(uint32_t value) {

@@ -300,7 +300,7 @@ TEST(TokenizerTest, OnlyTextsWithATokenThatTheModelLacksAreRefused) {
 TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {
   EXPECT_THAT(EnFrTokenizer().Encode("caf\xE9"),
               StatusIs(kInvalid, HasSubstr("not UTF-8")));
-  // Of a length that is judged by the beginning, and of one by the bytes.
+  // Long texts are rejected by their beginning, and short ones by their bytes.
   for (const int length : {1, 100, 500, 1 << 20}) {
     EXPECT_THAT(
         EnFrTokenizer().Encode(std::string(length, '\x80'), {.max_tokens = 10}),

@@ -1,18 +1,18 @@
-// Sampling on the device: what kernels/sample/sample.h does on the host, for
-// all samples of a step, greedy ones among them. One launch or two. A draw is a
-// pure function of its row, its options and (seed, sample, position): the same
-// bits among any other rows, at any place and however the work is spread, for
-// all sums that decide are sums of integers. It differs from the host's form
-// where the uniform number falls within rounding of a boundary between two
-// tokens, and where what a filter looks at falls within rounding of its bound;
-// choice by logit (greedy, top_k) agrees to the bit.
+// Sampling on the device: kernels/sample/sample.h for all samples of a step,
+// greedy ones included, in one launch or two. A draw is a pure function of its
+// row, its options and (seed, sample, position). It has the same bits among any
+// other rows, at any place and however the work is spread, because all sums
+// that decide it are sums of integers. It may differ from the host's draw if
+// the uniform number falls within rounding of a boundary between two tokens, or
+// a filter's sum within rounding of its bound. Choice by logit (greedy, top_k)
+// agrees to the bit.
 //
-// A row pays for its own options alone; cuda_sample.cu says what they cost.
+// A row costs as much as its own options need (cuda_sample.cu).
 //
-// Everything is in device memory, also the number of draws, so that a captured
-// graph serves any composition of a batch. Answers are candidates where
-// CudaUpdateBeams reads them, in a group that CudaSelect leaves alone
-// (num_candidates 0), so that samples run ahead.
+// All inputs are in device memory, including the number of draws, so that a
+// captured graph serves any composition of a batch. Results are candidates that
+// CudaUpdateBeams reads, in a group that CudaSelect skips (num_candidates 0),
+// so that samples can be scheduled asynchronously.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,9 +31,9 @@ namespace espalier {
 
 // One token to draw. Several may draw from one row, with one set of params.
 struct CudaDraw {
-  int row = 0;        // of logits
+  int row = 0;        // row of logits
   int candidate = 0;  // its place in `candidates`
-  int beam = 0;       // what its candidate says: the rank in the group
+  int beam = 0;       // rank in the group, copied to the candidate
   uint32_t sample = 0;
   uint32_t position = 0;  // tokens that it has generated
   RandomPurpose purpose = RandomPurpose::kDraw;
@@ -44,8 +44,8 @@ inline constexpr int kMaxCudaSampleVocab = 1 << 22;
 
 struct CudaSampleInputs {
   // Host values: they size the launch.
-  DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
-  int num_rows = 0;               // a bound, as captured
+  DType dtype = DType::kFloat32;  // kFloat32 or kBFloat16
+  int num_rows = 0;               // upper bound, as captured
   int vocab_size = 0;
   int max_draws = 0;  // bound of *num_draws
 
@@ -55,31 +55,32 @@ struct CudaSampleInputs {
   const int* num_draws = nullptr;           // [1]
   const CudaDraw* draws = nullptr;          // [max_draws]
   const int* row_params = nullptr;          // [num_rows]; -1: no draw
-  const SamplingParams* params = nullptr;   // what row_params points into
+  const SamplingParams* params = nullptr;   // indexed by row_params
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
-  // A copy of each float32 row that is drawn from, made as it is read: row r
-  // becomes row copied_rows[r] of `copies`, or none where that is -1. Both are
-  // there or neither; rows have places of their own, none of them in `logits`.
+  // A copy of each float32 row that is sampled from, written as the row is
+  // read: row r goes to row copied_rows[r] of `copies`, or nowhere if that is
+  // -1. Both are set or neither. No two rows share a copy, and no copy overlaps
+  // `logits`.
   float* copies = nullptr;           // [any, vocab_size], or null: none
   const int* copied_rows = nullptr;  // [num_rows]
 };
 
-// Bytes of scratch that CudaSample needs, aligned to 256. Nothing is kept there
-// between calls, so it needs no clearing and may serve others in between.
+// Returns the scratch bytes of CudaSample, to be aligned to 256. Scratch keeps
+// nothing between calls, needs no clearing and may be shared.
 size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs);
 
-// Writes candidates[draw.candidate] of every draw: its token, and the row's cum
-// and the token's raw log_prob added up in one rounding. The token is
-// kNotANumber, with a cum of -inf, where a logit is NaN, and kNoToken where no
-// token is possible or the row is dead, which is not read. Enqueues on `stream`
-// and returns; never allocates, may be captured.
+// Writes candidates[draw.candidate] of every draw: the token, and the sum of
+// the row's cum and the token's raw log_prob, rounded once. The token is
+// kNotANumber, with a cum of -inf, if a logit is NaN. It is kNoToken if no
+// token is possible or the row is dead; a dead row is not read. Enqueues on
+// `stream` and returns; never allocates, may be captured.
 // REQUIRES: all inputs but the logits are complete at the last barrier of the
 // stream, as in a step (GridDependency::kReadsEarly).
 // Errors: kInvalidArgument if a shape is impossible, rows of bfloat16 are to be
-// kept, or there are more than kMaxCudaLogitsRows rows, kMaxCudaLogits or
-// kMaxCudaSampleVocab tokens; kInternal if a launch is refused.
+// copied, or there are more than kMaxCudaLogitsRows rows, kMaxCudaLogits logits
+// or kMaxCudaSampleVocab tokens; kInternal if a launch is refused.
 absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
                         void* scratch, const CudaDevice& device,
                         cudaStream_t stream);

@@ -1,28 +1,26 @@
-// Histograms of a row, and searches in them (cuda_sample.cu). A cut, and a
-// token at the end, is looked for as in a radix sort: a round counts elements,
-// or adds their masses up, in bins of equal ranges of ranks, finds the bin that
-// reaches what is looked for, and the next round parts that one. Sums are of
-// integers, so no order of additions changes one.
+// Histograms of a row and radix select on them (cuda_sample.cu). A round counts
+// elements, or adds their masses, in bins of equal ranges of ranks and finds
+// the bin in which the target is reached. The next round divides that bin. Sums
+// are of integers, so that the order of additions changes no bit.
 //
-// All threads, wherever nothing else is said.
+// Called by all threads unless a comment says otherwise.
 #pragma once
 
 #include "kernels/sample/cuda_sample_block.cuh"
 
 namespace espalier::cuda_sample {
 
-// What a search goes by, from the first element to the last: lower is earlier.
-// If `open`, ranks outside [low, high] share the bins at its ends in the first
-// round.
+// The ranks of a search; lower ranks come first. If `open`, ranks outside [low,
+// high] share the bins at its ends in the first round.
 struct RankRange {
   uint32_t low = 0;
   uint32_t high = kAll;
   bool open = true;
 };
 
-// Of all positive distances 64 bins for each power of two between 2^-2 and 2^6
-// in the exponent of a weight: most of a row is within one or two of these
-// powers, and tokens that share a bin wait for each other.
+// Returns a range with 64 bins for each power of two between 2^-2 and 2^6 in
+// the exponent of a weight. Most of a row is within one or two of these powers,
+// and atomic additions to one bin serialise.
 __device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
   const uint32_t low = __float_as_uint(0x1p-2f / scale);
   const uint32_t high = min(__float_as_uint(64.0f / scale) - 1, cut);
@@ -218,11 +216,11 @@ class RadixSelect {
     return true;
   }
 
-  // Where it has come to.
+  // Bounds of the ranks that the search has narrowed down to.
   __device__ uint32_t low() const { return low_; }
   __device__ uint32_t high() const { return high_; }
   __device__ bool is_exact() const { return high_ == low_; }
-  // Elements there, those up to there, and the sum of the latter.
+  // Elements in that range, elements up to its end, and the mass of the latter.
   __device__ int count() const { return SharedStorage().count; }
   __device__ int count_up_to() const { return num_passed_ + count(); }
   __device__ Mass reached() const { return passed_ + SharedStorage().of_bin; }

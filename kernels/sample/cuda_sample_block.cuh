@@ -1,5 +1,5 @@
-// What a block has while it draws one token (cuda_sample.cu): the few tokens
-// that it lists, histograms, and sums over its threads.
+// Shared memory of a block that samples one token (cuda_sample.cu): a short
+// list of tokens, histograms, and reductions over its threads.
 #pragma once
 
 #include "kernels/cuda_warp_scan.cuh"
@@ -37,10 +37,10 @@ struct LargeBatchPolicy {
 };
 constexpr int kMaxThreads = SmallBatchPolicy::kThreads;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
-// Quarters that a warp has on their way: where few are wanted, and else.
+// Quarters that a warp has in flight: if few of them are read, and else.
 constexpr int kFewAtOnce = 4;
 constexpr int kQuartersAtOnce = 2;
-// What all threads but one return.
+// Returned by every thread except the leader.
 constexpr TokenId kNotLeader = -3;
 // Sums that blocks of a cluster exchange, each once.
 enum ClusterSum { kTypicalMass, kWeightedDistances, kNumClusterSums };
@@ -60,37 +60,37 @@ struct MassBins {
 struct Shared {
   alignas(8) int counts[kBins];
   MassBins masses;
-  MassBins of_tiles;  // of what is left of them
+  MassBins of_tiles;  // per tile: mass of the tokens left
   Element list[kListSize];
   int num_listed;
-  int num_held;            // by all blocks of a cluster, of what is listed
-  int found[kMaxThreads];  // quarters that may hold what is looked for
+  int num_held;            // listed elements, in all blocks of a cluster
+  int found[kMaxThreads];  // quarters that may hold tokens within the cut
   int num_found;
   Mass sums[kMaxWarps];
   Mass more_sums[kMaxWarps];
   uint32_t furthest[kMaxWarps];
   int count_sums[kScanWarps];
   int token;
-  // Of the row before edits.
+  // The row before edits.
   float raw_max;
   float log_sum;
-  // The bin that a search ends in; -1 if it ends in none.
+  // The bin in which a search ends; -1 if the target is not reached.
   int bin;
-  Mass before;      // what is in bins before it
-  Mass of_bin;      // and in it
+  Mass before;      // mass in the bins before it
+  Mass of_bin;      // mass in it
   int count;        // elements in it
-  int count_up_to;  // and before it
-  int tile;         // that a draw ends in
+  int count_up_to;  // elements in it and before it
+  int tile;         // tile in which a draw ends
   Mass before_tile;
   Mass of_tile;
-  // Of a cluster's blocks.
+  // By block of the cluster.
   Mass cluster_sums[kNumClusterSums][kMaxCluster];
   int listed_before[kMaxCluster + 1];
 };
 
-// The one of a block. By its own name, and not by reference, functions out of
-// line know that it is shared memory; by reference they go through generic
-// addresses, for atomics too.
+// Returns the block's shared storage. A named object, because functions that
+// are not inlined would access a reference by generic addresses, also for
+// atomics.
 __device__ inline Shared& SharedStorage() {
   __shared__ Shared shared;
   return shared;
@@ -114,20 +114,20 @@ __device__ void Clear(int vocab_size) {
   __syncthreads();
 }
 
-// A number below `total` for one in (0, 1).
+// Maps `uniform` in (0, 1) to a mass below `total`.
 __device__ inline Mass Target(double uniform, Mass total) {
   const Mass target = static_cast<Mass>(uniform * static_cast<double>(total));
   return min(target, total - 1);
 }
 
-// What sums that reach `share` of the total are at least.
+// Returns the least sum of weights that counts as `share` of the total.
 __device__ inline Mass Share(double share, Mass total) {
   const Mass bound =
       static_cast<Mass>(ceil(share * static_cast<double>(total)));
   return max(Mass{1}, min(bound, total));
 }
 
-// In three parts of up to 22 bits, each of which a warp adds up in one step.
+// Sums three parts of up to 22 bits, each with one warp reduction.
 __device__ inline Mass SumOverWarp(Mass sum) {
   constexpr int kBits = 21;
   const auto sum_from = [&](int bit, Mass mask) -> Mass {
@@ -139,14 +139,14 @@ __device__ inline Mass SumOverWarp(Mass sum) {
          (sum_from(2 * kBits, ~Mass{0}) << 2 * kBits);
 }
 
-// What all warps have put into `of_warps`.
+// Returns the sum of the warps' partial sums.
 template <typename Policy>
 __device__ Mass SumOfWarps(const Mass (&of_warps)[kMaxWarps]) {
   return SumOverWarp(Lane() < kWarpsOf<Policy> ? of_warps[Lane()] : 0);
 }
 
-// All threads, as below wherever nothing else is said. Barriers before and
-// after the shared sums.
+// Called by all threads, as are the functions below unless a comment says
+// otherwise. Has barriers before and after the shared sums are written.
 template <typename Policy>
 __device__ Mass SumOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   sum = SumOverWarp(sum);

@@ -21,14 +21,16 @@ __device__ int NumBlocks() {
   if constexpr (!Policy::kClusters) return 1;
   return static_cast<int>(__clusterSizeInBlocks());
 }
-// What `own` is in the shared memory of block `rank`. REQUIRES: all blocks have
-// begun; none ends before a SyncCluster() after the access.
+// Returns the counterpart of `own` in the shared memory of block `rank`.
+// REQUIRES: all blocks have begun; no block ends before a SyncCluster() after
+// the access.
 template <typename T>
 __device__ T& MapSharedRank(T& own, int rank) {
   return *static_cast<T*>(__cluster_map_shared_rank(&own, rank));
 }
-// All threads of all blocks: what they wrote before ArriveCluster() is there
-// for all after WaitCluster(). Those that have ended are not waited for.
+// Called by all threads of all blocks. Writes before ArriveCluster() are
+// visible to all after WaitCluster(). Threads that have exited are not waited
+// for.
 __device__ inline void ArriveCluster() { __cluster_barrier_arrive(); }
 __device__ inline void WaitCluster() { __cluster_barrier_wait(); }
 

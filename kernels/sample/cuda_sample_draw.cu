@@ -21,7 +21,7 @@ __global__ __launch_bounds__(
   if (drawn.token != kNotLeader) task.Answer(p, drawn);
 }
 
-// What the filters leave of each float32 row.
+// Writes the cut of each float32 row: the tokens that its filters keep.
 __global__ __launch_bounds__(
     LargeBatchPolicy::kThreads,
     LargeBatchPolicy::kMinBlocks) void CutRows(const __grid_constant__ Params p,

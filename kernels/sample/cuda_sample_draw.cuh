@@ -15,7 +15,7 @@ struct Drawn {
   float logit = 0;  // raw
 };
 
-// What is to be drawn, as all threads know it before the row is there.
+// The inputs of a draw, read by all threads before the row is complete.
 struct DrawTask {
   CudaDraw draw;
   bool exists;
@@ -24,7 +24,8 @@ struct DrawTask {
   RowOptions options;
   double uniform = 0;
 
-  // Of who answers by other means: only options and uniform are asked for.
+  // For callers that write the result themselves: only options and uniform are
+  // set.
   __device__ DrawTask(const RowOptions& of, double number)
       : exists(true), alive(true), options(of), uniform(number) {}
   __device__ DrawTask(const Params& p, int index)
@@ -111,12 +112,13 @@ class Sampler : public RowFilter<T, Policy> {
         }
       }
     }
-    // What is out of line has a copy, so that this one stays in registers.
+    // Functions that are not inlined take a copy, so that this object stays in
+    // registers.
     Sampler copy = *this;
     return LeaderResult(copy.DrawFiltered(params, task.uniform));
   }
 
-  // The same of a row that nothing filters (KeepsAll), or that is greedy.
+  // Draws from a row without filters (KeepsAll), or greedily.
   __device__ Drawn DrawUnfiltered(const DrawTask& task) {
     scale_ = task.options.scale;
     max_ = ReadMaxima();
@@ -132,7 +134,7 @@ class Sampler : public RowFilter<T, Policy> {
     return LeaderResult(DrawFromAll(task.uniform));
   }
 
-  // What the filters leave of the row, to all threads.
+  // Returns the tokens that the filters keep, to all threads.
   __device__ RowCut Cut(const RowOptions& options) {
     const SamplingParams& params = options.params;
     RowCut cut;
@@ -186,8 +188,8 @@ class Sampler : public RowFilter<T, Policy> {
                       SharedStorage().of_tile, without);
   }
 
-  // What this thread's tokens of a tile weigh, `without` nothing; their logits
-  // are in `x`, after edits. Returns the sum.
+  // Computes the weights of this thread's tokens of a tile, 0 for `without`,
+  // and their edited logits `x`. Returns the sum of the weights.
   template <int kEach>
   __device__ Mass WeightsInTile(int tile, TokenId without, float (&x)[kEach],
                                 Mass (&weights)[kEach]) const {

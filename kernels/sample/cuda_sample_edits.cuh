@@ -49,15 +49,14 @@ struct EditList {
   }
 };
 
-// A warp's logits of up to two pieces, in the order of tokens, where its lanes
-// edit them side by side: the registers of another lane can't be named by a
-// token.
+// A warp's logits of up to two pieces, in the order of tokens, so that lanes
+// can edit any of them: registers of another lane cannot be indexed by token.
 template <int kPieces>
 struct WarpLogits {
   alignas(16) float logits[kPieces * kWarpLoadSize];
-  unsigned edited[kWarpSize];  // of each lane's tokens, a bit each
+  unsigned edited[kWarpSize];  // per lane, one bit per token
 
-  // Which lane has the token at a place, and which bit it is.
+  // Return the lane of the token at a place, and its bit in that lane.
   template <typename T>
   __device__ static int LaneOf(int place) {
     return place / LanePiece<T>::kPerLoad % kWarpSize;
@@ -68,7 +67,7 @@ struct WarpLogits {
     return place / (kPerLoad * kWarpSize) * kPerLoad + place % kPerLoad;
   }
 
-  // All lanes' logits in, or out.
+  // Store all lanes' logits, or load them.
   template <typename T>
   __device__ void Put(const float (&x)[16 * kPieces]) {
 #pragma unroll
@@ -125,22 +124,22 @@ class EditWindow {
     return window;
   }
 
-  // The edit that is next.
+  // Returns the index of the next edit.
   __device__ int next() const { return next_; }
 
-  // Whether tokens below `end` change that have not been passed.
+  // True if edits not yet passed change tokens below `end`.
   __device__ bool Changes(int end) const {
     return list_.row.is_allow_list || Has(end);
   }
 
-  // Goes past the edits of tokens below `end`.
+  // Advances past the edits of tokens below `end`.
   __device__ void SkipTo(int end) {
     while (Pass(__ballot_sync(kAllLanes, IsNext() && token_ < end))) {
     }
   }
 
-  // Edits the lanes' values, whose tokens are token_of(i), as far as the next
-  // edits are of tokens below `end`. Made for one or two edits at a time.
+  // Edits the lanes' values, whose tokens are token_of(i), up to the last edit
+  // of a token below `end`. Fastest for one or two edits at a time.
   template <int kSize, typename TokenOf>
   __device__ void Apply(int end, const TokenOf& token_of,
                         float (&values)[kSize]) {
@@ -190,7 +189,7 @@ class EditWindow {
   }
 
  private:
-  // Whether this lane's edit is still to come.
+  // True if this lane's edit has not been passed.
   __device__ bool IsNext() const { return base_ + Lane() >= next_; }
   __device__ bool Has(int end) const {
     return __any_sync(kAllLanes, IsNext() && token_ < end);
@@ -201,8 +200,8 @@ class EditWindow {
     token_ = own < list_.row.end ? list_.edits[own].token : 0x7FFFFFFF;
   }
 
-  // Goes past these lanes' edits; true if there may be more of the same, in a
-  // window that is new.
+  // Advances past these lanes' edits. Returns true if a new window was loaded,
+  // which may hold more of them.
   __device__ bool Pass(unsigned lanes) {
     next_ += __popc(lanes);
     if (next_ < base_ + kWarpSize || next_ >= list_.row.end) return false;
@@ -239,8 +238,8 @@ class EditWindow {
   }
 
   EditList list_;
-  int token_;  // of this lane's edit
-  int base_;   // the edit of lane 0
+  int token_;  // token of this lane's edit
+  int base_;   // index of lane 0's edit
   int next_;
 };
 

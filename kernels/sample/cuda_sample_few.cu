@@ -26,29 +26,30 @@ using cuda_logits::RowPieces;
 
 constexpr int kWarps = kWarpsOf<SmallBatchPolicy>;
 constexpr int kMaxTiles = kWarps * kMaxCluster;
-// Blocks of a draw: with fewer, each reads for so long that two launches, of
-// which the first has all of the device, are faster.
+// Blocks of a draw. With fewer, each block reads for so long that two launches
+// are faster, as the first of them uses the whole device.
 constexpr int kBlockCounts[] = {16, 8};
 
 struct HeldShared {
-  // Of the whole row.
+  // Per tile of the whole row.
   float4 maxima[kMaxTiles];
   float4 sums[kMaxTiles];
   RawTile raw[kMaxTiles];
   int first_edits[kMaxTiles];
-  // Of the block's warps.
+  // Per warp of the block.
   WarpLogits<2> edited_tiles[kWarps];
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The tile of a warp, if there is one for it.
+// The tile that a warp keeps in registers, if there is one for it.
 template <typename T>
 class HeldTile {
  public:
   static constexpr bool kHolds = true;
 
-  // Neighbours in the row are different blocks'. Before the row is there.
+  // Neighbouring tiles belong to different blocks. Runs before the row is
+  // complete.
   __device__ HeldTile(const Params& p, const EditList& edits)
       : tile_(Warp() * NumBlocks<SmallBatchPolicy>() +
               BlockRank<SmallBatchPolicy>()),
@@ -154,7 +155,7 @@ class HeldTile {
   EditWindow window_;
   LanePiece<T> raw_[2];
   float edited_[32];
-  float max_ = -__builtin_inff();  // of these
+  float max_ = -__builtin_inff();  // edited maximum
 };
 
 template <typename T, bool kCopies>
@@ -171,7 +172,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   WaitCluster();  // all blocks are there
   held.Edit(shared.edited_tiles[Warp()]);
   held.BroadcastMaxima(shared);
-  // Where few tokens are kept, sums are asked for last.
+  // If few tokens are kept, the sums are needed last.
   if (!few) held.BroadcastSums(weighing, shared);
   ArriveCluster();
   if (few) held.BroadcastSums(weighing, shared);
@@ -209,7 +210,7 @@ LaunchConfig ShapeOf(const Params& p, int num_blocks) {
           .dependency = GridDependency::kReadsEarly};
 }
 
-// How many blocks a draw has; 0 if that does not pay.
+// Returns the blocks of a draw, or 0 if a cluster is not profitable.
 template <typename T, bool kCopies>
 absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
   if (!HasClusters(DrawInClusters<T, kCopies>, device) ||

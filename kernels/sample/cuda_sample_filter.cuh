@@ -1,20 +1,21 @@
-// What filters leave of a row (cuda_sample.cu): each lowers the cut, the
-// distance up to which tokens stay; typical_p has a cut of its own, of ranks
-// by distance from the mean.
+// The filters of a row (cuda_sample.cu). Each lowers the cut, the distance up
+// to which tokens stay. typical_p has its own cut, of ranks by distance from
+// the mean.
 //
-// A row of which a list holds too much is usually gone through twice: for a
-// histogram that says in which bin the cut is, and to list that bin. On the way
-// tiles' sums are taken of what is before it, which is all that a draw needs
-// then. A bin of more tokens than a list holds takes another histogram first.
+// A row with too many tokens for a list is usually read twice: for a histogram
+// that gives the bin of the cut, and to list the tokens of that bin. The second
+// pass also sums the tokens before the bin for each tile, which is all that a
+// draw needs later. A bin with more tokens than a list holds takes another
+// histogram first.
 //
-// All threads of a block.
+// Called by all threads of a block.
 #pragma once
 
 #include "kernels/sample/cuda_sample_tokens.cuh"
 
 namespace espalier::cuda_sample {
 
-// What a token's rank is; lower is kept first.
+// The rank of a token, by one of two orders; lower ranks are kept first.
 struct ByDistance {
   static constexpr bool kIsDistance = true;
   template <typename Row>

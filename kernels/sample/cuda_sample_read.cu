@@ -14,18 +14,18 @@ using cuda_logits::RowPieces;
 using cuda_logits::StorePiece;
 using cuda_logits::WarpTiles;
 
-// If `kEdits`, rows may have edits, which were there before; if `kCopies`, rows
-// may be copied.
+// If `kEdits`, rows may have edits, which earlier kernels wrote; if `kCopies`,
+// rows may be copied.
 template <typename T, bool kEdits, bool kCopies>
 __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
                                            int tiles_per_warp) {
-  constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
+  constexpr int kLanes = kWarpSize / kQuarters;  // per quarter
   LaunchDependents();
   const int row = blockIdx.y;
   const int params = p.in.row_params[row];
-  // Where drafts are verified there is none, and all rows are alive.
+  // Verification of drafts passes no cum_log_probs, and all its rows are alive.
   const float cum =
       p.in.cum_log_probs != nullptr ? p.in.cum_log_probs[row] : 0.0f;
   const int size = p.in.vocab_size;
@@ -36,7 +36,7 @@ __global__ __launch_bounds__(
   GridDependencyWait();  // for logits
   if (!wanted || !tiles.any()) return;
   const LanePiece<T> first_piece = logits.Load(2 * tiles.begin);
-  // While that is on its way.
+  // Runs while that load is in flight.
   __shared__ WarpLogits<1> edited_pieces[kEdits ? ReadPolicy::kMaxWarps : 1];
   EditList edits;
   if (kEdits) edits = EditList(p.in, row);

@@ -1,11 +1,11 @@
-// What the kernels of sampling share: what is known of a tile once it has
-// been read, and what a logit weighs. Rows are cut into tiles and quarters as
-// selection cuts them (kernels/logits/cuda_row_logits.cuh).
+// Definitions that the sampling kernels share: the statistics of a tile, and
+// the weight of a logit. Rows are divided into tiles and quarters as for
+// selection (kernels/logits/cuda_row_logits.cuh).
 //
-// All that decides a draw goes by how far a logit is below the row's best
-// edited one: distance = best - logit, one float32 rounding, whose bits are in
-// its order. A token's weight is exp(-distance / temperature) in units of
-// 2^-40, an integer, so that sums of weights are exact and no order of
+// All decisions of a draw depend on the distance of a logit from the row's
+// highest edited one: distance = best - logit, one float32 rounding, whose bits
+// have its order. A token's weight is exp(-distance / temperature) in units of
+// 2^-40, an integer. Sums of weights are therefore exact, and no order of
 // summation, hence no spread of the work, changes a bit.
 #pragma once
 
@@ -27,10 +27,10 @@ using cuda_logits::RowLogits;
 __device__ inline int Lane() { return threadIdx.x % kWarpSize; }
 __device__ inline int Warp() { return threadIdx.x / kWarpSize; }
 
-// Of a tile of a row before edits.
+// Statistics of a tile before edits.
 struct RawTile {
   float max;
-  float sum;  // of exp(logit - max); NaN if a logit is
+  float sum;  // sum of exp(logit - max); NaN if a logit is
 };
 
 struct Params {
@@ -38,12 +38,12 @@ struct Params {
   Candidate* candidates;
   // [num_rows, tiles]
   RawTile* raw;
-  // Of quarters, after edits: the maximum, and the sum of what tokens weigh in
-  // units of what it does, where that is asked (NeedsWeights).
+  // Per tile, for its quarters, after edits: the maximum, and the sum of
+  // weights relative to that of the maximum, if required (NeedsWeights).
   float4* maxima;
   float4* sums;
-  int* first_edits;  // of tiles; of rows with edits alone
-  int num_tiles;     // of a row
+  int* first_edits;  // per tile, for rows with edits only
+  int num_tiles;     // per row
   // [num_rows]  as CudaVerifyInputs has them; null: all rows are in in.logits.
   const uint64_t* row_addresses;
 
@@ -53,15 +53,15 @@ struct Params {
     if (own != 0) return reinterpret_cast<const T*>(own);
     return static_cast<const T*>(in.logits) + size_t(row) * in.vocab_size;
   }
-  // Where the row's copy is to be; or null.
+  // Returns the place of the row's copy, or null.
   __device__ float* CopyOfRow(int row) const {
     const int copy = in.copies == nullptr ? -1 : in.copied_rows[row];
     return copy < 0 ? nullptr : in.copies + size_t(copy) * in.vocab_size;
   }
 };
 
-// log2(e) / temperature, the factor of exponents. Finite, so that a distance of
-// 0 weighs 1 at any temperature.
+// Returns log2(e) / temperature, the factor of exponents. Finite, so that a
+// distance of 0 has weight 1 at any temperature.
 __device__ inline float ExponentScale(float temperature) {
   return fminf(1.44269504f / temperature, 3.40282347e38f);
 }
@@ -69,25 +69,25 @@ __device__ inline float ExponentScale(float temperature) {
 __device__ inline bool HasTopK(const SamplingParams& params, int vocab_size) {
   return params.top_k > 0 && params.top_k < vocab_size;
 }
-// Whether a bound of its own leaves few tokens of a row.
+// True if top_k or min_p keeps few tokens of a row.
 __device__ inline bool KeepsFew(const SamplingParams& params, int vocab_size) {
   return params.temperature != 0.0f &&
          (HasTopK(params, vocab_size) || params.min_p > 0.0f);
 }
-// Whether a draw asks for what tiles weigh. Else it looks at tokens alone.
+// True if a draw reads the weights of tiles. Else it reads tokens only.
 __device__ inline bool NeedsWeights(const SamplingParams& params,
                                     int vocab_size) {
   return params.temperature != 0.0f && !KeepsFew(params, vocab_size);
 }
 
-// A distance that no cut lets pass: of banned tokens and of -inf.
+// A distance beyond every cut: that of banned tokens and of -inf.
 constexpr uint32_t kNever = 0xFFFFFFFFu;
-constexpr uint32_t kAll = kNever - 1;  // a cut that lets all others pass
+constexpr uint32_t kAll = kNever - 1;  // a cut that keeps all other tokens
 
-// What is known of a draw before its row is there.
+// The options of a draw, computed before its row is complete.
 struct RowOptions {
   SamplingParams params;
-  float scale = 0;            // of exponents
+  float scale = 0;            // exponent factor
   uint32_t min_p_cut = kAll;  // the distance of min_p
 
   RowOptions() = default;
@@ -126,24 +126,25 @@ __device__ inline RawRow SumRawTiles(const RawTile* tiles, int num_tiles) {
   return {row.max, logf(row.sum)};
 }
 
-// What filters leave of a row.
+// The tokens of a row that its filters keep.
 struct RowCut {
-  // kNoToken or kNotANumber if that is all there is to say of the row; in a
-  // greedy row its one token.
+  // kNoToken or kNotANumber if no token can be sampled; the sampled token if
+  // the row is greedy.
   TokenId token = 0;
   bool is_greedy = false;
-  float max = 0;    // of edited scores
-  float scale = 0;  // of exponents
+  float max = 0;    // highest edited score
+  float scale = 0;  // exponent factor
   // Distances up to `cut` stay and, if is_typical, only those whose exponent is
   // as near to the mean.
   uint32_t cut = 0;
   bool is_typical = false;
   uint32_t typical_cut = 0;
   float mean = 0;
-  float log_total = 0;  // of what stays, relative to the best
+  float log_total = 0;  // log mass of the kept tokens, relative to the best
 };
 
-// A sum of 2^((x - max) * scale) over what a lane has, -inf for nothing.
+// A sum of 2^((x - max) * scale) over a lane's values; max is -inf if it has
+// none.
 struct WeightSum {
   float max = -__builtin_inff();
   float sum = 0;
@@ -153,7 +154,7 @@ struct WeightSum {
   }
 };
 
-// Where an infinite maximum needs care.
+// Handles an infinite maximum.
 template <int kSize>
 __device__ float SumOfWeightsNanSafe(const float (&x)[kSize], float max,
                                      float scale) {
@@ -166,8 +167,8 @@ __device__ float SumOfWeightsNanSafe(const float (&x)[kSize], float max,
   return sum;
 }
 
-// Finds what is left of each row: after ReadRows, of float32 rows without
-// edits (cuda_sample_draw.cu).
+// Finds the cut of each row: after ReadRows, of float32 rows without edits
+// (cuda_sample_draw.cu).
 absl::Status FindRowCuts(const Params& params, RowCut* cuts,
                          cudaStream_t stream);
 

@@ -1,7 +1,7 @@
-// What a warp makes of a tile of logits, two pieces one after the other: the
-// maxima of its quarters and what these weigh, both after edits, and its raw
-// sum of exponentials. One order of arithmetic, so that a tile comes to the
-// same bits whoever reads it.
+// Statistics of a tile of logits, computed by one warp from two pieces: the
+// maxima of its quarters and their sums of weights, both after edits, and the
+// sum of exponentials before edits. The order of arithmetic is fixed, so that
+// every kernel gets the same bits.
 #pragma once
 
 #include "kernels/sample/cuda_sample_edits.cuh"
@@ -10,11 +10,11 @@ namespace espalier::cuda_sample {
 
 using cuda_logits::LogSum;
 
-// How the tokens of a row weigh.
+// The weighing of a row's tokens.
 struct Weighing {
-  float scale = 0;      // of exponents (ExponentScale)
-  bool wanted = false;  // whether a draw asks for it
-  // Whether exponentials of raw logits do, where there is no edit.
+  float scale = 0;      // exponent factor (ExponentScale)
+  bool wanted = false;  // a draw reads the weights
+  // True if, without edits, the sums of raw exponentials serve as weights.
   bool raw = true;
 
   Weighing() = default;
@@ -24,16 +24,16 @@ struct Weighing {
         raw(params.temperature == 1.0f || !wanted) {}
 };
 
-// What a lane has of a tile.
+// A lane's share of a tile.
 struct LaneTile {
   LogSum raw;
-  float max = -__builtin_inff();  // of edited logits
-  float weights = 0;              // in units of what that weighs
+  float max = -__builtin_inff();  // edited maximum
+  float weights = 0;              // sum of weights, relative to that of `max`
   bool nan = false;
 };
 
-// 2^x as Exp2, which the compiler leaves where it is: of 32 in work at once
-// it would have to put some away.
+// 2^x as Exp2, but volatile, so that the compiler does not move it: with 32 in
+// flight at once it would spill registers.
 __device__ inline float Exp2InPlace(float x) {
   float e;
   asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
@@ -54,7 +54,7 @@ __device__ inline float2 SumsOf(const float (&x)[16], float max, float scale) {
           (weights[0] + weights[1]) + (weights[2] + weights[3])};
 }
 
-// Where one is NaN. Rarely asked, so it need not be where it is asked.
+// Handles NaN. Rare, so it is not inlined.
 static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
                                                     float max, float scale,
                                                     bool& nan) {
@@ -88,7 +88,7 @@ __device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
   lane.max = top;
 }
 
-// The same in two parts, of a tile with edits: of raw logits,
+// AddPiece in two parts, for a tile with edits: adds raw logits,
 __device__ inline void AddRaw(const float (&x)[16], LaneTile& lane) {
   cuda_logits::AddLogits(x, lane.raw, [&] {
 #pragma unroll
@@ -123,9 +123,9 @@ __device__ inline void AddEdited(const float (&x)[16], const Weighing& weighing,
   lane.max = top;
 }
 
-// What lanes have in common once they have brought a tile together.
+// Statistics of a tile after the reduction over the warp.
 struct TileTotals {
-  // Of this lane's quarter.
+  // For this lane's quarter.
   float max;
   float sum;
   RawTile raw;

@@ -15,7 +15,7 @@ namespace espalier::cuda_sample {
 
 using cuda_logits::kPerLane;
 
-// What the tiles of a row have come to, in any memory.
+// Statistics of a row's tiles, in any memory.
 struct TileTable {
   const float4* maxima;
   const float4* sums;
@@ -29,7 +29,7 @@ __device__ inline TileTable TilesOf(const Params& p, int row) {
           p.first_edits + first};
 }
 
-// What a lane has of a quarter.
+// A lane's share of a quarter.
 template <typename T>
 struct LaneTokens {
   int quarter;
@@ -42,7 +42,7 @@ struct LaneTokens {
   }
 };
 
-// A row that is read again where it is wanted again.
+// A row that is read again when its logits are needed again.
 struct NoRegisterTile {
   static constexpr bool kHolds = false;
 };
@@ -295,8 +295,8 @@ class RowTokens {
     }
   }
 
-  // The same of the whole row where few quarters reach the cut, and nothing has
-  // been listed yet.
+  // Lists the tokens of the whole row within the cut if few quarters reach the
+  // cut. REQUIRES: no token has been listed.
   __device__ bool CompactSurvivors() {
     for (int q = threadIdx.x; q < num_tiles_ * kQuarters;
          q += Policy::kThreads) {
@@ -316,8 +316,9 @@ class RowTokens {
     return is_listed_ = SharedStorage().num_listed <= kListSize;
   }
 
-  // The same of a row that the warps of a cluster hold in their registers: the
-  // first block lists it. By then it has what others wrote before.
+  // Lists the tokens within the cut of a row that the warps of a cluster hold
+  // in registers, in the first block's memory. Afterwards that block sees what
+  // the others wrote before.
   template <typename Held>
   __device__ bool ListHeld(const Held& held) {
     int& num_listed = MapSharedRank(SharedStorage().num_listed, 0);
@@ -381,17 +382,17 @@ class RowTokens {
   const int* first_edits_;
 
   float scale_ = 1;
-  float max_ = 0;  // of edited logits
-  // What is left so far: distances up to `cut_` and, if is_typical_, typical
+  float max_ = 0;  // highest edited logit
+  // The tokens left so far: distances up to `cut_` and, if is_typical_, typical
   // ranks up to `typical_cut_`.
   uint32_t cut_ = kAll;
   bool is_typical_ = false;
   uint32_t typical_cut_ = kAll;
-  float mean_ = 0;          // of exponents, weighted
-  Mass kept_ = 0;           // what that weighs; 0 if no filter came to know
-  bool has_tiles_ = false;  // whether of_tiles has it
-  // Whether the list has all within the cut: that of the first block, where the
-  // row is held (ListHeld).
+  float mean_ = 0;          // weighted mean exponent
+  Mass kept_ = 0;           // mass of the tokens left; 0 if not computed
+  bool has_tiles_ = false;  // of_tiles is filled
+  // True if the list has all tokens within the cut. With ListHeld that is the
+  // list of the first block.
   bool is_listed_ = false;
 };
 

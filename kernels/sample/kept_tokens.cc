@@ -314,7 +314,7 @@ void KeptTokens::WriteBlockWeights(size_t b, float* weights) const {
     }
     return;
   }
-  // The same, in a form that the compiler makes vectors of.
+  // As above, in a form that the compiler vectorises.
   const float low = std::max(rule_.low, cut_);
   for (int i = 0; i < block.size; ++i) {
     weights[i] = block.values[i] < low ? 0 : weights[i];

@@ -26,36 +26,36 @@ namespace espalier {
 
 class KeptTokens {
  public:
-  // Whether the moments that the row can keep are asked for.
+  // True if the filters use the moments that ProcessedLogits can keep.
   static bool AsksMoments(const SamplingParams& params, int vocab_size);
 
   // REQUIRES: row.max() > -inf; params not greedy.
   KeptTokens(ProcessedLogits& row, const SamplingParams& params);
 
-  // The token where the cumulative distribution over ascending tokens exceeds
-  // `uniform`.
+  // Returns the token at which the cumulative distribution over ascending
+  // tokens exceeds `uniform`.
   TokenId Draw(double uniform) const;
 
-  // The probability that a draw gives `token`; 0 if it is out.
+  // Returns the probability of drawing `token`; 0 if a filter drops it.
   double Probability(TokenId token) const;
 
-  // Writes the weight of every token, 0 of those that are out, and returns
-  // their sum: the probability of a token is its weight over that.
+  // Writes the weight of every token, 0 for dropped ones, and returns their
+  // sum: the probability of a token is its weight over that.
   //   weights  [vocab_size, up to whole chunks (row_block.h)]  f32  out
   double WriteWeights(float* weights) const;
 
   // log(sum of exp((score - max) / temperature)) of what is left.
   double LogSum() const;
 
-  // Calls visit(token, score) for what is left, tokens ascending.
+  // Calls visit(token, score) for the tokens left, in ascending order.
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     ForEachOf([](TokenId, const float*) { return ~uint64_t{0}; }, visit);
   }
 
-  // The same, without tokens that `select` leaves out: select(first, scores)
-  // has bit i if it may want token first + i, for a chunk (row_block.h) that
-  // starts at `first`, a multiple of kChunkSize. It is not asked about lists.
+  // As ForEach, but skips tokens that `select` excludes: select(first, scores)
+  // has bit i unset for token first + i of a chunk (row_block.h) that starts at
+  // `first`, a multiple of kChunkSize. Listed tokens are all visited.
   template <typename Select, typename Visit>
   void ForEachOf(const Select& select, const Visit& visit) const {
     if (!all_weighed_) {
@@ -88,37 +88,37 @@ class KeptTokens {
   // The lowest score that min_p leaves.
   float LowOfMinP() const;
 
-  // Lists what is left where that can be found without weighing all tokens.
+  // Lists the tokens left, if they can be found without weighing all tokens.
   bool CompactSurvivors();
   // Lists all tokens from `low` on and returns true, or gives up if there are
   // more than `limit`.
   bool List(float low, size_t limit);
   void KeepTopK();
-  // Of a list that holds all tokens that these filters can leave; `total` is
-  // the weight of all tokens they act on.
+  // Filter a list that holds all tokens which these filters can keep. `total`
+  // is the weight of all tokens that they act on.
   void KeepTopP(double total);
   void KeepTypical();
   double ListedWeight() const;
 
-  // Moves the cut in the order of scores to where top_k has it.
+  // Moves the cut in the order of scores to that of top_k.
   void CutTopK();
-  // Masses and moments of all blocks that have a token that is left.
+  // Computes masses and moments of all blocks that have a token left.
   void WeighBlocks();
   WeightSums Weigh(const ProcessedLogits::Block& block) const;
-  // Where few tokens have all the mass that top_p asks for, lists them.
+  // Lists the tokens left if few of them have the mass of top_p.
   bool ListPeak();
-  // Of the likeliest token of each group.
+  // Returns the mass of the highest score of each group.
   double MassOfGroups() const;
   void CutTopP();
   void CutTypical();
-  // Puts out what has a lower key, in the order of the rule.
+  // Drops tokens with a lower key, in the order of the rule.
   void TakeMasses(const Cut& cut);
   double TotalMass() const;
   void WriteBlockWeights(size_t b, float* weights) const;
 
   TokenId DrawListed(double uniform) const;
   TokenId DrawWeighed(double uniform) const;
-  // Goes on in block `b`; kNoToken if it ends before `sum` exceeds `target`.
+  // Continues in block `b`; kNoToken if it ends before `sum` exceeds `target`.
   TokenId DrawWithin(size_t b, double target, double& sum) const;
   TokenId LastToken() const;
 

@@ -66,41 +66,42 @@ class ProcessedLogits {
   template <typename Visit>
   void ForEachFrom(float low, const Visit& visit) const;
 
-  // The highest edited score; -inf if no token is possible.
+  // Returns the highest edited score; -inf if no token is possible.
   float max() const { return max_; }
 
-  // The edited score of a token.
+  // Returns the edited score of a token.
   float ScoreOf(TokenId token) const;
 
-  // Of the raw row, nats: the bits that SelectRow gives.
+  // Returns the token's log-probability in the raw row, nats: the bits of
+  // SelectRow.
   float LogProb(TokenId token) const;
 
-  // Of all tokens.
+  // Writes the raw log-probability of every token.
   // REQUIRES: a token above -inf.
   //   log_probs  [vocab_size]  out
   void WriteLogProbs(float* log_probs) const;
-  // The lowest of the tokens with the highest edited score.
+  // Returns the lowest of the tokens with the highest edited score.
   // REQUIRES: max() > -inf.
   TokenId BestToken() const;
 
-  // The maxima of disjoint parts of the row, after edits; -inf fills them up to
-  // whole chunks.
+  // Returns the maxima of disjoint parts of the row, after edits; -inf pads
+  // them to whole chunks.
   std::span<const float> group_max() const { return group_max_; }
 
-  // A score that at least `count` tokens have or exceed, close to the highest
-  // such; none where count is not small against the row.
+  // Returns a score that at least `count` tokens reach, close to the highest
+  // such score; nullopt if `count` is not small against the row.
   std::optional<float> LowBound(int count) const;
 
  private:
-  // The raw block that starts at `begin`; none if it has a NaN.
+  // Returns the raw block that starts at `begin`; nullopt if it has a NaN.
   std::optional<Block> Read(int begin);
-  // What edits make of the block that starts at `begin`. Takes them off the
-  // front of `edits`.
+  // Applies edits to the block that starts at `begin`, and removes them from
+  // the front of `edits`.
   void Edit(int begin, std::span<const TokenEdit>& edits, Block& block);
-  // The edited scores of a block, into `copy`.
+  // Writes the edited scores of a block to `copy`.
   void WriteEdited(const Block& block, int begin, float* copy) const;
   float ScoreOf(const TokenEdit& edit) const;
-  float* NextGroups();  // of the block to come
+  float* NextGroups();  // next block's groups
   std::span<const float> logits_;
   const Options options_;
   bool has_nan_ = false;
@@ -108,7 +109,7 @@ class ProcessedLogits {
   RunningLogSum sum_;
   std::vector<Block> blocks_;
   std::vector<float> group_max_;   // [blocks, kBlockGroups], and padding
-  std::unique_ptr<float[]> tail_;  // [kBlockSize], of a last block in part
+  std::unique_ptr<float[]> tail_;  // [kBlockSize], a partial last block
 };
 
 template <typename Visit>

@@ -1,13 +1,13 @@
-// Random numbers that are a pure function of what they are for: Philox4x32-10,
-// a counter-based generator. Who else is in the batch, the row something lies
-// in, the device and the order of work cannot change them, and drawing a number
-// twice gives it twice.
+// Random numbers as a pure function of their purpose: Philox4x32-10, a
+// counter-based generator. The other requests of a batch, the row, the device
+// and the order of work cannot change them, and the same arguments give the
+// same number.
 //
 //   key      the request's seed
 //   counter  (index, position, sample, purpose)
 //
-// Different purposes never share numbers: what decides which token is drawn
-// says nothing of the noise of a beam.
+// Different purposes never share numbers: the number that chooses a token is
+// independent of the noise of a beam.
 //
 // Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3.
 #pragma once
@@ -19,19 +19,19 @@
 namespace espalier {
 
 enum class RandomPurpose : uint32_t {
-  kDraw = 0,         // which token a sample draws; index 0
+  kDraw = 0,         // the token that a sample draws; index 0
   kGumbelNoise = 1,  // the noise of each token of a beam (gumbel.h)
-  // Of speculative decoding by rejection (kernels/verify/verify.h); index 0.
-  kDraft = 2,    // which token is drafted
-  kAccept = 3,   // whether a drafted token is accepted
-  kRecover = 4,  // which token follows where one is rejected
+  // Speculative decoding by rejection (kernels/verify/verify.h); index 0.
+  kDraft = 2,    // the drafted token
+  kAccept = 3,   // acceptance of a drafted token
+  kRecover = 4,  // the token after a rejected one
 };
 
 // One stream of numbers.
 struct RandomKey {
   uint64_t seed = 0;
   uint32_t sample = 0;    // sample of the request, or rank of the beam
-  uint32_t position = 0;  // of the token in the generated text, from 0
+  uint32_t position = 0;  // in the generated text, from 0
   RandomPurpose purpose = RandomPurpose::kDraw;
 };
 
@@ -67,8 +67,8 @@ ESPALIER_HOST_DEVICE inline RandomWords WordsAt(const RandomKey& key,
       key.seed);
 }
 
-// In the open interval (0, 1): an odd multiple of 2^-53, so that neither end
-// can come out, in float64 exact.
+// Returns a number in the open interval (0, 1): an odd multiple of 2^-53, exact
+// in float64, so that neither end occurs.
 ESPALIER_HOST_DEVICE inline double UniformOf(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t{high} << 32 | low) >> 12;
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;

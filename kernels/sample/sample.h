@@ -1,16 +1,16 @@
-// Sampling: one token drawn from a row of logits. What happens to the row, in
-// this order (vLLM's):
+// Sampling: one token drawn from a row of logits. The row is processed in this
+// order (vLLM's):
 //
 //   edits        bans, biases and penalties (score_processors.h), on logits
 //   temperature  z = logit / temperature; 0 is greedy: the highest edited
-//                logit, ties to the lower token, and nothing below counts
-//   min_p        out goes what is less likely than min_p times the likeliest
-//   top_k        out goes what is below the k-th highest
-//   top_p        p is renormalised; out goes a token if those likelier than it
-//                have top_p or more together
-//   typical_p    p is renormalised, H its entropy; out goes a token if those
-//                with a smaller |-log p - H| have typical_p or more together
-//   draw         from what is left, renormalised
+//                logit, ties to the lower token, and no filter applies
+//   min_p        drops tokens less likely than min_p times the likeliest
+//   top_k        drops tokens below the k-th highest
+//   top_p        renormalises p; drops a token if the likelier ones have top_p
+//                or more together
+//   typical_p    renormalises p, with entropy H; drops a token if those with a
+//                smaller |-log p - H| have typical_p or more together
+//   draw         from the tokens left, renormalised
 //
 // Every filter is a threshold, so equal tokens stay or go together: top_k may
 // keep more than k. The likeliest token, and the most typical one, always stay.
@@ -35,7 +35,7 @@
 
 namespace espalier {
 
-// What one request asks for; constant during its life. Defaults are off.
+// Sampling options of a request; constant during its life. Defaults are off.
 struct SamplingParams {
   float temperature = 1.0f;  // >= 0; 0 is greedy
   float min_p = 0.0f;        // in [0, 1]; 0 is off
@@ -48,10 +48,10 @@ struct SamplingParams {
   bool greedy() const { return temperature == 0.0f; }
 };
 
-// One row, and who draws from it.
+// The draws from one row.
 struct DrawOptions {
   SamplingParams params = {};
-  uint32_t sample = 0;    // of the request
+  uint32_t sample = 0;    // index in the request
   uint32_t position = 0;  // tokens that it has generated
   // As in RowOptions (select.h).
   float repetition_penalty = 1.0f;
@@ -59,9 +59,9 @@ struct DrawOptions {
   bool is_allow_list = false;
 };
 
-// Stand for a token where there is none. A row in which any logit is NaN gives
-// kNotANumber; one in which every edited logit is -inf gives kNoToken. Logits
-// of +inf share all probability evenly.
+// In place of a token. A row with a NaN gives kNotANumber. A row in which every
+// edited logit is -inf gives kNoToken. Logits of +inf share all probability
+// evenly.
 inline constexpr TokenId kNoToken = -1;
 inline constexpr TokenId kNotANumber = -2;
 
@@ -74,41 +74,41 @@ struct Draw {
 
 // Draws from one row.
 //   logits  [vocab_size]  f32  host; not changed
-// Reads it once where filters leave few tokens, and sorts nothing but these
-// (kept_tokens.h). Against the twin, sums in float32 within a block may move a
-// boundary between two tokens, or a bound of top_p and typical_p, by 1e-7 of
-// the whole, and two tokens whose distances differ by less than a float32 does
-// may change places in the order of typical_p; min_p and top_k are exact. What
-// it costs against a selection pass: benchmarks/kernels/sample_benchmark.cc.
-// `purpose` says what the token is for, hence which random number decides.
+// Reads the row once if filters leave few tokens, and sorts only these
+// (kept_tokens.h). Against the reference, float32 sums within a block may move
+// a boundary between two tokens, or a bound of top_p and typical_p, by 1e-7 of
+// the total. Two tokens whose distances differ by less than a float32 resolves
+// may change places in the order of typical_p. min_p and top_k are exact. The
+// cost against a selection pass: benchmarks/kernels/sample_benchmark.cc.
+// `purpose` chooses the stream of random numbers.
 // REQUIRES: vocab_size >= 1; edited tokens in [0, vocab_size).
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
              RandomPurpose purpose = RandomPurpose::kDraw);
 
-// The same for each of `samples`, whatever options.sample is, to the bit; the
-// row is read once for all of them.
+// Draws once for each of `samples`, ignoring options.sample: the same bits as
+// DrawRow of each, but the row is read once.
 std::vector<Draw> DrawSamples(std::span<const float> logits,
                               const DrawOptions& options,
                               std::span<const int> samples);
 
 namespace reference {
 
-// The twin: sorts, sums in double.
+// Reference implementation: sorts, and sums in double.
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
              RandomPurpose purpose = RandomPurpose::kDraw);
 
-// The row after its edits, exact to float32's operations.
+// Returns the row after its edits, exact to float32's operations.
 std::vector<float> EditedScores(std::span<const float> scores,
                                 const DrawOptions& options);
 
-// The log of the probability of every token of an edited row, nats; -inf for
-// what is out. Greedy: 0 for the token.
+// Returns the log-probability of every token of an edited row, nats; -inf for
+// dropped tokens. Greedy: 0 for the token.
 // REQUIRES: no NaN.
 std::vector<double> DrawLogProbabilities(std::span<const float> edited,
                                          const SamplingParams& params);
 
-// What it draws from: the probability of every token; all 0 where there is
-// none. Greedy: 1 for the token.
+// Returns the probability of every token; all 0 if no token is possible.
+// Greedy: 1 for the token.
 std::vector<double> DrawProbabilities(std::span<const float> logits,
                                       const DrawOptions& options);
 

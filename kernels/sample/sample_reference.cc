@@ -11,17 +11,17 @@
 namespace espalier::reference {
 namespace {
 
-// What is left of a row: nats, -inf where a token is out.
+// Log-probabilities of the tokens left: nats, -inf for dropped ones.
 using LogProbs = std::vector<double>;
 
-// So that all probabilities sum up to 1.
+// Makes all probabilities sum to 1.
 void Normalise(LogProbs& log_probs) {
   double sum = 0;
   for (const double x : log_probs) sum += std::exp(x);
   for (double& x : log_probs) x -= std::log(sum);
 }
 
-// (score - max) / temperature; +inf puts all others out.
+// Returns (score - max) / temperature; +inf drops all others.
 LogProbs Tempered(std::span<const float> scores, double temperature) {
   const double max = *std::max_element(scores.begin(), scores.end());
   LogProbs tempered;
@@ -41,7 +41,7 @@ void KeepFirst(double bound, const std::vector<double>& rank,
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return rank[a] < rank[b]; });
-  double before = 0;  // of all that rank before the run of equals
+  double before = 0;  // mass ranked before the run of equals
   for (size_t begin = 0; begin < order.size();) {
     size_t end = begin;
     double run = 0;
@@ -60,7 +60,7 @@ void KeepFirst(double bound, const std::vector<double>& rank,
   Normalise(log_probs);
 }
 
-// Of `tempered`: the likeliest token has 0 there.
+// Filters `tempered`, in which the likeliest token has 0.
 void MinP(double min_p, LogProbs& tempered) {
   for (double& x : tempered) x = std::exp(x) < min_p ? -kInf : x;
 }

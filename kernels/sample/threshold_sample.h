@@ -51,7 +51,7 @@ class ThresholdSample {
     return {.low = Low(bound, total), .high = High(bound, total)};
   }
 
-  // The same, open above, or at the end that leaves fewer tokens.
+  // As Guess, but open above or at the end that leaves fewer tokens.
   Bracket GuessOpen(double bound, double total, bool above) const {
     if (num_keys_ == 0) return {};
     const auto guess = [&](bool from_low) {
@@ -111,7 +111,7 @@ class ThresholdSample {
     for (int i = 0; i < size_; ++i) weights_[i] *= step;
   }
 
-  // Whether the tokens above the mean key have this share of the mass.
+  // True if the tokens above the mean key have this share of the mass.
   bool UpperHalfHas(double share) const {
     const float sum = std::accumulate(keys_, keys_ + num_keys_, 0.0f);
     const float mean = std::max(sum / static_cast<float>(num_keys_), kLowest);
@@ -127,7 +127,7 @@ class ThresholdSample {
     return count;
   }
 
-  // Whether tokens that have most of the mass are not all missed.
+  // True unless the sample misses all tokens that have most of the mass.
   bool HasTop(double total) const {
     const SplitSums all = SumsOfSplit(keys_, weights_, size_, kLowest);
     const Estimate estimate = {all.from, all.from_squares};
@@ -152,11 +152,11 @@ class ThresholdSample {
         .high;
   }
 
-  // Two close keys: `holds` says yes of the mass from `low` on and of that
-  // below it, and no of those at `high`.
+  // Returns two close keys. The predicate holds for the masses from `low` on
+  // and below it, and fails for those at `high`.
   template <typename Predicate>
   Bracket Split(const Predicate& predicate) const {
-    constexpr int kSteps = 14;  // of 31 that it takes to be exact
+    constexpr int kSteps = 14;  // 31 would be exact
     const auto holds = [&](float key) {
       const SplitSums sums = SumsOfSplit(keys_, weights_, size_, key);
       return predicate({sums.from, sums.from_squares},

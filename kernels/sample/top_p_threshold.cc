@@ -15,33 +15,33 @@
 namespace espalier {
 namespace {
 
-// Few enough to ask again and again for the mass above a key.
+// Few enough to compute the mass above a key again and again.
 constexpr size_t kFewTokens = 256;
-// Among more, this share of them is written out before the next question.
+// Among more keys, this share is copied out before the next bisection step.
 constexpr double kShareLeft = 1.0 / 8;
-// What is below a share of the mass is summed up itself: as a difference it
-// would have the rounding of the whole.
+// A threshold in this top share of the mass is computed from the tokens above
+// it: the difference from the total would have the rounding of the total.
 constexpr double kFewShare = 0.25;
 
 // The mass from any cut in a gap between keys on.
 struct GapMass {
-  KeyGap gap = {kInf, kInf};  // of no cut
+  KeyGap gap = {kInf, kInf};  // no cut
   double mass = 0;
 
   bool Has(float cut) const { return gap.below < cut && cut <= gap.from; }
 };
 
-// Some keys and their weights, in memory of the thread's.
+// Some keys and their weights, in the thread's scratch memory.
 class KeyBuffer {
  public:
-  // Of up to `capacity` tokens of whole chunks.
+  // Holds up to `capacity` tokens of whole chunks.
   KeyBuffer(ScratchUse use, size_t capacity)
       : keys_(Scratch(use, 2 * (capacity + 2 * kChunkSize))),
         weights_(keys_ + capacity + 2 * kChunkSize) {}
 
-  // Fills it with what is in the bracket, and returns the mass above. Every
-  // block's part is padded to whole chunks. REQUIRES: the bracket is open at
-  // one end if there are no weights.
+  // Fills the buffer with the keys in the bracket, and returns the mass above.
+  // Every block's part is padded to whole chunks. REQUIRES: the bracket is open
+  // at one end if there are no weights.
   double Take(const ThresholdSearch& search, const Bracket& bracket) {
     size_ = num_keys_ = 0;
     parts_.clear();
@@ -52,8 +52,8 @@ class KeyBuffer {
     return above;
   }
 
-  // Of each block that was taken from, the mass of the bracket from `cut` on
-  // and of what is above the bracket.
+  // Returns, for each block with a part here, the mass of the bracket from
+  // `cut` on plus the mass above the bracket.
   std::vector<double> MassesFrom(float cut) const {
     std::vector<double> masses;
     masses.reserve(parts_.size());
@@ -72,7 +72,7 @@ class KeyBuffer {
   KeyGap GapAround(float cut) const {
     return espalier::GapAround(keys_, static_cast<int>(size_), cut);
   }
-  // Of keys that are scores.
+  // Returns the moment of scores. REQUIRES: keys are scores.
   double MomentBetween(const WeightRule& rule, float low, float high) const {
     double moment = 0;
     for (size_t b = 0; b < parts_.size(); ++b) {

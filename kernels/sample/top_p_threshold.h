@@ -24,30 +24,30 @@
 
 namespace espalier {
 
-// A run of scores and the weights of each, or how much those add up to: then
-// only scores near the cut are ever weighed.
+// A run of scores with the weight of each, or only the sum of the weights. In
+// the latter case only scores near the cut are ever weighed.
 struct WeightedBlock {
   const float* values = nullptr;   // [size]
   const float* weights = nullptr;  // [size]; null: by a WeightRule
   int size = 0;                    // > 0, a multiple of kChunkSize
-  // Where weights is null: of all that have a key above -inf; and the highest
-  // value.
+  // If weights is null: the mass of all scores whose key is above -inf, and the
+  // highest value.
   double mass = 0;
   float max = 0;
 };
 
 struct Cut {
-  float key = 0;               // what has it or a higher one stays
-  std::vector<double> masses;  // [blocks], what stays of each
+  float key = 0;               // keys at least this high stay
+  std::vector<double> masses;  // [blocks], mass that stays of each
 };
 
-// Takes tokens from the highest key down, equal ones together, until their
-// weights add up to `bound`: what stays is all whose betters have less than
-// that. If they never do, all stay. `total` is the sum of the weights of all
-// that have a key above -inf; it only helps to guess.
+// Keeps tokens from the highest key down, equal ones together, until their
+// weights add up to `bound`: a token stays if all tokens with higher keys have
+// less than that. If the bound is never reached, all stay. `total` is the sum
+// of the weights of all tokens with a key above -inf; it only helps to guess.
 //
-// If `moment` is not null, the sum of weight * (score - max) of all that have a
-// key above -inf becomes that of what stays.
+// If `moment` is not null, it holds the sum of weight * (score - max) of all
+// tokens with a key above -inf, and becomes that of the tokens that stay.
 // REQUIRES: a token with a key above -inf, no NaN; bound > 0; either all blocks
 // have weights or none has; a moment only where keys are scores and no block
 // has weights.

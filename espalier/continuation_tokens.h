@@ -1,6 +1,6 @@
 // ContinuationTokens: the tokens of texts that are scored after a prompt
-// (ScoreRequest). They spell the text and nothing else: no space stands between
-// prompt and continuation that neither has.
+// (ScoreRequest). They spell exactly the text: they add no space between prompt
+// and continuation.
 //
 //   prompt        continuation
 //   "Q: 7 + 1 ="  " 8"     ▁8      the tokens of "Q: 7 + 1 = 8" less those of
@@ -8,8 +8,9 @@
 //   "un"          "able"   able    "unable" does not begin with the prompt's
 //                                  tokens: "able" as it stands within a word
 //
-// The prompt keeps its tokens. lm-evaluation-harness drops as many of the whole
-// as the prompt has in either case, and may lose characters at the border.
+// The prompt keeps its tokens. lm-evaluation-harness always drops as many
+// tokens of the whole text as the prompt has, and may lose characters at the
+// border.
 //
 // Thread safety: functions without state.
 #pragma once

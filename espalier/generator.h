@@ -1,5 +1,5 @@
-// Generator: a model directory, or a model of your own, ready to generate. It
-// owns all it takes: model, tokenizer, prompt templates, engine, threads.
+// Generator: generates with a model directory, or with a model of your own. It
+// owns the model, the tokenizer, prompt templates, the engine and its threads.
 //
 //   absl::StatusOr<Generator> generator = Generator::Load("models/en-fr");
 //   if (!generator.ok()) ...
@@ -9,30 +9,31 @@
 //       generator->Generate(request, {.timeout = absl::Seconds(2)});
 //   if (output.ok()) Show(output->texts[0]);
 //
-// Thread safety: any number of threads call any member at any time, also from
-// within a callback, a Stream's function or a stop callback. Requests of all
-// threads run together. What runs where:
+// Thread safety: any number of threads may call any member at any time, also
+// from within a callback, a Stream's function or a stop callback. Requests of
+// all threads run together, on these threads:
 //
-//   the caller's thread     prompts become tokens; of Generate and Stream also
-//                           results text; Stream's function
-//   the callback thread     callbacks of GenerateAsync, one after the other
-//   others of the generator everything else; nothing there waits for a caller
+//   the caller's thread     encodes prompts; for Generate and Stream also
+//                           decodes results; runs Stream's function
+//   the callback thread     runs callbacks of GenerateAsync, one by one
+//   the generator's others  everything else; they never wait for a caller
 //
-// So a slow Stream function delays its own request alone, and a slow callback
-// other callbacks. A callback may block (Generate, a future), but not on
+// So a slow Stream function delays only its own request, and a slow callback
+// only other callbacks. A callback may block (Generate, a future), but not on
 // another callback. A Model of your own must not call the generator that runs
 // it.
 //
-// End: Shutdown, or the destructor, on any thread, whatever runs. Calls that
-// are open on other threads are answered with kCancelled and return. Nothing is
-// waited for but a step that runs, which gives up soon or is late
-// (GeneratorOptions::step_timeout), and callbacks.
+// End: Shutdown, or the destructor, on any thread and at any time. Open calls
+// on other threads return kCancelled. It waits only for the running step, which
+// is cancelled or times out (GeneratorOptions::step_timeout), and for
+// callbacks.
 //
-// Exceptions: what a Stream's function throws, which ends its request, and
-// std::bad_alloc where there is no memory for an answer. What a callback throws
-// is dropped; an empty one is not called.
+// Exceptions: an exception of a Stream's function ends its request and is
+// passed on; std::bad_alloc if there is no memory for a result. Exceptions of
+// callbacks are dropped; an empty callback is not called.
 //
-// Coroutines: engine() is the same engine for Asio's (espalier/engine.h).
+// Coroutines: engine() is the same engine, with Asio's interface
+// (espalier/engine.h).
 #pragma once
 
 #include <functional>
@@ -64,13 +65,13 @@ class Model;            // espalier/model.h
 class Tokenizer;        // espalier/tokenizer.h
 struct PromptTemplate;  // text/prompt_template.h
 
-// A text, or tokens, to continue. Generated texts continue it, with the
-// space that divides them from it, unless it ends as a prompt template of the
-// model does after the text: then they are answers (request/text_begin.h).
+// A text, or tokens, to continue. Generated texts continue it, including the
+// space between them, unless it ends like a prompt template with tokens after
+// the text: then they are answers (request/text_begin.h).
 class Prompt {
  public:
-  // Text, through the model's default prompt template. Where there are none
-  // (no prompt_template.json, Create), BOS and the text.
+  // Text, through the model's default prompt template. Without templates (no
+  // prompt_template.json, Create): BOS and the text.
   Prompt(std::string text)  // NOLINT: as a string is a prompt
       : Prompt(Kind::kText, std::move(text), {}) {}
   Prompt(const char* text) : Prompt(std::string(text)) {}  // NOLINT
@@ -93,8 +94,8 @@ class Prompt {
   static Prompt Raw(std::string text) {
     return Prompt(Kind::kRaw, std::move(text), {});
   }
-  // A text in which names of special tokens are those tokens: one that a
-  // program rendered, not a user's (PromptTemplate::Apply).
+  // Parses names of special tokens in the text as those tokens: for text that a
+  // program rendered, not for a user's (PromptTemplate::Apply).
   Prompt WithSpecialParsed() && {
     parse_special_ = true;
     return std::move(*this);
@@ -153,14 +154,14 @@ struct ScoreRequest {
   GenerationParams params = {};
 };
 
-// Bytes of text that continuations of one request may take to tokenize: of
-// each, those of its prompt included.
+// Limit on the bytes that are tokenized for the continuations of a request;
+// each counts with its prompt.
 inline constexpr int64_t kMaxScoredBytes = int64_t{16} << 20;
 
 struct CallOptions {
-  // From the call on; then it ends with kDeadlineExceeded.
+  // Time from the call until it ends with kDeadlineExceeded.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Ends it with kCancelled.
+  // Ends the call with kCancelled.
   std::stop_token stop = {};
 };
 
@@ -188,57 +189,60 @@ class Generator {
   // kResourceExhausted if memory or threads do.
   static absl::StatusOr<Generator> Load(const std::string& directory,
                                         const GeneratorOptions& options = {});
-  // Runs a model of your own, on the CPU as far as this is concerned. Without a
-  // tokenizer prompts are tokens, and there are no texts. What is the model's
-  // (device, dtype, key/value memory) must be unset in `options`.
+  // Runs a model of your own; the generator treats it as a CPU model. Without a
+  // tokenizer prompts are tokens, and there are no texts. Options that the
+  // model determines (device, dtype, key/value memory) must be unset in
+  // `options`.
   static absl::StatusOr<Generator> Create(
       std::shared_ptr<Model> model,
       std::shared_ptr<const Tokenizer> tokenizer = nullptr,
       const GeneratorOptions& options = {});
-  // As Shutdown. From within a callback those that wait are still called.
+  // As Shutdown. If a callback destroys the generator, waiting callbacks still
+  // run.
   ~Generator();
-  // One that was moved from is only destroyed, or assigned to.
+  // A generator that was moved from may only be destroyed or assigned to.
   Generator(Generator&&) = default;
   Generator& operator=(Generator&&);
 
-  // All of the following answer with: kInvalidArgument for a bad request,
-  // naming field and value, before anything is held; kResourceExhausted for one
-  // that can never fit, with the figures, if memory runs out, or at once if
-  // max_running + max_waiting requests are open (generator_options.h);
-  // kUnavailable if a step is not answered within step_timeout, or was not and
-  // still runs, or after Drain; kDeadlineExceeded, kCancelled by the call's
-  // options, or after the generator's end; kFailedPrecondition if no token was
-  // possible, or for text without a tokenizer; and what the model returned, if
-  // a step failed. A request that has ended holds nothing.
+  // Errors of all of the following: kInvalidArgument for an invalid request,
+  // naming field and value, before anything is allocated; kResourceExhausted,
+  // with the figures, for a request that can never fit, if memory runs out, or
+  // at once if max_running + max_waiting requests are open
+  // (generator_options.h); kUnavailable if a step exceeds step_timeout, while
+  // such a step still runs, or after Drain; kDeadlineExceeded and kCancelled by
+  // the call's options, or after the generator's end; kFailedPrecondition if
+  // every token was masked, or for text without a tokenizer; and the model's
+  // own error if a step failed. A request that has ended holds no resources.
 
   // Blocks until the request has ended.
   absl::StatusOr<Generation> Generate(GenerationRequest request,
                                       const CallOptions& call = {});
 
-  // Scores each continuation (Generation::continuations, in order). Shared
-  // beginnings are computed once, and their number bounds no more than time
-  // (Request::continuations). There are no hypotheses.
+  // Scores each continuation (Generation::continuations, in order). Common
+  // prefixes are computed once (Request::continuations). There are no
+  // hypotheses.
   absl::StatusOr<Generation> Score(ScoreRequest request,
                                    const CallOptions& call = {});
 
-  // Returns at once. A future that is let go of ends nothing: use call.stop.
+  // Returns at once. Destroying the future does not end the request; use
+  // call.stop.
   std::future<absl::StatusOr<Generation>> GenerateAsync(
       GenerationRequest request, const CallOptions& call = {});
-  // `callback` is called once, on the callback thread, also if there is nothing
-  // to run.
+  // Calls `callback` once, on the callback thread, also if the request fails at
+  // once.
   void GenerateAsync(GenerationRequest request, Callback callback,
                      const CallOptions& call = {});
 
-  // Blocks until all have ended; one answer for each, in order. Where so many
-  // requests are open as may be, it waits for room instead of being refused;
-  // and takes all the room there is, so that meanwhile other calls are refused.
-  // It does not wait for max_waiting_tokens.
+  // Blocks until all requests have ended; returns one result for each, in
+  // order. If max_open() requests are open, it waits for room instead of
+  // failing. It uses all the room, so other calls are refused meanwhile. It
+  // does not wait for max_waiting_tokens.
   std::vector<absl::StatusOr<Generation>> GenerateAll(
       std::vector<GenerationRequest> requests, const CallOptions& call = {});
 
-  // Calls `on_event` while the request runs, and returns what Generate would;
-  // the event of the Result is left out. kCancelled if `on_event` returned
-  // false. Events that wait are merged (docs/streams.md).
+  // Calls `on_event` while the request runs, and returns the result of
+  // Generate; the event of the Result is left out. kCancelled if `on_event`
+  // returned false. Unread events are merged (docs/streams.md).
   absl::StatusOr<Generation> Stream(GenerationRequest request,
                                     const EventFunction& on_event,
                                     const CallOptions& call = {},
@@ -253,12 +257,12 @@ class Generator {
   // Errors: kDeadlineExceeded, with the number of open requests.
   absl::Status Drain(absl::Duration timeout = absl::InfiniteDuration());
 
-  // Refuses requests from now on, ends those that are open with kCancelled and
-  // the first `why`, and returns when no step runs and all callbacks have
-  // returned: but from within a callback it does not wait for these.
+  // Refuses new requests, ends open ones with kCancelled and the first `why`,
+  // and returns when no step runs and all callbacks have returned. From within
+  // a callback it does not wait for callbacks.
   void Shutdown(std::string_view why = "the generator is shut down");
 
-  // Waits for no step. All zero where there is no memory for it.
+  // Does not wait for a step. All zero if there is no memory for it.
   GeneratorStats Stats();
 
   // Defaults for requests that leave params open, and the ignored fields of the
@@ -269,25 +273,26 @@ class Generator {
   const ModelDescription& description() const;
   // Requests that may be open at once: max_running + max_waiting.
   int64_t max_open() const;
-  // Prompt tokens that may wait together; 0: any number.
+  // Limit on the prompt tokens of waiting requests; 0: none.
   int64_t max_waiting_tokens() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
   // The names that Prompt::Templated takes, the default first; empty without a
   // tokenizer.
   std::vector<std::string> template_names() const;
 
-  // The tokens that a prompt is.
-  // Errors: kInvalidArgument for a text that is blank, not UTF-8 or of more
-  // than `max_tokens` (unset: than the model's context has), and for a template
-  // that there is none of; kFailedPrecondition for text without a tokenizer.
+  // Encodes a prompt.
+  // Errors: kInvalidArgument for a text that is blank, not UTF-8 or has more
+  // than `max_tokens` tokens (unset: the model's context), and for an unknown
+  // template; kFailedPrecondition for text without a tokenizer.
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       Prompt prompt, std::optional<int> max_tokens = {}) const;
-  // The prompt template of this name, or the default; as long as this lives.
-  // Errors: kNotFound, listing what there is.
+  // Returns the prompt template of this name, or the default; owned by this
+  // generator.
+  // Errors: kNotFound, listing the templates.
   absl::StatusOr<const PromptTemplate*> prompt_template(
       const std::string& name = {}) const;
   // True if this template, or the default, translates single sentences
-  // (espalier/split_text.h). False where there is no such template.
+  // (espalier/split_text.h). False if there is no such template.
   bool translates_sentences(const std::string& name = {}) const;
   // Returns the chat template of the model, loaded at the first call and owned
   // by this generator.
@@ -295,9 +300,9 @@ class Generator {
   // tokenizer; as ChatTemplate::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts() const;
 
-  // For coroutines: the engine, and a request of it made of one of ours.
-  // Requests there count as open ones, too; GenerateAll does not wait for their
-  // room. The engine lives as long as this.
+  // For coroutines: the engine, owned by this generator, and the conversion of
+  // requests to the engine's. They count as open requests, too; GenerateAll
+  // does not wait for their room.
   Engine& engine();
   absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
   absl::StatusOr<EngineRequest> PrepareScore(ScoreRequest request) const;

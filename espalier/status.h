@@ -2,13 +2,15 @@
 // message names the values.
 //
 //   kInvalidArgument     the request, option or file named is wrong
-//   kNotFound            the file, or what is asked for by name, is not there
-//   kResourceExhausted   there is no memory; GetPayload(kTooFewPages) tells the
-//                        request that can never fit
-//   kFailedPrecondition  the call is wrong in this state, or no token, or no
-//                        device, can be had
+//   kNotFound            there is no such file, or nothing of that name
+//   kResourceExhausted   there is no memory; GetPayload(kTooFewPages)
+//   identifies
+//                        a request that can never fit
+//   kFailedPrecondition  the call is wrong in this state, every token is
+//   masked,
+//                        or there is no device
 //   kCancelled           the caller, a shutdown or the end of a context
-//   kOutOfRange          a text has more tokens than were asked for
+//   kOutOfRange          a text has more tokens than the limit
 //   kInternal            a model, or a device, failed
 #pragma once
 

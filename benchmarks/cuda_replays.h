@@ -1,5 +1,5 @@
-// What programs that time a GPU share: arrays on their way to the device, and
-// the median over replays of a graph of calls. What fails ends the program.
+// Helpers of programs that time a GPU: uploads of arrays, and the median over
+// replays of a graph of calls. An error ends the program.
 //
 //   const auto x = Get(Upload(std::vector<float>(n, 1.0f)));
 //   const CudaGraph graph = Get(CaptureGraph(stream, [&] { ... }));
@@ -41,7 +41,7 @@ absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
   return buffer;
 }
 
-// Of one of the `num_calls` calls that `graph` makes.
+// Returns the median time of one of the `num_calls` calls that `graph` makes.
 inline absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph,
                                                 int num_calls,
                                                 cudaStream_t stream) {

@@ -16,7 +16,7 @@ constexpr int kProductSize = 8192;  // rows and columns of all three matrices
 // an H200, against 4.5 of persistent blocks.
 struct ReadPolicy {
   static constexpr int kThreads = 512;
-  static constexpr int kLoads = 8;  // of 16 bytes, all in flight at once
+  static constexpr int kLoads = 8;  // 16 bytes each, all in flight at once
   static constexpr int kBlockBytes = kThreads * kLoads * sizeof(uint4);
 };
 constexpr int kNumBlocks = kBytes / ReadPolicy::kBlockBytes;

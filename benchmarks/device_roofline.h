@@ -1,5 +1,5 @@
-// What a device can do at most, measured: a step that reads its weights and
-// multiplies them cannot be faster than either of these rates allows.
+// Measured peak rates of a device. A step that reads its weights and multiplies
+// them cannot be faster than either rate allows.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -23,7 +23,7 @@ int num_good_left ABSL_GUARDED_BY(mutex) = -1;
 cudaError_t failure ABSL_GUARDED_BY(mutex) = cudaSuccess;
 bool has_failed ABSL_GUARDED_BY(mutex) = false;
 
-// What a call returns that may fail.
+// Result of a call that may fail.
 cudaError_t Outcome() {
   const std::lock_guard lock(mutex);
   if (num_good_left < 0 || num_good_left-- > 0) return cudaSuccess;
@@ -31,7 +31,7 @@ cudaError_t Outcome() {
   return failure;
 }
 
-// What happens now depends on the thread's current device.
+// Records the thread's current device.
 cudaError_t UseDevice() {
   const std::lock_guard lock(mutex);
   devices.insert(current_device);

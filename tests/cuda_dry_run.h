@@ -1,9 +1,8 @@
-// Code for GPUs, run on the host as far as its launches: instead of devices
-// there is a list of what was launched, and memory that nobody reads. All work
-// is done as soon as it is enqueued. Pinned memory is real; graphs there are
-// none. A test
-// program that uses it is linked by espalier_cuda_dry_run_test, with --wrap for
-// the functions of the CUDA runtime that cuda_dry_run.cc stands in for.
+// GPU code run on the host, up to its launches: instead of devices there is a
+// list of launches, and memory that no kernel reads. All work completes as soon
+// as it is enqueued. Pinned memory is real, and graphs are not supported. A
+// test program that uses it is linked by espalier_cuda_dry_run_test, with
+// --wrap for the functions of the CUDA runtime that cuda_dry_run.cc replaces.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +23,7 @@ struct DryLaunch {
 // have the same capability, which its first launch of a kernel asks for.
 cudaStream_t BeginDryRun(int capability);
 
-// What was launched since the last call.
+// Returns the launches since the last call.
 std::vector<DryLaunch> TakeDryLaunches();
 
 // One call of the runtime fails with `error`, after `num_good` that do not, of
@@ -32,7 +31,7 @@ std::vector<DryLaunch> TakeDryLaunches();
 // an event; on any thread. Replaces what was said before; a negative `num_good`
 // takes it back.
 void FailDryCall(int num_good, cudaError_t error);
-// Whether it has failed.
+// True if the call has failed.
 bool HasDryCallFailed();
 
 // The devices that were the calling thread's current one where something was

@@ -33,7 +33,7 @@ inline bool HasEncoder(const std::string& model) {
   return config.find("\"is_encoder_decoder\": true") != std::string::npos;
 }
 
-// Those without an encoder that run on a CUDA device.
+// Models without an encoder that run on a CUDA device.
 inline std::vector<std::string> CudaDecoderFamilyModels() {
   std::vector<std::string> names = FamilyModels();
   std::erase_if(names, HasEncoder);
@@ -41,7 +41,7 @@ inline std::vector<std::string> CudaDecoderFamilyModels() {
   return names;
 }
 
-// Those with one.
+// Models with an encoder.
 inline std::vector<std::string> EncoderFamilyModels() {
   std::vector<std::string> names = FamilyModels();
   std::erase_if(names,

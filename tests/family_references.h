@@ -22,7 +22,7 @@ inline constexpr double kFamilyScoreTolerance = 1e-4;
 
 struct FamilyHypothesis {
   std::vector<TokenId> tokens;
-  double score = NAN;  // of beams
+  double score = NAN;  // beam search only
 };
 
 struct FamilyReference {
@@ -41,7 +41,7 @@ inline FamilyReference ParseFamilyReference(const json::value& line) {
   return reference;
 }
 
-// Of an encoder-decoder also those that say what the decoder begins with.
+// For an encoder-decoder, includes references with a decoder prompt.
 inline std::vector<FamilyReference> ReadFamilyReferences(
     const std::string& model) {
   std::vector<FamilyReference> references;

@@ -15,7 +15,7 @@ inline bool FewCases() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// How many cases, how large, or which ones.
+// Returns `few` if the test is to run few cases: their number, size or list.
 template <typename T>
 T Cases(T all, T few) {
   return FewCases() ? few : all;

@@ -49,9 +49,9 @@ inline double NormalPValue(double z) {
   return std::erfc(std::abs(z) / std::sqrt(2));
 }
 
-// Of counts that ought to be multinomial with these probabilities, which sum up
-// to 1. Cells of which fewer than 5 are expected count as one. Whatever ought
-// to be impossible and happened has p-value 0.
+// Returns the p-value of counts that should be multinomial with these
+// probabilities, which sum to 1. Cells with an expected count below 5 are
+// merged. If an impossible event happened, the p-value is 0.
 template <std::ranges::random_access_range Counts>
 double ChiSquarePValue(std::span<const double> probabilities,
                        const Counts& counts) {

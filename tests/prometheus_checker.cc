@@ -12,7 +12,7 @@
 namespace espalier::testing {
 namespace {
 
-// Of `le` and of values.
+// Parses the value of `le`, or of a sample.
 std::optional<double> Number(const std::string& text) {
   if (text == "+Inf") return std::numeric_limits<double>::infinity();
   double value = 0;

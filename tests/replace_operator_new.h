@@ -21,13 +21,13 @@ namespace espalier::testing {
 // return null instead (std::nothrow, as std::stable_sort uses) never fail.
 void OnAllocation();
 
-// Whether those of asio do: true, but where two in a row would fail on a thread
-// that runs coroutines, or one on a context of the test. Asio allocates as it
-// unwinds a coroutine, in a destructor, which ends the program; and it throws
-// out of the context.
+// True if allocations of asio may fail. Tests clear it where two in a row would
+// fail on a thread that runs coroutines, or one on the test's own context: asio
+// allocates in a destructor as it unwinds a coroutine, which would end the
+// program, and its exception leaves the context's run().
 inline std::atomic<bool> asio_allocations_fail = true;
 
-// Whether the next allocation does not.
+// True if the next allocation succeeds.
 inline bool MayAllocate() {
   try {
     OnAllocation();

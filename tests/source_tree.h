@@ -1,7 +1,8 @@
-// Where tests and benchmarks find the project's files: data, models, documents.
+// Paths of the project's files for tests and benchmarks: data, models,
+// documents.
 //
-// The root is compiled into one object alone, so that a compiler cache shares
-// all others among checkouts.
+// The root is compiled into this one object only, so that a compiler cache
+// shares all other objects among checkouts.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@
 
 namespace espalier {
 
-// What bad input is refused with.
+// Code of errors in the input.
 inline constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 }  // namespace espalier

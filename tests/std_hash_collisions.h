@@ -16,7 +16,7 @@ namespace espalier::testing {
 inline std::vector<std::string> StringsOfOneStdHash(int count) {
   // Murmur's 64-bit form: each word is mixed, and added to the hash so far.
   constexpr uint64_t kMul = 0xC6A4A7935BD1E995, kSeed = 0xC70F6907;
-  uint64_t inverse = kMul;  // of kMul; each turn doubles the bits that fit
+  uint64_t inverse = kMul;  // modulo 2^64, by Newton's iteration
   for (int i = 0; i < 6; ++i) inverse *= 2 - kMul * inverse;
   const auto shift_mix = [](uint64_t x) { return x ^ x >> 47; };
   const auto mix = [&](uint64_t x) { return shift_mix(x * kMul) * kMul; };

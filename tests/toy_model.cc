@@ -9,7 +9,7 @@
 namespace espalier::testing {
 namespace {
 
-// What no history contains.
+// A value that no history contains.
 constexpr TokenId kGarbage = -1;
 
 // The output function of SplitMix64 (Steele et al. 2014,

@@ -31,15 +31,16 @@ struct ToyModelOptions {
   std::vector<TokenId> eos_token_ids = {0};
   // Added to the logits of EOS ids; the others are uniform in [0, 4).
   float eos_boost = 0;
-  // How many of a hundred tokens are impossible after a history: -inf.
+  // Percentage of tokens that are impossible (-inf) after a history.
   int impossible_percent = 0;
-  // How many tokens of a history count, from its end: few, and texts repeat.
+  // Number of last tokens that the logits depend on. If it is small, texts
+  // repeat themselves.
   int num_tokens_read = std::numeric_limits<int>::max();
   int page_size = 3;
   int num_pages = 200;
-  // Whether it says that its pages are all that it keeps; kPages alone.
+  // The model reports that its pages are its only state; kPages only.
   bool has_shareable_pages = false;
-  int num_host_slots = 0;  // of kPages with shareable ones alone
+  int num_host_slots = 0;  // needs kPages and has_shareable_pages
   Memory memory = Memory::kPages;
   StepLimits limits = {};  // as if of its executor
 };

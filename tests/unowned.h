@@ -1,5 +1,5 @@
-// What a test owns itself, for calls that share what they are given. The test
-// sees to it that nobody uses it later; programs have no need of this.
+// A shared_ptr to an object that the test owns, for calls that take shared
+// ownership. The test must keep the object alive; programs do not need this.
 //
 //   ToyModel model(options);
 //   const auto steps = MakeExecutor(&model, 1, {.run_ahead = true});

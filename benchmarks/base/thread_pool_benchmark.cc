@@ -1,5 +1,5 @@
-// What a loop shared by a pool's threads costs, where its work is small: alone
-// on the machine, and beside programs that keep all its cores busy.
+// Overhead of a loop shared by a pool's threads, for small work: alone on the
+// machine, and beside programs that keep all its cores busy.
 //
 //   thread_pool_benchmark
 //

@@ -45,7 +45,7 @@ T Must(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// What every run shares.
+// State shared by all runs.
 struct Bench {
   std::shared_ptr<ThreadPool> threads =
       Must(ThreadPool::Create(NumUsableCpus()));
@@ -158,7 +158,7 @@ BENCHMARK(BM_Decode)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-// The same, read token by token.
+// As above, with every result read token by token.
 void BM_Stream(benchmark::State& state) { Measure(state, Reading::kStreams); }
 BENCHMARK(BM_Stream)
     ->ArgNames({"requests", "beams"})

@@ -1,11 +1,11 @@
-// What scheduling costs where the model costs nothing.
+// Cost of scheduling, with a model that costs nothing.
 //
 //   build/release/bin/scheduler_benchmark
 //
-// BM_Step: a plan and its answer, of so many requests of so many beams that all
-// decode; `waiting` more wait for room. BM_Fork: a page table of 32 pages;
-// BM_ForkAndDrop: and its end. BM_Lookup: a prompt of 32 pages in a prefix tree
-// of many.
+// BM_Step: one plan and its result, with all requests and beams decoding and
+// `waiting` more requests in the queue. BM_Fork: fork of a page table of 32
+// pages; BM_ForkAndDrop: fork and destruction. BM_Lookup: a prompt of 32 pages
+// in a prefix tree of many.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -83,7 +83,7 @@ void BM_ForkAndDrop(benchmark::State& state) {
 }
 BENCHMARK(BM_ForkAndDrop);
 
-// Of 64 prompts of 32 pages, which begin with 16 pages in common.
+// A prefix tree of 64 prompts of 32 pages, the first 16 of them in common.
 class Prompts {
  public:
   Prompts() : pool_(64 * 32, 16), tree_(&pool_) {
@@ -123,7 +123,7 @@ void BM_Lookup(benchmark::State& state) {
 }
 BENCHMARK(BM_Lookup);
 
-// What statistics add to a step of 256 requests.
+// Cost of statistics in a step of 256 requests.
 void BM_CountTokens(benchmark::State& state) {
   SchedulerStats stats;
   std::vector<RequestTimes> times(256);

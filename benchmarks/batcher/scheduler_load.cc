@@ -27,7 +27,8 @@ ModelDescription NullModel(const SchedulerLoad::Options& options) {
   return model;
 }
 
-// Of this thread, so that what else runs on the machine does not count.
+// Returns the CPU time of this thread, so that other programs on the machine do
+// not count.
 std::chrono::nanoseconds CpuTime() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -35,7 +36,7 @@ std::chrono::nanoseconds CpuTime() {
          std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// What reading that clock, a system call, takes of an interval.
+// Returns the time that reading this clock, a system call, adds to an interval.
 std::chrono::nanoseconds ClockCost() {
   std::chrono::nanoseconds least = std::chrono::nanoseconds::max();
   for (int i = 0; i < 1000; ++i) {

@@ -1,15 +1,15 @@
-// What allowed_sequences cost outside the model: 100,000 sequences of 4 tokens
+// Cost of allowed_sequences outside the model: 100,000 sequences of 4 tokens
 // over a vocabulary of 6,000 (that of models/en-fr) and 256 beams.
 //
 //   allowed_sequences_benchmark
 //
-// Prepare is what the caller of a request does before it submits it: it makes
-// the trie (Build) and lets go of the lists. Admit is what is left for the
-// strand, where everybody waits: taking the request, planning its first step,
-// letting it go. It was 2 us beside 40 ms. Search is a whole request of 4 steps
+// Prepare is the caller's part before it submits a request: building the trie
+// (Build) and destroying the lists. Admit is the part on the strand, where all
+// other requests wait: taking the request, planning its first step, and
+// destroying it. It was 2 us beside 40 ms. Search is a whole request of 4 steps
 // as an executor on the host selects (executor/host/select_all.h), on one
-// thread, with all its logits ready: what it takes beside the model.
-// Unrestricted is the same search without the trie.
+// thread, with all its logits ready: the time outside the model. Unrestricted
+// is the same search without the trie.
 #include <benchmark/benchmark.h>
 
 #include <random>

@@ -150,7 +150,7 @@ void Load::Reopen(Connection* connection) {
 void Load::Fail(Connection* connection, const char* kind) {
   ++report_.errors[kind];
   Close(connection);
-  // Where sockets cannot even be made, it is not tried for ever.
+  // If not even a socket can be made, it does not retry.
   if (options_.mode != Mode::kIdle && std::string_view(kind) != "socket") {
     Open(connection);
   }

@@ -35,8 +35,8 @@ class Load {
     bool is_connected = false;
     bool is_busy = false;  // a request is on its way
     std::string_view request;
-    size_t sent = 0;          // of the request
-    Clock::time_point begin;  // of the request
+    size_t sent = 0;          // bytes of the request
+    Clock::time_point begin;  // when it was sent
     Clock::time_point last_event;
     bool has_first_byte = false;
     int64_t seen_events = 0;
@@ -61,7 +61,7 @@ class Load {
   void OnBytes(Connection* connection, size_t count);
   void OnResponse(Connection* connection);
   void OnEnd(Connection* connection);
-  // Whether it was time, and the connection is another one now.
+  // Replaces the connection if it has sent enough bytes. True if it did.
   bool MayDrop(Connection* connection, int64_t more_bytes);
   void OnReady(Connection* connection, uint32_t events);
   int WaitMilliseconds() const;

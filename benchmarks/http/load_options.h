@@ -1,4 +1,4 @@
-// What http_load is to do.
+// Options of http_load.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct LoadOptions {
   int64_t requests = 0;      // so many at most, and their answers; 0: no limit
   double rate = 1000;        // kOpen: requests a second
   double interval_ms = 100;  // slow modes: between two bytes
-  unsigned seed = 1;         // of what is random
+  unsigned seed = 1;         // random drops and requests
   bool new_connections = false;  // one for each request
 };
 

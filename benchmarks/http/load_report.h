@@ -1,4 +1,4 @@
-// What was measured, as JSON.
+// Measurements, as JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace espalier::http_load {
 
 struct LoadReport {
-  double seconds = 0;  // of measuring
+  double seconds = 0;  // measured time
   int64_t opened = 0;  // connections
   int64_t responses = 0;
   int64_t events = 0;

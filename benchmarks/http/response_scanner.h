@@ -37,8 +37,8 @@ class ResponseScanner {
 
   State state_ = State::kHead;
   Framing framing_ = Framing::kUntilClose;
-  std::string text_;  // of a head, or of a chunk's line, that came in pieces
-  int64_t left_ = 0;  // of the body, or of the chunk and its line end
+  std::string text_;  // partial head or chunk line
+  int64_t left_ = 0;  // rest of the body, or of the chunk and its line end
   bool in_chunk_ = false;
   bool is_last_chunk_ = false;
   bool after_line_end_ = false;

@@ -1,6 +1,6 @@
-// How kernels that read rows of logits are timed (cuda_replays.h): a graph of
-// calls, each reading other logits, so that they come from memory and not from
-// a cache (over 200 MB in turn).
+// Timing of kernels that read rows of logits (cuda_replays.h): a graph of
+// calls, each of which reads other logits, so that they come from memory and
+// not from a cache (over 200 MB in turn).
 //
 //   const ColdLogits logits(num_rows * vocab_size, DType::kFloat32);
 //   const float us = logits.Time(stream, [&](const void* of_call) {
@@ -19,8 +19,7 @@
 
 namespace espalier {
 
-// Those of the sizes that a program is for which its arguments name; all, if
-// they name none.
+// The sizes that the program's arguments name; all sizes without arguments.
 class WantedSizes {
  public:
   WantedSizes(int argc, char** argv) {

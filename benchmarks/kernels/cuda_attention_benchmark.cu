@@ -38,8 +38,8 @@ struct Case {
   const char* name;
   int num_heads, num_kv_heads, head_dim, page_size;
   int num_groups, num_beams;
-  int prefix;  // of a group, shared
-  int tail;    // of a beam
+  int prefix;  // shared by a group
+  int tail;    // per beam
   int chunk;   // tokens of a row: above 1 a prompt's, after `tail` - chunk
 };
 
@@ -98,7 +98,7 @@ constexpr Case kWideCases[] = {
     {"8b  300 on 512+8", 32, 8, 128, 16, 1, 300, 512, 8, 1},
     {"1b  512 on 512+8", 32, 8, 64, 16, 1, 512, 512, 8, 1},
 };
-constexpr int kStepMultiple = 64;  // of the lengths that a step is planned for
+constexpr int kStepMultiple = 64;  // planned lengths are rounded up to it
 
 constexpr Case kFloatCases[] = {
     {"68m 5 rows of 128", 12, 12, 64, 16, 5, 1, 0, 128, 1},
@@ -184,7 +184,7 @@ struct Problem {
   std::vector<CudaSharedPrefix> runs;
   std::vector<int> positions, table_of_query, tables;
   int table_stride = 0;
-  int64_t bytes = 0;  // of distinct keys and values read
+  int64_t bytes = 0;  // distinct keys and values read
 
   int num_queries() const { return static_cast<int>(positions.size()); }
 };
@@ -332,7 +332,7 @@ class Runner {
     return std::sqrt(difference / size);
   }
 
-  // Of one call, in a graph of all layers.
+  // Returns the time of one call, from a graph of all layers.
   double Microseconds() {
     const int num_layers = problem_.cache.num_layers;
     const CudaGraph graph = Get(CaptureGraph(stream_.get(), [&] {

@@ -24,7 +24,7 @@ constexpr int64_t kTouchedBytes = 200 << 20;
 
 struct Case {
   int num_rows;
-  int num_tokens;  // of each history
+  int num_tokens;  // per history
   int vocab_size;
 };
 

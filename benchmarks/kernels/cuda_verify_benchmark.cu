@@ -25,7 +25,7 @@ constexpr int kVocabSize = 128256;
 struct Case {
   const char* name;
   SamplingParams params;
-  bool has_rows = false;  // of drafts
+  bool has_rows = false;  // drafts have rows of logits
   VerifyMode mode = VerifyMode::kRejection;
 };
 

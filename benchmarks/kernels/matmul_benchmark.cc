@@ -57,7 +57,7 @@ void RunMatMul(benchmark::State& state, DType dtype,
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// What reading alone takes.
+// Time of reading alone.
 void Read(benchmark::State& state) {
   const std::vector<uint64_t> words(size_t{1} << 24, 3);
   for (auto _ : state) {

@@ -59,7 +59,8 @@ Rows TiedRows(int num_rows, int vocab_size, int num_levels) {
   return rows;
 }
 
-// What a prompt and a text of 256 tokens, most of them different, leave.
+// Returns the edits after a prompt and a text of 256 tokens, most of them
+// different.
 std::vector<TokenEdit> Penalties(int vocab_size) {
   std::mt19937 random(2);
   std::vector<TokenEdit> edits;

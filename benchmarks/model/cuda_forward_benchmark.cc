@@ -39,7 +39,7 @@ namespace espalier {
 namespace {
 
 constexpr int kPageSize = 16;
-constexpr int kOwnTokens = 32;  // of each beam, past the prompt
+constexpr int kOwnTokens = 32;  // per beam, past the prompt
 
 struct Shape {
   std::string_view name;
@@ -151,7 +151,7 @@ double Bytes(const CudaMatrix& w) {
   return double(w.num_rows) * w.num_cols * NumBytes(w.dtype);
 }
 
-// What a step reads of the weights.
+// Returns the bytes of weights that a step reads.
 double WeightBytes(const CudaTransformerWeights& weights) {
   double bytes = Bytes(weights.head);
   for (const CudaTransformerLayer& layer : weights.layers) {
@@ -297,7 +297,7 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
   const auto transformer =
       Get(CudaTransformer::Random(config, options, device));
   FillCache(transformer->cache());
-  // Of its own for the profile, and to count bytes.
+  // A separate copy, for the profile and to count bytes.
   const CudaTransformerWeights weights =
       Get(RandomCudaTransformerWeights(config, {.dtype = options.dtype}));
   const double limit = WeightBytes(weights) / read_rate * 1e3;

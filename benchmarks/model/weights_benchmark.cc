@@ -159,7 +159,7 @@ void MakeModel(const std::string& directory, const Shape& shape) {
 // The shortest of some repeats, in seconds.
 struct Best {
   double wall = std::numeric_limits<double>::infinity();
-  double cpu = std::numeric_limits<double>::infinity();  // of each thread
+  double cpu = std::numeric_limits<double>::infinity();  // per thread
 
   void Take(const Best& other) {
     wall = std::min(wall, other.wall);

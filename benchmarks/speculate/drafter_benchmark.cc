@@ -1,7 +1,7 @@
-// Drafters from history: what a token costs that they take, what a draft and a
-// fork cost, by the length of the text; and what the drafts are worth in texts
-// of this repository, which are read as if a model had written them: each step
-// drafts, accepts what the text goes on with, and takes one token more.
+// Drafters from history: cost per accepted token, per draft and per fork, by
+// the length of the text; and the worth of drafts in texts of this repository,
+// read as if a model had written them: each step drafts, accepts the tokens
+// that the text continues with, and takes one token more.
 //
 //   bin/drafter_benchmark
 #include <benchmark/benchmark.h>

@@ -87,7 +87,7 @@ void FeedCandidates(benchmark::State& state) {
 }
 BENCHMARK(FeedCandidates)->ArgName("stops")->Arg(0)->Arg(1);
 
-// What it would be without streams: the whole text again for each token.
+// Baseline without streams: decodes the whole text again for each token.
 void DecodeAgain(benchmark::State& state) {
   const std::vector<TokenId> tokens = SomeTokens();
   for (auto _ : state) {

@@ -1,5 +1,5 @@
-// How fast texts become tokens on one core: MB per second of processor time,
-// and tokens, of each round, one a line.
+// Speed of tokenization on one core: MB per second of processor time, and
+// tokens, of each round, one per line.
 //
 //   tokenizer_speed PATH ROUNDS < DOCUMENTS
 //

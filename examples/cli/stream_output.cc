@@ -60,7 +60,7 @@ class StreamPrinter {
 
   const bool numbers_samples_;
   Output* const output_;
-  HangingIndent indent_ = HangingIndent(2);  // of the text that grows
+  HangingIndent indent_ = HangingIndent(2);  // for the growing text
   bool grows_ = false;
 };
 

@@ -87,7 +87,7 @@ class CudaLaunchGpuTest : public ::testing::Test {
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  // How many of y are not `value`, when all is done.
+  // Returns the number of elements of y that are not `value` in the end.
   int CountOthers(int value) {
     std::vector<int> y(kSize);
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);

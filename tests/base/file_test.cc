@@ -114,7 +114,7 @@ TEST(FileTest, AFileThatMayNotBeReadIsNamedWithTheReason) {
               path + ": Permission denied");
 }
 
-// Of files, in this process's memory.
+// Returns the size of file pages in this process's memory.
 int64_t ResidentFileKib() {
   std::ifstream status("/proc/self/status");
   std::string word;

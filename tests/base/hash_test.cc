@@ -30,7 +30,7 @@ TEST(HashTest, EachKeyIsItsOwn) {
   EXPECT_NE(kHashKey.start, one.start);
 }
 
-// Whoever makes a vocabulary for one key has made an ordinary one for others.
+// Collisions made for one key are not collisions for other keys.
 TEST(HashTest, WhatSharesASlotUnderOneKeyDoesNotUnderOthers) {
   const HashKey known = {0, 0x9E3779B97F4A7C15};
   std::vector<uint64_t> words;

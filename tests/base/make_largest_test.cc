@@ -22,7 +22,7 @@ using ::testing::Pointee;
 
 using MadeSize = absl::StatusOr<std::unique_ptr<int64_t>>;
 
-// Where there is memory for so much, in pieces of 10.
+// Allocates up to `available`, in pieces of 10.
 struct SizeMaker {
   int64_t available = 0;
   std::vector<int64_t>* tried = nullptr;

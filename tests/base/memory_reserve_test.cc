@@ -89,8 +89,8 @@ TEST(MemoryReserveTest, ReservesNest) {
 
 int num_calls = 0;
 
-// A handler that was there before the first reserve goes on to be called; of a
-// process of its own, in which no reserve was.
+// A handler that was set before the first reserve is still called. Runs in a
+// process of its own, which has had no reserve.
 TEST(MemoryReserveDeathTest, LeavesOtherThreadsToTheHandlerBefore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {

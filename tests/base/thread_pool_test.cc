@@ -112,7 +112,7 @@ TEST(ThreadPoolTest, LateWorkersLeaveEndedLoopsAlone) {
   for (std::thread& caller : callers) caller.join();
 }
 
-// A short loop goes on while somebody's long one has the workers.
+// A short loop runs on its own thread while a long one occupies the workers.
 TEST(ThreadPoolTest, NobodyWaitsForALoopThatIsNotTheirs) {
   ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(2));
   std::atomic<int> num_blocked = 0;

@@ -13,7 +13,7 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// How a request may be run.
+// Ways to run a request.
 enum class Way { kGenerate, kFuture, kCallback, kAll, kStream };
 constexpr int kNumWays = 5;
 
@@ -90,8 +90,8 @@ TEST_F(GeneratorAnswersTest, EveryWayToCallAnswersAsAlone) {
   ExpectNothingHeld();
 }
 
-// Of each thread all requests run, some with a timeout or a stop at a random
-// moment: these either answer as alone or with what ended them.
+// Each thread runs all requests, some with a timeout or a stop at a random
+// time, which give the usual result or that error.
 TEST_F(GeneratorAnswersTest, ManyThreadsGetWhatEachWouldAlone) {
   std::atomic<int> num_ended_early = 0;
   const auto client = [&](int seed) {

@@ -22,8 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What `words` are for the embedded translator, whose tokenizer has one form
-// of each.
+// Returns the token ids of `words` for the embedded translator, whose tokenizer
+// has one form of each.
 std::vector<std::vector<int64_t>> IdsOf(const std::vector<std::string>& words) {
   std::vector<std::vector<int64_t>> ids;
   for (const std::string& word : words) {
@@ -54,7 +54,7 @@ bool IsWordByte(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0;
 }
 
-// Whether `word` stands in `text` by itself.
+// True if `text` has `word` between word boundaries.
 bool HasWord(const std::string& text, const std::string& word) {
   for (size_t at = text.find(word); at != text.npos;
        at = text.find(word, at + 1)) {
@@ -65,14 +65,14 @@ bool HasWord(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Whether `tokens` are how the tokenizer spells `text`.
+// True if `tokens` are the tokenizer's encoding of `text`.
 bool IsSpelling(std::vector<TokenId> tokens, const std::string& text) {
   if (!tokens.empty() && tokens.back() == EnFrTokenizer().special_tokens().eos)
     tokens.pop_back();
   return tokens == EnFrTokenizer().Encode(text).value();
 }
 
-// How many drafts pay depends on how long steps take.
+// The number of drafts depends on the measured time of steps.
 std::string LineWithoutCost(Generation output) {
   output.usage = {};
   return WriteResultLine("0", output, output.texts);

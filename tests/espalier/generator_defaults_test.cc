@@ -69,7 +69,7 @@ TEST_F(GeneratorDefaultsTest, AreAsIfTheRequestHadSaidSo) {
   EXPECT_EQ(said.hypotheses[0].tokens, taken.hypotheses[0].tokens);
   ASSERT_OK_AND_ASSIGN(const EngineRequest made, generator.Prepare(Seeded()));
   EXPECT_EQ(made.request.params, request.params);
-  // The same in all ways of asking.
+  // Every way to run the request applies the same defaults.
   const auto streamed =
       generator.Stream(Seeded(), [](const StreamEvent&) { return true; });
   ASSERT_OK(streamed);
@@ -149,7 +149,7 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
       Load(R"({"top_p": "high"})"),
       StatusIs(kInvalid, path + "top_p must be a number, got \"high\""));
   EXPECT_THAT(Load("[]"), StatusIs(kInvalid, path + "must be a JSON object"));
-  // Nobody asked for it.
+  // Wrong values of fields that are not used.
   EXPECT_OK(Load(R"({"temperature": -2})", "none"));
   EXPECT_OK(Load(R"({"max_new_tokens": 0})", "none"));
   EXPECT_THAT(
@@ -176,8 +176,8 @@ TEST_F(GeneratorDefaultsTest, AnErrorSaysWhereTheBeamsAreFrom) {
                            model_.path() + "/generation_config.json"));
 }
 
-// Of a decoder whose context begins with one token, the prompt here, the first
-// that is generated too.
+// The decoder's context begins with one token, here the prompt. The first
+// generated token is forced, too.
 TEST_F(GeneratorDefaultsTest, ForcedTokensStandWhereTheyAreForced) {
   ASSERT_OK_AND_ASSIGN(
       Generator generator,

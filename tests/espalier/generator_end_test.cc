@@ -214,7 +214,6 @@ TEST_F(GeneratorEndTest, AnyMomentIsGoodForTheEnd) {
   }
 }
 
-// What a call leaves behind may outlive all.
 TEST_F(GeneratorEndTest, StopSourcesMayOutliveTheGenerator) {
   std::stop_source stop;
   Make();

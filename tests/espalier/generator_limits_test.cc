@@ -126,7 +126,7 @@ TEST_F(GeneratorLimitsTest, ManyWaitForRoomInsteadOfBeingRefused) {
   ExpectNothingHeld();
 }
 
-// A caller's function that takes for ever delays nobody.
+// A callback that never returns does not delay other requests.
 TEST_F(GeneratorLimitsTest, ASlowStreamDelaysNobodyAndMissesNothing) {
   Make();
   std::promise<void> go_on;
@@ -197,7 +197,7 @@ TEST_F(GeneratorLimitsTest, CallbacksThatThrowOrAreSlowDelayOnlyCallbacks) {
   is_slow.get_future().wait();
   EXPECT_OK(generator_->Generate(Simple()));
   EXPECT_OK(generator_->GenerateAsync(Simple()).get());
-  // Those that wait for a slow one are open.
+  // Requests that wait for a slow callback still count as open.
   int num_called = 0;
   const auto count = [&](absl::StatusOr<Generation> answer) {
     EXPECT_OK(answer);
@@ -213,7 +213,7 @@ TEST_F(GeneratorLimitsTest, CallbacksThatThrowOrAreSlowDelayOnlyCallbacks) {
   EXPECT_EQ(num_called, 2);
 }
 
-// Whatever a callback calls, nobody waits for ever.
+// No call within a callback deadlocks.
 TEST_F(GeneratorLimitsTest, CallbacksMayCallEverything) {
   Make({.num_threads = 1, .max_running = 1, .max_waiting = 0});
   std::promise<void> done;

@@ -56,8 +56,9 @@ class GeneratorOutOfMemoryTest : public GeneratorFixture {
  protected:
   GeneratorOutOfMemoryTest() : GeneratorFixture(ModelOfPages()) {}
 
-  // What `run` answers, or throws for its caller's own want of memory, while an
-  // allocation fails; nothing once it needs fewer than `count`.
+  // Returns the status of `run` while an allocation fails, also if it throws
+  // std::bad_alloc to its caller; nothing once it makes fewer than `count`
+  // allocations.
   template <typename Run>
   std::optional<absl::Status> RunFailing(int64_t count, int num_failures,
                                          const Run& run) {

@@ -1,4 +1,4 @@
-// What a generator gives to those who run its engine themselves.
+// Generator's functions for programs that run an engine themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

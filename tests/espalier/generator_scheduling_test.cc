@@ -1,5 +1,5 @@
-// What options and params of scheduling do, by a generator's figures and what
-// requests cost; and that no result shows it.
+// Effects of scheduling options and params on a generator's statistics and on
+// usage. No result shows them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(GeneratorSchedulingTest, WherePagesRunOutRequestsResumeWithTheSameResult) {
   EXPECT_EQ(roomy.Stats().num_preemptions, 0);
   for (const bool prefix_cache : {true, false}) {
     SCOPED_TRACE(prefix_cache);
-    // What the widest of them takes at worst: 1 + 2 * 25.
+    // Worst case of the widest request: 1 + 2 * 25.
     Generator scarce =
         Load({.kv_cache_bytes = 51 * kPageBytes, .prefix_cache = prefix_cache});
     ASSERT_EQ(scarce.description().num_pages, 51);

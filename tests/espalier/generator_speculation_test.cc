@@ -1,7 +1,8 @@
-// How requests speculate that do not say; and draft models that do not fit.
+// Default speculation of requests that set none, and draft models that do not
+// fit.
 //
-// Whether drafts pay depends on how long steps take, so where some must be
-// drafted they always are.
+// Drafts are used if the measured step times make them profitable, so tests
+// that need drafts force them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +76,7 @@ TEST(SpeculationDefaultTest, RequestsThatDoNotSaySpeculateAsTheEngineDoes) {
     EXPECT_EQ(off.usage.num_drafted_tokens, 0);
     EXPECT_TRUE(SameHypotheses(without, off));
   }
-  // What a request says counts: a token a step.
+  // The request's own params win: one drafted token per step.
   ASSERT_OK_AND_ASSIGN(const Generation one,
                        drafting.Generate(Repetitive(SpeculationParams{
                            SpeculationMethod::kNgram, /*num_tokens=*/1})));
@@ -107,7 +108,8 @@ TEST(SpeculationDefaultTest, RequestsThatCannotSpeculateRunAllTheSame) {
   }
 }
 
-// Of 8 candidates for 4 beams; drafts would have five times as many besides.
+// 4 beams have 8 candidates; with drafts they would have five times as many
+// more.
 TEST(SpeculationDefaultTest, NoRequestIsRefusedForItsDrafts) {
   ASSERT_OK_AND_ASSIGN(
       Generator drafting,

@@ -1,4 +1,4 @@
-// What a generator tells whoever operates it.
+// Statistics and events of a generator.
 #include <atomic>
 
 #include "espalier/trace.h"
@@ -7,7 +7,7 @@
 namespace espalier::testing {
 namespace {
 
-// What of each request comes, and how many have ended.
+// Counts the trace events, and the ended requests.
 class EventCounter : public TraceSink {
  public:
   void On(const TraceEvent& event) override {

@@ -46,7 +46,8 @@ FUZZ_TARGET(api_call, input) {
   CheckBadInput(status);
   const openai::Error error = openai::ErrorOf(status);
   CHECK_EQ(error.http_status, 400);
-  // Of JSON, the field is named; but exponents of nine digits are none to us.
+  // Errors in JSON name the field. Exponents of nine digits are not accepted as
+  // JSON.
   CHECK(!value.ok() || !value->is_object() || !error.param.empty() ||
         error.message.starts_with("unknown field") ||
         error.message.starts_with("exponent too long"))

@@ -30,8 +30,8 @@ std::vector<std::string> CorpusOf(std::string_view target) {
   return paths;
 }
 
-// Whether all could be read. A law that is broken ends the program: the last
-// line is the input that did it.
+// True if all files could be read. A broken law ends the program: the last line
+// names the input.
 bool Feed(const FuzzTarget& target, const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::cerr << target.name << " " << path << std::endl;

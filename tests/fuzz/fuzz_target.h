@@ -22,7 +22,7 @@
 namespace espalier::fuzz {
 
 struct FuzzTarget {
-  std::string_view name;  // of its source, its corpus and its dictionary
+  std::string_view name;  // its source, corpus and dictionary
   void (*run)(std::string_view input);
 };
 
@@ -36,8 +36,8 @@ bool AddFuzzTarget(std::string_view name, void (*run)(std::string_view));
       ::espalier::fuzz::AddFuzzTarget(#name, Fuzz_##name); \
   static void Fuzz_##name(std::string_view input)
 
-// An error that whoever gave the input can act on: kInvalidArgument with a
-// message, one that may be shown wherever text may.
+// Checks that an error helps the input's author: kInvalidArgument with a
+// message that is printable text.
 void CheckBadInput(const absl::Status& status);
 
 // The first byte of an input, which chooses between ways to feed the rest: '0'

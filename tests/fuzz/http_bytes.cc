@@ -1,4 +1,4 @@
-// What a client sends: however it comes in, the same answers.
+// A client's bytes: the responses do not depend on how they are split.
 #include <string>
 
 #include "base/check.h"

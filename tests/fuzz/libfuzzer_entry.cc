@@ -1,4 +1,4 @@
-// What libFuzzer calls: the one target of this program.
+// Entry point of libFuzzer, for this program's only target.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -14,7 +14,7 @@ namespace espalier::fuzz {
 
 namespace {
 
-// Where a text ends.
+// End of a text.
 struct TextEnd {
   std::string text;
   std::optional<int> stop_idx;

@@ -1,5 +1,4 @@
-// What holds for a tokenizer of any file that is taken; and tokenizers of
-// tests.
+// Invariants of a tokenizer of any accepted file, and tokenizers for tests.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// A server that runs out of memory ends what it was for, and nothing else: it
-// goes on to accept, its time-outs come, and no client takes one answer for
-// another, or waits for ever. Allocations of its threads fail once, in turn.
+// A server that runs out of memory ends the affected request and no other: it
+// continues to accept connections, its time-outs come, no client gets another's
+// response, and none waits for ever. Allocations of its threads fail once, in
+// turn.
 //
 // A program of its own, because it replaces operator new.
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ constexpr size_t kLarge = 256 << 10;
 
 std::string Large(char letter) { return std::string(kLarge, letter); }
 
-// A failure ends them if it `minds`; else it goes on with the next.
+// A failed allocation ends the events if `minds`; otherwise the next event
+// follows.
 asio::awaitable<void> SendLargeEvents(Exchange& exchange, bool minds) {
   const std::string event = Large('e');
   co_await exchange.BeginEvents();

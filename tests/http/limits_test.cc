@@ -280,7 +280,7 @@ TEST(LimitsTest, WantOfFilesDelaysConnectionsAndNothingElse) {
 }
 
 TEST(LimitsTest, BodiesOnTheirWayAreLimitedTogether) {
-  // What a body takes is counted in steps of what it has allocated.
+  // A body counts as its buffer's capacity, which grows in steps.
   const auto server = StartServer(Echo, WithLimits([](Limits* limits) {
                                     limits->max_unread_bytes = 130 << 10;
                                   }));
@@ -295,7 +295,8 @@ TEST(LimitsTest, BodiesOnTheirWayAreLimitedTogether) {
     }));
   }
   EXPECT_EQ(clients[2].Receive().status, 503);
-  // Those that are whole are not counted, and one that is dropped no more.
+  // Complete bodies do not count, and a closed connection's body no longer
+  // does.
   for (int i = 0; i < 5; ++i) {
     RawClient whole(server->port());
     whole.Send(Post(std::string(500, 'b')));

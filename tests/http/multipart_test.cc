@@ -43,7 +43,7 @@ class Fields : public FormHandler {
   std::vector<Field> all;
 };
 
-// What is read of `form`, `piece` bytes at a time.
+// Returns the fields of `form`, read `piece` bytes at a time.
 absl::StatusOr<std::vector<Field>> ReadForm(std::string_view form,
                                             std::string_view boundary,
                                             size_t piece) {

@@ -14,7 +14,7 @@ struct RawResponse {
   int status = 0;
   std::vector<Header> headers;
   std::string body;                 // chunks joined
-  std::vector<std::string> chunks;  // of a chunked body
+  std::vector<std::string> chunks;  // chunked bodies only
   bool is_whole = false;            // up to where its framing says it ends
 
   std::string_view Find(std::string_view name) const {
@@ -49,11 +49,11 @@ class RawClient {
   // One whole response. What was received after it is kept. One that is not
   // whole if the server closes before, or ten seconds pass.
   RawResponse Receive(bool to_head = false);
-  // What comes until there are `count` bytes, or the server closes.
+  // Returns the next `count` bytes, or fewer if the server closes.
   std::string ReceiveBytes(size_t count);
   // All until the server closes; nothing if it does not within ten seconds.
   std::optional<std::string> ReceiveAll();
-  // Whether the server closes within ten seconds, whatever it sends before.
+  // True if the server closes within ten seconds, whatever it sends before.
   bool WaitForEnd() { return ReceiveAll().has_value(); }
 
   int fd() const { return fd_; }

@@ -22,7 +22,7 @@ using State = RequestReader::State;
 // All that can be seen of what a reader made of some bytes.
 struct Reading {
   State state;
-  int status = 0;  // of a refusal
+  int status = 0;  // refused requests only
   std::string message;
   size_t taken = 0;
   std::string request;
@@ -63,7 +63,7 @@ Reading ReadPieces(const std::vector<std::string_view>& pieces,
   if (reading.state == State::kRefused) {
     reading.status = reader.refusal().status;
     reading.message = reader.refusal().message;
-    reading.taken = 0;  // nobody asks what is left
+    reading.taken = 0;  // unspecified after a refusal
   } else if (reading.state >= State::kBody) {
     reading.request = Describe(reader.head());
   }

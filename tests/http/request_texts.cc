@@ -45,7 +45,7 @@ std::vector<RequestText> GoodTexts() {
   };
 }
 
-// What proxies and servers are known to read in different ways.
+// Requests that proxies and servers are known to parse differently.
 std::vector<RequestText> SmugglingTexts() {
   const std::string inner = "0\r\n\r\nGET /x HTTP/1.1\r\nHost: h\r\n\r\n";
   return {

@@ -50,7 +50,7 @@ TEST(ServeBytesTest, PipelinedRequestsAreAnsweredInOrder) {
 
 TEST(ServeBytesTest, RefusalIsOneAnswerThatEndsTheConnection) {
   for (const RequestText& text : RequestTexts()) {
-    // What follows a refused request is never taken for one.
+    // Bytes after a refused request are never parsed as a request.
     const std::string bytes = Get("/before") + text.bytes + Get("/after");
     for (const size_t piece : {0, 1, 9}) {
       const auto responses = TakeResponses(Serve(bytes, piece));

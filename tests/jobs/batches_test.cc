@@ -58,9 +58,9 @@ class FakeCalls {
   std::atomic<int> num_begun = 0;
   std::atomic<int> num_made = 0;
   // On the thread of the batches.
-  std::vector<std::string> owners;  // of calls that were begun
+  std::vector<std::string> owners;  // one per call that began
   std::function<void()> on_call = [] {};
-  std::function<void()> on_turn = [] {};  // of a call that waits
+  std::function<void()> on_turn = [] {};  // after each wait of a call
 
  private:
   struct Counted {

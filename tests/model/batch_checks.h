@@ -1,5 +1,5 @@
-// What any model on the CPU promises of its bits: a sequence's logits are the
-// same alone and in any batch.
+// Bit-exactness of any model on the CPU: a sequence's logits are the same alone
+// and in any batch.
 #pragma once
 
 #include <vector>

@@ -54,7 +54,7 @@ int NumSequencesOf(const SafetensorsFile& file) {
   return count;
 }
 
-// What the encoder read before sequence `i`; nothing without one.
+// Returns the encoder's tokens of sequence `i`; empty without an encoder.
 std::vector<TokenId> SourceOf(const SafetensorsFile& file, int i) {
   const std::string name = Concat("source.", i);
   if (!file.Find(name).ok()) return {};

@@ -104,7 +104,7 @@ TEST(Fp8ModelTest, AHeadMayBeStoredSo) {
   EXPECT_EQ(Logits(fp8), Logits(widened));
 }
 
-// Of any type, head and embeddings left as they are.
+// Holds for any dtype. Head and embeddings are not quantised.
 TEST(Fp8ModelTest, QuantisingGivesTheBitsOfWhatTheCodesStandFor) {
   for (const std::string dtype : {"BF16", "F16", "F32"}) {
     for (const bool tied : {false, true}) {

@@ -18,7 +18,7 @@ TinyModel Fp8Model(const TinyModel& model,
                    ScaleShape scales = ScaleShape::kColumn,
                    const std::string& scale_dtype = "BF16");
 
-// The same with the bfloat16 numbers that the codes stand for.
+// Returns the model with the codes' values as bfloat16.
 TinyModel WidenedFp8Model(const TinyModel& fp8);
 
 }  // namespace espalier::testing

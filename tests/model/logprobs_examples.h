@@ -1,5 +1,5 @@
-// What transformers computed in float64 for models/en-fr: 24 sequences, the 12
-// best tokens after every position (tests/data/README.md).
+// Float64 results of transformers for models/en-fr: 24 sequences, the 12 best
+// tokens after every position (tests/data/README.md).
 #pragma once
 
 #include <boost/json/value_to.hpp>

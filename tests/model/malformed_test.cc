@@ -68,7 +68,7 @@ absl::Status LoadWeights(const std::string& directory) {
       .status();
 }
 
-// What LoadWeights says of the files, with DIR for the directory.
+// Returns the error of LoadWeights for the files, with DIR for the directory.
 absl::Status WeightsError(const ModelFiles& files) {
   const TempDirectory directory(files);
   const absl::Status status = LoadWeights(directory.path());
@@ -96,7 +96,7 @@ void ExpectRefused(const std::vector<Damage>& damages) {
   }
 }
 
-// The same for weights, where `message` is all of what is said.
+// As above for weights, where `message` is the whole message.
 void ExpectWeightsRefused(const std::vector<Damage>& damages,
                           int num_shards = 1) {
   const ModelFiles intact = FilesOf(SmallModel(), num_shards);

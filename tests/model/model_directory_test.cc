@@ -24,7 +24,7 @@ using ::testing::Not;
 constexpr auto kWrong = absl::StatusCode::kInvalidArgument;
 constexpr auto kNotFound = absl::StatusCode::kNotFound;
 
-// Of a directory with such files, which are empty.
+// Checks a directory of empty files with these names.
 absl::Status CheckFiles(const std::vector<std::string>& files) {
   const ScratchDirectory directory;
   for (const std::string& file : files) directory.Write(file, "");

@@ -63,7 +63,7 @@ TEST(TransformerModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
 }
 
 // Pages of 4 tokens are saved by the plan that overwrites them, and loaded into
-// others by the plan that goes on from them.
+// other pages by the plan that continues their sequence.
 TEST(TransformerModelTest, SwappedPagesHaveTheSameBits) {
   const TinyShape shape = TinyShapes().front();
   const TinyModel tiny = MakeTinyModel(shape, 5);

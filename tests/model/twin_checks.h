@@ -1,5 +1,5 @@
-// What any transformer must compute, wherever it runs: the logits
-// of its twin (transformer_reference.h).
+// Logits of any transformer, on any device, compared with its twin's
+// (transformer_reference.h).
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace espalier::testing {
 
-// Of float32: logits of tiny models are near 1, and after each lie some
-// hundred roundings of 2^-24.
+// For float32: logits of tiny models are near 1, after some hundred roundings
+// of 2^-24.
 inline constexpr double kFloat32Tolerance = 1e-5;
 
 std::vector<TokenId> RandomTokens(int count, int vocab_size, int seed);

@@ -206,8 +206,8 @@ TEST(AnswerTest, EchoPutsThePromptInFront) {
   EXPECT_FALSE(choice.contains("prompt_logprobs"));
 }
 
-// Of a call that takes the server's default for logprobs only what it generates
-// has them, and that begins after the prompt.
+// With the server's default for logprobs, only the generated text has
+// log-probabilities, and it begins after the prompt.
 TEST(AnswerTest, OffsetsCountTheEchoWhereItHasNoLogProbabilities) {
   Call call = CallOf(Api::kCompletions, R"("echo": true, "logprobs": 1)");
   call.params.prompt_logprobs.reset();

@@ -63,7 +63,7 @@ std::vector<TokenId> RandomTokens(const GenerationParams& params) {
   return tokens;
 }
 
-// The same of the same tokens.
+// Returns a finish reason that depends only on the tokens.
 FinishReason ReasonOf(const std::vector<TokenId>& tokens) {
   constexpr FinishReason kReasons[] = {FinishReason::kEos, FinishReason::kStop,
                                        FinishReason::kLength,
@@ -164,7 +164,7 @@ Run RunBeams(const PromptParts& prompt) {
 
 std::string RandomFields(Api api) {
   const auto flip = [] { return *rc::gen::arbitrary<bool>(); };
-  std::string own;  // of the tokens' API, in sampling_params
+  std::string own;  // fields of sampling_params (tokens' API)
   const bool has_beams = flip();
   own += Concat(R"("n": )", *rc::gen::inRange(1, 4));
   if (has_beams) own += R"(, "num_beams": 4)";

@@ -1,4 +1,4 @@
-// What errors become.
+// Conversion of errors.
 #include "openai/error.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What is said of fields that a call does not have: which of ours may be meant.
+// Hints at unknown fields of a call: the known field that may be meant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What an unknown field, 1, is said to be in a call that is good without it.
+// Returns the hint at an unknown field with value 1, in a call that is
+// otherwise good.
 std::string HintAt(std::string_view name, Api api, bool in_sampling = false) {
   const std::string field = Concat('"', name, R"(": 1)");
   const std::string input =
@@ -128,7 +129,7 @@ TEST(FieldHintsTest, AMisspeltParamOfTokenizeIsHintedAt) {
       ElementsAre("unknown field \"tokens\"; a prompt is a text here"));
 }
 
-// What is missing may be there by a name that is nearly its own.
+// A missing field's error names a misspelt one.
 TEST(FieldHintsTest, AMisspeltPromptIsHintedAt) {
   const auto message = [](const absl::Status& status) {
     EXPECT_THAT(status, StatusIs(kInvalid, ::testing::_));
@@ -142,7 +143,7 @@ TEST(FieldHintsTest, AMisspeltPromptIsHintedAt) {
   EXPECT_EQ(message(ReadCall(Api::kChat, R"({"mesages": []})").status()),
             "messages must be there, got nothing; unknown field \"mesages\"; "
             "did you mean messages?");
-  // Of another route, too.
+  // The hint works on other routes, too.
   EXPECT_THAT(
       message(ReadCall(Api::kChat, R"({"promt": "a", "x": 1})").status()),
       HasSubstr(

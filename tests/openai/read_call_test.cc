@@ -1,4 +1,4 @@
-// What calls of good bodies are.
+// Calls of good bodies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -457,7 +457,7 @@ TEST(ReadCallTest, LimitsNameTheirFlags) {
             "prompt must have at most 2 prompts (--max-prompts), got 3");
   EXPECT_EQ(error(Api::kCompletions, R"({"prompt": [[1], [], []]})"),
             "prompt must have at most 2 prompts (--max-prompts), got 3");
-  // What a list in it holds is no prompt.
+  // Within the list, a list of tokens is not a prompt.
   EXPECT_EQ(error(Api::kCompletions, R"({"prompt": ["a", [1, 2, 3]]})"),
             "prompt[1] must be a string, got [1, 2, 3]");
   EXPECT_EQ(error(Api::kCompletions, R"({"prompt": ["a", [1, 2], {"b": 3}]})"),

@@ -70,7 +70,8 @@ std::string Nested(int depth) {
   return std::string(depth, '[') + std::string(depth, ']');
 }
 
-// What no field takes, but for those that take anything of its kind.
+// Values that no field accepts, except fields that accept any value of their
+// type.
 std::vector<Value> Values() {
   return {{"bool", "true"},
           {"bool", "false"},

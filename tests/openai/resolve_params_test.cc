@@ -388,7 +388,7 @@ TEST(ResolveParamsTest, AnNBeyondTheRoomForBeamsIsSaidToBe) {
           << more;
     }
   }
-  // Where there are no beams by default the engine tells it.
+  // Without beams by default, the engine reports the error.
   EXPECT_EQ(room(R"("n": 7, "do_sample": true)"), "");
   EXPECT_EQ(room(R"("n": 7, "num_beams": 7)"), "");
 }
@@ -446,7 +446,7 @@ TEST(ResolveParamsTest, WrongDraftsAreNamedAsInTheRequestFormat) {
 TEST(ResolveParamsTest, ADefaultOfTheServerBeyondALimitIsSaidToBeOne) {
   Limits limits;
   limits.max_n = 4;
-  // Of beams there may be so many; of samples there may not.
+  // The limit is on samples, not on beams.
   const auto server = ServerDefaults::Read(
       R"({"num_beams": 8, "num_return_sequences": 8})", limits);
   ASSERT_OK(server);

@@ -39,8 +39,7 @@ inline openai::Call CallOf(openai::Api api, const std::string& fields) {
   return *std::move(call);
 }
 
-// What a model might have thought of `tokens`: of each, and of `num_best`
-// others.
+// Makes log-probabilities of `tokens` and of `num_best` others each.
 inline std::vector<TokenLogProb> MakeLogProbs(
     const std::vector<TokenId>& tokens, int num_best) {
   std::vector<TokenLogProb> log_probs;

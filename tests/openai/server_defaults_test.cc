@@ -35,8 +35,8 @@ ServerDefaults Defaults(const std::string& json) {
   return *defaults;
 }
 
-// What a completion with these fields, and a server with these defaults, runs
-// with.
+// Returns the params of a completion with these fields on a server with these
+// defaults.
 ResolvedParams ResolveWith(const std::string& defaults,
                            const std::string& fields) {
   const absl::StatusOr<Call> call = ReadCall(

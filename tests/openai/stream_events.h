@@ -1,4 +1,4 @@
-// What a client makes of the events of a stream.
+// A client's view of a stream: the choices that its events add up to.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ inline std::map<int64_t, StreamedChoice> ChoicesOf(
   return choices;
 }
 
-// The same of a choice of a whole answer.
+// Returns a choice of a complete response in the same form.
 inline StreamedChoice WholeChoice(json::object choice) {
   if (const json::value* const message = choice.if_contains("message")) {
     choice["delta"] = *message;

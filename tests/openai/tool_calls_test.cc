@@ -94,7 +94,7 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
   }
 }
 
-// What the API sends back of a call is text; templates take an object.
+// The API's messages have arguments as text; templates take an object.
 TEST(ToolCallsTest, ArgumentsOfMessagesAreParsed) {
   const auto arguments_of = [](const std::string& json) {
     const auto call = ReadCall(

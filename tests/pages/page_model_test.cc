@@ -140,7 +140,7 @@ class World {
   }
 
   void Append(Sequence& sequence, int amount) {
-    std::vector<PageCopy> copies = {PageCopy{}};  // of an earlier append
+    std::vector<PageCopy> copies = {PageCopy{}};  // left by an earlier append
     const int num_free = pool_.num_free();
     const absl::Status status = sequence.table.Append(amount, &copies);
     if (!status.ok()) {

@@ -35,7 +35,7 @@ namespace {
 
 constexpr int kPageSize = 4;
 
-// Holds pages that nobody else does, and releases them on demand.
+// Holds pages exclusively, and releases them on demand.
 class IdlePages : public PageReclaimer {
  public:
   IdlePages(PagePool* pool, int count) : pool_(pool) {

@@ -117,7 +117,8 @@ TEST_F(PrefixTreeTest, APageIsNotGivenWhileItIsFilled) {
   PrefixMatch match = Find(Iota(0, 6));
   EXPECT_THAT(match.pages, IsEmpty());
   EXPECT_TRUE(match.is_filling);
-  // What is not in the page need not wait for it; what is in it should.
+  // A prompt that diverges within the page does not wait for it; a prefix of
+  // the page does.
   EXPECT_FALSE(Find({0, 1, 9, 9}).is_filling);
   EXPECT_TRUE(Find({0, 1}).is_filling);
   tree_.MarkReady(inserted->cursor);

@@ -1,4 +1,4 @@
-// What generation_config.json gives to requests that leave params open.
+// Defaults of generation_config.json for requests that leave params open.
 #include "request/generation_defaults.h"
 
 #include <gmock/gmock.h>
@@ -288,7 +288,7 @@ TEST(GenerationDefaultsTest, MisspeltFieldsAreUnsupportedAndOthersAreNot) {
       UnsupportedWarning(
           ReadDefaults(R"({"temprature": null, "do_samples": false})").value()),
       "");
-  // What transformers 5 has, and files of some models.
+  // Fields of transformers 5, and of files of some models.
   std::string config = "{";
   for (const char* const name : {"_from_model_config",
                                  "alignment_heads",

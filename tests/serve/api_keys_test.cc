@@ -24,7 +24,7 @@ TEST(ApiKeysTest, AKeyIsShownAsABearerTokenOrAsAPassword) {
   const ApiKeys keys({"first-key", "second-key"});
   EXPECT_EQ(keys.Find("Bearer first-key"), 0);
   EXPECT_EQ(keys.Find("bearer  second-key "), 1);
-  // "anybody:second-key"
+  // With Basic authentication the password is the key, whatever the user name.
   EXPECT_EQ(keys.Find("Basic YW55Ym9keTpzZWNvbmQta2V5"), 1);
 }
 

@@ -36,7 +36,7 @@ class EncoderCallsTest : public ServerFixture {
     return ParseJson(response.body)->at("error").as_object();
   }
 
-  // What a completion of one sentence gives, with these fields beside it.
+  // Returns the text of a completion of one sentence, with these fields.
   std::string TextOf(const std::string& fields) {
     json::object body = ParseJson(fields)->as_object();
     body["prompt"] = "I am here.";

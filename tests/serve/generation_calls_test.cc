@@ -58,7 +58,7 @@ class GenerationCallsTest : public ServerFixture {
     return texts;
   }
 
-  // The same of a stream: the texts of each choice, one after the other.
+  // Returns the streamed text of each choice, its pieces joined.
   static std::map<int64_t, std::string> StreamedTextsOf(
       const RawResponse& response) {
     EXPECT_EQ(response.status, 200) << response.body;
@@ -255,8 +255,8 @@ TEST_F(GenerationCallsTest, MorePromptsThanMayEverBeOpenAreNoMatterOfWaiting) {
   EXPECT_THAT(refused.body, HasSubstr(R"("param": "prompt")"));
 }
 
-// What is wrong with one of several prompts says which; what is wrong with all
-// of them does not. Said when they are made, and when they are submitted.
+// An error of one of several prompts names it; an error of all does not. Both
+// may be found when requests are made, or when they are submitted.
 TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
   Start();
   const json::value models = *ParseJson(Get("/v1/models").body);
@@ -303,7 +303,8 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
         Concat(stream, R"("prompt": [[4], )", tokens(max_length - 1), "]"));
     EXPECT_THAT(full, HasSubstr(R"("param": "max_tokens")"));
     EXPECT_THAT(full, HasSubstr("; of prompt[1]\""));
-    // Of several that do the one that leaves the least, which is right for all.
+    // If several prompts leave too little room, the error names the one that
+    // leaves the least, whose limit fits all.
     const auto of_lengths = [&](int64_t max_tokens) {
       return Post(
           "/v1/completions",
@@ -324,7 +325,8 @@ TEST_F(GenerationCallsTest, ErrorsOfOnePromptAmongSeveralNameIt) {
               HasSubstr("; of prompt["));
 }
 
-// What can never fit is of a prompt; what the queue has no room for is of none.
+// An error of a request that can never fit names its prompt; a full queue names
+// none.
 TEST_F(GenerationCallsTest, OnlyErrorsOfARequestNameItsPrompt) {
   Start({}, {.num_threads = 1, .max_candidates = 4});
   const RawResponse never =

@@ -37,7 +37,8 @@ size_t BytesInUse() {
 
 class HostileTest : public ServerFixture {
  protected:
-  // What /metrics says of `name`, with its labels, if it has any.
+  // Returns the value of `name`, with its labels, in /metrics; -1 if it is
+  // missing.
   static double Sample(const std::string& metrics, const std::string& name) {
     const size_t at = metrics.find("\n" + name + " ");
     if (at == metrics.npos) return -1;
@@ -346,7 +347,7 @@ TEST_F(HostileTest, IdsPutNothingIntoAnswers) {
       EXPECT_THAT(response.body, Not(HasSubstr("\n")));
     }
   }
-  // What goes into a stream is what JSON makes of it.
+  // In a stream, the id is escaped as JSON.
   const RawResponse stream =
       Post("/v1/completions",
            R"({"prompt": [4], "max_tokens": 1, "stream": true,
@@ -377,7 +378,7 @@ TEST_F(HostileTest, NoSpellingOfAPathGetsPastTheKey) {
         "/HEALTH", "/health/", "/metrics?x=/health", "/v1/models/..%2fhealth",
         "/v1/requests/../../health/trace", "\\metrics"}) {
     const RawResponse response = Get(path);
-    // That of health, which anybody may have; else nothing.
+    // The only request that succeeds without a key is that of health.
     const bool is_health = std::string_view(path).starts_with("/health?");
     EXPECT_THAT(response.status, is_health ? AnyOf(200, 401) : AnyOf(400, 401))
         << path;

@@ -355,7 +355,7 @@ TEST_F(JobCallsTest, CallsAreAnsweredAsThoseOfClients) {
     const json::value& response = responses.at(Concat(i));
     EXPECT_EQ(response.at("status_code"), 200);
     json::object body = WithoutNames(response.at("body"));
-    // What was cached depends on which came first.
+    // Cached tokens depend on the order of the calls.
     body.erase("usage");
     answers[i].erase("usage");
     EXPECT_EQ(WriteJson(body), WriteJson(answers[i])) << i;

@@ -101,15 +101,15 @@ TEST(LoadMeterTest, RowsAreTheirMeanOverTheTimeTheyRan) {
   meter.End(8, true, kStart + absl::Milliseconds(4500));
   // 64 for 9.5 s, 8 for 2.5 s.
   EXPECT_DOUBLE_EQ(meter.Read(kStart + absl::Seconds(10)).mean_rows, 62.8);
-  // One that runs on is not forgotten, however seldom somebody looks.
+  // A running call still counts after a long time without readings.
   const absl::Time later = kStart + absl::Hours(1);
   EXPECT_DOUBLE_EQ(meter.Read(later).mean_rows, 64);
   meter.End(64, true, later);
   EXPECT_EQ(meter.Read(later + absl::Seconds(11)).mean_rows, 0);
 }
 
-// What a call costs: rows times seconds. It does not depend on how many there
-// are, so that Envoy's weights do not follow its own choices.
+// The cost of a call is rows times seconds. It does not depend on the number of
+// calls, so that Envoy's weights do not follow its own choices.
 TEST(LoadMeterTest, CallsOverUtilizationIsWhatTheServerCanDo) {
   for (const int calls_per_second : {1, 10}) {
     LoadMeter meter;

@@ -1,5 +1,5 @@
-// What web pages of other origins may do, without a browser: what the server
-// says to one. page_server_test.py has a browser.
+// Requests of web pages from other origins, without a browser: the server's
+// responses. page_server_test.py has a browser.
 #include "serve/origins.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +90,8 @@ TEST_F(OriginsTest, AnotherPageReadsNothing) {
       Post("/v1/completions", kTwoTokens, "Origin: https://b.example\r\n");
   EXPECT_EQ(other.status, 403);
   EXPECT_THAT(other.body, HasSubstr("--allowed-origin"));
-  // What came from no page, or from one of this machine, needs no leave.
+  // Requests without an origin, or from one on this machine, need no
+  // permission.
   const RawResponse plain = Post("/v1/completions", kTwoTokens);
   const RawResponse own =
       Post("/v1/completions", kTwoTokens, "Origin: http://localhost:3000\r\n");
@@ -130,7 +131,7 @@ TEST_F(OriginsTest, ABrowserMayAskInAdvanceWithoutAKey) {
                  origin + "Authorization: Bearer the-secret\r\n")
                 .status,
             200);
-  // Those who may not are told nothing.
+  // Other preflights are refused like calls without a key.
   for (const std::string& headers :
        {std::string(), origin,
         std::string("Origin: https://b.example\r\n"

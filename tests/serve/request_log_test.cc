@@ -1,5 +1,5 @@
-// Every answer has its line, whatever came of it, and a log that nobody reads
-// holds up nothing.
+// Every response has a line in the log, and a log that is not read delays no
+// request.
 #include "serve/request_log.h"
 
 #include <fcntl.h>
@@ -197,7 +197,7 @@ TEST(RequestLogDropTest, CountsWhatItDrops) {
   fcntl(pipe.input(), F_SETPIPE_SZ, 4096);
   const std::string path(200, 'p');
   const http::AnswerRecord record = {.path = path, .is_whole = true};
-  constexpr int kMany = 40'000;  // of more than kMaxWaitingBytes
+  constexpr int kMany = 40'000;  // more than kMaxWaitingBytes
   RequestLog log;
   ASSERT_OK(log.Start(pipe.input()));
   for (int i = 0; i < kMany; ++i) log.Add(record);

@@ -182,7 +182,7 @@ RC_GTEST_PROP(RequestTracesTest, LimitsHoldAfterAnyEvent, ()) {
   }
 }
 
-// What is counted is what is there.
+// The counted bytes equal the traces' sizes.
 RC_GTEST_PROP(RequestTracesTest, BytesAreThoseOfTheTraces, ()) {
   RequestTraces traces({.max_requests = *rc::gen::inRange(1, 5)});
   const int count = *rc::gen::inRange(0, 9);

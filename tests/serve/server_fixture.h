@@ -35,7 +35,7 @@ inline std::string GetText(std::string_view path,
                 "\r\n");
 }
 
-// What the events of an answer say, without [DONE]; each as JSON.
+// Events of a response, without [DONE], each as JSON.
 struct Events {
   json::array all;
   bool is_done = false;  // [DONE] came last

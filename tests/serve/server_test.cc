@@ -49,7 +49,7 @@ TEST_F(ServerTest, EveryRouteAnswers) {
   EXPECT_EQ(Post("/detokenize", R"({"tokens": [70, 71]})").status, 200);
 }
 
-// Whether other calls of the I/O thread waited for most of this one.
+// True if other calls of the I/O thread waited for most of this one.
 bool HoldsOthers(int port, const std::string& text) {
   std::atomic<bool> is_answered = false;
   absl::Duration whole;
@@ -264,7 +264,7 @@ TEST_F(ServerTest, AnAddressForOthersNeedsAKey) {
                                  "LOCALHOST", "localhost."}) {
     EXPECT_OK(Server::Listen({.host = host, .port = 0})) << host;
   }
-  // Nobody reaches what is nowhere.
+  // A host without an address.
   EXPECT_THAT(Server::Listen({.host = "nosuch.invalid", .port = 0}).status(),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("host \"nosuch.invalid\" has no address")));

@@ -94,8 +94,8 @@ TEST(DraftLengthTest, WithoutRoomDraftsAreShorterAndThenFewer) {
   EXPECT_EQ(length.Next(kCheap), 3);
 }
 
-// Of tokens that are all accepted, more than three are worth a wait of three
-// steps; where there is room for two, one is tried now and then.
+// If all tokens are accepted, more than three are worth a wait of three steps.
+// With room for two, the length tries one now and then.
 TEST(DraftLengthTest, WhatFindsRoomHasToBeWorthTheWait) {
   constexpr DraftCost kSlow = {.row = 0.01, .wait = 3};
   DraftLength length({.max_tokens = 8});
@@ -230,7 +230,7 @@ TEST(DraftLengthTest, TheLoadDecidesAtOnce) {
   const int idle = length.Next({.row = 0.02});
   EXPECT_GE(idle, 5);
   EXPECT_LT(length.Next({.row = 0.2}), idle);
-  // Where two tokens cost more than two steps, there is nothing to try.
+  // If two tokens cost more than two steps, no length is worth a try.
   for (int step = 0; step < 1000; ++step) {
     ASSERT_EQ(length.Next({.row = 0.7, .draft = 0.4}), 0);
   }

@@ -1,4 +1,4 @@
-// What every drafter from history is tested with.
+// Property tests of every drafter from history.
 #pragma once
 
 #include <rapidcheck.h>
@@ -14,7 +14,7 @@
 namespace espalier::testing {
 
 inline std::vector<TokenId> DraftOf(const Drafter& drafter, int max_tokens) {
-  std::vector<TokenId> draft = {-1};  // of a step before
+  std::vector<TokenId> draft = {-1};  // left by an earlier step
   drafter.Draft(max_tokens, &draft);
   return draft;
 }

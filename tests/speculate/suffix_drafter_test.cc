@@ -32,7 +32,8 @@ class SubstringCounts {
     for (const TokenId token : text) Append(token);
   }
 
-  // How often a substring occurs; of the empty one, between tokens and around.
+  // Returns the number of occurrences of a substring. The empty one occurs
+  // between all tokens, before and after.
   int NumOccurrences(const Text& substring) const {
     int count = 0;
     for (size_t i = 0; i + substring.size() <= text_.size(); ++i) {
@@ -42,7 +43,7 @@ class SubstringCounts {
     return count;
   }
 
-  // What followed most often; -1 if nothing did.
+  // Returns the most frequent next token; -1 if there was none.
   TokenId BestNext(const Text& substring) const {
     const auto found = nexts_.find(substring);
     if (found == nexts_.end()) return -1;

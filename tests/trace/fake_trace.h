@@ -25,7 +25,7 @@ struct FakeSearch {
 
 std::vector<TraceEvent> MakeUpTrace(const FakeSearch& search);
 
-// The same as a file's text.
+// Returns the events as a file's text.
 std::string TraceLines(const std::vector<TraceEvent>& events);
 
 }  // namespace espalier::testing

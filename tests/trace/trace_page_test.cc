@@ -60,7 +60,7 @@ std::string WithSelfTest(std::string page) {
   return page;
 }
 
-// What the page's self test left: "passed", or what is wrong.
+// Returns the result of the page's self test: "passed", or the error.
 std::string SelfTest(const std::vector<FakeSearch>& searches) {
   const ScratchDirectory scratch;
   const std::string page = scratch.Write(

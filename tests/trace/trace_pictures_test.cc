@@ -130,7 +130,7 @@ TEST(TracePicturesTest, PathsReadAsText) {
   EXPECT_EQ(TokenLabel({.token = 279}), "#279");
 }
 
-// The same search, with these params.
+// Returns the trees of the first search, with these params.
 TraceTrees TreesOf(const json::object& params) {
   std::vector<TraceEvent> events = MakeUpTrace(Searches()[0]);
   TraceRequest& request = std::get<TraceRequest>(events[0]);
@@ -279,7 +279,7 @@ TEST(TracePicturesTest, NoTextIsEverMarkup) {
   const TraceTrees plain = Trees({{}});
   const std::string plain_html = RenderTraceHtml(plain.trees());
   const std::string plain_svg = RenderTraceSvg(plain.trees());
-  // The same elements as a trace of harmless texts has.
+  // Compares with the elements of a trace without markup in its texts.
   for (const std::string part :
        {"<script", "</script", "<!--", "<img", "</", "<t"}) {
     EXPECT_EQ(Count(html, part), Count(plain_html, part)) << part;
@@ -352,7 +352,7 @@ TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
   const TraceTree& tree = trees.trees().front();
   const std::string map = DrawPageMap(tree, Layout(tree)).drawing;
   EXPECT_EQ(Count(map, "cached\" data-s="), 6);  // page 0, at each step
-  // Of step 5, the first after a page was full.
+  // Step 5 is the first after a full page.
   int num_copies = 0;
   for (const TracePages& pages : tree.pages) {
     num_copies += static_cast<int>(pages.copied.size());

@@ -1,12 +1,12 @@
-// What keeping beams on a GPU costs a step: moving twins' tables and gathering
-// the batch, making beams of candidates and reporting them. Tail copies, the
-// forward pass and selection are measured elsewhere.
+// Cost per step of keeping beams on a GPU: moving tables of forked children and
+// gathering the batch, making beams of candidates, and writing reports. Tail
+// copies, the forward pass and selection are measured elsewhere.
 //
 //   cuda_bookkeeping_benchmark
 //
-// Prints microseconds a step, without and with advancing, the median over
-// replays of a graph of many steps. Half of the beams are twins that move. Then
-// microseconds of moving a group to other slots, by how far it moves.
+// Prints microseconds per step, without and with advancing, the median over
+// replays of a graph of many steps. Half of the beams are forked children that
+// move. Then prints microseconds of moving a group to other slots, by distance.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -27,7 +27,7 @@ constexpr int kPageSize = 16;
 
 struct Case {
   int num_groups;
-  int num_slots;  // of a group
+  int num_slots;  // per group
 };
 
 // A batch whose groups' candidates are the same in every step.
@@ -145,7 +145,7 @@ void Run(const Case& c) {
 
 struct MoveCase {
   int num_slots;
-  int num_pages;  // of a table
+  int num_pages;  // per table
   int distance;
 };
 

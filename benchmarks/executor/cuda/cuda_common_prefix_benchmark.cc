@@ -1,13 +1,13 @@
-// What the prefix tree saves where many requests begin alike.
+// Savings of the prefix tree for requests with a common prefix.
 //
 //   cuda_common_prefix_benchmark [CASE]...  8b:32x8/4096 without
 //   (decode_case.h)
 //
-// The requests of a case come at once. Their prompts have so many tokens in
-// common, and then 32 of their own; each makes 32 new ones. Prints the seconds
-// until all have a first token, and until all are done, with and without the
-// tree, and how many prompt tokens were computed. The weights are random, the
-// numbers 16 bits wide, the pages of 16 tokens.
+// The requests of a case come at once. Their prompts share a prefix of the
+// given length, followed by 32 tokens of their own; each request generates 32
+// tokens. Prints the seconds until all have a first token, and until all are
+// done, with and without the tree, and the number of computed prompt tokens.
+// Weights are random, numbers are 16 bits wide, and pages have 16 tokens.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

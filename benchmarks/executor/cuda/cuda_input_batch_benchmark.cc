@@ -1,14 +1,14 @@
-// What the host does to send a step's batch to a GPU: writing its arrays and
-// comparing them with what the device has
-// (executor/cuda/batch/cuda_input_batch.h,
-// executor/cuda/batch/cuda_batch_uploader.h). Needs no GPU: what would be sent
-// is collected and dropped.
+// Host work to send a step's batch to a GPU: writing its arrays and comparing
+// them with the device's copies (executor/cuda/batch/cuda_input_batch.h,
+// executor/cuda/batch/cuda_batch_uploader.h). Needs no GPU: transfers are
+// collected and dropped.
 //
 //   cuda_input_batch_benchmark
 //
-// Steady is a decode step like the one before it, of which nothing is sent:
-// Beams of groups that run ahead, Rows that choose by themselves. Changed is a
-// step of which the device has nothing: attention is planned, all is sent.
+// Steady is a decode step like the previous one, for which nothing is sent:
+// Beams of asynchronously scheduled groups, Rows of per-row selections. Changed
+// is a step without anything on the device: attention is planned, and
+// everything is sent.
 #include <benchmark/benchmark.h>
 
 #include <memory>

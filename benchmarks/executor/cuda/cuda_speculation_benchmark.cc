@@ -1,6 +1,6 @@
-// What speculation gains on a GPU, whole: an engine, a target model and a draft
-// model beside it, both of random weights, with drafts that are accepted at a
-// given rate (synthetic_acceptance.h).
+// End-to-end gain of speculation on a GPU: an engine with a target and a draft
+// model of random weights, whose drafts are accepted at a given rate
+// (synthetic_acceptance.h).
 //
 //   cuda_speculation_benchmark [--rate A] [--target M] [--draft M]
 //       [--modes coupled,rejection] [--batches 1,8,32] [--tokens 1,2,4,8]
@@ -81,21 +81,21 @@ struct Options {
   int plain = 0;
 };
 
-// What the steps in which all sequences decode took.
+// Totals over the steps in which all sequences decode.
 struct Steps {
   double seconds = 0;  // from the first one's end to the last one's
   int64_t num_tokens = 0;
   int64_t num_steps = 0;
   int64_t num_rows = 0;  // sequences
   int64_t num_plain_tokens = 0;
-  double device_seconds = 0;  // of the target
+  double device_seconds = 0;  // time of the target
   double draft_seconds = 0;
 
   double tokens_per_second() const { return num_tokens / seconds; }
 };
 
-// Whether a request does not speculate, of those of which every `plain`-th does
-// not; 0: all do.
+// True if the request does not speculate: every `plain`-th one does not. 0: all
+// speculate.
 bool IsPlain(int64_t request, int plain) {
   return plain > 0 && request % plain == plain - 1;
 }
@@ -276,7 +276,7 @@ CudaTransformerOptions OptionsOf(const TransformerConfig& config,
           .max_logits = 1024};
 }
 
-// Of a shape, with the vocabulary of another.
+// Makes a model of a shape, with another vocabulary size.
 absl::StatusOr<std::shared_ptr<CudaModel>> MakeModel(
     const std::string& shape, int vocab_size, int num_requests,
     int max_new_tokens, double agreement, const CudaDevice& device) {

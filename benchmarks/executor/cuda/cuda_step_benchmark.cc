@@ -1,6 +1,6 @@
 // The whole decode step on a GPU, as the engine runs it: forward pass,
-// selection and bookkeeping, with plans in flight ahead of their answers. The
-// weights are random, so that shapes nobody has weights for can be measured.
+// selection and bookkeeping, with plans in flight. Weights are random, so that
+// any shape can be measured.
 //
 //   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] [--fp8]
 //                       CASE...
@@ -15,7 +15,7 @@
 // markdown table a case:
 //
 //   ms/step   from one step's end to the next's, on average over the steps in
-//             which all beams of all requests decode and nobody joins
+//             which all beams of all requests decode and no request joins
 //   busy      from its first kernel to its last, by the device's clock
 //   gap       the median time in which the device waited for the next step
 //   host      the engine's thread: writing a plan and applying an answer

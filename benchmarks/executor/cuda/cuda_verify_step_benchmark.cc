@@ -33,7 +33,8 @@ constexpr int kPageSize = 16;
 constexpr int kNumRounds = 60;
 constexpr int kNumWarmups = 10;
 
-// Of a sequence: its part of the last page of its prompt, and what follows.
+// Number of pages that a sequence does not share: the partly filled last page
+// of its prompt, and all later ones.
 int NumOwnPages(const DecodeCase& c, int num_drafts) {
   return static_cast<int>(
       NumPages(c.num_prompt_tokens % kPageSize + 1 + num_drafts, kPageSize));

@@ -80,8 +80,8 @@ TransformerConfig Gpt2() {
   return config;
 }
 
-// Those of benchmarks/peers/torch_graph.py, and one of each family whose
-// features Llama has not.
+// Shapes of benchmarks/peers/torch_graph.py, and one for each family with
+// features that Llama lacks.
 const std::map<std::string, TransformerConfig>& Shapes() {
   static const auto* const shapes =
       new std::map<std::string, TransformerConfig>{

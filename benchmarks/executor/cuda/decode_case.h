@@ -1,5 +1,5 @@
-// What a decode step is measured with: a model's shape, and how many requests
-// and beams of what length decode at once.
+// A case of the decode benchmarks: a model's shape, and the number and length
+// of the requests and beams that decode at once.
 //
 //   8b:8x4/512    the 8b shape, 8 requests with 4 beams each, 512 prompt tokens
 //   8b:8s4/512    the same with 4 samples each, drawn with a seed and top_p
@@ -28,8 +28,8 @@ struct DecodeCase {
   const TransformerConfig& shape() const;
   int num_rows() const { return num_requests * num_beams; }
 
-  // Of request `i`: its beams, or samples with a seed; it ends at that many new
-  // tokens and no earlier.
+  // Returns the params of request `i`: beams, or samples with a seed. It
+  // generates exactly `num_new_tokens`.
   GenerationParams Params(int i, int num_new_tokens) const;
 
   // Bytes that a step reads at least, in 2-byte numbers, when each beam has

@@ -1,10 +1,10 @@
-// How fast a long line becomes a request, or is refused, beside what Boost.JSON
-// takes to parse the same line into values and to let go of them.
+// Speed at which a long line becomes a request, or is refused, compared with
+// Boost.JSON's parsing of the same line, destruction included.
 //
-// Columns: what the line is; its size; MB/s of Boost.JSON and of
-// ParseRequestLine, medians of rounds that alternate, by the processor's time;
-// the second by the first; and milliseconds a MB of ParseRequestLine, which for
-// a refusal is what it costs others.
+// Columns: the line's kind; its size; MB/s of Boost.JSON and of
+// ParseRequestLine, medians of alternating rounds, by processor time; the
+// second divided by the first; and milliseconds per MB of ParseRequestLine,
+// which a refused line costs other requests.
 //
 //   request_json_benchmark [MB of a line]
 #include <time.h>

@@ -28,7 +28,7 @@ class HangingIndent {
 
  private:
   const size_t width_;
-  bool begins_line_ = false;  // of a line after the first
+  bool begins_line_ = false;  // the next byte begins a line
 };
 
 }  // namespace espalier::cli

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadOnDevice(
 
 struct LogitsDistance {
   double largest = 0;
-  double relative = 0;  // of the norms
+  double relative = 0;  // ratio of the norms
 };
 
 LogitsDistance DistanceOf(const LogitsRows& logits_rows,

@@ -96,8 +96,9 @@ double Distance(const LogitsRows& a, const LogitsRows& b) {
   return std::sqrt(difference / norm);
 }
 
-// Of a kernel's sizes; with matrices that are no multiples of 64 wide, which
-// are held as bfloat16; of heads that are padded; of none that fits.
+// Shapes with sizes of the fp8 kernels; with matrices that are no multiples of
+// 64 wide, which are held as bfloat16; with padded heads; and without any size
+// that fits.
 std::vector<TinyShape> Shapes() {
   return {{.hidden_size = 128,
            .intermediate_size = 256,
@@ -121,8 +122,8 @@ std::vector<TinyShape> Shapes() {
           {.dtype = "BF16"}};
 }
 
-// What an activation's rounding does is in
-// CudaTransformerTest.SixteenBitsComeAsNearAsTheirRoundingAllows.
+// CudaTransformerTest.SixteenBitsComeAsNearAsTheirRoundingAllows covers the
+// rounding of activations.
 TEST(CudaFp8ModelTest, LogitsAreThoseOfTheCpuButForTheirRounding) {
   for (const TinyShape& shape : Shapes()) {
     const TinyModel tiny = MakeTinyModel(shape, 5);

@@ -1,4 +1,4 @@
-// What is said of a request line, for a model like en-fr.
+// Returns the error of a request line, for a model like en-fr.
 #pragma once
 
 #include <string>

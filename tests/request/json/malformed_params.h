@@ -460,7 +460,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "patience must be 1 without early_stopping true, got 2"),
       params(R"({"stochastic": true, "temperature": 0})",
              "temperature must be above 0 with beams, got 0"),
-      // What ends the output, and what it may be.
+      // Stops and constraints of the output.
       params(R"({"include_stop": true})",
              "include_stop must be false without stop, got true"),
       params(R"({"allowed_sequences": []})",

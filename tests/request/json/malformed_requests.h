@@ -11,7 +11,7 @@
 
 namespace espalier::testing {
 
-// Those whose params are wrong come last.
+// Requests with wrong params come last.
 inline std::vector<MalformedRequest> MalformedRequests() {
   std::vector<MalformedRequest> requests = {
       // The line.

@@ -211,7 +211,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_EQ(params.tenant, "caf\u00e9");
 }
 
-// Of a table, so that no field can be forgotten.
+// Tests the whole table, so that no field is forgotten.
 TEST(RequestJsonTest, EveryFieldOfTheTableHasItsPlace) {
   std::set<std::string_view> names;
   std::set<std::string_view> groups;
@@ -372,7 +372,7 @@ TEST(RequestJsonTest, OneIdIsAListOfOne) {
   EXPECT_THAT(params.allowed_token_ids, Optional(ElementsAre(8)));
 }
 
-// Of all fields, so that none can be forgotten.
+// Tests all fields, so that none is forgotten.
 TEST(RequestJsonTest, NullIsAsIfTheFieldWereNotThere) {
   for (const std::string_view name : ParamNames()) {
     const RequestLine line =
@@ -381,7 +381,7 @@ TEST(RequestJsonTest, NullIsAsIfTheFieldWereNotThere) {
     EXPECT_TRUE(line.body->params == GenerationParams()) << name;
     EXPECT_TRUE(line.body->given.empty()) << name;
   }
-  // Of a field given twice the last counts.
+  // The last of two values of a field counts.
   RequestLine line = ParseRequestLine(
       WithParams(R"({"num_beams": 4, "n": null, "num_return_sequences": 2,)"
                  R"( "num_beams": null})"));

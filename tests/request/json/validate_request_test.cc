@@ -1,4 +1,4 @@
-// What is checked of a request that reads well, and which defaults it gets.
+// Validation and defaults of well-formed requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,16 +1,15 @@
-// BeamReplay: the steps of a beam search that one model call decides, where the
-// beams feed drafted paths (PlanSelection::ranks). The first step selects from
-// the beams' own rows of logits. While all beams that it makes stand on drafted
-// tokens, their rows of logits are there too, and the next step selects from
-// these: as a plain step would, from the same rows and sums, so with the same
-// bits.
+// BeamReplay: replays the beam search steps that one model call verifies, if
+// the beams feed draft paths (PlanSelection::ranks). The first step selects
+// from the beams' own rows of logits. As long as all new beams are on drafted
+// tokens, their rows of logits exist, and the next step selects from these. It
+// has the same rows and sums as a plain step, so its result is bitwise equal.
 //
-//   beam 0 feeds  c d e      step 0: beams 0 and 1 go on with d, x
-//   beam 1 feeds  c x        step 1: beam 0 goes on with e and with g; g was
-//                                    not drafted: the last step
+//   beam 0 feeds  c d e      step 0: the new beams continue with d and x
+//   beam 1 feeds  c x        step 1: beam 0 continues with e and with g; g was
+//                                    not drafted, so this is the last step
 //
-// Executors select the best tokens of all rows of logits at once; then steps
-// are replayed from these.
+// Executors first select the best tokens of all rows of logits. The replay
+// reads only these.
 //
 //   BeamReplay replay(&selection);
 //   for (int node = 0; node < replay.tree().num_nodes(); ++node) {
@@ -18,7 +17,7 @@
 //   }
 //   replay.Take(&result);
 //
-// Thread safety: the best of nodes may be set by several threads.
+// Thread safety: several threads may call SetBest() for different nodes.
 #pragma once
 
 #include <span>
@@ -33,18 +32,19 @@ namespace espalier {
 
 class BeamReplay {
  public:
-  // `selection`, of kBeams with drafts, outlives this.
+  // REQUIRES: `selection` is of kBeams with drafts, and outlives the replay.
   explicit BeamReplay(const PlanSelection* selection);
 
   const DraftTree& tree() const { return tree_; }
 
-  // The best tokens of a node's row of logits, best first:
-  // selection.num_candidates of them, or all that may follow.
+  // Sets the best tokens of a node's row of logits, best first:
+  // selection.num_candidates of them, or all tokens that are allowed.
   void SetBest(int node, std::vector<TokenScore> best) {
     best_[node] = std::move(best);
   }
 
-  // When all are set: sets candidates and `further` of `*result`.
+  // Replays the steps into `candidates` and `further` of `*result`.
+  // REQUIRES: SetBest() was called for all nodes.
   void Take(SelectionResult* result) const;
 
  private:
@@ -56,14 +56,15 @@ class BeamReplay {
   std::vector<std::vector<TokenScore>> best_;  // [nodes]
 };
 
-// The nodes of the beams that a step's candidates make, which come from beams
-// at `nodes`; empty if not all of them are on paths (DraftTree::Follow).
+// Returns the nodes of the beams that survive a step, whose candidates follow
+// the beams at `nodes`; empty if some of them left the paths
+// (DraftTree::Follow).
 std::vector<int> NextNodes(const PlanSelection& selection,
                            const DraftTree& tree, std::span<const int> nodes,
                            std::span<const Candidate> candidates);
 
-// Calls visit(step, nodes) for `*result` and each of `further`, in this order:
-// `nodes` are where the beams stand that the candidates of the step follow.
+// Calls visit(step, nodes) for `*result` and then each of `further`. `nodes`
+// are those of the beams that the step's candidates follow.
 template <typename Visit>
 void ForEachReplayedStep(const PlanSelection& selection, const DraftTree& tree,
                          SelectionResult* result, const Visit& visit) {

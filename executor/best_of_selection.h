@@ -1,5 +1,5 @@
-// BestOfSelection: the best candidates of a selection of kBeams, as its ranking
-// says which count (RowRanking::num_first).
+// BestOfSelection: creates the candidate accumulator of a kBeams selection,
+// limited by the selection's ranking (RowRanking::num_first).
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-// `selection` outlives it.
+// REQUIRES: `selection` outlives the result.
 inline std::unique_ptr<BestCandidates> BestOfSelection(
     const PlanSelection& selection) {
   const int num_beams = selection.ranking.num_first;

@@ -17,13 +17,13 @@ namespace {
 
 constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
 
-// A candidate as one of all rows.
+// A candidate and its place among all rows.
 struct Place {
   double sum;
   int row;
   int idx;  // in the row
 
-  // In the order of ranks, where ties stay as they came.
+  // Orders by rank: higher sums first, ties by place.
   bool operator<(const Place& other) const {
     return std::tuple(-sum, row, idx) <
            std::tuple(-other.sum, other.row, other.idx);

@@ -1,19 +1,19 @@
-// Contenders: of the candidates that the rows of a group give, those that the
-// group's strategy can take, by what it said of its ranking (RowRanking).
-// Executors that leave out the others send, and the strand sorts, a few
-// candidates for each beam instead of a few for each pair of beams.
+// Contenders: drops candidates that a group's strategy can never choose, by the
+// ranking that the strategy declares (RowRanking). Executors then send, and the
+// strand sorts, a few candidates per beam instead of a few per pair of beams.
+// These are kept:
 //
-//   sampled     the first of all by cum_log_prob + noise
-//   stochastic  the first of all by that sum, shifted to the parent's; and the
-//               highest of each row that has any, which shifts its others
-//   diverse     what each group can choose when those before it have chosen
+//   sampled     the first of all rows by cum_log_prob + noise
+//   stochastic  the first of all rows by that sum, shifted to the parent's; and
+//               the highest of each row with any, which determines the shift
+//   diverse     all that a group can choose after the groups before it
 //
-// A row with noise comes in falling order of value + noise (step_plan.h). So
-// what stands after a candidate too low to be taken is not looked at: of k
-// rows of k + 1 candidates, noise is computed for a few of each.
+// A row with noise comes in falling order of value + noise (step_plan.h). The
+// scan of a row therefore ends at the first candidate that is too low: in k
+// rows of k + 1 candidates, noise is computed for only a few per row.
 //
-// What is left is in the order of rows, and within rows as they came, so that
-// whoever ranks it again breaks ties as if nothing had been left out.
+// The remaining candidates keep their order, by row and within rows, so that a
+// later ranking breaks ties as it would with all candidates.
 //
 // Thread safety: rows may be added by several threads.
 #pragma once
@@ -29,45 +29,45 @@ namespace espalier {
 
 class Contenders {
  public:
-  // `selection` is of kRows, and outlives this.
+  // REQUIRES: `selection` is of kRows, and outlives this.
   explicit Contenders(const PlanSelection& selection);
 
-  // Candidates of `row` whose value + noise (kernels/gumbel_topk/gumbel_topk.h)
-  // is not above this cannot be taken. Never falls.
+  // Returns a lower bound for `row`, which never falls: candidates are dropped
+  // unless value + noise (kernels/gumbel_topk/gumbel_topk.h) is above it.
   double Above(int row) const;
 
-  // Takes the candidates of one row, in its order. A row of which something is
-  // no number stays as it is. Throws std::bad_alloc.
+  // Adds the candidates of one row, in its order. A row with a NaN is kept
+  // whole. Throws std::bad_alloc.
   // REQUIRES: each row comes once, candidate.beam is the row.
   void Add(int row, std::vector<Candidate> candidates);
 
-  // What can be taken of all rows. Leaves nothing behind.
+  // Moves out the remaining candidates of all rows.
   std::vector<Candidate> Take();
 
  private:
   struct Row {
     std::vector<Candidate> candidates;
-    std::vector<double> sums;  // [candidates] or empty: all can be taken
-    int highest = -1;          // which shifts the others, if they are shifted
+    std::vector<double> sums;  // [candidates]; empty: keep all
+    int highest = -1;          // index of the one that determines the shift
   };
 
   bool by_sums() const { return ranking_.num_first > 0; }
-  // cum_log_prob + noise, of the first candidates: none of the others can be
-  // taken, nor is one the highest of a row of which some can. Empty: some sum
-  // is no number.
+  // Returns cum_log_prob + noise of the first candidates. The strategy can
+  // choose none of the others, and none of them is the highest of a row in
+  // which it can choose some. Empty: some sum is NaN.
   std::vector<double> SumsOf(int row,
                              std::span<const Candidate> candidates) const;
-  // Whether that holds of all that stand after a candidate of this sum.
+  // True if SumsOf() can omit all candidates after one of this sum.
   bool EndsAfter(int row, double sum, double maximum) const;
-  // Shifts the sums of a row's candidates; returns which was the highest.
+  // Shifts the sums of a row's candidates; returns the index of the highest.
   size_t Shift(int row, std::vector<double>* sums) const;
-  // Learns from more sums how high the first ones are.
+  // Raises floor_ if `sums` are among the num_first highest.
   void RaiseFloor(std::span<const double> sums);
 
   const PlanSelection& selection_;
   const RowRanking& ranking_;
   std::vector<Row> rows_;
-  // At least num_first sums are as high.
+  // At least num_first sums are no lower than this.
   std::atomic<double> floor_;
   std::mutex mutex_;
   std::vector<double> first_sums_;  // guarded by mutex_

@@ -94,7 +94,7 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
   CHECK_EQ(drawn.size(), logits_rows.size()) << "draws";
   SelectionResult result = {.request = selection.request};
   const bool has_sums = selection.verified_before.empty();
-  bool goes_on = false;  // to the next row of logits of the same row
+  bool goes_on = false;  // the row's next row of logits counts too
   float sum = 0;
   for (size_t i = 0; i < logits_rows.size(); ++i) {
     const int row = logits_rows[i].row;

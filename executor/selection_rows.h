@@ -1,15 +1,14 @@
-// SelectionRow: what one row of logits is asked in a selection whose rows of
-// logits differ: those of samples of different lengths, and those that verify
-// drafts (PlanSelection::drafts). Of beams, each is asked for the best tokens
-// after the beam and so much of the path (beam_replay.h). Of samples, each
-// draws a token of its own, as a sample that had generated the drafted tokens
-// before it would. The draws are all there is to verification that is coupled
-// (docs/verification.md), so an executor that draws needs nothing else for it.
-// Where rejection verifies (IsByRejection), what verification says of a place
-// stands for the draw of its row of logits.
+// SelectionRow: the parameters of one row of logits, in a selection whose rows
+// of logits differ: samples of different lengths, or drafts to verify
+// (PlanSelection::drafts). For beams, the row selects the best tokens after the
+// beam and a prefix of its path (beam_replay.h). For samples, each row draws a
+// token, like a sample that had generated the drafted tokens before it.
+// Coupled verification (docs/verification.md) consists of these draws alone, so
+// any executor that samples supports it. With verification by rejection
+// (IsByRejection), its outcome replaces the draws.
 //
-//   row 0 feeds   a  d0 d1   logits 0 1 2 draw   d0 x -    d0 and x go on
-//   row 1 feeds   b          logits 3     draws  y         so does y
+//   row 0 feeds   a  d0 d1   logits 0 1 2 draw   d0 x -    result: d0, x
+//   row 1 feeds   b          logits 3     draws  y         result: y
 //
 // Thread safety: pure functions.
 #pragma once
@@ -24,54 +23,54 @@
 namespace espalier {
 
 struct SelectionRow {
-  int row = 0;  // of the selection's plan rows: a sample's rank, or a path
+  int row = 0;  // a sample's rank, or a path
   int sample = 0;
   int draft_idx = 0;      // drafted tokens of its row before it
-  int num_generated = 0;  // tokens before it, those included
-  // As PlanSelection::histories; with those. The rows of a sequence share it.
+  int num_generated = 0;  // generated and drafted tokens before it
+  // PlanSelection::histories followed by the drafted tokens before it. The rows
+  // of a sequence share the memory.
   std::span<const TokenId> history() const {
     if (text == nullptr) return {};
     return std::span(*text).first(num_history);
   }
-  // The history with all of the draft; null where there is no history.
+  // The history with the complete draft; null without histories.
   std::shared_ptr<const std::vector<TokenId>> text = nullptr;
   int num_history = 0;
-  // The tokens that alone may follow, of PlanSelection::allowed; null: any may.
+  // Entry of PlanSelection::allowed; null: all tokens are allowed.
   const std::span<const TokenId>* allowed = nullptr;
 };
 
-// Whether the rows of logits of the selection differ in more than their logits.
+// True if the rows of logits differ in more than their logits.
 bool HasDifferentRows(const PlanSelection& selection);
 
-// Whether the drafts of the selection are accepted by chance, p / q, and not
-// because they are what is drawn.
+// True if drafts are accepted with probability p / q (rejection sampling), not
+// by comparison with a draw.
 bool IsByRejection(const PlanSelection& selection);
-// Whether these come with what they were drawn from, and verification asks.
+// True if IsByRejection() and the plan has the logits q of the drafts.
 bool HasDraftRows(const PlanSelection& selection);
 
-// The rows of logits that draw, by row: all of them, or the first of each row,
-// which verifies nothing: the draft's first token may be what it draws.
+// Returns the selection's rows of logits: all of them, or without `verifies`
+// only the first of each row, which does not verify drafts.
 // REQUIRES: a selection of kDraws with a sample for each row, or of kBeams with
-// drafts, which outlives the result.
+// drafts; it outlives the result.
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies = true);
 
-// How many edits of scores a row of logits has at most; and one whose history
-// has so many tokens, if any token may follow.
+// Return the maximum number of score edits of a row of logits: of `logits_row`,
+// or of one with `num_history` tokens of history that allows all tokens.
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size);
 int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
                    int vocab_size);
 
-// The answer to the selection. A run goes on while what is drawn is the draft
-// and there is a row of logits after it; without any after the first ones it
-// says that nothing was verified (SelectionResult::has_unverified_drafts).
-//   drawn     [logits_rows]  what each has drawn; its sum is the token's own
-//                      log-probability. A negative beam: verification came to
-//                      an end before it
-//   logprobs  [logits_rows], or empty: of these
-//   drafts    [selection.drafts], in place of those, which they may be shorter
-//             than
+// Returns the selection's result. A row's tokens continue while the drawn token
+// equals the draft and another row of logits follows. If no row has a second
+// row of logits, the drafts are unverified
+// (SelectionResult::has_unverified_drafts).
+//   drafts    [plan rows], replaces selection.drafts; may be shorter
+//   drawn     [logits_rows], cum_log_prob is the token's own log-probability; a
+//             negative beam: verification ended before it
+//   logprobs  [logits_rows] or empty, of `drawn`
 SelectionResult MergeSelectionRows(const PlanSelection& selection,
                                    std::span<const std::vector<TokenId>> drafts,
                                    std::span<const SelectionRow> logits_rows,

@@ -1,5 +1,5 @@
-// CatchModelErrors: calls code of a model, which anybody may have written; what
-// it throws is an error.
+// CatchModelErrors: calls a model, which may be user code, and converts
+// exceptions to errors.
 #pragma once
 
 #include <exception>
@@ -11,9 +11,9 @@
 
 namespace espalier {
 
-// What `run` returns; if it throws, an error: `no_memory()` of std::bad_alloc,
-// kInternal of anything else.
-//   name  of the model, in errors
+// Returns the result of `run`, or an error if it throws: `no_memory()` for
+// std::bad_alloc, kInternal otherwise.
+//   name  names the model in errors
 template <typename T, typename Run, typename NoMemory>
 absl::StatusOr<T> CatchModelErrors(const char* name, const Run& run,
                                    const NoMemory& no_memory) {

@@ -1,19 +1,20 @@
-// DraftSearch: the beam search that a draft model runs on from the live beams
-// of another one, by the same rules, to guess which beams that will have.
+// DraftSearch: a beam search of the draft model that starts from the live beams
+// of the target model's search and has the same rules. It predicts the beams of
+// the target's next steps.
 //
 //   DraftSearch search(beams);     // DraftSequences of one request
-//   search.Choose(rank, logits);   // of each live beam
+//   search.Choose(rank, logits);   // for each live beam
 //   for (const DraftSearch::Beam& beam : search.Advance()) ...
-//   search.TakePaths(drafts);      // every path that it took
+//   search.TakePaths(drafts);      // all paths of the search
 //
-// The other search may rank its beams otherwise, and drafts help it only while
-// all of its beams are among them. So the candidates that come next after the
-// beams are paths, too: as many again, which go no further.
+// The target may rank beams differently, and drafts save a step only if all of
+// its beams are among them. The candidates that rank next after the beams are
+// therefore paths too, as many again, but the search does not extend them.
 //
-// Which row of logits is which beam's, and what the model has fed, is its
-// user's business (draft_model.h).
+// The caller assigns rows of logits to beams and feeds the model
+// (draft_model.h).
 //
-// Choose may be called by several threads, each with ranks of its own.
+// Thread safety: several threads may call Choose() for different ranks.
 #pragma once
 
 #include <memory>
@@ -29,10 +30,10 @@ namespace espalier {
 
 class DraftSearch {
  public:
-  // Candidates of a step that are paths, in beams. Steps of models/en-fr, of
-  // which models/en-fr-draft saves some: with 4 beams 12% at 1, 23% at 2 and
-  // 28% at 3; of 2 beams 28%, 34% and 36%. The rows that it takes grow as it
-  // does.
+  // Candidates per step that become paths, as a multiple of num_beams. On
+  // models/en-fr, drafts of models/en-fr-draft save 12%, 23% and 28% of steps
+  // for values 1, 2 and 3 with 4 beams; 28%, 34% and 36% with 2 beams. The
+  // number of rows grows with it.
   static constexpr int kBreadth = 2;
 
   // A live beam: the child of beam `parent_rank` of the last step by `token`.
@@ -41,28 +42,29 @@ class DraftSearch {
     TokenId token = 0;
   };
 
-  // From the live beams of one request, in rank order; which outlive this.
+  // REQUIRES: `beams` are the live beams of one request, in rank order, and
+  // outlive the search.
   explicit DraftSearch(std::span<const DraftSequence> beams);
 
   const DraftSequence& first() const { return beams_.front(); }
-  // Beams that live.
   int num_live() const { return static_cast<int>(live_.size()); }
-  // Whether its paths are as long as asked for, or no beam lives.
+  // True if the paths have the requested length or no beam is live.
   bool is_done() const { return live_.empty() || num_steps_ >= max_steps_; }
 
   // Reads the row of logits of a live beam.
   //   generated  the tokens after the prompt
   void Choose(int rank, std::span<const TokenId> generated,
               std::span<const float> logits);
-  // When all are read: the next beams, by rank.
+  // Returns the next beams, by rank.
+  // REQUIRES: Choose() was called for all live beams.
   std::vector<Beam> Advance();
 
-  // Into the answers of the beams that it began with, by rank.
+  // Writes the paths to the results of the initial beams, by rank.
   void TakePaths(std::span<DraftedTokens> drafts) const;
 
  private:
   struct Node {
-    int parent = -1;  // of the first beams: none
+    int parent = -1;  // -1: an initial beam
     TokenId token = 0;
     float cum_log_prob = 0;
     bool has_child = false;
@@ -71,8 +73,8 @@ class DraftSearch {
   const std::span<const DraftSequence> beams_;
   const std::shared_ptr<const ScoreEdits> edits_;
   const int max_steps_;
-  std::vector<Node> nodes_;  // the first beams', then the others
-  std::vector<int> live_;    // nodes, by rank
+  std::vector<Node> nodes_;                      // the initial beams first
+  std::vector<int> live_;                        // nodes, by rank
   std::vector<std::vector<TokenScore>> chosen_;  // by rank
   int num_steps_ = 0;
 };

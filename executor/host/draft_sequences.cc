@@ -9,7 +9,8 @@
 namespace espalier {
 namespace {
 
-// Of what was fed: the last token of `text` is fed for its logits.
+// Returns the number of fed tokens to keep: the common prefix, without the last
+// token of `text`, which is fed again for its logits.
 size_t NumToKeep(const DraftText& fed, const DraftText& text) {
   return std::min(CommonLength(fed, text), text.size() - 1);
 }

@@ -1,17 +1,18 @@
-// DraftSequences: what a draft model has fed of each sequence, its tokens and
-// their pages, from one plan to the next.
+// DraftSequences: the KV cache of a draft model across plans: for each sequence
+// the tokens that the model has fed, and their pages.
 //
 //   sequences.BeginRun();
-//   sequences.Begin(key, text);                 // keeps what text begins with
+//   sequences.Begin(key, text);                 // keeps the common prefix
 //   sequences.AddRow(key, text, text.size(), 1, &step);  // feeds the rest
 //
-// A sequence that was begun in this run keeps its pages. Where pages run out
-// those that were begun least recently lose theirs, all of a sequence at once.
-// That costs as much as they have pages: the sequences are in the order in
-// which they lose them, and the pages that none may lose are counted.
+// Sequences that were begun in this run keep their pages. If pages run out,
+// other sequences are evicted whole, least recently begun first. Eviction costs
+// O(pages released): sequences are kept in this order, and pages in use are
+// counted.
 //
-// A step's copies may run all at once (base/page_copy.h). So what they read
-// stays as it is until the step was fed, whoever loses or gives up those pages.
+// A step's copies may run all at once (base/page_copy.h). Pages that they read
+// therefore stay allocated until the step was fed, even if their sequence is
+// evicted or given up.
 //
 // One thread at a time.
 #pragma once
@@ -45,46 +46,46 @@ class DraftSequences {
 
   void BeginRun();
 
-  // Keeps of the sequence what `text` begins with, but for its last token,
-  // which is fed for its logits; nothing of one that is new.
+  // Begins the sequence: truncates it to its common prefix with `text`, without
+  // the last token of `text`, which is fed again for its logits.
   void Begin(const Key& key, const DraftText& text);
-  // The same for all beams of a request's search, under keys (request, 0) and
-  // following: each begins with the longest beginning that any of its sequences
-  // has, and those are gone.
+  // Begins all beams of a request's search, under keys (request, 0), (request,
+  // 1) and so on. Each starts from the longest prefix that any sequence of the
+  // request has; these sequences are dropped.
   void BeginBeams(RequestId request, std::span<const DraftText* const> texts);
-  // Keeps all that the sequence has fed, if it is there, and its pages.
+  // Begins the sequence, if it exists, with everything that it has fed.
   void Keep(const Key& key);
-  // A new sequence `to` that has what `from` has.
+  // Adds a sequence `to` with the tokens and pages of `from`.
   void Fork(const Key& from, const Key& to);
-  // `to` has the first `num_tokens` tokens of `from` now.
+  // Replaces `to` by the first `num_tokens` tokens of `from`.
   void Share(const Key& from, const Key& to, size_t num_tokens);
-  // The first `num_tokens` tokens of `text` are fed, also where others were:
-  // pages after them go.
+  // Sets the fed tokens to the first `num_tokens` tokens of `text`, even if
+  // others were fed; releases the pages after them.
   void SetFed(const Key& key, const DraftText& text, size_t num_tokens);
-  // It may lose its pages to the others of this run.
+  // Lets other sequences of this run evict this one.
   void GiveUp(const Key& key);
   void Forget(RequestId request);
 
   bool Has(const Key& key) const { return states_.contains(key); }
-  // Tokens that it has fed.
+  // Number of tokens fed.
   size_t num_fed(const Key& key) const { return states_.at(key).fed.size(); }
 
-  // Adds a row that feeds text[num_fed(key), end) to `*step`, with pages for
-  // `num_ahead` tokens more; false if there are no pages for it, and then
-  // nothing is kept of the sequence. One step is written at a time: where
-  // `*step` has no copies those before it were fed.
+  // Adds a row to `*step` that feeds text[num_fed(key), end), with pages for
+  // `num_ahead` more tokens. Returns false, and drops the sequence, if there
+  // are no pages for it. REQUIRES: one step is written at a time; when `*step`
+  // has no copies, earlier steps were fed.
   bool AddRow(const Key& key, const DraftText& text, size_t end, int num_logits,
               StepPlan* step, int num_ahead = 0);
-  // Adds a row of one token, which is not known, at position `first`, after
-  // what is known to be right of what the sequence has fed; with pages for
-  // `num_tokens` from there on. Of what was fed nothing is forgotten: that row
-  // may begin further on. False as AddRow, and of a sequence that is not there.
+  // Adds a row of one unknown token at position `first`, after the tokens that
+  // are known to be accepted, with pages for `num_tokens` from there on. No fed
+  // tokens are dropped, because the device may start the row later. Returns
+  // false as AddRow(), and if the sequence does not exist.
   bool AddRowAfter(const Key& key, size_t first, int num_tokens,
                    StepPlan* step);
-  // Pages that this takes from the pool.
+  // Returns the number of pages that AddRow() would take from the pool.
   int64_t NumPagesForRow(const Key& key, size_t end) const;
-  // Sequences that were begun least recently lose theirs until so many are
-  // free for rows of `step`; false if they never are, and then none does.
+  // Evicts the least recently begun sequences until `num_pages` pages are free
+  // for rows of `step`. Returns false, and evicts none, if that is impossible.
   bool MakeRoom(int64_t num_pages, const StepPlan& step);
 
   int size() const { return static_cast<int>(states_.size()); }
@@ -98,7 +99,7 @@ class DraftSequences {
   };
   using Entry = std::map<Key, State>::iterator;
 
-  // Pages that nobody may lose in this run, each counted by who has it.
+  // Pages that cannot be evicted in this run, with a user count each.
   class PagesInUse {
    public:
     explicit PagesInUse(int num_pages) : num_users_(num_pages) {}
@@ -109,20 +110,20 @@ class DraftSequences {
 
    private:
     std::vector<int> num_users_;  // [pages of the pool]
-    int num_pages_ = 0;           // that have some
+    int num_pages_ = 0;           // with at least one user
   };
 
-  // In place of what `key` has.
+  // Replaces the state of `key`.
   void Put(const Key& key, State state);
   std::pair<Entry, Entry> OfRequest(RequestId request);
   void Erase(Entry begin, Entry end);
   void SetRun(Entry entry, int64_t run);
-  // Calls change(state), which may take pages and give them up.
+  // Calls change(state), which may retain and release pages.
   template <typename Change>
   void Update(const Key& key, const Change& change);
-  // Its pages go, but for what copies of the step read.
+  // Releases the state's pages, except those that copies of the step read.
   void ReleasePages(State* state);
-  // What these of the step read stays until the next step.
+  // Keeps the pages that `copies` read until the next step.
   void KeepCopied(std::span<const PageCopy> copies);
   void ForgetCopies();
 
@@ -131,9 +132,9 @@ class DraftSequences {
   std::set<std::pair<int64_t, Key>> by_run_;  // last_run and key of each
   PagesInUse in_use_;  // by sequences of this run and by copies
   int64_t num_runs_ = 0;
-  std::vector<PageId> copied_;   // that the step's copies read
+  std::vector<PageId> copied_;   // read by the step's copies
   std::vector<bool> is_copied_;  // [pages of the pool]
-  std::vector<PageRef> kept_;    // of these, what sequences have no more
+  std::vector<PageRef> kept_;    // pages of copied_ without a sequence
 };
 
 }  // namespace espalier

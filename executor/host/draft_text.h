@@ -1,7 +1,7 @@
-// DraftText: the tokens of a sequence that a draft model drafts for, or as many
-// of them as it has fed: the request's prompt, which all of its sequences
-// share, and what was generated after that. A copy costs what was generated,
-// however long the prompt is.
+// DraftText: the tokens of a sequence that a draft model drafts for, or a
+// prefix of them: the request's prompt, which all its sequences share, and the
+// tokens generated after it. A copy costs O(generated tokens), however long the
+// prompt is.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -30,29 +30,28 @@ class DraftText {
         generated_(std::move(generated)) {}
 
   size_t size() const { return num_prompt_ + generated_.size(); }
-  // After the prompt.
+  // Tokens after the prompt.
   std::span<const TokenId> generated() const { return generated_; }
 
-  // After all of the prompt.
+  // REQUIRES: it has the complete prompt.
   void Append(TokenId token) { generated_.push_back(token); }
-  // Its first `size` tokens. REQUIRES: size <= size().
+  // Returns the first `size` tokens. REQUIRES: size <= size().
   DraftText First(size_t size) const;
   void Truncate(size_t size);
-  // Becomes the first `size` tokens of `text`, as it is up to where it ends.
-  // REQUIRES: its tokens are the first of `text`, size() <= size <=
-  // text.size().
+  // Grows to the first `size` tokens of `text`; copies only the new tokens.
+  // REQUIRES: this is a prefix of `text`, size() <= size <= text.size().
   void GrowTo(size_t size, const DraftText& text);
 
-  // Tokens [first, end) are appended to `*tokens`.
+  // Appends tokens [first, end) to `*tokens`.
   // REQUIRES: first <= end <= size().
   void CopyTo(size_t first, size_t end, std::vector<TokenId>* tokens) const;
 
-  // How many tokens of one request's texts are the same, from the first on.
+  // Returns the length of the common prefix of two texts of one request.
   friend size_t CommonLength(const DraftText& a, const DraftText& b);
 
  private:
   Prompt prompt_ = nullptr;
-  size_t num_prompt_ = 0;  // tokens of it; all if there are generated ones
+  size_t num_prompt_ = 0;  // tokens of prompt_; all if generated_ has any
   std::vector<TokenId> generated_;
 };
 
@@ -100,7 +99,7 @@ inline size_t CommonLength(const DraftText& a, const DraftText& b) {
   if (a.num_prompt_ != b.num_prompt_) return num_prompt;
   const auto begin = a.generated_.begin();
   const size_t size = std::min(a.generated_.size(), b.generated_.size());
-  // Mostly one is the beginning of the other, which is faster to see.
+  // Usually one is a prefix of the other, and `equal` is faster.
   if (std::equal(begin, begin + size, b.generated_.begin())) {
     return num_prompt + size;
   }

@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// Whether a sample, or a search, has not drafted all of what it can.
+// True if a sample or a search can draft more tokens.
 constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
 
 std::string GotDirectory(std::string_view directory) {
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     const auto own = std::span(drafts).subspan(searching.first);
     searching.search.TakePaths(own);
     if (!searching.is_behind) continue;
-    // Its beams are those that it began with.
+    // A deferred search still has its initial beams.
     for (size_t rank = 0; rank < searching.beams.size(); ++rank) {
       own[rank].is_behind = true;
     }
@@ -168,7 +168,7 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
   for (size_t i = 0; i < asked.size(); ++i) {
     CHECK(!asked[i].generated.empty() && asked[i].num_tokens >= 1)
         << "a sequence that is not generated yet";
-    // The last token it drafts is not fed.
+    // The last drafted token is not fed.
     const int num_ahead = asked[i].verified_before.num_tokens();
     const int64_t num_fed =
         std::ssize(*asked[i].prompt) + std::ssize(asked[i].generated) +
@@ -229,7 +229,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
                                       std::stop_token stop) {
   if (sampler_ == nullptr) return absl::OkStatus();
   std::vector<Drafting*> sampling;
-  std::vector<Drafting*> unread;  // the last in the run
+  std::vector<Drafting*> unread;  // placed last in the run
   for (Drafting& drafting : work->samples) {
     if (!CanSample(*drafting.asked)) continue;
     if (drafting.is_unread()) {
@@ -237,7 +237,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
       continue;
     }
     if (drafting.is_done) continue;
-    // It feeds few tokens; what comes before those is fed as a prompt is.
+    // The sampler feeds few tokens; earlier ones are fed like a prompt.
     const size_t most = sampler_->max_row_tokens();
     if (num_lacking(drafting) > most &&
         !AddRow(drafting, drafting.text.size() - 1, 0, step)) {
@@ -295,7 +295,8 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
 
 absl::Status DraftModel::TakePending() {
   if (pending_.empty()) return absl::OkStatus();
-  // All of it, also if the sampler has failed: what it drew is nobody's then.
+  // This clears the pending drafts even if the sampler fails, because failed
+  // drafts are discarded.
   std::vector<Pending> pending = std::exchange(pending_, {});
   const int num_rows = std::exchange(num_pending_rows_, 0);
   const absl::Duration time_before = std::exchange(pending_time_, {});
@@ -316,7 +317,7 @@ absl::Status DraftModel::TakePending() {
 DraftText DraftModel::TextAfter(Pending pending) {
   DraftText text = std::move(pending.text);
   if (const PendingDraft& before = pending.verified_before; !before.empty()) {
-    // Read by the run, so it is there.
+    // The finished run has read it, so it has been written.
     const VerifiedDraft verified =
         Within(*before.verified(), before.num_tokens());
     for (int i = 0; i < verified.num_accepted; ++i)
@@ -360,7 +361,7 @@ void DraftModel::TakeStarted(SampledDraft started, Drafting* drafting) {
   draft.tokens.resize(started.pending.num_tokens());
   draft.logits = std::move(started.logits);
   draft.pending = started.pending;
-  // The run has no more to do for it.
+  // The rest of this draft happens in the next run (TakePending).
   pending_.push_back({.key = drafting->key,
                       .text = std::move(drafting->text),
                       .verified_before = drafting->asked->verified_before,
@@ -369,7 +370,7 @@ void DraftModel::TakeStarted(SampledDraft started, Drafting* drafting) {
 }
 
 void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
-  if (drafting->is_unread()) return;  // nothing was
+  if (drafting->is_unread()) return;  // nothing was sampled
   drafting->is_done = false;
   for (const TokenId token : sampled.tokens) {
     if (!drafting->is_done) Take(token, drafting);
@@ -380,7 +381,7 @@ void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
     const size_t vocab_size = description().vocab_size;
     draft.logits = sampled.logits.First(draft.tokens.size() * vocab_size);
   }
-  // The last one was not fed, nor is anything kept after it.
+  // The last drafted token was not fed.
   const size_t num_unfed = draft.tokens.empty() ? 0 : 1;
   sequences_.SetFed(drafting->key, drafting->text,
                     drafting->text.size() - num_unfed);
@@ -482,7 +483,7 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   Take(DrawDraft(row, params.verify_mode).token, drafting);
   if (!NeedsDraftLogits(params)) return;
   drafting->logits.reserve(asked.num_tokens * logits.size());
-  // Of what it took.
+  // Logits are kept only for tokens that Take() appended.
   if (drafting->logits.size() < drafting->draft.tokens.size() * logits.size()) {
     drafting->logits.insert(drafting->logits.end(), logits.begin(),
                             logits.end());

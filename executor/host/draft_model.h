@@ -1,34 +1,32 @@
 // DraftModel: a small model that drafts tokens for the sequences of a larger
-// one, with pages of its own.
+// target model, with pages of its own.
 //
-// Of each sequence it keeps the tokens that it has fed and their pages, under
-// one law: before it drafts it has fed all tokens of the sequence but the last,
-// or feeds what is missing, as one row: one token after a rejection, two after
-// a bonus token, more after a pause, a prompt at first. What it fed and is not
-// the sequence's any more, rejected drafts, is truncated.
+// It keeps the tokens that it has fed of each sequence, and their pages. Before
+// it drafts, it truncates rejected drafts and feeds the missing tokens of the
+// sequence as one row: one token after a rejection, two after a bonus token,
+// more after a pause, the prompt at first.
 //
 //   sequence   p p p a b c       fed before      p p p a x     (x was rejected)
 //   keeps      p p p a           feeds           b c   -> logits -> draft d
-//   feeds      d -> e            has fed then    p p p a b c d
+//   feeds      d -> e            fed then        p p p a b c d
 //
-// What sequences lack is fed up to StepPlan::max_draft_step_tokens a plan, so
-// that a long prompt, or what a long pause left, holds no step up. One that
-// lacks more is fed in chunks, of what those that lack less leave, by as many
-// plans as that takes, and is answered without a draft until then
-// (DraftedTokens::is_behind).
+// Each plan feeds at most StepPlan::max_draft_step_tokens missing tokens, so
+// that a long prompt or a long pause does not delay steps. Sequences that lack
+// more are fed in chunks over several plans, after those that lack less, and
+// have no draft until then (DraftedTokens::is_behind).
 //
-// Samples of one request share the pages of what they have in common. The beams
-// of a search, which it searches on from (draft_search.h), begin with what is
-// kept of any sequence of that search that goes furthest with theirs, so that
-// the paths that the other search takes are fed already. Where
-// pages run out, sequences that drafted least recently lose theirs
-// (draft_sequences.h); a sequence that finds none drafts nothing.
+// Samples of one request share the pages of their common prefix. The beams of a
+// search, which the draft model continues (draft_search.h), start from the
+// longest prefix that any sequence of that search has fed; the paths that the
+// target chooses are mostly fed already. If pages run out, sequences that
+// drafted least recently are evicted (draft_sequences.h). A sequence without
+// pages drafts nothing.
 //
-// Samples draft on the device of the model where it has a DraftSampler that can
-// draw for them: then the model's steps for them are one call of that. For the
-// others, and for beams, each step's logits come to the host, which draws.
+// If the model has a DraftSampler that supports a sample, its whole draft is
+// sampled on the device in one call. For other samples, and for beams, the host
+// reads the logits of each step and chooses the tokens.
 //
-// One thread at a time.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -52,115 +50,116 @@
 
 namespace espalier {
 
-// That a draft model can draft for sequences of `model`: not with an encoder.
-// A draft of a translation that has not seen the source is worth little, so the
-// draft model would need an encoder of its own, and read each source, too.
-// Errors: kInvalidArgument naming draft_model, and `directory` if that is what
-// it was given as.
+// Checks that a draft model can draft for `model`, which must not have an
+// encoder. Drafts of a translation are poor without its source, so the draft
+// model would need an encoder of its own and read each source, too.
+// Errors: kInvalidArgument naming draft_model, and `directory` if not empty.
 absl::Status CheckTakesDraftModel(const ModelDescription& model,
                                   std::string_view directory = "");
 
-// That a model can be a draft model: it has no encoder.
+// Checks that a model can be a draft model, which must not have an encoder.
 // Errors: as above.
 absl::Status CheckIsDraftModel(const ModelDescription& draft,
                                std::string_view directory = "");
 
-// That `draft` can draft for sequences of `model`: CheckTakesDraftModel, and
-// both have the same vocabulary. Errors: kInvalidArgument.
+// Checks that `draft` can draft for `model`: CheckTakesDraftModel, and both
+// have the same vocabulary. Errors: kInvalidArgument.
 absl::Status CheckDraftModelFits(const ModelDescription& model,
                                  const ModelDescription& draft);
 
 class DraftModel {
  public:
-  // Errors: kInvalidArgument if the model keeps more of a sequence than pages
-  // (ModelDescription::has_shareable_pages), or its description is not one to
-  // run with; kFailedPrecondition if it runs on an executor.
-  //   sampler  of the model, if it has one; works on its pages
+  // Errors: kInvalidArgument if the model keeps other state of a sequence than
+  // pages (ModelDescription::has_shareable_pages), or its description is
+  // invalid; kFailedPrecondition if it runs on an executor.
+  //   sampler  the model's, if it has one; uses the same pages
   static absl::StatusOr<std::unique_ptr<DraftModel>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
       std::shared_ptr<DraftSampler> sampler = nullptr);
 
   const ModelDescription& description() const { return model_->description(); }
-  // Whether Run takes sequences with DraftSequence::verified_before.
+  // True if Run() supports sequences with DraftSequence::verified_before.
   bool follows_verification() const {
     return sampler_ != nullptr && sampler_->follows_verification();
   }
-  // The most tokens of a sequence that it can feed, were it alone: what its
-  // context has, and its pages, of which one more is for the copy of a tail.
+  // Returns the number of tokens that it can feed of a single sequence, limited
+  // by its context and its pages, one of which is reserved for a tail copy.
   int max_tokens() const;
 
-  // Keeps nothing of requests that have ended. For plans that fail before they
-  // are run here.
+  // Drops all sequences of requests that have ended. For plans that fail before
+  // Run().
   void ForgetEnded(std::span<const RequestId> ended);
 
-  // Drafts for each of plan.drafting, in its order, having forgotten
-  // plan.ended. Errors: what the model returns; kCancelled if plan.stop was
-  // requested. Throws std::bad_alloc. Either way it has forgotten what it had
-  // fed of these requests.
-  // If `may_pend`, what the plan itself verifies may be pending in the answer
-  // (DraftedTokens::pending).
+  // Drops plan.ended, then drafts for each of plan.drafting, in its order. With
+  // `may_pend`, drafts that the plan itself verifies may be pending in the
+  // result (DraftedTokens::pending).
+  // Errors: the model's; kCancelled if plan.stop was requested. Throws
+  // std::bad_alloc. After an error or exception all sequences of the plan's
+  // requests are dropped.
   absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan,
                                                  bool may_pend = false);
 
-  // What drafts cost: rows of logits that the last Run computed, and their
-  // time, without passes that caught up (StepResult::num_draft_rows). Of drafts
-  // that it left pending the next one says that.
+  // Cost of drafts: rows of logits that the last Run() computed and their time,
+  // without catch-up passes (StepResult::num_draft_rows). Pending drafts count
+  // in the next Run().
   int num_rows() const { return num_rows_; }
   absl::Duration draft_time() const { return draft_time_; }
 
-  // For tests and figures: sequences it keeps, and pages they hold.
+  // For tests and statistics: the sequences it keeps, and their pages.
   int num_sequences() const { return sequences_.size(); }
   const PagePool& pages() const { return sequences_.pool(); }
 
  private:
-  // That a sequence lacks: after a bonus token two.
+  // Missing tokens of a sequence in regular operation: two after a bonus token.
   static constexpr size_t kUsualTokens = 2;
 
-  // A sequence, of a sample or a beam, while it drafts.
+  // A sample or a beam while it drafts.
   struct Drafting {
     const DraftSequence* asked = nullptr;
     DraftSequences::Key key = {};
-    DraftText text = {};  // with what it has drafted
+    DraftText text = {};  // drafted tokens included
     DraftedTokens draft = {};
-    std::vector<float> logits = {};  // of these, where the host draws
+    std::vector<float> logits = {};  // [draft.tokens, vocab_size], host only
     bool is_too_long = false;        // for the model's context
     bool is_done = false;
-    // Where the draft begins only the sampler knows: nothing is fed before it.
+    // The draft follows an unread verification. Only the sampler supports this;
+    // no missing tokens are fed before it.
     bool is_unread() const { return !asked->verified_before.empty(); }
   };
   // A search while it drafts.
   struct Searching {
     DraftSearch search;
-    size_t first = 0;                  // of its beams, in the plan
-    std::vector<Drafting> beams = {};  // that live, by rank
-    int num_keys = 0;                  // that its sequences have had
+    size_t first = 0;                  // index of its first beam in the plan
+    std::vector<Drafting> beams = {};  // live ones, by rank
+    int num_keys = 0;                  // keys used so far by its sequences
     bool is_done = false;
     bool is_behind = false;
   };
-  // What the sequences of a request have in common, and the one that feeds it:
-  // that which has fed most.
+  // Common prefix of the sequences of a request, and the sequence that feeds
+  // it, which is the one with the most tokens fed.
   struct Stem {
     Drafting* first = nullptr;
     size_t num_tokens = 0;
   };
-  // Who reads a row of logits: a sample, or a beam of a search.
+  // Consumer of a row of logits: a sample, or a beam of a search.
   struct Reader {
     Drafting* drafting = nullptr;
-    Searching* searching = nullptr;  // null of a sample
+    Searching* searching = nullptr;  // null for a sample
     int rank = 0;
   };
-  // All that a plan drafts for.
+  // The sequences of one run.
   struct Work {
     std::vector<Drafting> samples;
-    std::vector<size_t> places;  // of these in the plan
+    std::vector<size_t> places;  // [samples], index in the plan
     std::vector<Searching> searches;
   };
 
-  // What the sampler draws since the last run.
+  // A draft that the sampler has been sampling since the last run. It follows
+  // `text`, and the accepted tokens of `verified_before` if that is set.
   struct Pending {
     DraftSequences::Key key;
-    DraftText text;                // after which it draws; or, with
-    PendingDraft verified_before;  // after what is accepted of that
+    DraftText text;
+    PendingDraft verified_before;
     PendingDraft draft;
   };
 
@@ -170,47 +169,49 @@ class DraftModel {
   absl::StatusOr<std::vector<DraftedTokens>> RunAll(const StepPlan& plan);
   Work WorkOf(const StepPlan& plan) const;
   void Begin(Searching* searching);
-  // Feeds what all sequences of a request have in common once, and has the
-  // others share it.
+  // Feeds the common prefix of each request's sequences once; the others share
+  // its pages.
   absl::Status FeedStems(std::span<Drafting* const> all, std::stop_token stop);
   std::map<RequestId, Stem> StemsOf(std::span<Drafting* const> all) const;
   void ShareStems(const std::map<RequestId, Stem>& stems,
                   std::span<Drafting* const> all);
-  // What a sequence has in common with the one that feeds its stem.
+  // Returns the length of a sequence's common prefix with its stem's feeder.
   size_t LengthOfStem(const Drafting& first, const Drafting& other) const;
-  // How many tokens stems may have: they leave what those need that lack no
-  // more than usual.
+  // Returns the number of tokens that stems may feed. It reserves the tokens of
+  // sequences that lack no more than kUsualTokens.
   size_t NumTokensForStems(std::span<Drafting* const> all) const;
-  // Adds to `*step` as much as may be fed of those that lack more than that,
-  // and defers their drafts to the next plan. Those that lack least are served
-  // first, so that a long prompt takes drafts from nobody else.
+  // Handles sequences that lack more tokens than this run may feed: adds chunks
+  // of them to `*step`, and defers their drafts to the next plan. Sequences
+  // that lack least go first, so that a long prompt does not delay other
+  // drafts.
   void DeferToNextPlan(Work* work, StepPlan* step);
   void DeferSearch(Searching* search, StepPlan* step);
-  // The same of one sequence; false if there are no pages for it.
+  // Adds a chunk of one sequence; false if there are no pages for it.
   bool AddChunk(const Drafting& drafting, StepPlan* step);
-  // Has the sampler draft for the samples that it can draw for, after what
-  // `*step` has, which is fed, too, if there are some; then it is empty.
+  // Runs the sampler for the samples that it supports. If there are some, it
+  // first feeds and clears `*step`.
   absl::Status SampleDrafts(Work* work, StepPlan* step, std::stop_token stop);
   bool CanSample(const DraftSequence& asked) const;
-  // Of drafts that the last run left pending: takes note of what they fed.
+  // Waits for the pending drafts of the last run and records their fed tokens.
   absl::Status TakePending();
-  // Model::Forward, of a model that the sampler does not use.
+  // Calls Model::Forward; waits for pending drafts first.
   absl::Status Forward(const StepPlan& step, std::span<float> logits);
-  // Adds the row to `*step` from which the sampler drafts; false as AddRow.
+  // Adds the row to `*step` from which the sampler drafts; false as AddRow().
   bool AddSamplingRow(Drafting* drafting, StepPlan* step);
-  // What `pending` has fed, whose last token it has not.
+  // Returns the text with the sampled draft, whose last token was not fed.
   static DraftText TextAfter(Pending pending);
   void TakeSampled(SampledDraft sampled, Drafting* drafting);
   void TakeStarted(SampledDraft started, Drafting* drafting);
-  // Feeds what `step` has, and what each lacks of its text, with logits of the
-  // last token, and draws or searches on from there.
+  // Feeds the rows of `step` and the missing tokens of each sequence, and
+  // samples, or advances the search, from the logits of the last tokens.
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
-  // Adds a row for each that is not done.
+  // Adds a row for each sequence that is not done.
   std::vector<Reader> AddRows(Work* work, StepPlan* step);
   void Read(const Reader& reader, std::span<const float> logits) const;
-  // The next beams of a search begin with what their parents have.
+  // Replaces the beams of a search by the next ones, which share the fed tokens
+  // and pages of their parents.
   void Advance(Searching* searching);
-  // DraftSequences::AddRow.
+  // Calls DraftSequences::AddRow.
   bool AddRow(const Drafting& drafting, size_t end, int num_logits,
               StepPlan* step, int num_ahead = 0) {
     return sequences_.AddRow(drafting.key, drafting.text, end, num_logits, step,
@@ -222,12 +223,12 @@ class DraftModel {
   size_t num_lacking(const Drafting& drafting) const {
     return drafting.text.size() - num_fed(drafting);
   }
-  // Pages for the next row of each beam.
+  // Frees pages for the next row of each beam; false if there are too few.
   bool MakeRoomFor(const Searching& searching, const StepPlan& step);
-  // There is no room for it. Its sequences are as those that do not draft now.
+  // Ends a search for lack of pages. Other sequences may evict its sequences.
   void GiveUp(Searching* searching);
   void Draw(std::span<const float> logits, Drafting* drafting) const;
-  // The draft goes on by `token`, or has come to its end.
+  // Appends `token` to the draft, or ends the draft.
   void Take(TokenId token, Drafting* drafting) const;
 
   const std::shared_ptr<Model> model_;
@@ -235,12 +236,12 @@ class DraftModel {
   const std::shared_ptr<DraftSampler> sampler_;  // or null
   DraftSequences sequences_;
   std::vector<Pending> pending_;
-  int num_pending_rows_ = 0;     // of logits, of these; 0: the run failed
-  absl::Duration pending_time_;  // of these, once it was waited for
-  bool may_pend_ = false;        // what the run drafts
-  size_t num_tokens_left_ = 0;   // that the run may feed to catch up
-  int num_rows_ = 0;             // of logits, of the run
-  absl::Duration draft_time_;    // theirs
+  int num_pending_rows_ = 0;     // rows of logits of pending_; 0: run failed
+  absl::Duration pending_time_;  // time of pending_, after the wait
+  bool may_pend_ = false;        // drafts of this run may be pending
+  size_t num_tokens_left_ = 0;   // missing tokens that this run may still feed
+  int num_rows_ = 0;             // rows of logits in this run
+  absl::Duration draft_time_;    // time of num_rows_
   std::vector<float> logits_;
 };
 

@@ -1,4 +1,5 @@
-// How DraftModel feeds what sequences lack, beyond the usual, before it drafts.
+// The part of DraftModel that feeds missing tokens, for sequences that lack
+// more than kUsualTokens.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace espalier {
 
-// One row of each sequence: rows of a step do not see each other.
+// A step has one row per sequence, since rows of a step cannot attend to each
+// other.
 absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
                                    std::stop_token stop) {
   const std::map<RequestId, Stem> stems = StemsOf(all);

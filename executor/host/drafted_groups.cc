@@ -9,10 +9,10 @@
 namespace espalier {
 namespace {
 
-// Of rows of a plan, those that verify what is drafted before it, by selection.
+// Rows of one selection that verify drafts made before the same step.
 struct DraftedRows {
   std::vector<const DraftSequence*> sequences;  // by rank; null: none
-  std::vector<int> rows;                        // of the plan
+  std::vector<int> rows;                        // by rank, plan rows
 };
 
 std::vector<DraftedRows> DraftedRowsOf(const StepPlan& plan) {
@@ -39,7 +39,7 @@ void TakeNoteOf(const StepPlan& expanded, DraftedGroups::Asked* asked) {
   for (const RequestId request : asked->selections) {
     asked->ranges.emplace(request, DraftedGroups::Asked::Range());
   }
-  // Those of a request follow each other.
+  // Sequences of one request are contiguous.
   for (const DraftSequence& sequence : expanded.drafting) {
     const size_t i = asked->samples.size();
     asked->samples.push_back(sequence.sample);
@@ -58,7 +58,7 @@ bool DraftedGroups::HasContinuations(const StepPlan& plan) {
   });
 }
 
-// Those that live are some of those that the plan before has, in its order.
+// The live samples are a subsequence of the samples in the previous plan.
 template <typename Fn>
 bool DraftedGroups::ForEachDraftBefore(RequestId request, const Group& group,
                                        const Unread& before, const Fn& fn) {
@@ -137,7 +137,7 @@ DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
     continued.is_unread = !verified_before.empty();
     AddRows(continuation, found->second, std::move(verified_before), &expanded);
   }
-  // Those that are still continuations are answered after all selections.
+  // Results of the remaining continuations come after those of all selections.
   int answer = static_cast<int>(expanded.selections.size());
   for (size_t i = 0; i < plan->continuations.size(); ++i) {
     if (!plan->continuations[i].drafts.empty()) continue;

@@ -1,4 +1,4 @@
-// What becomes of answers to plans that DraftedGroups has expanded.
+// The part of DraftedGroups that applies the results of expanded plans.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// An answer that was completed, until there is memory for all that follows.
+// A completed result, held until all memory for the update is allocated.
 struct Completed {
   size_t continuation = 0;
   SelectionResult answer = {};
@@ -24,7 +24,7 @@ void DraftedGroups::Advance(Asked* asked, absl::StatusOr<StepResult>* result) {
     for (const RequestId request : asked->selections) groups_.erase(request);
     return;
   }
-  // Memory for all of them, then nothing fails.
+  // All memory is allocated first, so that the update cannot fail halfway.
   std::vector<SelectionResult>& answers = (*result)->selections;
   std::vector<Completed> completed;
   std::vector<const SelectionResult*> taken;  // by selection
@@ -34,7 +34,7 @@ void DraftedGroups::Advance(Asked* asked, absl::StatusOr<StepResult>* result) {
   for (size_t c = 0; c < asked->continuations.size(); ++c) {
     const Asked::Continued& continued = asked->continuations[c];
     const auto found = groups_.find(continued.request);
-    // Of another number of rows it is no answer to these.
+    // A result with another number of rows is invalid.
     const bool fits = continued.answer >= 0 &&
                       answers[continued.answer].num_tokens.size() ==
                           static_cast<size_t>(continued.num_drafting);
@@ -81,11 +81,11 @@ SelectionResult DraftedGroups::Complete(const SelectionResult& answer,
       .request = answer.request,
       .has_unverified_drafts = answer.has_unverified_drafts,
       .error = answer.error};
-  size_t first = 0;  // of the row's candidates
+  size_t first = 0;  // index of the row's first candidate
   auto sample = group.samples.begin();
   for (size_t row = 0; row < counts.size(); ++row) {
     const size_t end = first + std::max(counts[row], 0);
-    if (end > answer.candidates.size()) {  // none to what it asked
+    if (end > answer.candidates.size()) {  // an invalid result
       lives->clear();
       return answer;
     }
@@ -132,7 +132,7 @@ void DraftedGroups::MakeRoomFor(const SelectionResult& answer, Group* group) {
 void DraftedGroups::TakeTokens(const SelectionResult& answer, Group* group) {
   std::vector<Sample>& samples = group->samples;
   std::span<const Candidate> left = answer.candidates;
-  size_t num_live = 0;  // of those so far
+  size_t num_live = 0;  // live samples so far
   for (size_t rank = 0; rank < samples.size(); ++rank) {
     const std::span<const Candidate> run = left.first(answer.num_tokens[rank]);
     left = left.subspan(run.size());
@@ -172,15 +172,15 @@ std::vector<std::vector<int>> DraftedGroups::Asked::NumDrafted(
 void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
                                    StepResult* result) const {
   if (continuations.empty()) return;
-  if (result->selections.size() != num_answers) {  // of a wrong plan
+  if (result->selections.size() != num_answers) {  // an invalid result
     result->selections.clear();
     return drafts->resize(num_drafting);
   }
   std::vector<std::vector<int>> num_drafted = NumDrafted(*drafts);
   std::vector<SelectionResult> answers;
   answers.reserve(num_planned + continuations.size());
-  // From here on nothing takes memory: what is moved is not there a second
-  // time.
+  // From here on nothing allocates, because results that were moved out cannot
+  // be moved again by a repeated call.
   const auto take = [&](size_t answer) {
     answers.push_back(std::move(result->selections[answer]));
   };

@@ -22,7 +22,7 @@
 namespace espalier {
 namespace {
 
-// What came of the drafting of a plan.
+// Drafts of a plan, and their cost.
 struct Drafted {
   std::vector<DraftedTokens> drafts = {};
   absl::Duration time = {};
@@ -30,7 +30,8 @@ struct Drafted {
   absl::Status status = absl::OkStatus();
 };
 
-// The step that verified the draft has ended.
+// Replaces a pending draft by its tokens.
+// REQUIRES: the step that verified the draft has ended.
 void TakePending(DraftedTokens* draft) {
   if (draft->pending.empty()) return;
   draft->tokens = draft->pending.Tokens();
@@ -38,16 +39,16 @@ void TakePending(DraftedTokens* draft) {
   draft->pending = {};
 }
 
-// A plan that was started. It is answered when both threads have written their
-// part, and neither has it then.
+// A plan in flight. Its result is complete when both threads have written their
+// parts; neither uses it afterwards.
 struct PlanOnItsWay {
-  // To be handed on, when it is complete and those before it were.
+  // Passed to the executor once it is complete and all earlier plans were.
   StepPlan plan;
   bool is_expanded = false;
   bool waits_for_drafts = false;
   bool was_handed_on = false;
-  DraftedGroups::Asked asked;  // once it is expanded
-  // What it is expanded from, besides answers; of the plan before it.
+  DraftedGroups::Asked asked;  // set if is_expanded
+  // Previous plan, if this one is expanded without that plan's result.
   DraftedGroups::Unread unread;
 
   StepExecutor::Done done;
@@ -133,8 +134,9 @@ class DraftingExecutor::Drafts {
   }
 
  private:
-  // Takes plans as far as they can go. What goes on from a result comes before
-  // its answer: the device waits.
+  // Advances all plans as far as possible. Plans that depend on a result are
+  // expanded before that result is delivered, because the device waits for
+  // them.
   static void MakeProgress(const std::shared_ptr<Drafts>& drafts) {
     ExpandPlans(drafts);
     HandOnPlans(drafts);
@@ -164,9 +166,9 @@ class DraftingExecutor::Drafts {
     drafts->is_expanding_ = false;
   }
 
-  // The first plan that is to be expanded, if the results that it goes on from
-  // are taken, or it can do without; or that is, and whose result is to be
-  // taken. Null: there is none.
+  // Returns the next plan to process: the first one that is not expanded, if
+  // all results that it needs are applied; or an expanded one whose result has
+  // arrived and is not applied. Null if there is none.
   std::shared_ptr<PlanOnItsWay> NextToExpand() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const PlanOnItsWay* unread = nullptr;  // the last one not taken
@@ -186,8 +188,8 @@ class DraftingExecutor::Drafts {
     return nullptr;
   }
 
-  // Whether the plan can be expanded before `before` is answered; it says then
-  // what it goes on from.
+  // Returns true, and sets plan->unread, if the plan can be expanded before the
+  // result of `before` has arrived.
   bool Follow(const PlanOnItsWay& before, PlanOnItsWay* plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!may_follow_ || before.waits_for_drafts || before.is_drafting) {
@@ -199,8 +201,8 @@ class DraftingExecutor::Drafts {
     return true;
   }
 
-  // Takes what concerns the draft model of the plan, and starts that. Where
-  // nothing is drafted the plan's answer has no part in it.
+  // Copies the draft model's part of the plan, and runs it on the draft thread.
+  // A plan without drafting does not wait for that thread.
   static void StartDrafting(const std::shared_ptr<Drafts>& drafts,
                             const std::shared_ptr<PlanOnItsWay>& started) {
     const StepPlan& plan = started->plan;
@@ -257,7 +259,7 @@ class DraftingExecutor::Drafts {
       result.status = drafted.status();
     }
     if (plan->waits_for_drafts) {
-      // Nobody else has the plan yet.
+      // No other thread uses the plan yet.
       UntilThereIsMemory([&] {
         StepPlan filled = plan->plan;
         FillDrafts(drafts->page_size_, result.drafts, &filled);
@@ -383,19 +385,18 @@ class DraftingExecutor::Drafts {
 
   std::shared_ptr<StepExecutor> steps_;
   const int page_size_;
-  const bool may_pend_;    // what is drafted for a step, when that is handed on
-  const bool may_follow_;  // what no answer has said yet
-  const std::unique_ptr<DraftModel> model_;  // touched on the thread
+  const bool may_pend_;    // drafts may be pending when their step is executed
+  const bool may_follow_;  // plans may start from an unread verification
+  const std::unique_ptr<DraftModel> model_;  // used on the draft thread only
   const int max_draft_context_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
-  DraftedGroups groups_;  // touched by the thread that is expanding
-  // Of the last plan, if the executor refused it (or threw, whatever it
-  // answered before), or of the one that is handed on; touched by the thread
-  // that is handing on.
+  DraftedGroups groups_;  // used by the thread that is expanding
+  // Groups of the plan being handed on, or of the last one if the executor
+  // refused it or threw. Used by the thread that is handing on.
   std::vector<RequestId> refused_groups_;
   bool is_expanding_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread::id answering_ ABSL_GUARDED_BY(mutex_);  // none: nobody is
+  std::thread::id answering_ ABSL_GUARDED_BY(mutex_);  // {}: no thread
   bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;
   bool ends_by_itself_ ABSL_GUARDED_BY(mutex_) = false;
   std::condition_variable all_handed_on_;
@@ -416,7 +417,7 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
     std::unique_ptr<DraftingExecutor> executor(new DraftingExecutor(drafts));
     Drafts::StartThread(drafts);
     return std::shared_ptr<DraftingExecutor>(std::move(executor));
-  } catch (const std::exception& error) {  // of the system, or bad_alloc
+  } catch (const std::exception& error) {  // std::system_error or bad_alloc
     return ResourceExhausted("cannot start the thread of a draft model: ",
                              error.what());
   }

@@ -1,23 +1,22 @@
-// DraftingExecutor: a draft model beside an executor that has none: steps run
-// on that, and what a plan asks to be drafted is drafted on a thread of its own
-// at the same time.
+// DraftingExecutor: adds a draft model to an executor that has none. Steps run
+// on that executor, while a separate thread drafts for the plan's sequences.
 //
-//   plan ──> rows, groups that go on ──> the executor ──┬──> result, in order
-//        └─> drafting, ended ──────────> DraftModel ────┘
+//   plan ──> rows, continuations ──> the executor ──┬──> result, in order
+//        └─> drafting, ended ──────> DraftModel ────┘
 //
-// Where rows of the plan verify what it drafts (DraftSequence::verified_by) it
-// is handed on when that is there, filled in (fill_drafts.h), and so are the
-// plans after it: the drafts of a sequence and the step that verifies them are
-// one plan, with nobody else between them.
+// If rows of the plan verify its own drafts (DraftSequence::verified_by), the
+// plan waits for these drafts, is filled in (fill_drafts.h), and then passed to
+// the executor. Later plans wait too, so that no other plan runs between the
+// drafts of a sequence and their verification.
 //
-// A continuation with drafts (ContinuedDrafts) becomes such rows as soon as the
-// executor has answered the plan before (drafted_groups.h), without the planner
-// in between. Its plan waits for that, and for its drafts, with all it has.
+// A continuation with drafts (ContinuedDrafts) is expanded to such rows as soon
+// as the previous result has arrived (drafted_groups.h), without the planner.
+// Its whole plan waits for that and for its drafts.
 //
-// A plan that drafts nothing has nothing to wait for but those before it. They
-// do not wait long: the draft model, too, feeds no more of a prompt in a plan
-// than a step has room for (draft_model.h). The time to draft is reported
-// beside that of the step, so that the scheduler knows what drafts cost.
+// A plan without drafts waits only for earlier plans. That wait is short,
+// because the draft model feeds at most a step's worth of prompt tokens per
+// plan (draft_model.h). Draft time is reported beside step time, so that the
+// scheduler can weigh the cost of drafts.
 #pragma once
 
 #include <memory>
@@ -30,22 +29,23 @@ namespace espalier {
 
 class DraftingExecutor : public StepExecutor {
  public:
-  // `steps` runs nothing else.
-  // Errors: kInvalidArgument if it verifies no drafts, or the draft model is of
-  // another vocabulary; kResourceExhausted if there is no thread to be had.
+  // REQUIRES: `steps` runs no other plans.
+  // Errors: kInvalidArgument if it does not verify drafts, or the draft model
+  // has another vocabulary; kResourceExhausted if a thread cannot be started.
   static absl::StatusOr<std::shared_ptr<DraftingExecutor>> Create(
       std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> draft);
-  // Waits until the plans that were started are answered; but not within a
-  // `done` that lets go of the executor, as ModelExecutor's does not.
+  // Waits for the results of all plans; but not within a `done` that releases
+  // the executor, as in ModelExecutor.
   ~DraftingExecutor() override;
 
   // The executor's, with a draft model.
   const ModelDescription& description() const override { return description_; }
   int max_plans_in_flight() const override;
 
-  // Where drafting fails nothing is drafted, and the result says why
-  // (StepResult::draft_status). Plans before this one may be answered within
-  // this call. Errors: the executor's.
+  // If drafting fails, the result has no drafts but the error
+  // (StepResult::draft_status). `done` of earlier plans may be called within
+  // this call.
+  // Errors: the executor's.
   void Execute(StepPlan plan, Done done) override;
 
  private:

@@ -1,4 +1,4 @@
-// Where a row of logits of a selection stands, and what is done to its scores.
+// LogitsPlace: position of a row of logits in a selection, and its score edits.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace espalier {
 
-// After the first `depth` drafted tokens of a row.
+// The row of logits after the first `depth` drafted tokens of a row.
 struct LogitsPlace {
-  int row = 0;         // of the selection's in the plan
+  int row = 0;         // index among the selection's plan rows
   int depth = 0;       // 0 without drafts
-  int logits_row = 0;  // of the selection's
+  int logits_row = 0;  // index among the selection's rows of logits
 };
 
-// The edits there; of `*storage`, or of `all`.
+// Returns the edits of a row of logits; the view is into `*storage` or `all`.
 //   all  EditsOf(*selection.params)
 ScoreEdits::View EditsAt(const PlanSelection& selection, const ScoreEdits& all,
                          const LogitsPlace& place, int vocab_size,

@@ -101,7 +101,8 @@ class ModelExecutor::Worker {
       thread_.Post([this, step] {
         const Done report = std::move(step->second);
         absl::StatusOr<StepResult> result = RunSafely(&step->first);
-        // Whoever shares its selections goes on from them.
+        // This releases the plan's selections, which groups share
+        // copy-on-write, before `report` lets them advance.
         { const StepPlan dropped = std::move(step->first); }
         report(std::move(result));
       });
@@ -113,7 +114,7 @@ class ModelExecutor::Worker {
     is_delivered_ = false;
     absl::StatusOr<StepResult> result = RunCatching(plan);
     if (!result.ok()) groups_.DiscardFailedStep();
-    // A plan that failed may not have come to its drafts.
+    // A failed plan may not have reached DraftModel::Run().
     if (!result.ok() && draft_ != nullptr) draft_->ForgetEnded(plan->ended);
     if (!is_delivered_) {
       Append(plan->forks, &undelivered_forks_);
@@ -198,16 +199,17 @@ class ModelExecutor::Worker {
 
   const ModelExecutorOptions options_;
   ModelDescription description_;        // constant after construction
-  const std::shared_ptr<Model> model_;  // given back with the last of this
+  const std::shared_ptr<Model> model_;  // its deleter ends the sole use
   const std::unique_ptr<DraftModel> draft_;
   const std::shared_ptr<ThreadPool> pool_;
-  // Of plans that failed before the model got them: the next one has it.
+  // Forks and ends of plans that failed before the model saw them; added to the
+  // next plan.
   std::vector<SequenceFork> undelivered_forks_;
   std::vector<SequenceId> undelivered_finished_;
-  bool is_delivered_ = false;  // whether those of the plan that runs are
-  PersistentGroups groups_;    // without any unless it runs ahead
-  std::vector<float> logits_;  // [num_logits, vocab_size] of the last step
-  ExecutorThread thread_;      // of the plans that were started
+  bool is_delivered_ = false;  // the model got those of the running plan
+  PersistentGroups groups_;    // empty unless run_ahead
+  std::vector<float> logits_;  // [num_logits, vocab_size], last step
+  ExecutorThread thread_;      // runs the plans
 };
 
 absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
@@ -229,7 +231,7 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     return FailedPrecondition("the model runs on another executor");
   }
   try {
-    // Given back once, whoever is the last to have it, also if this fails.
+    // The deleter ends the sole use exactly once, also if this fails.
     std::shared_ptr<Model> taken(
         model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
     const auto worker = std::make_shared<Worker>(
@@ -238,7 +240,7 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     std::unique_ptr<ModelExecutor> executor(new ModelExecutor(worker));
     Worker::StartThread(worker);
     return std::shared_ptr<ModelExecutor>(std::move(executor));
-  } catch (const std::exception& error) {  // of the system, or bad_alloc
+  } catch (const std::exception& error) {  // std::system_error or bad_alloc
     return ResourceExhausted("cannot start the thread of a model: ",
                              error.what());
   }

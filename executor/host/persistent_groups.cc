@@ -32,7 +32,7 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   for (const RequestId group : plan->ended) groups_.erase(group);
   const std::vector<int> rows = PlanRowsOf(*plan);
   for (const PlanSelection& selection : plan->selections) {
-    if (!selection.drafts.empty()) {  // nothing goes on from it
+    if (!selection.drafts.empty()) {  // it has no continuation
       groups_.erase(selection.request);
       continue;
     }

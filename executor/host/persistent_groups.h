@@ -1,14 +1,14 @@
-// PersistentGroups: what an executor keeps of groups that run ahead
-// (step_plan.h), and how they go on: which beams the candidates make, in which
-// slots they live, what their tables hold, and their histories where score
-// processors read them. This is the form for the host. An executor that keeps
-// the same state elsewhere is checked against it.
+// PersistentGroups: group state that an executor keeps between asynchronously
+// scheduled steps (step_plan.h), and the update from one step to the next: the
+// beams that the candidates make, their slots and page tables, and their
+// histories if score processors read them. This is the host implementation, and
+// the reference for executors that keep this state elsewhere.
 //
 //   groups.ExpandContinuations(&plan);  // into rows, copies, selections
 //   ... run the plan ...
 //   groups.Advance(result);   // or DiscardFailedStep(), if that failed
 //
-// For one thread at a time.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <span>
@@ -22,22 +22,21 @@ namespace espalier {
 
 class PersistentGroups {
  public:
-  // Pages are of `page_size` tokens.
   explicit PersistentGroups(int page_size) : page_size_(page_size) {}
 
-  // Writes the continuations of `*plan` out as rows after its own, with the
-  // page copies and selections these need, so that a model can run it; takes
-  // note of the groups that its selections set and that ended. A group without
-  // beams, or without state, gets a selection from no rows.
-  // Rows written out have no sequence: models that keep state by sequence
+  // Expands the continuations of `*plan` to rows after its own, with the page
+  // copies and selections that these need, so that a model can run the plan.
+  // Records the groups that its selections set, and drops those that ended. A
+  // group without beams, or without state, gets a selection from no rows.
+  // Expanded rows have no sequence, so models that keep state by sequence
   // cannot run them.
   void ExpandContinuations(StepPlan* plan);
 
-  // Takes the answer to the plan written out last.
-  // REQUIRES: `result` answers it.
+  // Applies the result of the last expanded plan.
+  // REQUIRES: `result` is valid for this plan.
   void Advance(const StepResult& result);
 
-  // The plan written out last has failed: forgets its groups.
+  // Drops the groups of the last expanded plan, which has failed.
   void DiscardFailedStep();
 
   int num_groups() const { return static_cast<int>(groups_.size()); }
@@ -45,11 +44,11 @@ class PersistentGroups {
  private:
   struct Beam {
     int slot = 0;
-    int parent_slot = 0;  // before the step that it feeds in
+    int parent_slot = 0;  // before the next step
     TokenId token = 0;    // generated, and not fed yet
     float cum_log_prob = 0;
-    int sample = 0;  // that it is, if it is one
-    // Up to `token`, as PlanSelection::histories are; if they are kept.
+    int sample = 0;  // index in the request, for kDraws
+    // As in PlanSelection::histories, up to `token`; if histories are kept.
     std::vector<TokenId> history;
   };
   struct Group {
@@ -57,12 +56,12 @@ class PersistentGroups {
     SmallVector<TokenId> eos_token_ids;       // ascending
     std::vector<std::vector<PageId>> tables;  // [num_slots]
     std::vector<Beam> beams;                  // by rank
-    SmallVector<int> samples;                 // that draw in the step that runs
-    bool keeps_histories = false;             // because processors need them
+    SmallVector<int> samples;                 // that draw in the running step
+    bool keeps_histories = false;             // processors need them
     int source_length = 0;                    // PlanRow::source_length
   };
 
-  // The group as the rows of `selection` say; `rows` are theirs in the plan.
+  // Returns the group that the rows of `selection` set. `rows` are plan rows.
   static Group FromRows(const StepPlan& plan, const PlanSelection& selection,
                         std::span<const int> rows);
   void ExpandContinuations(const GroupContinuation& continuation,
@@ -75,7 +74,7 @@ class PersistentGroups {
 
   const int page_size_;
   std::unordered_map<RequestId, Group> groups_;
-  std::vector<RequestId> asked_;  // by the plan written out last, in its order
+  std::vector<RequestId> asked_;  // request of each result of the last plan
 };
 
 }  // namespace espalier

@@ -11,11 +11,12 @@
 namespace espalier {
 namespace {
 
-// One row of logits, the tokens it is asked about, and where its answers go.
+// One row of logits, the tokens queried in it, and the outputs of the queries.
 struct LogitsRowWork {
   int logits_row = 0;
   int num_best = 0;
-  // Where its log-probabilities are the processed ones: whose it is, and where.
+  // Set if processed log-probabilities are reported: the row's selection and
+  // place.
   const PlanSelection* processed = nullptr;
   LogitsPlace place = {};
   std::vector<TokenId> tokens = {};
@@ -37,7 +38,8 @@ void Answer(const LogitsRowWork& work, const RowLogProbs& row) {
   }
 }
 
-// What the tokens of a row are chosen by.
+// Returns the processed log-probabilities of a row, by which its tokens are
+// chosen.
 std::vector<float> ValuesOf(const PlanSelection& selection,
                             const LogitsPlace& place,
                             std::span<const float> logits) {
@@ -55,7 +57,8 @@ std::vector<float> ValuesOf(const PlanSelection& selection,
                               .renormalizes = params.processors.renormalizes});
 }
 
-// Those of a beam's row need not sum up to 1: they are reported as they are.
+// Processed log-probabilities of a beam's row need not be normalised. They are
+// reported without normalisation.
 RowLogProbs ProcessedLogProbs(const LogitsRowWork& work,
                               std::span<const float> logits) {
   const std::vector<float> values =
@@ -82,7 +85,7 @@ void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
   });
 }
 
-// Of the steps of a beam search that drafted paths decided.
+// Adds queries for the steps of a beam search that draft paths decided.
 void AskReplayed(const PlanSelection& selection, SelectionResult* result,
                  std::span<LogitsRowWork> works) {
   const DraftTree tree(selection);
@@ -97,7 +100,7 @@ void AskReplayed(const PlanSelection& selection, SelectionResult* result,
                       });
 }
 
-// Of all its rows of logits, in their order.
+// Returns the places of all rows of logits of the selection, in order.
 std::vector<LogitsPlace> PlacesOf(const PlanSelection& selection) {
   std::vector<LogitsPlace> places;
   for (int row = 0; row < selection.num_plan_rows(); ++row) {
@@ -127,10 +130,11 @@ void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
   }
   result->logprobs.resize(result->candidates.size());
   const SmallVector<int> first_logits = selection.FirstLogits();
-  int logits_row = 0;  // of the selection
+  int logits_row = 0;  // index among the selection's rows of logits
   for (size_t i = 0; i < result->candidates.size(); ++i) {
     const Candidate& candidate = result->candidates[i];
-    // Of a run of verified tokens, each is of the next row of logits.
+    // Consecutive verified tokens of a sample are in consecutive rows of
+    // logits.
     const bool goes_on = !result->num_tokens.empty() && i > 0 &&
                          result->candidates[i - 1].beam == candidate.beam;
     if (!goes_on) {

@@ -1,7 +1,7 @@
-// The log-probabilities that executors on the host report with a step's
-// answers: those of chosen tokens, and those of a prompt's tokens
-// (kernels/logprobs/logprobs.h). All threads of a pool compute them, and only
-// for requests that ask for them.
+// Computes the log-probabilities that executors on the host report with a
+// step's results: those of chosen tokens and of prompt tokens
+// (kernels/logprobs/logprobs.h). They are computed on all threads of a pool,
+// and only for requests with this option.
 #pragma once
 
 #include <span>
@@ -12,9 +12,9 @@
 
 namespace espalier {
 
-// Fills in `logprobs` of those of `*results` whose params ask for it: one of
-// every candidate, of its own row, for only the strategy knows which will
-// live. What stands for a token where there is none gets nothing but itself.
+// Fills in `logprobs` of all `*results` with SelectionParams::num_logprobs >=
+// 0: for every candidate, because only the strategy decides which of them
+// survive. kNoToken and kNotANumber get an entry with the token alone.
 //   logits   [plan.num_logits, vocab_size]  f32  host
 //   results  [plan.selections]  with their candidates
 // Throws std::bad_alloc.
@@ -22,7 +22,7 @@ void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
                     int vocab_size, ThreadPool& pool,
                     std::vector<SelectionResult>* results);
 
-// One answer for each of `plan.scorings`. Throws std::bad_alloc.
+// Returns one result for each of `plan.scorings`. Throws std::bad_alloc.
 std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
                                            std::span<const float> logits,
                                            int vocab_size, ThreadPool& pool);

@@ -25,11 +25,11 @@ namespace {
 // that the reading costs little beside them.
 constexpr int kDrawsAtOnce = 64;
 
-// What one thread does at once: a row, or draws from one.
+// Work item of one thread: a row, or some draws from one row.
 struct WorkItem {
   int selection = 0;  // index in the plan
   int begin = 0;      // rank of the row, node, or index of the first draw
-  int count = 1;      // of draws
+  int count = 1;      // number of draws
 };
 
 bool Draws(const PlanSelection& selection) {
@@ -216,7 +216,7 @@ class GroupWork {
   std::unique_ptr<Contenders> contenders_;
   SmallVector<Candidate> drawn_;              // [samples]
   std::vector<std::vector<Candidate>> runs_;  // [rows], verified
-  SmallVector<int> first_logits_;             // of these
+  SmallVector<int> first_logits_;             // PlanSelection::FirstLogits()
 };
 
 }  // namespace

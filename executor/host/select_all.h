@@ -1,9 +1,9 @@
-// What executors on the host do with a plan's logits: the kernels of selection
-// and sampling for every group, on all threads.
+// SelectAll: selection and sampling for all groups of a plan, on the host, with
+// all threads of a pool.
 //
-// A group never has all candidates of all its rows at once: its best so far
-// tell later rows what cannot matter any more (best_candidates.h,
-// contenders.h). Samples that draw from one row share the reading of it.
+// A group never holds all candidates of all its rows at once: later rows drop
+// candidates below its best so far (best_candidates.h, contenders.h). Samples
+// that draw from one row read it once.
 #pragma once
 
 #include <span>
@@ -14,10 +14,10 @@
 
 namespace espalier {
 
-// One answer for each of `plan.selections`.
+// Returns one result for each of `plan.selections`.
 //   logits  [plan.num_logits, vocab_size]  f32  host
-// A group's answer depends on its own rows alone. Throws std::bad_alloc. Once
-// plan.stop is requested it returns soon, with answers that mean nothing.
+// A group's result depends only on its own rows. Throws std::bad_alloc. Returns
+// early, with meaningless results, once plan.stop is requested.
 std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                                        std::span<const float> logits,
                                        int vocab_size, ThreadPool& pool);

@@ -32,7 +32,7 @@ class LogitsRows {
       }
       edits_.push_back(edits.OfRow(asked, &storage_[i]));
       if (!selection.draft_logits.empty()) {
-        // What the draft model drew from: it knows nothing of allowed tokens.
+        // The draft model sampled without the list of allowed tokens.
         asked.allowed = nullptr;
         draft_edits_.push_back(
             edits.OfRow(asked, &draft_storage_.emplace_back()));
@@ -41,12 +41,12 @@ class LogitsRows {
     }
   }
 
-  // Of the target.
+  // Returns the rows of the target model.
   std::vector<VerifyRow> Target(std::span<const float> logits) const {
     return RowsOf(logits.subspan(Offset(first_)), edits_);
   }
 
-  // Of the draft model; none if there is none.
+  // Returns the rows of the draft model; empty if drafts have no logits.
   std::vector<VerifyRow> Draft() const {
     if (selection_.draft_logits.empty()) return {};
     return RowsOf(selection_.draft_logits[row_].values(),
@@ -83,7 +83,7 @@ class LogitsRows {
   const int vocab_size_;
   std::vector<std::vector<TokenEdit>> storage_;
   std::vector<ScoreEdits::View> edits_;
-  // Of the draft's rows; empty if there are none.
+  // [draft rows], or empty.
   std::deque<std::vector<TokenEdit>> draft_storage_;
   std::vector<ScoreEdits::View> draft_edits_;
 };

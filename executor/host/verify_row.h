@@ -1,5 +1,5 @@
-// VerifyRowOf: one row of a selection with drafts (PlanSelection::drafts), its
-// drafted tokens verified by the rows of logits that they have
+// VerifyRowOf: verifies the drafted tokens of one row of a selection with
+// drafts (PlanSelection::drafts), by their rows of logits
 // (kernels/verify/verify.h).
 //
 // Thread safety: a pure function.
@@ -13,11 +13,11 @@
 
 namespace espalier {
 
-// The tokens of row `row`'s sample: what is accepted of its draft, and one
-// more. Each has the sum of log-probabilities up to it.
-//   first_logits  of the row (PlanSelection::FirstLogits)
+// Returns the accepted tokens of row `row`'s draft and one more token, each
+// with the sum of log-probabilities up to it.
+//   first_logits  first row of logits of the row (PlanSelection::FirstLogits)
 //   edits         EditsOf(*selection.params)
-//   logits        [plan.num_logits, vocab_size]  of the plan
+//   logits        [plan.num_logits, vocab_size]  f32  host
 std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
                                    int first_logits, const ScoreEdits& edits,
                                    std::span<const float> logits,

@@ -1,16 +1,15 @@
-// BestTokens: keeps the m best of a stream of scored tokens. Scores that
-// cannot be among the best any more are skipped by a threshold, so the stream's
-// reader skips nearly all of them with one comparison; the rest gather in a
-// buffer of a few times m that is cut back to m whenever it fills up. A token
-// costs constant time on average, in any order of scores.
+// BestTokens: keeps the m best of a stream of scored tokens. The caller skips
+// nearly all tokens with one comparison against a threshold. The others gather
+// in a buffer of a few times m, which is pruned to m whenever it is full. A
+// token costs constant time on average, in any order of scores.
 //
-// Better is as in score_key.h; a score of -inf is never kept.
+// The order is that of score_key.h; a score of -inf is never kept.
 //
 // Thread safety: one thread.
 //
 //   BestTokens best(2, 4);
 //   for (TokenId t = 0; t < 4; ++t) best.Add(scores[t], t);
-//   best.Take();  // of scores 3 5 5 4: the keys of tokens 1 and 2
+//   best.Take();  // scores 3 5 5 4: the keys of tokens 1 and 2
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@
 
 namespace espalier {
 
-// Cuts `keys` to the best `count`, best first.
+// Prunes `keys` to the best `count`, best first.
 void KeepBestSorted(size_t count, std::vector<ScoreKey>& keys);
 
 class BestTokens {
@@ -40,12 +39,12 @@ class BestTokens {
     if (keys_.size() == capacity_) Prune();
   }
 
-  // What is kept, in no particular order, and leaves nothing behind.
+  // Returns the kept keys in no particular order, and clears them.
   std::vector<ScoreKey> Take() {
     return TakeIf([](ScoreKey) { return true; });
   }
-  // Of what is kept, the keys that pass; a score that does lets all higher ones
-  // do so.
+  // As Take(), but returns only the keys that pass. REQUIRES: if a score
+  // passes, so do all higher ones.
   template <typename Passes>
   std::vector<ScoreKey> TakeIf(const Passes& passes) {
     std::erase_if(keys_, [&](ScoreKey key) { return !passes(key); });

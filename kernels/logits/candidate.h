@@ -1,19 +1,19 @@
-// What is chosen of rows of logits, by whoever chooses: Candidate, and by which
-// score: ScoreDomain.
+// Candidate: a continuation chosen from rows of logits. ScoreDomain: the score
+// that it is chosen by.
 #pragma once
 
 #include "base/ids.h"
 
 namespace espalier {
 
-// What edits act on, and what the choice is by. The log-sum-exp is that of the
-// raw row in both.
+// The score that edits change and that the choice compares. Both domains use
+// the log-sum-exp of the raw row.
 enum class ScoreDomain {
-  // Beam search: edits act on log-probabilities, and cum includes them. Of the
-  // tokens without an edit, the m of the highest logits stand for election
-  // with all edited ones; the best m of these by (log_prob, lower token) are
-  // the result, in this order. Rounding can give two logits one log_prob: they
-  // are chosen by logit, and ranked by token.
+  // Beam search: edits act on log-probabilities, and cum includes them. The
+  // candidates are the m unedited tokens with the highest logits, and all
+  // edited tokens. The result is the best m of these by (log_prob, lower
+  // token), in this order. Rounding can give two logits one log_prob: they are
+  // chosen by logit, and ranked by token.
   kLogProbs,
   // Greedy and sampling: edits act on logits, and cum sums the model's own
   // log-probabilities, so edits show only in the choice: the best m by
@@ -25,7 +25,7 @@ enum class ScoreDomain {
 struct Candidate {
   int beam = 0;  // index of the row within its group
   TokenId token = 0;
-  float cum_log_prob = 0;  // nats; of the sequence including `token`
+  float cum_log_prob = 0;  // nats, including `token`
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 

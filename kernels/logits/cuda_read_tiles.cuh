@@ -1,6 +1,6 @@
-// How a kernel reads all tiles of many rows once: row blockIdx.y, a run of
-// tiles a block, warp by warp in turn, each piece while the one before is
-// worked on.
+// Reads all tiles of many rows once. Row blockIdx.y; a block reads a run of
+// tiles, its warps in turn, and loads each piece while it works on the previous
+// one.
 #pragma once
 
 #include <algorithm>

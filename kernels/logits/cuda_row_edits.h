@@ -1,4 +1,4 @@
-// The edits of rows of logits on the device, and how many rows a kernel takes.
+// The edits of rows of logits on the device, and the limits of a call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct CudaRowEdits {
   int begin = 0;
   int end = 0;
   float repetition_penalty = 1.0f;
-  // Whether all other tokens are banned; a number: rows are compared as bytes.
+  // 1 if all other tokens are banned. An int, as rows are compared as bytes.
   int is_allow_list = 0;
 };
 

@@ -44,8 +44,8 @@ class RowLogits {
     return x == x ? x : MinusInf();
   }
   __device__ float Logit(int token) const { return Clean(Raw(token)); }
-  // Whether four consecutive logits of a quarter's tile can be loaded at once,
-  // and that.
+  // True if four consecutive logits of a quarter's tile can be loaded as one
+  // vector.
   __device__ bool LoadsFour(int quarter) const {
     return reinterpret_cast<uintptr_t>(logits_) % sizeof(Four) == 0 &&
            (quarter / kQuarters + 1) * kTileSize <= vocab_size_;
@@ -55,8 +55,8 @@ class RowLogits {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = four.values[i];
   }
-  // kSize of them, all waited for together: token_of(i) may be beyond the row's
-  // end, where -inf is.
+  // Loads kSize logits before it waits for any. token_of(i) may be beyond the
+  // row's end, and gives -inf there.
   template <int kSize, typename TokenOf>
   __device__ void Logits(const TokenOf& token_of,
                          float (&values)[kSize]) const {
@@ -84,7 +84,7 @@ class RowLogits {
            ((run * kQuarters + quarter % kQuarters) << kRunBits) +
            (i & ((1 << kRunBits) - 1));
   }
-  // Of a token among all of its quarter, in their order.
+  // Returns the index of a token in its quarter.
   __device__ static int IndexIn(int token) {
     const int run = token % kTileSize >> kRunBits;
     return run / kQuarters << kRunBits | (token & ((1 << kRunBits) - 1));

@@ -100,12 +100,12 @@ __device__ inline void StorePiece(const LanePiece<float>& piece, int index,
 template <typename T>
 class RowPieces {
  public:
-  // `logits`: of the row, [vocab_size].
+  // `logits` is one row, [vocab_size].
   __device__ RowPieces(const T* logits, int vocab_size)
       : logits_(logits),
         vocab_size_(vocab_size),
         aligned_(reinterpret_cast<uintptr_t>(logits_) % 16 == 0) {}
-  // Of row `row` of `logits`, [rows, vocab_size].
+  // Row `row` of `logits`, [rows, vocab_size].
   __device__ RowPieces(const void* logits, int row, int vocab_size)
       : RowPieces(static_cast<const T*>(logits) + size_t(row) * vocab_size,
                   vocab_size) {}
@@ -160,14 +160,14 @@ __device__ inline float SumOfExp(const float (&x)[16], float max) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// The assembler concludes from max >= x that no exponential is NaN, which does
-// not hold for infinities, and would leave the question out. It cannot see
-// through a shuffle.
+// The assembler concludes from max >= x that no exponential is NaN, which is
+// wrong for infinities, and would remove the test. It cannot see through a
+// shuffle.
 __device__ inline bool IsNan(float sum) {
   return isnan(__shfl_sync(kAllLanes, sum, threadIdx.x % kWarpSize));
 }
 
-// Where that is NaN: there is NaN among the logits, or `max` is infinite.
+// The sum if SumOfExp is NaN: a logit is NaN, or `max` is infinite.
 __device__ inline float CarefulSumOfExp(const float (&x)[16], float max) {
   float sum = 0;
 #pragma unroll
@@ -178,8 +178,7 @@ __device__ inline float CarefulSumOfExp(const float (&x)[16], float max) {
   return sum;
 }
 
-// Adds a lane's logits to what it has of a tile; calls look() where one may be
-// NaN.
+// Adds logits to a lane's sum of a tile; calls look() if one may be NaN.
 template <typename Look>
 __device__ inline void AddLogits(const float (&x)[16], LogSum& lane,
                                  const Look& look) {

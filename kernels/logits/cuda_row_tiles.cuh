@@ -1,5 +1,5 @@
-// What the tiles of a row come to: its softmax, and the best maxima that each
-// lane of a warp has of it (cuda_row_logits.cuh says what tiles are).
+// Statistics of a row's tiles: its softmax, and the best maxima per lane of a
+// warp (tiles: cuda_row_logits.cuh).
 #pragma once
 
 #include "kernels/cuda_ptx.cuh"
@@ -12,7 +12,7 @@ __device__ inline float FastExp(float d) {
   return Exp2(__fmul_rn(d, 1.44269504f));
 }
 
-// Over the lanes that have read a quarter of a tile.
+// Maximum over the lanes that have read a quarter of a tile.
 __device__ inline float MaxOverQuarter(float x) {
   return LaneGroupMax<kWarpSize / kQuarters>(x);
 }
@@ -38,7 +38,7 @@ struct LogSum {
   }
 };
 
-// Of what a warp's lanes have, in all of them.
+// Combines the sums of a warp's lanes; every lane gets the result.
 __device__ inline LogSum WarpLogSum(const LogSum& lane) {
   const float max = WarpMax(lane.max);
   return {max, WarpSum(lane.Scaled(max))};

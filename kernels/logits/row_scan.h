@@ -1,8 +1,8 @@
-// ScanRow: one pass over a row of logits, block by block, that gives its
-// softmax and its best tokens together.
+// ScanRow: one pass over a row of logits, block by block, that computes its
+// softmax and its best tokens.
 //
-// NaN counts as -inf. Of logits that are +inf the limit is taken: those tokens
-// share all probability evenly, every other has none.
+// NaN counts as -inf. If logits are +inf, the limit is taken: those tokens
+// share all probability evenly, and every other has none.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -21,7 +21,7 @@ inline float NanAsMinusInf(float value) {
   return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
 }
 
-// What makes log-probabilities of a row's logits.
+// The terms that turn a row's logits into log-probabilities.
 struct LogSoftmax {
   float max;  // -inf: no token is possible
   float log_sum;
@@ -38,24 +38,24 @@ struct LogSoftmax {
 // cache of 32 KiB, and the work between blocks is small against their own.
 inline constexpr int kRowBlockSize = 1024;
 
-// A run of a row as row_block.h wants it: whole chunks, no NaN.
+// A run of a row in the form of row_block.h: whole chunks, no NaN.
 struct RowBlock {
   const float* values;
   int size;
   float max;
 };
 
-// The block of `row` that starts at `begin`, in place where it can be. `copy`
-// holds it where it cannot: the last one, filled up with -inf, and one that
-// contains NaN.
+// Returns the block of `row` that starts at `begin`. Points into the row if
+// possible. Else it is copied to `copy`: the last block, padded with -inf, and
+// blocks with NaN.
 //   copy  [kRowBlockSize]
 RowBlock ReadRowBlock(std::span<const float> row, int begin, float* copy);
 
-// Offers the tokens of a block, of which `first_token` is the first.
+// Adds the tokens of a block, whose first token is `first_token`.
 void AddBest(const RowBlock& block, TokenId first_token, BestTokens& best);
 
-// The softmax of the raw row. What stands for election is edit(block, begin),
-// a block of as many values, instead of each raw block.
+// Returns the softmax of the raw row. Candidates come from edit(block, begin),
+// a block of as many values, in place of each raw block.
 template <typename Edit>
 LogSoftmax ScanRow(std::span<const float> logits, BestTokens& best,
                    const Edit& edit) {

@@ -1,5 +1,5 @@
-// RowText: the tokens that a row goes on from: a prompt, which all rows of a
-// request share, and what is the row's own.
+// RowText: the tokens before a row's next one: a prompt, which all rows of a
+// request share, and the row's own tail.
 #pragma once
 
 #include <cstddef>

@@ -83,7 +83,7 @@ class Finder {
   std::span<const TokenEdit> edits_;
 };
 
-// Those of one token together, `a` first.
+// Merges two lists of edits; edits of one token are combined, `a` first.
 void MergeEdits(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
                 std::vector<TokenEdit>* merged) {
   merged->reserve(a.size() + b.size());
@@ -100,8 +100,9 @@ void MergeEdits(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
   merged->insert(merged->end(), b.begin(), b.end());
 }
 
-// Of the edits in `a` and `b`, those of tokens that are allowed, and one for
-// each other of these; where `only_a` it is left out unless `a` has it.
+// Keeps the edits in `a` and `b` of allowed tokens, and adds an empty edit for
+// each other allowed token. With `only_a`, tokens without an edit in `a` are
+// skipped.
 void Restrict(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
               std::span<const TokenId> allowed, bool only_a, int vocab_size,
               std::vector<TokenEdit>* kept) {
@@ -155,8 +156,8 @@ void AppendFollowers(const RowText& text, size_t size,
   for (size_t i = 0; i < size; ++i) {
     pattern[i] = text[text.size() - size + i];
   }
-  // Of the first i + 1 tokens of the pattern: how many of its own first ones
-  // they end with, fewer than i + 1.
+  // borders[i]: the length of the longest proper prefix of the pattern that is
+  // also a suffix of its first i + 1 tokens (Knuth, Morris and Pratt).
   std::vector<size_t> borders(size);
   const auto grow = [&](size_t border, TokenId token) {
     while (border > 0 && pattern[border] != token) border = borders[border - 1];

@@ -1,12 +1,12 @@
-// ScoreEdits: the edits of one request's rows (score_processors.h). What does
-// not depend on a row is made once: the edits that every row has, those that
-// the prompt's tokens lead to, and a trie of the bad words and of biased
-// sequences. A step then pays for what is the row's own: its generated tokens,
-// the sequences that end there, and one reading of the text where n-grams may
-// not repeat. Requests that share long lists share what is made of these alone.
+// ScoreEdits: the edits of one request's rows (score_processors.h). Edits that
+// do not depend on a row are computed once: those of every row, those of the
+// prompt's tokens, and a trie of the bad words and of biased sequences. A step
+// then costs only the row's own edits: its generated tokens, the sequences that
+// end there, and one scan of the text if n-grams may not repeat. Requests with
+// equal lists share the edits that depend on the lists alone.
 //
 //   const ScoreEdits edits(processors, prompt);  // once a request
-//   std::vector<TokenEdit> storage;              // of a row
+//   std::vector<TokenEdit> storage;              // once a row
 //   const ScoreEdits::View view = edits.OfRow({.tail = tail, ...}, &storage);
 //
 // Thread safety: constant after construction.
@@ -28,10 +28,10 @@ class ScoreEdits {
   struct Row {
     // Tokens after the prompt; may be empty if !processors.needs_history().
     std::span<const TokenId> tail = {};
-    int num_generated = 0;  // of these, at the end
+    int num_generated = 0;  // at the end of `tail`
     int vocab_size = 0;     // tokens outside [0, vocab_size) are left out
-    // If not null: tokens that alone may follow here, ascending, each once;
-    // beside processors.allowed_tokens.
+    // If not null: the only tokens that may follow here, ascending, each once;
+    // in addition to processors.allowed_tokens.
     const std::span<const TokenId>* allowed = nullptr;
   };
   struct View {
@@ -39,25 +39,25 @@ class ScoreEdits {
     bool is_allow_list = false;        // tokens without an edit are banned
   };
 
-  // `prompt` is what the text of every row begins with; it is copied if edits
-  // depend on it. Costs O(n log n) for n tokens in both.
+  // `prompt` begins the text of every row. It is copied if edits depend on it.
+  // Costs O(n log n) for n tokens in both.
   explicit ScoreEdits(const ScoreProcessors& processors,
                       std::span<const TokenId> prompt = {});
 
-  // What the processors do to a row. The view is of `*storage`, or of this
-  // object where the row has no edits of its own; that costs nothing. Else it
-  // costs O(edits), and what is on of these: O(tail log tail) for penalties,
-  // O(prompt + tail) for n-grams, O(longest of them) for sequences; and where
-  // few tokens are allowed, O(log edits) for each instead of O(edits).
+  // Returns the edits of a row. The view is of `*storage`, or of this object if
+  // the row has no edits of its own, which costs nothing. Else it costs
+  // O(edits), and for enabled processors: O(tail log tail) for penalties,
+  // O(prompt + tail) for n-grams, O(longest of them) for sequences. If few
+  // tokens are allowed, it costs O(log edits) for each instead of O(edits).
   View OfRow(const Row& row, std::vector<TokenEdit>* storage) const;
 
-  // What the processors do to a row without a text. The view is of `*storage`,
-  // or of this object.
+  // Returns the edits of a row without a text. The view is of `*storage`, or of
+  // this object.
   View WithoutText(int num_generated, int vocab_size,
                    std::vector<TokenEdit>* storage) const;
 
-  // Whether the tokens of that place are forced: then nothing else is said of
-  // it, whatever the text.
+  // True if the token at that place is forced. Then there are no other edits,
+  // whatever the text.
   bool is_forced(int num_generated) const {
     return ForcedAt(num_generated) != nullptr;
   }
@@ -72,7 +72,7 @@ class ScoreEdits {
     std::vector<TokenEdit> after_min;
     std::vector<TokenEdit> at_begin;  // after begin_index_ tokens
   };
-  // Edits by the processors' lists alone, whatever the text.
+  // Edits that depend on the processors' lists only.
   struct OfLists {
     explicit OfLists(const ScoreProcessors& processors);
 
@@ -82,20 +82,20 @@ class ScoreEdits {
   static std::shared_ptr<const OfLists> MakeOfLists(
       const ScoreProcessors& processors);
 
-  // Edits of `without_text` and of the prompt's tokens together.
+  // Merges `without_text` with the edits of the prompt's tokens.
   std::vector<TokenEdit> WithPrompt(
       const ScoreProcessors& processors,
       std::span<const TokenEdit> without_text) const;
-  // Those of a place whose tokens are forced; null: another place.
+  // Returns the edits of a place whose token is forced, else null.
   const std::vector<TokenEdit>* ForcedAt(int num_generated) const;
   const std::vector<TokenEdit>& At(const Places& places,
                                    int num_generated) const;
 
-  // Of a row's own tokens and place, each token once.
+  // Returns the edits of a row's own tokens and place, each token once.
   std::vector<TokenEdit> OwnEdits(const Row& row) const;
   std::vector<TokenEdit> DecayEdits(int num_generated) const;
-  // `own` beside edits that many rows share, of which nothing is restricted but
-  // by allowed tokens of the processors.
+  // Merges `own` with shared edits, which are restricted by the allowed tokens
+  // of the processors only.
   void Merge(std::span<const TokenEdit> shared, std::span<const TokenEdit> own,
              std::vector<TokenEdit>* merged) const;
   void EditByText(const Row& row, std::vector<TokenEdit>* edits) const;
@@ -116,7 +116,7 @@ class ScoreEdits {
   const EosDecay decay_;   // its tokens ascending, each once
   const std::shared_ptr<const OfLists> of_lists_;
   Places with_prompt_;  // empty unless prompt_has_edits_
-  // Of the first place, and of the last of max_new_tokens; empty: none.
+  // Edits of the first place, and of the last of max_new_tokens; empty: none.
   std::vector<TokenEdit> forced_first_;
   std::vector<TokenEdit> forced_last_;
   const int max_new_tokens_;

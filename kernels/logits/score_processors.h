@@ -43,33 +43,33 @@ struct EosDecay {
   int start_index = 0;
   double factor = 1;  // > 0
 
-  // factor^n - 1; 0 where nothing is added.
+  // Returns factor^n - 1, or 0 if nothing is added.
   float At(int num_generated) const;
 };
 
-// What one request asks for; constant during its life, and its lists shared
-// with requests of the same ones. In the order in which they act: biases, the
-// repetition penalty, frequency and presence penalties, the decay; and bans,
-// which are the same before and after.
+// Score processors of one request; constant during its life. Requests with
+// equal lists share them. They act in this order: biases, the repetition
+// penalty, frequency and presence penalties, the decay. Bans have the same
+// effect at any point.
 struct ScoreProcessors {
   SharedList<TokenBias> logit_bias;  // ascending by token, each once
   SharedList<SequenceTokenBias> sequence_bias;
-  // > 0; for every distinct token of prompt and generated text: a score < 0 is
-  // multiplied by it, any other divided. 1 is off.
+  // > 0; applies to every distinct token of prompt and generated text: a score
+  // < 0 is multiplied by it, any other is divided. 1 is off.
   float repetition_penalty = 1.0f;
-  // Subtracted for every token of the generated text: so much for each time it
-  // stands there, and once. 0 is off.
+  // Subtracted for tokens of the generated text: the first per occurrence, the
+  // second once. 0 is off.
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
-  // A token is banned that would complete an n-gram of this size which prompt
-  // and generated text already contain. 0 is off.
+  // Bans a token that would complete an n-gram of this size which prompt and
+  // generated text already contain. 0 is off.
   int no_repeat_ngram_size = 0;
-  // Token sequences, none empty: a token is banned that would complete one of
-  // them. One that consists of a single EOS id has no effect.
+  // Token sequences, none empty. Bans a token that would complete one of them.
+  // One that consists of a single EOS id has no effect.
   SharedList<std::vector<TokenId>> bad_words;
   // Banned always.
   SharedList<TokenId> suppress_tokens;
-  // Banned after so many generated tokens, and nowhere else.
+  // Banned after `begin_index` generated tokens, and nowhere else.
   SharedList<TokenId> begin_suppress_tokens;
   int begin_index = 0;
   // Banned while fewer than `min_new_tokens` tokens are generated.
@@ -77,22 +77,23 @@ struct ScoreProcessors {
   int min_new_tokens = 0;
   // If set, all others are banned always. Ascending, each once, not empty.
   std::optional<SharedList<TokenId>> allowed_tokens;
-  // Tokens that alone may come at a place, with a score of 0 whatever else is
-  // said: first, and as the last of `max_new_tokens`; where both are, the last
-  // ones. Each ascending, each token once; empty is off. (transformers'
-  // ForcedBOSTokenLogitsProcessor and ForcedEOSTokenLogitsProcessor.)
+  // The only tokens allowed at a place, with a score of 0 whatever the other
+  // edits: at the first place, and at the last of `max_new_tokens`. If these
+  // are the same place, the last ones apply. Each ascending, each token once;
+  // empty is off. (transformers' ForcedBOSTokenLogitsProcessor and
+  // ForcedEOSTokenLogitsProcessor.)
   SharedList<TokenId> forced_first_tokens;
   SharedList<TokenId> forced_last_tokens;
-  int max_new_tokens = 0;  // of forced_last_tokens
+  int max_new_tokens = 0;  // for forced_last_tokens
   EosDecay eos_decay;
-  // Whether scores that are log-probabilities are normalised after all edits
-  // (select.h). It is no edit.
+  // True if log-probability scores are normalised after all edits (select.h).
+  // Adds no edit.
   bool renormalizes = false;
 
-  // Whether edits depend on the tokens so far. A sequence of one token does
-  // not: it is banned, or has its bias, wherever it would stand.
+  // True if edits depend on the tokens so far. Sequences of one token do not
+  // make it true: their ban or bias applies everywhere.
   bool needs_history() const;
-  // Whether edits of places after the first differ in another way than by
+  // True if edits differ between places after the first for other reasons than
   // min_new_tokens and the history.
   bool has_edits_by_place() const;
   // Tokens of all bad words, and of all biased sequences.
@@ -100,16 +101,16 @@ struct ScoreProcessors {
   int64_t num_biased_tokens() const;
 };
 
-// What is done to the score of one token of one row.
+// The edit of one token's score in one row.
 struct TokenEdit {
   TokenId token = 0;
-  bool banned = false;    // the score becomes -inf, whatever else is said
+  bool banned = false;    // the score becomes -inf, whatever the other edits
   bool repeated = false;  // the row's repetition penalty applies
-  bool forced = false;    // else the score becomes 0, whatever else is said
+  bool forced = false;    // else the score becomes 0, whatever the other edits
   uint8_t padding = 0;    // 0: lists are compared as bytes
   float bias = 0.0f;      // added first
   float penalty = 0.0f;   // subtracted after the repetition penalty
-  float decay = 0.0f;     // EosDecay::At, of the score so far: added last
+  float decay = 0.0f;     // EosDecay::At, times |score|: added last
 
   friend bool operator==(const TokenEdit&, const TokenEdit&) = default;
 };
@@ -117,30 +118,30 @@ struct TokenEdit {
 // The edits of a row.
 struct RowEdits {
   std::vector<TokenEdit> edits;  // ascending by token, each once
-  // Whether tokens without an edit are banned.
+  // True if tokens without an edit are banned.
   bool is_allow_list = false;
 };
 
-// What the processors do to a row: ScoreEdits (score_edits.h) made for one row
-// alone, for who has no more of them.
+// Returns the edits of one row. For several rows of a request ScoreEdits
+// (score_edits.h) is faster.
 //   history         [num_tokens]  prompt and generated tokens so far; may be
 //                       empty if !processors.needs_history()
-//   num_generated   how many tokens at its end were generated
+//   num_generated   number of generated tokens at its end
 //   vocab_size      tokens outside [0, vocab_size) are left out
-//   allowed         if not null: tokens that alone may follow here, ascending,
-//                       each once; beside processors.allowed_tokens
+//   allowed         if not null: the only tokens that may follow here,
+//                       ascending, each once; in addition to
+//                       processors.allowed_tokens
 RowEdits CollectEdits(const ScoreProcessors& processors,
                       std::span<const TokenId> history, int num_generated,
                       int vocab_size,
                       const std::span<const TokenId>* allowed = nullptr);
 
-// How many edits a row of at most `num_tokens` tokens has at most, whatever
-// they are.
+// Returns an upper bound of the edits of a row of at most `num_tokens` tokens.
 int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
                  int vocab_size);
 
-// The repetition penalty: one float32 rounding, which no compiler may spare by
-// making one operation of this and the next.
+// Applies the repetition penalty: one float32 rounding. Compilers must not
+// contract it with the next operation.
 ESPALIER_HOST_DEVICE inline float Penalise(float score,
                                            float repetition_penalty) {
 #ifdef __CUDA_ARCH__

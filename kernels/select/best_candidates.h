@@ -1,11 +1,12 @@
-// BestCandidates: the m best continuations of a group, taken row by row, from
-// several threads and in any order. What it has so far says how good a
-// continuation must be to matter, so that rows taken later need not be ranked
-// to the end; and no more than a few times m are ever kept, however many rows
-// there are. The outcome is that of MergeCandidates (select.h) for all rows.
+// BestCandidates: the m best continuations of a group, added row by row, from
+// several threads and in any order. The continuations so far give a lower bound
+// for those that still matter, so that later rows need not be ranked
+// completely. At most a few times m are kept, however many rows there are. The
+// result is that of MergeCandidates (select.h) for all rows.
 //
-// Where many tokens end a sequence m is large, so that enough that do not are
-// among the best; then what ends, and ranks too low to matter, is left out.
+// With many tokens that end a sequence, m is large, so that enough
+// continuations remain that do not end. Ending continuations that rank too low
+// to matter are then dropped.
 //
 //   BestCandidates best(m);
 //   // for each row, on any thread:
@@ -30,25 +31,25 @@ class BestCandidates {
  public:
   // REQUIRES: num_best >= 1.
   explicit BestCandidates(int num_best);
-  // Of the best `num_best`, the 2 * num_beams first, and after them what is
-  // among the first num_beams that end in none of `ending`, ascending, which
-  // outlives this.
+  // Keeps the best `num_best`, but after the first 2 * num_beams only
+  // continuations whose token is not in `ending`, until there are num_beams of
+  // them. `ending` is ascending and outlives this object.
   // REQUIRES: num_best, num_beams >= 1.
   BestCandidates(int num_best, int num_beams, std::span<const TokenId> ending);
 
-  // A continuation with a lower sum is not among those. Never falls.
+  // Continuations with a lower sum are not in the result. Never falls.
   float min_sum() const { return min_sum_.load(std::memory_order_relaxed); }
 
-  // Takes the tokens of beam `beam`. Throws std::bad_alloc.
+  // Adds the tokens of beam `beam`. Throws std::bad_alloc.
   // REQUIRES: no token of a beam comes twice; no log_prob is NaN.
   void Add(int beam, std::span<const TokenScore> tokens, float cum_log_prob);
 
-  // Those, best first. Leaves nothing behind.
+  // Returns the result, best first, and clears it.
   std::vector<Candidate> Take();
 
  private:
   bool Ends(const Candidate& candidate) const;
-  // Drops what is not among the best so far. REQUIRES: mutex_ is held.
+  // Drops all but the best so far. REQUIRES: mutex_ is held.
   void Prune();
   void PruneEnding();
 

@@ -1,17 +1,17 @@
-// Selection on the device: what kernels/select/select.h does on the host, with
-// the same order, the same ties and the same treatment of NaN and infinities,
-// for all groups of a step. It takes one launch or two, and eleven more where a
-// group may have more than 64 candidates. A row's answer is a pure function of
-// the row: the same bits among any other rows and at any place. It differs from
-// the host's form by the rounding of log_sum alone, as the twin there does.
+// Selection on the device: kernels/select/select.h for all groups of a step,
+// with the same order, ties and treatment of NaN and infinities. It takes one
+// launch or two, and eleven more if a group may have more than 64 candidates. A
+// row's result is a pure function of the row: the same bits among any other
+// rows and at any place. It differs from the host's result by the rounding of
+// log_sum only, as the reference does.
 //
-// The logits are read once, and a little of them again; a dead row, or one of
-// no group, is not read. What it costs stands in cuda_select.cu and, for groups
-// of more than 64 candidates, in cuda_select_wide.cu. Slow are groups that are
-// chosen row by row: where scores tie by the hundred at the cut, and in kLogits
-// where a group has several living rows and edits.
+// The logits are read once, and a small part of them again. Dead rows and rows
+// without a group are not read. For costs see cuda_select.cu and, for groups of
+// more than 64 candidates, cuda_select_wide.cu. Groups that take the exact
+// fallback are slow: those with hundreds of equal scores at the cut, and in
+// kLogits those with several living rows and edits.
 //
-// Everything is in device memory, also the number of groups, so that a
+// All inputs are in device memory, including the number of groups, so that a
 // captured graph serves any composition of a batch of up to `num_rows` rows.
 #pragma once
 
@@ -29,12 +29,11 @@
 
 namespace espalier {
 
-// One group's rows and what to choose of them: per row as SelectRow does, and
-// of all these as MergeCandidates does, also in kLogits, where a row's tokens
-// are chosen by edited logit and ranked by what they sum up to.
-// A group with num_candidates 0 is chosen for by CudaSample:
-// little of its rows is read, and nothing is written for it. Rows that name
-// no group are not read at all.
+// The rows of one group and the number of candidates to choose from them.
+// Chooses per row as SelectRow and over rows as MergeCandidates; also in
+// kLogits, where a row's tokens are chosen by edited logit and ranked by their
+// sum. A group with num_candidates 0 is sampled by CudaSample: little of its
+// rows is read, and nothing is written. Rows without a group are not read.
 // REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
 // places in `candidates`.
 struct CudaSelectGroup {
@@ -45,24 +44,23 @@ struct CudaSelectGroup {
   ScoreDomain domain = ScoreDomain::kLogProbs;
 };
 
-// Up to so many groups, if narrow and without edits, may be chosen faster: then
-// bounds near the truth pay.
+// Up to this many groups, if narrow and without edits, may be selected faster,
+// which needs tight bounds.
 inline constexpr int kMaxFewCudaSelectGroups = 16;
 
 struct CudaSelectInputs {
   // Host values: they size the launch.
-  DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
-  int num_rows = 0;               // a bound, as captured
+  DType dtype = DType::kFloat32;  // kFloat32 or kBFloat16
+  int num_rows = 0;               // upper bound, as captured
   int vocab_size = 0;
   int max_groups = 0;      // bound of *num_groups
   int max_candidates = 1;  // bound of every group's m
-  // Bound of num_rows of every group that has candidates; 0 stands for
-  // num_rows.
+  // Bound of num_rows of every group that has candidates; 0 means num_rows.
   int max_group_rows = 0;
   // Size of `candidates`: a bound of every group's first_candidate +
-  // num_candidates, also where places in between are of groups that
-  // CudaSample chooses for. 0 stands for max_groups * max_candidates. Where
-  // max_candidates is above 64, scratch has 72 bytes for each.
+  // num_candidates, including places in between that CudaSample fills. 0 means
+  // max_groups * max_candidates. If max_candidates is above 64, scratch has 72
+  // bytes for each.
   int max_total_candidates = 0;
 
   // Device memory.
@@ -70,29 +68,29 @@ struct CudaSelectInputs {
   const void* logits = nullptr;             // [num_rows, vocab_size]
   const int* num_groups = nullptr;          // [1]
   const CudaSelectGroup* groups = nullptr;  // [max_groups]
-  const int* row_groups = nullptr;          // [num_rows]; -1: of no group
+  const int* row_groups = nullptr;          // [num_rows]; -1: no group
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
 };
 
 struct CudaSelectOutputs {
-  Candidate* candidates = nullptr;  // best first; a group's at first_candidate
-  int* num_candidates = nullptr;    // [max_groups]  how many there are
+  Candidate* candidates = nullptr;  // best first, from first_candidate on
+  int* num_candidates = nullptr;    // [max_groups]  number found
 };
 
-// What sizes the scratch of a call.
+// Returns the bounds that determine a call's scratch.
 CudaSelectBounds BoundsOf(const CudaSelectInputs& inputs);
 
-// Bytes of scratch that CudaSelect needs, aligned to 256: those of a
-// CudaSelectLayout. Nothing is kept there between calls, so it needs no
-// clearing and may serve others in between.
+// Returns the scratch bytes of CudaSelect (CudaSelectLayout), to be aligned to
+// 256. Scratch keeps nothing between calls, needs no clearing and may be
+// shared.
 size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
 
-// The largest max_group_rows with which CudaSelect enqueues what it does with
-// that of `inputs`: one captured call serves groups of all these sizes, and
-// none is chosen slower than with a bound of its own. There are three at most
-// for inputs that differ in max_group_rows alone.
+// Returns the largest max_group_rows for which CudaSelect enqueues the same
+// launches as for `inputs`. One captured call serves groups of all these sizes,
+// and none is slower than with its own bound. Inputs that differ in
+// max_group_rows only have at most three buckets.
 int CudaSelectRowBucket(const CudaSelectInputs& inputs,
                         const CudaDevice& device);
 

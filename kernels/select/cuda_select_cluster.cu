@@ -31,11 +31,11 @@ using cuda_logits::LoadNoAllocate;
 using cuda_logits::LoadPiece;
 
 struct ClusterPolicy {
-  // A group of the largest size has a part of the device of its own (a
-  // processing cluster, 16 or 18 multiprocessors). 16 blocks are more than
-  // every device grants: AllowsClusters asks.
+  // A group of the largest size has a processing cluster of its own (16 or 18
+  // multiprocessors). Not every device supports 16 blocks a cluster
+  // (AllowsClusters).
   static constexpr int kMaxBlocks = 16;
-  // Where there are more groups, or fewer multiprocessors together.
+  // With more groups, or smaller processing clusters.
   static constexpr int kMinBlocks = 8;
   // A block reads 50 bytes a nanosecond: more than these take longer than the
   // second launch, unless clusters have about half of the device.
@@ -43,7 +43,7 @@ struct ClusterPolicy {
   static constexpr int kMultiprocessorsPerBlock = 3;
   static constexpr int kThreads = 512;  // 128 registers each
   static constexpr int kWarps = kThreads / kWarpSize;
-  static constexpr int kMaxRows = kWarps;  // of a group: a warp each
+  static constexpr int kMaxRows = kWarps;  // one warp per row of a group
   // Tiles that a warp keeps in 64 registers a lane: with 16 blocks, four rows
   // of 128,256 float32 logits.
   static constexpr int MaxTilesPerWarp(int logit_bytes) {
@@ -59,7 +59,7 @@ constexpr int kMaxTiles =
 
 template <typename T>
 struct ClusterShared {
-  // Of all rows of the group.
+  // Per tile of all rows of the group.
   float4 maxima[kMaxTiles<T>];
   float sums[kMaxTiles<T>];
   RowStats stats[ClusterPolicy::kWarps];
@@ -70,9 +70,9 @@ struct ClusterShared {
 template <typename T>
 struct HeldTile {
   int index;  // among the tiles of all rows
-  int beam;   // -1: there is none, or its row is dead
-  int tile;   // of the row
-  float max;  // of this lane's logits
+  int beam;   // -1: no tile, or its row is dead
+  int tile;   // in the row
+  float max;  // over this lane's logits
   LanePiece<T> pieces[2];
 };
 
@@ -109,9 +109,9 @@ __device__ int TokenAt(int tile, int index) {
          (load * kWarpSize + lane) * kPerLoad + index % kPerLoad;
 }
 
-// What a tile comes to; in all lanes.
+// Statistics of a tile, in all lanes.
 struct TileTotals {
-  float4 maxima;  // of its quarters
+  float4 maxima;  // per quarter
   float sum;
 };
 
@@ -121,14 +121,14 @@ __device__ inline TileTotals TotalsOf(const LogSum& own) {
   return {maxima, WarpSum(own.Scaled(MaxOf(maxima)))};
 }
 
-// The same of another block of the cluster.
+// Returns the counterpart of `own` in another block of the cluster.
 template <typename Shared>
 __device__ Shared* SharedOf(Shared& own, int block) {
   return static_cast<Shared*>(__cluster_map_shared_rank(&own, block));
 }
 
-// Which tiles of the group are this warp's: neighbours in a row are different
-// blocks'.
+// Assigns the group's tiles to warps. Neighbouring tiles of a row belong to
+// different blocks.
 template <typename T>
 __device__ void PlaceTiles(const Params& p, const CudaSelectGroup& group,
                            HeldTile<T> (&held)[kHeld<T>]) {
@@ -322,7 +322,7 @@ LaunchConfig ShapeOf(const Params& p, int num_blocks) {
           .dependency = GridDependency::kReadsEarly};
 }
 
-// Whether the device has room for all clusters of that many blocks at once.
+// True if the device can run all clusters of that many blocks at once.
 bool AllowsClusters(Kernel kernel, const LaunchConfig& shape,
                     const CudaDevice& device) {
   return HasClusters(kernel, device) &&
@@ -336,8 +336,8 @@ int MaxGroupRows(const CudaSelectInputs& in) {
   return in.max_group_rows > 0 ? in.max_group_rows : in.num_rows;
 }
 
-// Whether clusters of `blocks` can choose for groups of up to `num_rows` rows
-// faster than two launches, if the device allows them.
+// True if clusters of `blocks` are expected to be faster than two launches for
+// groups of up to `num_rows` rows, if the device allows them.
 bool IsProfitable(const CudaSelectInputs& in, int num_rows, int blocks,
                   const CudaDevice& device) {
   const int bytes = NumBytes(in.dtype);
@@ -345,7 +345,7 @@ bool IsProfitable(const CudaSelectInputs& in, int num_rows, int blocks,
       in.max_candidates > kMaxNarrow || num_rows > ClusterPolicy::kMaxRows) {
     return false;
   }
-  const int num_tiles = num_rows * NumTiles(in);  // of a group
+  const int num_tiles = num_rows * NumTiles(in);  // per group
   const int num_blocks = blocks * in.max_groups;
   if (num_tiles > blocks * ClusterPolicy::kWarps *
                       ClusterPolicy::MaxTilesPerWarp(bytes) ||
@@ -357,7 +357,7 @@ bool IsProfitable(const CudaSelectInputs& in, int num_rows, int blocks,
          num_blocks * ClusterPolicy::kMultiprocessorsPerBlock >= device.num_sms;
 }
 
-// How many blocks a group has; 0 if that does not pay.
+// Returns the blocks of a group, or 0 if a cluster is not profitable.
 int NumBlocks(const Params& p, Kernel kernel, const CudaDevice& device) {
   for (const int blocks : kNumsOfBlocks) {
     if (IsProfitable(p.in, MaxGroupRows(p.in), blocks, device) &&

@@ -16,20 +16,20 @@ namespace espalier::cuda_select {
 constexpr int kFewMaxima = 64;
 constexpr int kMaxFew = kFewMaxima / 4;  // m
 constexpr int kMaxima = 4 * kMaxNarrow;
-// What a block keeps; each of its threads ranks one entry at most.
+// Capacity of a block; each of its threads ranks at most one entry.
 constexpr int kMaxEntries = 256;
 constexpr int kMaxFound = 256;
-// Edits that a row's warp takes in by itself. More are a block's work, row by
-// row.
+// Edits that a row's warp applies by itself. Longer lists are applied by the
+// whole block, row by row.
 constexpr int kManyEdits = 256;
 
-// How a block merges. Which way a launch takes changes no bit of the answer:
-// one warp sums a row, and the threshold decides only what is looked at. Most
-// of the work is the same few hundred instructions in every warp that has a row
-// or a quarter.
+// Block sizes for merging. The choice changes no bit of the result: one warp
+// sums a row, and the threshold only decides which elements are read. Most of
+// the work is the same few hundred instructions in every warp that has a row or
+// a quarter.
 
-// Up to one group for each multiprocessor, so that no block shares its own:
-// what counts is the longest way of a thread.
+// Up to one group for each multiprocessor: blocks do not share one, so the
+// longest path of a thread decides.
 struct FewGroups {
   // Sixteen rows at once. 256 threads take 5 us longer for m = 64, where each
   // compares twice as much for the threshold and the ranks.
@@ -53,7 +53,7 @@ struct ManyGroups {
 // A quarter whose maximum reaches the threshold, and its row.
 struct Found {
   RowStats stats;
-  float floor;  // of logits
+  float floor;  // lowest logit to consider
   int beam;
   int quarter;
 };
@@ -65,11 +65,11 @@ struct MergeShared {
   Found found[kMaxFound];
   int num_entries;
   Entry entries[kMaxEntries];
-  int num_left;  // of the entries, in kByLogit
-  // The last chosen, and the first that is not.
+  int num_left;  // entries left, in kByLogit
+  // The last chosen entry, and the first that is not chosen.
   Entry last;
   ScoreKey next;
-  // Of MergeExact.
+  // For MergeExact.
   ExactShared exact;
   ScoreKey keys[2][2 * kMaxNarrow];
 };
@@ -90,15 +90,15 @@ __device__ inline void Clear(MergeShared& shared) {
 // Rows in work at once.
 __device__ inline int NumWarps() { return blockDim.x / kWarpSize; }
 
-// What a warp knows once the rows are summed.
+// A warp's statistics once the rows are summed.
 struct Summed {
-  // Of its first row; those of others are in `stats`.
+  // For its first row; other rows are in `stats`.
   RowStats stats;
   TileBatch batch;
   // The best scores a lane has among first quarters, second ones, and so on.
   QuarterMaxima own;
-  bool edited = false;      // whether one of its rows is, beside others
-  bool many_edits = false;  // whether one has more than a warp takes by itself
+  bool edited = false;      // a row has edits but is no allow list
+  bool many_edits = false;  // a row has more than kManyEdits
 
   __device__ RowStats StatsAt(const Params& p, const CudaSelectGroup& group,
                               int beam) const {
@@ -124,8 +124,8 @@ __device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
               row.Score(logits.best.z), row.Score(logits.best.w)});
 }
 
-// The same of a row that offers its edited tokens alone, from the first ones.
-// Out of line, and with nothing by reference that other rows keep in registers.
+// The best scores of a row that is an allow list, from its first edits. Not
+// inlined and without references, so that other rows stay in registers.
 template <typename T>
 __device__ __noinline__ float4 BestEditedScores(RowView<T> row) {
   QuarterMaxima best;

@@ -19,9 +19,9 @@ struct DigitCounts {
   // A word is left out after every 64, so that lanes that each add up 64 do
   // not meet at one bank.
   int padded[kNumDigits + kNumDigits / 64];
-  int digit;  // of the k-th largest; -1 if there are fewer than k
-  int left;   // how many are wanted of those with the digit
-  int count;  // how many have it
+  int digit;  // digit of the k-th largest; -1: fewer than k
+  int left;   // elements still to choose with the digit
+  int count;  // elements with the digit
 
   __device__ int& at(int digit) { return padded[digit + digit / 64]; }
 };
@@ -132,7 +132,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
   const auto add_if = [](const auto& add, float score, int token) {
     if (score > MinusInf()) add(MakeScoreKey(score, token), 1);
   };
-  // Of the tokens without an edit, in kLogits of all, the m best by logit.
+  // The m best unedited tokens by logit; in kLogits the m best of all tokens.
   const ScoreKey logit_cut = KthLargest(
       [&](const auto& add) {
         for_each_token([&](int t, float x) { add(MakeScoreKey(x, t), 1); });
@@ -142,7 +142,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
         });
       },
       m, 0, digits);
-  // With those that have one, the m best by log-probability.
+  // Together with the edited tokens, the m best by log-probability.
   ScoreKey log_prob_cut = 0;
   if (by_log_prob && row.has_edits()) {
     log_prob_cut = KthLargest(

@@ -11,11 +11,11 @@
 
 namespace espalier::cuda_select {
 
-// Which of a lane's logits, numbered up to 31, reach a floor. Hardly ever more
-// than one, whose logit is then at hand.
+// The logits of a lane, numbered up to 31, that reach a floor. Nearly always at
+// most one, whose logit is kept.
 struct AboveThreshold {
   unsigned bits = 0;
-  float logit = 0;  // of the last
+  float logit = 0;  // logit added last
 
   __device__ void Add(int number, float x) {
     bits |= 1u << number;
@@ -75,8 +75,8 @@ __device__ inline void WriteBest(const Params& p, const CudaSelectGroup& group,
   if (threadIdx.x == 0) p.out.num_candidates[group_idx] = num_best;
 }
 
-// Whether the cut went through elements of one sum and one row that differ
-// otherwise: then it is the row's own choice that decides which stay.
+// True if candidates of one row with equal rounded sums straddle the threshold
+// but differ otherwise. Then the row's own order decides which of them stay.
 __device__ inline bool HasAmbiguousTie(const Params& p, int num_entries,
                                        const MergeShared& shared) {
   if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
@@ -90,8 +90,8 @@ __device__ inline bool HasAmbiguousTie(const Params& p, int num_entries,
   return __syncthreads_or(differs);
 }
 
-// The way that needs no luck. Out of line, and with nothing by reference that
-// the other way keeps in registers.
+// Exact fallback for any ties. It is not inlined and takes no reference to the
+// state of the fast path, so that this state stays in registers.
 template <typename T>
 __device__ __noinline__ void MergeExact(const Params& p, int group_idx,
                                         MergeShared& shared) {

@@ -1,5 +1,6 @@
-// How a group is chosen: by what its elements are compared, how edited tokens
-// are kept out of the maxima, and what a chosen element says of itself.
+// Choosing the candidates of a group: the scores that its elements are compared
+// by, removal of edited tokens from the maxima, and the candidate of a chosen
+// element.
 #pragma once
 
 #include "kernels/select/cuda_select_row.cuh"
@@ -99,7 +100,7 @@ __device__ __noinline__ void ExcludeEditedTokens(RowView<T> row) {
   }
 }
 
-// How a group is chosen.
+// The order that a group is chosen by.
 enum Mode : int {
   kBySum,    // the best sums of all rows together
   kByLogit,  // one living row: the best edited logits
@@ -126,8 +127,8 @@ __device__ inline Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
   return several ? kExact : kByLogit;
 }
 
-// What a chosen entry adds up to: itself, or in kByLogit the sum of its row.
-// 0 if that is no continuation.
+// Returns the key of an entry's sum: its own or, in kByLogit, that of the sum
+// in its row. 0 if it is no continuation.
 template <typename T>
 __device__ ScoreKey SumKey(const Entry& entry, const Params& p,
                            const CudaSelectGroup& group, Mode mode) {

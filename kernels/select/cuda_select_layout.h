@@ -1,6 +1,6 @@
-// CudaSelectLayout: where the parts of CudaSelect's scratch are
-// (cuda_select.h), and what a group indexes there. Plain C++: tests on the host
-// check that no mixture of groups indexes what it should not.
+// CudaSelectLayout: offsets of the arrays in CudaSelect's scratch
+// (cuda_select.h), and the ranges that groups index there. Plain C++: host
+// tests check that no mixture of groups indexes out of range.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace espalier {
 
-// Up to so many candidates each, a group is one block's work.
+// Up to this many candidates, one block chooses for a group.
 inline constexpr int kMaxNarrowCudaSelect = 64;
 
-// What sizes the scratch: bounds of all calls that it serves.
+// Bounds of all calls that a scratch serves.
 struct CudaSelectBounds {
   int num_rows = 1;
   int vocab_size = 1;
   int max_groups = 1;
-  int max_candidates = 1;  // of a group
-  // Of first_candidate + num_candidates of every group: also counts the
-  // candidates of groups in between that are chosen for by others.
+  int max_candidates = 1;  // per group
+  // Bound of first_candidate + num_candidates of every group, including the
+  // candidates of groups in between that CudaSample fills.
   int64_t max_total_candidates = 1;
 };
 
-// The place of a group's rows and candidates: what CudaSelectGroup says.
+// The rows and candidates of a group, as in CudaSelectGroup.
 struct CudaSelectPlace {
   int group_idx = 0;
   int first_row = 0;
@@ -38,23 +38,23 @@ struct CudaSelectPlace {
 struct CudaSelectLayout {
   explicit CudaSelectLayout(const CudaSelectBounds& bounds);
 
-  // Of a row of a wide group: maxima for a first threshold.
+  // Maxima of a wide group's row, for a first threshold.
   static constexpr int kColumns = 32;
-  // Entries that a wide group has room for, in multiples of its candidates.
+  // Capacity for entries of a wide group, in multiples of its candidates.
   static constexpr int kEntriesPerCandidate = 4;
   static constexpr size_t kRowStatsBytes = 12;
   static constexpr size_t kEntryBytes = 16;
   static constexpr size_t kKeyBytes = 8;
 
-  // Adds what kernels index for a group.
+  // Adds the ranges that kernels index for a group.
   void AuditGroup(const CudaSelectPlace& group, LayoutAudit* audit) const;
 
-  int num_tiles = 0;  // of a row
+  int num_tiles = 0;  // per row
   DeviceLayout layout;
   DeviceRange maxima;  // [num_rows, tiles, 4]
   DeviceRange sums;    // [num_rows, tiles]
   DeviceRange stats;   // [num_rows]
-  // Where a group may be wide:
+  // If a group may be wide:
   DeviceRange columns;  // [num_rows, 32]
   DeviceRange cuts;     // [max_groups]
   DeviceRange modes;    // [max_groups]

@@ -12,8 +12,8 @@
 namespace espalier::cuda_select {
 namespace {
 
-// Takes in edited tokens of rows that have many, if any have. Out of line, as
-// MergeExact.
+// Gathers the edited tokens of rows that have many. Not inlined, for the reason
+// of MergeExact.
 template <typename T>
 __device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
                                               MergeShared& shared) {
@@ -89,8 +89,8 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
 #pragma unroll 1
   for (int base = threadIdx.x / kWarpSize; base < num_found;
        base += kWarps * kAtOnce) {
-    // Where there are fewer the last one stands in, so that no load waits for
-    // a decision.
+    // Past the last found quarter the last one is loaded again, so that no load
+    // depends on a branch.
     LaneLogits<T> logits[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {

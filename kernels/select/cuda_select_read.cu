@@ -20,10 +20,10 @@ __device__ void AddPiece(const LanePiece<T>& piece, LogSum& lane) {
   AddLogits(x, lane);
 }
 
-// Brings the lanes' sums together.
+// Reduces the lanes' sums.
 __device__ inline void FinishTile(const LogSum& own, float* maxima,
                                   float* sum) {
-  constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
+  constexpr int kLanes = kWarpSize / kQuarters;  // per quarter
   const int lane = threadIdx.x % kWarpSize;
   float max = MaxOverQuarter(own.max);
   if (lane % kLanes == 0) maxima[lane / kLanes] = max;

@@ -1,6 +1,5 @@
-// What the kernels of selection share: what is known of a row once it has been
-// read, and what an element's score is. Rows are read as
-// kernels/logits/cuda_row_logits.cuh says.
+// Definitions that the selection kernels share: statistics of a row, and the
+// score of an element. Rows are read as in kernels/logits/cuda_row_logits.cuh.
 #pragma once
 
 #include <cstddef>
@@ -32,35 +31,35 @@ constexpr int kEntriesPerCandidate = 4;
 // Up to this many candidates one block finishes a group by itself.
 constexpr int kMaxNarrow = kMaxNarrowCudaSelect;
 
-// A row's softmax, and what its sequence has summed up to.
+// A row's softmax, and the sum of its sequence so far.
 struct RowStats {
   float max = -__builtin_inff();
   float log_sum = 0;
   float cum = -__builtin_inff();
 
-  // A dead row, or one whose logits are all -inf, offers nothing.
+  // False for a dead row, or one whose logits are all -inf.
   __device__ bool alive() const;
 };
 
 // An element that may be among the best of its group.
 struct Entry {
-  ScoreKey key;  // of score and position
+  ScoreKey key;  // score and position
   float logit;   // raw
   int beam : 31;
   bool edited : 1;
 };
 
-// Where the parts of the scratch memory are; tiles = ceil(vocab_size / 1024).
+// The arrays of the scratch memory; tiles = ceil(vocab_size / 1024).
 struct Scratch {
   float* maxima;    // [num_rows, tiles, 4]
   float* sums;      // [num_rows, tiles]  of exp(logit - maximum of the tile)
   RowStats* stats;  // [num_rows]
-  // Of groups of more than kMaxNarrow candidates:
+  // For groups of more than kMaxNarrow candidates:
   float* columns;    // [num_rows, 32]  maxima of sums
   uint32_t* cuts;    // [max_groups]  ordered scores below cannot be chosen
   int* modes;        // [max_groups]
-  int* counts;       // [max_groups]  of entries
-  bool* gathers;     // [max_groups]  whether entries are still to be gathered
+  int* counts;       // [max_groups]  entries
+  bool* gathers;     // [max_groups]  entries are still to be gathered
   Entry* entries;    // [4 * max_total_candidates]
   ScoreKey* chosen;  // [max_total_candidates]
 };
@@ -76,15 +75,15 @@ __device__ inline bool RowStats::alive() const {
   return cum > MinusInf() && max > MinusInf();
 }
 
-// The bits of a score in the order of unsigned numbers, 0 if it is none.
+// Returns the bits of a score in the order of unsigned numbers, 0 for -inf and
+// NaN.
 __device__ inline uint32_t OrderedBits(float score) {
   return score > MinusInf()
              ? static_cast<uint32_t>(MakeScoreKey(score, 0) >> 32)
              : 0;
 }
 
-// Whether edits[begin, end) has `token`. Rarely asked, so it need not be where
-// it is asked.
+// True if edits[begin, end) has `token`. Rare, so it is not inlined.
 __device__ __noinline__ inline bool HasToken(const TokenEdit* edits, int begin,
                                              int end, int token) {
   while (begin < end) {
@@ -135,7 +134,7 @@ class RowView : public RowLogits<T> {
   __device__ bool has_edits() const {
     return row_edits_.end > row_edits_.begin;
   }
-  // Whether it offers its edited tokens alone.
+  // True if only edited tokens are candidates.
   __device__ bool is_allow_list() const { return row_edits_.is_allow_list; }
   __device__ const CudaRowEdits& row_edits() const { return row_edits_; }
   __device__ const TokenEdit& edit(int i) const { return edits_[i]; }
@@ -157,13 +156,12 @@ class RowView : public RowLogits<T> {
     return EditedScore(score, edit, row_edits_.repetition_penalty);
   }
 
-  // What an element without an edit is chosen by; rises with the logit.
+  // Returns the score of an unedited element; it rises with the logit.
   __device__ float Score(float logit) const {
     return by_logit_ ? logit : Sum(LogProb(logit));
   }
-  // Not above the lowest logit whose score is `score` or more: what rounding
-  // may do is taken off. Above -inf. Spares the scores of nearly all that are
-  // not wanted.
+  // Returns a lower bound, above -inf, of the logits whose score is `score` or
+  // more, with a margin for rounding. Most logits need no score then.
   __device__ float Floor(float score) const {
     constexpr float kLowest = -3.40282347e38f;
     if (by_logit_) return fmaxf(score, kLowest);
@@ -188,14 +186,14 @@ class RowView : public RowLogits<T> {
   bool by_logit_;
   ScoreDomain domain_;
   int beam_;
-  uint32_t position_;  // of token 0 in the group
+  uint32_t position_;  // position of token 0 in the group
   RowStats stats_;
   CudaRowEdits row_edits_;
   const TokenEdit* edits_;
   float* maxima_;
 };
 
-// Offers token `token` if its score is not below `cut` and it has no edit.
+// Appends token `token` if its score is at least `cut` and it has no edit.
 template <typename T, typename Append>
 __device__ void AppendIfAbove(const RowView<T>& row, int token, float logit,
                               float cut, const Append& append) {
@@ -205,13 +203,13 @@ __device__ void AppendIfAbove(const RowView<T>& row, int token, float logit,
   append(Entry{row.Key(score, token), logit, row.beam(), false});
 }
 
-// A threshold as scores are compared with it; 0 lets all pass that are any.
+// Converts a threshold to a score; 0 becomes -inf.
 __device__ inline float CutScore(uint32_t cut) {
   return cut == 0 ? MinusInf() : ScoreOf(ScoreKey{cut} << 32);
 }
 
-// Of `num_threads` threads this is `thread`: calls visit(token, logit, score)
-// for the row's edited tokens that have a score.
+// Calls visit(token, logit, score) for the row's edited tokens that have a
+// score. The work is divided among `num_threads` threads.
 template <typename T, typename Visit>
 __device__ void ForEachEdited(const RowView<T>& row, int thread,
                               int num_threads, const Visit& visit) {
@@ -226,7 +224,7 @@ __device__ void ForEachEdited(const RowView<T>& row, int thread,
   }
 }
 
-// The same threads: offers those whose score is not below `cut`.
+// Appends edited tokens whose score is at least `cut`, with the same threads.
 template <typename T, typename Append>
 __device__ void GatherEdited(const RowView<T>& row, float cut, int thread,
                              int num_threads, const Append& append) {

@@ -1,6 +1,5 @@
-// The steps of CudaSelect, each with kernels of its own: what cuda_select.cu
-// enqueues one after the other. Errors of all: kInternal if a launch is
-// refused.
+// The steps of CudaSelect, which cuda_select.cu enqueues one after the other.
+// Each has its own kernels. Errors of all: kInternal if a launch is refused.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,19 +11,19 @@
 
 namespace espalier::cuda_select {
 
-// Of a row: Params::tiles.
+// Tiles of a row: Params::tiles.
 inline int NumTiles(const CudaSelectInputs& inputs) {
   return cuda_logits::NumTiles(inputs.vocab_size);
 }
 
-// The whole selection in one launch, where there are few groups and no edits
-// (cuda_select_cluster.cu). False, and nothing is enqueued, if that cannot be
-// or would not pay.
+// Enqueues the whole selection as one launch, for few groups without edits
+// (cuda_select_cluster.cu). Returns false and enqueues nothing if that is not
+// possible or not profitable.
 absl::StatusOr<bool> SelectInClusters(const Params& params,
                                       const CudaDevice& device,
                                       cudaStream_t stream);
 
-// Reads all logits once and leaves what tiles come to (cuda_select_read.cu).
+// Reads all logits once and writes the tiles' statistics (cuda_select_read.cu).
 absl::Status ReadAllTiles(const Params& params, const CudaDevice& device,
                           cudaStream_t stream);
 
@@ -36,8 +35,8 @@ absl::Status MergeNarrowGroups(const Params& params, const CudaDevice& device,
 absl::Status MergeWideGroups(const Params& params, const CudaDevice& device,
                              cudaStream_t stream);
 
-// The last part of that: cuts what was gathered to the best, in their order
-// (cuda_select_wide_choose.cu).
+// The last step of MergeWideGroups: prunes the gathered entries to the best, in
+// order (cuda_select_wide_choose.cu).
 absl::Status ChooseWideGroups(const Params& params, cudaStream_t stream);
 
 }  // namespace espalier::cuda_select

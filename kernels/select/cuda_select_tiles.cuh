@@ -1,5 +1,5 @@
-// What the tiles of a row come to in selection: its softmax, and the best
-// maxima that each lane of a warp has of it.
+// Statistics of a row's tiles in selection: its softmax, and the best maxima
+// per lane of a warp.
 #pragma once
 
 #include "kernels/logits/cuda_row_tiles.cuh"
@@ -15,7 +15,7 @@ using cuda_logits::MaxOverQuarter;
 using cuda_logits::QuarterMaxima;
 using cuda_logits::TileBatch;
 
-// What a row's tiles have come to, in any memory.
+// Statistics of a row's tiles, in any memory.
 struct RowTiles {
   const float* maxima;  // [tiles, 4]
   const float* sums;    // [tiles]
@@ -27,8 +27,8 @@ __device__ inline RowTiles TilesOf(const Params& p, int row) {
           p.scratch.sums + size_t(row) * p.tiles, p.tiles};
 }
 
-// One warp: the row's softmax from its tiles, and each lane's maxima, of which
-// `batch` are the first. A dead row comes out as one that offers nothing.
+// One warp: computes the row's softmax from its tiles, and each lane's maxima;
+// `batch` has the first tiles. A dead row has no candidates.
 __device__ inline RowStats SumTiles(const RowTiles& row, float cum,
                                     TileBatch& batch, QuarterMaxima& own) {
   const int lane = threadIdx.x % kWarpSize;

@@ -37,15 +37,15 @@ namespace {
 
 // A few warps that wait for memory in turn.
 constexpr int kRowThreads = 128;
-// Blocks a multiprocessor that a few rows are gathered by.
+// Blocks per multiprocessor that gather a few rows.
 constexpr int kGatherBlocks = 4;
 constexpr int kFewQuarters = 4;
-// How often a threshold is raised for fewer entries, by a factor of four each
-// time. Where that is not enough, scores tie.
+// Number of times that a threshold is raised, each time for a quarter of the
+// entries. If that is not enough, scores tie.
 constexpr int kNumRaises = 3;
 
-// A warp: the best score that each lane has among the first of the row's edited
-// tokens. So few that a long list takes no longer than a row's tiles.
+// One warp: the best score of each lane among the first of the row's edited
+// tokens. So few of them that a long list takes no longer than a row's tiles.
 template <typename T>
 __device__ float BestOfSomeEdited(const RowView<T>& row) {
   constexpr int kEach = 8;
@@ -126,8 +126,8 @@ __device__ uint32_t CutOfColumns(const Params& p, const CudaSelectGroup& group,
   return static_cast<uint32_t>(key >> kScoreBit);
 }
 
-// The same among the maxima of quarters, and tokens of rows that have no
-// others.
+// Returns the threshold from the maxima of quarters, and from the tokens of
+// rows that are allow lists.
 template <typename T>
 __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
                                   bool by_logit, DigitCounts& digits) {
@@ -250,8 +250,8 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
   if (row.has_edits()) GatherEdited(row, cut, thread, num_threads, append);
 }
 
-// Where more was gathered than there is room for, the m-th best of what was is
-// a higher threshold: of n elements about n / 4 will reach it.
+// Raises the threshold of groups with more gathered entries than capacity, to
+// the m-th best of the stored ones: about n / 4 of n elements will reach it.
 __global__ __launch_bounds__(kGroupThreads) void RaiseCuts(
     const __grid_constant__ Params p) {
   __shared__ DigitCounts digits;

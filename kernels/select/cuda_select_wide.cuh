@@ -1,5 +1,5 @@
-// What the kernels for groups of more than kMaxNarrow candidates share: which
-// groups and rows those are, and where their entries are.
+// Definitions that the kernels for groups of more than kMaxNarrow candidates
+// share: their groups, rows and entries.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 
 namespace espalier::cuda_select {
 
-// As many as a row of the largest vocabularies keeps busy.
+// Enough threads for a row of the largest vocabularies.
 constexpr int kGroupThreads = 1024;
-// Blocks that take the groups in turn. More would be idle in most launches.
+// Blocks that process the groups in turn. More would be idle in most launches.
 constexpr int kMaxGroupBlocks = 128;
 
 __device__ inline bool IsWide(const CudaSelectGroup& group) {
@@ -19,7 +19,7 @@ __device__ inline bool IsWide(const CudaSelectGroup& group) {
 
 // The group of a row, and the row within it.
 struct WideRow {
-  int index = -1;  // of the group; -1 if there is nothing to do
+  int index = -1;  // index of the group; -1: nothing to do
   int beam = 0;
   CudaSelectGroup group;
 
@@ -50,7 +50,7 @@ __device__ void ForEachWideGroup(const Params& p, int first, int stride,
   }
 }
 
-// Of kernels that take a block a group.
+// Launch configuration of kernels with one block per group.
 inline LaunchConfig ShapeOfWideGroups(const Params& p) {
   return {.grid = dim3(std::min(p.in.max_groups, kMaxGroupBlocks)),
           .block = dim3(kGroupThreads)};

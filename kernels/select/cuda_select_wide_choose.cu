@@ -17,13 +17,14 @@ constexpr int kMaxRankGroups = 16;
 
 struct ChooseShared {
   ExactShared exact;
-  unsigned long long last;  // the worst key that is chosen
-  unsigned long long next;  // the best that is not
+  unsigned long long last;  // the worst chosen key
+  unsigned long long next;  // the best key that is not chosen
   Entry last_entry;
 };
 
-// Whether the cut at `cut` goes through elements of one sum and one row that
-// differ otherwise: then it is the row's own choice that decides which stay.
+// True if candidates of one row with equal rounded sums straddle the threshold
+// `cut` but differ otherwise. Then the row's own order decides which of them
+// stay.
 __device__ bool HasAmbiguousTie(const Params& p, const Entry* entries,
                                 int count, ScoreKey cut, ChooseShared& shared) {
   if (threadIdx.x == 0) {

@@ -9,14 +9,14 @@
 namespace espalier {
 namespace {
 
-// Where the merge stands in one row: the best of what is left of it.
+// The merge's position in one row: the best of its remaining tokens.
 struct Head {
   float cum_log_prob;
   int beam;
   size_t index;  // in the row
 };
 
-// A heap's order: the best on top.
+// The order of the heap: the best on top.
 bool Worse(const Head& a, const Head& b) {
   if (a.cum_log_prob != b.cum_log_prob) return a.cum_log_prob < b.cum_log_prob;
   return a.beam > b.beam;

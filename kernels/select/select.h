@@ -1,24 +1,23 @@
-// Selection: logits in, a group's best continuations out. Two steps:
+// Selection: chooses a group's best continuations from logits, in two steps:
 //
-//   SelectRow        one pass over a row of logits gives its log-sum-exp and
-//                    its m best tokens together; no table of
-//                    log-probabilities is ever written;
-//   MergeCandidates  ranks the tokens of a group's rows on cumulative score.
+//   SelectRow        one pass over a row of logits computes its log-sum-exp and
+//                    its m best tokens; no table of log-probabilities is
+//                    written;
+//   MergeCandidates  ranks the tokens of a group's rows by cumulative score.
 //
-// They are one concept in two sources, select_cpu.cc and merge_candidates.cc;
-// the twins of both are in select_reference.cc.
+// They are one concept in two sources, select_cpu.cc and merge_candidates.cc.
+// The reference implementations of both are in select_reference.cc.
 //
 // Order and ties, the same on every device:
 //   - a row's tokens are chosen by score, ties to the lower token; ScoreDomain
-//     says which score that is and in what order they come back;
-//   - candidates are ranked by (cum_log_prob, lower beam, lower token), and
-//     all arithmetic that decides is float32 with one rounding an operation:
+//     defines the score and the order of the result;
+//   - candidates are ranked by (cum_log_prob, lower beam, lower token);
+//   - all arithmetic that decides is float32 with one rounding an operation:
 //     log_prob = (logit - max) - log_sum, cum = cum + log_prob.
 //
-// NaN counts as -inf. A token whose score is -inf is never chosen, so fewer
-// than m may come back, and none of a row that has nothing else. Of logits that
-// are +inf the limit is taken: those tokens share all probability evenly, so
-// that each has log_prob = -log(how many they are), every other token -inf.
+// NaN counts as -inf. A token whose score is -inf is never chosen, so the
+// result may have fewer than m tokens, or none. If n logits are +inf, the limit
+// is taken: each of those tokens has log_prob = -log(n), every other -inf.
 //
 // Source: the candidate rule of transformers 5 `_beam_search`; log-softmax as
 // torch computes it (subtract the maximum, then the log of the sum).
@@ -37,38 +36,39 @@ namespace espalier {
 struct RowOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;                 // m >= 1; clamped to vocab_size
-  float repetition_penalty = 1.0f;        // of edits that say `repeated`
+  float repetition_penalty = 1.0f;        // for edits with `repeated`
   std::span<const TokenEdit> edits = {};  // ascending by token, each once
   bool is_allow_list = false;             // all other tokens are banned
-  // Of kLogProbs: whether edited scores become log-probabilities of the tokens
-  // that are possible: each less the log-sum-exp of all (transformers'
-  // LogitNormalization). A row without edits has them already.
+  // kLogProbs only: edited scores are renormalised over the possible tokens:
+  // the log-sum-exp of all is subtracted (transformers' LogitNormalization). A
+  // row without edits is normalised already.
   bool renormalizes = false;
-  // Of kLogProbs: tokens are left out whose sum cum_log_prob + log_prob is
-  // below min_sum, because there are enough better ones elsewhere.
+  // kLogProbs only: tokens whose sum cum_log_prob + log_prob is below min_sum
+  // are dropped, because other rows have enough better ones.
   float cum_log_prob = 0;
   float min_sum = -std::numeric_limits<float>::infinity();
 };
 
-// The best tokens of one row, best first, in the order of its domain.
+// Returns the best tokens of one row, best first, in the order of its domain.
 //   logits  [vocab_size]  f32  host; not changed
 // Reads the row once, 4 * vocab_size bytes, and allocates the result and a
-// buffer of O(num_candidates). Of 128,256 normally distributed logits the best
-// 16 take 30 us of processor time (16 GiB/s), where the twin takes 13.9 ms, and
-// the best 64 take 36 us: on one thread of an EPYC 9004 (Zen 4, AVX-512),
+// buffer of O(num_candidates). From 128,256 normally distributed logits the
+// best 16 take 30 us of processor time (16 GiB/s), where the reference takes
+// 13.9 ms, and the best 64 take 36 us: on one thread of an EPYC 9004 (Zen 4,
+// AVX-512),
 //   select_benchmark --benchmark_filter='SelectRow(Fast|Twin)/vocab:128256'
 // The result is a pure function of the arguments on one processor: it does not
-// depend on other rows, on threads or on where the row lies in memory.
+// depend on other rows, threads or the row's address.
 // REQUIRES: num_candidates >= 1; edited tokens in [0, vocab_size).
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 
-// The `num_candidates` best continuations, best first.
-//   rows           [num_beams]  each by falling log_prob, as SelectRow gives
-//                      them in kLogProbs; what it gives in kLogits is in the
-//                      order of edited logits, and fits with one token a row
+// Returns the `num_candidates` best continuations, best first.
+//   rows           [num_beams]  each by falling log_prob, as from SelectRow in
+//                      kLogProbs. Results of kLogits are ordered by edited
+//                      logit, and fit only with one token a row
 //   cum_log_probs  [num_beams]  nats, of the sequences so far
-// A continuation whose sum is -inf or NaN is none, so fewer may come back.
+// A continuation whose sum is -inf or NaN is dropped, so there may be fewer.
 // Costs O((num_beams + num_candidates) * log(num_beams)).
 // REQUIRES: as many sums as rows, num_candidates >= 1; rows sorted by log_prob,
 // none of which is NaN.
@@ -78,8 +78,8 @@ std::vector<Candidate> MergeCandidates(
 
 namespace reference {
 
-// The twins: full sorts, the log-sum-exp in double. A log_prob differs from
-// the fast form's by rounding, at most
+// Reference implementations: full sorts, the log-sum-exp in double. A log_prob
+// differs from the fast one by rounding, at most
 //   2^-23 * (log(vocab_size) + 2 + |log_prob|) nats
 // before a repetition penalty, which scales it. Hence in kLogProbs two tokens
 // that close may swap ranks, and places at the cut if one of them is edited.

@@ -14,9 +14,10 @@
 namespace espalier {
 namespace {
 
-// What the choice is by: the block with its edits made, in `copy` if it has
-// any. Takes them off the front of `edits`. In kLogProbs an edited score is
-// known only after the whole row is read, so the token stays out for now.
+// Returns the block that tokens are chosen from: with its edits applied, in
+// `copy` if it has any. Removes those edits from the front of `edits`. In
+// kLogProbs an edited score needs the softmax of the whole row, so edited
+// tokens are excluded for now.
 RowBlock ApplyEdits(const RowBlock& block, int begin, const RowOptions& options,
                     std::span<const TokenEdit>& edits, float* copy) {
   const TokenId end = begin + block.size;
@@ -74,17 +75,17 @@ LogSoftmax SoftmaxOfScores(std::span<const float> logits,
   return {max, static_cast<float>(std::log(sum))};
 }
 
-// What makes scores of a row's logits.
+// The terms that turn a row's logits into scores.
 struct RowScores {
   LogSoftmax softmax;
-  std::optional<LogSoftmax> again = {};  // of edited log-probabilities
+  std::optional<LogSoftmax> again = {};  // over edited log-probabilities
 
   float Of(float log_prob) const {
     return again ? again->LogProb(log_prob) : log_prob;
   }
 };
 
-// The pass over the row.
+// Makes the pass over the row.
 RowScores ScanRow(std::span<const float> logits, const RowOptions& options,
                   BestTokens& best) {
   std::span<const TokenEdit> edits = options.edits;
@@ -103,13 +104,13 @@ RowScores ScanRow(std::span<const float> logits, const RowOptions& options,
   return scores;
 }
 
-// Whether a token may be left out of the row's answer.
+// True if the row's result may omit a token with this score.
 bool IsBelow(const RowOptions& options, float score) {
   return options.cum_log_prob + score < options.min_sum;
 }
 
-// In kLogProbs, what the choice by logit is ranked by in the end: the
-// log-probabilities of the chosen, and of the edited tokens after their edits.
+// Returns the keys of the final ranking in kLogProbs: the log-probabilities of
+// the chosen tokens, and of the edited tokens after their edits.
 std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
                                   const RowOptions& options,
                                   const RowScores& scores,

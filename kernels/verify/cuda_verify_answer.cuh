@@ -1,18 +1,18 @@
-// Where a draft ends by what is known of its rows, and what a sequence is
-// answered then (cuda_verify.cu).
+// The end of a draft, from the verdicts on its rows, and the result of its
+// sequence (cuda_verify.cu).
 #pragma once
 
 #include "kernels/verify/cuda_verify_row.cuh"
 
 namespace espalier::cuda_sample {
 
-// Where a sequence's draft ends.
+// The end of a sequence's draft.
 struct DraftEnd {
   int num_accepted = 0;
   bool recovers = false;
 };
 
-// A warp.
+// One warp.
 __device__ inline DraftEnd FindEnd(const VerifyParams& p,
                                    const CudaVerifySequence& sequence) {
 #pragma unroll 1
@@ -73,7 +73,7 @@ __device__ inline void Answer(const VerifyParams& p, int sequence_idx,
   }
 }
 
-// The same where the end's verdict has the token.
+// Writes the result of a sequence whose last token is in a verdict.
 __device__ inline void AnswerAtEnd(const VerifyParams& p, int sequence_idx,
                                    const CudaVerifySequence& sequence,
                                    const DraftEnd& end) {

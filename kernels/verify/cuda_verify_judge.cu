@@ -1,13 +1,13 @@
-// A block a row: what the filters leave of it and how likely the drafted token
-// is, or what plain sampling draws; and what follows the drafted token if that
-// is rejected, where no more than this row decides it (cuda_verify.cu).
+// One block per row. Computes the cut of its filters and the probability of the
+// drafted token, or samples a token; and, if this row alone decides it, the
+// token that replaces a rejected draft (cuda_verify.cu).
 #include "kernels/sample/cuda_sample_draw.cuh"
 #include "kernels/verify/cuda_verify_answer.cuh"
 
 namespace espalier::cuda_sample {
 namespace {
 
-// What a row is for, as all threads know it before the row is there.
+// The task of a row, read by all threads before the row is complete.
 struct RowTask {
   bool exists = false;
   int sequence_idx = 0;
@@ -17,7 +17,8 @@ struct RowTask {
   TokenId draft = kNoToken;
   bool by_chance = false;
   RowOptions options;
-  // What accepts its draft; or what draws, where no chance does that.
+  // The number that accepts the draft, or that samples a token if none is
+  // needed for acceptance.
   double uniform = 0;
 
   __device__ RowTask(const VerifyParams& p, int row)
@@ -50,11 +51,11 @@ class RowJudge : public Sampler<T, Policy> {
   using Base::Base;
   using Row = RowFilter<T, Policy>;
 
-  // All threads: what the draft's row has to say, and what a target's has by
-  // itself.
+  // All threads: computes the verdict of a draft's row, or of a target row as
+  // far as it follows from that row.
   __device__ void Judge(const VerifyParams& p, const RowTask& task, int row) {
     RowVerdict found = Judged(task.options, task.draft);
-    // Where the draft has a row, that has a say, too.
+    // With a draft row, acceptance depends on that row too.
     const bool alone = task.is_target && task.sequence.first_draft_row < 0 &&
                        found.token >= 0 && p.recovers_alone() &&
                        KeepsAll(task.options.params, vocab_size_);
@@ -81,20 +82,21 @@ class RowJudge : public Sampler<T, Policy> {
     found.raw = raw;
     found.token = found.cut.token < 0 ? found.cut.token : 0;
     if (found.token < 0) {
-      found.total = 1;  // of nothing; it is divided by
+      found.total = 1;  // avoids a division by 0
     } else {
       const float logit = logits_.Logit(draft);
       const float edited = edits_.any() ? edits_.Edited(draft, logit) : logit;
       found.log_prob = raw.LogProb(logit);
-      // What weighs less than a unit is never drawn.
+      // A weight below one unit is never sampled.
       const float weight = WeightIn(found.cut, edited, draft);
       found.probability = weight >= 1 / kUnit ? weight / found.total : 0;
     }
     return found;
   }
 
-  // The token drawn of all others than `draft`, to one thread. Of the tile that
-  // has `draft` its tokens are summed, so that what that leaves is exact.
+  // Samples a token other than `draft`; one thread gets it. The tokens of the
+  // tile that holds `draft` are summed again, so that the sum without it is
+  // exact.
   __device__ Drawn DrawWithout(TokenId draft, double uniform) {
     constexpr int kEach = kTileSize / Policy::kThreads;
     const int its_tile = draft / kTileSize;

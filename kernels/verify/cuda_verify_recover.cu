@@ -1,4 +1,4 @@
-// Where drafts end, and what follows (cuda_verify.cu).
+// Finds the ends of drafts and samples the tokens that follow (cuda_verify.cu).
 #include "kernels/verify/cuda_verify_answer.cuh"
 
 namespace espalier::cuda_sample {
@@ -10,9 +10,9 @@ struct RecoverPolicy {
   static constexpr int kThreads = kWarps * kWarpSize;
 };
 
-// max(p - q, 0) in units of which a row has no more than a Mass holds.
+// The unit of max(p - q, 0): a row's sum fits in a Mass.
 constexpr float kResidualUnit = 0x1p50f;
-// Tokens that a warp has on their way.
+// Tokens that a warp has in flight.
 constexpr int kLoads = 8;
 
 // One row of the two whose difference is drawn from.
@@ -53,20 +53,20 @@ class Residual {
   __device__ Residual(const VerifyParams& p, const CudaVerifySequence& sequence,
                       int index)
       : p_(p, sequence.first_row + index),
-        // Where the draft has no row, this one is not looked at.
+        // Without a draft row this one is not read.
         q_(p, sequence.first_draft_row < 0 ? sequence.first_row + index
                                            : sequence.first_draft_row + index),
         draft_(DraftAt(p, sequence, index)),
         has_row_(sequence.first_draft_row >= 0) {}
 
-  // p alone from now on.
+  // Uses p alone from now on.
   __device__ void DropDraft() { has_draft_ = false; }
 
   __device__ float RawLogit(TokenId token) const {
     return p_.logits.Logit(token);
   }
 
-  // A warp: of kSize tokens a lane from `begin` on, lanes side by side.
+  // One warp: kSize tokens a lane from `begin` on, lanes side by side.
   template <int kSize>
   __device__ void Masses(int begin, Mass (&masses)[kSize]) const {
     const auto token_of = [begin](int i) {

@@ -1,5 +1,5 @@
-// What the kernels of verification share: what is known of a row once it has
-// been judged, and what of a sequence follows from that (cuda_verify.cu).
+// Definitions that the verification kernels share: the verdict on a row, and
+// the decisions on a sequence that follow from it (cuda_verify.cu).
 #pragma once
 
 #include "kernels/sample/cuda_sample_block.cuh"
@@ -9,21 +9,21 @@
 
 namespace espalier::cuda_sample {
 
-// Of one row.
+// The verdict on one row.
 struct RowVerdict {
-  // What is left of it, where chance decides.
+  // The tokens that its filters keep, if a random number decides acceptance.
   RowCut cut;
   RawRow raw = {};
-  // What is drawn from it where there is nothing to judge; else 0, or
-  // kNotANumber or kNoToken of a row that has nothing else.
+  // The sampled token if no draft is judged. Else 0, or kNotANumber or kNoToken
+  // if no token can be sampled.
   TokenId token = kNoToken;
-  float log_prob = 0;  // of that, or of the drafted token; raw, nats
-  // Where chance decides: of the drafted token, and of all that is left,
-  // relative to the best.
+  float log_prob = 0;  // its, or the drafted token's; raw, nats
+  // If a random number decides: the probability of the drafted token, and the
+  // total weight of the kept tokens relative to the best.
   double probability = 0;
   double total = 1;
-  // What follows where the drafted token is rejected, if that is known without
-  // reading the row again; else kNotLeader.
+  // The token that replaces a rejected draft, if it is known without reading
+  // the row again; else kNotLeader.
   TokenId recovered = kNotLeader;
   float recovered_log_prob = 0;
 };
@@ -34,14 +34,14 @@ struct VerifyParams {
   RowVerdict* verdicts;  // [num_rows]
   Mass* tile_masses;     // [max_sequences, tiles]
   unsigned* arrivals;    // [max_sequences]
-  Params sample;         // as sampling sees the rows
+  Params sample;         // the rows, as sampling reads them
 
-  // Whether a row that nothing filters says by itself what follows a rejection:
-  // its tiles have a thread each.
+  // True if a row without filters yields the replacement of a rejected draft by
+  // itself: its tiles have one thread each.
   __host__ __device__ bool recovers_alone() const {
     return sample.num_tiles <= LargeBatchPolicy::kThreads;
   }
-  // Whether there may be more to answer than verdicts say.
+  // True if a result may need more than the verdicts.
   __host__ __device__ bool needs_recovery() const {
     return in.has_filters || in.has_draft_rows || in.counters == nullptr ||
            !recovers_alone();
@@ -67,7 +67,7 @@ __device__ inline TokenId DraftAt(const VerifyParams& p,
                                      : kNoToken;
 }
 
-// Whether it takes a random number to judge the draft at a place.
+// True if a random number decides on the draft at a place.
 __device__ inline bool IsByChance(const VerifyParams& p,
                                   const CudaVerifySequence& sequence, int index,
                                   TokenId draft) {
@@ -76,7 +76,8 @@ __device__ inline bool IsByChance(const VerifyParams& p,
              0.0f;
 }
 
-// What a token weighs among what is left of a row: 1 at the best.
+// Returns the weight of a token among those that the filters keep: 1 at the
+// best.
 __device__ inline float WeightIn(const RowCut& cut, float edited,
                                  TokenId token) {
   if (cut.token < 0 || !(edited > MinusInf())) return 0;
@@ -91,18 +92,18 @@ __device__ inline float WeightIn(const RowCut& cut, float edited,
   return Exp2(-exponent);
 }
 
-// Whether nothing but the temperature shapes what is drawn from a row.
+// True if only the temperature shapes a row's distribution.
 __device__ inline bool KeepsAll(const SamplingParams& params, int vocab_size) {
   return !KeepsFew(params, vocab_size) && params.top_p == 1.0f &&
          params.typical_p == 1.0f;
 }
 
-// Judges each row that has been read; where verdicts say all, answers
-// (cuda_verify_judge.cu).
+// Judges each row that has been read, and writes results that need only
+// verdicts (cuda_verify_judge.cu).
 absl::Status JudgeRows(const VerifyParams& p, const CudaDevice& device,
                        cudaStream_t stream);
 
-// Accepts drafts, and draws what follows those that are rejected
+// Accepts drafts, and samples the tokens that replace rejected ones
 // (cuda_verify_recover.cu).
 absl::Status AcceptAndRecover(const VerifyParams& p, cudaStream_t stream);
 

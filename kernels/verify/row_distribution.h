@@ -1,9 +1,9 @@
-// RowDistribution: the distribution that plain sampling (kernels/sample/
-// sample.h) draws from in one row, as verification asks for it: the probability
-// of one token, or the weights of all.
+// RowDistribution: the distribution of plain sampling (kernels/sample/
+// sample.h) in one row, for verification: the probability of one token, or the
+// weights of all.
 //
-// Thread safety: one thread, on which one at a time gives probabilities or
-// weights (kept_tokens.h).
+// Thread safety: one thread. Only the thread's last one may give probabilities
+// or weights (kept_tokens.h).
 #pragma once
 
 #include <optional>
@@ -23,24 +23,23 @@ class RowDistribution {
   RowDistribution& operator=(const RowDistribution&) = delete;
 
   bool has_nan() const { return row_.has_nan(); }
-  // Whether any token is possible; not where there is a NaN.
+  // True if any token is possible; false if a logit is NaN.
   bool has_tokens() const { return best_ != kNoToken || kept_.has_value(); }
 
-  // 0 for all if !has_tokens().
+  // Returns 0 for all tokens if !has_tokens().
   double Probability(TokenId token) const;
 
-  // Writes a weight of every token and returns what they add up to, 0 if
-  // !has_tokens().
+  // Writes a weight of every token and returns their sum, 0 if !has_tokens().
   //   weights  [vocab_size, up to whole chunks (row_block.h)]  f32  out
   double WriteWeights(float* weights) const;
 
-  // Of the raw row, nats, to the bit Draw::log_prob. Stays valid when another
-  // row is read. REQUIRES: !has_nan().
+  // Returns the token's log-probability in the raw row, nats: the bits of
+  // Draw::log_prob. Stays valid when another row is read. REQUIRES: !has_nan().
   float LogProb(TokenId token) const { return row_.LogProb(token); }
 
  private:
   ProcessedLogits row_;
-  // Neither, or one of them: greedy rows have the first.
+  // At most one of these is set: the first for greedy rows.
   TokenId best_ = kNoToken;
   std::optional<KeptTokens> kept_;
 };

@@ -1,5 +1,5 @@
-// VerifiedDraft: what verification says of one draft, where the device that
-// verified it finds it again.
+// VerifiedDraft: the result of verifying one draft, written by the device that
+// verified it.
 #pragma once
 
 #include "base/ids.h"
@@ -7,13 +7,13 @@
 namespace espalier {
 
 struct VerifiedDraft {
-  int num_accepted = 0;  // of its tokens, from the first on
-  TokenId next = 0;      // what follows these; negative: it could not be drawn
+  int num_accepted = 0;  // leading tokens of the draft
+  TokenId next = 0;      // token after these; negative: none could be sampled
 };
 
-// As one goes on from it, on the host as on a device: what could not be drawn
-// is fed as 0, and after a step that failed, of which it may say anything, it
-// accepts no more than there is.
+// Returns the result as the next step uses it, on the host and on the device: a
+// token that could not be sampled becomes 0. After a failed step, whose result
+// is arbitrary, num_accepted is clamped.
 constexpr VerifiedDraft Within(VerifiedDraft verified, int max_accepted) {
   if (verified.num_accepted < 0) verified.num_accepted = 0;
   if (verified.num_accepted > max_accepted)

@@ -34,10 +34,11 @@ TokenWeights WeightsOf(const RowDistribution& distribution,
   return {.weights = {weights, row.logits.size()}, .total = total};
 }
 
-// What follows where `draft` is rejected.
+// Samples the token that replaces a rejected `draft`.
 TokenId Recover(const RowDistribution& target, const VerifyRow& target_row,
                 const VerifyRow* draft_row, TokenId draft) {
-  // First, as the draft's row takes over what the target's has of the thread.
+  // The target comes first, because the draft's row reuses the thread's
+  // scratch.
   const TokenWeights p =
       WeightsOf(target, target_row, ScratchUse::kTargetWeights);
   TokenWeights q;

@@ -1,6 +1,7 @@
-// SchedulerLoad: a scheduler whose model computes nothing, so that what it
-// costs can be measured alone. Every request is alike and none ends:
-// `num_beams` beams of which half are pruned at each step, and the others fork.
+// SchedulerLoad: a scheduler with a model that computes nothing, to measure the
+// cost of scheduling alone. Requests are equal and do not end: each has
+// `num_beams` beams, of which half are pruned at each step, and the others
+// fork.
 //
 //   SchedulerLoad load({.num_requests = 64, .num_beams = 4});
 //   load.Step();  // the prompts are fed; from here on all decode

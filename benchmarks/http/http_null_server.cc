@@ -2,9 +2,9 @@
 //
 //   http_null_server [--port PORT] [--threads N]
 //
-// GET /events?COUNT,SIZE,MICROSECONDS streams COUNT events of SIZE bytes, so
-// many microseconds apart; anything else is answered with 100 bytes. Ends with
-// its standard input, and prints what it has counted.
+// GET /events?COUNT,SIZE,MICROSECONDS streams COUNT events of SIZE bytes at
+// intervals of MICROSECONDS; any other request gets 100 bytes. Ends with its
+// standard input, and prints its counters.
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>

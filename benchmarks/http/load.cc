@@ -214,7 +214,7 @@ void Load::Start(Connection* connection, Clock::time_point begin) {
   connection->has_first_byte = false;
   connection->seen_events = 0;
   if (options_.mode == Mode::kDroppers) {
-    // Half within the request, half within what is answered.
+    // Half of them drop within the request, half within the response.
     std::uniform_int_distribution<int64_t> within(
         0, std::ssize(connection->request) * 2);
     connection->drop_after = within(random_);
@@ -275,7 +275,8 @@ void Load::Receive(Connection* connection, size_t most) {
     if (count <= 0) return OnEnd(connection);
     const int fd = connection->fd;
     OnBytes(connection, static_cast<size_t>(count));
-    // Another connection now, or all has been read: the rest is told anew.
+    // The connection was replaced, or all bytes are read; epoll reports later
+    // ones.
     if (connection->fd != fd || static_cast<size_t>(count) < size) return;
     if (most != kAll) return;
   }

@@ -1,5 +1,5 @@
-// Load: many connections to one server, driven by one thread over epoll. Small
-// and quick, so that on two cores the server is what is measured.
+// Load: many connections to one server, driven by one thread over epoll. It is
+// small and fast, so that on two cores the server is the bottleneck.
 #pragma once
 
 #include <netinet/in.h>

@@ -32,10 +32,10 @@ struct LoadOptions {
   std::string mode_name = "closed";
   int connections = 1;
   double seconds = 5;
-  int64_t requests = 0;      // so many at most, and their answers; 0: no limit
-  double rate = 1000;        // kOpen: requests a second
-  double interval_ms = 100;  // slow modes: between two bytes
-  unsigned seed = 1;         // random drops and requests
+  int64_t requests = 0;          // at most, with their responses; 0: no limit
+  double rate = 1000;            // kOpen: requests a second
+  double interval_ms = 100;      // slow modes: between two bytes
+  unsigned seed = 1;             // random drops and requests
   bool new_connections = false;  // one for each request
 };
 

@@ -10,7 +10,7 @@ namespace espalier::http_load {
 
 namespace {
 
-// The value of a header in `head`; empty if there is none.
+// Returns the value of a header in `head`; empty if it is missing.
 std::string_view FindValue(std::string_view head, std::string_view name) {
   while (true) {
     const size_t end = head.find("\r\n");

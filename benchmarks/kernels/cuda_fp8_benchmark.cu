@@ -120,7 +120,7 @@ class Bench {
             reinterpret_cast<const uint16_t*>(scales_.data())};
   }
 
-  // Median microseconds of a call with weights of so many bytes.
+  // Returns the median microseconds of a call with `bytes` of weights.
   double Time(int64_t bytes,
               const std::function<absl::Status(const void*)>& enqueue) {
     const int calls = static_cast<int>(

@@ -3,8 +3,8 @@
 //
 //   cuda_history_benchmark
 //
-// Prints microseconds a call, the median over replays of a graph of calls whose
-// rows, pages and lists are each another's, so that none is in a cache.
+// Prints microseconds per call, the median over replays of a graph of calls.
+// Each call has rows, pages and lists of its own, so that none is in a cache.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -28,7 +28,7 @@ struct Case {
   int vocab_size;
 };
 
-// The rows of so many calls.
+// The rows of `num_calls` calls.
 class Calls {
  public:
   explicit Calls(const Case& c) : c_(c) {

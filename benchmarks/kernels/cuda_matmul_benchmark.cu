@@ -175,7 +175,7 @@ class Bench {
   }
   float* residual() const { return reinterpret_cast<float*>(out_.data()); }
 
-  // The next so many weights of the ring.
+  // Returns the next `size` weights of the ring.
   const Half* NextWeights(int64_t size) {
     if (next_ + size > static_cast<int64_t>(ring_.size())) next_ = 0;
     next_ += size;

@@ -1,14 +1,14 @@
-// Device verification, whole: from rows of logits in device memory to accepted
-// and recovered tokens, cold (cold_logits.h).
+// Whole verification on a device: from rows of logits in device memory to
+// accepted and recovered tokens, cold (cold_logits.h).
 //
 //   bin/cuda_verify_benchmark        all shapes
 //   bin/cuda_verify_benchmark 8 64   those of 8 and of 64 sequences
 //
-// Drafts are any tokens, so that every sequence is recovered from where chance
-// decides: the most that there is to do. Columns: microseconds a call (median
-// of replays); of a kernel that reads the same rows and does nothing else; of
-// CudaSample, one draw a row with the same params; and the ratio of the first
-// to the second. Verification is told what of a case it need not do.
+// Drafts are random tokens, so that every sequence recovers at a random
+// position: the worst case. Columns: microseconds per call (median of replays);
+// of a kernel that only reads the same rows; of CudaSample, one draw per row
+// with the same params; and the ratio of the first to the second. Verification
+// skips work that a case does not need.
 #include <cstdio>
 #include <vector>
 

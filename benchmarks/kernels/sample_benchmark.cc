@@ -1,12 +1,12 @@
-// Sampling: what a draw costs against one selection pass over the same rows.
+// Sampling: cost of a draw compared with one selection pass over the same rows.
 //
 //   bin/sample_benchmark [vocab_size [num_rows]]
 //
-// Every line is a way to sample: microseconds a row of processor time, the
+// Each line is a way to sample: microseconds of processor time per row, the
 // median of rounds that alternate with rounds of SelectRow (m = 16, no edits),
-// and the ratio of the two. Rows lie one after another, 32 MB of them by
-// default, so most reads miss the second-level cache, as after a model's last
-// layer. Sampling and selection run on one thread.
+// and the ratio of the two. Rows are contiguous, 32 MB of them by default, so
+// most reads miss the second-level cache, as after a model's last layer.
+// Sampling and selection run on one thread.
 #include <time.h>
 
 #include <algorithm>

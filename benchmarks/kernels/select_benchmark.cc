@@ -1,4 +1,4 @@
-// Selection: what a row costs after the model has made its logits.
+// Selection: cost per row, after the model has computed its logits.
 //
 //   bin/select_benchmark --benchmark_filter=SelectRow
 //

@@ -106,7 +106,8 @@ StepPlan PlanOf(const Case& c) {
   return plan;
 }
 
-// One row that feeds a whole prompt and wants logits for its last token.
+// Returns a plan with one row that feeds a whole prompt and has logits for its
+// last token.
 StepPlan PromptPlanOf(int num_tokens) {
   StepPlan plan;
   plan.rows.push_back(

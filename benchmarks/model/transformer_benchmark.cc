@@ -26,7 +26,8 @@ struct Loaded {
   std::unique_ptr<TransformerModel> model;
 };
 
-// `num_rows` rows of `num_tokens` tokens each, the last of which wants logits.
+// Returns a plan of `num_rows` rows of `num_tokens` tokens each, with logits
+// for the last token of each row.
 StepPlan MakePlan(int num_rows, int num_tokens, int first_position) {
   StepPlan plan;
   const int num_pages = (first_position + num_tokens + 15) / 16;

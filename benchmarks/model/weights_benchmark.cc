@@ -1,15 +1,15 @@
 // Loading and decode steps of a model of 1, 3 or 8 billion parameters in bf16,
-// in the shape of Llama 3's, against what reading its bytes takes.
+// in the shape of Llama 3, compared with the time to read its bytes.
 //
 //   weights_benchmark DIR [THREADS [1b|3b|8b]]
 //
-// DIR gets the model, of random weights (2.5, 6.4 or 16 GB), if there is none
-// yet. Times are the best of several, of the wall clock and, in brackets, of a
-// thread's CPU; in the row of a step its bytes are all matrices once. "Cold" is
-// a file that is not in the page cache: it is read in blocks of 8 MiB, as many
-// at a time as there are threads, and then loaded. "Copied" is the mapped file
-// into memory of its own, which the system has to clear, as any loader would.
-// Of 3b and 8b loading is measured without quantising.
+// The model, of random weights (2.5, 6.4 or 16 GB), is written to DIR, if that
+// has none yet. Times are the best of several, of the wall clock and, in
+// brackets, of a thread's CPU; in the row of a step its bytes are all matrices
+// once. "Cold" is a file that is not in the page cache: it is read in blocks of
+// 8 MiB, as many at a time as there are threads, and then loaded. "Copied"
+// copies the mapped file into allocated memory, which the system has to clear,
+// as for any loader. Loading of 3b and 8b is measured without quantising.
 #include <fcntl.h>
 #include <unistd.h>
 

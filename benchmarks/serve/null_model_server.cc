@@ -1,11 +1,11 @@
-// The server over a model that computes nothing, for benchmarks/serve/serve.py:
-// what is left is the cost of serving and scheduling.
+// The server over a model that computes nothing, for benchmarks/serve/serve.py,
+// to measure the cost of serving and scheduling.
 //
 //   null_model_server [--port PORT] [--io-threads N] [--max-waiting N]
 //                     [--max-running N] [--step-us N]
 //
-// --step-us: how long each step of the model takes at least, for a server whose
-// model is what is short.
+// --step-us: minimum time of each step of the model, for a server whose model
+// is the bottleneck.
 //
 // Prints its port. Ends with its standard input.
 #include <algorithm>

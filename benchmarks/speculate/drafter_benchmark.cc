@@ -71,7 +71,8 @@ void BM_Draft(benchmark::State& state) {
 }
 BENCHMARK(BM_Draft)->ArgsProduct({{kNgram, kSuffix}, {1'000, 100'000}});
 
-// As a beam that forks: the child's first token copies what it writes to.
+// As for a beam that forks: the child's first token copies the data that it
+// changes.
 void BM_ForkAndAppend(benchmark::State& state) {
   const std::unique_ptr<Drafter> drafter = DrafterOf(state);
   const std::vector<TokenId> text = TextOf(state.range(1) + 1);

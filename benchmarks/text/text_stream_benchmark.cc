@@ -1,6 +1,5 @@
-// Text while it is generated: what a token costs that is fed to a stream, and
-// what the candidates of a wide beam group cost in a step. items_per_second
-// counts tokens.
+// Streamed text: cost of a token that is fed to a stream, and of the candidates
+// of a wide beam group in a step. items_per_second counts tokens.
 //
 //   bin/text_stream_benchmark
 #include <benchmark/benchmark.h>

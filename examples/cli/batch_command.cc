@@ -132,7 +132,7 @@ class Batch::LineEnd {
     });
   }
 
-  Batch* batch_;  // null: it has what it is told
+  Batch* batch_;  // null: already called, or moved from
   size_t number_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
 };
@@ -322,7 +322,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
       CheckFiles(options.common, "--output", OutputPath(options.output)));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
-  // Nothing loses what it has before all are open.
+  // No file is truncated before all of them are open.
   output->CutToNothing();
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());

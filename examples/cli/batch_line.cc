@@ -30,7 +30,7 @@ struct OwnWords {
 
   std::vector<std::string_view> given;
   std::vector<GivenAlias> aliases;
-  GenerationParams draws;  // what a note on draws looks at, alone
+  GenerationParams draws;  // only the fields that NoteOnDraws reads
 };
 
 DrawNote NoteOn(const std::string& id, const OwnWords& words,

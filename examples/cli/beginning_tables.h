@@ -1,5 +1,4 @@
-// BeginningTables: what the first tokens of samples were, to be compared as
-// distributions.
+// BeginningTables: the first tokens of samples, as distributions to compare.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +35,9 @@ class BeginningTables {
   }
   int num_samples() const { return static_cast<int>(tables_[0].size()); }
 
-  // That all tables of both come from one distribution: the least p-value,
-  // times how many there are (Bonferroni). `least` need not be told from less.
+  // Returns the p-value of the hypothesis that all tables of both have one
+  // distribution: the least p-value times the number of tables (Bonferroni).
+  // P-values below `least` need not be exact.
   double PValue(const BeginningTables& other, double least) const {
     const auto max_rounds =
         static_cast<int64_t>(2 * TwoSampleTest::kEnough * kNumTables / least);

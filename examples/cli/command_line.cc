@@ -398,8 +398,7 @@ void AddServeCommand(CLI::App* app, std::span<char* const> args,
   });
 }
 
-// Prints what was asked for instead of a run, as --help, and returns the exit
-// code.
+// Prints the help or version that was requested, and returns the exit code.
 int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   std::ostringstream text;
   const int exit_code = app.exit(asked_for, text, text);
@@ -410,8 +409,8 @@ int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   return written.ok() ? exit_code : Refuse(written);
 }
 
-// Both are asked for in other programs' ways, too: "help" is --help, "help
-// generate" is generate --help, "version" is --version.
+// Accepts other programs' spellings: "help" is --help, "help generate" is
+// generate --help, and "version" is --version.
 std::vector<char*> Translate(std::span<char* const> args) {
   static char help[] = "--help";
   static char version[] = "--version";

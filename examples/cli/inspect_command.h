@@ -1,4 +1,4 @@
-// espalier inspect: what a model directory is, and what it needs to run.
+// espalier inspect: the contents of a model directory, and its requirements.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct InspectOptions {
   bool json = false;                // one object a directory and line
 };
 
-// Prints what each directory holds, what it takes, and whether it runs here.
+// Prints each directory's contents, its memory, and whether it runs here.
 // Returns the program's exit code: kNothingRan if none runs, kSomeFailed if
 // some do not.
-// Errors: the only one is no directory of a model, or the output cannot be
-// written. Of several, one that is none is told of in its place.
+// Errors: if the only directory is not that of a model, or the output cannot be
+// written. With several directories, such an error is printed in its place.
 absl::StatusOr<int> Inspect(const InspectOptions& options);
 
 // The end of its help.

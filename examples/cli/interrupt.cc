@@ -64,7 +64,7 @@ absl::Status NoRoom(std::string_view why) {
   return ResourceExhausted("cannot listen for signals: ", why);
 }
 
-// Opens `caught_fd`, if it is not open yet, and forgets what came before.
+// Opens `caught_fd`, if it is not open yet, and resets the caught signal.
 // REQUIRES: the handler is not installed.
 absl::Status PrepareToCatch() {
   if (caught_fd < 0) {

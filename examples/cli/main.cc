@@ -13,9 +13,9 @@
 namespace espalier::cli {
 namespace {
 
-// A program may be started with closed standard streams. What it opens next
-// would take their place, and get what is printed, so that something has to be
-// there: here what fails when it is used as that stream.
+// A program may be started with closed standard streams. The next file that it
+// opens would take their place and get the output. Opens each with the wrong
+// mode instead, so that using it as that stream fails.
 void HoldStandardStreams() {
   for (const auto& [fd, mode] :
        {std::pair(STDIN_FILENO, O_WRONLY), std::pair(STDOUT_FILENO, O_RDONLY),
@@ -43,8 +43,7 @@ int main(int argc, char** argv) {
   espalier::cli::HoldStandardStreams();
   espalier::cli::ShareHeapWhereMemoryIsLimited();
   const int exit_code = espalier::cli::RunCommandLine(argc, argv);
-  // Who started the program may want to know that a signal ended it: a shell
-  // then ends its loop, too.
+  // A shell ends its loop, too, if it sees that a signal ended the program.
   if (exit_code > espalier::cli::ExitCodeOf(0)) {
     std::raise(exit_code - espalier::cli::ExitCodeOf(0));
   }

@@ -26,7 +26,8 @@
 namespace espalier::cli {
 namespace {
 
-// The template that the options ask for; nothing for a model without text.
+// Returns the template that the options select; nothing for a model without
+// text.
 absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
     const RuntimeOptions& options, const ModelText& text) {
   const bool by_language = !options.from.empty() || !options.to.empty();
@@ -68,7 +69,8 @@ std::string FlagOf(std::string_view field) {
   return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
 }
 
-// Errors of the engine, which does not know the options of the program.
+// Names options of the program in an error of the engine, which does not have
+// them.
 absl::Status InFlags(const absl::Status& error) {
   constexpr OptionWords kWords = {
       .name = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"};
@@ -206,7 +208,7 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
                            "the model's context of ", model.max_context,
                            " together, got ", *params.max_new_tokens);
   }
-  // The default depends on the prompt, and what it limits is not wrong yet.
+  // The default depends on the prompt, so its limit is not checked yet.
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }

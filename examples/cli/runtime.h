@@ -1,8 +1,8 @@
-// Runtime: a model directory, loaded and ready: what a Generator is made of
+// Runtime: a loaded model directory: the parts of a Generator
 // (espalier/backend.h, espalier/model_text.h) without its threads. The engine
-// runs on a context of the runtime's own, whose one thread also reads, prints
-// and hears signals: a reader who keeps it waiting holds the steps back, and
-// after Ctrl-C nothing runs after what is printed.
+// runs on the runtime's own context, whose single thread also reads input,
+// prints and handles signals: steps wait for a slow reader of the output, and
+// after Ctrl-C no step runs after the last output.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -41,8 +41,8 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
 absl::Status LoadError(const RuntimeOptions& options,
                        const absl::Status& error);
 
-// An error of a request that has taken those of the model's defaults, in the
-// words of the program; where it names one, with whose it is and what to do.
+// Adds the source to an error on one of the model's defaults in `taken`, and a
+// remedy, in the words of the program.
 absl::Status NameModelDefaults(const absl::Status& error,
                                const NamedValues& taken,
                                const GenerationDefaults& defaults);
@@ -61,21 +61,20 @@ class Runtime {
   absl::StatusOr<NamedValues> CheckParams(
       GenerationParams params, std::span<const std::string_view> given) const;
 
-  // The request that leaves nothing open: its prompt as tokens, its params with
-  // the model's defaults.
-  // Errors: what is wrong with its prompt.
+  // Returns the request with nothing left open: its prompt as tokens, and the
+  // model's defaults in its params.
+  // Errors: on its prompt.
   absl::StatusOr<RequestBody> Complete(RequestBody body) const;
 
   // Runs one request; text goes through the prompt template, sentence by
-  // sentence if it is split (espalier/split_text.h). On any executor: what it
-  // takes to read the request and to make texts of its result is done there.
+  // sentence if it is split (espalier/split_text.h). May be called on any
+  // executor, which also reads the request and makes the texts of its result.
   boost::asio::awaitable<absl::StatusOr<Generation>> Run(RequestBody body);
   // Streams the answer to one request while it is generated.
   boost::asio::awaitable<absl::StatusOr<AnswerStream>> Stream(RequestBody body);
 
-  // The engine's request of one whose text is not split any more, and the
-  // answer to it.
-  // Errors: what is wrong with its prompt.
+  // Returns the engine's request for an unsplit text, and later its answer.
+  // Errors: on its prompt.
   absl::StatusOr<OpenText> Open(RequestBody body) const;
   absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
                                         const NamedValues& defaults,
@@ -88,7 +87,7 @@ class Runtime {
   // before are lost.
   // Errors: kFailedPrecondition naming the file and the system's reason.
   absl::Status OpenTrace();
-  // Writes what is left of the trace, if there is one; it ends here.
+  // Writes the rest of the trace, if there is one, and ends it.
   // Errors: kInternal naming the file, if it could not be written.
   absl::Status CloseTrace();
 
@@ -145,7 +144,7 @@ class Runtime {
 
   boost::asio::io_context context_{1};
   std::string directory_;
-  std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
+  std::shared_ptr<const Tokenizer> tokenizer_;  // null without text
   std::optional<PromptTemplates> templates_;    // unset without a tokenizer
   bool family_translates_sentences_ = false;    // ModelText has it
   std::optional<PromptTemplate> template_;      // the default; unset as well
@@ -160,7 +159,7 @@ class Runtime {
   mutable std::once_flag whole_text_flag_;  // likewise
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
-  std::shared_ptr<TraceRecorder> trace_;  // null if there is none
+  std::shared_ptr<TraceRecorder> trace_;  // null without a trace
   std::optional<Engine> engine_;
   std::string stats_path_;          // empty: none
   std::optional<StatsFile> stats_;  // once it is open

@@ -108,7 +108,7 @@ absl::Status SettleForm(bool has_raw, bool has_template, ScoreLine* line) {
   return absl::OkStatus();
 }
 
-// `line` has what the options say.
+// The options are already in `line`.
 absl::Status ReadLine(std::string_view text, ScoreLine* line) {
   if (text.size() > kMaxLineBytes) {
     return InvalidArgument("a line may have ", kMaxLineBytes,

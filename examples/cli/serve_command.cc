@@ -114,7 +114,8 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
   return json;
 }
 
-// Errors of the server, which does not know the options of the program.
+// Names options of the program in an error of the server, which does not have
+// them.
 absl::Status ServerErrorInFlags(const absl::Status& error) {
   const std::string message = Message(error);
   for (const std::string_view field :
@@ -220,8 +221,8 @@ std::string MappedAddress(const std::string& address) {
 }
 
 // A URL or a part of one, such as [::1]:8000 or 127.0.0.1:8000, has a port. An
-// address of IPv6 has several colons, and no brackets here; one of IPv4 in its
-// form is listened to by what is IPv4.
+// IPv6 address has several colons, and no brackets here. A mapped IPv4 address
+// must be given as IPv4.
 absl::Status CheckHost(const std::string& host) {
   const bool is_in_brackets = host.starts_with('[') && host.ends_with(']');
   const std::string address =

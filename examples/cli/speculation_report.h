@@ -11,7 +11,7 @@
 
 namespace espalier::cli {
 
-// Requests whose result must be the same: on the CPU to the bit, on a GPU token
+// Requests whose results must be equal: on the CPU to the bit, on a GPU token
 // for token, with scores and log-probabilities within rounding.
 struct ExactComparison {
   // Allowed difference of scores and log-probabilities, relative to them, or
@@ -22,7 +22,7 @@ struct ExactComparison {
   std::vector<int64_t> lines_without_drafts;  // no draft was verified
   std::vector<std::string> differences;       // one line each
 
-  // Both are what the request of line `line` came to.
+  // Both are results of the request on line `line`.
   void Compare(int64_t line, const Generation& without, const Generation& with);
 };
 
@@ -48,7 +48,7 @@ enum class SpeculationVerdict {
 };
 
 struct SpeculationReport {
-  bool may_add_draft_model = true;  // there is none yet, and it takes one
+  bool may_add_draft_model = true;  // none yet, and the model can use one
   ExactComparison exact;
   std::vector<SampleComparison> sampled;
   std::vector<std::string> left_out;  // why, one line each

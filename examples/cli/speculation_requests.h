@@ -31,11 +31,10 @@ struct SpeculationRequests {
   absl::Status OnLine(const absl::Status& status, int64_t line) const;
 };
 
-// Reads `path`, a request a line; "-" is stdin. A request speculates as it
-// says, or else by `speculate`; both of a pair have the same seed, no deadline
-// and no prefix cache.
-// Errors: what is wrong with the file, or with a line of it; that no request
-// speculates.
+// Reads `path`, one request per line; "-" is stdin. A request uses its own
+// speculation params, or else `speculate`; both of a pair have the same seed,
+// no deadline and no prefix cache.
+// Errors: in the file or one of its lines, or if no request speculates.
 absl::StatusOr<SpeculationRequests> ReadSpeculationRequests(
     const Runtime& runtime, const SpeculationParams& speculate,
     const std::string& path);

@@ -138,7 +138,7 @@ void TextRunner::PrintReady() {
 }
 
 void TextRunner::Print(const Open& open) {
-  // Failures are told on stderr, where progress is.
+  // Failures are printed on stderr, where the progress line is.
   if (run_.output.is_terminal() || printer_.has_failures()) progress_.Erase();
   if (open.status.ok()) {
     printer_.Begin(open.text);

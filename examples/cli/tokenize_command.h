@@ -22,7 +22,7 @@ struct TokenizeOptions {
   bool pieces = false;
   // Conversations, as the model's chat template makes prompts of them.
   bool chat = false;
-  // With `chat`: what the template writes, too.
+  // With `chat`: also prints the template's output.
   bool rendered = false;
 };
 

@@ -38,7 +38,7 @@ const std::map<std::string, Render>& Renderers() {
   return *renderers;
 }
 
-// By the ending of the output's name where it is not given.
+// Returns the format of the output's name where --to is not given.
 // Errors: kInvalidArgument for one that Graphviz writes.
 absl::StatusOr<std::string> FormatOf(const TraceOptions& options) {
   constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
@@ -68,7 +68,7 @@ class TraceFilter {
   explicit TraceFilter(std::optional<std::string> request)
       : request_(std::move(request)) {}
 
-  // Errors: kInvalidArgument naming what is wrong with the line.
+  // Errors: kInvalidArgument on the line.
   absl::Status AddLine(std::string_view line);
 
   // Returns the requested trees. `file` is the source's name.

@@ -12,13 +12,12 @@ struct TraceOptions {
   std::string file;
   std::string format;  // empty: by the ending of `output`, or text
   std::string output = "-";
-  // Only requests of this id, as their caller gave it; or, where there is none,
-  // the one of this number.
+  // Draws only requests with this id of their caller, or, if no id matches, the
+  // request of this number.
   std::optional<std::string> request;
 };
 
-// Errors: what is wrong with the trace or the options, or why the picture could
-// not be written.
+// Errors: in the trace or the options, or if the picture could not be written.
 absl::Status DrawTrace(const TraceOptions& options);
 
 // The end of its help.

@@ -1,5 +1,5 @@
-// TraceRecorder: a trace on its way to a file, with the texts of tokens, which
-// an engine does not know.
+// TraceRecorder: writes a trace to a file, with the texts of tokens, which an
+// engine does not have.
 #pragma once
 
 #include <memory>

@@ -1,15 +1,15 @@
-// TwoSampleTest: whether two samples may come from one distribution, by a
-// permutation test. If they do, which observation is of which sample is chance;
-// so the statistic of the two is compared with that of the same observations
-// dealt out anew, again and again. That needs no assumption about counts that
-// are small, and its p-values are sound at any size: P(p <= x) <= x.
+// TwoSampleTest: a permutation test of the hypothesis that two samples come
+// from one distribution. If they do, the assignment of observations to samples
+// is random; so the statistic of the two is compared with that of random
+// redistributions of the same observations. This needs no assumption about
+// small counts, and its p-values are valid at any size: P(p <= x) <= x.
 //
 // The statistic is Pearson's: the sum over cells of (a/n - b/m)^2 / (a + b) for
 // a of n observations there and b of m. Cells of fewer than kLeastCount
 // observations in all count as one.
 //
-// Where p is not small a few rounds tell that: as soon as kEnough of them have
-// a statistic as great, p is kEnough / rounds (Besag and Clifford 1991,
+// If p is not small, a few rounds show it: as soon as kEnough of them have a
+// statistic at least as large, p is kEnough / rounds (Besag and Clifford 1991,
 // Sequential Monte Carlo p-values).
 #pragma once
 

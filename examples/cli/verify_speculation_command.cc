@@ -34,8 +34,8 @@ namespace asio = boost::asio;
 
 using Answers = std::vector<absl::StatusOr<Generation>>;
 
-// Samples are counted and dropped after so many requests, so that memory does
-// not grow with their number, but for the counts.
+// Samples are counted and dropped after this many requests, so that memory
+// grows only with the counts.
 constexpr int kSampledTogether = 4096;
 constexpr int64_t kAllTogether = std::numeric_limits<int64_t>::max();
 

@@ -1,5 +1,5 @@
-// espalier verify-speculation: whether requests give with speculation what they
-// give without, and what it is worth (docs/speculation.md, "Proof").
+// espalier verify-speculation: compares results with and without speculation,
+// and measures the gain (docs/speculation.md, "Proof").
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ class WorkerThread {
  public:
   // Throws std::system_error if there can be no thread.
   WorkerThread() : work_(context_.get_executor()), thread_([this] { Run(); }) {}
-  // Waits for what runs; what is posted and does not run yet is dropped.
+  // Waits for the running handler. Posted work that has not begun is dropped.
   ~WorkerThread() {
     context_.stop();
     thread_.join();

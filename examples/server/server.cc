@@ -1,5 +1,5 @@
-// A server of OpenAI's API over a Generator, as `espalier serve` is one: it
-// listens, loads a model, answers until it is told to end, and drains.
+// A server of OpenAI's API over a Generator, like `espalier serve`: it listens,
+// loads a model, answers until it is stopped, and drains.
 #include "serve/server.h"
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// A translation service, as far as it concerns generation: blocking calls from
-// many threads, with timeouts and clients who go away; text as it comes; stop
+// The generation part of a translation service: blocking calls from many
+// threads, with timeouts and disconnecting clients; streamed text; stop
 // strings; shutdown while calls run.
 #include <cstdio>
 #include <thread>

@@ -28,11 +28,11 @@
 //   plain        tokens a second of each request that does not speculate: with
 //                --plain, every P-th
 //
-// Forms, in turns: steps that are planned when the answer before is read, with
-// drafts that the host waits for (waits); that are planned ahead of it (ahead);
-// with drafts that stay on the device besides (pending); and that begin where
-// the device finds that the step before ends (unread), which is how engines
-// run.
+// Forms, in turns: steps that are planned after the previous result is read,
+// with drafts that the host waits for (waits); steps planned before it is read
+// (ahead); with drafts that also stay on the device (pending); and steps whose
+// start the device takes from the end of the previous step (unread), as engines
+// run them.
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -290,8 +290,8 @@ absl::StatusOr<std::shared_ptr<CudaModel>> MakeModel(
   return std::make_shared<SyntheticModel>(std::move(transformer), agreement);
 }
 
-// The time of a step of the draft model, of so many sequences at a position:
-// the slope over the tokens that they draft.
+// Returns the time of one step of the draft model for `num_requests` sequences
+// at a position: the slope over the number of drafted tokens.
 double DraftStepSeconds(DraftSampler& sampler, int num_requests, int position,
                         bool by_rejection) {
   const auto time_of = [&](int num_tokens) {

@@ -58,7 +58,7 @@ namespace {
 
 constexpr int kPageSize = 16;
 
-// Notes when steps end whose every row is a beam that decodes.
+// Records the ends of steps in which every row is a decoding beam.
 class StepClock : public WrappedExecutor {
  public:
   StepClock(std::shared_ptr<StepExecutor> steps, int num_rows)

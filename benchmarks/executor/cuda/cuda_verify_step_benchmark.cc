@@ -1,15 +1,15 @@
-// A step that verifies drafts beside one that decodes, of the same sequences,
-// in one run: what a row more costs. The weights are random and the sequences
-// greedy.
+// A step that verifies drafts compared with a decode step of the same
+// sequences, in one run: the cost of one more row. Weights are random and the
+// sequences greedy.
 //
 //   cuda_verify_step_benchmark [--drafts N] CASE...
 //   cuda_verify_step_benchmark --drafts 4 8b:8s1/512
 //
 // Cases are those of decode_case.h; samples of a request share the pages of its
-// prompt. Prints a line of a markdown table a case and kind of step: medians of
-// the time on the device, by its own clock, and from a plan to its answer; and
-// how many times those of the decode step that is. Steps take turns and none
-// runs ahead.
+// prompt. Prints a line of a markdown table per case and kind of step: medians
+// of the time on the device, by its own clock, and from a plan to its result;
+// and both as multiples of the decode step's. Steps alternate, with one plan in
+// flight.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

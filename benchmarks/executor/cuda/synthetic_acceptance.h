@@ -1,9 +1,9 @@
-// SyntheticModel: a model whose drafts are accepted at a given rate, so that
-// what speculation costs can be measured with random weights. It computes what
-// the model does that it has, in the same time, and then makes one token
-// certain: a hash of the last token and its position. A draft model with a rate
-// of a makes that token certain in a part a of all places, by another hash, and
-// its neighbour in the others; the target makes it certain everywhere.
+// SyntheticModel: a model whose drafts are accepted at a given rate, to measure
+// the cost of speculation with random weights. It runs the wrapped model, in
+// the same time, and then makes one token certain: a hash of the last token and
+// its position. A draft model with rate a makes this token certain at a share a
+// of all positions, chosen by another hash, and its neighbour at the others;
+// the target makes it certain everywhere.
 #pragma once
 
 #include <memory>

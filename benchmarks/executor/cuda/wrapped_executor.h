@@ -1,5 +1,6 @@
-// WrappedExecutor: an executor around another one, to note when its plans come
-// and their answers go. What it is asked of it says of the other one.
+// WrappedExecutor: forwards plans to another executor, so that a derived class
+// can record when plans come and results go. All other calls return the other
+// executor's values.
 #pragma once
 
 #include <memory>

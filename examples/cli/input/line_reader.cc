@@ -165,7 +165,7 @@ void LineReader::EndLine(std::vector<std::string>* lines) {
   }
   // A line that was cut right after a "\r" is too long even without it.
   if (!line_.empty() && line_.back() == '\r') line_.pop_back();
-  // A cut line keeps its length, which tells that it was cut.
+  // The length marks a cut line.
   line_.resize(std::min(line_.size(), max_line_bytes_ + 1));
   lines->push_back(std::exchange(line_, {}));
 }

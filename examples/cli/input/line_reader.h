@@ -39,12 +39,12 @@ class LineReader {
   // The path, or "stdin".
   const std::string& name() const { return name_; }
 
-  // The lines that are there, without their line ends: at least one, for which
-  // it waits, or none at the end.
+  // Returns the available lines, without their line ends: at least one, for
+  // which it waits, or none at the end.
   // Errors: kInternal with the system's reason if reading fails;
-  // kInvalidArgument if a line has no end within kMaxPassedBytes, or if what is
-  // read begins like no text in UTF-8 but like a compressed file, or one in
-  // UTF-16, with what makes text of it.
+  // kInvalidArgument if a line has no end within kMaxPassedBytes, or if the
+  // input begins like a compressed file or UTF-16 text instead of UTF-8, with a
+  // command that converts it.
   absl::StatusOr<std::vector<std::string>> Read();
 
   // True if the input is over and its last line had no line end. That line is

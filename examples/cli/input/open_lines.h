@@ -19,7 +19,7 @@ class OpenLines {
   static constexpr size_t kMaxLines = 4096;
   static constexpr size_t kMaxBytes = 64 << 20;
 
-  // Adds a line of so many bytes after the others. Returns its number.
+  // Adds a line of `num_bytes` bytes after the others. Returns its number.
   size_t Open(size_t num_bytes) {
     lines_.push_back({num_bytes, {}});
     num_bytes_ += num_bytes;

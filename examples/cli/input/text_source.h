@@ -35,8 +35,8 @@ class TextSource {
   // Errors: those of LineReader::Read.
   boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> Read();
 
-  // Ends the texts here, as LineReader::Stop; who has texts that are not begun
-  // yet leaves them. The thread that reads.
+  // Ends the texts, as LineReader::Stop. Callers drop texts that they have not
+  // begun. Called on the thread that reads.
   void Stop();
   bool stopped() const { return stopped_; }
 

@@ -18,7 +18,7 @@ namespace espalier::cli {
 std::vector<const CLI::App*> Commands(const CLI::App& app);
 std::string CommandName(const CLI::App& command);
 std::vector<std::string> CommandNames(const CLI::App& app);
-// Null if there is none of that name.
+// Returns the command of this name, or null.
 const CLI::App* FindCommand(const CLI::App& app, std::string_view name);
 
 // Long and short, with their dashes.

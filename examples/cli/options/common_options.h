@@ -1,5 +1,5 @@
-// Options that the commands have in common: of the model, of the device, of the
-// engine; and what they and others are made of.
+// Options that the commands have in common: of the model, the device and the
+// engine; and helpers to define options.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -38,9 +38,9 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options);
 // --prefix-cache and --speculate, for requests that do not say.
 void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options);
 
-// For --help: the defaults of requests that the model named in `options` has in
-// its generation_config.json or config.json, or what is wrong with that; ""
-// where no model is named, or has none.
+// Returns the text for --help on the defaults of requests in the
+// generation_config.json or config.json of the model named in `options`, or the
+// error in it; "" if no model is named, or it has no defaults.
 std::string HelpOnDefaults(const RuntimeOptions& options);
 
 }  // namespace espalier::cli

@@ -34,7 +34,7 @@ std::string OptionNames::InOptions(std::string_view message) const {
   std::string text;
   while (!message.empty()) {
     const std::string_view word = message.substr(0, FirstPartLength(message));
-    // Not what is a part of a formula, a path or another name.
+    // Skips parts of a formula, a path or another name.
     const bool stands_alone =
         text.empty() || text.back() == ' ' || text.back() == '(';
     const ParamField* const field =

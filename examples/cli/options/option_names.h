@@ -1,5 +1,5 @@
-// OptionNames: what the fields of the request format are called on the command
-// line of espalier generate, and in its errors: the engine says num_beams, its
+// OptionNames: the command-line options of the request format's fields, for
+// error messages of espalier generate: the engine writes num_beams where the
 // user typed --num-beams.
 //
 //   OptionNames names;

@@ -29,7 +29,7 @@ std::string Quoted(const std::string& text) {
 // Reads the texts given for one option.
 class ParamReader {
  public:
-  // `option` is what the field was typed as; `texts` are not empty.
+  // `option` is the name that was typed; `texts` are not empty.
   ParamReader(const ParamField& field, std::string option,
               const std::vector<std::string>& texts)
       : field_(field), option_(std::move(option)), texts_(texts) {}
@@ -71,10 +71,10 @@ absl::Status ParamReader::NotJson(const std::string& text,
   return InvalidArgument(message);
 }
 
-// A value as typed: JSON where it is JSON, otherwise a string. Where a text is
-// wanted only JSON strings, lists and objects count, so that --stop 5 means
-// what it says. What begins like a list or an object has to be one: a bracket
-// too few would make another text of it.
+// Reads a value as typed: JSON if it is JSON, otherwise a string. For a text
+// field, only JSON strings, lists and objects count as JSON, so that --stop 5
+// is the text "5". A value that begins like a list or an object must be one:
+// with a missing bracket it would silently become a text.
 // REQUIRES: well-formed UTF-8.
 absl::StatusOr<json::value> ParamReader::ReadOne(
     const std::string& text) const {

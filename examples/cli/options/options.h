@@ -49,10 +49,10 @@ std::vector<std::string_view> GivenParams(const ParamTexts& texts);
 // Errors: kInvalidArgument naming the option and the value.
 absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
 
-// The first event of a trace cuts its file to nothing, and statistics take the
-// place of theirs, by way of another one (examples/cli/output/stats_file.h), so
-// all of these must be no other file of the command; `option` names that one,
-// and `path` is what the system calls it.
+// Checks the output files. The first event of a trace truncates its file, and
+// statistics replace theirs by way of a temporary file
+// (examples/cli/output/stats_file.h), so neither may be another file of the
+// command. `option` names that file, and `path` is the system's path of it.
 // Errors: kInvalidArgument.
 absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path);

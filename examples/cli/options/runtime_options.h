@@ -19,8 +19,8 @@ struct RuntimeOptions {
   // Splits texts into sentences where a request does not say; unset: the model
   // decides.
   std::optional<bool> split_sentences = {};
-  // Texts are what a user says in a chat, which the model's chat template makes
-  // a prompt of; `system` stands before them, empty: nothing does.
+  // If set, a text is a user's message in a chat, and the model's chat template
+  // makes the prompt. `system` is the message before it; empty: none.
   bool chat = false;
   std::string system;
   // But for max_waiting, and kv_cache_bytes and host_cache_bytes, which are in

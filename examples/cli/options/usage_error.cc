@@ -108,8 +108,8 @@ std::string_view WhatIsNeeded(const CLI::App& command,
   return NeededArgument(command.get_name(), missed);
 }
 
-// The first of `args` that is a model's directory and no option's value, if
-// --model is what the library misses; or "".
+// Returns the first of `args` that is a model's directory and no option's
+// value, if the library reports --model as missing; or "".
 std::string ModelAmong(const CLI::App& command, std::span<char* const> args,
                        const CLI::ParseError& error) {
   if (error.what() != std::string_view("--model is required")) return "";

@@ -19,7 +19,7 @@ namespace espalier::cli {
 enum class DrawNoteKind {
   kNone,     // the request says all of it, or there are no such defaults
   kBeams,    // num_beams is the model's
-  kSamples,  // the model's num_beams are fewer than what is to be returned
+  kSamples,  // the model's num_beams are below the number to return
   kSearch,   // num_beams is the request's own, do_sample the model's
 };
 

@@ -18,7 +18,7 @@ double Percent(absl::Duration part, absl::Duration whole) {
 
 std::string TimeShares(const EngineStats& stats) {
   const absl::Duration whole = stats.step_time;
-  // Clocks that are read on two threads may differ by more than what is left.
+  // Clocks of two threads may differ by more than the remaining time.
   const absl::Duration outside =
       std::max(absl::ZeroDuration(), whole - stats.forward_time);
   return absl::StrFormat(
@@ -29,7 +29,7 @@ std::string TimeShares(const EngineStats& stats) {
       Percent(stats.hand_over_time, whole));
 }
 
-// "0 preemptions", or also what they cost.
+// "0 preemptions", or their number and cost.
 std::string Preemptions(const SchedulerStats& s) {
   const std::string count = Pluralize(s.num_preemptions, "preemption");
   if (s.num_preemptions == 0) return count;

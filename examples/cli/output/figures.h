@@ -8,11 +8,11 @@
 
 namespace espalier::cli {
 
-// Tokens per second, steps, requests whose best hypothesis was cut off and
-// drafts if there were any, pages against pages without sharing, tail copies
-// and the share of time outside the model, a line each. Tokens per step are
-// those of sequences that speculate, as in examples/cli/speculation_report.h;
-// steps of the draft model alone are none of the model.
+// One line each: tokens per second, steps, requests whose best hypothesis was
+// cut off and drafts if there were any, pages against pages without sharing,
+// tail copies and the share of time outside the model. Tokens per step count
+// only sequences that speculate, as in examples/cli/speculation_report.h; steps
+// of the draft model do not count as steps of the model.
 std::string FormatFigures(const EngineStats& stats, int num_requests,
                           absl::Duration wall_time);
 

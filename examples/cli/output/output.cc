@@ -46,8 +46,8 @@ bool IsRegularFile(int fd) {
   return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// Waits until `fd` takes more, or is broken, which writing then tells. Once
-// `interrupt_fd` is readable a reader has a moment left to make room.
+// Waits until `fd` accepts data or is broken, in which case the write fails.
+// Once `interrupt_fd` is readable, it waits for a reader only briefly.
 // Errors: errno, EINTR if it was interrupted.
 bool WaitForRoom(int fd, int interrupt_fd) {
   constexpr int kMomentMs = 100;

@@ -1,9 +1,9 @@
-// Output: where a command writes what it was asked for: stdout, or a file.
+// Output: destination of a command's results: stdout, or a file.
 //
 // A terminal obeys control characters, and a model may generate any: they would
-// colour the screen, retitle the window, or hide what was printed before. So
-// where the output is a terminal they are shown, not sent (ForTerminal). Files
-// and pipes get every byte as it is.
+// colour the screen, retitle the window, or hide earlier output. If the output
+// is a terminal, they are therefore escaped (ForTerminal). Files and pipes get
+// every byte unchanged.
 #pragma once
 
 #include <cerrno>
@@ -42,13 +42,14 @@ bool IsSameFile(const std::string& path, const std::string& other);
 // Writes to stderr, where a terminal gets ForTerminal(text).
 void PrintToStderr(std::string_view text);
 
-// Why requests end whose answers would be lost.
+// Error of requests that end because their answers could not be written.
 inline constexpr char kCannotBeWritten[] = "the output cannot be written";
 
 class Output {
  public:
-  // The file at `path`, which is made if there is none; "-" is stdout. What a
-  // file has stays until CutToNothing: there may be more to open.
+  // Opens the file at `path`, and creates it if it does not exist; "-" is
+  // stdout. A file keeps its contents until CutToNothing, because opening
+  // another file may fail.
   // Errors: kFailedPrecondition naming the path and the system's reason.
   static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
   ~Output();
@@ -71,9 +72,9 @@ class Output {
   bool failed() const { return error_ != 0; }
   // True if it failed because a signal came while the reader took no more data.
   bool interrupted() const { return error_ == EINTR; }
-  // Writes what is buffered, and closes a file.
-  // Errors: kInternal naming the path and the system's reason, if anything
-  // could not be written.
+  // Writes the buffered text, and closes a file.
+  // Errors: kInternal naming the path and the system's reason, if any write
+  // failed.
   absl::Status Close();
 
   bool is_terminal() const { return is_terminal_; }

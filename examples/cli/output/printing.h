@@ -9,10 +9,11 @@
 
 namespace espalier::cli {
 
-// Hypotheses, best first, with their scores:
+// Returns the hypotheses, best first, with their scores:
 //     -0.1529  Où est la gare ?
-// Further lines of a text stand under its first (HangingIndent). With them what else the request asked for, and the seed if it drew. `samples`
-// are the numbers of the hypotheses, [2] in front of a score, if there are any.
+// Further lines of a text are indented (HangingIndent). Other requested outputs
+// follow, and the seed of a sampling request. `samples` are the numbers of the
+// hypotheses, printed as [2] before a score; empty: none are printed.
 std::string FormatHypotheses(const Generation& generation,
                              const Tokenizer& tokenizer,
                              std::span<const int> samples = {});

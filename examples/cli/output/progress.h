@@ -21,8 +21,8 @@ class Progress {
   ~Progress() { Erase(); }
 
   void SetTotal(int total) { total_ = total; }
-  // All parts together come to so much, of which Step tells; from then on it
-  // says how long the rest will take, if it takes as long as what is done.
+  // Sets the total work of all parts, which Step counts down. From then on the
+  // line shows the remaining time, extrapolated from the finished work.
   void Expect(int64_t work);
   // Begins anew, with a part of the work that is called `what`, and shows it.
   void Begin(std::string what, int total);
@@ -36,7 +36,7 @@ class Progress {
 
  private:
   void Show(const std::string& more = "");
-  // "40 s left", or "" where too little is done to tell.
+  // Returns "40 s left", or "" if too little is done to extrapolate.
   std::string TimeLeft() const;
 
   const bool enabled_;

@@ -9,11 +9,11 @@
 
 namespace espalier::cli {
 
-// A table of one line a token; nothing if there is none:
+// Returns a table of one line per token; empty without tokens:
 //       log prob   rank  token
 //        -0.3120      1  " Où"  of " Où" -0.3120, " où" -2.7381
-// Tokens without a text of their own are what the vocabulary calls them, </s>
-// or <0x0A>, and #32001 if it does not know them.
+// Tokens without a text of their own have their name in the vocabulary, </s> or
+// <0x0A>, or #32001 if it has none.
 std::string FormatLogProbs(std::span<const TokenLogProb> logprobs,
                            const Tokenizer& tokenizer);
 

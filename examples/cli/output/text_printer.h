@@ -1,12 +1,12 @@
-// TextPrinter: prints what became of several texts, one after the other:
+// TextPrinter: prints the results of several texts, one after the other:
 //   Where is the station?
 //     -0.1529  Où est la gare ?
 //
 //   It rains.
 //     -0.0934  Il pleut.
-// A blank line stands between them. Failures go to stderr. Those that are all
-// alike wait until something else is printed: what fails every text is told
-// once, at the end.
+// A blank line separates them. Failures go to stderr. While all failures are
+// equal, printing them waits for the first other output: an error of every text
+// is printed once, at the end.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class TextPrinter {
   // line: "↵" stands for its line breaks.
   void Begin(const std::string& text);
 
-  // The text has ended: as it should, or with an error, which is told. One that
-  // was cancelled is left out.
+  // Ends the text, successfully or with an error, which is printed. A cancelled
+  // text prints nothing.
   void End(const std::string& text, const absl::Status& status);
 
   bool has_failures() const { return outcome_.num_failed > 0; }

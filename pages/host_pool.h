@@ -1,13 +1,13 @@
-// HostPool: slots of host memory, as numbers. A slot has room for what one page
-// holds; where its bytes live is the executor's business. A group that is
-// preempted keeps pages there (beam/pages/saved_pages.h), and several of its
-// sequences may hold one slot, as they held one page.
+// HostPool: allocator for slots of host memory, by number. A slot holds the
+// data of one page; the executor owns the memory. A preempted group keeps pages
+// there (beam/pages/saved_pages.h). Several of its sequences may hold one slot,
+// as they held one page.
 //
-// Counts are plain integers: a pool, and every HostSlot of it, belongs to one
-// strand. The pool outlives them all.
+// Thread safety: a pool and all its HostSlots belong to one strand, since
+// counts are plain integers. The pool outlives its slots.
 //
 //   HostSlot slot = pool.Take();
-//   if (slot) ...  // there was a free one
+//   if (slot) ...  // a slot was free
 #pragma once
 
 #include <cassert>
@@ -41,7 +41,7 @@ class HostSlot {
     assert(pool_ != nullptr && "no slot is held");
     return id_;
   }
-  // The pool of the slot held, or null.
+  // Returns the pool of the slot held, or null.
   HostPool* pool() const { return pool_; }
 
  private:
@@ -61,14 +61,14 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // A free slot, its one holder the result, which holds nothing if none is
-  // free. Which one is unspecified but deterministic.
+  // Allocates a slot, held by the result alone; the result holds nothing if
+  // none is free. The choice of slot is unspecified but deterministic.
   HostSlot Take();
 
   int num_slots() const { return static_cast<int>(ref_counts_.size()); }
   int num_free() const { return static_cast<int>(free_.size()); }
   int num_held() const { return num_slots() - num_free(); }
-  // How many HostSlots hold `slot`; 0 if it is free.
+  // Returns the number of HostSlots that hold `slot`; 0 if it is free.
   int ref_count(HostSlotId slot) const { return ref_counts_[slot.value]; }
 
  private:

@@ -1,13 +1,13 @@
-// PagePool: the owner of all physical pages, as numbers. A page is a run of
-// `page_size` key/value slots (counted in tokens) for all layers; where its
-// bytes live is the model's business. The pool hands out page ids, counts the
-// holders of each, and takes a page back when the last holder releases it.
+// PagePool: the owner of all physical pages, by number. A page is a run of
+// `page_size` key/value slots (counted in tokens) for all layers; the model
+// owns the memory. The pool allocates page ids, counts the holders of each, and
+// frees a page when its last holder releases it.
 //
-// Counts are plain integers: a pool, and every PageRef and PageTable of it,
-// belongs to one strand. The pool outlives them all.
+// Thread safety: a pool and all its PageRefs and PageTables belong to one
+// strand, since counts are plain integers. The pool outlives them all.
 //
-// A page is *free*, or *held*. Of what is held, pages that only a cache holds
-// are *idle* (prefix_tree.h): Allocate takes them back when none is free.
+// A page is *free* or *held*. A held page is *idle* if only a cache holds it
+// (prefix_tree.h). Allocate() reclaims idle pages when none is free.
 //
 //   ASSIGN_OR_RETURN(PageRef page, pool.Allocate());
 //   PageRef copy = page;  // retained twice, released by the destructors
@@ -38,9 +38,9 @@ class PageRef {
   explicit operator bool() const { return pool_ != nullptr; }
   // REQUIRES: holds a page.
   PageId id() const;
-  // Whether another PageRef holds this page too. REQUIRES: holds a page.
+  // True if another PageRef holds this page too. REQUIRES: holds a page.
   bool shared() const;
-  // The pool of the page held, or null.
+  // Returns the pool of the page held, or null.
   PagePool* pool() const { return pool_; }
 
  private:
@@ -55,7 +55,7 @@ class PageRef {
 class PageReclaimer {
  public:
   virtual ~PageReclaimer() = default;
-  // Releases a page that nothing else holds; false if there is none. Does not
+  // Releases a page that has no other holder; false if there is none. Does not
   // throw.
   virtual bool ReclaimPage() = 0;
 };
@@ -69,8 +69,8 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // A free page, its one holder the result; where none is free, one that the
-  // reclaimer releases. Which one is unspecified but deterministic.
+  // Allocates a free page, held by the result alone; if none is free, a page
+  // that the reclaimer releases. The choice is unspecified but deterministic.
   // Errors: kResourceExhausted, leaving the pool unchanged, if none is
   // available.
   absl::StatusOr<PageRef> Allocate();
@@ -81,18 +81,18 @@ class PagePool {
   int num_held() const { return num_pages() - num_free(); }
   // Pages that only a cache holds.
   int num_idle() const { return num_idle_; }
-  // Pages that others than a cache hold.
+  // Pages with a holder other than a cache.
   int num_in_use() const { return num_held() - num_idle_; }
-  // What Allocate can give.
+  // Pages that Allocate() can return.
   int num_available() const { return num_free() + num_idle_; }
-  // How many PageRefs hold `page`; 0 if it is free.
+  // Returns the number of PageRefs that hold `page`; 0 if it is free.
   int ref_count(PageId page) const { return ref_counts_[page.value]; }
 
-  // At most one, which outlives its last call here; null: none.
+  // Sets the only reclaimer, or removes it if null. Allocate() calls it.
   void set_reclaimer(PageReclaimer* reclaimer) { reclaimer_ = reclaimer; }
-  // Of the reclaimer: one of the page's holders is a cache, so that it is idle
-  // when that is the last one; or is not any more.
-  // REQUIRES: the page is held, and was not so before.
+  // Marks whether one of the page's holders is the reclaimer's cache. The page
+  // is idle if that is its last holder. Only the reclaimer calls this.
+  // REQUIRES: the page is held, and the mark changes.
   void SetCached(PageId page, bool is_cached);
   bool is_cached(PageId page) const { return is_cached_[page.value] != 0; }
 

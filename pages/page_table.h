@@ -2,31 +2,30 @@
 // the sequence lives in slot t % page_size of page t / page_size.
 //
 // Forking shares every page. Only the last, partly filled page is ever copied,
-// and only when a sequence is about to write into it while another holds it:
-// the first writer that finds it shared gets a copy, the last holder writes in
-// place. Copies are not made here; they are reported, and the next step makes
-// them before it writes.
+// and only when a sequence appends to it while another table holds it. Each
+// writer that finds it shared gets a copy; the last holder writes in place. The
+// table only reports copies; the next step makes them before it writes.
 //
 //   PageTable child = parent.Fork(parent.num_tokens());
 //   RETURN_IF_ERROR(child.Append(1, &copies));  // copies: parent's tail
 //   RETURN_IF_ERROR(parent.Append(1, &copies));  // in place
 //
-// Truncating drops tokens from the end (a rollback), and never touches a page:
-// one that only the dropped tokens needed is released, and the one that becomes
-// the tail is copied by the next append if another table holds it.
+// Truncating drops tokens from the end (a rollback), and never writes to a
+// page. Pages without remaining tokens are released. The next append copies the
+// new tail if another table holds it.
 //
 //   child.Truncate(5);                           // page 1, if pages are of 4
 //   RETURN_IF_ERROR(child.Append(1, &copies));   // copies 1 token if shared
 //
-// Sequences that are planned before their parents are decided (docs/step.md,
-// "Running ahead") keep a tail of their own instead: it is detached from the
-// table, and attached again when the table has the parent's full pages.
+// Sequences that are scheduled asynchronously, before their parents are known
+// (docs/step.md, "Running ahead"), have a private tail instead. It is detached
+// from the table, and attached again after the parent's full pages.
 //
-//   PageRef tail = child.DetachTail();              // child: full pages alone
-//   child = parent.Fork(parent.num_tokens());       // so has the parent
-//   child.AttachTail(std::move(tail), num_tokens);  // not shared, ever
+//   PageRef tail = child.DetachTail();              // child: full pages only
+//   child = parent.Fork(parent.num_tokens());       // parent: full pages only
+//   child.AttachTail(std::move(tail), num_tokens);  // never shared
 //
-// A table belongs to its pool's strand.
+// Thread safety: a table belongs to its pool's strand.
 #pragma once
 
 #include <cstdint>
@@ -41,21 +40,21 @@ namespace espalier {
 
 class PageTable {
  public:
-  // An empty table. `pool` outlives it.
+  // Creates an empty table. REQUIRES: `pool` outlives it.
   explicit PageTable(PagePool* pool) : pool_(pool) {}
   PageTable(PageTable&&) = default;
   PageTable& operator=(PageTable&&) = default;
   PageTable(const PageTable&) = delete;  // copying is called Fork
   PageTable& operator=(const PageTable&) = delete;
 
-  // A table of the first `num_tokens` tokens, sharing their pages.
+  // Returns a table of the first `num_tokens` tokens that shares their pages.
   // REQUIRES: 0 <= num_tokens <= this->num_tokens().
   PageTable Fork(int num_tokens) const;
 
-  // Becomes Fork(num_tokens) of `parent`, in the memory that it has, whatever
-  // it held. Pages that both begin with stay as they are: of a beam that is
-  // pruned for a child of another these are all but the last ones. Throws
-  // std::bad_alloc, and has done nothing then.
+  // Replaces this table by parent.Fork(num_tokens), in its own memory. The
+  // common page prefix is not touched; when a pruned beam makes way for another
+  // beam's child, that is all but the last pages. If it throws std::bad_alloc,
+  // the table is unchanged.
   // REQUIRES: 0 <= num_tokens <= parent.num_tokens().
   void ForkFrom(const PageTable& parent, int num_tokens);
 
@@ -67,8 +66,8 @@ class PageTable {
   // they are if it throws std::bad_alloc.
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
-  // Append(1) where that takes no page: the tail has room and one holder. False
-  // otherwise, and nothing is done.
+  // Does Append(1) if that needs no page, because the tail has room and a
+  // single holder. Otherwise returns false and changes nothing.
   bool AppendInPlace() {
     if (room_in_tail() == 0 || pool_->ref_count(page_ids_.back()) > 1) {
       return false;
@@ -77,77 +76,77 @@ class PageTable {
     return true;
   }
 
-  // Grows the table, whose pages are all full, by full pages of another holder,
-  // such as a cache. They are never written again.
+  // Appends full pages of another holder, such as a cache. They are never
+  // written again.
+  // REQUIRES: all pages of the table are full.
   void AdoptPages(std::vector<PageRef> pages);
 
-  // Grows the table, whose pages are all full, by a fresh page that begins with
-  // the first `num_tokens` tokens of `from`; appends the copy to make to
-  // `*copies`. `from` must not be allocated again before that is in a plan.
-  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
-  // REQUIRES: num_tokens() % page_size == 0, 1 <= num_tokens < page_size.
+  // Appends a new page that begins with the first `num_tokens` tokens of
+  // `from`; adds the copy to make to `*copies`. `from` must not be allocated
+  // again before that copy is in a plan. Errors: kResourceExhausted, leaving
+  // table, pool and `*copies` unchanged. REQUIRES: num_tokens() % page_size ==
+  // 0, 1 <= num_tokens < page_size.
   absl::Status AppendCopy(const PageRef& from, int num_tokens,
                           std::vector<PageCopy>* copies);
 
   // Keeps the first `num_tokens` tokens and releases the pages after them.
-  // Other tables that hold these pages keep them as they are.
-  // A page released may be allocated again at once. So the copies that Append
-  // has reported must be in a plan already, and plans run in order.
-  // REQUIRES: 0 <= num_tokens <= this->num_tokens().
+  // Other holders of these pages are not affected. A released page may be
+  // allocated again at once. Copies that Append() has reported must therefore
+  // be in a plan already; plans run in order. REQUIRES: 0 <= num_tokens <=
+  // this->num_tokens().
   void Truncate(int num_tokens);
 
-  // Takes out the last page if it is not full, with its tokens; the result
-  // holds nothing if all pages are full.
+  // Removes and returns the last page, with its tokens, if it is not full. The
+  // result holds nothing if all pages are full.
   PageRef DetachTail();
 
-  // Grows the table, whose pages are all full, by `page` with `num_tokens`
-  // tokens in it. The caller sees to it that they are written.
+  // Appends `page` with `num_tokens` tokens. The caller must have them written.
   // REQUIRES: num_tokens() % page_size == 0, `page` is held and not shared,
   // 1 <= num_tokens <= page_size.
   void AttachTail(PageRef page, int num_tokens);
 
-  // The same by a page that others may hold: the next append copies its tokens
-  // if they do.
+  // Appends `page` with `num_tokens` tokens, which may be shared: the next
+  // append then copies its tokens.
   // REQUIRES: num_tokens() % page_size == 0, `page` is held,
   // 1 <= num_tokens <= page_size.
   void AdoptTail(PageRef page, int num_tokens);
 
-  // Truncate(0).
   void Clear() { Truncate(0); }
 
   int num_tokens() const { return num_tokens_; }
-  // Tokens that its last page has room for.
+  // Free token slots in the last page.
   int room_in_tail() const {
     return static_cast<int>(page_ids_.size()) * pool_->page_size() -
            num_tokens_;
   }
   std::span<const PageRef> pages() const { return pages_; }
-  // The same pages, as plans name them.
+  // The ids of pages(), for plans.
   std::span<const PageId> page_ids() const { return page_ids_; }
 
  private:
   friend class PageTablePeer;  // plants faults for the validator's tests
 
-  // For so many pages in all.
+  // Reserves memory for `num_pages` pages in total.
   void Reserve(size_t num_pages);
-  // REQUIRES: there is room for it.
+  // REQUIRES: Reserve() covers it.
   void PushPage(PageRef page);
 
-  // What a step of one token reads comes first.
+  // Members that a decode step reads come first.
   PagePool* pool_;
   int num_tokens_ = 0;
-  std::vector<PageId> page_ids_;  // of pages_
+  std::vector<PageId> page_ids_;  // [pages_]
   std::vector<PageRef> pages_;    // [ceil(num_tokens_ / page_size)]
 };
 
-// Pages a table of `num_tokens` tokens has: ceil(num_tokens / page_size).
+// Returns the pages of a table of `num_tokens` tokens: ceil(num_tokens /
+// page_size).
 constexpr int64_t NumPages(int64_t num_tokens, int page_size) {
   return (num_tokens + page_size - 1) / page_size;
 }
 
-// The most pages that `num_beams` tables of at most `num_tokens` tokens each
-// hold together when all share the first `num_shared_tokens`: the full pages
-// of the shared part once, the rest once a beam.
+// Returns the maximum number of pages that `num_beams` tables hold together, if
+// each has at most `num_tokens` tokens and all share the first
+// `num_shared_tokens`: full shared pages count once, others once per beam.
 constexpr int64_t WorstCasePages(int64_t num_shared_tokens, int64_t num_tokens,
                                  int64_t num_beams, int page_size) {
   const int64_t num_shared = num_shared_tokens / page_size;

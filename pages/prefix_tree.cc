@@ -106,12 +106,12 @@ void PrefixTree::MatchInsidePage(const Node& node, const TokenPath& tokens,
     next[i] = at < num_head ? tokens.head[at] : tokens.rest[at - num_head];
   }
   bool is_filling = false;
-  // Whether one further on may be ready and have as many tokens in common.
+  // Returns true if a later sibling may be ready with as long a prefix.
   const auto look_at = [&](int child) {
     const size_t common = CommonPrefix(TokensOf(child), next, count);
     if (static_cast<int>(common) <= match->num_tail_tokens) return false;
     if (!nodes_[child].is_ready) {
-      // All tokens will be in pages of the tree.
+      // The tree will then have pages for all of the tokens.
       is_filling |= common == count && first + count == tokens.size();
       return true;
     }
@@ -119,8 +119,8 @@ void PrefixTree::MatchInsidePage(const Node& node, const TokenPath& tokens,
     match->tail = nodes_[child].page;
     return false;
   };
-  // The longest common prefix is that of a neighbour in their order. Past those
-  // that are being filled so many are looked at on each side.
+  // The child with the longest common prefix is next to the insertion point.
+  // On each side at most kMaxLooks children that are being filled are skipped.
   constexpr size_t kMaxLooks = 8;
   const size_t at = LowerBound(node, next, count);
   const size_t begin = at - std::min(at, kMaxLooks);
@@ -212,7 +212,7 @@ void PrefixTree::GiveNodeBack(int node) {
 void PrefixTree::AddChild(int parent, int child, const TokenId* tokens) {
   SmallVector<int>& siblings = nodes_[parent].children;
   const bool was_leaf = siblings.empty() && nodes_[parent].page;
-  // What may throw comes first.
+  // Allocations that may throw come first.
   if (siblings.size() == siblings.capacity()) {
     siblings.reserve(2 * siblings.size() + 1);
   }
@@ -236,7 +236,7 @@ void PrefixTree::Touch(int node) {
     entry.value().first = clock_;
     leaves_.insert(std::move(entry));
   }
-  // What is before it was used then, too: RemoveLeaf passes that on.
+  // Its ancestors were used too; RemoveLeaf() passes last_use on to the parent.
   nodes_[node].last_use = clock_;
 }
 

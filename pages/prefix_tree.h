@@ -1,31 +1,32 @@
-// PrefixTree: which pages already hold the keys and values of a token sequence.
-// A trie whose edges are full pages of tokens (a radix tree with nodes of one
-// page; SGLang's RadixAttention, Zheng et al. 2024, with pages for tokens):
+// PrefixTree: prefix cache. Finds pages that already hold the keys and values
+// of a token sequence. It is a trie whose edges are full pages of tokens (like
+// SGLang's RadixAttention, Zheng et al. 2024, with pages in place of tokens):
 //
 //   root --[t0..t15] page 7 --+--[t16..t31] page 9
 //                             +--[t16'..t31'] page 4
 //
-// The tree is one more holder of each of its pages, so a page outlives the
-// sequence that filled it. Pages that the tree alone holds are *idle*: they
-// count as available, and the pool takes the least recently used ones back
-// when nothing else is free (ReclaimPage), leaves first.
+// The tree holds each of its pages, so a page outlives the sequence that filled
+// it. Pages that only the tree holds are *idle*: they count as available, and
+// the pool evicts the least recently used ones, leaves first, when no page is
+// free (ReclaimPage).
 //
 //   PrefixMatch match = tree.Find(salt, {}, tokens);   // shares match.pages
 //   ...
 //   PrefixTree::Inserted page = tree.Insert(salt, match.end, page_tokens, page,
 //                                           PageState::kFilling);
-//   ...  // the step that fills it is answered
+//   ...  // the result of the step that fills it has arrived
 //   tree.MarkReady(page.cursor);
 //
-// A page is announced while it is filled: it is not given to other sequences
-// yet, but Find reports it (PrefixMatch::is_filling), so they can wait instead
-// of computing the same. Pages of different salts never match.
+// A page is inserted while it is still being filled. Find() does not return
+// such a page but reports it (PrefixMatch::is_filling), so that other sequences
+// can wait for it instead of computing it again. Pages with different salts
+// never match.
 //
-// Costs: Find and Insert walk one page after the other, a binary search among
-// its siblings each; about 20 ns a page where pages have one child. A page in
-// the tree takes page_size * 4 + 80 bytes beside its keys and values.
+// Costs: Find and Insert visit one page after the other, with a binary search
+// among siblings; about 20 ns per page if pages have one child. A page in the
+// tree takes page_size * 4 + 80 bytes in addition to its keys and values.
 //
-// Belongs to its pool's strand.
+// Thread safety: it belongs to its pool's strand.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +46,7 @@
 
 namespace espalier {
 
-// The tokens of a sequence in two parts, such as its prompt and what was
-// generated.
+// The tokens of a sequence in two parts, such as prompt and generated tokens.
 struct TokenPath {
   std::span<const TokenId> head;
   std::span<const TokenId> rest = {};
@@ -55,7 +55,7 @@ struct TokenPath {
 };
 
 enum class PageState {
-  kFilling,  // by a step that is not answered
+  kFilling,  // the result of the step that fills it has not arrived
   kReady,
 };
 
@@ -63,8 +63,8 @@ struct PrefixMatch;
 
 class PrefixTree final : public PageReclaimer {
  public:
-  // A place in the tree: after the pages on the way to it. Default: after
-  // none, the root of any salt. It goes stale when its page leaves the tree.
+  // A node of the tree, after the pages on its path. Default: the root of any
+  // salt. A cursor becomes stale when its page leaves the tree.
   struct Cursor {
     int node = -1;
     int64_t serial = 0;
@@ -74,76 +74,77 @@ class PrefixTree final : public PageReclaimer {
     bool is_new = true;  // false: the tree had the page's tokens already
   };
 
-  // Is the pool's reclaimer as long as it lives. `pool` outlives it.
+  // Registers as the pool's reclaimer. REQUIRES: `pool` outlives the tree.
   explicit PrefixTree(PagePool* pool);
   ~PrefixTree() override;
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
 
-  // The longest match of `tokens`, which follow `from`, in pages that are
-  // ready; nothing if `from` is stale. What matches becomes the most recently
-  // used. Throws std::bad_alloc, and the tree is as it was.
+  // Returns the longest match of `tokens`, starting at `from`, in ready pages;
+  // an empty match if `from` is stale. Matching pages become the most recently
+  // used. If it throws std::bad_alloc, the tree is unchanged.
   PrefixMatch Find(std::string_view salt, Cursor from, const TokenPath& tokens);
 
-  // Adds a full page after `parent`. Where the tree has one of the same tokens
-  // it keeps that, unless that is still being filled and `page` is ready.
-  // Nothing if `parent` is stale. Throws std::bad_alloc, and the tree is as it
-  // was.
+  // Adds a full page after `parent`. If the tree has a page of these tokens, it
+  // keeps that one, unless that is still being filled and `page` is ready.
+  // Returns nullopt if `parent` is stale. If it throws std::bad_alloc, the tree
+  // is unchanged.
   //   tokens  [page_size]
   std::optional<Inserted> Insert(std::string_view salt, Cursor parent,
                                  std::span<const TokenId> tokens,
                                  const PageRef& page, PageState state);
 
-  // The page before `cursor` is filled. Nothing if that is stale.
+  // Marks the page of `cursor` as filled; does nothing if it is stale.
   void MarkReady(Cursor cursor);
-  // The page before `cursor` will not be filled: it leaves the tree with all
-  // that follows it. Nothing if it is ready, or `cursor` stale.
+  // Removes the page of `cursor`, which will not be filled, and its subtree.
+  // Does nothing if the page is ready or `cursor` is stale.
   void RemoveFilling(Cursor cursor);
 
-  // Releases the least recently used page that it alone holds.
+  // Releases the least recently used idle page.
   bool ReclaimPage() override;
   // Releases all pages.
   void Clear();
 
   int num_pages() const { return num_pages_; }
   int64_t num_evicted() const { return num_evicted_; }
-  // For the validator: all, and those being filled, ascending.
+  // For the validator: all pages, and the ones being filled, ascending.
   std::vector<const PageRef*> Pages() const;
   std::vector<PageId> FillingPages() const;
 
  private:
   struct Node {
-    // What Find reads comes first; most have one child.
-    PageRef page;               // none of a root
+    // Members that Find reads come first; most nodes have one child.
+    PageRef page;               // holds nothing for a root
     SmallVector<int> children;  // by the bytes of their tokens
     bool is_ready = false;
-    int parent = -1;                    // of a root: -1
-    int64_t serial = 0;                 // of this use of the entry; 0: unused
+    int parent = -1;                    // -1: a root
+    int64_t serial = 0;                 // unique per node; 0: unused entry
     int64_t last_use = 0;               // by clock_
-    const std::string* salt = nullptr;  // of a root
+    const std::string* salt = nullptr;  // roots only
   };
-  // Nodes without children, in the order in which they leave.
+  // Nodes without children, by last_use: the order of eviction.
   using Leaves = std::set<std::pair<int64_t, int>>;
 
-  // The node of a cursor, or of the root of `salt`; -1 if there is none.
+  // Returns the node of a cursor, or the root of `salt`; -1 if there is none.
   int NodeAt(std::string_view salt, Cursor cursor) const;
   int AddRoot(std::string_view salt);
-  // An unused entry, made so that giving it back needs no memory.
+  // Returns an unused entry. Also reserves the memory for GiveNodeBack().
   int NewNode(int parent);
   void GiveNodeBack(int node);
   const TokenId* TokensOf(int node) const;
-  // Index in the children of `node` of the first that is not before the first
-  // `count` of `tokens`.
+  // Returns the index of the first child of `node` that is not less than the
+  // first `count` of `tokens`.
   size_t LowerBound(const Node& node, const TokenId* tokens,
                     size_t count) const;
   int FindChild(const Node& node, const TokenId* tokens) const;
-  // page_size tokens from `first`, where they lie or in `buffer_`.
+  // Returns page_size tokens from `first` on, in place or copied to buffer_.
   const TokenId* PageOf(const TokenPath& tokens, size_t first);
-  // The child of `node` that shares most of the first tokens that are left: one
-  // that is ready, if few that are not stand beside it.
+  // Sets the match's tail to the ready child of `node` with the longest common
+  // prefix with the remaining tokens, unless too many children that are still
+  // being filled are beside it.
   void MatchInsidePage(const Node& node, const TokenPath& tokens, size_t first,
                        PrefixMatch* match);
-  // `node` becomes the most recently used.
+  // Makes `node` the most recently used.
   void Touch(int node);
   void AddChild(int parent, int child, const TokenId* tokens);
   // REQUIRES: `leaf` has no children and is no root.
@@ -166,12 +167,12 @@ class PrefixTree final : public PageReclaimer {
 };
 
 struct PrefixMatch {
-  std::vector<PageRef> pages;   // full ones, in order
-  PrefixTree::Cursor end = {};  // after these
-  // A page whose first tokens come next, though not all of them.
+  std::vector<PageRef> pages;   // fully matched, in order
+  PrefixTree::Cursor end = {};  // after `pages`
+  // A page of which only the first num_tail_tokens tokens match.
   PageRef tail = {};
   int num_tail_tokens = 0;
-  // What follows `pages` is being filled by another sequence.
+  // Another sequence is filling a page that continues the match.
   bool is_filling = false;
 };
 

@@ -14,30 +14,30 @@
 
 namespace espalier {
 
-// Checks, given all the tables that live on `pool`, all the tails that are
-// taken out of tables, the pages that a cache holds, and those that are held
-// for a copy:
-//   - each page's count equals its holders, and a free page has none; a tail
-//     has one;
+// Checks the pool, given all tables on it, all detached tails, the pages that a
+// cache holds, and the pages held for a copy:
+//   - each page's count equals its number of holders: 0 for a free page, 1 for
+//     a tail;
 //   - free + held = total;
-//   - the pages marked as cached are the cache's, each once, and those that
-//     have no other holder are the idle ones;
-//   - a table holds exactly the pages its length needs, none of them twice.
-// Errors: kInternal naming the page, table or tail and the two figures.
+//   - the pages marked as cached are the cache's, each once; the ones without
+//     another holder are the idle pages;
+//   - a table holds exactly the pages that its length needs, each once.
+// Errors: kInternal naming the page, table or tail and the two numbers.
 absl::Status ValidatePages(const PagePool& pool,
                            std::span<const PageTable* const> tables,
                            std::span<const PageRef* const> tails = {},
                            std::span<const PageRef* const> cached = {},
                            std::span<const PageRef* const> copied = {});
 
-// Checks that the tables and tails of one group hold at most `max_pages`
-// together. A page that several hold counts once.
+// Checks that the tables and tails of one group hold at most `max_pages` pages
+// together. A shared page counts once.
 absl::Status ValidateNumHeld(std::span<const PageTable* const> tables,
                              std::span<const PageRef* const> tails,
                              int64_t max_pages);
 
-// `filling`, below: pages that a cache holds, and does not share before the
-// step that fills them is answered; ascending. It is no holder of these.
+// `filling`, below: pages that a cache holds but does not share until the
+// result of the step that fills them arrives; ascending. The cache does not
+// count as their holder.
 
 // Checks the copies of one step: no destination is a source or a destination
 // twice, sizes are in (0, page_size), every destination has one holder.
@@ -45,15 +45,15 @@ absl::Status ValidateCopies(const PagePool& pool,
                             std::span<const PageCopy> copies,
                             std::span<const PageId> filling = {});
 
-// Checks, given all that holds slots of `pool`: each slot's count equals its
-// holders, and free + held = total. So what is held is what groups have there.
-// Errors: kInternal naming the slot and the two figures.
+// Checks the pool, given all holders of its slots: each slot's count equals its
+// number of holders, and free + held = total.
+// Errors: kInternal naming the slot and the two numbers.
 absl::Status ValidateHostSlots(const HostPool& pool,
                                std::span<const HostSlot* const> held);
 
-// Checks what one step saves and loads, and copies after that: no slot is saved
-// to or loaded from twice, nor both; every one is held. No page is loaded into
-// twice, nor loaded and then copied to; every page that is loaded into is held.
+// Checks the saves and loads of one step, and the copies after them: each slot
+// is saved to or loaded from at most once, and is held. Each page is loaded
+// into at most once, is then not copied to, and is held.
 absl::Status ValidateSwaps(const PagePool& pool, const HostPool& host,
                            std::span<const PageSave> saves,
                            std::span<const PageLoad> loads,
@@ -67,8 +67,8 @@ absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
                             int first_position, int num_tokens,
                             std::span<const PageId> filling = {});
 
-// Checks that tails to be written belong to one slot each: none is given
-// twice, every one has one holder.
+// Checks that each of the tails to be written belongs to one slot: no
+// duplicates, and each has one holder.
 absl::Status ValidateTails(const PagePool& pool, std::span<const PageId> tails);
 
 }  // namespace espalier

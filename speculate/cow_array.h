@@ -1,9 +1,11 @@
-// CowArray: an array that is cheap to copy: copies share its chunks, and a
-// chunk is copied when one of those that share it writes to it (copy-on-write).
+// CowArray: an array of copy-on-write chunks. Copies share chunks; a shared
+// chunk is copied when one of its owners writes to it.
 //
-// A copy costs a pointer for every kChunkSize elements; a write into a shared
-// chunk copies so many elements once. Copies belong to one strand: whether a
-// chunk is shared is not asked across threads.
+// A copy costs one pointer per kChunkSize elements; the first write into a
+// shared chunk copies kChunkSize elements.
+//
+// Thread safety: all copies belong to one strand, since the test for sharing is
+// not synchronised.
 #pragma once
 
 #include <array>
@@ -25,7 +27,7 @@ class CowArray {
     return (*chunks_[i / kChunkSize])[i % kChunkSize];
   }
 
-  // The element, to be written to before anything else is done here.
+  // Returns a reference for writing, valid until the next call of any method.
   // REQUIRES: i < size().
   T& Mutable(size_t i) {
     std::shared_ptr<Chunk>& chunk = chunks_[i / kChunkSize];
@@ -34,14 +36,14 @@ class CowArray {
   }
 
   void PushBack(const T& value) {
-    const T copy = value;  // which may be of this array
+    const T copy = value;  // `value` may be in this array
     if (size_ == chunks_.size() * kChunkSize) {
       chunks_.push_back(std::make_shared<Chunk>());
     }
     Mutable(size_++) = copy;
   }
 
-  // `size` times `value`, in the memory of a chunk until it is written to.
+  // Sets `size` elements to `value`. They share one chunk until written to.
   void Assign(size_t size, const T& value) {
     const auto chunk = std::make_shared<Chunk>();
     chunk->fill(value);

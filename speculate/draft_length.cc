@@ -79,7 +79,7 @@ void DraftLength::Record(int num_drafted, int num_accepted) {
       std::min(std::max(max_verified_, num_drafted) + 1, options_.max_tokens);
   skip_interval_ = 1;
   for (int i = 0; i < static_cast<int>(averages_.size()); ++i) {
-    // What follows a rejected token is not observed.
+    // Tokens after a rejected one are not observations.
     const bool is_observed = i < num_drafted && i <= num_accepted;
     Average& average = averages_[i];
     average.num_observed =

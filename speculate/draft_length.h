@@ -1,25 +1,25 @@
-// DraftLength: how many tokens to draft for a sequence in its next step: as
-// many as give the most tokens for the cost. Where a step that verifies k > 0
-// drafts costs 1 + wait + k * (row + draft), and a_i is the chance that the
-// i-th is accepted if those before it are, it yields
+// DraftLength: chooses the number of tokens to draft for a sequence in its next
+// step, so as to maximise tokens per cost. A step that verifies k > 0 drafts
+// costs 1 + wait + k * (row + draft). If a_i is the probability that draft i is
+// accepted, given that all earlier ones are, the step yields
 //
 //   E(k) = 1 + a_1 + a_1 a_2 + ... + a_1 ... a_k          tokens
 //
-// (Leviathan et al. 2023, section 3.3), and k is the one with the greatest
-// E(k) over that cost; of equals the smallest. That is 0 where drafts do not
-// pay. The a_i are averages of what verification accepted, the
-// older the less; they begin at a guess that is high, so that drafting begins.
+// (Leviathan et al. 2023, section 3.3). DraftLength returns the smallest k that
+// maximises E(k) / cost, or 0 if drafts do not pay. The a_i are exponentially
+// decayed averages of past verifications. Their prior is high, so that drafting
+// begins.
 //
-// While 0 is best, it drafts one token now and then, to see whether that has
-// changed: after probe_interval steps, then after twice as many each time that
-// it has not, up to max_probe_interval. Not so where no acceptance would pay.
+// While 0 is best, it probes with a single token: after probe_interval steps,
+// then after twice as many each time, up to max_probe_interval. It does not
+// probe if drafts would not pay even if all were accepted.
 //
 //   const int num_tokens = length.Next({.row = 0.05});
 //   drafter.Draft(num_tokens, &draft);
 //   ...
 //   length.Record(draft.size(), num_accepted);
 //
-// It depends on these calls only: no clock, no chance.
+// It is deterministic: it uses no clock and no random numbers.
 #pragma once
 
 #include <cstdint>
@@ -30,27 +30,27 @@
 
 namespace espalier {
 
-// What drafts cost beside a step of the model without any, which is 1; >= 0.
+// Cost of drafts relative to a step of the model without drafts; >= 0.
 struct DraftCost {
-  double row = 0;    // to verify one more token at the present load
-  double draft = 0;  // to draft one: 0 from history
-  // Whatever their number: that a step with drafts waits for the answer before
-  // it. 0 where steps without drafts do so, too.
+  double row = 0;    // per verified token at the present load
+  double draft = 0;  // per drafted token; 0 from history
+  // Fixed cost of a step with drafts: it waits for the previous result. 0 if
+  // steps without drafts wait, too.
   double wait = 0;
 };
 
-// The best k in [0, acceptance.size()].
-//   acceptance  [k]  of the i-th draft, if those before it are accepted
+// Returns the best k in [0, acceptance.size()].
+//   acceptance  [k]  probability a_i, given that earlier drafts are accepted
 int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost);
 
 struct DraftLengthOptions {
   int max_tokens = 5;     // in [1, kMaxDraftTokens]
-  bool is_fixed = false;  // max_tokens in every step, whatever pays
-  // The guess, and how many observations it counts for.
+  bool is_fixed = false;  // always draft max_tokens
+  // Prior of each a_i, and its weight in observations.
   double prior_acceptance = 0.8;
   double prior_weight = 4;
-  // What an observation is worth a draft later, be that of another sequence: at
-  // 0.95 the last 20 count. In (0, 1).
+  // Decay of an observation's weight per recorded draft: 0.95 averages over
+  // about 20. In (0, 1).
   double decay = 0.95;
   int probe_interval = 8;  // >= 1
   int max_probe_interval = 64;
@@ -60,21 +60,21 @@ class DraftLength {
  public:
   explicit DraftLength(const DraftLengthOptions& options = {});
 
-  // Tokens to draft in the next step, in [0, max_tokens].
+  // Returns the number of tokens to draft in the next step, in [0, max_tokens].
   int Next(const DraftCost& cost);
 
-  // Of `num_drafted` tokens that a step verified, the first `num_accepted` were
-  // accepted. Nothing changes where none were drafted: a history without a hint
+  // Records that the first `num_accepted` of `num_drafted` verified tokens were
+  // accepted. An empty draft changes nothing, because a history without a match
   // is not a rejection. REQUIRES: 0 <= num_accepted <= num_drafted.
   void Record(int num_drafted, int num_accepted);
 
-  // A step had no room to verify `num_drafted` tokens, which says nothing of
-  // their acceptance. The next draft is half as long, and one more with each
-  // that is verified; where a single token finds no room, 1, 2, 4 and then 8
-  // steps draft nothing. A fixed length stays.
+  // Records that a step had no capacity to verify `num_drafted` tokens. The
+  // acceptance estimates do not change. The next draft has half the length, and
+  // each verified draft allows one token more; after a single unverified token,
+  // the next 1, 2, 4 and then 8 steps draft nothing. A fixed length stays.
   void RecordUnverified(int num_drafted);
 
-  // The estimate for the i-th draft, from 0, if those before it are accepted.
+  // Returns the estimate of a_(i + 1).
   double acceptance(int i) const { return Acceptance()[i]; }
 
  private:
@@ -88,12 +88,11 @@ class DraftLength {
 
   DraftLengthOptions options_;
   std::vector<Average> averages_;  // [max_tokens]
-  // Of steps without drafts: how many there were since the last probe, and
-  // after how many the next one is.
+  // Steps without drafts since the last probe, and steps between probes.
   int num_idle_steps_ = 0;
   int probe_interval_;
-  // What finds room: tokens; steps that draft nothing for lack of it, and how
-  // many these are the next time.
+  // Draft length that steps have capacity for; steps left without drafts for
+  // lack of capacity, and their number the next time.
   int max_verified_;
   int num_steps_to_skip_ = 0;
   int skip_interval_ = 1;

@@ -1,13 +1,13 @@
-// SpeculationFigures: what drafts were worth, counted in steps of sequences:
-// what a sequence drafted, what of that was accepted, and what it got.
+// SpeculationFigures: counters of speculative decoding, in steps of sequences:
+// tokens drafted, accepted and generated.
 //
-// A sequence may end within its drafts, by an EOS id that was drafted or by a
-// stop string. It gets nothing of what verification has after that: the drafts
-// there count as drafted and not as accepted, and the token that the model adds
-// does not count. So each accepted token is one that a sequence has.
+// A sequence may end within its drafts, by a drafted EOS id or by a stop
+// string. Later drafts then count as drafted and not as accepted, and the
+// model's own token does not count. Each accepted token is thus a token of the
+// sequence.
 //
-// All beams of a search count as one sequence, whose tokens are steps of the
-// search: accepted are those that were followed on drafts.
+// All beams of a search count as one sequence, whose tokens are the steps of
+// the search. A step counts as accepted if it stays on drafted paths.
 #pragma once
 
 #include <array>
@@ -18,29 +18,29 @@
 namespace espalier {
 
 struct SpeculationFigures {
-  // Steps of a sequence in which the model verified drafts, be they none; and
-  // the tokens that these gave it.
+  // Steps of sequences that speculate, also if nothing was drafted, and the
+  // tokens that these steps generated.
   int64_t num_target_steps = 0;
   int64_t num_tokens = 0;
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
-  // The same by a draft's place, from 0; a draft after one that was rejected
-  // is drafted and not accepted.
+  // [position in the draft], from 0. Drafts after a rejected one count as
+  // drafted and not as accepted.
   std::array<int64_t, kMaxDraftTokens> num_drafted_at = {};
   std::array<int64_t, kMaxDraftTokens> num_accepted_at = {};
 
-  // Counts a step, which gave so many tokens: those accepted and one more, or
-  // none more if the sequence ended with the last of them.
+  // Counts a step that generated `num_given` tokens: the accepted ones and one
+  // more, or none more if the sequence ended with the last accepted one.
   // REQUIRES: 0 <= num_accepted <= num_drafted <= kMaxDraftTokens,
   // num_given >= 1, num_accepted <= num_given <= num_accepted + 1.
   void Record(int num_drafted, int num_accepted, int num_given);
   void Add(const SpeculationFigures& other);
-  // What came after `earlier`, which these figures were once.
+  // Subtracts an earlier value of the same counters.
   void Subtract(const SpeculationFigures& earlier);
 
-  // Of the tokens drafted, those that were accepted, in [0, 1]; 0 of none.
+  // Returns accepted tokens per drafted token, in [0, 1]; 0 without drafts.
   double AcceptanceRate() const;
-  // Tokens that a step gave, on average; 1 if there were no steps.
+  // Returns the mean number of generated tokens per step; 1 without steps.
   double TokensPerStep() const;
 
   friend bool operator==(const SpeculationFigures&,

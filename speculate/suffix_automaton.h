@@ -1,15 +1,15 @@
-// SuffixAutomaton: all substrings of a growing text, with what followed each
-// and how often. Its states are classes of substrings that end at the same
-// places; an edge leads from a class to that of its substrings with one more
-// token; the link of a state is the class of the longest suffix that ends at
-// more places (Blumer et al. 1985). It grows by a token in amortised O(1), to
-// at most 2 states and 3 edges a token: some 100 bytes.
+// SuffixAutomaton: all substrings of a growing text, with counts of the tokens
+// that followed each. A state is a class of substrings with the same end
+// positions. An edge leads to the class of these substrings extended by one
+// token. The link of a state is the class of its longest suffix with more end
+// positions (Blumer et al. 1985). Appending a token takes amortised O(1) and
+// adds at most 2 states and 3 edges, some 100 bytes.
 //
-// An edge counts how often its token followed the substrings of its state when
-// they were the longest ones that it had followed before, first times
-// included: the counts of PPM with update exclusion (Moffat 1990). To count
-// every time would cost a visit to all suffixes, of which a loop has as many as
-// tokens.
+// An edge counts how often its token followed the substrings of its state,
+// restricted to the longest context that the token had followed before, first
+// occurrences included. These are the counts of PPM with update exclusion
+// (Moffat 1990). Full counts would need a visit to all suffixes, which number
+// as many as the tokens of a loop.
 #pragma once
 
 #include <cstddef>
@@ -29,32 +29,33 @@ class SuffixAutomaton {
 
   void Append(TokenId token);
 
-  // The class of the longest suffix of the text that occurs at another place,
-  // too, be it one that overlaps it; the root if there is none.
+  // Returns the class of the longest suffix of the text that also occurs
+  // elsewhere, possibly overlapping it; the root if there is none.
   State repeated_suffix() const { return last_ == kRoot ? kRoot : link(last_); }
-  // Tokens of its longest substring.
+  // Number of tokens in its longest substring.
   int length(State state) const { return states_[state].length; }
   State link(State state) const { return states_[state].link; }
 
-  // Whether its substrings were ever followed; only those at the very end were
-  // not.
+  // True if a token ever followed its substrings. False only if they occur at
+  // the end of the text alone.
   bool has_next(State state) const { return states_[state].best_edge >= 0; }
-  // The token that followed them most often, by the counts above; of those that
-  // did so equally often, the one that was counted last.
+  // Returns the token that followed most often, by the counts above; the one
+  // counted last wins ties.
   // REQUIRES: has_next(state).
   TokenId best_token(State state) const { return BestEdge(state).token; }
-  // The class of its substrings with best_token. REQUIRES: has_next(state).
+  // Returns the class of its substrings extended by best_token.
+  // REQUIRES: has_next(state).
   State best_next(State state) const { return BestEdge(state).target; }
 
-  // The most slots of its hash table that the search for an edge goes through,
-  // of all that it has. A figure for tests: O(edges).
+  // Returns the longest probe sequence in its hash table, over all edges. For
+  // tests: O(edges).
   size_t MaxProbes() const;
 
  private:
   struct Node {
     int32_t length = 0;
     State link = -1;
-    int32_t first_edge = -1;  // of a list
+    int32_t first_edge = -1;  // head of the list of its edges
     int32_t best_edge = -1;
   };
   struct Edge {
@@ -68,15 +69,15 @@ class SuffixAutomaton {
   const Edge& BestEdge(State state) const {
     return edges_[states_[state].best_edge];
   }
-  // -1 if there is none.
+  // Returns the edge, or -1.
   int32_t FindEdge(State source, TokenId token) const;
   size_t SlotOf(State source, TokenId token) const;
   int32_t AddEdge(State source, TokenId token, State target, int32_t count);
   void GrowSlots();
-  // Of its source: it is best unless another has been counted more often.
+  // Makes `edge` its source's best edge unless another has a higher count.
   void MakeBestIfSo(int32_t edge);
-  // The suffixes of `state` with `token`, when they occurred before as a part
-  // of `target`'s substrings: a class of their own.
+  // Clones `target`: moves the suffixes of `state` extended by `token` from
+  // `target` to a new class, and returns that.
   State Split(State state, TokenId token, State target);
 
   CowArray<Node> states_;
@@ -84,7 +85,7 @@ class SuffixAutomaton {
   // Edges by source and token: open addressing, linear probing; 1 + edge, 0 is
   // empty. A power of two, at most half full.
   CowArray<int32_t> slots_;
-  State last_ = kRoot;  // of the whole text
+  State last_ = kRoot;  // class of the whole text
 };
 
 }  // namespace espalier

@@ -1,12 +1,12 @@
-// SuffixDrafter: drafts by the longest suffix of the text that occurred before,
-// whatever its length (suffix_automaton.h): the token that followed it most
-// often, then what followed most often the suffix with that token, and so on.
-// Where the text ends, it goes on with the next shorter suffix that occurred
-// before. The longer the suffix, the more it drafts: max_spec_factor tokens for
-// each of its tokens, rounded down, at least one.
+// SuffixDrafter: drafts from the longest suffix of the text that occurred
+// before (suffix_automaton.h): the token that followed it most often, then the
+// token that followed the extended suffix most often, and so on. If an extended
+// suffix occurs only at the end of the text, it continues with the next shorter
+// suffix that occurred before. The draft has max_spec_factor tokens for each
+// token of the suffix, rounded down, at least one.
 //
 // Source: Oliaro et al. 2024, SuffixDecoding, https://arxiv.org/abs/2411.04975,
-// of one request's text. Most often counts as in suffix_automaton.h.
+// applied to one request's text. suffix_automaton.h defines the counts.
 #pragma once
 
 #include <memory>

@@ -83,7 +83,7 @@ class LogitsRows {
   const int vocab_size_;
   std::vector<std::vector<TokenEdit>> storage_;
   std::vector<ScoreEdits::View> edits_;
-  // [draft rows], or empty.
+  // One entry per drafted token and one more; empty if drafts have no logits.
   std::deque<std::vector<TokenEdit>> draft_storage_;
   std::vector<ScoreEdits::View> draft_edits_;
 };

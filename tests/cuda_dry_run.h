@@ -18,18 +18,18 @@ struct DryLaunch {
   int cluster = 1;            // blocks
 };
 
-// Begins a dry run: what kernels are said to be compiled for, __CUDA_ARCH__ /
-// 10. Returns a stream that no run before had. REQUIRES: all runs of a thread
-// have the same capability, which its first launch of a kernel asks for.
+// Begins a dry run of kernels compiled for `capability`, __CUDA_ARCH__ / 10.
+// Returns a new stream. REQUIRES: all runs of a thread have the same
+// capability, which its first launch of a kernel reads.
 cudaStream_t BeginDryRun(int capability);
 
 // Returns the launches since the last call.
 std::vector<DryLaunch> TakeDryLaunches();
 
-// One call of the runtime fails with `error`, after `num_good` that do not, of
-// those that allocate, copy, set or launch something, or that record or await
-// an event; on any thread. Replaces what was said before; a negative `num_good`
-// takes it back.
+// Makes one call of the runtime fail with `error`, after `num_good` successful
+// ones. Counts calls that allocate, copy, set or launch, or that record or wait
+// for an event, on any thread. Replaces an earlier setting; a negative
+// `num_good` removes it.
 void FailDryCall(int num_good, cudaError_t error);
 // True if the call has failed.
 bool HasDryCallFailed();

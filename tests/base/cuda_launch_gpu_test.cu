@@ -1,5 +1,5 @@
-// Launches on the device: which code runs, and what a chain of kernels that
-// start early sees of each other.
+// Launches on the device: the code that runs, and the memory that kernels of a
+// chain with early starts see of each other.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -57,7 +57,7 @@ TEST(OptionErrorTest, WhatItIsOfIsToldSo) {
   EXPECT_OK(AnnotateOption(absl::OkStatus(), "draft_model"));
 }
 
-// Numbers and fields of other messages are what they are.
+// Numbers and fields in other messages do not change.
 TEST(OptionErrorTest, OtherErrorsStayAsTheyAre) {
   for (const absl::Status& status :
        {absl::OkStatus(), InvalidArgument("page_size of 98304 bytes, got 7"),

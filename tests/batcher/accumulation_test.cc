@@ -1,5 +1,5 @@
-// Nothing accumulates: after a hundred thousand requests that end in every way
-// an engine holds what it held after the first thousands.
+// No memory accumulates: after a hundred thousand requests that end in every
+// way, an engine holds as much as after the first thousands.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

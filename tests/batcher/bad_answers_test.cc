@@ -1,5 +1,5 @@
-// Executors that answer what they were not asked: the request that an answer is
-// of ends with an error, all others go on as if nothing had happened.
+// Executors with wrong results: the request of a result ends with an error, and
+// all others continue undisturbed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -274,8 +274,8 @@ std::vector<BadDraft> BadDrafts() {
       {"LogitsOfOthers", DrawnDrafts(), AddLogits, "1 tokens with 22 logits"}};
 }
 
-// Drafts follow the step that asks for them, or come before it, which verifies
-// them then.
+// A draft model runs after the step that requests drafts, or before it, in
+// which case the same step verifies them.
 class BadDraftsTest : public ::testing::TestWithParam<bool> {
  protected:
   void Run(const BadDraft& bad) {
@@ -328,7 +328,7 @@ TEST_P(BadDraftsTest, EndTheirRequestAndNoOther) {
   }
 }
 
-// It cannot be said whose answer is whose.
+// Without it, results cannot be assigned to requests.
 TEST(BadAnswersTest, AnswersMissingEndTheRequestsOfTheStep) {
   const std::function<void(StepResult*)> spoils[] = {
       [](StepResult* result) { result->selections.pop_back(); },

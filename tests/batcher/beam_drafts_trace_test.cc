@@ -1,5 +1,5 @@
-// Traces of beams that speculate: those of a search without drafts, but for the
-// slots; and no slot is told that the search does not have.
+// Traces of beams with drafts equal those of a search without drafts, except
+// for slots; and every traced slot belongs to the search.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ std::vector<TraceEvent> TraceBeams(uint32_t seed, SpeculationMethod method) {
   return std::move(trace.events);
 }
 
-// Candidates and the end, whose slots are left out.
+// Returns the candidates and the end, without their slots.
 std::vector<TraceEvent> WithoutSlots(const std::vector<TraceEvent>& events) {
   std::vector<TraceEvent> left;
   for (TraceEvent event : events) {

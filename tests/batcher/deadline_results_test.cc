@@ -1,5 +1,4 @@
-// Requests that end at their deadline: with what they had, in whatever state
-// they are.
+// Results of requests that end at their deadline, in any state.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -56,7 +56,7 @@ struct DraftingRun {
 };
 
 // Runs a request beside one that generates a few tokens without drafts, so that
-// steps differ in tokens; `report` may change what a step reports.
+// steps differ in tokens; `report` may change a step's result.
 DraftingRun RunDrafting(
     Request request,
     const std::function<void(const StepPlan&, StepResult*)>& report,
@@ -155,9 +155,9 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
   EXPECT_GE(run.num_plans_with_drafts, 6);
 }
 
-// Six tokens that are accepted are worth a wait of four steps, and not one of
-// seven. A draft model that is asked by a plan of its own makes it two. Where
-// plans do not run ahead, steps without drafts wait as well.
+// Six accepted tokens are worth a wait of four steps, but not of seven. A draft
+// model that a plan of its own requests doubles the wait. With one plan in
+// flight, steps without drafts wait as well.
 TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
   struct Case {
     SpeculationMethod method;
@@ -184,7 +184,7 @@ TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
   }
 }
 
-// Leaves drafts unverified, as an executor does whose step is full.
+// Leaves drafts unverified, like an executor whose step is full.
 void LeaveUnverified(const StepPlan& plan, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     SelectionResult& answer = result->selections[i];

@@ -1,6 +1,6 @@
 // A draft model that cannot draft costs nothing, or soon next to nothing: no
-// step asks one for a sequence that it can never feed, and one that has no
-// answers is asked ever more seldom. Steps are counted.
+// step requests drafts of a sequence that it can never feed, and a model that
+// returns none is requested ever more rarely. Steps are counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ std::vector<Request> EveryKind() {
   return requests;
 }
 
-// Counts the plans that ask the draft model.
+// Counts the plans that request drafts.
 class DraftPlanCounter : public StepExecutor {
  public:
   explicit DraftPlanCounter(std::shared_ptr<StepExecutor> steps)
@@ -93,7 +93,7 @@ class DraftPlanCounter : public StepExecutor {
 struct DraftedRun {
   absl::StatusOr<Result> result;
   SchedulerStats stats;
-  int num_draft_plans = 0;  // plans that ask the draft model
+  int num_draft_plans = 0;  // plans that request drafts
   int most_rows = 0;        // most rows of logits of a decode step
 };
 

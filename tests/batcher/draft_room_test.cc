@@ -1,5 +1,5 @@
-// Drafts take what a step has left, and no more: they never exceed its limits,
-// and leave prompts their share of it.
+// Drafts use the rest of a step: they never exceed its limits, and leave
+// prompts their share of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ ModelDescription NullModel() {
   return model;
 }
 
-// Accepts the drafts of samples below `num_accepting`, and no others. What a
-// model drafts is all that it is asked for.
+// Accepts the drafts of samples below `num_accepting`, and no others. A draft
+// model's drafts have the requested length.
 StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
   StepResult result;
   for (const PlanSelection& selection : plan.selections) {
@@ -271,8 +271,8 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
   }
 }
 
-// The draft model can feed no sequence any more, and samples differ in length
-// by what was accepted of them until the longer one ends.
+// The draft model can feed no further sequence, and the lengths of samples
+// differ by their accepted tokens until the longer one ends.
 TEST_F(DraftRoomTest, AGroupOfOneLengthRunsAheadWhenDraftsAreOff) {
   ModelDescription model = NullModel();
   model.has_draft_model = true;

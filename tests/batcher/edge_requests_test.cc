@@ -1,6 +1,5 @@
-// Requests at the edges of what can be asked: options that meet where one ends
-// a sequence that another reports on, pages and vocabularies as small as they
-// can be.
+// Requests at the edges of the format: options that interact at the end of a
+// sequence, and the smallest pages and vocabularies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +56,8 @@ Results RunTogether(const ToyModelOptions& options,
   return results;
 }
 
-// The best of six samples are the first of all six, with what is reported of
-// them, wherever stops end the others.
+// The best of six samples equal the first of all six, log-probabilities
+// included, wherever stops end the others.
 TEST(EdgeRequestsTest, TheBestSamplesAreTheFirstOfAllWithTheirLogProbs) {
   int num_stopped = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {

@@ -1,6 +1,6 @@
-// Every parameter of the request format, in one batch with all the others:
-// each request's line out is, byte for byte, what it is alone, whatever the
-// size of pages, the chunks of prompts, and how many plans are in flight.
+// Every parameter of the request format, in one batch with all the others: each
+// request's result line is, byte for byte, that of the request alone, for any
+// page size, prompt chunks, and number of plans in flight.
 #include <gtest/gtest.h>
 
 #include <fstream>

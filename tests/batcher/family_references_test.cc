@@ -23,7 +23,7 @@ namespace {
 
 using namespace ::espalier::testing;  // NOLINT
 
-// Loads a model with so many pages.
+// Loads a model with `num_pages` pages.
 std::unique_ptr<TransformerModel> LoadWithPages(const std::string& name,
                                                 int page_size, int num_pages,
                                                 int num_host_slots = 0) {

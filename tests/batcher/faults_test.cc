@@ -1,8 +1,8 @@
-// Random faults of models and executors over random mixtures of requests:
-// beams of all kinds, samples, streams, prefixes that are shared, too few
-// pages, steps ahead. Who is not touched by a fault gets what it gets alone, to
-// the bit; who is ends once; and afterwards nothing of the fault is left, in no
-// page.
+// Random faults of models and executors over random mixtures of requests: beams
+// of all kinds, samples, streams, shared prefixes, too few pages, asynchronous
+// scheduling. A request without a fault gets the result that it gets alone, to
+// the bit; one with a fault ends once; and afterwards no page contains anything
+// of the fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ bool IsAsAlone(const absl::StatusOr<Result>& answer,
                const absl::StatusOr<Result>& alone) {
   if (answer.status() != alone.status()) return false;
   if (!answer.ok()) return true;
-  Result result = *answer;  // what was cached is not the same
+  Result result = *answer;  // cached tokens differ
   result.usage.num_cached_tokens = alone->usage.num_cached_tokens;
   return SameResult(result, *alone);
 }

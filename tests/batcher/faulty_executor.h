@@ -1,5 +1,5 @@
-// A model and an executor with faults of all kinds, at random, and who they may
-// have touched.
+// A model and an executor with random faults of all kinds, and the requests
+// that a fault may have touched.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,8 @@ class Victims {
     const std::lock_guard<std::mutex> lock(mutex_);
     ids_.insert(id.value);
   }
-  // All that a plan has. Chunks that select nothing do not name their request;
-  // whose tokens they may be tells.
+  // Adds all requests of a plan. Chunks without a selection do not name their
+  // request; it is identified by its tokens.
   void AddAll(const StepPlan& plan, const std::vector<Request>& requests) {
     for (const PlanSelection& s : plan.selections) Add(s.request);
     for (const GroupContinuation& c : plan.continuations) Add(c.request);
@@ -75,7 +75,7 @@ class Victims {
     }
   }
   bool Has(int64_t id) const { return ids_.contains(id); }
-  // A group of whom a plan has a copy and nothing else ends with it, too.
+  // A group with only a page copy in the plan fails with it, too.
   int64_t num_copies() const { return num_copies_; }
 
  private:

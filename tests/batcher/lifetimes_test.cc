@@ -86,7 +86,7 @@ class World {
     for (int part = 0; part < kNumParts; ++part) Destroy(Part(part));
   }
 
-  // Waits, runs, or is being answered, by how far the test goes.
+  // The request waits, runs, or is being answered, depending on the test.
   void Generate(asio::io_context* context) {
     if (engine_ == nullptr || context == nullptr) return;
     Request request = LongRequest(3);
@@ -210,7 +210,8 @@ TEST_P(LifetimesTest, AnyOrderOfDestructionIsSafeInEveryState) {
   }
 }
 
-// No thread runs the context while a step reports, and all but it goes.
+// No thread runs the context while a step completes, and everything else is
+// destroyed.
 TEST_P(LifetimesTest, AQueuedResultUsesNothingThatIsGone) {
   auto model = std::make_shared<ToyModel>(SmallModel(GetParam()));
   auto steps = std::make_shared<ManualExecutor>(model.get(), GetParam());
@@ -403,7 +404,7 @@ TEST_P(LifetimesTest, CallersOnOtherContextsGetThatTheContextHasEnded) {
   }
 }
 
-// Gives its step up as soon as it is asked to.
+// Ends its step as soon as it is cancelled.
 struct YieldingExecutor : StepExecutor {
   const ModelDescription& description() const override {
     return model.description();

@@ -89,8 +89,8 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
                        "max_new_tokens 4), there is room for 12"));
 }
 
-// A restricted row has an edit for each token that may follow, and none for
-// others, whatever else is asked of it.
+// A restricted row has an edit for each allowed token and for no other,
+// whatever other processors the request has.
 TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
   Request request = MakeRequest(4, {1, 2, 3});
   request.params.repetition_penalty = 1.5;
@@ -166,7 +166,7 @@ TEST(LimitsTest, AtTheEdgeOfEachBound) {
   }
 }
 
-// Errors name what the caller set.
+// Errors name the caller's option.
 TEST(LimitsTest, WhatDoesNotFitIsNamedAsItWasGiven) {
   ToyModelOptions options;
   options.num_pages = 3;
@@ -245,7 +245,7 @@ class Load {
                              int64_t{num_rows} * vocab_size_);
   }
 
-  // A list for every row whose edits are its own, else one for all.
+  // Returns one list per row with edits of its own, else one for all rows.
   int64_t NumEdits(const PlanSelection& selection) const {
     const size_t num_lists = std::max(
         {size_t{1}, selection.histories.size(), selection.allowed.size()});
@@ -325,7 +325,7 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     most_candidates = std::max(most_candidates, load.most_candidates());
     for (size_t i = 0; i < requests.size(); ++i) {
       const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);
-      // Some have more edits than there is room for.
+      // Some have more edits than the limit.
       ASSERT_EQ(answers[i].status(), alone.status()) << seed << ", " << i;
       if (!alone.ok()) continue;
       EXPECT_TRUE(SameResult(*answers[i], *alone)) << seed << ", " << i;

@@ -1,5 +1,5 @@
-// Log-probabilities of what is generated and of prompts, as a caller sees them:
-// against a full sort of what the model said, and against the reference.
+// Log-probabilities of generated tokens and of prompts, as a caller sees them:
+// against a full sort of the model's logits, and against the reference.
 #include "kernels/logprobs/logprobs.h"
 
 #include <gmock/gmock.h>
@@ -99,8 +99,9 @@ bool TouchesScores(const GenerationParams& params) {
          params.diversity_penalty != 0;
 }
 
-// To the bit in beam search; what is drawn may be rounded otherwise. Perturbed
-// beams sum other numbers: divided by the temperature, or what is drawn from.
+// Beam search agrees to the bit; samples may be rounded differently. Gumbel
+// top-k beams sum other numbers: divided by the temperature, or of the filtered
+// distribution.
 TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
   int num_sums = 0;
   for (uint32_t seed = 0; seed < testing::Cases(400, 66); ++seed) {

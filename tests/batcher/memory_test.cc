@@ -108,7 +108,7 @@ TEST_F(PrefillShareTest, APromptIsFedBesideWideGroups) {
   // A quarter: 32 tokens a step on average.
   EXPECT_LE(StepsToFirstToken(0.25, &num_decode_steps), 800 / 32 + 6);
   EXPECT_GE(num_decode_steps, 18);
-  // Samples go on at every other step, whatever prompts may ask for.
+  // Samples run at every other step at least, whatever the prompts' share.
   const int num_steps = StepsToFirstToken(1, &num_decode_steps);
   EXPECT_LE(num_steps, 2 * 800 / 128 + 2);
   EXPECT_GE(num_decode_steps, num_steps / 2);

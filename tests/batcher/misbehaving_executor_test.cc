@@ -38,7 +38,7 @@ enum class Rudeness {
   kFails,
 };
 
-// Does it at one step, counted from 0, and else what a ModelExecutor does.
+// Misbehaves at one step, counted from 0; otherwise acts as a ModelExecutor.
 class RudeExecutor : public StepExecutor {
  public:
   RudeExecutor(Model* model, bool run_ahead, Rudeness rudeness, int rude_step)

@@ -103,7 +103,7 @@ class OutOfMemoryTest : public ::testing::TestWithParam<int> {
   ToyModel model_{ByteModel(GetParam())};
   std::vector<Request> requests_;
   std::vector<absl::StatusOr<Result>> alone_;
-  int num_ended_ = 0;  // for want of memory
+  int num_ended_ = 0;  // for lack of memory
 };
 
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, OutOfMemoryTest,

@@ -208,7 +208,7 @@ TEST(QueueLimitsTest, AnEngineRefusesOneTooManyOfWhateverFront) {
   ASSERT_TRUE(answers[2].has_value());
   EXPECT_THAT(*answers[2], StatusIs(kExhausted, HasSubstr("max_waiting, 2")));
   EXPECT_THAT(open_stream(), StatusIs(kExhausted, HasSubstr("max_waiting, 2")));
-  // Its place is free when its caller is told.
+  // Its place in the queue is free when its caller is notified.
   signals[1]->emit(asio::cancellation_type::terminal);
   context.restart();
   context.poll();
@@ -228,7 +228,7 @@ TEST(QueueLimitsTest, AnEngineRefusesOneTooManyOfWhateverFront) {
   }
   EXPECT_OK(*answers[0]);
   EXPECT_OK(*answers[4]);
-  EXPECT_OK(open_stream());  // what has ended has left nothing
+  EXPECT_OK(open_stream());  // ended streams leave no trace
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Requests that only score: continuations of a prompt, or the prompt alone, up
-// to the end of the context. Against a full sort of what the model said, alone
-// and in mixtures with requests that generate, in pools that are too small.
+// to the end of the context. Compared with a full sort of the model's logits,
+// alone and beside requests that generate, in pools that are too small.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -321,7 +321,7 @@ TEST(ScoringTest, EndsBesideRequestsThatLeaveNoRowsOfLogits) {
   }
 }
 
-// Runs one request, and returns what the scheduler counted.
+// Runs one request, and returns the scheduler's statistics.
 SchedulerStats RunAndCount(const ToyModelOptions& options,
                            const SchedulerOptions& scheduling,
                            Request request) {

@@ -1,7 +1,7 @@
-// Searches with options that beam_search.jsonl lacks, against the libraries
-// that have them (tests/data/README.md): diverse groups of beams, patience, and
-// score processors. Token for token, scores within 1e-4; hypotheses whose
-// scores are that close may swap.
+// Searches with options that beam_search.jsonl lacks, against libraries that
+// support them (tests/data/README.md): diverse groups of beams, patience, and
+// score processors. Tokens are equal and scores agree within 1e-4; hypotheses
+// whose scores are that close may swap.
 #include <gtest/gtest.h>
 
 #include <algorithm>

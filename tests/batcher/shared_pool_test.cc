@@ -1,4 +1,5 @@
-// Models of one process on one pool of threads: each gives what it gives alone.
+// Several models in one process on one thread pool: each gives the same results
+// as alone.
 #include <gtest/gtest.h>
 
 #include <boost/asio/co_spawn.hpp>

@@ -1,5 +1,5 @@
-// Requests of an encoder-decoder model: what is read of their sources, and how
-// often, what they report, and what is refused.
+// Requests of an encoder-decoder model: which tokens of their sources are read,
+// and how often, their usage, and their errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ class SpeculationLifetimes {
                                        .validate_steps = true});
   }
 
-  // RunToEnd dies if the executor knows a group in the end.
+  // RunToEnd aborts if the executor still holds a group in the end.
   void Run(int num_requests) {
     RunToEnd(
         *scheduler_, model_,

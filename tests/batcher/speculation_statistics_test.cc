@@ -149,8 +149,8 @@ TEST(SpeculationStatisticsTest, PreemptionLeavesTheDistribution) {
   }
 }
 
-// Drafts come from what the model gives before its filters, and are judged as
-// if they came from what is left behind them.
+// Drafts from the unfiltered distribution, which are verified as if they came
+// from the filtered one.
 void DraftBeforeFilters(StepPlan* plan) {
   for (DraftSequence& sequence : plan->drafting) {
     auto params = std::make_shared<SelectionParams>(*sequence.params);
@@ -180,7 +180,7 @@ TokenId DrawFrom(const std::vector<double>& p, double uniform) {
   return last;
 }
 
-// Draws again what follows rejected drafts, with `purpose`.
+// Samples the token after rejected drafts again, with `purpose`.
 void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
                  std::span<const float> logits, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
@@ -268,7 +268,7 @@ TEST(SpeculationStatisticsTest, EveryPlantedFaultIsSeen) {
   }
 }
 
-// Or what the planted faults do would be seen for another reason than theirs.
+// Otherwise a planted fault could be found for another reason.
 TEST(SpeculationStatisticsTest, WhatPlantsAFaultIsNone) {
   for (const PlantedFault& planted : PlantedFaults()) {
     SCOPED_TRACE(planted.name);

@@ -1,6 +1,6 @@
-// Tokens of speculating steps are those that sequences got, wherever they end:
-// what a request has generated is the first token of each of its sequences,
-// which comes with the prompt, and what its figures say that its steps gave.
+// Counted tokens of steps with drafts, wherever sequences end: a request's
+// generated tokens are the first token of each sequence, which comes with the
+// prompt, plus the tokens that its usage counts for its steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Traces of samples that speculate, and of requests that end at their deadline:
-// each is one that can be read back, and spells what was answered.
+// Traces of samples with drafts, and of requests that end at their deadline:
+// each can be read back and contains the result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ std::vector<TokenId> TokensOf(const TraceTree& tree, int last) {
   return tokens;
 }
 
-// Errors: what a reader of the trace is told.
+// Errors: as a reader of the trace gets them.
 absl::Status Read(const std::vector<TraceEvent>& events, TraceTrees* trees) {
   for (const TraceEvent& event : events) {
     const absl::Status status = trees->Add(event);

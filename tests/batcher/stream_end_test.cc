@@ -1,5 +1,5 @@
-// A stream ends early in one way or another: its reader or the engine goes, or
-// a caller stops waiting.
+// Streams that end early: the reader or the engine is destroyed, or a caller
+// stops waiting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesDelaysNoOtherRequest) {
   }
 }
 
-// Wherever what it waits for is on its way.
+// The awaited event may be at any stage of its way.
 TEST_P(StreamEndTest, CancellingNextLosesNothing) {
   std::mt19937 random(17);
   int num_cancelled = 0;

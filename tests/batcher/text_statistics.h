@@ -44,7 +44,7 @@ struct TextCase {
   int max_new_tokens = 6;
   float draft_distance = 0.4f;  // draft model's (blended_model.h)
   uint32_t first_seed = 1;
-  // A plan is run when it is written; its answer is read when so many are run.
+  // Plans run when they are written; a result is read once this many have run.
   size_t plans_in_flight = 1;
 };
 
@@ -72,8 +72,9 @@ std::shared_ptr<Model> MakeTextDraftModel(float distance = 0.4f);
 TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
                         const ExecutorFault& fault = {});
 
-// The probability of each beginning of kCountedTokens tokens, where
-// kToyVocabSize stands for what is after an end; the last runs fastest.
+// Returns the probability of each beginning of kCountedTokens tokens, where
+// kToyVocabSize stands for positions after the end; the last position varies
+// fastest.
 std::vector<double> EnumerateBeginnings(const Request& request);
 
 // Index of a beginning in the result of EnumerateBeginnings.

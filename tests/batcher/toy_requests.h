@@ -31,7 +31,7 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
 // Runs plans as an executor that runs ahead would, on this thread.
 class PlanRunner {
  public:
-  //   drafts_before  whether what is drafted is verified by the same plan
+  //   drafts_before  the plan that requests drafts also verifies them
   explicit PlanRunner(Model* model, DraftModel* draft = nullptr,
                       bool drafts_before = false);
   absl::StatusOr<StepResult> Run(StepPlan plan);
@@ -65,7 +65,8 @@ absl::StatusOr<Result> RunAlone(
 // No request runs or waits, and no page or host slot is held or reserved.
 void ExpectNothingHeld(const Scheduler& scheduler);
 
-// Everything that a caller sees, to the bit; or all but what it cost.
+// True if the hypotheses are equal to the bit, and for SameResult also the
+// number of steps.
 bool SameResult(const Result& a, const Result& b);
 bool SameHypotheses(const Result& a, const Result& b);
 

@@ -253,7 +253,7 @@ class TracedModel : public ToyModel {
   ModelDescription shared_;
 };
 
-// Runs beam searches of these prompts; returns what was counted.
+// Runs beam searches of these prompts; returns the statistics.
 SchedulerStats RunSearches(const std::vector<std::vector<TokenId>>& prompts,
                            int num_pages, int max_running, Recorder* trace) {
   TracedModel model({.page_size = 4, .num_pages = num_pages});

@@ -208,8 +208,8 @@ TEST(AllowedSearchTest, AGroupThatRunsOutOfTokensLeavesTheOtherGoing) {
   EXPECT_THAT(found, ElementsAre(ElementsAre(2, 3), ElementsAre(5, 6, 7)));
 }
 
-// Beams wider than there are sequences draw all of them, and nothing is left
-// over. EOS ends them all, so that none begins another.
+// Beams wider than the number of sequences draw all of them, and the rest stays
+// empty. EOS ends them all, so that none is a prefix of another.
 TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
   std::mt19937 random(5);
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -256,8 +256,8 @@ TEST(AllowedSearchTest, ABeamIsNotLostToManyThatEnd) {
   EXPECT_THAT(result.hypotheses[1].tokens, ElementsAre(3));
 }
 
-// Groups that stand on the same sequences need no more than is reserved for
-// them, whatever ends there.
+// Groups on the same sequences need no more than their reservation, wherever
+// sequences end.
 TEST(AllowedSearchTest, GroupsNeedNoMoreThanTheirWorstCase) {
   Sequences fan = {{40, 30, 1}};  // one sequence continues, so that ends count
   for (int64_t token = 1; token < 30; ++token) fan.push_back({40, token});

@@ -56,7 +56,7 @@ Request AnyRequest(const ToyModelOptions& options) {
   return request;
 }
 
-// Makes it one of the searches whose next rows only the strategy decides.
+// Makes it one of the searches that need the strategy to choose their rows.
 void MakeOther(const ToyModelOptions& options, GenerationParams* params) {
   params->seed = *rc::gen::arbitrary<uint64_t>();
   const auto any_token = rc::gen::inRange<int64_t>(1, options.vocab_size);
@@ -159,7 +159,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
               ExplainNoToken(alone.status(), requests[i].params));
     if (!alone.ok()) continue;
     const Result result = driver.group(i).TakeResult();
-    // Plain searches have another oracle, whose logarithms round otherwise.
+    // Plain searches have another oracle, whose logarithms round differently.
     RC_ASSERT(result.hypotheses.size() == alone->hypotheses.size());
     for (size_t h = 0; h < result.hypotheses.size(); ++h) {
       RC_ASSERT(result.hypotheses[h].tokens == alone->hypotheses[h].tokens);

@@ -85,8 +85,8 @@ void ExpectExhaustive(const ToyModelOptions& options, int max_length,
   }
 }
 
-// With patience for more hypotheses than there are the search ends when no beam
-// lives, and has kept the best of all, whichever ids end them.
+// With patience for more hypotheses than exist, the search ends when no beam is
+// live, and has kept the best of all, whichever ids end them.
 TEST(PatientSearchTest, PatienceForAllSequencesFindsTheBest) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     for (int num_eos = 1; num_eos <= 3; ++num_eos) {

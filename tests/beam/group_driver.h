@@ -28,15 +28,15 @@ class GroupDriver {
   absl::Status Add(const Request& request, int chunk);
 
   // Plans all groups that can run, runs the model, and advances those whose
-  // answer is due.
-  // Errors: as BeamGroup::PlanStep; kInternal if a law is broken.
+  // result is due.
+  // Errors: as BeamGroup::PlanStep; kInternal if an invariant is broken.
   absl::Status Step();
   // Gives groups the answer that running ahead has left open, so that the next
   // step is planned from all that is known.
   absl::Status CatchUp();
   // Drops a group before the next step.
   void Drop(size_t group_idx);
-  // Steps until all groups are done, and once more to drop what is left.
+  // Steps until all groups are done, and once more for their releases.
   absl::Status Finish();
 
   bool done() const;
@@ -47,8 +47,8 @@ class GroupDriver {
   const absl::Status& status(size_t group_idx) const {
     return groups_[group_idx].status;
   }
-  // The plan that ran last, as the model got it, what it answered, and the most
-  // pages ever held.
+  // The last plan as the model got it, its result, and the most pages ever
+  // held.
   const StepPlan& last_plan() const { return last_plan_; }
   const StepResult& last_result() const { return last_result_; }
   int max_held() const { return max_held_; }
@@ -72,7 +72,8 @@ class GroupDriver {
   absl::Status Run();
   // Checks that pages of an expanded plan's reads and writes are held.
   absl::Status CheckWrittenOut(const StepPlan& plan) const;
-  // No selection asks for more candidates than its strategy ever does.
+  // Checks that no selection has more candidates than its strategy ever
+  // requests.
   absl::Status CheckAsked(const StepPlan& plan) const;
   void Select(std::span<const float> logits);
   static SelectionResult Answer(const PlanSelection& selection,

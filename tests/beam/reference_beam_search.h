@@ -1,8 +1,8 @@
-// Beam search written a second time, straight from the rules of transformers 5
-// (`_beam_search` and its helpers): flat arrays of num_beams entries, scores
-// of -1e9 for what is not there, masks instead of branches; beside the power,
-// Wu's form of the length penalty. It shares nothing with beam/ but the types
-// of its arguments and results.
+// Second implementation of beam search, straight from the rules of transformers
+// 5 (`_beam_search` and its helpers): flat arrays of num_beams entries, scores
+// of -1e9 for missing entries, masks instead of branches; and besides the
+// power, Wu's form of the length penalty. It shares only the types of its
+// arguments and results with beam/.
 #pragma once
 
 #include <vector>

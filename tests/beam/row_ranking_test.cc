@@ -203,8 +203,8 @@ std::vector<Candidate> TakeInOrder(
   return contenders.Take();
 }
 
-// Rows that come from several threads, in any order, leave what they leave one
-// after the other.
+// Rows from several threads, in any order, keep the same candidates as rows in
+// order.
 TEST(RowRankingTest, WhatIsLeftOutDoesNotDependOnTheOrderOfRows) {
   const std::shared_ptr<ThreadPool> three = MakePool(3);
   std::mt19937 random(1);

@@ -93,8 +93,8 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
   EXPECT_GE(p_value, kLeastPValue);
 }
 
-// As in the reference: a beam that ends must be among the first k drawn, and
-// of the others the k best live, wherever they were drawn.
+// As in the reference: a beam that ends must be among the first k sampled, and
+// the k best others live, wherever they were sampled.
 TEST(SampledBeamsTest, HitsCountByTheOrderOfTheDrawAndBeamsByScore) {
   constexpr int kSteps = 400;
   int num_reordered = 0;

@@ -14,7 +14,7 @@
 
 namespace espalier::testing {
 
-// The log-probabilities [vocab_size] of what follows the tokens.
+// Returns the log-probabilities [vocab_size] of the next token.
 using LanguageModel =
     std::function<std::vector<float>(std::span<const TokenId>)>;
 
@@ -56,7 +56,7 @@ LogitsModel ToyLogitsModel(const ToyModelOptions& options);
 // every token allowed.
 bool IsPlain(const PlanSelection& selection);
 
-// The engine's answer to a selection, whose rows' logits are [num_rows].
+// Returns the engine's result for a selection with logits [num_rows].
 SelectionResult AnswerAsTheEngine(
     PlanSelection selection, const std::vector<std::vector<float>>& logits);
 

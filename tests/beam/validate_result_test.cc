@@ -92,7 +92,7 @@ TEST(ValidateResultTest, RowsComeOneAfterTheOtherEachBestFirst) {
                 "more than 3 candidates");
 }
 
-// Whatever stands between the two, and whatever they sum to.
+// The order and the sums in between do not matter.
 TEST(ValidateResultTest, AContinuationComesOnce) {
   for (const bool gumbel_top_k : {false, true}) {
     const PlanSelection asked = SelectionOf(SelectionKind::kRows, gumbel_top_k);

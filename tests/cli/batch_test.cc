@@ -281,7 +281,7 @@ TEST(BatchTest, ErrorsNameWhatTheLineNames) {
             "min_tokens must be at least 0, got -1");
   EXPECT_THAT(error(R"({"decoder_input_ids": [5000000]})"),
               StartsWith("decoder_input_ids[0] must be "));
-  // Values are what they are.
+  // Values are not renamed.
   EXPECT_THAT(error(R"({"n": 1, "early_stopping": "num_return_sequences"})"),
               EndsWith("got \"num_return_sequences\""));
 }

@@ -65,7 +65,7 @@ TEST_F(ChatTest, MessagesOfARequestAreAConversation) {
             answers.at(1).at("usage").at("prompt_tokens"));
 }
 
-// The answer to the last message is none: it is what follows in it.
+// The model continues the last message instead of answering it.
 TEST_F(ChatTest, ALastMessageMayBeContinued) {
   model_.Write("chat_template.jinja",
                "{{ bos_token }}<en>{% for m in messages %}{{ m.content }}<fr>"

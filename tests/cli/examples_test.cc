@@ -1,5 +1,4 @@
-// The examples that help texts and documents show are run, and what they are
-// said to print is what they print.
+// Examples in help texts and documents are run, and must print what is shown.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -188,7 +187,7 @@ TEST_F(ExamplesTest, DocumentsShowWhatIsPrinted) {
   EXPECT_GE(num_commands, 5);
 }
 
-// Its times vary, so what it prints is not shown.
+// Its times vary, so its output is not shown.
 TEST_F(ExamplesTest, TheProofOfSpeculationRunsAsDocumentsHaveIt) {
   for (const char* document : {"README.md", "docs/speculation.md"}) {
     SCOPED_TRACE(document);

@@ -61,15 +61,15 @@ TEST_F(GenerationConfigTest, RequestsGoBeforeIt) {
       Answer(R"({"num_beams": 3, "n": 2, "length_penalty": 0.5})");
   EXPECT_EQ(DefaultsOf(said), nullptr);
   EXPECT_EQ(said.at("hypotheses"), taken.at("hypotheses"));
-  // Also where it is what it would be without the file.
+  // Holds even for the value that applies without the file.
   const json::value one = Answer(R"({"num_beams": 1})");
   EXPECT_EQ(one.at("hypotheses"), plain.at("hypotheses"));
   EXPECT_EQ(Answer("{}", {"--generation-config", "none"}).at("hypotheses"),
             plain.at("hypotheses"));
 }
 
-// A model that samples by default searches for who asks for beams alone, as the
-// server does.
+// A model that samples by default searches for a request that sets only
+// num_beams, as on the server.
 TEST_F(GenerationConfigTest, ASearchThatIsAskedForDrawsNothing) {
   const std::vector<std::string> args = {"generate", "--num-beams", "3",
                                          "How old are you?"};

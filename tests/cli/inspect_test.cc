@@ -1,4 +1,4 @@
-// espalier inspect: what a model directory is, and whether it runs.
+// espalier inspect: the contents of a model directory, and its requirements.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

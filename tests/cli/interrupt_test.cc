@@ -123,7 +123,8 @@ void FillPipe(const LiveProgram& program) {
 }
 
 TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
-  // All run together, end in the same step, and tell much of little work.
+  // All requests run together, end in the same step, and have long outputs for
+  // little work.
   LiveProgram program(Batch({"--figures", "--max-step-tokens", "2000"}),
                       kPipes);
   std::string lines;
@@ -187,7 +188,7 @@ TEST(InterruptTest, GenerateThatWaitsForItsReaderEnds) {
   }
 }
 
-// Reads up to a line that has `part`. Fails where there is none.
+// Reads up to a line that has `part`. Fails if none comes.
 void ReadLinesUpTo(LiveProgram& program, const std::string& part) {
   std::string read;
   for (int i = 0; i < 100; ++i) {

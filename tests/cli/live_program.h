@@ -33,8 +33,8 @@ class LiveProgram {
   // Closes the pipe. For a terminal, write "\x04".
   void CloseInput();
 
-  // The next line of its stdout, for which it waits, without its end; at the
-  // end what is left.
+  // Waits for the next line of its stdout, and returns it without its end; at
+  // the end, the rest.
   std::string ReadLine();
 
   // Waits until its stdout holds `text`, and later `then`, which stay unread;

@@ -41,7 +41,7 @@ class MarianModelTest : public ::testing::Test {
     return ParseLines(run.out);
   }
 
-  // The results of all requests in one batch, at most so many at a time.
+  // Returns the results of all requests in one batch, with limited concurrency.
   static std::vector<json::value> RunBatch(
       const std::vector<json::value>& references,
       const std::string& max_running) {

@@ -13,9 +13,9 @@ inline constexpr size_t kAllReferenceLines = 300;
 // `most` of them.
 std::string ReferenceRequests(size_t most = kAllReferenceLines);
 
-// Expects `output`, what the program wrote for them, to have the reference's
-// hypotheses: the same tokens and texts, scores within 1e-4 relative, and the
-// same order where scores differ by more.
+// Compares the program's `output` with the reference's hypotheses: the same
+// tokens and texts, scores within 1e-4 relative, and the same order where
+// scores differ by more.
 void ExpectReferenceHypotheses(const std::string& output,
                                size_t most = kAllReferenceLines);
 

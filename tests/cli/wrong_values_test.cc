@@ -1,6 +1,6 @@
-// Wrong values of options, whatever finds them wrong: the command line, the
-// request format, the limits of the model or of the memory. All are told in
-// the words of who typed them, and end with the same exit code.
+// Wrong values of options, found by the command line, the request format, or
+// the limits of the model or the memory. All errors name the option as typed,
+// and end with the same exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -210,7 +210,7 @@ TEST(WrongValuesTest, DefaultsOfAServerAreNamedAsTyped) {
             "99999\n");
 }
 
-// Also where only the model shows what is wrong.
+// Holds even if only the model shows the error.
 TEST(WrongValuesTest, DefaultsOfAServerAreOfTheirOptionOrFile) {
   const ScratchDirectory scratch;
   const std::string wrong = scratch.Write("wrong.json", R"({"min_p": 7})");
@@ -271,7 +271,7 @@ TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
       EXPECT_THAT(run.err, StartsWith("espalier: "));
       EXPECT_THAT(run.err, HasSubstr(wrong.message));
       if (wrong.shows_late) continue;
-      // Whatever the number of texts it is told once.
+      // Printed once for any number of texts.
       EXPECT_EQ(std::ranges::count(run.err, '\n'),
                 run.err.find("--help") == std::string::npos ? 1 : 2)
           << run.err;
@@ -279,7 +279,7 @@ TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
   }
 }
 
-// No field's name is left in what people see who typed an option.
+// Errors contain no field name, only options.
 TEST(WrongValuesTest, NoErrorNamesAField) {
   const std::vector<WrongValue> all = WrongValues();
   // Few cases are of those that the test above leaves out.

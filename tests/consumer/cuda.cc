@@ -1,4 +1,4 @@
-// Loads a model to the first GPU, or says that there is none, with the
+// Loads a model to the first GPU, or reports that no GPU exists, with the
 // installed headers alone.
 #include <espalier/cuda.h>
 

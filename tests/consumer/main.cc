@@ -27,7 +27,7 @@ namespace {
 
 using boost::asio::awaitable;
 
-// Counts what a search does.
+// Counts the events of a search.
 class Counter : public espalier::TraceSink {
  public:
   void On(const espalier::TraceEvent&) override { ++num_events_; }

@@ -1,5 +1,5 @@
-// Included last by each source of this project: what the installed headers may
-// not leave behind, because a program has macros of its own of these names.
+// Included last by each source of this project: fails if an installed header
+// leaves a macro defined that a program may use itself.
 #pragma once
 
 #if defined(RETURN_IF_ERROR) || defined(ASSIGN_OR_RETURN) ||                \

@@ -1,4 +1,4 @@
-// A program of threads that knows espalier/generator.h and stats.h alone.
+// A multi-threaded program that includes only espalier/generator.h and stats.h.
 #include <espalier/generator.h>
 #include <espalier/stats.h>
 

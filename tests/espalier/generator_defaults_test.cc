@@ -1,4 +1,5 @@
-// Requests of a generator take what the model's generation_config.json gives.
+// Requests of a generator take defaults from the model's
+// generation_config.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// A generator of a toy model whose steps a test can hold, and the ways to call
-// it.
+// A generator of a toy model with steps that a test can hold, and functions to
+// call it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@ namespace espalier::testing {
 inline constexpr auto kCancelled = absl::StatusCode::kCancelled;
 inline constexpr auto kIgnoreEvents = [](const StreamEvent&) { return true; };
 
-// A ToyModel whose steps with rows wait while they are held, unless plan.stop
-// is requested.
+// A ToyModel that, while it is held, blocks in steps with rows, unless
+// plan.stop is requested.
 class HeldModel : public Model {
  public:
   static constexpr int kAllSteps = 1 << 30;
@@ -76,8 +76,8 @@ class HeldModel : public Model {
   int num_begun_ = 0;
 };
 
-// Any byte and symbol of the embedded translator's tokenizer, whose entries it
-// has all.
+// Uses every entry of the embedded translator's tokenizer, and so any byte and
+// symbol.
 inline ToyModelOptions TextModel() {
   ToyModelOptions options = ByteModel(1);
   options.vocab_size = EnFrTokenizer().vocab_size();
@@ -106,7 +106,7 @@ class GeneratorFixture : public ::testing::Test {
     return request;
   }
 
-  // Until so many requests have reached the strand, or left it.
+  // Waits until `count` requests have reached the strand, or left it.
   GeneratorStats AwaitRequests(int count) {
     GeneratorStats stats;
     for (int i = 0; i < 10'000; ++i) {

@@ -235,7 +235,7 @@ TEST_F(GeneratorLimitsTest, CallbacksMayCallEverything) {
   done.get_future().wait();
 }
 
-// All places are of requests whose callbacks come after the one that waits.
+// All places belong to requests whose callbacks run after the waiting one.
 TEST_F(GeneratorLimitsTest, WhatWouldWaitForItsOwnCallbackIsRefused) {
   Make({.num_threads = 1, .max_running = 1, .max_waiting = 0});
   std::promise<void> done;

@@ -208,7 +208,7 @@ TEST(GeneratorLoadTest, WhatIsNoModelDirectorySaysSo) {
                        HasSubstr("cannot read " + loop + ": ")));
 }
 
-// A model whose text is out of reach is none without text.
+// A model with an unreadable tokenizer is not a model without text.
 TEST(GeneratorLoadTest, ATokenizerThatCannotBeReachedIsAnError) {
   const ScratchDirectory scratch;
   for (const std::string file : {"config.json", "model.safetensors"}) {

@@ -1,5 +1,6 @@
-// A generator that runs out of memory ends what it was for, and nothing else:
-// never the program. Allocations of all threads fail once, in turn.
+// A generator that runs out of memory ends the affected request and nothing
+// else, least of all the program. Allocations of all threads fail once, in
+// turn.
 //
 // A program of its own, because it replaces operator new.
 #include <atomic>
@@ -170,8 +171,8 @@ TEST_F(GeneratorOutOfMemoryTest, CreateIsRefused) {
   EXPECT_GT(count, 20);
 }
 
-// Runs `waiting` on a thread that gets no memory, after so many allocations,
-// and `other` on one that does.
+// Runs `waiting` on a thread whose allocations fail after `count` successful
+// ones, and `other` on a thread with memory.
 template <typename Waiting, typename Other>
 void ExpectOnlyOneWaits(const Waiting& waiting, const Other& other,
                         int num_allocations = 0) {

@@ -1,6 +1,5 @@
-// Scores of given continuations, through the front door: texts as tokens, and
-// what a caller can compare them with: sums of what is generated, and of a
-// prompt.
+// Scores of given continuations through the public API: texts as tokens,
+// compared with the sums of generated tokens and of a prompt.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,7 +117,7 @@ TEST(GeneratorScoreTest, ATextContinuesItsPrompt) {
   EXPECT_EQ(TokensScored(generator, {Prompt::Raw(prompt), {"re are"}}),
             (std::vector<TokenId>{tokenizer.PieceToId("re").value(),
                                   tokenizer.PieceToId("\u2581are").value()}));
-  // After tokens it stands by itself.
+  // After tokens, the text is encoded separately.
   EXPECT_EQ(
       TokensScored(generator, {std::vector<TokenId>{1, 2, 3}, {"morning"}}),
       tokenizer.Encode("morning").value());
@@ -133,7 +132,7 @@ TEST(GeneratorScoreTest, ADecoderPromptIsOfTheTextWithoutAnEncoder) {
   ASSERT_OK_AND_ASSIGN(const Generation other, generator.Score(whole));
   EXPECT_EQ(one.continuations[0].tokens, other.continuations[0].tokens);
   EXPECT_EQ(one.continuations[0].log_probs, other.continuations[0].log_probs);
-  // Tokens spell what they spell: the text stands by itself.
+  // The tokens are kept as given, and the text is encoded separately.
   ScoreRequest tokens{Prompt::Raw("The sta"), {"tion."}};
   tokens.params.decoder_prompt_tokens = {300};
   EXPECT_EQ(TokensScored(generator, tokens),

@@ -290,7 +290,7 @@ TEST(DraftModelTest, AnswersHaveWhatTheirStepsGave) {
   EXPECT_GT(num_ends_in_drafts, 3);
 }
 
-// Its context is too short for the prompt: it is never asked.
+// Its context is too short for the prompt, so it is never used.
 TEST(DraftModelTest, AShortContextCostsNothing) {
   const ScratchDirectory scratch;
   const std::string draft = CopyDraft(scratch);

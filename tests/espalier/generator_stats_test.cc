@@ -123,7 +123,7 @@ TEST_F(GeneratorStatsTest, AnyThreadMayAskWhileOthersGenerate) {
       }
     });
   }
-  // Also within what a generator calls.
+  // Works within a generator's callback, too.
   generator_
       ->Stream(Simple(),
                [&](const StreamEvent&) {

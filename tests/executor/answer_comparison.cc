@@ -244,8 +244,8 @@ std::string CompareBestFirst(const AnsweredRequest& expected,
   for (size_t step = 0; step < num_steps; ++step) {
     const std::vector<Candidate>& a = expected.steps[step];
     const std::vector<Candidate>& b = actual.steps[step];
-    // The search has ended before: what is verified in one step may go on
-    // after the end.
+    // The search has ended before: tokens verified in one step may extend
+    // beyond the end.
     if (AreEmptyFrom(step, expected.steps) ||
         AreEmptyFrom(step, actual.steps)) {
       break;
@@ -325,9 +325,9 @@ class RowsComparison {
     return params_.stochastic ? "" : HypothesesDifference();
   }
 
-  // Beams changed places, or one came for another. Drawn beams that both have
-  // in the end have the same sums, but stochastic ones with filters, whose rows
-  // a later filter may shift.
+  // Beams changed places, or one replaced another. Sampled beams that both runs
+  // have in the end have the same sums, except stochastic ones with filters,
+  // whose rows a later filter may shift.
   std::string LateTie(size_t step) {
     ++(has_filters_ ? counts_.num_filtered_ties : counts_.num_late_ties);
     if (!DrawsAtRandom(params_)) return DiverseTie(step);

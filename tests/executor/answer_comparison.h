@@ -2,13 +2,12 @@
 // alone, where the model's logits are equal but for the rounding of float32.
 //
 // Rounding decides only between candidates that tie within it, so two runs are
-// followed step by step, to the first step that has other beams. Where the best
-// of all rows are taken, answers are in order and show what tied. Where rows
-// choose by themselves (diverse and drawn beams), the strategy orders them; so
-// it is led through the answers of each run again (answered_search.h), and what
-// it makes of them has to be the run's result to the bit. That a beam is at
-// another rank, has another one in its place or another score is then no guess:
-// it follows from answers that agree within rounding, candidate by candidate.
+// followed step by step, to the first step with different beams. If the best of
+// all rows are taken, results are in order and show every tie. If rows choose
+// separately (diverse and sampled beams), the strategy orders their candidates;
+// each run is therefore replayed from its results (answered_search.h), and must
+// reproduce its own output to the bit. A different rank, beam or score is then
+// explained by results that agree within rounding, candidate by candidate.
 //
 //   near tie   a candidate is in one run alone, and ranks last within
 //              rounding: drawn beams by score with noise, shifted where they

@@ -93,9 +93,9 @@ class OnlyInOne {
     return sums[num_first - 1];
   }
 
-  // At least this is its sum in the run that lacks it. A row of stochastic
-  // beams has its highest child wherever it has any, and that has the parent's
-  // sum.
+  // Returns the least possible sum in the run that lacks it. A row of
+  // stochastic beams with any children has its highest child, which has the
+  // parent's sum.
   double LeastSum(const Candidate& candidate) const {
     const PlanSelection& selection = lacks_.selection(step_);
     const RandomKey key = GumbelKey(selection.params->sampling.seed,

@@ -1,14 +1,15 @@
-// AnsweredSearch: a search whose rows choose by themselves (diverse and drawn
-// beams), led through the answers it got by a strategy of its own. What beams
-// were in each row, by what their candidates ranked, and what comes of it, all
-// follow from the answers to the bit. So a run is right if
+// AnsweredSearch: a search whose rows choose separately (diverse and sampled
+// beams), replayed from its results by a strategy of its own. The beams of each
+// row, the ranks of their candidates and the output all follow from the results
+// to the bit. So a run is right if
 //
-//   - its result is what its answers lead to; and
-//   - its answers are right, those before the first that has other beams.
+//   - its output is the one that its results lead to; and
+//   - its results are right, up to the first step with different beams.
 //
-// The second is a matter of comparison with another run of the same request:
-// candidates of both agree within rounding, and one that only one run has
-// ranked last. Where that holds, and the beams after it are others, or in
+// The second needs another run of the same request for comparison: candidates
+// of both agree within rounding, and a candidate of only one run ranks last
+// there. If that holds, and the next beams differ, or their ranks do, then
+// rounding has swapped candidates.
 // other ranks, then rounding has turned the order of candidates around.
 #pragma once
 
@@ -90,7 +91,7 @@ bool HasFilters(const GenerationParams& params);
 struct StepTies {
   int num_others = 0;    // candidates of one run alone, that rank last there
   int num_filtered = 0;  // and those at the border of a row's filter
-  int num_shifted = 0;   // rows whose scores are renormalised otherwise
+  int num_shifted = 0;   // rows with another normalization of scores
 };
 
 // Describes how the candidates of a step with equal beams differ by more than

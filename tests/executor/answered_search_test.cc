@@ -48,7 +48,7 @@ PreparedRequest RequestOf(Kind kind) {
 using Edit = std::function<void(size_t step, const PlanSelection& selection,
                                 std::vector<Candidate>* candidates)>;
 
-// The answers of a model of 60 tokens, edited, and what they lead to.
+// Runs an edited model of 60 tokens, and returns its results and the output.
 AnsweredRequest RunOf(const PreparedRequest& request, const Edit& edit) {
   const LogitsModel model = ToyLogitsModel({.vocab_size = 60, .seed = 5});
   const auto strategy =
@@ -312,7 +312,7 @@ TEST(FilteredSearchTest, FilterExcusesOnlyItsBorder) {
   }
 }
 
-// Stochastic scores are of what the filter kept.
+// Stochastic scores are normalized over the tokens that the filter keeps.
 TEST(FilteredSearchTest, FilterShiftsScoresOfRowAlike) {
   AnswerCounts counts;
   const auto shifted = [&](Kind kind, float shift) {

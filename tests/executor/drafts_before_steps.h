@@ -1,5 +1,5 @@
-// DraftsBeforeSteps: a draft model that drafts what the same plan verifies, as
-// DraftingExecutor has it run, but on this thread and one plan after the other.
+// DraftsBeforeSteps: a draft model whose drafts the same plan verifies, as
+// DraftingExecutor runs it, but on this thread and for one plan at a time.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class DraftsBeforeSteps {
   DraftsBeforeSteps(int page_size, DraftModel* draft)
       : page_size_(page_size), draft_(draft) {}
 
-  // Completes the plan, whose answer End takes: it asks for no drafts then.
+  // Completes the plan, which then has no draft requests; End takes its result.
   absl::Status Begin(StepPlan* plan) {
     drafts_.clear();
     asked_ = groups_.Expand(plan);

@@ -27,8 +27,8 @@ std::shared_ptr<const SelectionParams> ParamsOf(VerifyMode mode) {
   return params;
 }
 
-// A plan of groups of samples, each planned for as many tokens as it drafts at
-// most, or written with what it drafts.
+// Plans of groups of samples, each with room for its longest draft, or filled
+// with its drafts.
 class DraftedPlans {
  public:
   explicit DraftedPlans(uint32_t seed) : random_(seed) {

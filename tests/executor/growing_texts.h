@@ -1,6 +1,6 @@
-// GrowingTexts: samples that a draft model is asked for, step after step: their
-// texts go on by some of what was drafted for them, and then otherwise. Some
-// have processors that depend on the text, and some end.
+// GrowingTexts: samples with drafts requested step after step: each text grows
+// by some of its drafted tokens, and then by another token. Some have
+// processors that depend on the text, and some end.
 //
 //   for (;;) {
 //     plan = texts.Plan();  drafts = model.Run(plan);  texts.Grow(drafts);

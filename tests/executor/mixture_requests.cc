@@ -104,7 +104,7 @@ void Maker::AddBeams(GenerationParams* params) {
       AddSampling(params);
       break;
     case 3:
-      params->stochastic = true;  // and what has no meaning with it
+      params->stochastic = true;  // without params that have no meaning with it
       params->early_stopping = EarlyStopping::kFalse;
       params->patience = 1.0;
       params->length_penalty = 1.0;

@@ -1,6 +1,7 @@
 // The mixture test's own parts (mixture_requests.h, answer_comparison.h), with
-// the executor on the host: random requests are valid and of every kind; run
-// together they are what each is alone; and a comparison sees what is not.
+// the executor on the host: random requests are valid and of every kind;
+// together they give the same results as alone; and the comparison finds
+// planted differences.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,8 +76,8 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
   EXPECT_EQ(most_beams, MixtureLimits().max_beams);
 }
 
-// A model whose logits are never quite the same: as on a device, where sums are
-// added up in an order that depends on how many rows a step has.
+// A model with slightly varying logits, like a device, where the order of sums
+// depends on the number of rows in a step.
 class NoisyModel : public Model {
  public:
   NoisyModel(Model* model, float noise, uint32_t seed)
@@ -176,8 +177,8 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
             0);
 }
 
-// With noise as large as float32 rounds logits of 10, what is counted stays
-// within the bounds; a thousand times as much does not pass for rounding.
+// With the noise of float32 rounding of logits near 10, counts stay within the
+// bounds; a thousand times as much does not pass for rounding.
 TEST_F(MixtureTest, RoundingIsToldFromOtherAnswers) {
   const std::vector<Request> requests =
       AnyMixtureRequests(Cases(120, 10), 4, model_->description(),

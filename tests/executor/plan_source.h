@@ -1,6 +1,6 @@
-// Plans without a scheduler, of groups that choose in any way: what no strategy
-// asks for yet, and what of it is seen before a strategy is done with it. A
-// group's rows are set once and it runs ahead; plans need no answers.
+// Plans without a scheduler, of groups with any kind of selection, including
+// those that no strategy uses yet. A group's rows are set once, and it is then
+// scheduled asynchronously; plans do not depend on results.
 #pragma once
 
 #include <map>

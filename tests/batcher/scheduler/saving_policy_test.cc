@@ -21,8 +21,8 @@ PlanInFlight StepOf(int64_t num_prompt_tokens, int64_t num_others) {
   return plan;
 }
 
-// One that feeds so many tokens of a prompt beside groups of four beams that
-// run ahead.
+// Returns a plan that feeds `num_prompt_tokens` beside asynchronously scheduled
+// groups of four beams.
 PlanInFlight StepBesideGroups(int num_prompt_tokens, int num_groups) {
   StepPlan plan;
   plan.tokens.resize(num_prompt_tokens);

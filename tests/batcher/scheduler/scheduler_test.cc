@@ -183,8 +183,8 @@ TEST(SchedulerTest, AQuarterOfAStepRunsBesideAGroupThatIsWiderThanIt) {
     widest = std::max(widest, plan.tokens.size());
     scheduler.Advance(RunPlan(model, plan));
   }
-  // Two sequences at a time; three wait until it ends, and who comes after
-  // these with them.
+  // Two sequences run at a time; three wait for their end, and later requests
+  // wait behind these.
   EXPECT_EQ(widest, 9u + kMaxStepTokens / 4);
   EXPECT_EQ(std::set(answers.order().begin(), answers.order().begin() + 3),
             (std::set{1, 2, 3}));

@@ -46,19 +46,19 @@ class DraftWaitsTest : public ::testing::Test {
   SequenceIdSource ids_;
 };
 
-// A continuation with drafts goes ahead of the answer that it follows.
+// A continuation with drafts is planned before the previous result is read.
 TEST_F(DraftWaitsTest, SamplesThatADraftModelDraftsAheadWaitForNothing) {
   EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, kAhead), 0);
 }
 
-// The plan that asks the draft model verifies its drafts, or is one more.
+// The plan that requests drafts also verifies them, or one more plan does.
 TEST_F(DraftWaitsTest, SamplesThatItDoesNotDraftAheadWaitForTheStepBefore) {
   EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, kBeforeSteps), 1);
   EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, kPlain), 2);
 }
 
-// Their paths follow from what the step before selected, and a plan before
-// theirs asks for them, whatever the executor can do.
+// Their paths follow from the previous step's selection, and a separate plan
+// requests them, whatever the executor supports.
 TEST_F(DraftWaitsTest, BeamsWaitForTheStepBeforeAndForTheirPaths) {
   for (const Abilities& abilities : {kPlain, kBeforeSteps, kAhead}) {
     EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 4, abilities), 2);

@@ -22,8 +22,8 @@ GenerationParams DrawnByModel() {
   return params;
 }
 
-// A group may plan without asking again, because others verify in that step:
-// what its last step verified, and rejected, is no draft any more.
+// A group may be planned again without new drafts, because other groups verify
+// in that step. Drafts that its last step verified, and rejected, are gone.
 TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   GroupDrafts drafts(DrawnByModel(), true, nullptr);
   ASSERT_TRUE(drafts.has_to_ask());
@@ -65,8 +65,8 @@ TEST(GroupDraftsTest, LogitsAreKeptUntilAStepIsPlanned) {
   }
 }
 
-// Asks at each step that may, and answers with `answer`; how often in so many
-// steps.
+// Requests drafts at every step that may, and returns `answer` as drafts.
+// Returns the number of requests in `num_steps` steps.
 int NumAsks(int num_steps, const DraftedTokens& answer, bool verifies) {
   GroupDrafts drafts(DrawnByModel(), true, nullptr);
   int num_asks = 0;

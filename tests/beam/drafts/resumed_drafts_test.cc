@@ -1,6 +1,6 @@
-// A group that resumes and finds in the prefix tree all that it had fed, the
-// last page by a copy, feeds a token before it asks a draft model: a plan that
-// copies pages has rows.
+// A resumed group that finds all its tokens in the prefix tree, the last page
+// by a copy, feeds a token before it requests drafts: a plan that copies pages
+// has rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -255,8 +255,8 @@ void ExpectEqual(const SampleStrategy& a, const SampleStrategy& b) {
   }
 }
 
-// The short way does what the long way does, or nothing; and takes nothing that
-// would be refused.
+// The fast path gives the slow path's result or declines; it accepts nothing
+// that validation would refuse.
 TEST(SampleStrategyTest, GoesOnAsItAdvances) {
   constexpr int kVocabSize = 12;
   int num_short = 0, num_long = 0, num_refused = 0;

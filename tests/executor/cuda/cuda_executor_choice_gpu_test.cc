@@ -254,7 +254,7 @@ void CudaExecutorChoiceTest::AddScorings(PlanSource& source) {
   selection.samples = {0};
 }
 
-// Plans of a few steps, each with all that can be asked for.
+// Returns plans of a few steps, each with all features of a plan.
 std::vector<StepPlan> CudaExecutorChoiceTest::AnyPlans(int num_steps) {
   PlanSource source(host_->description().page_size);
   std::vector<StepPlan> plans;

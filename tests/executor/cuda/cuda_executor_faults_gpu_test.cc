@@ -1,6 +1,6 @@
-// Requests for which the model has no numbers, or no token, on the device as on
+// Requests with NaN logits, or without a possible token, on the device as on
 // the host: each ends with an error of its own, at the same token, and the
-// others get what they would get without it, on pages that held NaN too.
+// others get the results that they get alone, even on pages that held NaN.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ constexpr double kTolerance = 1e-4;  // relative, on scores
 // A stochastic beam's score is a sum and noise that may cancel.
 constexpr double kLeastScore = 0.5;
 
-// Asks for samples where beams were asked for, with any filters.
+// Turns a beam search into sampling, with any filters.
 void MakeSamples(std::mt19937& random, GenerationParams* params) {
   params->do_sample = true;
   params->best_of = params->num_beams;

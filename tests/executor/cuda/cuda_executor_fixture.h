@@ -57,8 +57,8 @@ class CudaExecutorTest : public ::testing::Test {
   // Makes requests of any width, with and without score processors.
   static Request AnyRequest(std::mt19937& random);
   static std::vector<Request> AnyRequests(int count, uint32_t seed);
-  // Diverse, sampled and stochastic beams, and what is restricted to sequences,
-  // in turn; some report log-probabilities.
+  // Makes diverse, sampled and stochastic beams, and requests restricted to
+  // sequences, in turn; some report log-probabilities.
   static std::vector<Request> RequestsOfAllStrategies(int count, uint32_t seed);
 
   // At most one hypothesis in a hundred has others' tokens at its rank.

@@ -169,7 +169,7 @@ TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
   PrintFigures(*device.steps);
 }
 
-// A plan that feeds one token and asks for `num_slots` beams.
+// Returns a plan that feeds one token and selects `num_slots` beams.
 StepPlan PlanOfOneToken(int num_slots) {
   StepPlan plan;
   plan.rows.push_back({.num_tokens = 1, .num_logits = 1});

@@ -1,6 +1,6 @@
-// Groups whose score processors read the history, on the device: they run ahead
-// , and get what the host gives, which collects their edits anew in
-// every step.
+// Groups whose score processors read the history, on the device: they are
+// scheduled asynchronously, and get the same results as on the host, which
+// collects their edits anew in every step.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -68,7 +68,7 @@ TEST_F(CudaLaunchFaultsTest, WithoutMemoryNoExecutorIsMade) {
 TEST_F(CudaLaunchFaultsTest, AStepFailsWithItsCallAndTheNextRuns) {
   for (const bool goes_on : {false, true}) {
     int num_good = 0;
-    int num_run = 0;  // and were not known to have ended
+    int num_run = 0;  // failures after the step had run
     for (;; ++num_good) {
       SCOPED_TRACE(::testing::Message() << "after " << num_good << " calls");
       const auto model = std::make_shared<FakeCudaModel>(HopperDevice(0));

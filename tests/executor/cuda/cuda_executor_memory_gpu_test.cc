@@ -1,6 +1,5 @@
-// Memory of the executor on the device: what is taken at the first use, what
-// happens if it is not there, and changes that are larger than the buffer they
-// go through.
+// Memory of the executor on the device: allocations at the first use, their
+// failures, and changes that are larger than the transfer buffer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

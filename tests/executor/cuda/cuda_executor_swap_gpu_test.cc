@@ -1,5 +1,5 @@
-// Groups that are preempted to host memory and come back give what they give
-// alone, whatever they are and whatever happens meanwhile.
+// Groups that are preempted to host memory and resume give the results that
+// they give alone, for every kind of group and interruption.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class CudaExecutorSwapTest : public CudaExecutorTest {
  protected:
-  // An executor with so many pages, and slots for as many.
+  // Loads an executor with `num_pages` pages, and as many slots.
   static OnDevice LoadPages(int page_size, int64_t num_pages,
                             int64_t num_slots) {
     CudaTransformerOptions options = Float32();

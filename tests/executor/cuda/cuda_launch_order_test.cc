@@ -127,7 +127,8 @@ RC_GTEST_PROP(CudaLaunchOrderTest, KernelsOfAnyStepsAreInOrder, ()) {
   for (const DryLaunch& launch : launches) RC_ASSERT(launch.starts_early);
 }
 
-// Threads, because a thread asks once what a kernel was compiled for.
+// Uses a thread per case, because a thread caches a kernel's compiled
+// architecture.
 template <typename Body>
 void OnThread(const Body& body) {
   std::thread(body).join();

@@ -234,8 +234,8 @@ class CudaMixtureTest : public CudaExecutorTest,
                   FirstDifference(*on_host[0], together));
   }
 
-  // Returns how many have no result: that can never fit into a step, or to
-  // whose constraints no token is left. They have none alone, either.
+  // Returns the number of requests without a result, because they can never fit
+  // into a step, or their constraints leave no token. Alone they fail, too.
   static int ExpectSameAsAlone(StepExecutor& steps, const Mixture& mixture,
                                const std::vector<Request>& requests,
                                const std::string& what, AnswerCounts* counts) {
@@ -258,8 +258,8 @@ class CudaMixtureTest : public CudaExecutorTest,
         ++num_without_result;
         continue;
       }
-      // By rejection the tokens follow from what was drafted, whose
-      // distribution is tested elsewhere.
+      // With rejection the tokens depend on the drafts; their distribution is
+      // tested elsewhere.
       const auto& speculate = requests[i].params.speculate;
       if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
       const std::string difference =
@@ -279,7 +279,7 @@ class CudaMixtureTest : public CudaExecutorTest,
 std::shared_ptr<Tokenizer>* CudaMixtureTest::tokenizer_ = nullptr;
 
 TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
-  constexpr int kAtOnce = 100;  // whose answers are kept
+  constexpr int kAtOnce = 100;  // with results kept
   ASSERT_GT(NumRequests(), 0);
   const Mixture& mixture = GetParam();
   OnDevice device = LoadFor(mixture);

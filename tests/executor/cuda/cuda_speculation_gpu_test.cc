@@ -41,15 +41,15 @@ struct CudaSpeculationCase {
   bool drafts_on_host = false;  // from logits of the device
   // Limit of the draft model's rows. A run above it is waited for.
   int max_draft_rows = 5;
-  // Without processors that read the text, whose requests wait for answers:
-  // steps begin where the device finds the one before has ended.
+  // Leaves out processors that read the text, whose requests wait for results:
+  // steps then begin where the device finds that the previous one has ended.
   bool is_unread = false;
   bool is_beams = false;  // 2 to 6, which draft at every step
-  // So many make beams ask for more candidates than a step has room for where
-  // paths are long: then drafts are not verified.
+  // With this many stop ids, beams with long paths need more candidates than a
+  // step has; their drafts are then not verified.
   int num_stop_ids = 0;
-  // So often a prompt repeats itself. Where that makes it longer than 256
-  // positions, what a group's rows share is read for all of them together.
+  // Number of repetitions in a prompt. Beyond 256 positions, attention reads a
+  // group's shared prefix once for all its rows.
   int num_repeats = 2;
 };
 

@@ -10,7 +10,7 @@ std::atomic<int> num_to_fail = 0;
 
 }  // namespace
 
-// The linker calls these two what they are; the runtime's is the first.
+// Names required by the linker's --wrap; the first is the runtime's.
 extern "C" cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t* exec,
                                                    cudaGraph_t graph,
                                                    unsigned long long flags);

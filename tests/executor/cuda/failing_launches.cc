@@ -14,7 +14,7 @@ bool Fails() { return num_good_launches.fetch_sub(1) == 0; }
 
 }  // namespace
 
-// The linker calls these what they are; the runtime's are the first two.
+// Names required by the linker's --wrap; the first two are the runtime's.
 extern "C" cudaError_t __real_cudaLaunchKernelExC(
     const cudaLaunchConfig_t* config, const void* kernel, void** arguments);
 extern "C" cudaError_t __real_cudaGraphLaunch(cudaGraphExec_t exec,

@@ -17,7 +17,7 @@ constexpr CudaAttentionShape kUploadedAttention = {.num_heads = 4,
                                                    .page_size = 4,
                                                    .dtype = DType::kFloat32};
 
-// Two beams that are asked for in this way, with little room for edits.
+// Returns a batch of two beams for `request`, with little room for edits.
 CudaInputBatch BatchOfTwoBeams(const CudaGroupRequest& request) {
   CudaInputBatch::Shape shape = AnyInputBatch::kShape;
   shape.max_edits = 100;

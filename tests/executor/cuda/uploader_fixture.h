@@ -38,7 +38,8 @@ class UploaderFixture : public ::testing::Test {
   // First of all.
   void Create(const CudaDevice& device);
 
-  // The device has what a step reads, and nothing is sent twice.
+  // Checks that the device has all arrays that a step reads, and that nothing
+  // is sent twice.
   void ExpectBatchesAreSentOnce(int num_batches);
   // Lists of the host that reach into the room where the device makes its own.
   void ExpectOverwrittenEditsAreSentAgain();
@@ -50,8 +51,8 @@ class UploaderFixture : public ::testing::Test {
 
  private:
   CudaDelta Send(const CudaInputBatch& batch);
-  // As a step does whose device makes edits: lists anywhere in the room at the
-  // end, and where they are.
+  // Writes edits as a device does: lists anywhere in the space at the end, and
+  // their positions.
   void WriteDeviceEdits(const CudaInputBatch& batch);
   void ExpectOnDevice(const CudaInputBatch& batch) const;
 

@@ -1,6 +1,6 @@
-// A draft model that is far behind catches up in chunks: no step of it is
-// larger than a plan allows, and once it has caught up it drafts what it does
-// when it is fed at once.
+// A draft model that is far behind catches up in chunks: none of its steps
+// exceeds the plan's limits, and once it has caught up, its drafts are those of
+// a model that was fed at once.
 #include "executor/host/draft_model.h"
 
 #include <gmock/gmock.h>
@@ -53,8 +53,8 @@ struct ChunkedDraftModel {
   }
 };
 
-// Three sequences of a request, whose prompt all share: samples, or the beams
-// of a search.
+// Returns a plan with three sequences of a request that share its prompt:
+// samples, or the beams of a search.
 StepPlan PlanOfThreeSequences(bool is_search, int request) {
   std::vector<TokenId> prompt;
   for (int i = 0; i < kPromptTokens; ++i) prompt.push_back(1 + i % 9);

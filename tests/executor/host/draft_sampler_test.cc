@@ -1,6 +1,6 @@
-// A draft model with a sampler drafts what it drafts without: over texts that
-// go on by some of the drafts, for samples that share prompts and stand at
-// different lengths, with processors that the sampler can draw with and others.
+// A draft model with a sampler drafts the same tokens as without: over texts
+// that grow by some of the drafts, for samples that share prompts and have
+// different lengths, with processors that the sampler supports and others.
 #include "exec_request/draft_sampler.h"
 
 #include <gmock/gmock.h>
@@ -102,7 +102,7 @@ class StepwiseSampler : public DraftSampler {
     return CanSample(sequence) && sequence.num_tokens <= max_draft_tokens();
   }
 
-  absl::Status next_wait = absl::OkStatus();  // what the next one comes to
+  absl::Status next_wait = absl::OkStatus();  // result of the next Wait()
   int num_calls = 0;
   int num_started = 0;
   size_t num_sampled = 0;
@@ -260,8 +260,8 @@ TEST(DraftSamplerTest, PendingDraftsAreThoseOfTheHost) {
   EXPECT_GT(num_rows, num_plain_rows / 2);
 }
 
-// One that finds no pages for all of its draft has none, and others what they
-// would have.
+// A sequence without pages for all of its draft gets none, and the others are
+// not affected.
 TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
   int num_without = 0;
   int num_drafted = 0;
@@ -320,8 +320,8 @@ TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
   EXPECT_EQ(sampled.drafts->num_rows(), 0);
   ASSERT_OK(run(sampled));
   EXPECT_EQ(sampled.drafts->num_rows(), 3 + 3);
-  // The host draws for one more, and waits for what is pending to do so. Its
-  // first pass catches up.
+  // The host drafts for one more sequence, and waits for the pending drafts to
+  // do so. Its first pass catches up.
   SampledModel mixed(true, 400);
   ask(2, 4);
   mixed.sampler->next_wait = error;

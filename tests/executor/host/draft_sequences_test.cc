@@ -108,9 +108,9 @@ TEST_F(DraftSequencesTest, OneThatNeverFitsEvictsNobody) {
   EXPECT_TRUE(sequences_.AddRow(key, text, text.size(), 1, &step));
 }
 
-// Samples of a few requests in few pages, which share their beginnings, are fed
-// in steps, against what the pages then have: a step makes all its copies at
-// once, before it writes.
+// Samples of a few requests in few pages share their prefixes. Compares the
+// tokens that steps feed with the contents of pages: a step makes all its
+// copies at once, before it writes.
 class FedPages {
  public:
   explicit FedPages(int num_pages)

@@ -266,7 +266,7 @@ TEST(DraftedGroupsTest, AnswersToRowsThatDidNotWaitAreCompleted) {
   EXPECT_THAT(answer.candidates,
               ElementsAre(Candidate{0, 3, -7.25}, Candidate{0, 4, -7.75}));
   EXPECT_THAT(answer.num_drafted, ElementsAre(1));
-  // And the next rows are those of who has read both.
+  // The next rows follow both results.
   StepPlan last;
   last.continuations.push_back(TwoDraftsMore(RequestId{1}));
   groups.Expand(&last);

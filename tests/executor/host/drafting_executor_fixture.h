@@ -72,15 +72,15 @@ class DraftingExecutorTest : public ::testing::Test {
   std::shared_ptr<DraftingExecutor> steps_;
 };
 
-// Accepted tokens of drafts, by what they are of.
+// Accepted tokens of drafts, by method.
 struct AcceptedTokens {
   int64_t of_samples = 0;
   int64_t of_beams = 0;
   int64_t total() const { return of_samples + of_beams; }
 };
 
-// `together` are what the requests get alone and without drafts. Adds what was
-// accepted.
+// Checks that `together` are the results of the requests alone and without
+// drafts. Adds the accepted tokens.
 inline void ExpectAsAlone(std::vector<Request> requests,
                           const Answers& together, AcceptedTokens* accepted) {
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -95,7 +95,7 @@ inline void ExpectAsAlone(std::vector<Request> requests,
   }
 }
 
-// Counts the plans that come to it by what they draft.
+// Counts plans by their drafts.
 class DraftCounter : public StepExecutor {
  public:
   explicit DraftCounter(StepExecutor* steps) : steps_(steps) {}

@@ -52,8 +52,8 @@ TEST_F(DraftingExecutorTest, DraftsWhereRejectionVerifies) {
   EXPECT_GT(num_accepted, 50);
 }
 
-// An executor with a draft model of its own gives the same tokens: drafts come
-// with what they were drawn from.
+// An executor with a draft model of its own gives the same tokens: drafts
+// include the logits that they were sampled from.
 TEST_F(DraftingExecutorTest, RejectionIsThatOfAnExecutorThatDraftsItself) {
   ToyModel model(DraftedModel());
   const auto other =
@@ -109,7 +109,7 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   for (int i = 0; i < 40; ++i) EXPECT_EQ(done[i], i);
 }
 
-// Fails by a status, or throws what is no std::exception.
+// Fails with a status, or throws something other than std::exception.
 class FailingDraftModel : public ToyModel {
  public:
   explicit FailingDraftModel(bool throws)
@@ -321,7 +321,8 @@ class RefusingSteps : public StepExecutor {
   int num_plans_ = 0;
 };
 
-// Two beams that feed at `position` what the plan before has chosen.
+// Returns a plan with two beams that feed the previous plan's selection at
+// `position`.
 StepPlan ContinuationOf(RequestId request, int position) {
   StepPlan plan;
   plan.continuations.push_back({.request = request,
@@ -332,8 +333,8 @@ StepPlan ContinuationOf(RequestId request, int position) {
   return plan;
 }
 
-// A planner that has not read that a plan was refused continues its groups, of
-// which the executor has what they were before it.
+// A planner that has not read the failure of a refused plan continues its
+// groups, whose state the executor still has from before the plan.
 TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
   const auto pool = MakePool(1);
   const auto refusing = std::make_shared<RefusingSteps>(*ModelExecutor::Create(
@@ -364,7 +365,7 @@ TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
   EXPECT_TRUE(result->selections[0].candidates.empty());
 }
 
-// A plan with a row that verifies what is drafted for it.
+// Returns a plan with a row that verifies its drafts.
 StepPlan PlanThatDrafts(RequestId request) {
   auto params = std::make_shared<SelectionParams>();
   params->kind = SelectionKind::kDraws;
@@ -440,8 +441,8 @@ class InstantSteps : public StepExecutor {
   ModelDescription description_;
 };
 
-// The draft thread answers the first plan, whose `done` is what lets go of the
-// executor, and has yet to draft for the second one.
+// The draft thread completes the first plan, whose `done` destroys the
+// executor, and has not yet drafted for the second one.
 TEST_F(DraftingExecutorTest, ThatEndsWithinADoneAnswersWhatItHas) {
   for (const bool verifies_at_once : {false, true}) {
     SCOPED_TRACE(verifies_at_once);

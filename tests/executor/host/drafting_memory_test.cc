@@ -1,4 +1,5 @@
-// A drafting executor whose thread waits for memory holds up no other thread.
+// A drafting executor whose thread waits for memory does not block other
+// threads.
 //
 // A program of its own, because it replaces operator new.
 #include <gmock/gmock.h>

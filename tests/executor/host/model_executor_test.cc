@@ -30,7 +30,7 @@ using ::testing::SizeIs;
 
 constexpr int kVocabSize = 50;
 
-// Fills logits with its step number, and fails in a way that is asked for.
+// Fills logits with its step number, and fails in the requested way.
 class CountingModel : public Model {
  public:
   const ModelDescription& description() const override { return description_; }
@@ -158,7 +158,7 @@ class EndlessModel : public Model {
       .vocab_size = kVocabSize, .max_context = 8, .num_pages = 1};
 };
 
-// Runs out of memory before it sees a plan, if it is asked to.
+// Runs out of memory before it reads a plan, if requested.
 class ForgetfulModel : public Model {
  public:
   const ModelDescription& description() const override {

@@ -1,5 +1,5 @@
-// A plan that fails for want of memory loses its groups and no other, wherever
-// that was. Every allocation fails once, in turn.
+// A plan that fails for lack of memory, anywhere, loses its groups and no
+// other. Every allocation fails once, in turn.
 //
 // A program of its own, because it replaces operator new.
 #include <gmock/gmock.h>

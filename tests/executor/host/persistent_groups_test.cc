@@ -1,4 +1,4 @@
-// The example of docs/step.md, "Running ahead", step by step; what is known of
+// The example of docs/step.md, "Running ahead", step by step; and the state of
 // groups at their beginning and end.
 #include "executor/host/persistent_groups.h"
 

@@ -25,12 +25,13 @@
 namespace espalier::testing {
 namespace {
 
-// With the draft model in itself; so, but asked by plans apart from those that
-// verify; or beside itself; or beside itself, where steps are planned ahead of
-// answers; or so on a device, where they begin ahead of them as well.
+// Place of the draft model: inside the executor; inside, with drafts requested
+// by separate plans; beside it; beside it, with steps planned before results
+// are read; or the last on a device, where drafts also start before results are
+// read.
 enum class Where { kInside, kApart, kBeside, kAhead, kOnDevice };
 
-// Changes what an executor is asked, also where another one asks it.
+// Changes plans on their way to an executor.
 class PlanChanger : public StepExecutor {
  public:
   PlanChanger(std::shared_ptr<StepExecutor> steps,
@@ -145,7 +146,7 @@ TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
   EXPECT_LT(num_accepted, num_drafted * 9 / 10);
 }
 
-// More drafts are accepted than are what is drawn.
+// Rejection accepts more drafts than coupled sampling does.
 TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
   TextCase c = RejectionCase(8);
   c.num_texts = 1000;

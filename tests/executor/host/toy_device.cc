@@ -228,14 +228,14 @@ absl::StatusOr<absl::Duration> ToyDeviceSampler::Wait() {
 
 namespace {
 
-// A selection of a plan that only the device knows all of.
+// A selection whose inputs are complete only on the device.
 struct Unknown {
   size_t selection = 0;
   std::vector<PendingDraft> drafts;
   bool is_unread = false;
 };
 
-// Writes what the device knows into the plan, as if the host had known it.
+// Writes the device's results into the plan, as if the host had read them.
 std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
   std::vector<Unknown> all;
   const StepPlan planned = *plan;
@@ -276,7 +276,8 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
   return all;
 }
 
-// Says what became of drafts, and answers as one who was asked by `unknown`.
+// Writes the outcome of drafts, and the result without the tokens that the
+// planner does not have.
 void SayVerified(const std::vector<Unknown>& all, StepResult* result) {
   for (const Unknown& unknown : all) {
     SelectionResult& answer = result->selections[unknown.selection];

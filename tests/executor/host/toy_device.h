@@ -1,8 +1,8 @@
-// A toy device: a thread that does what it is told in the order in which it was
-// told, after a pause of any length, as a GPU does behind the host. With a
-// sampler and an executor on it, drafts are drawn while the plan that verifies
-// them is on its way, and steps begin where the device finds that the step
-// before has ended (PlanSelection::verified_before).
+// A toy device: a thread that runs tasks in order, each after a random pause,
+// as a GPU does behind the host. With a sampler and an executor on it, tokens
+// are drafted while the plan that verifies them is on its way, and steps begin
+// where the device finds that the previous step has ended
+// (PlanSelection::verified_before).
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// Steps that speculate and begin where the device finds that the step before
-// has ended, before its answer is read: on a toy device, whose pauses have
-// answers, plans and drafts meet in any order.
+// Steps with drafts that begin where the device finds that the previous step
+// has ended, before its result is read: on a toy device with random pauses, so
+// that results, plans and drafts come in any order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ class UnreadDraftsTest : public DraftingExecutorTest {
   }
 };
 
-// But for what the toy device rounds, sums.
+// Compares results; the toy device rounds, so sums may differ slightly.
 void ExpectSame(const Result& alone, const Result& together) {
   ASSERT_EQ(alone.hypotheses.size(), together.hypotheses.size());
   for (size_t i = 0; i < alone.hypotheses.size(); ++i) {
@@ -106,7 +106,7 @@ void ExpectSame(const Result& alone, const Result& together) {
   }
 }
 
-// And a model that drafts for itself is right, but for what is after ends.
+// A model that drafts for itself is always right, except after ends.
 TEST_F(UnreadDraftsTest, RequestsGetWhatTheyGetAlone) {
   int num_unread = 0;
   int num_with_two = 0;

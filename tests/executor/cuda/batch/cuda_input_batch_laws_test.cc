@@ -212,7 +212,7 @@ TEST(CudaInputBatchLawsTest, ListsThatTheDeviceMakesHaveRoomOfTheirOwn) {
   });
 }
 
-// Attention is asked for once about every token but those of padding.
+// Every token except padding is in exactly one row of attention.
 TEST(CudaInputBatchLawsTest, EveryTokenAttends) {
   ForAnyBatch([](const CudaInputBatch& batch) {
     int next_query = 0;

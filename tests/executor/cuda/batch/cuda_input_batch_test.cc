@@ -321,8 +321,8 @@ TEST(CudaInputBatchTest, DrawsOfPromptsComeAfterThoseOfTheDevice) {
   }
 }
 
-// Samples that verify drafts: the second row of logits has generated as many
-// tokens as min_new_tokens asks for.
+// Samples that verify drafts: the second row of logits has reached
+// min_new_tokens.
 TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
   SelectionParams params;
   params.kind = SelectionKind::kDraws;
@@ -344,7 +344,7 @@ TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
   const std::vector<CudaAnswerPart> parts = batch.AddPromptLogitsRows(
       Group(0, 2, 0, 7), request, tokens, std::vector<float>(4));
   EXPECT_EQ(parts.size(), 1u);
-  // No beam of the group is what they draw.
+  // Their samples are not beams of the group.
   EXPECT_EQ(batch.groups[0].num_slots, 0);
   EXPECT_EQ(batch.groups[0].num_draws, 4);
   ASSERT_EQ(batch.prompt_draws.size(), 4u);
@@ -363,8 +363,8 @@ TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
   EXPECT_EQ(batch.row_edits[3].end - batch.row_edits[3].begin, 2);
 }
 
-// Beams that feed paths: each row of logits is a group without a slot, and
-// those whose edits are equal share a list, but not with another request.
+// Beams that feed paths: each row of logits is a group without a slot, and rows
+// with equal edits share a list, but not with another request.
 TEST(CudaInputBatchTest, RowsOfPathsAreSelectedForByThemselves) {
   SelectionParams params;
   params.processors.suppress_tokens = {1};

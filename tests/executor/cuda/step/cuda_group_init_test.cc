@@ -20,7 +20,7 @@ using testing::StatusIs;
 
 constexpr int kPageSize = 4;
 
-// A plan whose last two rows a selection for two slots is from.
+// A plan whose last two rows belong to a selection for two slots.
 class CudaGroupInitTest : public ::testing::Test {
  protected:
   void Feed(const std::vector<TokenId>& tokens, int num_logits) {

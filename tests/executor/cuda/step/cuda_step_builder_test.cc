@@ -1,5 +1,5 @@
-// Plans as the device is told of them, where a step has no room for some of
-// their requests. No device is needed.
+// Steps built from plans, some of which have no room for some requests. Needs
+// no device.
 #include "executor/cuda/step/cuda_step_builder.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ std::shared_ptr<const SelectionParams> DrawnBeams() {
   return std::make_shared<const SelectionParams>(params);
 }
 
-// More than there are tables for rows of no group.
+// Needs more tables than rows without a group have.
 TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
   const int num_drawn = memory_->num_row_tables() + 1;
   for (int i = 0; i < num_drawn; ++i) AddPrompt(i, DrawnBeams());

@@ -1,5 +1,5 @@
-// Plans of a model with an encoder as the device is told of them: where it
-// finds a group's source and where the decoder's tokens. No device is needed.
+// Steps built from plans of a model with an encoder: positions of a group's
+// source and of the decoder's tokens. Needs no device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class CudaStepSourcesTest : public StepBuilderFixture {
   CudaStepSourcesTest()
       : StepBuilderFixture(kSourcesLimits, kSourcesPageSize) {}
 
-  // A source of so many tokens, and the decoder's first.
+  // Adds a source of `source_length` tokens, and the decoder's first token.
   PlanSelection AddPrompt(int request, int source_length, int num_slots) {
     source_.AddRow(std::vector<TokenId>(source_length, 7),
                    std::vector<TokenId>{1}, 1);

@@ -1,4 +1,4 @@
-// What the device at hand can do with a kernel: not every architecture has its
+// Queries of kernel support on a device: not every architecture has a kernel's
 // instructions, and not every device has room for its clusters.
 #pragma once
 
@@ -8,31 +8,30 @@
 
 namespace espalier {
 
-// Whether `kernel`, which has static shared memory, is there on this device. A
-// build for other architectures leaves it empty, and then it has none. For what
-// a capability does not say, which CompiledCapability says: instructions of
-// one architecture alone (sm_90a).
+// True if this device has code for `kernel`, which must have static shared
+// memory: a build for other architectures compiles an empty kernel without it.
+// For instructions of a single architecture (sm_90a), which CompiledCapability
+// does not tell apart.
 template <typename... Params>
 bool HasKernelImage(void (*kernel)(Params...)) {
   cudaFuncAttributes attributes = {};
   if (cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess) {
     return attributes.sharedSizeBytes > 0;
   }
-  cudaGetLastError();  // which clears it
+  cudaGetLastError();  // clears the error
   return false;
 }
 
-// Whether `kernel` can be launched in clusters: what was compiled of it has
-// them, and so has `device`, as far as it is said (a test may say that it has
-// none).
+// True if `kernel` can be launched in clusters: its code was compiled with
+// them, and `device` has them according to its fields (a test may clear them).
 template <typename... Params>
 bool HasClusters(void (*kernel)(Params...), const CudaDevice& device) {
   return device.compute_capability >= 90 && CompiledCapability(kernel) >= 90;
 }
 
-// How many clusters of that shape the device runs at once; 0 if none. Lets the
-// kernel have clusters of more than 8 blocks, which is what every device of
-// compute capability 9.0 allows.
+// Returns the number of clusters of that shape that the device runs at once; 0
+// if none. Allows the kernel clusters of more than 8 blocks, which not every
+// device of compute capability 9.0 supports.
 template <typename... Params>
 int MaxActiveClusters(void (*kernel)(Params...), const LaunchConfig& shape) {
   cudaLaunchAttribute cluster = {};
@@ -53,7 +52,7 @@ int MaxActiveClusters(void (*kernel)(Params...), const LaunchConfig& shape) {
           cudaSuccess) {
     return num_clusters;
   }
-  cudaGetLastError();  // which clears it
+  cudaGetLastError();  // clears the error
   return 0;
 }
 

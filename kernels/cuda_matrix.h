@@ -1,5 +1,4 @@
-// Weights and sums of matrix products in device memory, as those who make them
-// and those who read them on see them.
+// Weights, and the split-K partials of matrix products, in device memory.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +7,11 @@
 
 namespace espalier {
 
-// Weights in device memory. They are read ahead of the kernels before: none in
-// flight on the stream may still write them (synchronise after loading).
+// Weights in device memory. Kernels prefetch them before the previous kernels
+// have ended, so no kernel in flight on the stream may write them (synchronise
+// after loading).
 //   data  [num_rows, num_cols]  row-major, 16-byte aligned
-// num_cols is a multiple of 8 (zero padded where a model's is not).
+// num_cols is a multiple of 8 (zero padded if a model's is not).
 struct CudaMatrix {
   const void* data = nullptr;
   DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
@@ -24,12 +24,11 @@ struct CudaMatrix {
   const uint16_t* fp8_scales = nullptr;
 };
 
-// What a product has left for CudaAddRmsNorm or CudaAddBranch to add to the
-// residual stream, in the scratch of its CudaMatMul: good until that one's next
-// call.
+// Partial sums of a product that CudaAddRmsNorm or CudaAddBranch adds to the
+// residual stream, in the scratch of its CudaMatMul: valid until its next call.
 struct SplitKPartials {
   const float* data = nullptr;  // [count, n, num_rows]
-  int count = 0;                // 1, 2 or 4; 0: nothing is left to add
+  int count = 0;                // 1, 2 or 4; 0: the sum is complete
 };
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// Instructions that CUDA C++ has no words for, and what a warp does together.
-// Device code of several kernel families uses them.
+// Inline PTX wrappers and warp reductions, for device code of several kernel
+// families.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,14 +10,14 @@
 
 namespace espalier {
 
-// 2^x; tiny results are 0.
+// Returns 2^x; tiny results are 0.
 __device__ __forceinline__ float Exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Of a warp's numbers, in all its lanes.
+// Reduce over a warp; every lane gets the result.
 __device__ __forceinline__ float WarpMax(float x) {
   for (int step = 16; step > 0; step /= 2) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
@@ -28,7 +28,7 @@ __device__ __forceinline__ float WarpSum(float x) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
   return x;
 }
-// Of each kLanes lanes side by side, in all of them.
+// Reduce over each kLanes neighbouring lanes; each of them gets the result.
 template <int kLanes, typename T>
 __device__ __forceinline__ T LaneGroupSum(T x) {
 #pragma unroll
@@ -51,11 +51,12 @@ __device__ __forceinline__ float LaneGroupMax(float x) {
 __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
-// The copies that this thread has begun since the last call are a stage.
+// Commits this thread's copies since the last call as a group.
 __device__ __forceinline__ void CpAsyncCommitGroup() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until all stages but the newest kPending are there, of this thread's copies.
+// Waits until at most kPending of this thread's cp.async groups are
+// outstanding.
 template <int kPending>
 __device__ __forceinline__ void CpAsyncWaitGroup() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -63,9 +64,9 @@ __device__ __forceinline__ void CpAsyncWaitGroup() {
 
 // ---- Tensor cores -----------------------------------------------------------
 
-// Four matrices of 8 x 8 numbers of 16 bits: lane l gives the place of row
-// l % 8 of matrix l / 8, and has numbers 2 (l % 4) and the next of row l / 4 of
-// each.
+// ldmatrix.x4: loads four matrices of 8 x 8 16-bit numbers. Lane l passes the
+// address of row l % 8 of matrix l / 8, and gets numbers 2 (l % 4) and 2 (l %
+// 4) + 1 of row l / 4 of each.
 __device__ __forceinline__ void LdMatrixX4(uint32_t (&matrices)[4],
                                            uint32_t from) {
   asm volatile(
@@ -76,8 +77,8 @@ __device__ __forceinline__ void LdMatrixX4(uint32_t (&matrices)[4],
       : "memory");
 }
 
-// sums [16, 8] += a [16, 16] * b [16, 8], spread over a warp as m16n8k16 wants;
-// pairs of T, which is __nv_bfloat16 or __half.
+// sums [16, 8] += a [16, 16] * b [16, 8], in the fragment layout of m16n8k16.
+// Operands are pairs of T, which is __nv_bfloat16 or __half.
 template <typename T>
 __device__ __forceinline__ void MmaM16N8K16(float (&sums)[4],
                                             const uint32_t (&a)[4], uint32_t b0,

@@ -1,6 +1,5 @@
-// Products of tiles by four warps together (wgmma: compute capability 9.0,
-// sm_90a): what all kernels that multiply so share, and those whose first
-// operand is in registers.
+// PTX wrappers for wgmma (compute capability 9.0, sm_90a): definitions that all
+// its users share, and products whose first operand is in registers.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,8 +12,8 @@
 
 namespace espalier {
 
-// What this thread has written to shared memory is seen by wgmma and the copy
-// engine, once a barrier has been passed.
+// Makes this thread's writes to shared memory visible to wgmma and TMA, after a
+// barrier.
 __device__ __forceinline__ void FenceProxyAsync() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -23,9 +22,9 @@ __device__ __forceinline__ void FenceProxyAsync() {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// How wgmma finds a tile of rows of 128 bytes, swizzled as the copy engine
-// does: eight rows are 1024 bytes, and begin at a multiple of that. Addresses
-// in a cluster say whose memory they are in bits that the tile does not have.
+// Returns the descriptor of a tile of rows of 128 bytes, swizzled as by TMA.
+// Eight rows are 1024 bytes, aligned to that. In a cluster the high bits of an
+// address name the block, and are masked out.
 __device__ __forceinline__ uint64_t WgmmaDescriptor(uint32_t tile) {
   return (tile & 0x3FFFF) >> 4 | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
          uint64_t{1} << 62;
@@ -37,8 +36,8 @@ __device__ __forceinline__ void WgmmaFence() {
 __device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until all groups that these warps have committed are done, but the newest
-// kPending.
+// Waits until at most kPending of these warps' committed groups are
+// outstanding.
 template <int kPending = 0>
 __device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");

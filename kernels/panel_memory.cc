@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kCacheLineBytes = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-// From here on the part of a page at the end is small against the rest.
+// From this size on the unused part of the last page is small.
 constexpr size_t kMinHugeBytes = 2 * kHugePage;
-// What a block has beyond what is asked of it is never touched.
+// Maximum size of a block. Its unused part is never touched.
 constexpr size_t kMaxBlockBytes = size_t{64} << 20;
 
 size_t RoundUp(size_t num_bytes, size_t unit) {
@@ -29,7 +29,7 @@ std::shared_ptr<std::byte> AllocateBytes(size_t num_bytes, bool is_huge) {
       bytes, [alignment](std::byte* p) { ::operator delete(p, alignment); });
 #if defined(__linux__)
   if (is_huge) {
-    // Where the system refuses, small pages do.
+    // If the system refuses, small pages are used.
     madvise(bytes, num_bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
 #endif
@@ -41,7 +41,7 @@ std::shared_ptr<std::byte> AllocateBytes(size_t num_bytes, bool is_huge) {
 PanelMemory::PanelMemory(size_t num_bytes)
     : bytes_(AllocateBytes(num_bytes, num_bytes >= kMinHugeBytes)) {}
 
-// Those of less than half a huge page do not get one.
+// A total below half a huge page does not get one.
 PanelArena::PanelArena(size_t num_bytes)
     : block_bytes_(
           num_bytes < kHugePage / 2

@@ -1,12 +1,10 @@
-// PanelMemory: memory for packed weights. It is not cleared, so that those who
-// fill it are the first to touch it, each on a thread of its own; and much of
-// it lies on huge pages, where the system has them: a step reads all of it, and
-// would miss the TLB at every 4 KiB, where the processor's prefetching ends,
-// too.
+// PanelMemory: memory for packed weights. It is not cleared, so that the
+// threads that fill it touch it first. Much of it is on huge pages, if the
+// system has them: a step reads all of it, and with 4 KiB pages each page would
+// miss the TLB and stop the hardware prefetcher.
 //
-// PanelArena: cuts the memory of a model's smaller matrices out of blocks that
-// they share, so that these lie on huge pages as well, in the order in which
-// they are asked for.
+// PanelArena: allocates the memory of a model's smaller matrices from shared
+// blocks, so that they are on huge pages too, in order of allocation.
 //
 //   PanelArena arena(total_bytes);
 //   PanelMemory first = arena.Allocate(200'000);  // outlives it
@@ -36,14 +34,15 @@ class PanelMemory {
   explicit PanelMemory(std::shared_ptr<std::byte> bytes)
       : bytes_(std::move(bytes)) {}
 
-  std::shared_ptr<std::byte> bytes_;  // of an arena, keeps its block
+  std::shared_ptr<std::byte> bytes_;  // in an arena, keeps its block
 };
 
-// One thread at a time. Blocks live until the last memory of theirs is gone.
+// Thread safety: one thread at a time. A block lives as long as any memory in
+// it.
 class PanelArena {
  public:
-  // About so many bytes will be asked for in all: a block has at most so many,
-  // in whole huge pages.
+  // `num_bytes` is the expected total. It bounds the size of a block, in whole
+  // huge pages.
   explicit PanelArena(size_t num_bytes);
 
   // Aligned to a cache line. Throws std::bad_alloc.

@@ -198,9 +198,9 @@ class Attender {
   const float* q_;
   float* out_;
   const float scale_;
-  int begin_ = 0;                               // of the block
-  int count_ = 0;                               // positions of the block
-  size_t offsets_[kBlock];                      // of their slots
+  int begin_ = 0;                               // start of the block
+  int count_ = 0;                               // positions in the block
+  size_t offsets_[kBlock];                      // their slots' offsets
   alignas(64) float scores_[kQueries][kBlock];  // then weights
   float rescale_[kQueries];
   float maxima_[kQueries];

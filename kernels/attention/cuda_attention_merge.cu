@@ -45,7 +45,8 @@ __device__ __forceinline__ Part<kPieces> LoadPart(const float* row,
   return part;
 }
 
-// What is 0 counts for nothing whatever its maximum, which may be -inf.
+// A part whose sums are 0 has no effect whatever its maximum, which may be
+// -inf.
 template <int kPieces>
 __device__ __forceinline__ void Add(const Part<kPieces>& other,
                                     Part<kPieces>& all) {

@@ -1,12 +1,12 @@
-// What the attention kernels share: a unit of work, and where what it finds
-// goes. An item leaves for each of its rows the sum of weighted values, the sum
-// of weights and the maximum that they are relative to; a second launch merges
-// those of a query (cuda_attention_merge.cu). A query of a single item is
-// stored at once.
+// Definitions that the attention kernels share: a work tile, and the
+// destination of its results. An item writes for each of its rows the sum of
+// weighted values, the sum of weights and the maximum that they are relative
+// to. A second launch merges these split-KV partial outputs
+// (cuda_attention_merge.cu). A query of a single item is stored at once.
 //
 // A kernel this short is bound by latencies, of memory and of fetching code
-// that runs once: loads that depend on each other are few, and loops that do
-// not multiply are not unrolled.
+// that runs once. Loads that depend on each other are few, and only loops that
+// multiply are unrolled.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,25 +43,25 @@ struct Params {
   CudaAttentionInputs inputs;
   int num_heads = 0;
   int num_kv_heads = 0;
-  int group = 0;  // query heads of a key/value head
+  int group = 0;  // query heads per key/value head
   int head_dim = 0;
   int page_size = 0;
   FastDivmod by_kv_heads, by_group, by_page_size;
-  int64_t head_stride = 0;  // of the cache, in elements
+  int64_t head_stride = 0;  // in elements of the cache
   int64_t values_offset = 0;
   int64_t page_stride = 0;
   const void* q = nullptr;
   int q_stride = 0;
-  const void* cache = nullptr;  // of the layer
+  const void* cache = nullptr;  // this layer's
   void* out = nullptr;
-  float score_scale = 0;  // of q k^T, to a logarithm to base 2
-  // As CudaAttentionShape has them, for code that is compiled for them. With a
-  // cap score_scale goes to the argument of the tanh, whose factor this is, to
-  // a logarithm to base 2.
+  float score_scale = 0;  // factor of q k^T, to logarithms to base 2
+  // As in CudaAttentionShape, for code that is compiled for them. With a cap
+  // score_scale applies to the argument of the tanh, and soft_cap is its
+  // factor, to logarithms to base 2.
   float soft_cap = 0;
   int window = 0;
   const float* biases = nullptr;
-  float bias_scale = 0;  // to what score_scale makes of scores
+  float bias_scale = 0;  // to the unit of scaled scores
   int max_distance = 0;
   bool has_options() const {
     return window > 0 || soft_cap > 0 || biases != nullptr;
@@ -78,13 +78,13 @@ struct WorkTile {
   int num_rows = 0;
 };
 
-// What a warp knows of its unit's queries, in shared memory.
+// The queries of a warp's work tile, in shared memory.
 struct Queries {
-  // They attend to positions below these; of an item whose queries go on alone
-  // after it, with what they see there.
+  // They attend to positions below these, including positions in their own
+  // tables.
   int limits[kAttentionBlockRows];
   int first_partials[kAttentionBlockRows];
-  bool is_partial[kAttentionBlockRows];  // several items have it
+  bool is_partial[kAttentionBlockRows];  // several items have the query
 };
 
 // All lanes of a warp. Returns the largest limit within the item.
@@ -108,10 +108,10 @@ __device__ inline int LoadQueries(const Params& params, const WorkTile& unit,
   return __reduce_max_sync(~0u, limit);
 }
 
-// Row r of a unit: a query of it, and a head. Rows beyond the last stand for
+// Row r of a work tile: a query of it, and a head. Rows beyond the last repeat
 // it.
 struct Row {
-  int query = 0;  // of the unit
+  int query = 0;  // in the work tile
   int head = 0;
 };
 __device__ inline Row RowOf(const Params& params, const WorkTile& unit,
@@ -121,7 +121,7 @@ __device__ inline Row RowOf(const Params& params, const WorkTile& unit,
   return {query, unit.kv_head * params.group + row - query * params.group};
 }
 
-// The first position that a query has in its window.
+// Returns the first position in a query's window.
 __device__ __forceinline__ int WindowBegin(const Params& params, int query) {
   return params.window > 0 ? params.inputs.positions[query] + 1 - params.window
                            : 0;
@@ -141,13 +141,13 @@ __device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
   return unit.item.kv_begin + max(hidden, 0) / kPositions * kPositions;
 }
 
-// What weights are relative to: a maximum of -inf would make them NaN.
+// Returns the reference of weights: a maximum of -inf would make them NaN.
 __device__ __forceinline__ float Shift(float maximum) {
   return maximum == -INFINITY ? 0.0f : maximum;
 }
 
-// Starts a copy of 16 bytes to shared memory, past the first level of cache; or
-// of zeros.
+// Starts a copy of 16 bytes to shared memory, bypassing L1, or fills them with
+// zeros.
 __device__ __forceinline__ void CpAsyncZfill(uint32_t to, const void* from,
                                              bool copy) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
@@ -169,8 +169,8 @@ __device__ __forceinline__ float* PartialRow(const Params& params,
          (partial * params.num_heads + head) * (params.head_dim + 4);
 }
 
-// Where the sums of a unit's row go: a query that this item covers alone is
-// done with it.
+// The destination of a row's sums: the result if this item is the query's only
+// one.
 template <typename T>
 struct RowTarget {
   T* result = nullptr;  // null: `partial`

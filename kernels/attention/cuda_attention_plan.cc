@@ -11,39 +11,40 @@
 namespace espalier {
 namespace {
 
-// As measured on an H200, in the time in which a block attends to a position of
-// up to 16 rows (16 ns): a second launch to merge, another round of blocks, and
-// a position that comes from memory while all blocks read.
+// Measured on an H200, in units of the time in which a block attends to a
+// position of up to 16 rows (16 ns): a second launch to merge, another round of
+// blocks, and a position that comes from memory while all blocks read.
 constexpr int kMergeCost = 192;
 constexpr int kRoundCost = 128;
 constexpr int kMemoryCost = 2;
-// The cost of a position by rows, in quarters: of up to 16, up to 32, more.
+// The cost of a position by rows, in quarters: up to 16, up to 32, more.
 constexpr int kCosts[] = {4, 5, 7};
 // A chunk is long enough to be worth a block and a row to merge.
 constexpr int kMinChunk = 128;
 constexpr int kMinChunkOfLong = 256;
 constexpr int kLong = 1024;
-// Without tensor cores: the least chunk, how many chunks a row is divided into
-// at most, and rows of how many queries fill the device by themselves.
+// Without tensor cores: the least chunk, the maximum number of chunks of a row,
+// and the number of queries in rows that fill the device by themselves.
 constexpr int kMinChunkAny = 128;
 constexpr int kMaxChunksAny = 16;
 constexpr int kManyQueriesAny = 32;
 constexpr int kLongRunAny = 256;
-// A warp alone reads so much without holding up the rest.
+// Positions that a single warp reads without delaying the rest.
 constexpr int kWarpPositions = 64;
-// The same of rows that are so many that warps fill the device.
+// Positions of a single warp if there are enough rows that warps fill the
+// device.
 constexpr int kWarpPositionsOfMany = 512;
-// A query's private tail of at most kAlonePositions joins the item of its run,
-// if such runs give at least kEighthsOfSms / 8 of the multiprocessors a block.
-// On an H100 that took 0.5 to 0.97 of the time that items of their own take,
-// the less the shorter the tails.
+// A query's private tail of at most kAlonePositions joins the item of its
+// shared prefix, if such prefixes give at least kEighthsOfSms / 8 of the
+// multiprocessors a block. On an H100 that took 0.5 to 0.97 of the time of
+// separate items, the less the shorter the tails.
 constexpr int kAlonePositions = 128;
 constexpr int kEighthsOfSms = 3;
 constexpr int kBlocksPerSm = 2;
 constexpr int kWarpsPerBlock = 4;
 
-// Some queries against positions [kv_begin, kv_end) of a table: a run or a
-// row's own, then tiles of them that an item has room for.
+// Some queries against positions [kv_begin, kv_end) of a table: first a shared
+// prefix or a row's own positions, later tiles of them that fit in an item.
 struct Piece {
   int first_query = 0;
   int num_queries = 0;
@@ -56,7 +57,7 @@ struct Piece {
   bool is_multi_query = false;    // a tile of a row of many queries
   int kv_from_earlier_steps = 0;  // as CudaAttentionItem's
   int own_tables = -1;            // the same
-  int own_positions = 0;          // of all queries after kv_end, with tables
+  int own_positions = 0;          // total in own tables, over its queries
 
   int length() const { return std::max(kv_end - kv_begin, 1); }
 };
@@ -73,8 +74,8 @@ RowOfQuery RowsByQuery(std::span<const CudaAttentionRow> rows,
   return result;
 }
 
-// Whether each row that the run covers goes on where the run ends, so that it
-// can be read as a part of them.
+// True if each row that the prefix covers continues at its end, so that the
+// prefix can be read as a part of the rows.
 bool EndsAtRows(const CudaSharedPrefix& run, const RowOfQuery& rows) {
   for (int q = run.first_query; q < run.first_query + run.num_queries; ++q) {
     if (rows[q] == nullptr || rows[q]->kv_begin != run.kv_end) return false;
@@ -82,16 +83,16 @@ bool EndsAtRows(const CudaSharedPrefix& run, const RowOfQuery& rows) {
   return true;
 }
 
-// What a position costs that so many rows attend to.
+// Returns the cost of a position that `num_rows` rows attend to.
 int CostOf(int num_rows) {
   return kCosts[num_rows <= kAttentionWarpRows       ? 0
                 : num_rows <= 2 * kAttentionWarpRows ? 1
                                                      : 2];
 }
 
-// Reading a run as a part of each row leaves nothing to merge, and all rows but
-// the first find it in the cache; but a block of each row takes the time for
-// it, in every round of blocks that the rows make.
+// Reading a prefix as a part of each row leaves nothing to merge, and all rows
+// but the first find it in the cache. But a block of each row takes the time
+// for it, in every round of blocks that the rows make.
 class PrefixCostModel {
  public:
   PrefixCostModel(std::span<const CudaAttentionRow> rows,
@@ -105,11 +106,11 @@ class PrefixCostModel {
     reading_ = kMemoryCost * reading_ * shape.num_kv_heads / num_blocks;
   }
 
-  // Whether `run` is worth items of its own; its rows have `own_length`
-  // positions more.
+  // True if `run` should have its own items; its rows have `own_length` more
+  // positions.
   bool IsProfitable(const CudaSharedPrefix& run, int own_length) const {
     if (run.num_queries == 1) return false;
-    // Float32 is divided by its own lengths alone.
+    // The division of float32 depends on its own lengths only.
     if (!AttentionUsesTensorCores(shape_)) return Length(run) > kLongRunAny;
     const int64_t apart = rounds_ * (Length(run) + own_length);
     const int64_t chunk = std::min(Length(run), kMinChunk) *
@@ -217,8 +218,8 @@ std::vector<int> TilesAfterOneRun(const std::vector<Piece>& tiles,
   return own;
 }
 
-// Whether the queries of a run's tile go on after it each by itself, with
-// tables one after the other.
+// True if all queries of a prefix's tile continue after it, each in its own
+// table, and these tables are consecutive.
 bool GoOnAlone(const Piece& run, const std::vector<Piece>& tiles,
                const std::vector<int>& own) {
   if (run.is_own) return false;
@@ -368,7 +369,7 @@ void AppendItems(const Piece& tile, int64_t chunk, int num_chunks, int ordinal,
 CudaAttentionWork Planner::Emit(int64_t scale) const {
   CudaAttentionWork work;
   std::vector<CudaAttentionItem> warp_items;
-  std::vector<int> num_items(num_queries_ + 1, 0);  // of a query
+  std::vector<int> num_items(num_queries_ + 1, 0);  // per query
   const int64_t chunk_of_batch = tensor_cores_ ? ChunkOfBatch() : 0;
   for (const Piece& tile : tiles_) {
     const int64_t chunk =

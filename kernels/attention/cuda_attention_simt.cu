@@ -39,7 +39,7 @@ __device__ __forceinline__ float ToFloat(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
 
-// How 32 keys, and then their values, lie in shared memory.
+// The layout of 32 keys, and then their values, in shared memory.
 template <typename T>
 struct Stage {
   int row = 0;  // elements from one position to the next
@@ -49,8 +49,8 @@ struct Stage {
   __host__ __device__ int size() const { return 2 * values(); }
 };
 
-// Copies a unit's positions to shared memory, 32 at a time; page ids are looked
-// up one time ahead.
+// Copies a work tile's positions to shared memory, 32 at a time. Page ids are
+// loaded one batch ahead.
 template <typename T>
 class Reader {
  public:

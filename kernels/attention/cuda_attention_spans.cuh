@@ -1,6 +1,6 @@
-// Keys and values on their way to a warp of attention on the tensor cores:
-// spans of 16 positions in a ring in shared memory, of a unit's positions, and
-// of what a query goes on with alone after the run that its item shares.
+// Loaders of keys and values for a warp of attention on the tensor cores: spans
+// of 16 positions in a ring in shared memory, from the positions of a work tile
+// and from the queries' own tables after the shared prefix.
 #pragma once
 
 #include "kernels/attention/cuda_attention_parts.cuh"
@@ -9,20 +9,20 @@ namespace espalier::cuda_attention {
 
 // ---- Launch configuration ---------------------------------------------------
 
-// Four warps a block: 64 rows, as many as make reading keys and values once
-// for all of them cheap against multiplying. Two blocks a multiprocessor, so
+// Four warps a block: 64 rows are enough that reading keys and values once for
+// all of them is cheap against multiplying. Two blocks a multiprocessor, so
 // that one copies and multiplies while the other waits at a barrier.
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kBlocksPerSm = 2;
-// Of 227 KiB of shared memory on Hopper; it also fits the 99 KiB of the
-// smallest devices once. Little's law asks for 40 KiB in flight.
+// Hopper has 227 KiB of shared memory; one ring also fits the 99 KiB of the
+// smallest devices. By Little's law 40 KiB must be in flight.
 constexpr int kRingBytes = 96 * 1024;
-// What a warp copies at once: 16 positions, the depth of a matrix instruction
-// and always of one page.
+// Positions of one copy of a warp: 16, the depth of a matrix instruction and
+// always within one page.
 constexpr int kKvTile = 16;
 
-// A warp's part of the ring: stages of a span each.
+// A warp's part of the ring: stages of one span each.
 template <int kHeadDim>
 struct Ring {
   static constexpr int kRowBytes = 2 * kHeadDim;
@@ -32,15 +32,15 @@ struct Ring {
   static constexpr int kNumStages = kWarpBytes / kSpanBytes;
 };
 
-// Rows of shared memory are as long as all banks or half of them, so the
-// 16-byte pieces of a row lie in an order that differs between eight rows.
+// Rows of shared memory are as long as all banks or half of them, so the order
+// of the 16-byte pieces of a row differs between eight rows.
 __device__ __forceinline__ int Swizzle(int row, int piece) {
   return (piece ^ (row & 7)) * 16;
 }
 
-// Whether 64 rows are multiplied by the four warps together (wgmma), for which
-// the spans of a step are one tile: of every 64 dimensions the rows of all its
-// positions, each row 128 bytes, swizzled, keys before values.
+// True if the four warps multiply 64 rows together (wgmma). Then the spans of a
+// step are one tile: for every 64 dimensions the rows of all its positions,
+// each row 128 bytes, swizzled, keys before values.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr bool kHasWgmma = true;
 #else
@@ -50,10 +50,10 @@ constexpr int kTilePositions = kWarps * kKvTile;
 constexpr int kTileHalfBytes = kTilePositions * 128;
 constexpr int kTileAlignment = 1024;
 
-// Where the keys of a span lie after its first, and the values after them.
+// The layout of a span's keys, and the distance to its values.
 struct SpanLayout {
   int row_bytes;
-  int half_bytes;  // from 64 dimensions to the next
+  int half_bytes;  // between groups of 64 dimensions
   int values;
 
   template <int kHeadDim>
@@ -68,8 +68,8 @@ struct SpanLayout {
 
 // ---- A warp's copies --------------------------------------------------------
 
-// Copies the spans first, first + step, ... of a unit's positions to shared
-// memory. Page ids are looked up 32 at a time, one time ahead.
+// Copies the spans first, first + step, ... of a work tile's positions to
+// shared memory. Page ids are loaded 32 at a time, one batch ahead.
 template <typename T, int kHeadDim>
 class KvTileLoader {
  public:
@@ -88,7 +88,7 @@ class KvTileLoader {
 
   __device__ int position(int i) const { return begin_ + i * step_; }
 
-  // Starts copying the i-th, for i = 0, 1, ... in this order. Positions from
+  // Starts copying span i, for i = 0, 1, ... in this order. Positions from
   // `limit` on are not read, but zero.
   __device__ __forceinline__ void Start(int i, int limit, uint32_t to) {
     const int lane = threadIdx.x % 32;
@@ -100,13 +100,12 @@ class KvTileLoader {
     }
     const int page = __shfl_sync(~0u, page_, i % 32);
     const int slot = __shfl_sync(~0u, slot_, i % 32);
-    // StartSpan (below) written out: a call of it takes
-    // a tenth more integer instructions of the whole kernel, and prompts 4 %
-    // longer.
+    // StartSpan (below) is inlined by hand: a call takes a tenth more integer
+    // instructions of the whole kernel, and makes prompts 4 % slower.
     const T* const keys =
         head_ + page * params_.page_stride + slot * kHeadDim + 8 * lane;
     const T* const values = keys + params_.values_offset;
-    constexpr int kPieces = kHeadDim / 8;  // of a row
+    constexpr int kPieces = kHeadDim / 8;  // per row
     constexpr int kRowsAtOnce = 32 / kPieces;
     const int lane_row = lane / kPieces, piece = lane % kPieces;
     const uint32_t lane_to = to + piece / 8 * layout_.half_bytes;
@@ -136,14 +135,14 @@ class KvTileLoader {
   int page_ = 0, slot_ = 0, next_page_;
 };
 
-// Starts copying a span to shared memory at `to`: keys from `keys` on, values
-// after them. Rows from `num_rows` on are not read, but zero.
+// Starts copying a span to shared memory at `to`: keys from `keys` on, and
+// their values. Rows from `num_rows` on are not read, but zero.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ void StartSpan(const T* keys, int64_t values_offset,
                                           int num_rows,
                                           const SpanLayout& layout,
                                           uint32_t to) {
-  constexpr int kPieces = kHeadDim / 8;  // of a row
+  constexpr int kPieces = kHeadDim / 8;  // per row
   constexpr int kRowsAtOnce = 32 / kPieces;
   const int lane = threadIdx.x % 32;
   const int lane_row = lane / kPieces, piece = lane % kPieces;
@@ -161,18 +160,17 @@ __device__ __forceinline__ void StartSpan(const T* keys, int64_t values_offset,
   }
 }
 
-// Copies what the queries of a warp's rows go on with alone after their item:
-// spans of the first, then as many of the next, as many as the one with the
-// most has.
+// Copies the keys and values of the own tables of a warp's queries: the spans
+// of the first query, then of the next, each as many as the longest one has.
 template <typename T, int kHeadDim>
 class OwnSpanLoader {
  public:
   struct Span {
-    int query;  // of the unit
+    int query;  // in the work tile
     int position;
   };
 
-  // After LoadQueries.
+  // Call after LoadQueries.
   __device__ OwnSpanLoader(const Params& params, const WorkTile& unit,
                            const Queries& queries, int first_row)
       : params_(params), unit_(unit), queries_(queries) {
@@ -231,7 +229,7 @@ class OwnSpanLoader {
   const WorkTile& unit_;
   const Queries& queries_;
   int first_query_ = 0, spans_of_query_ = 0, count_ = 0;
-  int page_ = 0, slot_ = 0, num_rows_ = 0;  // of this lane's span
+  int page_ = 0, slot_ = 0, num_rows_ = 0;  // for this lane's span
 };
 
 }  // namespace espalier::cuda_attention

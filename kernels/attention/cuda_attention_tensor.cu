@@ -23,10 +23,10 @@ namespace {
 
 // ---- Units ------------------------------------------------------------------
 
-// How the warps of a block divide a unit: up to 16 rows, a quarter of the
-// positions each; more, a quarter of the rows, where they can be multiplied
-// together (wgmma); where not, up to 32 half of the rows and half of the
-// positions. Or a warp has a unit of its own.
+// The division of a work tile among the warps of a block. Up to 16 rows: a
+// quarter of the positions each. More rows: a quarter of the rows each, if they
+// can be multiplied together (wgmma). Otherwise up to 32 rows: half of the rows
+// and half of the positions. Or each warp has its own work tile.
 enum class Division { kWarpUnits, kPositions, kHalves, kRows };
 
 struct Shared {
@@ -36,7 +36,7 @@ struct Shared {
 // The smallest devices give a block 99 KiB.
 static_assert(kRingBytes + sizeof(Shared) <= 99 * 1024);
 
-// Stores rows that warps `first`, first + step, ... have a part each of, in
+// Stores rows of which warps `first`, first + step, ... have a part each in
 // shared memory. Eight lanes a row: 16 rows at once.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
@@ -158,7 +158,7 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
   constexpr int kStages = R::kNumStages;
   const int warp = threadIdx.x / 32;
   const int num_sharing = division == Division::kWarpUnits ? 1 : kWarps;
-  // Whether warps multiply what others copied.
+  // True if warps multiply spans that other warps copied.
   const bool together =
       division == Division::kRows || division == Division::kHalves;
   const bool of_tile = kHasWgmma && division == Division::kRows;
@@ -174,8 +174,8 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
   const uint32_t own_spans =
       spans + warp * (of_tile ? kKvTile * 128 : R::kWarpBytes);
   const int stage_bytes = (of_tile ? kWarps : 1) * R::kSpanBytes;
-  // Where warps wait for each other, the next copy takes the place of the step
-  // before, which all are done with then; else of the step just done.
+  // If warps wait for each other, the next copy replaces the previous step,
+  // which all have finished by then; else it replaces the step just finished.
   const int num_ahead = together ? kStages - 1 : kStages;
   int num_started = 0;
   if (is_first) {

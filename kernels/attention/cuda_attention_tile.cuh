@@ -96,7 +96,7 @@ class RowTile {
     AddValues<kSpans, kStride>(spans + Ring<kHeadDim>::kKeysBytes, scores);
   }
 
-  // The same for all four warps with their rows, to a tile of positions.
+  // As Attend, for all four warps with their rows and a tile of positions.
   template <bool kHasOptions>
   __device__ __forceinline__ void AttendToTile(const Params& params,
                                                uint32_t tile, int position) {
@@ -186,8 +186,8 @@ class RowTile {
     }
   }
 
-  // The same to shared memory: sums [16, kHeadDim], their groups of 8 floats
-  // swizzled, and weights [16].
+  // As Store, but to shared memory: sums [16, kHeadDim], their groups of 8
+  // floats swizzled, and weights [16].
   __device__ __forceinline__ void StoreShared(float* sums,
                                               float2* weights) const {
     const int lane = threadIdx.x % 32;
@@ -256,7 +256,7 @@ class RowTile {
     }
   }
 
-  // What is before a row's window.
+  // Masks the positions before a row's window.
   template <int kSpans>
   __device__ __forceinline__ void MaskBefore(
       int position, float (&scores)[2 * kSpans][4]) const {
@@ -270,9 +270,10 @@ class RowTile {
     }
   }
 
-  // Scores become logarithms to base 2 of capped ones. The tanh, of an
-  // approximate power and quotient, is off by some 2^-22: with a cap of 50
-  // weights are by 1e-5 of themselves, before they are rounded to 16 bits.
+  // Turns scores into logarithms to base 2 of capped ones. The tanh, from an
+  // approximate power and quotient, has an error of about 2^-22: with a cap of
+  // 50 weights have a relative error of 1e-5, before they are rounded to 16
+  // bits.
   template <int kSpans>
   __device__ __forceinline__ void Cap(const Params& params,
                                       float (&scores)[2 * kSpans][4]) const {
@@ -387,7 +388,7 @@ class RowTile {
   float sum_[2] = {0, 0};  // this lane's part
   int limits_[2];
   int min_limit_;
-  int begins_[2];  // of windows, with kHasOptions
+  int begins_[2];  // window starts, with kHasOptions
   int max_begin_;
 };
 

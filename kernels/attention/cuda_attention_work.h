@@ -1,4 +1,4 @@
-// How attention's work is divided: what the planner and the kernels of
+// The division of attention's work that the planner and the kernels of
 // cuda_attention.h agree on. Plain C++.
 //
 // The query heads that share a key/value head are rows of one small matrix:
@@ -13,22 +13,21 @@ namespace espalier {
 inline constexpr int kAttentionWarpRows = 16;
 // Rows that a block of four warps multiplies.
 inline constexpr int kAttentionBlockRows = 64;
-// Rows that the kernel without tensor cores takes at once; a query of more
-// takes several turns.
+// Rows that the SIMT kernel processes at once; a query of more takes several
+// rounds.
 inline constexpr int kAttentionAnyRows = 8;
 
 inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
   return shape.num_heads / shape.num_kv_heads;
 }
 
-// Whether there is more to scores than their scale. Kernels have code of its
-// own for that.
+// True if scores have more than a scale. Kernels have separate code for that.
 inline bool HasAttentionOptions(const CudaAttentionShape& shape) {
   return shape.window > 0 || shape.soft_cap > 0 || shape.biases != nullptr;
 }
 
-// Whether the kernel for the tensor cores takes this shape; all others go to
-// the one that multiplies in float32.
+// True if the tensor-core kernel supports this shape. All others use the SIMT
+// kernel, which multiplies in float32.
 inline bool AttentionUsesTensorCores(const CudaAttentionShape& shape) {
   return !shape.without_tensor_cores && shape.dtype != DType::kFloat32 &&
          (shape.head_dim == 64 || shape.head_dim == 128) &&

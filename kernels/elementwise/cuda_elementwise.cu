@@ -46,7 +46,8 @@ struct NormPolicy {
   static constexpr int kMaxVectors = kMaxCudaNormWidth / kBlockWidth;
 };
 
-// Where NormRow finds row `row`, and keeps it once all its loads have begun.
+// The source of row `row` for NormRow, which stores it once all its loads have
+// begun.
 struct ResidualRow {
   using Policy = NormPolicy<256>;
   static constexpr auto kDependency = GridDependency::kWaitsFirst;
@@ -57,7 +58,7 @@ struct ResidualRow {
   __device__ void Keep(int row, int width, int i, float4 value) const {}
 };
 
-// With what a product has left to add.
+// Adds the split-K partials of a product.
 template <int kCount>
 struct SplitKReducedRow {
   using Policy = NormPolicy<512>;

@@ -1,6 +1,5 @@
-// What queries, keys and values become between the product that makes them and
-// their rotation, in models that have biases of them or norms of queries and
-// keys.
+// Biases and norms of queries, keys and values, between their projection and
+// the rotary embedding, in models that have them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,23 +9,23 @@
 
 namespace espalier {
 
-// The widest head that CudaFinishHeads takes: it is held in a warp's registers.
+// The widest head of CudaFinishHeads: it is held in a warp's registers.
 inline constexpr int kMaxCudaFinishedHeadDim = 256;
 
 struct CudaHeadShape {
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;   // numbers from one head to the next
-  int norm_size = 0;  // what a norm's mean divides by; 0: head_dim. The other
+  int norm_size = 0;  // divisor of a norm's mean; 0: head_dim. The other
                       // numbers of a head are zero and stay zero.
 };
 
-// Constants of a layer, in device memory; null where the model has none.
+// Constants of a layer, in device memory; null if the model has none.
 struct CudaHeadWeights {
   const float* bias = nullptr;    // [(num_heads + 2 * num_kv_heads) * head_dim]
   const float* q_norm = nullptr;  // [head_dim]
   const float* k_norm = nullptr;  // [head_dim]
-  float epsilon = 1e-6f;          // of the norms
+  float epsilon = 1e-6f;          // for the norms
 
   bool empty() const {
     return bias == nullptr && q_norm == nullptr && k_norm == nullptr;

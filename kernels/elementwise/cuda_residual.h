@@ -1,10 +1,10 @@
-// The residual stream of models that do more to it than CudaEmbed and
+// The residual stream of models that need more than CudaEmbed and
 // CudaAddRmsNorm (cuda_elementwise.h): LayerNorm, biases of products, norms of
-// what is added or of the sum, embeddings that are scaled, normed or have
-// positions. Models without any of them keep those kernels, which know what
-// they have when they are compiled; here it is known when they are launched.
+// a branch or of the sum, embeddings that are scaled, normed or have positions.
+// Other models keep those kernels, which select their operations at compile
+// time; the ones here select them at launch.
 //
-// Rows, arithmetic, NaN and infinities, streams and errors: as in
+// Rows, arithmetic, NaN and infinities, streams and errors are as in
 // cuda_elementwise.h; LayerNorm's as in kernels/elementwise/elementwise.h.
 #pragma once
 
@@ -17,18 +17,18 @@
 
 namespace espalier {
 
-// What a part of a layer adds to the residual stream: the sum of `partials`
-// plus `bias`, or the RMSNorm of that.
+// The addition of a part of a layer to the residual stream: the sum of
+// `partials` plus `bias`, or the RMSNorm of that.
 struct CudaBranch {
   // [num_rows, width] each; none: their sum is in the stream already.
   SplitKPartials partials = {};
-  // Constant, [width], zero padded; null where the model has none. The norm is
-  // of the size and epsilon of the one that follows.
+  // Constant, [width], zero padded; null if the model has none. The norm has
+  // the size and epsilon of the following one.
   const float* bias = nullptr;
   const float* post_norm = nullptr;
 };
 
-// x += branch, and out = norm(x); where norm.replaces_x also x = norm(x).
+// x += branch, and out = norm(x); with norm.replaces_x also x = norm(x).
 //   x    [num_rows, width]  f32    device
 //   out  [num_rows, width]  dtype  device
 // Errors: also kInvalidArgument for a post_norm without partials.
@@ -36,8 +36,8 @@ absl::Status CudaAddBranch(float* x, const CudaBranch& branch, int num_rows,
                            const CudaNorm& norm, DType dtype, void* out,
                            cudaStream_t stream);
 
-// What tokens begin with: their rows of a table times `scale`, plus the rows of
-// their positions in another.
+// The embedding of a token: its row of one table times `scale`, plus the row of
+// its position in another.
 struct CudaEmbedding {
   CudaMatrix tokens;  // [vocab_size, width]
   float scale = 1;
@@ -46,8 +46,8 @@ struct CudaEmbedding {
   bool is_plain() const { return scale == 1 && positions.data == nullptr; }
 };
 
-// x = the tokens' embeddings, and normed = norm(x), as CudaAddBranch. A pass's
-// GridDependency::kBarrier, as CudaEmbed.
+// x = the tokens' embeddings, and normed = norm(x), as CudaAddBranch. It is a
+// forward pass's GridDependency::kBarrier, as CudaEmbed.
 //   tokens, positions  [num_tokens]         device, within their tables
 //   x                  [num_tokens, width]  f32              device
 //   normed             [num_tokens, width]  the tables' dtype  device

@@ -1,5 +1,5 @@
 // The small kernels of a transformer's layer, on float32 rows. Each output
-// depends on its own row alone, in a fixed order of operations. They run on the
+// depends on its own row only, in a fixed order of operations. They run on the
 // caller's thread; a caller with many rows divides them.
 //
 // NaN and infinities propagate as in the formulas: nothing is dropped, and a
@@ -13,14 +13,13 @@ namespace espalier {
 
 // out = x / sqrt(mean(x^2) + epsilon) * weight, row by row.
 //   x, out  [n, weight.size()]; may be the same memory
-// A NaN makes its row NaN; in a row with an infinity, what is infinite becomes
-// NaN and what is finite 0, as it does where the sum of squares overflows
-// float32.
+// A NaN makes its row NaN. In a row with an infinity, infinite elements become
+// NaN and finite ones 0, as when the sum of squares overflows float32.
 void RmsNorm(std::span<const float> x, std::span<const float> weight,
              float epsilon, std::span<float> out);
 
 // out = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias, row by
-// row, the variance that of the row's numbers alone.
+// row. The variance divides by the number of elements.
 //   x, out  [n, weight.size()]; may be the same memory
 // A NaN or an infinity makes its row NaN.
 // REQUIRES: bias.size() == weight.size().
@@ -28,14 +27,14 @@ void LayerNorm(std::span<const float> x, std::span<const float> weight,
                std::span<const float> bias, float epsilon,
                std::span<float> out);
 
-// Rotary position embedding in the half-split layout: of a head's first
-// rotary_dim dimensions, all or some of them, i pairs with i + rotary_dim / 2.
-// Immutable after construction.
+// Rotary position embedding in the half-split layout: in the first rotary_dim
+// dimensions of a head, dimension i pairs with i + rotary_dim / 2. Immutable
+// after construction.
 class RotaryTable {
  public:
   RotaryTable() = default;
-  // cos and sin of position * inverse_frequencies[i], for all positions, times
-  // `scale`.
+  // Computes cos and sin of position * inverse_frequencies[i], for all
+  // positions, times `scale`.
   //   inverse_frequencies  [rotary_dim / 2]
   RotaryTable(std::span<const double> inverse_frequencies, int num_positions,
               double scale = 1.0);
@@ -63,7 +62,7 @@ class RotaryTable {
 // an infinite `up` gives NaN there.
 void SiluMul(std::span<const float> gate_up, int size, std::span<float> out);
 
-// The same with gelu in the form of the tanh, which is
+// As SiluMul with gelu in its tanh form, which is
 //   gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 // gelu(+inf) is +inf, gelu(-inf) NaN.
 void GeluMul(std::span<const float> gate_up, int size, std::span<float> out);
@@ -74,8 +73,7 @@ void GeluInPlace(std::span<float> x);
 // x = silu(x): silu(-inf) is NaN.
 void SiluInPlace(std::span<float> x);
 
-// x = x / 2 * (1 + erf(x / sqrt(2))): the gelu that is no approximation. Of
-// -inf it is NaN.
+// x = x / 2 * (1 + erf(x / sqrt(2))): the exact gelu. gelu(-inf) is NaN.
 void ExactGeluInPlace(std::span<float> x);
 
 // x = max(x, 0).

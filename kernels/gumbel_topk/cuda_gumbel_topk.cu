@@ -188,7 +188,7 @@ __global__ __launch_bounds__(GumbelPolicy::kThreads) void TakeValues(
   const ScoreDomain domain = p.in.rows[row].domain;
   const float temperature = p.in.params[p.in.row_params[row]].temperature;
   const EditList edits(p.raw.in, row);
-  // Of a group that is asked for nothing the count is an old one.
+  // A group without requested candidates has a stale count.
   const int count = min(group.num_candidates, p.out.num_candidates[group_idx]);
   for (int i = lane; i < count; i += kWarpSize) {
     const int token = candidates[i].token;
@@ -245,7 +245,7 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
   const LaunchConfig each = {
       .grid = dim3((rows + GumbelPolicy::kWarps - 1) / GumbelPolicy::kWarps),
       .block = dim3(GumbelPolicy::kThreads)};
-  Params unedited = p.raw;  // of which only raw sums are wanted
+  Params unedited = p.raw;  // only its raw sums are used
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
   // It writes `cum`, which CudaSelect alone reads early, after the barrier

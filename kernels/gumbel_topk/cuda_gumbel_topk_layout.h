@@ -1,5 +1,5 @@
-// CudaGumbelTopKLayout: where the parts of CudaGumbelTopK's scratch are
-// (cuda_gumbel_topk.h), and what rows index there. Plain C++.
+// CudaGumbelTopKLayout: offsets of the arrays in CudaGumbelTopK's scratch
+// (cuda_gumbel_topk.h), and the ranges that rows index there. Plain C++.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ struct CudaGumbelTopKLayout {
   static constexpr size_t kRawRowBytes = 8;
   static constexpr size_t kRowCutBytes = 36;
 
-  // Adds what kernels index for a row with noise: a group of one row.
+  // Adds the ranges that kernels index for a row with noise: a group of one
+  // row.
   void AuditGroup(const CudaSelectPlace& group, LayoutAudit* audit) const;
 
   int vocab_size = 0;
@@ -31,9 +32,9 @@ struct CudaGumbelTopKLayout {
   DeviceRange processed_sample;
   DeviceRange select;
 
-  // From the start of these.
-  CudaSampleLayout of_raw_sample;        // of raw rows, with edits
-  CudaSampleLayout of_processed_sample;  // of scores
+  // Layouts of the byte ranges above.
+  CudaSampleLayout of_raw_sample;        // raw rows, with edits
+  CudaSampleLayout of_processed_sample;  // rows of scores
   CudaSelectLayout of_select;
 };
 

@@ -3,12 +3,12 @@
 // without replacement (Gumbel top-k), and the highest is a draw of one.
 //
 // The noise of a token is a pure function of (seed, rank or sample, position,
-// token), so whoever knows a key can ask again for the noise of one token.
+// token), so that it can be computed again from the key.
 //
-// Computed in double from 52 random bits: it goes from -3.60 to 36.7, which
-// cuts off a tail of 1e-16 alone, where noise in float32 would end at 16.6 and
-// never draw an unlikely token. Host and device agree within a few ulp, not to
-// the bit, as their logarithms do.
+// Computed in double from 52 random bits, it ranges from -3.60 to 36.7 and cuts
+// off a tail of only 1e-16. Noise in float32 would end at 16.6 and never choose
+// an unlikely token. Host and device agree within a few ulp, not to the bit, as
+// their logarithms do.
 //
 // Source: Kool et al. 2019, Stochastic beams and where to find them.
 #pragma once
@@ -27,8 +27,8 @@ ESPALIER_HOST_DEVICE inline double GumbelOf(double uniform) {
   return -log(-log(uniform));
 }
 
-// Two neighbours share a block of random words: token t has words 2 (t % 2) and
-// 2 (t % 2) + 1 of index t / 2, which is `random` here.
+// Two neighbouring tokens share a block of random words: token t uses words 2
+// (t % 2) and 2 (t % 2) + 1 of index t / 2, which is `random` here.
 ESPALIER_HOST_DEVICE inline double GumbelUniform(const RandomWords& random,
                                                  TokenId token) {
   const int first = 2 * (token & 1);

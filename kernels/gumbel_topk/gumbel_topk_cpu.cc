@@ -25,7 +25,7 @@ class BestWithNoise {
     tokens_.reserve(capacity());
   }
 
-  // What tokens that are added later must exceed.
+  // Returns the score that tokens added later must exceed.
   double threshold() const { return threshold_; }
 
   // REQUIRES: tokens ascending; value not NaN, not +inf.
@@ -79,7 +79,7 @@ class NoiseWords {
  public:
   explicit NoiseWords(const RandomKey& key) : key_(key) {}
 
-  // Of a chunk that starts at a multiple of kChunkSize.
+  // Returns the words of a chunk that starts at a multiple of kChunkSize.
   const uint32_t* Of(TokenId first) {
     const TokenId begin = first / kRun * kRun;
     if (begin != begin_) {
@@ -110,7 +110,7 @@ bool Normalizes(const GumbelTopKOptions& options) {
   return options.domain == ScoreDomain::kLogits || options.renormalizes;
 }
 
-// What makes values of the scores that filters leave of a row.
+// The function from scores that the filters keep to values.
 class ValueRule {
  public:
   ValueRule(const ProcessedLogits& row, const KeptTokens& kept,
@@ -133,7 +133,7 @@ class ValueRule {
   const double log_sum_;
 };
 
-// What is left of a row after its edits, with its values.
+// Returns the best tokens with their values, from a row with its edits applied.
 std::vector<TokenScore> GumbelTopKOfProcessed(
     ProcessedLogits& row, const GumbelTopKOptions& options) {
   if (row.max() == -kInf) return {};

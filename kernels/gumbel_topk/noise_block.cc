@@ -103,7 +103,7 @@ uint64_t MayExceed(const float* HWY_RESTRICT scores,
   const int lanes = static_cast<int>(hn::Lanes(d));
   const double shift = threshold.value_of_max - threshold.threshold;
   if (!(shift < 1e30)) return ~uint64_t{0};
-  // What float32 may round off near the threshold.
+  // Bounds the rounding errors of float32 near the threshold.
   const double slack =
       1e-4 + 1e-6 * (std::abs(shift) + std::abs(threshold.value_of_max));
   const Vec offset = hn::Set(d, static_cast<float>(shift + slack));

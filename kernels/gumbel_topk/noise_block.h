@@ -1,6 +1,6 @@
-// Noise blocks: the vector arithmetic of Gumbel top-k (gumbel_topk.h). Of a
-// chunk of tokens it finds those whose noise may lift them above a threshold,
-// which are few; all others need neither their noise nor their value exactly.
+// Noise blocks: the vector arithmetic of Gumbel top-k (gumbel_topk.h). It finds
+// the few tokens of a chunk whose noise may lift them above a threshold. The
+// others need neither exact noise nor an exact value.
 //
 // Blocks are as in row_block.h. The random words are random.h's, to the bit.
 //
@@ -15,8 +15,9 @@
 
 namespace espalier {
 
-// What is compared with a threshold: value + noise, where a token has the value
-// value_of_max + (score - max) / temperature, within rounding of its terms.
+// The quantity that is compared with a threshold: value + noise. A token has
+// the value value_of_max + (score - max) / temperature, within rounding of its
+// terms.
 struct NoiseThreshold {
   float max = 0;          // finite; no score is above it
   float temperature = 1;  // > 0
@@ -31,8 +32,8 @@ struct NoiseThreshold {
 void WriteNoiseWords(TokenId first, int size, const RandomKey& key,
                      uint32_t* words);
 
-// Bit i: score[i] may be above the threshold, with the noise that word[i] is
-// of. No token above it is missed, and few below it are found.
+// Returns a mask. Bit i: score[i] may be above the threshold, with the noise of
+// word[i]. No token above it is missed, and few below it are found.
 //   scores  [kChunkSize]  f32  any alignment; no NaN
 //   words   [kChunkSize]  u32
 uint64_t MayExceed(const float* scores, const uint32_t* words,

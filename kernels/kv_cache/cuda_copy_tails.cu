@@ -19,7 +19,8 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kBlocksPerSm = 2;
 constexpr int kAtOnce = 4;
 
-struct Layout {  // of a CudaKvCache, in pieces of 16 bytes
+// A CudaKvCache, in pieces of 16 bytes.
+struct Layout {
   uint4* data = nullptr;
   int runs_per_page = 0;  // keys and values of all heads
   int num_layers = 0;

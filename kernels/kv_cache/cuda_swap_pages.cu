@@ -16,7 +16,8 @@ constexpr int kAtOnce = 4;
 constexpr int kChunk = kThreads * kAtOnce;
 constexpr int kBlocksPerSm = 2;
 
-struct Layout {  // of a CudaKvCache and of records, in pieces of 16 bytes
+// A CudaKvCache and page records, in pieces of 16 bytes.
+struct Layout {
   uint4* data = nullptr;
   int num_layers = 0;
   int chunks_per_layer = 0;

@@ -1,6 +1,6 @@
-// Log-probabilities of given tokens on the device: of the prompt's own, and of
-// tokens that were chosen. The best alternatives of a row are CudaSelect's
-// business: one group a row, kLogits, no edits.
+// Log-probabilities of given tokens on the device: the prompt's own tokens, and
+// chosen ones. CudaSelect finds the best alternatives of a row: one group a
+// row, kLogits, no edits.
 //
 // A token's log_prob is (logit - max) - log_sum of its raw row, one float32
 // rounding an operation, and a pure function of the row, the same bits as
@@ -16,23 +16,23 @@
 
 namespace espalier {
 
-// A token whose log-probability is wanted.
+// A request for the log-probability of a token.
 // REQUIRES: token in [0, vocab_size).
 struct CudaLogprobQuery {
-  int row = 0;  // of logits
+  int row = 0;  // row of logits
   TokenId token = 0;
 };
 
-// NaN counts as -inf, as in selection; of a row that has nothing else, so is
-// its log_prob.
+// NaN counts as -inf, as in selection. A row without a logit above -inf has a
+// log_prob of -inf.
 struct CudaTokenScore {
   float log_prob = 0;  // nats
-  int rank = 1;        // 1 + how many tokens of the row are likelier
+  int rank = 1;        // 1 + number of likelier tokens in the row
 };
 
 struct CudaLogprobsInputs {
   // Host values.
-  DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
+  DType dtype = DType::kFloat32;  // kFloat32 or kBFloat16
   int vocab_size = 0;
   int max_asked = 0;  // bound of *num_logprob_queries: sizes the launch
 
@@ -43,11 +43,11 @@ struct CudaLogprobsInputs {
   const CudaLogprobQuery* asked = nullptr;   // [max_asked]
 };
 
-// scores[i] is that of asked[i]. Reads a row once for each of its tokens that
-// is asked for. Everything in device memory, so that a captured graph serves
-// any list; what is asked may be written by the kernel before. Enqueues on
-// `stream` and returns; needs no scratch. Errors: kInvalidArgument if a shape
-// is impossible; kInternal if the launch is refused.
+// scores[i] is the score of asked[i]. Reads a row once for each of its queries.
+// All inputs are in device memory, so that a captured graph serves any list;
+// the previous kernel may write the queries. Enqueues on `stream` and returns;
+// needs no scratch. Errors: kInvalidArgument if a shape is impossible;
+// kInternal if the launch is refused.
 absl::Status CudaLogprobs(const CudaLogprobsInputs& inputs,
                           CudaTokenScore* scores, cudaStream_t stream);
 

@@ -1,12 +1,12 @@
-// Log-probabilities: what a model thought of tokens, for reports. Of a row of
-// logits: the log-probability and the rank of given tokens, and the best tokens
-// beside them; raw, as no edit, temperature or filter touches a report.
+// Log-probabilities for reports: from a row of logits, the log-probability and
+// the rank of given tokens, and the best tokens. They are raw: edits,
+// temperature and filters do not affect reports.
 //
-// A log-probability is that of selection (select.h), to the bit, so that those
-// of a beam add up to its cum_log_prob where nothing was edited; that of a draw
-// (sample.h) may be rounded otherwise. Ranks and the best are by logit, for
-// rounding can make two log-probabilities equal:
-//   rank   1 + tokens of a higher logit; equals share theirs
+// A log-probability has the bits of selection (select.h), so that those of a
+// beam add up to its cum_log_prob if nothing was edited. The log-probability of
+// a draw (sample.h) may be rounded differently. Ranks and the best are by
+// logit, because rounding can make two log-probabilities equal:
+//   rank   1 + tokens of a higher logit; equal tokens share a rank
 //   best   ties to the lower token; -inf is never among them
 //
 // NaN counts as -inf. In a row without a logit above -inf every
@@ -28,24 +28,24 @@ struct TokenRank {
 };
 
 struct RowLogProbs {
-  std::vector<TokenRank> tokens;  // as asked for
-  std::vector<TokenScore> best;   // best first, at most as many as asked for
+  std::vector<TokenRank> tokens;  // in the order of the given tokens
+  std::vector<TokenScore> best;   // best first, at most num_best
 };
 
-// Of one row.
+// Returns the log-probabilities of one row.
 //   logits    [vocab_size]  f32  host; not changed
 //   tokens    in [0, vocab_size), in any order, also more than once
 //   num_best  >= 0; clamped to vocab_size
-// One pass of selection for the best max(num_best, tokens), which gives the
-// ranks of those tokens that are among them; each other token costs a
-// comparison with every logit, 16 of them an instruction.
+// Makes one pass of selection for the best max(num_best, tokens), which gives
+// the ranks of given tokens among them. Each other token costs a comparison
+// with every logit, 16 an instruction.
 RowLogProbs LogProbsOfRow(std::span<const float> logits,
                           std::span<const TokenId> tokens, int num_best);
 
 namespace reference {
 
-// The twin: a full sort, the log-sum-exp in double. Ranks and the best agree to
-// the bit; log-probabilities as select.h says.
+// Reference implementation: a full sort, the log-sum-exp in double. Ranks and
+// the best agree to the bit; log-probabilities as in select.h.
 RowLogProbs LogProbsOfRow(std::span<const float> logits,
                           std::span<const TokenId> tokens, int num_best);
 

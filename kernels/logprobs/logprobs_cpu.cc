@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How many of `values` are above each threshold, added to `counts`.
+// Adds to `counts` the number of `values` above each threshold.
 //   values      [size]
 //   thresholds  [num_counts]
 void CountAbove(const float* values, int size, const float* thresholds,
@@ -89,7 +89,7 @@ class BestOfRow {
     return softmax_.max > -kInf ? softmax_.LogProb(logits_[token]) : -kInf;
   }
 
-  // Whether all tokens of a higher logit are among the best.
+  // True if all tokens of a higher logit are among the best.
   bool KnowsRank(float logit) const {
     return knows_all_ || logit >= Logit(best_.back().token);
   }

@@ -3,6 +3,7 @@
 // memory, through a ring (TMA). Two consumer warpgroups multiply them (wgmma),
 // each with its half of the weights, and keep the sums in registers. The first
 // weights are requested before the previous kernel has ended.
+//
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
 //   x  [rows, inputs]      its n: 32, 64, 128 or 160; past num_rows they are
 //                          zero

@@ -62,7 +62,7 @@ class History {
   const int* const tokens_;
 };
 
-// Whether the n - 1 tokens before place `i` are the last ones too.
+// True if the n - 1 tokens before place `i` are also the last tokens.
 __device__ bool MatchesLastNgram(const History& history, int i, int n) {
   if (i < n - 1) return false;
   // From the end: the last tokens of most places differ already.
@@ -72,8 +72,8 @@ __device__ bool MatchesLastNgram(const History& history, int i, int n) {
   return true;
 }
 
-// Whether entry `last` is the last token of a bad word that is complete but for
-// it.
+// True if entry `last` is the last token of a bad word and the history ends in
+// the tokens before it.
 __device__ bool CompletesBadWord(const History& history,
                                  const CudaEditParams& params,
                                  const TokenEdit* edits, int last) {
@@ -176,7 +176,7 @@ __device__ void MarkTokens(const History& history, const CudaEditParams& params,
   __syncthreads();
 }
 
-// What the bitmaps say of a token. A ban says all there is to say.
+// Returns the edit of a token from the bitmaps. A ban replaces all other edits.
 __device__ TokenEdit EditOf(int token, const CudaEditParams& params,
                             const Window& window) {
   if (window.Has(window.banned, token)) {
@@ -187,7 +187,7 @@ __device__ TokenEdit EditOf(int token, const CudaEditParams& params,
                       window.Has(window.touched, token)};
 }
 
-// Writes an entry for each token that has an edit; returns how many there are.
+// Writes an entry for each token that has an edit; returns their number.
 __device__ int ListTokens(const CudaEditParams& params, const Window& window,
                           TokenEdit* list, Scan::TempStorage& storage) {
   const int begin =

@@ -1,18 +1,16 @@
-// The edits that a row's history asks for, on the device: what CollectEdits
-// (kernels/logits/score_processors.h) does on the host, with the same lists to
-// the bit, so that groups whose score processors read the history run ahead
-// . One launch before the forward pass, and only in steps that have
-// such rows.
+// Score edits that depend on a row's history, on the device: the lists of
+// CollectEdits (kernels/logits/score_processors.h), to the bit, so that groups
+// whose score processors read the history can be scheduled asynchronously. One
+// launch before the forward pass, and only in steps with such rows.
 //
-// A history is where its keys and values are: `page_tokens` has a word for
-// every place in every page, so it is shared, and moves between beams, as the
-// pages do. CudaPrepareInputs writes what beams feed, the host what prompts
-// feed, and CudaCopyBeamTails copies it along.
+// A history is stored like the keys and values: `page_tokens` has a word for
+// every place in every page, so beams share and move it as they do pages.
+// CudaPrepareInputs writes the tokens that beams feed, the host those of
+// prompts, and CudaCopyBeamTails copies them.
 //
-//   history of a row   token at its table's places 0, 1, ... its position
-//   its edits          those that hold for all rows of its params, and
-//   penalties
-//                      and bans that follow from the history, merged by token
+//   history of a row   tokens at places 0, 1, ..., position of its table
+//   its edits          edits of all rows with its params, and penalties and
+//                      bans that follow from the history, merged by token
 //
 // A row's list is a function of its history and its params alone.
 #pragma once
@@ -26,40 +24,40 @@
 
 namespace espalier {
 
-// How the edits of a request's rows are made: ScoreProcessors for the device.
+// The score processors of a request's rows: ScoreProcessors for the device.
 struct CudaEditParams {
-  // Edits that hold whatever the history, as CollectEdits gives them without
-  // one: edits[common_begin, common_end), sorted by token, each once.
+  // Edits that do not depend on the history, from CollectEdits without one:
+  // edits[common_begin, common_end), sorted by token, each once.
   int common_begin = 0;
   int common_end = 0;
-  // Bad words of several tokens: edits[words_begin, words_end), a token an
+  // Bad words of several tokens: edits[words_begin, words_end), one token per
   // entry; the last of each word is marked as banned.
   int words_begin = 0;
   int words_end = 0;
-  int num_prompt_tokens = 0;  // what comes after was generated
+  int num_prompt_tokens = 0;  // later tokens were generated
   float repetition_penalty = 1.0f;
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   int no_repeat_ngram_size = 0;
-  int is_allow_list = 0;  // whether tokens outside the common edits are banned
+  int is_allow_list = 0;  // 1: tokens outside the common edits are banned
 };
 
-// A row, and where its list begins.
+// A row, and the start of its list.
 struct CudaEditRow {
-  int params = -1;  // -1: the row's edits are not made here
+  int params = -1;  // -1: CudaCollectEdits skips the row
   int begin = 0;
 };
 
 struct CudaHistoryInputs {
   // Host values.
-  int num_rows = 0;  // a bound, as captured
+  int num_rows = 0;  // upper bound, as captured
   int vocab_size = 0;
   int table_stride = 0;
   int page_size = 1;
 
   // Device memory.
   const CudaEditRow* rows = nullptr;       // [num_rows]
-  const CudaEditParams* params = nullptr;  // what rows point into
+  const CudaEditParams* params = nullptr;  // indexed by rows
   const float* cum_log_probs = nullptr;    // [num_rows] nats; -inf: dead
   const int* logits_tokens = nullptr;      // [num_rows]  the row's token
   const int* positions = nullptr;          // by token
@@ -68,16 +66,16 @@ struct CudaHistoryInputs {
   const int* page_tokens = nullptr;        // [pages, page_size]
 };
 
-// Readies the kernel: once a process and device, before the first call below.
+// Prepares the kernel. Call once per process and device, before the first
+// launch.
 // Errors: kInternal if the device refuses.
 absl::Status PrepareCudaCollectEdits();
 
-// Writes the list of every row that has params from its `begin` on, and where
-// it is into row_edits; of a dead row the list is empty. Other rows' are left
-// as they are. Enqueues on `stream` and returns; never allocates, may be
-// captured.
+// Writes the list of every row that has params from its `begin` on, and its
+// range into row_edits. The list of a dead row is empty. Other rows are not
+// changed. Enqueues on `stream` and returns; never allocates, may be captured.
 //   row_edits  [num_rows]
-//   edits      params' and rows' parts of it; no two rows share room
+//   edits      the ranges of params and rows; rows do not overlap
 // REQUIRES: PrepareCudaCollectEdits was called; room for MaxEdits() of a row's
 // tokens from `begin` on; logits_tokens of rows that have params are valid.
 // Errors: kInvalidArgument if a shape is impossible; kInternal if the launch is

@@ -8,13 +8,12 @@
 namespace espalier {
 namespace {
 
-// Where a slot is moved to may be another's that is not moved yet, if the
-// ranges overlap: slot s goes to the place of slot s - distance. So slots that
-// are a multiple of `distance` apart make a chain, moved in ascending order,
-// and what is known of a slot, word by word, moves by itself. A thread takes a
-// word of a chain; its loads of MovePolicy::kAtOnce slots are under way
-// together, before the first of them is written, which is behind all of these
-// places.
+// The destination of a slot may be the place of another that has not moved yet,
+// if the ranges overlap: slot s moves to the place of slot s - distance. Slots
+// that are a multiple of `distance` apart make a chain, moved in ascending
+// order, and each word of the slots moves independently. A thread moves one
+// word of a chain. It loads the words of MovePolicy::kAtOnce slots before it
+// writes the first, whose destination precedes all of them.
 struct MovePolicy {
   static constexpr int kThreads = 256;
   static constexpr int kMaxBlocks = 4096;
@@ -23,9 +22,9 @@ struct MovePolicy {
 
 // One word of each slot.
 struct MovedWord {
-  int* words;  // of slot 0
+  int* words;  // slot 0's
   int64_t stride;
-  bool is_slot;  // a slot's number, which changes with it
+  bool is_slot;  // a slot number, which changes with the move
 };
 
 constexpr int kNumSlotWords = 6;  // besides its table

@@ -1,7 +1,7 @@
 // Bound by latency, not by bytes: a few dependent reads of a few kilobytes in
-// the second-level cache, and the report's way to the host. On an H200, within
-// a graph (cuda_bookkeeping_benchmark; half of the beams become twins, so
-// that in the second column tables move too):
+// L2, and the transfer of the report to the host. On an H200, within a graph
+// (cuda_bookkeeping_benchmark; half of the beams are forked children, so that
+// tables move too in the second column):
 //
 //   groups x beams   CudaPrepareInputs   and CudaUpdateBeams
 //        1 x 5          1.5 us            5.1 us
@@ -27,12 +27,13 @@ __device__ int64_t NowNs() {
   return now;
 }
 
-// By one thread of a step's first kernel, and of those that may be it.
+// Called by one thread of a step's first kernel, and of kernels that may be it.
 __device__ void StartClock(CudaStepClock* clock) {
   if (clock->started_ns == 0) clock->started_ns = NowNs();
 }
 
-// A warp a segment or row, which are short: eight make a block of usual size.
+// One warp per segment or row, which are short: eight make a block of usual
+// size.
 constexpr int kWarpsPerBlock = 8;
 
 LaunchConfig WarpEach(int count) {
@@ -82,7 +83,7 @@ __device__ void MoveTwin(const CudaBeamState& state,
       PageId{from[num_full_pages]}, PageId{state.tails[slot]}, num_filled};
 }
 
-// What an entry's sample draws from its row.
+// Writes the draw of an entry's sample.
 __device__ void WriteSampleInput(const CudaBeamState& state,
                                  const CudaResidentGroup& group,
                                  const CudaSelectGroup& selection, int rank,
@@ -216,18 +217,18 @@ struct GroupView {
   float* const cum_log_probs;
   int* const slots;
   uint32_t* const samples;
-  const CudaDraw* const draws;  // of samples
+  const CudaDraw* const draws;  // samples only
   int* const sources;
   const int* const eos;
 };
 
 struct AdvanceScratch {
   int* parents;      // by rank: the parent's slot
-  int* first_child;  // by slot: the best rank that goes on from it
-  int* free_slots;   // ascending: those without a child
+  int* first_child;  // by slot: its best child's rank
+  int* free_slots;   // ascending: slots without a child
 };
 
-// How many of a group's candidates there are: of samples, as many as draw.
+// Returns a group's number of candidates; for samples, the number of draws.
 __device__ int NumCandidates(const GroupView& view, int num_selected) {
   if (!view.draws_samples()) return num_selected;
   int count = 0;
@@ -239,7 +240,7 @@ __device__ int NumCandidates(const GroupView& view, int num_selected) {
   return count;
 }
 
-// Makes beams of candidates; returns how many live.
+// Makes candidates into beams; returns the number of live ones.
 __device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
                          int num_candidates, const AdvanceScratch& scratch,
                          Scan::TempStorage& storage) {

@@ -1,39 +1,39 @@
-// The beams that live on the device between steps, and the small kernels that
-// keep them: what beam_group.h and page tables do on the host, so that the next
-// step can start before the host has read the last one's answer.
+// The beams that stay on the device between steps, and the small kernels that
+// update them, as beam_group.h and page tables do on the host. The next step
+// can start before the host has read the last result.
 //
-//   CudaApplyStagedWrites  what the host changes: groups that join or leave,
-//                          fresh tail pages, work lists
+//   CudaApplyStagedWrites  writes the host's changes: groups that join or
+//                          leave, fresh tail pages, work lists
 //   CudaPrepareInputs      forked children take over their parents' tables and
 //                          tails; the batch's tokens and positions are gathered
-//   CudaCopyBeamTails      copies what these tails are filled with
+//   CudaCopyBeamTails      copies the filled part of these tails
 //     (forward pass, selection)
 //   CudaUpdateBeams        the best candidates become beams, forked children
 //                          get their slots (kernels/resident/assign_slots.h),
 //                          and the host gets its report
 //
-// A group owns a range of slots, first_slot and on. The range has two uses:
+// A group owns a range of slots from first_slot on. The range has two uses:
 //
-//   by slot   table, tail page, source:    where a beam's pages are
+//   by slot   table, tail page, source:    the place of a beam's pages
 //   by rank   token, cum, slot:            first_slot + rank, the beam itself
 //
-// So has a group's range of the batch. Its tokens are fed by slot, so that a
-// token's table is the same in every step (work lists of attention name it);
-// its rows of logits are by rank, as ties are decided:
+// A group's range of the batch has the same two. Tokens are fed by slot, so
+// that a token's table is the same in every step (work lists of attention name
+// it). Rows of logits are by rank, because ties are broken by rank:
 //
-//   beams by rank     "he" in slot 2   "it" in slot 0   none, left with slot 1
-//   tokens by slot    "it"   none   "he"
-//   rows by rank      of token 2, of token 0, of token 1
+//   beams by rank     "he" in slot 2   "it" in slot 0   inactive, has slot 1
+//   tokens by slot    "it"   inactive   "he"
+//   rows by rank      for token 2, for token 0, for token 1
 //
-// A slot without a beam keeps a table (other slots may write its pages; what
-// is read there is ignored) and a tail page of its own, and a rank without a
-// beam feeds token 0 with a cum of -inf: a group always has num_slots rows, and
-// a batch keeps its shape when beams die.
+// A slot without a beam keeps a table and a private tail page. Other slots may
+// write the pages of its table; its output is ignored. A rank without a beam
+// feeds token 0 with a cum of -inf. So a group always has num_slots rows, and a
+// batch keeps its shape when beams die.
 //
 // A group of samples is kept the same way: a rank is a living sample, in
-// ascending order, with its number in the request. CudaPrepareInputs
-// writes what it draws next (kernels/sample/cuda_sample.h), and the tokens
-// drawn are the group's candidates. Ranks without a sample draw nothing.
+// ascending order, with its number in the request. CudaPrepareInputs writes its
+// next draw (kernels/sample/cuda_sample.h), and the sampled tokens are the
+// group's candidates. Ranks without a sample have no draw.
 //
 // All memory is device memory unless it says otherwise. Nothing here allocates
 // or waits; all but CudaApplyStagedWrites may be captured.
@@ -62,54 +62,54 @@ struct CudaResidentGroup {
   int num_shared_pages = 0;
   int first_eos = 0;  // its EOS ids in `eos_token_ids`
   int num_eos = 0;
-  // Of samples: what they draw is draws[first_draw, first_draw + num_draws),
-  // the i-th for candidate first_candidate + i. -1: not of samples.
+  // Samples only: its draws are draws[first_draw, first_draw + num_draws), the
+  // i-th for candidate first_candidate + i. -1: beams.
   int first_draw = -1;
   int num_draws = 0;
-  int num_prompt_tokens = 0;  // of samples: what comes after was generated
+  int num_prompt_tokens = 0;  // samples only: later tokens were generated
 };
 
-// Stands in CudaDraw::sample where there is no draw.
+// Value of CudaDraw::sample without a draw.
 inline constexpr uint32_t kNoSample = ~uint32_t{0};
 
 // Counts steps, and times them on the device's clock.
 struct CudaStepClock {
-  int64_t started_ns = 0;  // of the step that runs; 0: not yet
-  int64_t num_steps = 0;   // begun
+  int64_t started_ns = 0;  // start of the running step; 0: not yet
+  int64_t num_steps = 0;   // steps begun
 };
 
 // The state and the batch. A batch's rows are those of its groups, without
 // gaps, as `selections` has them (first_row, num_rows), and padding.
 struct CudaBeamState {
-  // By rank: a group's are at [first_slot, first_slot + num_slots).
+  // By rank: a group's entries are at [first_slot, first_slot + num_slots).
   int* tokens = nullptr;
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
-  uint32_t* samples = nullptr;  // of the request; kNoSample: none
+  uint32_t* samples = nullptr;  // index in the request; kNoSample: none
   // By slot.
-  int* sources = nullptr;  // the slot it takes over before the next step; -1
-  int* tails = nullptr;    // the page it writes into
+  int* sources = nullptr;  // slot to take over before the next step; -1
+  int* tails = nullptr;    // page to write into
   int* tables = nullptr;   // [slots + more, table_stride] page ids
   // By first slot of a group: the position its rows feed next.
   int* positions = nullptr;
   // The token at each place of each page, [pages, page_size]: the histories of
-  // beams, which lie where their keys and values do.
+  // beams, stored like their keys and values.
   int* page_tokens = nullptr;
 
-  // The batch, as the host writes it.
+  // The batch that the host writes.
   const int* num_groups = nullptr;              // [1]
   const CudaResidentGroup* groups = nullptr;    // [num_groups]
   const CudaSelectGroup* selections = nullptr;  // [num_groups]
   const int* row_groups = nullptr;              // by row; -1: padding
   const int* eos_token_ids = nullptr;           // ascending within a group
 
-  // The batch, as CudaPrepareInputs writes it.
+  // The batch that CudaPrepareInputs writes.
   int* batch_tokens = nullptr;           // by slot
   int* batch_positions = nullptr;        // by slot
-  int* logits_tokens = nullptr;          // by rank: which token's logits
+  int* logits_tokens = nullptr;          // by rank: token of the row
   float* batch_cum_log_probs = nullptr;  // by rank
   // A group's draws, one for each rank. The host writes the draws of groups
-  // that have no rows below num_rows; draws come before entries without one.
+  // that have no rows below num_rows; entries with a draw come first.
   CudaDraw* draws = nullptr;
   // Tail copies. The host may put some in front before a step.
   PageCopy* copies = nullptr;
@@ -123,8 +123,8 @@ struct CudaBeamState {
   int page_size = 1;
 };
 
-// What the host learns of a step: a ring of reports in pinned memory. Report
-// n % num_reports is that of the n-th step, counted from 0.
+// The results of steps for the host: a ring of reports in pinned memory. Report
+// n % num_reports is that of step n, counted from 0.
 struct CudaReportRing {
   struct Header {
     int64_t started_ns = 0;
@@ -135,7 +135,7 @@ struct CudaReportRing {
   Candidate* candidates = nullptr;  // [num_reports, max_candidates]
   int num_reports = 1;
   int max_groups = 1;
-  int max_candidates = 1;  // of all groups together
+  int max_candidates = 1;  // over all groups
 };
 
 // payload[source, source + count) goes to words[target, target + count).
@@ -145,7 +145,7 @@ struct CudaStagedWrite {
   int count = 0;  // short ones spread over more of the device
 };
 
-// Writes what the host changed, in 4-byte words, and starts the step's clock.
+// Writes the host's changes, in 4-byte words, and starts the step's clock.
 // Segments and payload are in device or pinned host memory. No word is the
 // target of two segments.
 absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
@@ -154,21 +154,21 @@ absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
                                    cudaStream_t stream);
 
 // Moves the state of slots and ranks [from, from + num_slots) to [to, to +
-// num_slots), which no other group uses; the ranges may overlap. All slots at
-// once if they do not; else as many as the distance, round after round. Errors:
-// kInvalidArgument unless 0 <= to < from and num_slots >= 1.
+// num_slots), which no other group uses. The ranges may overlap: then it moves
+// as many slots at once as the distance, in rounds. Errors: kInvalidArgument
+// unless 0 <= to < from and num_slots >= 1.
 absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
                            int num_slots, cudaStream_t stream);
 
-// Before the forward pass, for rows [0, num_rows) of the batch: first moves
-// tables and lists the tail copies these need, then writes each slot's tail
-// into its table, then fills what is its to write of the batch, and writes down
-// in `page_tokens` what each beam feeds; starts the step's clock if nothing
-// has. Rows of groups of which only some are below num_rows are not allowed.
+// Runs before the forward pass, for rows [0, num_rows) of the batch. Moves
+// tables and lists the tail copies that they need; writes each slot's tail into
+// its table; writes its part of the batch, and the token that each beam feeds
+// into `page_tokens`; starts the step's clock unless it runs. REQUIRES: no
+// group has only some of its rows below num_rows.
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
 
-// Then: all tail copies of the step, as CudaCopyTails makes them
+// Runs next: makes all tail copies of the step, as CudaCopyTails
 // (kernels/kv_cache/cuda_copy_tails.h), of keys, values and tokens.
 // `max_copies` bounds *state.num_copies. REQUIRES: the cache's pages are the
 // state's. Errors: as CudaCopyTails.
@@ -176,12 +176,12 @@ absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
                                const CudaKvCache& cache,
                                const CudaDevice& device, cudaStream_t stream);
 
-// After selection: of each group's candidates, best first, the first num_slots
-// whose token is no EOS id become its beams by rank; AssignSlots gives their
-// slots, and ranks without a beam get the slots that are left, ascending.
-// Positions grow by one; the candidates go into the report. Of samples these
-// are what was drawn, one for each draw that there is; one without a
-// token goes nowhere.
+// Runs after selection. Of each group's candidates, best first, the first
+// num_slots whose token is no EOS id become its beams by rank. AssignSlots
+// chooses their slots, and ranks without a beam get the remaining slots,
+// ascending. Positions grow by one; the candidates are copied to the report.
+// The candidates of samples are their sampled tokens, one per draw; a sample
+// without a token is dropped.
 //   candidates      a group's at its selection's first_candidate
 //   num_candidates  [max_groups]  not read for groups of samples
 // `max_groups` >= 1 is a bound of *num_groups.

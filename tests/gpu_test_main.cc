@@ -1,5 +1,5 @@
-// main of the tests that need a device: where there is none it says so and
-// returns 77, which ctest reports as skipped.
+// main() of the tests that need a device. Without one it returns 77, which
+// ctest reports as skipped.
 #include <gmock/gmock.h>
 
 #include <cstdio>

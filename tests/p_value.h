@@ -1,6 +1,6 @@
-// P-values: how likely what was seen, or what is further from what was to be
-// expected, is if the expectation is right. Of counts, by Pearson's chi-square
-// test, and of sums.
+// P-values: the probability of a result at least as far from the expectation as
+// the observed one, if the expectation is right. For counts, by Pearson's
+// chi-square test, and for sums.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,8 @@ inline double UpperGamma(double a, double x) {
   return front * h;
 }
 
-// That a chi-square variable of so many degrees of freedom exceeds `statistic`.
+// Returns the probability that a chi-square variable of `degrees` degrees of
+// freedom exceeds `statistic`.
 inline double ChiSquareTail(double statistic, int degrees) {
   return UpperGamma(0.5 * degrees, 0.5 * statistic);
 }

@@ -28,7 +28,7 @@ inline std::vector<json::value> ReadReferenceLines(const std::string& path) {
   return lines;
 }
 
-// The request of a line, which asks for as many hypotheses as the line has.
+// Returns the request of a line, with as many hypotheses as the line has.
 inline Request ReferenceRequest(const json::value& line) {
   json::object params = line.at("params").as_object();
   params["num_return_sequences"] = line.at("hypotheses").as_array().size();
@@ -46,10 +46,10 @@ inline std::vector<TokenId> HypothesisTokens(const json::value& hypothesis) {
   return tokens;
 }
 
-// The lines of tests/data/beam_search.jsonl that a test goes through: all; or,
-// where cases are few, those with an option, or a value of one, that no line
-// before has: together they have every value of every option, and a list of
-// every option that is one.
+// Returns the lines of tests/data/beam_search.jsonl to test: all; or, with few
+// cases, each line that has an option, or a value of one, that no earlier line
+// has. Together they cover every value of every option, and a list for every
+// option that is one.
 inline std::vector<json::value> ReferenceCases() {
   std::vector<json::value> lines =
       ReadReferenceLines(SourcePath("tests/data/beam_search.jsonl"));

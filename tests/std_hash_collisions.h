@@ -1,5 +1,5 @@
-// Strings that share one std::hash, for tests of tables that hold strings of
-// those who may wish them ill.
+// Strings with equal std::hash, for tests of tables that hold strings of
+// untrusted clients.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // ToyModel: a language model without a network, for tests of everything around
-// models. Its logits are a hash of the whole history, so any error in what a
-// sequence is taken to be (a page shared wrongly, a copy forgotten, a fork of
-// the wrong parent) changes them.
+// models. Its logits are a hash of the whole history, so any error in a
+// sequence's history (a page shared wrongly, a missing copy, a fork of the
+// wrong parent) changes them.
 //
 // It keeps histories in one of two ways, each an oracle for one half of the
-// plans it gets:
+// plans that it gets:
 //   kPages      token ids in page cells, as keys and values are kept; history
 //               is read back through a row's block table;
 //   kSequences  a vector for each sequence, kept by plan.forks and
@@ -56,10 +56,9 @@ class ToyModel : public Model {
 
   const ModelDescription& description() const override { return description_; }
 
-  // Errors: kInternal if the plan is not sound: rows that do not follow on
-  // what their sequence has, forks of unknown sequences or into known ones,
-  // unknown sequences that finish, shapes that disagree. In kPages only the
-  // shapes can be told.
+  // Errors: kInternal if the plan is not valid: rows that do not continue their
+  // sequence, forks of unknown sequences or into existing ones, unknown
+  // sequences that finish, shapes that disagree. kPages checks only the shapes.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
   // Sequences with state; 0 in kPages.

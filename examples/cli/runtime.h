@@ -73,8 +73,9 @@ class Runtime {
   // Streams the answer to one request while it is generated.
   boost::asio::awaitable<absl::StatusOr<AnswerStream>> Stream(RequestBody body);
 
-  // Open returns the engine's request for an unsplit text, MakeAnswer its
-  // answer. Errors: on its prompt.
+  // Open returns the engine's request for an unsplit text, and MakeAnswer makes
+  // its answer.
+  // Errors: on its prompt.
   absl::StatusOr<OpenText> Open(RequestBody body) const;
   absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
                                         const NamedValues& defaults,

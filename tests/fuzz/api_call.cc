@@ -1,5 +1,5 @@
-// Bodies of requests to a server: what is taken is JSON, what is refused is
-// refused with 400 and words for it.
+// Bodies of requests to a server: accepted ones are JSON, and others get status
+// 400 with a message.
 #include <algorithm>
 #include <string>
 

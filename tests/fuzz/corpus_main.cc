@@ -1,5 +1,5 @@
-// Feeds every fuzz target its corpus, without a fuzzer: what was found once
-// stays mended, with any compiler.
+// Feeds every fuzz target its corpus, without a fuzzer: earlier findings stay
+// fixed, with any compiler.
 //
 //   fuzz_corpus_test                  tests/fuzz/corpus/TARGET, all of them
 //   fuzz_corpus_test TARGET FILE...   these files

@@ -1,4 +1,4 @@
-// Lines of the request format: what is taken is JSON, with an id that is, too.
+// Lines of the request format: accepted ones are JSON, and so is their id.
 #include <string>
 
 #include "base/check.h"

@@ -29,7 +29,7 @@ size_t CharacterEnd(std::string_view text, size_t begin) {
   return end;
 }
 
-// Feeds `text` in pieces of so many characters.
+// Feeds `text` in pieces of equal numbers of characters.
 TextEnd FeedCharacters(const StopStrings& stops, bool include_stop,
                        std::string_view text, size_t num_characters) {
   StopMatcher matcher(stops, include_stop);

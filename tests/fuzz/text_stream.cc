@@ -1,5 +1,4 @@
-// Texts of tokens: what comes token by token is what Decode gives of all,
-// cut at the first stop.
+// Streamed texts equal the decoded text of all tokens, cut at the first stop.
 #include "text/text_stream.h"
 
 #include <memory>

@@ -43,8 +43,8 @@ void CheckLimit(const Tokenizer& tokenizer, std::string_view text,
   }
   CHECK(limited.status().code() == absl::StatusCode::kOutOfRange)
       << limited.status().ToString();
-  // Or they do not spell the text: rules of the model drop characters, and an
-  // unknown token stands for any number of them.
+  // Otherwise the tokens do not spell the text: rules of the model drop
+  // characters, and an unknown token represents any number of them.
   const auto decoded = tokenizer.Decode(tokens);
   CHECK(tokens.size() > 3 ||
         std::ranges::count(tokens, tokenizer.special_tokens().unk) > 0 ||

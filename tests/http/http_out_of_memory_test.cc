@@ -44,7 +44,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Larger than what the system takes at once.
+// Larger than the system's socket buffers.
 constexpr size_t kLarge = 256 << 10;
 
 std::string Large(char letter) { return std::string(kLarge, letter); }
@@ -101,7 +101,7 @@ class HttpOutOfMemoryTest : public ::testing::TestWithParam<int> {
   ~HttpOutOfMemoryTest() override { num_allocations_left = -1; }
 
   // Runs `use` with a new server whose allocation `count` fails, for every
-  // count, until there are no more.
+  // count up to the last allocation.
   template <typename Use>
   void TryAll(const Use& use) {
     int num_good = 0;

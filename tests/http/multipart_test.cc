@@ -1,4 +1,4 @@
-// Forms: what is read of them, however their bytes are cut.
+// Multipart forms: the fields do not depend on how the bytes are split.
 #include "http/multipart.h"
 
 #include <gmock/gmock.h>

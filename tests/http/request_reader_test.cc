@@ -19,7 +19,7 @@ namespace {
 
 using State = RequestReader::State;
 
-// All that can be seen of what a reader made of some bytes.
+// Observable state of a reader after some bytes.
 struct Reading {
   State state;
   int status = 0;  // refused requests only

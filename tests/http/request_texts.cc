@@ -9,7 +9,7 @@ namespace {
 
 using std::string_literals::operator""s;
 
-// Headers of a POST that has a Host, and what follows the empty line.
+// Returns a POST with a Host and these headers, an empty line and `rest`.
 std::string PostWith(std::string_view headers, std::string_view rest) {
   std::string text = "POST /p HTTP/1.1\r\nHost: h\r\n";
   text += headers;

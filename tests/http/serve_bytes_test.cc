@@ -18,7 +18,7 @@ namespace {
 std::string Serve(std::string_view bytes, size_t piece = 0,
                   const ServerOptions& options = {}) {
   std::string answer = ServeBytes(bytes, piece, options, Echo);
-  // Only a client that waits with its body is told to go on.
+  // Only a client that announced "Expect: 100-continue" gets this.
   const std::string_view interim = "HTTP/1.1 100 Continue\r\n\r\n";
   for (size_t at = answer.find(interim); at != std::string::npos;
        at = answer.find(interim, at)) {

@@ -17,7 +17,8 @@ namespace espalier::http {
 std::unique_ptr<Server> StartServer(const Handler& handler,
                                     const ServerOptions& options = {});
 
-// Answers with what it was asked: "METHOD path?query\nbody".
+// Answers with the request: "METHOD path?query
+// body".
 boost::asio::awaitable<void> Echo(Exchange& exchange);
 
 // Ends when it is cancelled, or after a minute, and counts such ends.
@@ -35,7 +36,7 @@ class Waiting {
   std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
-// Sends `size` bytes of events at a time until the client goes.
+// Sends events of `size` bytes until the client disconnects.
 Handler EndlessEvents(size_t size);
 
 // "GET path HTTP/1.1", a Host and the headers, each with its line end.

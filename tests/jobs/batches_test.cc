@@ -536,8 +536,8 @@ TEST_P(BatchesTest, DiskThatFailsIsWarnedOfOnce) {
               HasSubstr(id + " waits, and is tried again: cannot"));
 }
 
-// A copy of the folder is what a process that ended there leaves: here, as each
-// call begins.
+// A copy of the folder, made as each call begins, is the state after a crash at
+// that time.
 TEST_P(BatchesTest, EveryMomentOfABatchIsGoneOnFrom) {
   std::vector<std::unique_ptr<JobFolder>> copies;
   calls_.on_call = [&] {

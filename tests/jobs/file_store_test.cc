@@ -1,4 +1,4 @@
-// Files of clients: what a store keeps of them, and for whom.
+// Files of clients: storage, and access by owner.
 #include "jobs/file_store.h"
 
 #include <gmock/gmock.h>

@@ -23,7 +23,7 @@ namespace espalier {
 
 inline std::vector<int64_t> Targets() {
   std::vector<int64_t> targets;
-  // Before a test narrows it down, this is what the processor offers.
+  // The processor's targets, before a test restricts them.
   static const int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
   for (int64_t left = supported; left != 0; left &= left - 1) {
     targets.push_back(left & -left);
@@ -47,7 +47,7 @@ class TargetChoice {
   TargetChoice& operator=(const TargetChoice&) = delete;
 
  private:
-  // 0: what the processor offers.
+  // 0: all targets of the processor.
   static void Choose(int64_t target) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());

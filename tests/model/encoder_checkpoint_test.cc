@@ -35,7 +35,7 @@ json::object ObjectOf(const std::string& path) {
   return ParseJson(*ReadFile(path, 1 << 20))->as_object();
 }
 
-// BART's small model, whose tensors are of bf16.
+// Returns BART's small model with bf16 tensors.
 TinyModel Bart() {
   const std::string directory = FamilyPath("bart");
   const auto checkpoint = Checkpoint::Open(directory);

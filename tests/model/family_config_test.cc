@@ -1,5 +1,5 @@
-// config.json of each family: what is missing has the defaults of transformers'
-// configuration classes, and what would change the computation unseen is
+// config.json of each family: missing fields have the defaults of transformers'
+// configuration classes, and unsupported values that change the computation are
 // refused by field and value.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Fields of a config.json that are replaced; "missing" stands for none.
+// Replaced fields of a config.json; "missing" removes one.
 using Changes = std::vector<std::pair<std::string, std::string>>;
 constexpr char kAbsent[] = "missing";
 

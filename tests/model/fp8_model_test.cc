@@ -1,5 +1,5 @@
-// Models of e4m3 weights on the CPU, quantised when they are loaded or stored
-// so: they are those of the bfloat16 weights that the codes stand for.
+// Models of e4m3 weights on the CPU, quantised when loaded or stored as codes:
+// they equal models of the dequantized bfloat16 weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(Fp8ModelTest, StoredCodesGiveTheBitsOfWhatTheyStandFor) {
       const LogitsRows expected = Logits(WidenedFp8Model(fp8));
       EXPECT_EQ(Logits(fp8), expected);
       EXPECT_EQ(Logits(fp8, WeightFormat::kAsStored, 3), expected);
-      // Codes stay what they are.
+      // Stored codes are not changed.
       EXPECT_EQ(Logits(fp8, WeightFormat::kFp8), expected);
     }
   }
@@ -116,7 +116,7 @@ TEST(Fp8ModelTest, QuantisingGivesTheBitsOfWhatTheCodesStandFor) {
   }
 }
 
-// int8 and int4 are made of what the codes stand for.
+// int8 and int4 are quantised from the dequantized codes.
 TEST(Fp8ModelTest, StoredCodesMayBeQuantisedAgain) {
   const TinyModel fp8 = Fp8Model(MakeTinyModel({.dtype = "BF16"}, 5));
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {

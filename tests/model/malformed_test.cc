@@ -1,5 +1,5 @@
-// Damaged model directories: each is refused with an error that names what is
-// wrong, and nothing in a file can crash the loader.
+// Damaged model directories: each is refused with an error that names the
+// fault, and no file crashes the loader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ absl::Status WeightsError(const ModelFiles& files) {
   return MakeError(status.code(), message);
 }
 
-// A way to damage a directory, and what the error must say.
+// A way to damage a directory, and a part of the expected error.
 struct Damage {
   std::string message;
   std::function<void(ModelFiles&)> apply;
@@ -450,7 +450,7 @@ TEST(MalformedFuzzTest, NoFlippedBitsCrash) {
   });
 }
 
-// Digits are what a header is made of: other digits make other sizes.
+// A header consists of digits, and other digits make other sizes.
 TEST(MalformedFuzzTest, NoOtherNumbersCrash) {
   std::mt19937 random(4);
   Fuzz(1000, [&](int, std::string& bytes) {

@@ -1,5 +1,5 @@
-// Directories and files that people give as models and that are something else
-// are named as what they are, with what to do.
+// Errors for directories and files that are given as models but are something
+// else: they name the kind of file, and a remedy.
 #include "model/model_directory.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // config.json in the forms in which models of each family are published, older
-// ones among them: what is read of each.
+// ones included.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -84,8 +84,8 @@ TinyModel MakeTinyModel(const TinyShape& shape, int seed) {
         RandomTensor({hidden}, 1.0f, 0.3f, shape.dtype, random);
   };
   auto add_matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
-    // Numbers stay near 1 from layer to layer, as in trained models: what a
-    // rounding does to a logit is then small and much the same everywhere.
+    // Numbers stay near 1 from layer to layer, as in trained models, so that
+    // the effect of a rounding on a logit is small and about equal everywhere.
     const float deviation = 1.0f / std::sqrt(static_cast<float>(cols));
     model.tensors[name + ".weight"] =
         RandomTensor({rows, cols}, 0.0f, deviation, shape.dtype, random);

@@ -18,7 +18,7 @@ using ::espalier::testing::TempDirectory;
 
 using Tokens = std::vector<TokenId>;
 
-// The config of a tiny model, with fields replaced; null stands for missing.
+// Reads the config of a tiny model with replaced fields; null removes one.
 TransformerConfig Read(const json::object& changes,
                        const std::string& generation) {
   json::object config = MakeTinyModel({}, 1).config;

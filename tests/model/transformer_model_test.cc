@@ -153,8 +153,8 @@ TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   }
 }
 
-// The head, too, and of a tied one the embedding stays what it is: else int4
-// would be further away.
+// The head is quantised, too, but a tied embedding is not; otherwise int4 would
+// be further off.
 TEST(TransformerModelTest, QuantizedWeightsGiveLogitsNearTheirOwn) {
   const TinyShape shape = {.hidden_size = 64, .tied = true, .dtype = "BF16"};
   const TinyModel tiny = MakeTinyModel(shape, 9);
@@ -194,7 +194,7 @@ TEST(TransformerModelTest, AStepDividedByRowsChangesNoBits) {
     for (int i = 0; i < kNumSequences; ++i) {
       const auto tokens = RandomTokens(1 + i % 3, shape.vocab_size, i);
       alone.push_back(FeedAlone(model.get(), tokens, 1000));
-      // Some want no logits, the first of all among them.
+      // Some have no logits, among them the first.
       rows.push_back({feeder.Add(), tokens, i % 4 == 0 ? 0 : -1});
     }
     const std::vector<LogitsRows> together = feeder.Step(rows);

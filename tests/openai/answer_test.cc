@@ -71,8 +71,8 @@ TEST(AnswerTest, OfACompletion) {
       R"("espalier":{"steps":3}})");
 }
 
-// Whatever the size of the pieces, they are the answer, and none is much larger
-// than was asked for.
+// Pieces of any size add up to the answer, and none is much larger than
+// requested.
 TEST(AnswerTest, PiecesAreTheWholeAnswer) {
   constexpr std::string_view kManyScores = R"("n": 2, "logprobs": 64, )"
                                            R"("prompt_logprobs": 64)";

@@ -42,7 +42,7 @@ PromptParts PromptOf(const Call& call) {
       .tokens = EnFrTokens("Hello"), .text = "Hello", .params = call.params};
 }
 
-// A search that was made up: what it tells while it runs, and its end.
+// A made-up search: its events while it runs, and its end.
 struct Run {
   std::vector<StreamEvent> events;
   PromptAnswer answer;
@@ -252,7 +252,7 @@ RC_GTEST_PROP(ChunkWriterProperty, EventsAddUpToTheWholeAnswer, ()) {
   for (size_t i = 0; i < choices.size(); ++i) {
     StreamedChoice expected = WholeChoice(choices[i].get_object());
     StreamedChoice got = streamed.at(static_cast<int64_t>(i));
-    // They stand in the first event, or in the first choice.
+    // They are in the first event, or in the first choice.
     expected.fields.erase("prompt_token_ids");
     got.fields.erase("prompt_token_ids");
     ExpectSame(got, expected);

@@ -66,7 +66,7 @@ TEST(FieldHintsTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
       {"max_time", "; did you mean deadline_ms?"},
       {"prompt_lookup_num_tokens", "; did you mean speculate?"},
       {"samplers", ""},
-      // Near to names of what is not supported.
+      // Names close to those of unsupported fields.
       {"lora", ""},
       {"watermark", ""},
       {"conversation", ""},

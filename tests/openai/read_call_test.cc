@@ -154,7 +154,7 @@ TEST(ReadCallTest, WhatOnlyDrawsHaveIsIgnoredBesideASearch) {
     GenerationParams resolved =
         ResolveParams(*Complete(fields), {}, {}, model, 1).params;
     EXPECT_OK(ValidateParams(model, 1, &resolved));
-    // As it stands, which the engine refuses.
+    // Kept as given; the engine refuses it.
     EXPECT_EQ(Complete(fields + R"(, "strict": true)")->params.temperature,
               0.1);
   }

@@ -1,4 +1,4 @@
-// Which params a call runs with: what it says, then defaults.
+// Params of a call: its own fields, then defaults.
 #include "openai/resolve_params.h"
 
 #include <gmock/gmock.h>
@@ -121,7 +121,8 @@ TEST(ResolveParamsTest, APromptThatNoPagesHoldLeavesNothingToTell) {
   EXPECT_THAT(resolved.defaults, IsEmpty());
 }
 
-// As many as the engine admits, and told where the pages are what limits them.
+// The limit is that of the engine, and the error names the pages if they are
+// the limit.
 TEST(ResolveParamsTest, WhatIsLeftOpenIsCutToAllPagesAndNoFurther) {
   constexpr int64_t kPrompt = 20;
   ModelDescription decoder = Model();
@@ -364,7 +365,7 @@ TEST(ResolveParamsTest, DefaultsKeepTheLimitsOfTheServer) {
   }
 }
 
-// Beams by default are as many as the call's n, of which it is told.
+// The default number of beams follows the call's n, which the error names.
 TEST(ResolveParamsTest, AnNBeyondTheRoomForBeamsIsSaidToBe) {
   ModelDescription model = Model();
   model.limits.max_beams = 6;
@@ -393,7 +394,8 @@ TEST(ResolveParamsTest, AnNBeyondTheRoomForBeamsIsSaidToBe) {
   EXPECT_EQ(room(R"("n": 7, "num_beams": 7)"), "");
 }
 
-// Or n would be wrong, as that of greedy search, and not what is.
+// Otherwise the error would be about n in greedy search instead of the wrong
+// field.
 TEST(ResolveParamsTest, AWrongCallHasTheBeamsOfTheServer) {
   const auto server = ServerDefaults::Read(R"({"num_beams": 4})");
   ASSERT_OK(server);

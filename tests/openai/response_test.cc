@@ -1,5 +1,5 @@
-// Responses: what a body of /v1/responses becomes, and what its answer says,
-// whole and as events.
+// Responses: the call of a body of /v1/responses, and its answer, whole and as
+// events.
 #include "openai/response.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ json::value MessagesOf(std::string_view body) {
   return call.ok() ? call->chat->messages : json::value();
 }
 
-// The data of each event, whose type its line "event:" repeats.
+// Returns the data of each event, whose type the line "event:" repeats.
 std::vector<json::object> TypedEventsOf(std::string_view stream) {
   std::vector<json::object> events;
   while (!stream.empty()) {

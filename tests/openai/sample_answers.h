@@ -25,7 +25,7 @@ inline std::vector<TokenId> EnFrTokens(const std::string& text) {
   return *EnFrTokenizer().Encode(text);
 }
 
-// A good call with these fields besides what is asked.
+// Returns a good call with these additional fields.
 inline openai::Call CallOf(openai::Api api, const std::string& fields) {
   const std::string_view inputs =
       api == openai::Api::kCompletions ? R"("prompt": "Hello")"

@@ -102,7 +102,7 @@ TEST(ServerDefaultsTest, HaveTheLimitsOfTheServer) {
   }
 }
 
-// Params stand beside each other there, in no object of params.
+// Params are top-level fields there, not in an object "params".
 TEST(ServerDefaultsTest, FieldsStandAtTheTopLevel) {
   const auto message = [](const std::string& json) {
     return Message(ServerDefaults::Read(json).status());

@@ -28,7 +28,7 @@ enum class OpKind {
   kDrop
 };
 
-// One operation; what the numbers select is taken modulo what there is.
+// One operation; its numbers select existing items modulo their count.
 struct Op {
   OpKind kind;
   int sequence;

@@ -251,7 +251,7 @@ TEST(PageTableTest, TakingTheTailLeavesTheFullPages) {
   EXPECT_FALSE(tail.shared());
   EXPECT_THAT(Ids(table), ElementsAre(before[0]));
   EXPECT_EQ(table.num_tokens(), 4);
-  EXPECT_FALSE(table.DetachTail());  // what is left is full
+  EXPECT_FALSE(table.DetachTail());  // the rest is full
   EXPECT_EQ(table.num_tokens(), 4);
 }
 

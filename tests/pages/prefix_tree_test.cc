@@ -144,7 +144,7 @@ TEST_F(PrefixTreeTest, AFillingSiblingHidesNoReadyOne) {
   const PrefixMatch past_filling = Find({1, 2, 8});
   EXPECT_EQ(past_filling.num_tail_tokens, 2);
   EXPECT_EQ(past_filling.tail.id(), after[0]);
-  // One that has less of what is looked up is no reason not to wait.
+  // A shorter ready match does not keep it from waiting.
   EXPECT_TRUE(Find({1, 2, 7}).is_filling);
 }
 

@@ -200,7 +200,7 @@ TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
   EXPECT_THAT(params.stop, IsEmpty());
 }
 
-// The search that it would have is told, and where from.
+// The error names the resulting search, and its source.
 TEST(GenerationDefaultsTest, TheErrorOfAWrongSearchIsOfTheBeamsByDefault) {
   ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
                        ReadDefaults(R"({"num_beams": 4, "max_length": 40})"));
@@ -426,8 +426,8 @@ TEST(GenerationDefaultsTest, EditsOfScoresAreTakenAsTransformersWritesThem) {
   EXPECT_THAT(params.begin_suppress_tokens, ElementsAre(220, 257));
 }
 
-// Their words are those of vLLM and transformers: a model that samples by
-// default still searches for who asks for beams alone.
+// This is the behaviour of vLLM and transformers: a model that samples by
+// default still searches for a request that sets only num_beams.
 TEST(GenerationDefaultsTest, BeamsThatARequestAsksForAreSearched) {
   const auto draws = [](const char* params) {
     return FillIn(kSampling, params).params.do_sample;

@@ -14,7 +14,7 @@ std::vector<TokenId> Spelt(const std::string& text) {
   return EnFrTokenizer().Encode(text).value();
 }
 
-// The text of the tokens of `text` after what the request has before them.
+// Returns the text of `text`'s tokens after the request's own tokens.
 std::string TextAfter(const ModelDescription& model, const Request& request,
                       const std::string& text) {
   return TextOf(Spelt(text), TextBegin(EnFrTokenizer(), model, request),

@@ -1,7 +1,7 @@
-// The law of completions, of random prompts, stops and ways to decode: the
-// texts of prompt and output, joined, are the text of all tokens; what a stream
-// adds up to is what the whole answer has, and a prompt's choices are the same
-// alone and beside others.
+// The law of completions, for random prompts, stops and ways to decode: the
+// joined texts of prompt and output are the text of all tokens; a stream adds
+// up to the whole response, and a prompt's choices are the same alone and
+// beside others.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,5 @@
-// Calls to the translator that is an encoder-decoder: what its encoder cannot
-// read, and what it has not, is told in the call's words.
+// Calls to an encoder-decoder translator: errors for prompts that its encoder
+// cannot read, and for unsupported fields, name the call's fields.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

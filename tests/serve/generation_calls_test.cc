@@ -1,4 +1,4 @@
-// Calls that generate: what they are answered with, and how they end.
+// Calls that generate: their responses, and their ends.
 #include "serve/generation_calls.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ constexpr char kPagesHeld[] = "vllm:kv_cache_usage_perc";
 
 class GenerationCallsTest : public ServerFixture {
  protected:
-  // Waits until so many requests run or wait.
+  // Waits until `count` requests run or wait.
   bool AwaitOpen(int count) {
     for (int i = 0; i < 2'000; ++i) {
       if (Metric(kRunning) + Metric(kWaiting) == count) return true;
@@ -114,8 +114,8 @@ TEST_F(GenerationCallsTest, AStreamIsTheWholeAnswer) {
     const auto streamed =
         StreamedTextsOf(Post("/v1/completions", call + R"(, "stream": true})"));
     ASSERT_EQ(streamed.size(), whole.size()) << how;
-    // Samples stand in the order of their numbers in a stream, and best first
-    // in a whole answer.
+    // In a stream samples are ordered by number, and in a whole response best
+    // first.
     const size_t per_prompt = whole.size() / 3;
     for (size_t prompt = 0; prompt < 3; ++prompt) {
       std::vector<std::string> these, those;

@@ -1,5 +1,5 @@
-// Callers that mean harm: whatever they send, nothing of theirs stays held, no
-// answer says what they want it to, and others are served.
+// Malicious clients: whatever they send, none of their resources stay held,
+// they cannot forge a response, and other clients are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -45,7 +45,7 @@ class HostileTest : public ServerFixture {
     return std::stod(metrics.substr(at + name.size() + 2));
   }
 
-  // Waits until nothing but the call that asks is held.
+  // Waits until only this call is open.
   void ExpectNothingHeld() {
     std::string metrics;
     for (int i = 0; i < 2'000; ++i) {
@@ -70,7 +70,8 @@ class HostileTest : public ServerFixture {
     EXPECT_EQ(response.status, 200) << response.body;
   }
 
-  // Drops after so many bytes of the request, and then of its answer.
+  // Drops the connection after `sent` bytes of the request and `received` of
+  // its response.
   void Drop(const std::string& text, size_t sent, size_t received,
             bool by_reset) {
     RawClient client = Connect();

@@ -1,5 +1,5 @@
-// Files and batches by HTTP: a batch's calls are answered as those of a client,
-// for the key that asks, and by the next server if need be.
+// Files and batches over HTTP: a batch's calls get the responses that a client
+// gets with the same API key, if need be from the next server.
 #include "serve/job_calls.h"
 
 #include <gmock/gmock.h>
@@ -265,7 +265,7 @@ TEST_F(JobCallsTest, NoCallerTakesAllFiles) {
   EXPECT_EQ(Upload("a").status, 400);
 }
 
-// Clients go away, wherever they are in their uploads.
+// Clients disconnect at any point of their uploads.
 TEST_F(JobCallsTest, HalfAnUploadLeavesNothing) {
   Start(Options());
   const std::string form = FormOf(std::string(300'000, 'x'));
@@ -431,7 +431,7 @@ TEST_F(JobCallsTest, FilesAndBatchesBelongToTheKey) {
   EXPECT_EQ(Delete("/v1/files/" + file, yours).status, 404);
   EXPECT_TRUE(Object(Get("/v1/files", yours)).at("data").as_array().empty());
   EXPECT_TRUE(Object(Get("/v1/batches", yours)).at("data").as_array().empty());
-  // Wherever the key stands among others.
+  // The key works at any position among others.
   server_.reset();
   options.api_keys = ApiKeys({"key-of-another", "key-of-mine"});
   Start(options);

@@ -82,7 +82,8 @@ TEST_F(PromptTokensTest, TokenizeAnswersWhatACompletionReads) {
   EXPECT_EQ(Post("/tokenize", R"({"prompt": " "})").status, 400);
 }
 
-// A body that generates tells what it is fed: also what room it leaves.
+// For a body that generates, the response includes the fed tokens and the room
+// that they leave.
 TEST_F(PromptTokensTest, TokenizeTakesTheBodyOfACompletion) {
   Start();
   const std::string body =

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// A pipe whose reading end says what was written.
+// A pipe whose reading end returns the written lines.
 class Pipe {
  public:
   Pipe() { EXPECT_EQ(pipe2(fds_, O_CLOEXEC), 0); }
@@ -33,7 +33,7 @@ class Pipe {
     if (fds_[end] >= 0) close(fds_[end]);
     fds_[end] = -1;
   }
-  // All until there are so many lines, or for ten seconds.
+  // Reads until there are `count` lines, or for ten seconds.
   std::vector<std::string> ReadLines(int count) {
     fcntl(fds_[0], F_SETFL, O_NONBLOCK);
     std::string text;

@@ -199,8 +199,8 @@ TEST_F(ScoreCallsTest, WrongBodiesAreRefusedByName) {
             404);
 }
 
-// Small bodies that ask for much: of labels times items, of tokens, of texts
-// with a long query in front of each.
+// Small bodies with much work: labels times items, many tokens, or texts with a
+// long query before each.
 TEST_F(ScoreCallsTest, MuchWorkIsRefusedBeforeItIsMade) {
   const auto list = [](const std::string& item, int count) {
     std::string items = item;

@@ -1,4 +1,4 @@
-// A server of a toy model whose steps a test can hold, and a client of it.
+// A server of a toy model with steps that a test can hold, and a client of it.
 #pragma once
 
 #include <gmock/gmock.h>

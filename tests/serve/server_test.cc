@@ -1,4 +1,4 @@
-// The routes of a server, and who may use them when.
+// The routes of a server, and their access rules.
 #include "serve/server.h"
 
 #include <gmock/gmock.h>

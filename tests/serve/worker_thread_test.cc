@@ -1,5 +1,5 @@
-// Work is done in order, one at a time; what is too much, too late or thrown
-// fails alone.
+// Work runs in order, one item at a time; an item that is too large, too late
+// or throws fails alone.
 #include "serve/worker_thread.h"
 
 #include <gmock/gmock.h>
@@ -177,7 +177,7 @@ TEST_F(WorkerThreadTest, DestroysWhatIsLargeOnItsThread) {
                            }),
       WorkerThread::kBytesToReturn);
   EXPECT_NE(destroyed.get_future().get(), std::this_thread::get_id());
-  // Not held for it: what comes later is destroyed as well.
+  // Later work is not queued, but destroyed as well.
   worker_.Stop();
   const auto later = std::make_shared<int>();
   worker_.Destroy(later, 1);

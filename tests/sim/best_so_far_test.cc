@@ -48,7 +48,7 @@ TEST(BestSoFarTest, WhatGoesOnFromNoLivingSampleIsRefused) {
   const auto is_refused = HasSubstr("at no step alone");
   EXPECT_THAT(Check({Sample({1, 2, 3}, -1.5)}, false), is_refused);
   EXPECT_THAT(Check({Sample({1, 3, 3}, -1.5)}), is_refused);
-  // After what has ended; likelier than its beginning; two from one.
+  // A token after the end; likelier than its prefix; two from one sequence.
   EXPECT_THAT(Check({Sample({1, 0, 3}, -2.5)}), is_refused);
   EXPECT_THAT(Check({Sample({1, 2, 3}, -0.5)}), is_refused);
   EXPECT_THAT(Check({Sample({1, 2, 3}, -1.5), Sample({1, 2, 4}, -1.6f)}),

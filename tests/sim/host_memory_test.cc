@@ -1,5 +1,5 @@
-// Groups that are preempted go to host memory and come back: what is fed again,
-// and what becomes of slots where something else happens meanwhile.
+// Preempted groups go to host memory and come back: tokens that are fed again,
+// and the fate of slots when other events happen meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ class HostMemoryTest : public ::testing::Test {
     }
   }
 
-  // Runs until a plan that `wanted` wants, which is not run.
+  // Runs until `wanted` accepts a plan, which is returned without being run.
   StepPlan RunUntil(const std::function<bool(const StepPlan&)>& wanted) {
     while (true) {
       StepPlan plan = scheduler_->Plan();
@@ -189,7 +189,8 @@ TEST_F(HostMemoryTest, PagesThatAreFedSoonerThanLoadedAreDropped) {
   for (const double load_time : {0.0, 2.5, 5.0}) {
     options_.load_time = load_time;
     Start();
-    // The steps before were of prompts, and tell how long a token takes.
+    // The previous steps fed prompts, from which the scheduler learns the time
+    // of a token.
     const auto run_timed = [&](StepPlan plan) {
       const absl::Duration time = SimModel::TimeOf(plan);
       absl::StatusOr<StepResult> result = runner_->Run(std::move(plan));
@@ -280,7 +281,8 @@ TEST_F(HostMemoryTest, OneThatIsCancelledAsItComesBackGivesAllBack) {
   RunToTheEnd();
 }
 
-// At a deadline a group ends with what it has, wherever its pages are.
+// At a deadline a group ends with its current sequences, even if its pages are
+// on the host.
 class HostMemoryDeadlineTest : public HostMemoryTest {
  protected:
   HostMemoryDeadlineTest() { requests_[1].params.deadline_ms = 1; }

@@ -89,7 +89,7 @@ SimModelOptions AnySimModel(Dice& dice, uint32_t seed) {
   return model;
 }
 
-// From what the widest request takes alone to what many take together; seldom
+// From the need of the widest request to that of many together; sometimes
 // fewer, so that some are refused.
 int AnyNumPages(Dice& dice, const SimCase& sim_case) {
   int64_t most = 1;
@@ -174,7 +174,7 @@ void Speculate(Dice dice, SimCase* sim_case) {
   sim_case->drafts_before_steps = dice.Chance(600);
 }
 
-// From a slot to more than there are pages; in a third of the cases none.
+// From one slot to more than there are pages; none in a third of the cases.
 void AddHostMemory(Dice& dice, SimCase* sim_case) {
   SimModelOptions& model = sim_case->model;
   if (!SimModel(model, {}).description().has_shareable_pages) return;

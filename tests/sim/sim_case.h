@@ -1,5 +1,5 @@
-// SimCase: what a seed of the simulator chooses: a model with its pool, a
-// scheduler's options, the requests that are submitted, and what goes wrong.
+// SimCase: the choices of a simulator's seed: a model with its pool, a
+// scheduler's options, the submitted requests, and the planted faults.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct SimCase {
   int max_burst = 1;    // requests that arrive at once
   int num_tenants = 1;
 
-  // In a thousand of what they concern: arrivals, steps, answers, requests.
+  // Per thousand arrivals, steps, results or requests.
   int cancellations = 0;
   int failing_steps = 0;
   int wrong_answers = 0;

@@ -1,9 +1,9 @@
-// SimModel: a table model for the simulator (simulation.h) that checks what it
-// attends to. Its logits are a hash of the path, so that a result tells of any
-// token that was wrong on the way; and what a page holds is checked in every
-// step besides, so that a fault is found where it happens.
+// SimModel: a table model for the simulator (simulation.h) that checks its
+// inputs. Its logits are a hash of the path, so that a result shows any wrong
+// token on the way; and every step checks the contents of its pages, so that a
+// fault is found where it happens.
 //
-// It keeps what it knows in one of two ways:
+// It keeps its state in one of two ways:
 //   kPages      in each cell of a page the token and the hash of the path that
 //               ends with it, as keys and values depend on all before them. A
 //               row's cells must be one path, which begins with the prompt of
@@ -54,7 +54,7 @@ struct SimModelOptions {
 
 class SimModel final : public Model {
  public:
-  // Who asks in a plan.
+  // The request of a row, and the owner of its pages.
   struct Asker {
     std::span<const TokenId> prompt;
     int64_t owner = 0;  // never 0
@@ -65,8 +65,8 @@ class SimModel final : public Model {
 
   const ModelDescription& description() const override { return description_; }
 
-  // Errors: kInternal if a row attends to what it should not, or the plan is
-  // not sound.
+  // Errors: kInternal if a row attends to wrong tokens, or the plan is not
+  // valid.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
   // The plan fails before it has copied or fed anything.

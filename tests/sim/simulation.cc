@@ -46,7 +46,7 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
   }
   scheduler_ = std::make_unique<Scheduler>(description, scheduling);
   for (const Request& request : case_.requests) {
-    // A step that only asks a draft model may come before each token.
+    // A step that only requests drafts may come before each token.
     const bool asks =
         request.params.speculate.has_value() &&
         request.params.speculate->method == SpeculationMethod::kDraft;
@@ -215,8 +215,8 @@ bool Simulation::PlanStep() {
   return true;
 }
 
-// Plans are run as they are written, in their order; their answers are read
-// when the clock says so.
+// Plans run in order when they are written; the clock decides when their
+// results are read.
 void Simulation::RunStep(StepPlan plan) {
   CountPlan(plan);
   HashPlan(plan);
@@ -332,8 +332,8 @@ void Simulation::AnswerStep() {
   model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
-// Chunks that end no prompt say not whose they are: those that follow on one
-// another count as one.
+// Chunks that end no prompt do not name their request: consecutive ones count
+// as one.
 void Simulation::CountPlan(const StepPlan& plan) {
   ++report_.figures.num_steps;
   int64_t count = std::ssize(plan.selections) + std::ssize(plan.continuations);

@@ -1,8 +1,7 @@
 // Simulation: a scheduler with its pages, groups and prefix tree, all of them
 // real, on a simulated clock and a table model (sim_model.h). A seed decides
-// everything (sim_case.h): who arrives when, how long steps take, who is
-// cancelled, which step fails and which answer is wrong. The same seed gives
-// the same events.
+// everything (sim_case.h): arrivals, times of steps, cancellations, failing
+// steps and wrong results. The same seed gives the same events.
 //
 // An *event* is a group's part in a step, a submission, a cancellation or an
 // answer. After every event the validator of steps runs
@@ -65,8 +64,8 @@ struct SimReport {
 };
 
 struct SimOptions {
-  // At least so many events; then no request arrives, and all that are there
-  // are run to their end.
+  // At least this many events; then no request arrives, and the open ones run
+  // to their end.
   int64_t num_events = 5000;
 };
 

@@ -2,8 +2,8 @@
 // that are checked after each.
 //
 //   simulation.cc         arrivals, plans, answers, the clock
-//   simulation_checks.cc  what a request may end with, who is admitted, what is
-//                         left at the end
+//   simulation_checks.cc  allowed results of a request, order of admission,
+//                         and the state at the end
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ struct LiveRequest {
   std::string tenant = {};
   int64_t priority = 0;
   std::optional<int64_t> deadline = {};  // by the clock
-  int num_decided = 0;                   // steps whose answer it has had
+  int num_decided = 0;                   // steps with a result read
   int64_t num_steps_as_first = 0;
 };
 

@@ -1,10 +1,10 @@
-// Simulates seeds on all cores until so many events have been:
+// Simulates seeds on all cores until there were EVENTS events:
 //
 //   soak [EVENTS]               from seed 0; the default is 1e6
 //   soak [EVENTS] FIRST_SEED    from another one
 //   soak --seed=SEED            this one, which failed
 //
-// Where a law is broken it says which, and the command that repeats it.
+// For a broken law, prints the law and the command that repeats it.
 #include <unistd.h>
 
 #include <algorithm>

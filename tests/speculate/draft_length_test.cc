@@ -50,7 +50,8 @@ TEST(DraftLengthTest, TheBestLengthIsTheFormulas) {
       EXPECT_EQ(BestDraftLength(acceptance, {.row = c / 4, .draft = 3 * c / 4}),
                 best);
     }
-    // For nothing; after many that are rejected rounding hides what is left.
+    // Drafts that cost nothing. At low acceptance, rounding hides the gain of
+    // long ones.
     if (a >= 0.5) {
       EXPECT_EQ(BestDraftLength(acceptance, {}), 20);
     }

@@ -87,7 +87,7 @@ RC_GTEST_PROP(NgramDrafterProperty, DraftsAreThoseOfLookingEverywhere, ()) {
                    });
 }
 
-// Tokens whose 2-grams have the low bits of 0 in a hash that has no key, which
+// Returns tokens whose 2-grams have zero low bits in an unkeyed hash that
 // multiplies each token and folds the product.
 std::vector<TokenId> TokensOfOneSlot(int count, int num_bits) {
   constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;

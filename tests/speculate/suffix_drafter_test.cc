@@ -55,8 +55,8 @@ class SubstringCounts {
   const Text& text() const { return text_; }
 
  private:
-  // Suffixes from the longest to the first that `token` followed before, and
-  // those that occur wherever that one does.
+  // Counts `token` after every suffix, from the longest to the first that it
+  // has followed before, and after suffixes of the same occurrences.
   void Append(TokenId token) {
     const int time = static_cast<int>(text_.size());
     int found_occurrences = -1;
@@ -157,7 +157,7 @@ TEST(SuffixDrafterTest, ALoopIsDraftedBeyondTheEnd) {
               ElementsAre(1, 2, 3, 1, 2, 3));
 }
 
-// A loop, whose suffixes are as many as its tokens, and a text with few
+// A loop, which has as many suffixes as tokens, and a text with few
 // repetitions: the automaton stays within its bounds of states and edges.
 TEST(SuffixDrafterTest, LongTextsAreTakenInLinearTime) {
   std::mt19937 random(1);

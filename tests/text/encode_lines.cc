@@ -3,10 +3,10 @@
 //
 //   encode_lines PATH < LINES
 //
-// PATH is a tokenizer.json or a SentencePiece model. Each line is a JSON
-// string; for each, one line comes back: a list of the text's tokens, of its
-// tokens with special tokens parsed and added, and of what the former decode
-// to, or an object {"error": ...}.
+// PATH is a tokenizer.json or a SentencePiece model. Each input line is a JSON
+// string; each output line is a list of the text's tokens, its tokens with
+// special tokens parsed and added, and the decoded text of the former, or an
+// object {"error": ...}.
 #include <boost/json/array.hpp>
 #include <iostream>
 #include <string>

@@ -135,7 +135,7 @@ TEST(PromptTemplateTest, ErrorsOfAFileNameIt) {
 struct Malformed {
   const char* what;     // the law's name
   std::string text;     // the file
-  const char* message;  // what the error must say
+  const char* message;  // part of the expected error
 };
 
 std::ostream& operator<<(std::ostream& out, const Malformed& malformed) {

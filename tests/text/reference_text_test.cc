@@ -1,5 +1,5 @@
-// Text in and out against tests/data/beam_search.jsonl: what transformers fed
-// its model for each sentence, and what it made of each hypothesis.
+// Encoding and decoding against tests/data/beam_search.jsonl: transformers'
+// input tokens of each sentence, and its text of each hypothesis.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

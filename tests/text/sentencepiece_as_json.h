@@ -84,7 +84,8 @@ inline std::string SentencePieceAsJson(std::string_view model) {
     if (is_special || type == PieceType::kUserDefined) {
       added.push_back(AddedTokenOf(id, piece, is_special));
     }
-    // Bytes do not stand for their spelling there; here they may.
+    // Byte pieces do not match their spelling in SentencePiece, but may in a
+    // tokenizer.json.
     vocab.push_back(json::array{piece, type == PieceType::kByte
                                            ? -1000.0
                                            : static_cast<double>(score)});

@@ -1,5 +1,5 @@
-// A tokenizer that runs out of memory says so, and nothing else: its library
-// does not survive that everywhere.
+// A tokenizer that runs out of memory reports it, and does not crash in its
+// library, which does not survive it everywhere.
 //
 // A program of its own, because it replaces operator new.
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ namespace {
 using ::espalier::testing::Cases;
 using ::espalier::testing::EnFrTokenizer;
 
-// Calls `call` with allocations failing, of the first ones each in turn, and
-// some after it; what it answers is what it answers without that.
+// Runs `call` with failing allocations: each of the first ones in turn, and
+// some later ones. If it succeeds, its result must be the usual one.
 template <typename Call>
 void FailEach(const Call& call) {
   const auto expected = call();

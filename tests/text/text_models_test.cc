@@ -123,8 +123,7 @@ TEST_P(TextModelsTest, TextsOfTokensAreTransformers) {
   EXPECT_GE(num_texts, 72);
 }
 
-// A prompt of a request is the text with what the model was trained to see
-// around it.
+// A request's prompt is the text inside the format of the model's training.
 TEST_P(TextModelsTest, PromptsOfTheModelAreTransformers) {
   ASSERT_OK_AND_ASSIGN(const auto templates,
                        PromptTemplates::Load(directory_, *tokenizer_));

@@ -1,4 +1,4 @@
-// A small tokenizer.json to change in tests, and what it comes to.
+// A small tokenizer.json to change in tests, and its tokenizer or error.
 //
 //   TokenizerFile file;
 //   file.At("/model/type") = "WordPiece";

@@ -110,7 +110,7 @@ TEST(TraceJsonTest, WhatIsWrittenReadsBackTheSame) {
   }
 }
 
-// Written before pages were told to be cached or copied, and beams pruned.
+// Older traces have no cached or copied pages, and no pruned beams.
 TEST(TraceJsonTest, OlderTracesCanBeRead) {
   const auto pages = ParseTraceLine(
       R"({"event": "pages", "request": 1, "step": 1, "shared": [0],

@@ -1,6 +1,6 @@
 // The page of a trace in a browser: headless Chromium loads it, a script uses
-// it as a reader would, and the document it leaves says how that went. Where
-// there is no Chromium the test is skipped, and says so.
+// it like a reader, and the resulting document has the outcome. Without
+// Chromium the test is skipped with a message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Pictures of traces, by what they promise: every candidate stands in them
-// once, winners are lit, and no text is ever anything but text.
+// Properties of pictures of traces: they show every candidate once, highlight
+// winners, and escape all texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Trees of traces: which events may follow which, and what they add up to.
+// Trees of traces: the valid orders of events, and the resulting trees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

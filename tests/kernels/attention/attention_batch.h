@@ -1,6 +1,6 @@
-// AttentionBatch: rows that attention is asked for, with a cache of random
-// numbers, run by CudaAttention on the device and compared with the twin
-// (kernels/attention/attention.h) within what rounding to the dtype allows.
+// AttentionBatch: rows of attention over a cache of random numbers, run by
+// CudaAttention on the device and compared with the twin
+// (kernels/attention/attention.h) within the rounding of the dtype.
 //
 //   AttentionBatch batch(shape);
 //   batch.AddRow(1200, 1);       // decodes position 1,200
@@ -27,7 +27,7 @@ class AttentionBatch {
   // A chunk of `num_tokens` from `first_position` on; decoding if it is one.
   // Planned for `ahead` positions more.
   void AddRow(int first_position, int num_tokens, int ahead = 0);
-  // Tokens of a source of so many positions, each of which sees all of it.
+  // Adds tokens that each see all `num_positions` of a source.
   void AddSource(int num_positions, int num_tokens);
   // Beams of `tail` positions of their own after pages they share.
   void AddGroup(int num_beams, int shared_pages, int tail, int ahead = 0);

@@ -231,8 +231,8 @@ TEST_P(AttentionTest, MatchesTheTwinWhenOnePositionOutweighsTheRest) {
   ExpectMatchesTwin(s, heads, Attend({s}, heads, {})[0]);
 }
 
-// Two numbers that stand for the same value: both NaN, both the same infinity,
-// or within `tolerance`.
+// True if both are NaN, both are the same infinity, or they differ by at most
+// `tolerance`.
 bool SameOrNear(double a, double b, double tolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || std::abs(a - b) <= tolerance;

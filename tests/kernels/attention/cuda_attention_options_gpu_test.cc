@@ -89,8 +89,8 @@ TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWhereQueriesSeeAll) {
   batch.ExpectMatchesTwin(Cases(1, 7));
 }
 
-// Distances up to the largest and beyond, of queries in the middle of what they
-// see; with what else changes scores.
+// Distances up to the largest and beyond, with queries in the middle of the
+// positions that they see; combined with other score options.
 TEST_P(CudaAttentionOptionsTest, MatchesTheTwinWithBiases) {
   CudaAttentionShape shape = GetParam();
   shape.without_tensor_cores = true;

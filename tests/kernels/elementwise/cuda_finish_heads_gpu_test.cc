@@ -27,7 +27,7 @@ struct FinishCase {
   bool has_norms;
 };
 
-// The twin's numbers for what the device is given.
+// Returns the twin's numbers for the device's input.
 std::vector<double> FinishedOnTheHost(const std::vector<float>& qkv,
                                       const std::vector<float>& bias,
                                       const std::vector<float>& q_norm,

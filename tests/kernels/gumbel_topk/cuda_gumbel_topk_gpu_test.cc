@@ -109,7 +109,7 @@ std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
       DeviceBuffer<char>::Create(CudaGumbelTopKScratchBytes(in));
   EXPECT_TRUE(scratch.ok());
   EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
-  // One more than there are, which stays as it is.
+  // The additional last candidate must not change.
   const auto candidates =
       Upload(Candidates(num_candidates + 1, {-1, -77, kNan}));
   constexpr int kOld = 1 << 20;  // left by an earlier call

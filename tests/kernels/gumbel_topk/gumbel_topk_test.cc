@@ -1,4 +1,4 @@
-// Gumbel top-k: against the twin, and the distribution of what comes out.
+// Gumbel top-k: against the twin, and the distribution of its results.
 #include "kernels/gumbel_topk/gumbel_topk.h"
 
 #include <gmock/gmock.h>
@@ -74,8 +74,8 @@ TEST_P(GumbelTopKTest, ChoosesWhatTheTwinChooses) {
   }
 }
 
-// Two draws without replacement, in both domains: the first by its
-// probability, the second by what is left.
+// Two draws without replacement, in both domains: the first by its probability,
+// the second by the renormalized rest.
 TEST_P(GumbelTopKTest, TwoBestAreADrawWithoutReplacement) {
   const std::vector<float> logits = {0.3f, 1.1f, -0.4f, 0.9f, -2.0f};
   const int size = static_cast<int>(logits.size());

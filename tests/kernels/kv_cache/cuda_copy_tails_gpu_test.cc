@@ -27,7 +27,7 @@ TEST_P(CudaCopyTailsTest, CopiesTheFilledSlotsOfAllLayersAndNothingElse) {
       copies.push_back({PageId{i / 2}, PageId{39 - i}, i % 16});
     }
     const auto device_copies = Upload(copies);
-    const int num_copies = 17;  // the last is not asked for
+    const int num_copies = 17;  // the last must not be copied
     const auto device_count = Upload(std::vector<int>{num_copies});
     auto device = CudaDevice::Open(0);
     ASSERT_OK(CudaCopyTails(device_copies.data(), device_count.data(), 18,

@@ -40,7 +40,7 @@ inline std::vector<std::byte> ToBytes(const std::vector<float>& x,
   return bytes;
 }
 
-// Random numbers that `dtype` can tell apart.
+// Random numbers that stay distinct in `dtype`.
 class Numbers {
  public:
   Numbers(DType dtype, int seed) : dtype_(dtype), random_(seed) {}

@@ -46,8 +46,8 @@ inline void PenaliseHistory(const ScoreProcessors& processors,
   }
 }
 
-// Bans what followed the last n - 1 tokens wherever they occurred before; with
-// n = 1 that is every token so far.
+// Bans every token that followed an earlier occurrence of the last n - 1
+// tokens; with n = 1 that is every token so far.
 inline void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
                               std::vector<TokenEdit>& edits) {
   const size_t prefix_size = n - 1;

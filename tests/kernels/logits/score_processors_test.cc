@@ -197,8 +197,8 @@ TEST(ScoreProcessorsTest, MaxEditsCountsWhatIsAsked) {
   EXPECT_EQ(MaxEdits(processors, 9, kVocabSize), kVocabSize);
 }
 
-// The rules again, each token asked on its own as the reference's text puts
-// it: would the sequence with this token appended do what is forbidden?
+// The rules again, token by token as the reference defines them: a token is
+// banned if the sequence with it appended breaks the rule.
 class Oracle {
  public:
   Oracle(const ScoreProcessors& processors, const Tokens& history,

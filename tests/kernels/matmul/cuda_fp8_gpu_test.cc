@@ -1,5 +1,5 @@
-// Products of e4m3 weights on the device, against those of the bfloat16 weights
-// that they stand for.
+// Products of e4m3 weights on the device, against those of the dequantized
+// bfloat16 weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -302,7 +302,7 @@ TEST_F(CudaFp8MatMulGpuTest, PartialsMakeTheProduct) {
   EXPECT_GE(most, HasGemm() ? 2 : 1);
 }
 
-// A product, rounded, and what becomes of it.
+// The product is rounded before the activation.
 TEST_F(CudaFp8MatMulGpuTest, ActivationsAreOfTheStoredProduct) {
   const Fp8Weights weights(128, 192);
   const CudaActivation activation = {.kind = CudaActivationKind::kGeluTanh};

@@ -39,7 +39,7 @@ class CudaGateUpGemmGpuTest : public ::testing::Test {
     stream_ = std::move(*CudaStream::Create());
   }
 
-  // Into poisoned memory, whose last bytes have to stay as they are.
+  // Multiplies into poisoned memory, whose last bytes must not change.
   template <typename Enqueue>
   std::vector<std::byte> Result(size_t size, const Enqueue& enqueue) {
     constexpr size_t kGuard = 64;
@@ -86,7 +86,7 @@ TEST_F(CudaGateUpGemmGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
   }
 }
 
-// So what a request gets does not depend on how many run beside it.
+// A request's result does not depend on the number of requests beside it.
 TEST_F(CudaGateUpGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
   for (const int num_outputs : {kFewOutputs, kManyOutputs}) {
     for (const DType dtype : kTypes) {

@@ -216,7 +216,8 @@ TEST_F(CudaMatMulGpuTest, ManyRowsOfGatesAndUps) {
   ExpectSiluMul(ExactSums(c), c.matrix, Product(c, CudaEpilogue::kSiluMul));
 }
 
-// RunActivated is the product and what becomes of it, at any number of rows.
+// RunActivated equals the stored product followed by the activation, at any
+// number of rows.
 TEST_F(CudaMatMulGpuTest, ActivationsAreOfTheStoredProduct) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     const Weights weights(96, 72, dtype);

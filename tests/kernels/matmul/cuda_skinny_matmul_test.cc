@@ -86,7 +86,7 @@ TEST(CudaSkinnyMatMulTest, OlderDevicesHaveItForFewRows) {
 TEST(CudaSkinnyMatMulTest, AndSoHasCodeThatWasCompiledForThem) {
   const CudaDevice device = DeviceOf(kH100Memory);
   EXPECT_EQ(MostRows(4096, 4096, device), 48);
-  std::thread([&] {  // a thread asks once
+  std::thread([&] {  // a thread caches the architecture
     testing::BeginDryRun(80);
     EXPECT_EQ(MostRows(4096, 4096, device), 16);
     testing::BeginDryRun(90);

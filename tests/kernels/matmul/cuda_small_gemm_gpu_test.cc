@@ -133,7 +133,7 @@ TEST_P(CudaSmallGemmSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   }
 }
 
-// So what a request gets does not depend on how many run beside it.
+// A request's result does not depend on the number of requests beside it.
 TEST_F(CudaSmallGemmGpuTest, ARowHasTheSameBitsAmongAnyNumberOfRows) {
   const Weights weights(336, 328, DType::kBFloat16);
   const Case c(200, weights);

@@ -12,8 +12,7 @@
 
 namespace espalier::testing {
 
-// Weights as they are quantised, in device memory; `numbers` is what they stand
-// for.
+// Quantized weights in device memory; `numbers` are the dequantized values.
 struct Fp8Weights {
   Fp8Weights(int num_outputs, int num_cols)
       : Fp8Weights(

@@ -1,4 +1,4 @@
-// e4m3 numbers and what is made of weights.
+// e4m3 numbers, and quantization of weights.
 #include "kernels/matmul/fp8.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// The code whose number is nearest, of two the even one, by trying all.
+// Returns the nearest code, ties to even, by trying all.
 uint8_t NearestCode(float value) {
   double best = kInf;
   uint8_t found = 0;
@@ -110,8 +110,8 @@ TEST(Fp8Test, ScalesAreTheLargestOver448AsBFloat16) {
   }
 }
 
-// A number stands for itself to within half of its last place, and one of
-// bfloat16's for the product with the scale.
+// A quantized number is within half a unit in the last place of the original,
+// for bfloat16 also after its product with the scale.
 TEST(Fp8Test, QuantizedWeightsStandForNumbersNearTheirOwn) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

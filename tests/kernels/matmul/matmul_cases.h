@@ -95,7 +95,7 @@ struct Weights {
   CudaMatrix matrix;
 };
 
-// Some rows and what they are multiplied by.
+// Some rows and their matrix.
 struct Case {
   template <typename AnyWeights>  // Weights, or Fp8Weights of fp8_cases.h
   Case(int n, const AnyWeights& weights)
@@ -206,9 +206,10 @@ inline void ExpectSiluMul(const Sums& sums, const CudaMatrix& w,
   }
 }
 
-// Expects that products which each read what the one before wrote give the same
-// bits one by one, without waiting in between, and from a captured graph.
-//   enqueue  (from, to): one product; both are of the size of `x`
+// Expects the same bits from a chain of products, each of which reads the
+// previous output: one by one, without waiting in between, and from a captured
+// graph.
+//   enqueue  (from, to): one product; both have the size of `x`
 template <typename Enqueue>
 void ExpectChainsAreTheSame(const std::vector<std::byte>& x, int length,
                             int num_repeats, cudaStream_t stream,

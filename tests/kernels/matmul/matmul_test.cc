@@ -122,7 +122,7 @@ TEST_P(MatMulTest, IsAsNearToTheTwinAsItsLengthAllows) {
   }
 }
 
-// Fused multiply-adds wherever the instruction set has them.
+// Fused multiply-adds, if the instruction set has them.
 TEST_P(MatMulTest, EveryOutputIsOneChainOfMultiplyAdds) {
   const Weights w = RandomWeights(num_outputs(), num_cols(), dtype());
   const std::vector<float> x = RandomInputs(5 * num_cols());

@@ -116,7 +116,7 @@ TEST_P(QuantizedMatMulTest, ARowAloneHasTheBitsOfThatRowAmongOthers) {
   }
 }
 
-// Ties, the ends of the integers' range, zeros, and what has no scale.
+// Ties, the ends of the integers' range, zeros, and rows without a scale.
 TEST_P(QuantizedMatMulTest, EdgesAreThoseOfItsTwin) {
   ThreadPool pool;
   const int num_cols = 40;

@@ -1,5 +1,6 @@
-// Edits made of histories on the device against CollectEdits: the same lists to
-// the bit, wherever the pages are, for all params together and alone.
+// Edits made from histories on the device, against CollectEdits: the same lists
+// to the bit, for any placement of pages, and for all params together and
+// alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

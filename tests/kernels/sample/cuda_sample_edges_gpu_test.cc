@@ -212,8 +212,8 @@ TEST(CudaSampleEdgesTest, TakesMoreTilesThanThereAreBins) {
   ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, kF32));
 }
 
-// A cluster sends what is within the cut to its first block, which has room for
-// 2,048 and compares up to 128 with each other.
+// A cluster sends candidates within the cut to its first block, which has room
+// for 2,048 and compares up to 128 with each other.
 TEST(CudaSampleEdgesTest, AClusterListsAsManyAsFit) {
   for (const int num_best : {1, 50, 127, 128, 129, 2047, 2048, 2049, 9000}) {
     SCOPED_TRACE(num_best);

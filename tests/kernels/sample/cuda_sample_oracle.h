@@ -1,4 +1,4 @@
-// Draws on the device, and what they are compared with: the host's twin.
+// Draws on the device, compared with the host's twin.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace espalier {
 
-// A row, and what is drawn from it.
+// A row, and its draws.
 struct SampledRow {
   std::vector<float> logits;
   DrawOptions options = {};  // edits are below
@@ -48,8 +48,8 @@ struct RowCopies {
   std::vector<float> memory;
 };
 
-// One call for all rows. `max_draws` is what the launch is sized for, and
-// `compute_capability` what the device is said to have, if not 0.
+// Draws from all rows in one call. `max_draws` sizes the launch, and
+// `compute_capability` overrides the device's, if not 0.
 inline std::vector<testing::Candidates> DrawOnDevice(
     const std::vector<SampledRow>& rows, DType dtype, int max_draws = 0,
     int compute_capability = 0, RowCopies* copies = nullptr) {

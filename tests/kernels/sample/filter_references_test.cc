@@ -1,5 +1,5 @@
-// The filters of sampling against transformers' own (tests/data/README.md):
-// what is left of a row, with which probabilities, and that draws stay in it.
+// Sampling filters against transformers' own (tests/data/README.md): the kept
+// tokens of a row, their probabilities, and draws from them.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -13,7 +13,7 @@
 
 namespace espalier {
 
-// A row, and what is drawn from it; c.options does not have the edits yet.
+// A row, and its draws; c.options does not have the edits yet.
 struct RandomCase {
   std::string kind;
   std::vector<float> logits;

@@ -1,7 +1,7 @@
-// Checks of a sampler, each of which gives a p-value: how likely what was drawn
-// is, if the sampler does what kernels/sample/sample.h says. A sampler is a
-// function, so that the same checks see the real one and ones with a planted
-// fault.
+// Checks of a sampler. Each returns a p-value of the observed draws, under the
+// hypothesis that the sampler follows kernels/sample/sample.h. A sampler is a
+// function, so that the same checks run on the real one and on ones with a
+// planted fault.
 #pragma once
 
 #include <algorithm>
@@ -146,7 +146,7 @@ inline double RowsPValue(const Sampler& sampler) {
   return 1;
 }
 
-// top_k, then top_p of what is left.
+// top_k, then top_p of the rest.
 inline double TopKThenTopPPValue(const Sampler& sampler) {
   DrawCase c = {.logits = Normal(50, 4),
                 .params = {.temperature = 2.0f, .top_k = 8, .top_p = 0.75f}};

@@ -110,7 +110,7 @@ Sampler JointTopKTopP() {
   return sampler;
 }
 
-// Penalties that do not know of the last token yet.
+// Penalties that ignore the last token.
 Sampler LastTokenNotCounted() {
   Sampler sampler = RealSampler();
   sampler.draw = [](const DrawCase& c, uint32_t sample, uint32_t position,

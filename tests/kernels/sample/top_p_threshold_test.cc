@@ -136,8 +136,8 @@ TEST_P(TopPThresholdTest, AGapLiesBetweenNeighbouringKeys) {
   }
 }
 
-// Weights that are told by a rule are never stored, and what is far from the
-// cut is not weighed at all: the same cut, but for the rounding of sums.
+// Weights given by a rule are not stored, and scores far from the cut are not
+// weighed: the cut is the same, except for the rounding of sums.
 TEST_P(TopPThresholdTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
   constexpr int kBlocks = 9, kSize = kBlocks * 1024;
   for (const std::string kind :

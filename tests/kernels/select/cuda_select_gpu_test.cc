@@ -224,7 +224,7 @@ TEST_P(CudaSelectTest, EqualsTheTwinInFewGroups) {
       ExpectEqualsTheTwin(FewGroups("ties", Cases(128256, 16384)), GetParam()));
 }
 
-// As many rows as a cluster takes, and one more group than there are clusters.
+// The most rows that a cluster takes, and one more group than clusters.
 TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfSixteen) {
   for (const int num_groups : Cases(Sizes{1, 2, 8, 9, 16, 17}, Sizes{2, 17})) {
     SCOPED_TRACE(num_groups);

@@ -1,9 +1,8 @@
-// Groups to select from, what the device makes of them, and the twin's answer.
+// Groups to select from, the device's results, and the twin's.
 //
-// The two differ by the rounding of log_sum alone. What the device made of it
-// is seen from outside: the best token of a row by itself has a log_prob of
-// -log_sum. With that number put into the twin's rules, every candidate has to
-// agree to the bit.
+// The two differ only by the rounding of log_sum. The device's log_sum is
+// observable: the best token of a row alone has log_prob -log_sum. With this
+// number in the twin's rules, every candidate must agree to the bit.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -245,7 +245,7 @@ TEST_P(SelectRowEditsTest, RenormalisedScoresAreLogProbabilities) {
   EXPECT_NEAR(std::exp(rest[0].log_prob), 0.5, 1e-5);
   edits[0] = {.token = 0, .bias = std::log(2.0f)};  // total 12
   expect({8.0 / 12, 2.0 / 12, 1.0 / 12, 1.0 / 12});
-  // So low a bound leaves out what is below it in the end.
+  // This bound drops candidates whose final sum is below it.
   options.min_sum = std::log(1.5f / 12);
   expect({8.0 / 12, 2.0 / 12});
 }

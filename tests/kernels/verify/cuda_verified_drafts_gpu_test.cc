@@ -191,7 +191,7 @@ TEST_F(CudaVerifiedDraftsTest, DraftsBeginWhereVerificationEnds) {
     first_tokens.insert(first_tokens.end(), {0, 0});
     first_positions.insert(first_positions.end(), {0, 10 + r});
     first_tables.insert(first_tables.end(), {kNullTable, r});
-    if (r % 5 == 4) continue;  // that the host knows all of
+    if (r % 5 == 4) continue;  // the host has all of it
     drafts.push_back({.verified = AddressOf(&verified[r]),
                       .last_token = AddressOf(&last[r]),
                       .max_accepted = 3,

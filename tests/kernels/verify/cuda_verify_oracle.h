@@ -1,5 +1,5 @@
-// Verification on the device, and what it is compared with: the host's twin,
-// but for what rounding decides.
+// Verification on the device, compared with the host's twin, except for
+// differences that rounding explains.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -79,8 +79,9 @@ struct VerifyBatch {
 // A batch on the device, which can be verified again and again.
 class DeviceVerifyBatch {
  public:
-  // `max_more` is how many rows and sequences more the launch is sized for. If
-  // `has_hints`, the launch is told what it need not do for this batch.
+  // `max_more` is the number of additional rows and sequences that the launch
+  // is sized for. With `has_hints`, the launch skips work that this batch does
+  // not need.
   DeviceVerifyBatch(VerifyBatch batch, DType dtype, int max_more = 0,
                     bool has_hints = true)
       : batch_(std::move(batch)),
@@ -338,7 +339,7 @@ class VerifyOracle {
                    0);
   }
 
-  // Rows whose parameters are within a rounding's reach.
+  // Returns the row with each set of parameters within rounding of its own.
   static std::vector<VerifyRow> NearRows(const VerifyRow& row) {
     std::vector<VerifyRow> rows;
     for (const SamplingParams& params : Neighbours(row.options.params)) {

@@ -32,8 +32,8 @@ struct RandomDraft {
   }
 };
 
-// `base` with so much noise. Kinds keep what is special about them: -inf, +inf
-// and the widest stay where they are, and ties remain ties in part.
+// Returns `base` with noise. Special values stay: -inf, +inf and the widest
+// logits keep their positions, and some ties remain ties.
 inline std::vector<float> NearRow(const std::vector<float>& base, float noise,
                                   std::mt19937& random) {
   std::normal_distribution<float> normal(0, noise);

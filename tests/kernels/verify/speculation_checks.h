@@ -95,7 +95,7 @@ struct SpeculationCase {
   DraftKind draft_kind = DraftKind::kModel;
 };
 
-// The first tokens of one text; `sample` tells it from others.
+// The first tokens of one text; `sample` distinguishes texts.
 class Speculation {
  public:
   static constexpr int kTokens = 3;

@@ -73,7 +73,7 @@ VerifyRow RowAt(std::span<const float> logits, uint32_t position,
           .options = {.params = params, .position = position}};
 }
 
-// One draft, and a target whose second row has token 0 alone.
+// Verifies one draft against a target whose second row only allows token 0.
 VerifiedTokens VerifyOne(const VerifyRow& target, TokenId draft,
                          const VerifyRow* draft_row) {
   std::vector<float> certain(target.logits.size(), -kInf);

@@ -1,6 +1,6 @@
-// Models of e4m3 weights on the device, quantised when they are loaded or
-// stored so, beside the CPU's, and beside those of the bfloat16 weights that
-// the codes stand for.
+// Models of e4m3 weights on the device, quantised when loaded or stored as
+// codes, compared with the CPU's and with models of the dequantized bfloat16
+// weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,8 +164,8 @@ TEST(CudaFp8ModelTest, ScalesOfAllFormsAreRead) {
   }
 }
 
-// In other types, and where a part of a matrix is stored otherwise, codes
-// become the numbers that they stand for when they are loaded.
+// Codes are dequantized when they are loaded if the model runs in another
+// dtype, or if a part of a fused matrix is not stored as codes.
 TEST(CudaFp8ModelTest, WhatCannotStayACodeIsWidened) {
   const TinyModel tiny = MakeTinyModel(Shapes()[0], 5);
   const TinyModel stored = Fp8Model(tiny);

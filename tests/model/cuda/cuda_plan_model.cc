@@ -28,7 +28,7 @@ absl::Status CudaPlanModel::Forward(const StepPlan& plan,
   ASSIGN_OR_RETURN(
       const CudaPlanBatch batch,
       CudaPlanBatch::Create(plan, *transformer_, device_, options_));
-  // 0xFF bytes are NaN: what is not written is seen.
+  // 0xFF bytes are NaN, which shows in unwritten rows.
   ASSIGN_OR_RETURN(auto logits_rows,
                    DeviceBuffer<float>::Create(logits.size()));
   RETURN_IF_CUDA_ERROR(

@@ -195,7 +195,8 @@ TEST(CudaTransformerTest, MixedBatchesMatchTheCpu) {
   }
 }
 
-// Beams of one prompt, each a token a step: what the decoding of a group is.
+// Beams of one prompt, with one token each per step, as in a group's decode
+// steps.
 TEST(CudaTransformerTest, BeamsThatShareAPromptMatchTheCpu) {
   const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({.max_context = 512}, 9);

@@ -1,5 +1,4 @@
-// The part of malformed_requests.h whose params are wrong, in lines that are
-// good otherwise.
+// The lines of malformed_requests.h with wrong params, and no other fault.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ struct MalformedRequest {
   std::string message;
 };
 
-// A line whose params are `params`, otherwise good.
+// Returns a good line with these params.
 inline std::string WithParams(const std::string& params) {
   return R"({"prompt_tokens": [1, 4, 5], "params": )" + params + "}";
 }

@@ -102,7 +102,7 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
           "draft model, got \"draft\""));
 }
 
-// Options have no fields; what is wrong with a part of one names the option.
+// Options have no fields, so an error in a part names the option.
 TEST(SpeculationJsonTest, PartsAreNamedByTheFieldOrTheOption) {
   struct Wrong {
     const char* json;

@@ -266,7 +266,7 @@ TEST(ValidateRequestTest, RequestsOfOneCallShareItsLists) {
   ASSERT_OK(ValidateRequest(EnFr(), &second));
   EXPECT_THAT(first.params.allowed_token_ids, Optional(ElementsAre(7, 8, 9)));
   EXPECT_EQ(ids_of(first.params), ids_of(second.params));
-  // Sets stay what they are.
+  // Values that are set do not change.
   Request again{{1, 7}, first.params};
   ASSERT_OK(ValidateRequest(EnFr(), &again));
   EXPECT_EQ(ids_of(again.params), ids_of(first.params));

@@ -83,7 +83,7 @@ TEST(FinalMessageTest, ThePromptEndsWhereTheContentDoes) {
   EXPECT_THAT(prompt("-"), HasSubstr("continue_final_message must be false"));
 }
 
-// The mark is an input's, and so is what was before it.
+// The marker is part of the input, and so is the text before it.
 TEST(FinalMessageTest, AContinuedMessageStaysText) {
   ChatInputs inputs = Chat(R"([{"role": "assistant", "content": "</s>"}])");
   inputs.continue_final_message = true;

@@ -70,7 +70,7 @@ TEST(TemplateBoundsTest, ComparingSharedValuesTakesSteps) {
         "{{ dict([(a, 1), (b, 2)])|length }}", "{{ {a: 1} == {b: 1} }}"}) {
     EXPECT_THAT(ErrorOf(tuples + use), HasSubstr(kSteps)) << use;
   }
-  // A key is known to be one without walking through it.
+  // The type of a key is checked without walking through it.
   EXPECT_EQ(ErrorOf(Shared("a", "(", ")") + "{{ {a: 1}|length }}"), "no error");
   EXPECT_THAT(ErrorOf(Shared("a", "(", ")") + "{{ {(a, [1]): 1}|length }}"),
               HasSubstr("a tuple cannot be a key"));

@@ -120,7 +120,7 @@ TEST(NormalizerTest, ABeginningThatIsReplacedEndsWithItsCharacter) {
             (Normalized{"é▁a", 5}));
 }
 
-// As in the library, whose results are these.
+// Expected results are those of the library.
 TEST(NormalizerTest, TheLastCharacterOfAMatchTellsWhetherItIsOfTheBeginning) {
   EXPECT_EQ(Apply({ReplaceStep("a", "xy")}, "ad"), (Normalized{"xyd", 2}));
   EXPECT_EQ(Apply({ReplaceStep("ad", "b")}, "ad"), (Normalized{"b", 0}));
@@ -191,8 +191,8 @@ const std::vector<std::string>& AllSteps() {
   return *steps;
 }
 
-// Letters that compose, Hangul's parts, marks of many classes, spaces and
-// letters whose cases and forms have other sizes.
+// Composing letters, Hangul's parts, marks of many classes, spaces, and letters
+// whose case or form changes their size.
 std::string RandomText() {
   constexpr char32_t kCharacters[] = {
       'a',    'e',    'E',    '7',     ' ',     0xA0,    0xC9,   0xE9,

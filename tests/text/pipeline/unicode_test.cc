@@ -55,7 +55,8 @@ TEST(UnicodeTest, EveryCharactersFormsAreThoseOfUtf8proc) {
   }
 }
 
-// Letters that compose, Hangul's parts, marks of many classes and what is none.
+// Composing letters, Hangul's parts, marks of many classes, and other
+// characters.
 TEST(UnicodeTest, FormsOfRunsOfMarksAreThoseOfUtf8proc) {
   const Characters pieces = {
       'a',    'o',     0xE4,   0x1EBF, 0x915,   0x93C,   0x1100, 0x1161, 0x11A8,

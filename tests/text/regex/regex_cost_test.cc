@@ -97,7 +97,7 @@ TEST(RegexCostTest, RealPatternsTakeLittleOfTheBudget) {
                  static_cast<int>(most / static_cast<int64_t>(kHardTextBytes)));
 }
 
-// At a word nothing is counted: no callout stands in the way.
+// A repetition at the end of a match, as in words, needs no callout.
 TEST(RegexCostTest, RepetitionsThatEndAMatchAreNotCounted) {
   const auto counted = [](std::string_view pattern) {
     return CountPattern(OnigurumaToPcre2(pattern).value()).pattern;

@@ -133,7 +133,7 @@ TEST(RegexTest, AMatchThatTakesForeverIsAnError) {
               StatusIs(kBadPattern, HasSubstr("from byte 0 of the text")));
 }
 
-// PCRE2's error is about what the pattern was rewritten to.
+// PCRE2's own error refers to the rewritten pattern.
 TEST(RegexTest, ErrorsShowThePatternAsItIsWritten) {
   EXPECT_THAT(
       Regex::Compile("(?<=\\s+)b"),

@@ -219,7 +219,7 @@ TEST_F(BesideSentencePiece, AGitLfsPointerIsNamedWhateverFileItIs) {
   }
 }
 
-// As a SentencePiece model that stands alone.
+// Same result as for a SentencePiece model alone.
 TEST_F(BesideSentencePiece, AModelAloneIsReadByItsLibrary) {
   const auto alone = Tokenizer::LoadDirectory(directory_.path()).value();
   EXPECT_EQ(alone->before_text(), std::vector<TokenId>{1});

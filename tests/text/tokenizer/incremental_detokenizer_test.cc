@@ -142,7 +142,7 @@ TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfAllByteSequences) {
   }
 }
 
-// A vocabulary of what is odd.
+// Returns a vocabulary of unusual pieces.
 FakeTokenizerModel OddModel() {
   FakeTokenizerModel model;
   model.pieces = {{"<unk>", PieceType::kUnknown},

@@ -1,5 +1,5 @@
-// A tokenizer.json that is malformed, or asks for what is not supported, is
-// refused with its field and value.
+// A tokenizer.json that is malformed, or uses unsupported features, is refused
+// by field and value.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ using ::testing::HasSubstr;
 constexpr auto kBadFile = absl::StatusCode::kInvalidArgument;
 
 struct BadFile {
-  const char* pointer;  // what is changed
+  const char* pointer;  // changed field
   const char* value;    // to this; nullptr: it is taken away
-  const char* error;    // what the error says of it
+  const char* error;    // part of the expected error
 };
 
 const BadFile kBadFiles[] = {

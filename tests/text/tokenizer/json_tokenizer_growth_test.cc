@@ -161,7 +161,7 @@ TEST(JsonTokenizerGrowthTest, AddedTokensAreBounded) {
   EXPECT_THAT(file.Parse(),
               StatusIs(kTooLarge, HasSubstr("added_tokens[2].content must be a "
                                             "string of 1 to 256 bytes")));
-  // By what the normalizer makes of it, too.
+  // The bound also counts the normalizer's output.
   file.At("/added_tokens/2/content") = "aaab";
   file.At("/added_tokens/2/normalized") = true;
   file.At("/normalizer") = Replacing("a", std::string(100, 'a'));

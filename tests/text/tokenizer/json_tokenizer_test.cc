@@ -1,5 +1,5 @@
-// Tokenizers of tests/data/tokenizers against what Hugging Face's library made
-// of them, and what a tokenizer_config.json and special tokens change.
+// Tokenizers of tests/data/tokenizers against results of Hugging Face's
+// library, and the effects of tokenizer_config.json and special tokens.
 #include "text/tokenizer/json_tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -242,8 +242,8 @@ TEST(JsonTokenizerTest, SpacesThatATokenTookAreNoTokenAgain) {
   EXPECT_THAT(tokenizer->Encode("\n b").value(), ElementsAre(11, 12));
 }
 
-// An added token that is a word stands in the vocabulary, too; where it is not
-// recognised by itself, what the model makes of the text may still be it.
+// An added token that is a word is in the vocabulary, too; if it is not matched
+// as an added token, the model's merges may still produce it.
 TEST(JsonTokenizerTest, AddedTokensThatAreTextAreMergedToo) {
   TokenizerFile file;
   file.At("/added_tokens")
@@ -353,7 +353,7 @@ TEST(JsonTokenizerTest, ADirectoryHasOneTokenizer) {
       "other_tokenizer.json", json::serialize(TokenizerFile().value));
   EXPECT_EQ(Tokenizer::Load(other).value()->vocab_size(),
             tokenizer->vocab_size());
-  // It goes before a tokenizer.model.
+  // It takes precedence over a tokenizer.model.
   std::filesystem::copy_file(SourcePath("models/en-fr/tokenizer.model"),
                              scratch.path("tokenizer.model"));
   EXPECT_EQ(Tokenizer::LoadDirectory(scratch.path()).value()->vocab_size(),

@@ -1,5 +1,5 @@
-// A spiece.model without a tokenizer.json: what is refused. What it makes of
-// texts is in text_models_test.cc.
+// Errors of a spiece.model without a tokenizer.json. Its tokens are tested in
+// text_models_test.cc.
 #include "text/tokenizer/t5_tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST(T5TokenizerTest, WithoutAConfigItHasAHundredGaps) {
   EXPECT_EQ(tokenizer->Encode("<extra_id_7>", {.parse_special = true}).value(),
             std::vector<TokenId>{155 - 7});
   EXPECT_EQ(tokenizer->after_text(), std::vector<TokenId>{1});
-  // A tokenizer.json beside it goes before it.
+  // A tokenizer.json takes precedence.
   directory.Write("tokenizer.json", "{");
   EXPECT_FALSE(Tokenizer::LoadDirectory(directory.path()).ok());
 }
@@ -86,7 +86,7 @@ TEST(T5TokenizerTest, ThoseOfOtherModelsAreRefused) {
       StatusIs(kNotValid, HasSubstr("config.json: model_type of a spiece.model "
                                     "must be that of T5 or mT5, got "
                                     "\"pegasus\"")));
-  // The tokenizer's own file goes before.
+  // The tokenizer's own file takes precedence.
   directory.Write("tokenizer_config.json",
                   R"({"tokenizer_class": "MT5Tokenizer"})");
   EXPECT_OK(Tokenizer::LoadDirectory(directory.path()));

@@ -31,8 +31,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// A character of one to four bytes that is neither a space of any kind nor the
-// sign that stands for one inside pieces.
+// Returns a character of one to four bytes that is neither a space of any kind
+// nor the sign for one inside pieces.
 std::string RandomCharacter(std::mt19937& random) {
   const char* const kCharacters[] = {"a",  "e", "t", "Q", "7", "é", "ç",   "œ",
                                      "漢", "€", "🎈", "!", "-", "'", "\x01"};
@@ -91,8 +91,8 @@ TEST(TokenizerTest, SpecialTokensSpellNothingAndAreStillRead) {
   std::vector<TokenId> marked = {1, 4, 5, -1, 6000};
   marked.insert(marked.end(), ordinary.begin(), ordinary.end());
   tokenizer->MarkSpecial(marked);
-  // As transformers' skip_special_tokens: they are left out before tokens
-  // become text, so what stands after one may open it.
+  // As with transformers' skip_special_tokens, they are removed before
+  // decoding, so the token after one may begin the text.
   EXPECT_EQ(tokenizer->Decode(tokens).value(), "a b");
   EXPECT_EQ(tokenizer->Encode("a<fr> b<en>").value(), tokens);
   EXPECT_EQ(tokenizer->Piece(5), "<fr>");
@@ -175,8 +175,8 @@ TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
       tokenizer.Encode("It rains").value());
 }
 
-// Runs of spaces of every length around the one that is shortened, between all
-// that may stand beside them.
+// Runs of spaces of every length around that at which runs are shortened,
+// between all possible neighbours.
 TEST(TokenizerTest, LongRunsOfSpacesChangeNoToken) {
   ASSERT_OK_AND_ASSIGN(
       const auto ruled,

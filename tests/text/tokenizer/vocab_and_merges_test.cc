@@ -1,5 +1,5 @@
-// vocab.json and merges.txt without a tokenizer.json: which classes are known,
-// and what is refused. What they make of texts is in text_models_test.cc and
+// vocab.json and merges.txt without a tokenizer.json: supported classes, and
+// errors. Their tokens are tested in text_models_test.cc and
 // directory_tokenizer_test.cc.
 #include "text/tokenizer/vocab_and_merges.h"
 

@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-// How the output begins, if the request says it.
+// Sets the text of the decoder prompt, if the request has one.
 void AddDecoderPrompt(const Tokenizer& tokenizer, json::object* params) {
   const json::value* const ids = params->if_contains("decoder_prompt_tokens");
   if (ids == nullptr) return;

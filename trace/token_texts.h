@@ -1,5 +1,5 @@
-// The texts of tokens in a trace. An engine knows tokens as numbers: events
-// come without texts, and get them where there is a tokenizer.
+// Adds the texts of tokens to trace events. Engines have no tokenizer, so their
+// events have token ids only.
 #pragma once
 
 #include "text/tokenizer/tokenizer.h"
@@ -7,9 +7,8 @@
 
 namespace espalier {
 
-// Sets the text of a prompt, of a decoder prompt (params `decoder_prompt`), and
-// of a candidate's token. What the tokenizer cannot decode stays without a
-// text.
+// Sets the texts of a prompt, of a decoder prompt (params `decoder_prompt`),
+// and of a candidate's token, as far as the tokenizer can decode them.
 void AddTokenTexts(const Tokenizer& tokenizer, TraceEvent* event);
 
 }  // namespace espalier

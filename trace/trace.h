@@ -1,16 +1,17 @@
-// A trace: what a search did, step by step, as events. Engines hand events to
-// a TraceSink when they are given one (SchedulerOptions::trace,
-// GeneratorOptions::trace), and cost nothing otherwise. trace_json.h writes
-// events to a file and reads them back; `espalier trace` draws them
+// Trace events: the steps of a search as data. Engines send events to a
+// TraceSink if they have one (SchedulerOptions::trace,
+// GeneratorOptions::trace); without one, tracing costs nothing. trace_json.h
+// writes events to a file and reads them back; `espalier trace` draws them
 // (docs/trace.md).
 //
-// A request's events come in this order, those of several requests mixed:
+// A request's events come in this order; events of several requests interleave:
 //
 //   TraceRequest                        once
-//   TracePages, then TraceCandidates    a step: what was held while it ran, and
-//                                       what its answer came to, best first
-//   TracePreempted, later TraceResumed  whenever it was preempted, before the
-//                                       pages of the step it resumed for
+//   TracePages, then TraceCandidates    each step: pages held while it ran, and
+//                                       the candidates of its result, best
+//                                       first
+//   TracePreempted, later TraceResumed  at each preemption, before the pages of
+//                                       the step for which it resumed
 //   TraceEnd                            once
 //
 // Candidates are the nodes of a tree of tokens, numbered from 0 within their
@@ -41,31 +42,31 @@ struct TraceRequest {
   std::string strategy = {};                  // "greedy", "beams", "samples"
   json::object params = {};  // the fields of the request format that matter
   std::vector<TokenId> prompt_tokens = {};
-  std::string prompt = {};  // what they spell; empty if not known
+  std::string prompt = {};  // their text; empty if not known
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
 };
 
-// What there is to say of a request that has passed ValidateRequest.
+// Returns the event of a request that has passed ValidateRequest.
 TraceRequest DescribeRequest(RequestId id, const Request& request);
 
-// What became of a candidate.
+// Outcome of a candidate.
 enum class CandidateFate { kKept, kPruned, kFinished };
-// "kept", "pruned", "finished".
+// Returns "kept", "pruned" or "finished".
 std::string_view Name(CandidateFate fate);
 
-// A step's answer offered a continuation of a live sequence.
+// A candidate of a step: a possible continuation of a live sequence.
 struct TraceCandidate {
   RequestId request = {};
   int step = 1;             // tokens generated, this one included; from 1
-  int node = 0;             // its own: 0, 1, 2, ... in the order of events
-  int parent = kTraceRoot;  // the node it continues, kept in the step before
-  int parent_slot = 0;      // where the parent lived
-  // Where it lives from now on; unset unless it was kept.
+  int node = 0;             // its number: 0, 1, 2, ... in the order of events
+  int parent = kTraceRoot;  // node it continues, kept in the previous step
+  int parent_slot = 0;      // slot of the parent
+  // Its slot from now on; unset unless it was kept.
   std::optional<int> slot = {};
   TokenId token = 0;
   std::string text = {};            // the token's; empty if not known
-  float log_prob = 0;               // of the token, nats
-  float cum_log_prob = 0;           // of the path, nats
+  float log_prob = 0;               // the token's, nats
+  float cum_log_prob = 0;           // the path's, nats
   std::optional<float> score = {};  // set if it finished
   CandidateFate fate = CandidateFate::kKept;
   std::string why = {};  // "among the beams", "eos", ...
@@ -76,13 +77,13 @@ struct TraceCandidate {
 // The pages a live sequence holds.
 struct TraceSlotPages {
   int slot = 0;
-  int node = kTraceRoot;           // the sequence's last
+  int node = kTraceRoot;           // last node of the sequence
   std::vector<PageId> pages = {};  // after TracePages::shared, in order
   friend bool operator==(const TraceSlotPages&,
                          const TraceSlotPages&) = default;
 };
 
-// A copy of a page's first tokens, which a sequence goes on from.
+// A copy of a page's first tokens, which a sequence continues.
 struct TraceCopy {
   PageId from = {};
   PageId to = {};
@@ -95,53 +96,52 @@ struct TracePages {
   RequestId request = {};
   int step = 1;                     // the step whose candidates follow
   std::vector<PageId> shared = {};  // every slot's table begins with these
-  std::vector<TraceSlotPages> slots = {};  // of live sequences
-  // Of each row beside these that verifies drafts (docs/speculation.md,
-  // "Beams"): its pages after `shared`, in order.
+  std::vector<TraceSlotPages> slots = {};  // live sequences
+  // Pages after `shared`, in order, of each additional row that verifies drafts
+  // (docs/speculation.md, "Beams").
   std::vector<std::vector<PageId>> drafts = {};
-  // Of these pages: found in the prefix tree, not filled by this request.
+  // The pages above that come from the prefix tree, not filled by this request.
   std::vector<PageId> cached = {};
-  // Made since the step before. Those that a device makes by itself, for steps
-  // planned ahead, are not told.
+  // Copies since the previous step, except those that the device makes itself
+  // in asynchronously scheduled steps.
   std::vector<TraceCopy> copied = {};
-  // Of the pool, by all requests; and its size.
-  int64_t num_held = 0;
-  int64_t num_pages = 0;
+  int64_t num_held = 0;   // pages held by all requests
+  int64_t num_pages = 0;  // size of the pool
   friend bool operator==(const TracePages&, const TracePages&) = default;
 };
 
-// A request gave its pages back, to make room for others.
+// A request was preempted and released its pages.
 struct TracePreempted {
   RequestId request = {};
-  int step = 1;           // the next that is answered
-  int64_t num_pages = 0;  // that it held
-  // The last of each live sequence. From now on the first lives in slot 0, the
-  // second in slot 1, and so on. Empty within the prompt.
+  int step = 1;           // the next step with a result
+  int64_t num_pages = 0;  // pages released
+  // Last node of each live sequence, which from now on is in slot 0, 1, and so
+  // on. Empty within the prompt.
   std::vector<int> nodes = {};
   friend bool operator==(const TracePreempted&,
                          const TracePreempted&) = default;
 };
 
-// A request that had been preempted has its tokens again.
+// A preempted request has its keys and values again.
 struct TraceResumed {
   RequestId request = {};
-  int step = 1;                   // whose pages follow
+  int step = 1;                   // the step whose pages follow
   int64_t num_cached_tokens = 0;  // found in the prefix tree
-  int64_t num_fed_tokens = 0;     // again
-  int64_t num_loaded_tokens = 0;  // from host memory
+  int64_t num_fed_tokens = 0;     // computed again
+  int64_t num_loaded_tokens = 0;  // loaded from host memory
   friend bool operator==(const TraceResumed&, const TraceResumed&) = default;
 };
 
 // A hypothesis of the result, or a sample.
 struct TraceHypothesis {
-  int node = 0;  // its last
+  int node = 0;  // its last node
   float score = 0;
   std::string finish_reason = {};  // as in the request format
   friend bool operator==(const TraceHypothesis&,
                          const TraceHypothesis&) = default;
 };
 
-// A request was answered.
+// A request ended.
 struct TraceEnd {
   RequestId request = {};
   std::vector<TraceHypothesis> hypotheses =
@@ -153,11 +153,11 @@ struct TraceEnd {
 using TraceEvent = std::variant<TraceRequest, TraceCandidate, TracePages,
                                 TraceEnd, TracePreempted, TraceResumed>;
 
-// Which request an event is of.
+// Returns the request of an event.
 RequestId RequestOf(const TraceEvent& event);
 
-// Takes events as they happen, on the strand of the engine that they are of.
-// It must not call the engine, and what goes wrong in it stays in it.
+// Receives events as they happen, on the engine's strand. On() must not call
+// the engine, and must handle its own errors.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;

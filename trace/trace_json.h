@@ -1,5 +1,5 @@
-// Traces as files: one JSON object a line, one line an event (docs/trace.md).
-// What was written reads back as the same events.
+// Traces as files in JSON Lines format, one event per line (docs/trace.md).
+// Reading a written trace returns equal events.
 #pragma once
 
 #include <cstdio>
@@ -13,21 +13,22 @@
 
 namespace espalier {
 
-// One line, without its end. Texts that are not UTF-8 are written with U+FFFD
-// in place of what is malformed; numbers that are not finite, as null, which
-// does not read back.
+// Returns the line of an event, without a line break. Malformed UTF-8 is
+// replaced by U+FFFD; numbers that are not finite are written as null, which
+// ParseTraceLine rejects.
 std::string WriteTraceLine(const TraceEvent& event);
 
-// Errors: kInvalidArgument naming the field and what is wrong with it. Unknown
-// fields are an error; nothing is ignored.
+// Parses a line. Unknown fields are errors.
+// Errors: kInvalidArgument naming the field and the fault.
 absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line);
 
-// A sink that writes lines to a file. The first event cuts what the file had
-// before to nothing, so that a run which comes to nothing leaves an older trace
-// as it was. For one thread at a time.
+// A sink that writes lines to a file. The first event truncates the file, so
+// that a run without events leaves an older trace unchanged.
+//
+// Thread safety: one thread at a time.
 class TraceWriter : public TraceSink {
  public:
-  // Opens the file at `path`, or makes it.
+  // Opens or creates the file at `path`.
   // Errors: kFailedPrecondition naming the file and the system's reason.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Open(
       const std::string& path);
@@ -35,13 +36,11 @@ class TraceWriter : public TraceSink {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // After an error of writing it does nothing more.
+  // Does nothing after a write error.
   void On(const TraceEvent& event) override;
 
-  // Writes what is buffered and closes the file; events that come later are
-  // dropped.
-  // Errors: kInternal naming the file and the reason, if anything could not be
-  // written.
+  // Flushes and closes the file; later events are dropped.
+  // Errors: kInternal naming the file and the reason, if a write failed.
   absl::Status Close();
 
  private:
@@ -49,8 +48,8 @@ class TraceWriter : public TraceSink {
 
   FILE* file_;  // null once closed
   const std::string path_;
-  bool is_first_ = true;  // no event came yet
-  int error_ = 0;         // of the first write that failed, as errno has it
+  bool is_first_ = true;  // there was no event yet
+  int error_ = 0;         // errno of the first write that failed; 0: none
 };
 
 }  // namespace espalier

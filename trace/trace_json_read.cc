@@ -48,7 +48,7 @@ class Reader {
     return OptionalField(name, out);
   }
 
-  // The same for one that may be left out: `*out` stays as it is then.
+  // Reads a field into `*out`; does not change `*out` if it is missing.
   template <typename T>
   Reader& OptionalField(std::string_view name, T* out) {
     names_.push_back(name);
@@ -60,7 +60,7 @@ class Reader {
 
   absl::Status first_error() const { return error_; }
 
-  // Errors: the first; a field that was not asked for.
+  // Errors: the first error of a field; a field that was never read.
   absl::Status Finish() const {
     if (!error_.ok()) return error_;
     for (const auto& [key, value] : object_) {
@@ -78,7 +78,7 @@ class Reader {
   absl::Status error_;
 };
 
-// The same for an object within `field`.
+// Returns a reader of the object in `field`.
 absl::StatusOr<Reader> Within(std::string_view field,
                               const json::value& value) {
   if (!value.is_object()) return WrongType(field, "an object", value);
@@ -95,7 +95,7 @@ absl::Status Read(std::string_view field, const json::value& value,
     *out = fate;
     return absl::OkStatus();
   }
-  if (value.is_string() && value.get_string() == "cut") {  // of older traces
+  if (value.is_string() && value.get_string() == "cut") {  // older traces
     *out = CandidateFate::kPruned;
     return absl::OkStatus();
   }

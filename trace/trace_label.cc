@@ -36,7 +36,7 @@ Character Next(std::string_view* text) {
   return character;
 }
 
-std::string Utf8(char32_t code) {  // of U+0800 to U+FFFF
+std::string Utf8(char32_t code) {  // REQUIRES: U+0800 to U+FFFF
   return {static_cast<char>(0xE0 | code >> 12),
           static_cast<char>(0x80 | (code >> 6 & 0x3F)),
           static_cast<char>(0x80 | (code & 0x3F))};

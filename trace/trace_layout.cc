@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-constexpr double kColumnWidth = 7.2;  // of a label's column, in its font
+constexpr double kColumnWidth = 7.2;  // a character of a label's font
 constexpr double kAboveLane = 21;     // its labels stand on its line
 constexpr double kBelowLane = 8;
 constexpr double kHalfLaneHeight = 16;

@@ -1,16 +1,16 @@
-// Where the picture of a trace puts things. Steps go from left to right, a
-// column each; slots are lanes from top to bottom, and a beam that keeps its
-// slot runs straight on. A column:
+// TraceLayout: positions in the drawing of a trace. Steps are columns from left
+// to right. Slots are lanes from top to bottom; a beam that keeps its slot is a
+// straight line. A column:
 //
 //          label of the parent    bend     dot, and its label
 //   lane 0 ●  ·Quel ──────────────┬────── ● ·âge
 //                                 └────── ○ ·ans        (pruned: a half lane)
 //   lane 1 ●  ·Comment ─────────────────── ● ·vieux
 //
-// Candidates that do not live on take half lanes between the lanes, as near to
-// their parent's as there is room, in the order of their parents, so that their
-// lines do not cross. Lines bend in a strip where there are no labels. So
-// nothing lies over a label, whatever the tree.
+// Candidates that are not kept have half lanes between the lanes, as near to
+// their parents' lanes as possible and in the order of their parents, so that
+// their lines do not cross. Lines bend in a strip without labels, so that no
+// line covers a label.
 #pragma once
 
 #include <vector>
@@ -26,24 +26,24 @@ struct TraceLayout {
   };
   // Pixels, y downwards.
   Point root;
-  std::vector<Point> nodes;     // [nodes], of their dots
+  std::vector<Point> nodes;     // [nodes], positions of dots
   std::vector<double> columns;  // [num_steps + 1], x of dots; 0 is the root's
-  std::vector<double> bends;    // [num_steps + 1], where lines to column i bend
+  std::vector<double> bends;    // [num_steps + 1], x of bends before column i
   std::vector<double> lanes;    // [num_slots], y
   double width = 0;
   double height = 0;
 };
 
-// Columns of a label at most, and of the root's; longer ones are shortened.
+// Maximum columns of a label, and of the root's; longer ones are shortened.
 inline constexpr int kMaxLabelColumns = 18;
 inline constexpr int kMaxRootLabelColumns = 40;
 
 TraceLayout Layout(const TraceTree& tree);
 
-// What stands at a node: its token, and if it finished its score.
+// Returns the label of a node: its token, and its score if it finished.
 std::string NodeLabel(const TraceNode& node);
 
-// What stands at the root: what the decoder was given to go on from, or "".
+// Returns the label of the root: the decoder prompt, or "".
 std::string RootLabel(const TraceTree& tree);
 
 }  // namespace espalier

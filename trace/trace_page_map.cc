@@ -16,8 +16,8 @@ constexpr double kRowHeight = 15;
 constexpr int kMaxTallRows = 96;
 constexpr double kThinRowHeight = 4;
 
-// How many of a request's sequences hold each of its pages, rows of drafts
-// included.
+// Returns the number of the request's sequences, rows of drafts included, that
+// hold each page.
 std::map<PageId, int> Holders(const TracePages& pages) {
   std::map<PageId, int> holders;
   for (const PageId page : pages.shared) {
@@ -63,7 +63,8 @@ double Strength(int holders, int max_holders) {
   return kWeakest + (kStrongest - kWeakest) * (holders - 1) / (max_holders - 1);
 }
 
-// How the request came by a page: " cached", " copied", or else by filling it.
+// Returns the CSS class of a page's origin: " cached" for the prefix tree,
+// " copied" for a copy, "" if the request filled it.
 std::string_view OriginClass(const TracePages& pages, PageId page) {
   const auto is_of_page = [page](const TraceCopy& copy) {
     return copy.to == page;

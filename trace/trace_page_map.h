@@ -1,5 +1,6 @@
-// The page map of a trace as SVG: a row a page, a column a step under that of
-// the tree, coloured by how many sequences hold the page while the step runs.
+// The page map of a trace as SVG: one row per page, and one column per step,
+// below the column of the tree. A cell's colour shows the number of sequences
+// that hold the page while the step runs.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@
 namespace espalier {
 
 struct PageMap {
-  // The inside of an <svg>. Cells are of class "p", with the step in data-s and
+  // Content of an <svg> element. Cells have class "p", the step in data-s and
   // the page in data-p.
   std::string drawing;
   double height = 0;
   int num_pages = 0;    // rows
-  int max_holders = 0;  // of a page
+  int max_holders = 0;  // per page
 };
 
 PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout);

@@ -13,26 +13,26 @@ namespace {
 
 constexpr double kPadding = 24;
 constexpr double kTitleHeight = 34;
-constexpr double kLineHeight = 20;  // of a hypothesis
+constexpr double kLineHeight = 20;  // one line per hypothesis
 
 // Pixels, to a tenth.
 std::string Px(double value) { return absl::StrFormat("%.1f", value); }
 
-// "kept lit best": what the style sheet goes by.
+// Returns CSS classes, such as "kept lit best".
 std::string Classes(const TraceNode& node) {
   std::string classes(Name(node.candidate.fate));
   if (node.lit()) classes += node.path_of == 0 ? " lit best" : " lit";
   return classes;
 }
 
-// What is drawn last lies on top.
+// Returns the layer of a node; higher layers are drawn later, on top.
 int Layer(const TraceNode& node) {
   if (node.lit()) return node.path_of == 0 ? 3 : 2;
   return node.candidate.fate == CandidateFate::kPruned ? 0 : 1;
 }
 
-// The line to a node from where it leaves its parent's, and on to where those
-// of its children leave it.
+// Returns the line to a node: from the bend after its parent, and beyond the
+// node to the bend before its children.
 std::string Line(const TraceTree& tree, const TraceLayout& layout, int id) {
   const TraceNode& node = tree.nodes[id];
   const int step = node.candidate.step;
@@ -65,7 +65,7 @@ std::string Dot(const TraceNode& node) {
 }
 
 std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
-  // Over the line that goes on; beside a dot where none does.
+  // The label is above the line if that continues, otherwise beside the dot.
   const bool goes_on = node.kept();
   return Concat("<g class=\"n ", Classes(node), "\" data-n=\"",
                 node.candidate.node, "\" transform=\"translate(", Px(at.x), " ",

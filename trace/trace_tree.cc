@@ -84,8 +84,8 @@ absl::Status CheckHypothesis(const TraceTree& tree, const std::string& field,
     return InvalidArgument(field, ".node must be a candidate that ",
                            "finished or was kept, got ", hypothesis.node);
   }
-  // What was kept ends where the request does, at its deadline: as "stop" where
-  // its text ends with a stop string that is complete if nothing follows.
+  // A kept node ends a hypothesis only if the request reached its deadline, or
+  // as "stop" if its text then ends with a complete stop string.
   const std::string_view deadline = NameOf(FinishReason::kDeadline);
   const bool is_at_deadline = hypothesis.finish_reason == deadline;
   const bool may_be = fate == CandidateFate::kKept

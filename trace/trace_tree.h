@@ -1,6 +1,6 @@
 // TraceTree: one request's trace, checked and ready to be drawn: its candidates
-// as a tree, the paths of the winners (the hypotheses returned) lit, its pages
-// by step.
+// as a tree, with the paths of the returned hypotheses marked (lit), and its
+// pages by step.
 //
 //   TraceTrees trees;
 //   RETURN_IF_ERROR(trees.Add(event));  // each
@@ -20,19 +20,18 @@ namespace espalier {
 struct TraceNode {
   TraceCandidate candidate;
   std::vector<int> children;  // nodes, in the order of events
-  // The best hypothesis, 0 the best of all, whose path this lies on; and the
-  // one that ends here. -1 if there is none.
-  int path_of = -1;
-  int end_of = -1;
+  int path_of =
+      -1;           // best hypothesis (0 first) with this on its path; -1: none
+  int end_of = -1;  // hypothesis that ends here; -1: none
 
   bool lit() const { return path_of >= 0; }
   bool kept() const { return candidate.fate == CandidateFate::kKept; }
 };
 
-// A request was preempted between two steps.
+// A preemption of a request between two steps.
 struct TracePreemption {
   TracePreempted preempted;
-  std::optional<TraceResumed> resumed;  // unset if it did not
+  std::optional<TraceResumed> resumed;  // unset if it did not resume
 };
 
 struct TraceTree {
@@ -46,25 +45,25 @@ struct TraceTree {
   int num_slots = 1;
 
   int num_steps() const { return static_cast<int>(steps.size()); }
-  // The nodes on the way to `node`, that one included.
+  // Returns the nodes from the root to `node`, which is included.
   std::vector<int> Path(int node) const;
 };
 
 class TraceTrees {
  public:
-  // Errors: kInvalidArgument naming the field, if the event cannot follow those
-  // before it. Nothing has changed then.
+  // Adds an event.
+  // Errors: kInvalidArgument naming the field, if the event cannot follow the
+  // earlier ones. Nothing has changed then.
   absl::Status Add(TraceEvent event);
 
-  // In the order in which the requests began.
+  // Trees in the order in which the requests began.
   const std::deque<TraceTree>& trees() const { return trees_; }
 
  private:
   struct Open {
     TraceTree* tree;
-    std::unordered_map<int, int> newest_steps;  // by slot, of what lives there
-    // Where nodes live that have moved since. No node has a place for good: the
-    // next one after it has one of its own.
+    std::unordered_map<int, int> newest_steps;  // by slot, of its last node
+    // New slots of nodes that a preemption has moved, by node.
     std::unordered_map<int, int> moved;
 
     int SlotOf(int node) const;

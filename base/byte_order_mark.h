@@ -1,7 +1,7 @@
-// The byte order mark, U+FEFF in UTF-8, that editors and shells of Windows put
-// before a text. JSON has none (RFC 8259, section 8.1), but whoever reads it
-// may pass over one, as all that people write for us is read: files of requests
-// and of texts, of keys and of defaults, and bodies of calls.
+// The byte order mark, U+FEFF in UTF-8, that editors and shells on Windows put
+// before a text. JSON must not begin with one, but parsers may ignore it (RFC
+// 8259, section 8.1). All user input is read this way: files of requests,
+// texts, keys and defaults, and HTTP bodies.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace espalier {
 
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// `text` after its mark, if it has one.
+// Returns `text` without a leading byte order mark.
 inline std::string_view WithoutByteOrderMark(std::string_view text) {
   if (text.starts_with(kByteOrderMark)) {
     text.remove_prefix(kByteOrderMark.size());

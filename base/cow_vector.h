@@ -1,16 +1,16 @@
-// CowVector: a vector whose elements are shared, and copied on write. Copying
-// the vector copies no element, and an element may have owners besides: whoever
-// makes a vector of mostly the same values again and again keeps them, and adds
-// them as they are.
+// CowVector: a vector of shared elements that are copied on write. Copying the
+// vector copies no elements. Elements may have other owners too, so that code
+// that builds a similar vector again and again can keep the elements and add
+// them without a copy.
 //
 //   auto kept = std::make_shared<Value>(...);
 //   CowVector<Value> values;
 //   values.push_back(kept);      // no copy
 //   CowVector<Value> same = values;
-//   same.Edit(0).number = 7;     // a copy, which is of `same` alone
-//   EditShared(&kept).number = 8;  // another: `values` is as it was
+//   same.Edit(0).number = 7;     // copies the element; `values` keeps the old
+//   EditShared(&kept).number = 8;  // likewise
 //
-// Elements may have owners on other threads, as long as these only read them.
+// Thread safety: elements may have owners on other threads that only read them.
 #pragma once
 
 #include <atomic>
@@ -23,18 +23,19 @@
 
 namespace espalier {
 
-// Makes `*shared` a copy of its value. Not inlined: it is rarely called where
-// EditShared is.
+// Replaces `*shared` by a copy of its value. Not inlined, since EditShared()
+// rarely calls it.
 template <typename T>
 [[gnu::noinline]] void Unshare(std::shared_ptr<T>* shared) {
   *shared = std::make_shared<T>(**shared);
 }
 
-// The value of `*shared`, to be changed: a copy of it if it has other owners.
+// Returns the value of `*shared` for writing, copied first if it has other
+// owners.
 template <typename T>
 T& EditShared(std::shared_ptr<T>* shared) {
   if (shared->use_count() > 1) Unshare(shared);
-  // What owners that have let go of it have read comes before.
+  // Orders the reads of former owners before the caller's writes.
   std::atomic_thread_fence(std::memory_order_acquire);
   return **shared;
 }
@@ -84,18 +85,18 @@ class CowVector {
   }
 
   void reserve(size_t size) { elements_.reserve(size); }
-  // One that others may own, too; not null.
+  // Adds an element that may have other owners; not null.
   void push_back(std::shared_ptr<T> shared) {
     elements_.push_back(std::move(shared));
   }
-  // One of its own. It is returned to be set.
+  // Adds an element without other owners, and returns it for writing.
   T& push_back(T value) { return emplace_back(std::move(value)); }
   template <typename... Args>
   T& emplace_back(Args&&... args) {
     return *elements_.emplace_back(
         std::make_shared<T>(std::forward<Args>(args)...));
   }
-  // Of an element, to be changed; this vector alone has the change.
+  // Returns an element for writing. Other owners keep the old value.
   T& Edit(size_t idx) { return EditShared(&elements_[idx]); }
 
  private:

@@ -11,7 +11,7 @@ namespace espalier {
 
 int NumUsableCpus() {
 #if defined(__linux__)
-  cpu_set_t cpus;  // of 1,024 CPUs; the call fails on a larger machine
+  cpu_set_t cpus;  // 1,024 CPUs; the call fails on a larger machine
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
     return std::max(1, CPU_COUNT(&cpus));
   }

@@ -1,11 +1,11 @@
-// How many CPUs there are to use: what a pool of one thread a CPU is made with.
+// The number of usable CPUs, as the default size of thread pools.
 #pragma once
 
 namespace espalier {
 
-// The CPUs that the calling thread may run on (its affinity: taskset, cpusets
-// of containers), at least 1. Where the system does not tell, all CPUs of the
-// machine. Quotas of CPU time are not looked at.
+// Returns the number of CPUs that the calling thread may run on (its affinity:
+// taskset, cpusets of containers), at least 1; if that is unknown, all CPUs of
+// the machine. CPU time quotas are ignored.
 int NumUsableCpus();
 
 }  // namespace espalier

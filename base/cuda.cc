@@ -100,7 +100,7 @@ CudaCapture::~CudaCapture() {
   cudaGraph_t graph = nullptr;
   cudaStreamEndCapture(stream_, &graph);
   if (graph != nullptr) cudaGraphDestroy(graph);
-  cudaGetLastError();  // of a capture that could not go on
+  cudaGetLastError();  // clears the error of a failed capture
 }
 
 absl::Status CudaCapture::Begin() {

@@ -25,11 +25,11 @@ int CompiledCapability(const void* kernel) {
   if (known != capabilities.end()) return known->second;
   cudaFuncAttributes attributes = {};
   if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
-    cudaGetLastError();  // the launch will say what is wrong
+    cudaGetLastError();  // cleared: the launch itself reports the error
     return 0;
   }
-  // Of the PTX that the code was made of, here or by the compiler; the
-  // capability of the code itself, binaryVersion, is the device's.
+  // ptxVersion is the capability of the PTX that the code was compiled from,
+  // whether by nvcc or by the driver. binaryVersion would be the device's.
   return capabilities[key] = attributes.ptxVersion;
 }
 

@@ -1,7 +1,7 @@
-// Launching kernels, each allowed to start before the one before it in the
-// stream has ended: programmatic dependent launch (PDL), an ordinary launch
-// where the kernel was not compiled for it. The rules of the order, and the
-// names of the parts a kernel can have in it, are in base/grid_dependency.h.
+// Launches kernels with programmatic dependent launch (PDL): each may start
+// before the previous one in the stream has ended. A kernel that was not
+// compiled for PDL is launched ordinarily. base/grid_dependency.h has the
+// ordering rules and the kinds of dependency of a kernel.
 //
 //   __global__ void Scale(float* x, int n) {
 //     LaunchDependents();      // the next kernel's prologue may run beside us
@@ -10,15 +10,15 @@
 //   }
 //   RETURN_IF_ERROR(Launch(Scale, {.grid = 8, .block = 256}, stream, x, n));
 //
-// Memory that an earlier kernel of the stream writes is written within the
-// lifetime of a kernel that starts early. So it is not read with ld.global.nc,
-// as __ldg and a const __restrict__ parameter do: not after the wait either.
+// An earlier kernel may write its output during the lifetime of a kernel that
+// starts early. That memory must therefore not be read with ld.global.nc, which
+// __ldg and const __restrict__ parameters use, not even after the wait.
 //
-// Whether a kernel can wait is decided by what was compiled, never by the
-// device: both calls are nothing in code for less than compute capability 9.0,
-// and a device of 9.0 or more runs such code too, where the driver compiles PTX
-// of compute_80. Launch() asks the runtime which code it is
-// (CompiledCapability), and lets only those start early that wait.
+// The compiled code decides whether a kernel can wait, not the device: both
+// calls are empty below compute capability 9.0, and a device of 9.0 or more
+// runs such code too, if the driver compiles PTX of compute_80. Launch()
+// queries the code's capability (CompiledCapability), and lets a kernel start
+// early only if it waits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,16 +29,16 @@
 
 namespace espalier {
 
-// All threads: the previous kernels of the stream are complete, and what they
-// wrote is visible (griddepcontrol.wait).
+// Waits until all previous kernels of the stream are complete and their writes
+// visible (griddepcontrol.wait). All threads call it.
 __device__ __forceinline__ void GridDependencyWait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Once every block has called it (or ended), the next kernel may start its
-// prologue (griddepcontrol.launch_dependents). Promises nothing about memory.
+// Lets the next kernel start its prologue, once every block has called this or
+// ended (griddepcontrol.launch_dependents). Does not order memory accesses.
 __device__ __forceinline__ void LaunchDependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" :::);

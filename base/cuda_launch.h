@@ -1,5 +1,5 @@
-// What Launch (base/cuda_launch.cuh) asks before it launches. Plain C++; state
-// is kept by thread: a stream's kernels come from one thread.
+// Checks of Launch() (base/cuda_launch.cuh) before a launch. Plain C++. State
+// is thread-local, because each stream is used by one thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,16 +9,16 @@
 
 namespace espalier::cuda_internal {
 
-// As espalier::CompiledCapability (base/cuda_launch.cuh).
+// Implements espalier::CompiledCapability (base/cuda_launch.cuh).
 int CompiledCapability(const void* kernel);
 
-// Whether the next kernel of `stream` may be this one, and notes it. Not of the
-// default stream, which copies of the host order, unseen from here.
+// Checks that this kernel may be the next one on `stream`, and records it. The
+// default stream is not checked, because synchronous copies order it too.
 // Errors: kInternal as Launch.
 absl::Status CheckLaunch(cudaStream_t stream, GridDependency dependency,
                          int cluster, int capability);
 
-// A new stream has a handle that an old one may have had: its order begins.
+// Clears the state of `stream`. A new stream may have the handle of an old one.
 void ForgetStream(cudaStream_t stream);
 
 }  // namespace espalier::cuda_internal

@@ -1,5 +1,5 @@
-// Memory that is taken once and named: what a model and its executor hold on
-// the device and in pinned memory of the host, and for what.
+// Named long-lived allocations: the device memory and pinned host memory of a
+// model and its executor, by purpose.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,25 @@ namespace espalier {
 struct CudaMemoryPart {
   std::string name;
   int64_t bytes = 0;
-  bool is_pinned = false;  // of the host; else of the device
+  bool is_pinned = false;  // pinned host memory; false: device memory
 };
 using CudaMemoryParts = std::vector<CudaMemoryPart>;
 
-// "device memory 4.31 GiB: keys and values 4.00 GiB, weights 16.9 MiB, ...;
-// pinned memory 52.1 MiB: answers ...", largest first.
+// Returns "device memory 4.31 GiB: keys and values 4.00 GiB, weights 16.9 MiB,
+// ...; pinned memory 52.1 MiB: answers ...", largest first.
 std::string FormatMemory(const CudaMemoryParts& parts);
 
-// Errors: kResourceExhausted, with `what` and the figures a user can act on, if
-// the device has fewer bytes free.
+// Checks that the device has `bytes` bytes free.
+// Errors: kResourceExhausted, with `what` and the sizes, if it has fewer.
 absl::Status CheckFreeDeviceMemory(const char* what, size_t bytes);
 
 namespace cuda_internal {
-// The same error with `what` before its message.
+// Returns the error with `what` before its message.
 absl::Status NameMemory(const absl::Status& error, const char* what);
 }  // namespace cuda_internal
 
-// Device memory, not initialised. Errors: kResourceExhausted, naming `what`.
+// Allocates uninitialised device memory.
+// Errors: kResourceExhausted, naming `what`.
 template <typename T>
 absl::StatusOr<DeviceBuffer<T>> TakeDeviceMemory(const char* what,
                                                  size_t size) {
@@ -43,7 +44,7 @@ absl::StatusOr<DeviceBuffer<T>> TakeDeviceMemory(const char* what,
   return buffer;
 }
 
-// Zeroed device memory, so that nothing that was never written can be NaN.
+// Allocates zeroed device memory, so that memory never written is not NaN.
 absl::StatusOr<DeviceBuffer<std::byte>> ZeroedDeviceMemory(const char* what,
                                                            size_t bytes);
 

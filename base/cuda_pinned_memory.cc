@@ -47,9 +47,9 @@ std::optional<size_t> ReadNumber(const char* path, const std::string& key) {
   return std::nullopt;
 }
 
-// Whether the system and the group of processes that limits our memory (cgroup
-// v2) have so much: touching more would end the process, where cudaHostAlloc
-// says no.
+// True if the system and the memory limit of our cgroup (v2) have `bytes` free.
+// Touching more memory would get the process killed, where cudaHostAlloc
+// returns an error.
 bool MayTouch(size_t bytes) {
   const auto available = ReadNumber("/proc/meminfo", "MemAvailable:");
   if (available.has_value() && *available < bytes / 1024) return false;

@@ -1,8 +1,8 @@
-// The CUDA runtime, as the rest of the code sees it: errors become statuses in
-// one function, and memory, streams, events and graphs have owners that free
-// them. Plain C++: no kernel, no <<<>>>; base/cuda_launch.cuh has those. What
-// public headers include (espalier/cuda.h): no macro is left behind, those are
-// in base/cuda.h.
+// Wrappers of the CUDA runtime: one function that converts errors to statuses,
+// and RAII owners of memory, streams, events and graphs. Plain C++ without
+// kernels or <<<>>>, which are in base/cuda_launch.cuh. Public headers include
+// this (espalier/cuda.h), so it leaves no macros behind; they are in
+// base/cuda.h.
 //
 //   absl::StatusOr<CudaDevice> device = CudaDevice::Open(0);
 //   absl::StatusOr<CudaStream> stream = CudaStream::Create();
@@ -25,12 +25,12 @@
 
 namespace espalier {
 
-// What `error`, returned by `call`, means for a caller: out of memory is
-// kResourceExhausted, no usable device or driver kFailedPrecondition, the rest
-// kInternal with the call's name. A clearable error is cleared.
+// Converts `error`, returned by `call`, to a status: kResourceExhausted if out
+// of memory, kFailedPrecondition without a usable device or driver, otherwise
+// kInternal with the call's name. Clears the error if possible.
 absl::Status CudaStatus(cudaError_t error, const char* call);
 
-// A device one can run on. A value; opening makes it the calling thread's
+// A usable device; a plain value. Opening it makes it the calling thread's
 // current device.
 struct CudaDevice {
   int ordinal = 0;
@@ -39,12 +39,12 @@ struct CudaDevice {
   int compute_capability = 0;  // 90 for 9.0
   int64_t l2_bytes = 0;
   int64_t total_bytes = 0;  // device memory
-  // The peak rate of it, by its clock and bus; 0: not known.
+  // Peak memory bandwidth, from clock and bus width; 0: not known.
   double memory_bytes_per_second = 0;
-  int max_shared_bytes = 0;  // dynamic shared memory a block may ask for
+  int max_shared_bytes = 0;  // maximum dynamic shared memory of a block
 
-  // Errors: kFailedPrecondition, saying what is missing (driver, device, a
-  // capability of at least 8.0) and that device cpu works everywhere.
+  // Errors: kFailedPrecondition, naming the missing part (driver, device, or a
+  // capability of at least 8.0), and that device cpu works everywhere.
   static absl::StatusOr<CudaDevice> Open(int ordinal);
 };
 
@@ -54,8 +54,8 @@ struct FreeDevice {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 struct FreePinned {
-  // Of the process's own memory, pinned by cudaHostRegister; 0: it is
-  // cudaHostAlloc's.
+  // Size of memory that was allocated by the process and pinned by
+  // cudaHostRegister; 0: memory of cudaHostAlloc.
   size_t registered_bytes = 0;
   void operator()(void* memory) const;
 };
@@ -123,7 +123,7 @@ class PinnedBuffer {
   size_t size_ = 0;
 };
 
-// Owners of the runtime's handles; get() is what its calls take.
+// Owners of the runtime's handles; get() returns the handle.
 #define ESPALIER_CUDA_HANDLE(Name, Handle, Destroy)               \
   class Name {                                                    \
    public:                                                        \
@@ -150,11 +150,11 @@ class PinnedBuffer {
 ESPALIER_CUDA_HANDLE(CudaStream, cudaStream_t, cudaStreamDestroy);
 // An event with time stamps.
 ESPALIER_CUDA_HANDLE(CudaEvent, cudaEvent_t, cudaEventDestroy);
-// A graph, ready to launch. Made by CaptureGraph.
+// An executable graph, created by CaptureGraph.
 ESPALIER_CUDA_HANDLE(CudaGraph, cudaGraphExec_t, cudaGraphExecDestroy);
 #undef ESPALIER_CUDA_HANDLE
 
-// A capture of what goes to a stream, which ends when this dies.
+// A stream capture, which ends with the lifetime of this.
 class CudaCapture {
  public:
   explicit CudaCapture(cudaStream_t stream) : stream_(stream) {}
@@ -163,7 +163,7 @@ class CudaCapture {
   ~CudaCapture();
 
   absl::Status Begin();
-  // What was captured, ready to launch.
+  // Ends the capture and returns the executable graph.
   absl::StatusOr<CudaGraph> End();
 
  private:
@@ -171,10 +171,10 @@ class CudaCapture {
   bool is_open_ = false;
 };
 
-// Captures what `enqueue` (a callable that returns absl::Status) puts on
-// `stream`, without running it.
-// Errors: what `enqueue` returns; kResourceExhausted if memory runs out;
-// kInternal if it cannot be captured.
+// Captures the work that `enqueue` (a callable that returns absl::Status)
+// enqueues on `stream`, without running it.
+// Errors: those of `enqueue`; kResourceExhausted if memory runs out; kInternal
+// if the work cannot be captured.
 template <typename Enqueue>
 absl::StatusOr<CudaGraph> CaptureGraph(cudaStream_t stream,
                                        const Enqueue& enqueue) {

@@ -1,16 +1,16 @@
-// DerivedValues: what has been made of an immutable value, kept beside it, so
-// that owners who share the value make it once.
+// DerivedValues: a cache of values derived from an immutable value, stored
+// beside it, so that owners who share the value derive them only once.
 //
 //   std::shared_ptr<const Trie> trie =
 //       derived.Get<Trie>({min_length}, [&] { return Trie(value, ...); });
 //
-// A value is found by its type and by a key, which has all that it depends on
-// besides. The latest kMaxOfType of a type are kept.
+// Values are looked up by type and key; the key holds all other inputs. The
+// latest kMaxOfType values of a type are kept.
 //
-// REQUIRES: a kept value does not own, even indirectly, what it is kept by.
+// REQUIRES: a kept value does not own its cache, even indirectly.
 //
-// Thread safety: all of it. Threads that make one at the same time may each
-// make it; they get the same one.
+// Thread safety: thread-safe. Several threads may derive a value at the same
+// time; all of them get the same one.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +53,9 @@ class DerivedValues {
     std::shared_ptr<const void> value;
   };
 
-  // Null if there is none.
+  // Returns null if it is not kept.
   std::shared_ptr<const void> Find(std::type_index type, const Key& key) const;
-  // Returns what another thread has kept meanwhile, if it has.
+  // Keeps `value` and returns it, or the value that another thread kept first.
   std::shared_ptr<const void> Keep(std::type_index type, const Key& key,
                                    std::shared_ptr<const void> value);
   const Kept* FindKept(std::type_index type, const Key& key) const

@@ -1,12 +1,12 @@
-// DeviceLayout: where the arrays in one piece of device memory are. Every
-// offset and size of selection's and sampling's scratch comes from one, so that
-// the host can tell, without a device, what a kernel may index:
+// DeviceLayout: offsets of arrays in one allocation of device memory. All
+// offsets and sizes of the scratch of selection and sampling come from one, so
+// that host tests can check this invariant without a device:
 //
-//   two ranges of a layout never overlap, and what a step indexes of a range
-//   lies inside it, whatever mixture of requests the limits allow.
+//   two ranges of a layout never overlap, and every index of a step into a
+//   range is inside it, for any mixture of requests within the limits.
 //
-// LayoutAudit checks that law for one step: it is given every interval that
-// kernels which run together index.
+// LayoutAudit checks the invariant for one step, from the intervals that all
+// kernels that run together index.
 //
 //   DeviceLayout layout;
 //   const DeviceRange sums = layout.Add("sums", num_rows, sizeof(float));
@@ -35,7 +35,7 @@ struct DeviceRange {
   size_t item_bytes = 1;
 
   size_t end() const { return offset + count * item_bytes; }
-  // Where it is in memory that begins at `base`; null if it is empty.
+  // Returns its address in memory that begins at `base`; null if it is empty.
   template <typename T>
   T* At(void* base) const {
     if (base == nullptr || count == 0) return nullptr;
@@ -45,13 +45,13 @@ struct DeviceRange {
 
 class DeviceLayout {
  public:
-  // Where any load of the device may begin.
+  // Satisfies the alignment of every load on the device.
   static constexpr size_t kAlignment = 256;
 
   explicit DeviceLayout(size_t alignment = kAlignment)
       : alignment_(alignment) {}
 
-  // The next range, after all that are there. `name` outlives the layout.
+  // Appends a range. REQUIRES: `name` outlives the layout.
   DeviceRange Add(std::string_view name, size_t count, size_t item_bytes) {
     const DeviceRange range = {name, bytes_, count, item_bytes};
     bytes_ = (range.end() + alignment_ - 1) / alignment_ * alignment_;
@@ -68,14 +68,14 @@ class DeviceLayout {
   std::vector<DeviceRange> ranges_;
 };
 
-// Intervals of one piece of memory that kernels index while what is in all of
-// them is needed.
+// The intervals of one allocation that kernels use at the same time.
 class LayoutAudit {
  public:
-  // Items [begin, begin + count) of `range`, which no other shares.
+  // Adds exclusive use of items [begin, begin + count) of `range`.
   void Use(const DeviceRange& range, int64_t begin, int64_t count);
 
-  // What is outside of its range, or overlaps; "" if nothing is.
+  // Returns an interval that exceeds its range or overlaps another; "" if there
+  // is none.
   std::string fault() const;
 
  private:
@@ -85,7 +85,7 @@ class LayoutAudit {
     std::string_view name;
   };
   std::vector<Interval> intervals_;
-  std::string outside_;  // the first
+  std::string outside_;  // first interval that exceeds its range
 };
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// Fault injection: places of the library where a test makes a call fail that
-// does not fail by itself, or only where a machine has nothing left.
+// Fault injection: points in the library at which a test can inject a failure
+// that otherwise occurs only when the machine runs out of resources.
 //
 //   if (FaultInjected(FaultPoint::kTakePages)) return ResourceExhausted(...);
 //
@@ -7,16 +7,16 @@
 //   ...  // the sixth call at the point fails
 //   EXPECT_TRUE(fault.has_struck());
 //
-// Always compiled in, so that what is tested is what runs: without a fault, a
-// point costs the load of a word that nobody writes, and a branch. So points
-// stand where something larger begins (pages are taken, a thread starts), not
-// in loops over tokens or scores.
+// Points are always compiled in, so that tests run the production code. Without
+// a fault, a point costs the load of an unmodified word and a branch. Points
+// are therefore placed at larger operations (page allocation, thread start),
+// not in loops over tokens or scores.
 //
-// What fails by other means has no point here: a Model or StepExecutor of the
-// test's own; operator new (tests/replace_operator_new.h); the CUDA runtime, of
-// which test programs have one of their own (tests/cuda_dry_run.h).
+// Other failures need no point here: tests implement their own Model or
+// StepExecutor, replace operator new (tests/replace_operator_new.h), and link
+// their own CUDA runtime (tests/cuda_dry_run.h).
 //
-// Thread safety: any thread reaches points; one InjectedFault at a time.
+// Thread safety: any thread may reach a point; one InjectedFault at a time.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,13 @@ namespace espalier {
 
 enum class FaultPoint {
   kNone,
-  // A page table grows, or a group reserves tails, though pages were counted
-  // before: they are said to be too few.
+  // A page table grows, or a group reserves tails. Fails for lack of pages,
+  // although enough were counted before.
   kTakePages,
-  // A thread of an executor or of a watchdog: the system has none.
+  // An executor or a watchdog starts a thread. The system has no more threads.
   kStartThread,
-  // A durable file is opened, written, synced, renamed or removed: the disk
-  // fails, in the midst of what is written.
+  // A durable file is opened, written, synced, renamed or removed. The disk
+  // fails, possibly in the middle of a write.
   kWriteFile,
 };
 
@@ -43,7 +43,7 @@ bool Strikes();
 
 }  // namespace fault_injection_internal
 
-// Whether the call fails that stands at this point.
+// True if the call at this point must fail.
 inline bool FaultInjected(FaultPoint point) {
   if (fault_injection_internal::armed_point.load(std::memory_order_relaxed) !=
       point) {
@@ -52,10 +52,11 @@ inline bool FaultInjected(FaultPoint point) {
   return fault_injection_internal::Strikes();
 }
 
-// While it lives, one call at `point` fails, after `num_good` that do not.
+// Makes one call at `point` fail during its lifetime, after `num_good` calls
+// that succeed.
 class InjectedFault {
  public:
-  // REQUIRES: there is no other.
+  // REQUIRES: no other InjectedFault exists.
   InjectedFault(FaultPoint point, int64_t num_good);
   ~InjectedFault();
   InjectedFault(const InjectedFault&) = delete;

@@ -126,11 +126,11 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
 void MappedFile::DropPages(std::span<const std::byte> bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-  // Pages that have other bytes, too, stay.
+  // Pages that are only partly in `bytes` are kept.
   const uintptr_t first = (begin + page - 1) / page * page;
   const uintptr_t end = (begin + bytes.size()) / page * page;
   if (first >= end) return;
-  // Where the system refuses, they stay as well.
+  // If the call fails, the pages stay in memory, which is harmless.
   madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 

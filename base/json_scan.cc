@@ -19,7 +19,7 @@ constexpr std::string_view kControl =
     "control character in a string, where it is escaped";
 constexpr std::string_view kIncomplete = "incomplete JSON";
 constexpr std::string_view kUnpaired = "unpaired surrogate";
-// Of what is JSON, and more of it than we take.
+// Errors for valid JSON beyond our limits.
 constexpr std::string_view kTooDeep = "lists and objects nest 32 deep at most";
 constexpr std::string_view kLongExponent = "it has 8 digits at most";
 
@@ -29,9 +29,9 @@ bool IsWordPart(char c) {
 }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// Whether eight bytes of a string are all as they stand: no quote, no
-// backslash, no control character. Each comparison may be wrong about a byte
-// after one that it is right about, and so is not about all.
+// True if eight bytes of a string contain no quote, backslash or control
+// character. Each comparison can be wrong only about bytes after a true match,
+// so its result for all eight bytes is exact.
 bool ArePlain(const char* bytes) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x80 * kOnes;
   uint64_t word = 0;
@@ -95,7 +95,7 @@ class Scanner {
     error_ = error;
     return false;
   }
-  // What is written in other languages, where JSON has something else.
+  // Returns a hint if the text uses syntax of other languages that JSON lacks.
   std::string_view SyntaxHint() const {
     const std::string_view rest(at_, end_ - at_);
     const auto begins_with_any = [&](auto... words) {
@@ -107,7 +107,7 @@ class Scanner {
     if (wants_key_ && length > 0) return "; keys stand in double quotes";
     const std::string_view before(begin_, at_ - begin_);
     const size_t last = before.find_last_not_of(" \n\t\r");
-    // A text that begins with a word may be no JSON at all.
+    // No hint for a text that begins with a word: it may not be JSON at all.
     const std::string_view word =
         before.find_first_not_of(" \n\t\r-") == before.npos
             ? ""
@@ -171,8 +171,8 @@ class Scanner {
     return true;
   }
 
-  // Whether another item follows, whose first byte it goes to; `close` ends
-  // them. False without an error at that end.
+  // Advances to the next item and returns true, if there is one before `close`.
+  // Returns false at `close`, without an error.
   bool Continues(char close) {
     SkipSpaces();
     if (Is(close)) return false;
@@ -181,11 +181,11 @@ class Scanner {
     return true;
   }
 
-  // Lists within a list are gone through in one loop with it.
+  // Scans nested lists in the same loop, without recursion.
   bool Array() {
     const int outer_depth = depth_;
     if (!Enter()) return false;
-    bool at_end = Is(']');  // of the innermost list
+    bool at_end = Is(']');  // end of the innermost list
     while (true) {
       if (!at_end) at_end = SkipIntegers();
       if (at_end) {
@@ -341,9 +341,9 @@ class Scanner {
   const int max_depth_;
   const OnJsonMember* const on_member_;
   int depth_ = 0;
-  bool wants_key_ = false;   // the error is where a key should begin
-  int64_t num_values_ = 0;   // that have ended
-  int64_t max_members_ = 0;  // of an object in the value that is being read
+  bool wants_key_ = false;   // the error is at the start of a key
+  int64_t num_values_ = 0;   // values scanned to their end
+  int64_t max_members_ = 0;  // per object in the current value
   std::string_view error_;   // empty: none
 };
 

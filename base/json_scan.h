@@ -1,13 +1,13 @@
-// A JSON text, checked and taken apart without making values of it: what a
-// value holds is found by its place in the text, so that a list of a million
-// numbers costs one pass over its bytes, and a caller that needs the numbers
-// reads them straight into an array of their type.
+// Checks and splits JSON text without building values. Values are views into
+// the text, so that a list of a million numbers costs one pass over its bytes,
+// and the caller can read the numbers straight into a typed array.
 //
 //   ASSIGN_OR_RETURN(const JsonText line, ScanJson(text, 1, on_member));
 //
-// What passes is what ParseJson (base/json.h) takes, and is refused in the
-// same words, but that exponents of more than eight digits never pass, of which
-// ParseJson takes some. Takes about a nanosecond a byte, and no memory.
+// ScanJson accepts the same texts as ParseJson (base/json.h), with the same
+// error messages; only exponents of more than eight digits are always rejected,
+// of which ParseJson accepts some. It takes about a nanosecond per byte, and
+// does not allocate.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace espalier {
 
-// A value, as its text says it.
+// The text of a value.
 struct JsonText {
-  std::string_view text;    // no spaces around it
-  int64_t num_values = 0;   // in it, lists in lists and what they hold included
-  int64_t max_members = 0;  // of one object in it, or of itself
+  std::string_view text;    // without surrounding spaces
+  int64_t num_values = 0;   // values inside, at any depth
+  int64_t max_members = 0;  // per object, for this value and those inside
 
   bool is_array() const { return text.front() == '['; }
   bool is_object() const { return text.front() == '{'; }
@@ -35,38 +35,38 @@ struct JsonText {
   }
 };
 
-// A member of an object. Objects within the outermost value come before the
-// member that they are the value of.
+// Called for a member of an object. Members of an inner object come before the
+// member whose value that object is.
 using OnJsonMember = absl::FunctionRef<void(int depth, std::string_view key,
                                             const JsonText& value)>;
 
-// Checks `text`, one value, and tells `on_member` the members of objects that
-// are nested no deeper than `max_depth`: 1 is the outermost value. Keys are as
-// they stand there, in quotes.
-// Errors: kInvalidArgument naming what is wrong and at which byte.
+// Checks that `text` is one value. Calls `on_member` for the members of objects
+// up to depth `max_depth`; the outermost value has depth 1. Keys are raw text,
+// in quotes.
+// Errors: kInvalidArgument naming the fault and its byte.
 absl::StatusOr<JsonText> ScanJson(std::string_view text, int max_depth,
                                   OnJsonMember on_member);
 
-// The value that `text` begins with.
-// REQUIRES: ScanJson found it right.
+// Returns the value at the beginning of `text`.
+// REQUIRES: ScanJson accepted it.
 std::string_view FirstValue(std::string_view text);
 
-// Goes through what a list or an object holds:
+// Iterates over the items of a list or the members of an object:
 //   for (JsonItems items(list.text); items.Next();) Use(items.value());
-// REQUIRES: `text` is such a value, and ScanJson found it right.
+// REQUIRES: `text` is a list or an object, and ScanJson accepted it.
 class JsonItems {
  public:
   explicit JsonItems(std::string_view text);
 
-  // Goes to the first, then to the next; false if there is none.
+  // Advances to the first, then to the next item; false at the end.
   bool Next();
 
-  // Of an object: in quotes.
+  // Key of a member, in quotes; objects only.
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }
 
  private:
-  // Empty at the end.
+  // Returns the next item; empty at the end.
   std::string_view TakeNext();
 
   std::string_view rest_;
@@ -75,12 +75,12 @@ class JsonItems {
   std::string_view value_;
 };
 
-// The value that `text` says.
-// REQUIRES: ScanJson found it right.
+// Parses `text`.
+// REQUIRES: ScanJson accepted it.
 json::value ParseChecked(std::string_view text);
 
-// What `text`, a string in quotes, says.
-// REQUIRES: ScanJson found it right.
+// Returns the content of `text`, a string in quotes.
+// REQUIRES: ScanJson accepted it.
 std::string Unquoted(std::string_view text);
 
 }  // namespace espalier

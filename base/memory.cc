@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// Small blocks, one given back at a time: what others take of it is little.
+// Small blocks, released one at a time, so that other code can take little.
 struct SpareMemory {
   static constexpr size_t kNumBlocks = 16;
   static constexpr size_t kBlockBytes = 8 << 10;

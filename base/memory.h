@@ -1,30 +1,30 @@
-// Allocations that must succeed. Code that reports a failure, or releases what
-// is held, cannot report a failure of its own. Where it needs a few hundred
-// bytes, it takes them from spare memory that is kept for that, and where none
-// is left waits until they are free: who waits may hold what others wait for.
+// Allocations that must succeed. Code that reports a failure, or releases
+// resources, cannot fail itself. If such code lacks a few hundred bytes, spare
+// memory is released for it; if none is left, it waits until memory is free. A
+// reserve is needed because waiting code may hold memory that others wait for.
 #pragma once
 
 #include <new>
 
 namespace espalier {
 
-// Takes spare memory for the process as far as it lacks any: some 100 KB. Costs
-// nothing while all of it is there. Does not throw.
+// Refills the spare memory of the process, some 100 KB. Costs nothing while it
+// is full. Does not throw.
 //
-// Thread safety: any thread; so are the others.
+// Thread safety: all functions may be called on any thread.
 void KeepSpareMemory();
 
-// Gives a block of the spare memory back, 8 KB, at the first `attempt`, 0, at
-// once, at a few more of them after a millisecond; at later ones waits alone:
-// who wants more than that must not take it from those who want little.
+// Releases an 8 KB block of the spare memory: immediately at `attempt` 0, after
+// a millisecond at the next few. Later attempts only wait, so that a large
+// allocation does not use up the reserve of small ones.
 void AwaitMemory(int attempt);
 
-// Gives free memory of the process back to the system, where its allocator
-// keeps any: after something large, once, as it takes milliseconds.
+// Returns free memory in the process's allocator to the system. Takes
+// milliseconds; meant for one call after a large operation.
 void ReturnFreeMemory();
 
-// Calls `body` until it throws no std::bad_alloc. `body` does nothing when it
-// throws, or can be called again after what it did.
+// Calls `body` until it does not throw std::bad_alloc.
+// REQUIRES: `body` can be called again after it has thrown.
 template <typename Body>
 auto UntilThereIsMemory(const Body& body) {
   for (int attempt = 0;; ++attempt) {

@@ -28,7 +28,7 @@ std::string Shown(std::string_view part, const OptionWords* words) {
       return words == nullptr ? std::string(value) : words->name(value);
     case 'h':
       return words == nullptr ? "" : words->name(value);
-    case 't':  // of a hint
+    case 't':  // text of a hint
       return words == nullptr ? "" : std::string(value);
     case 's':
       return Concat((Number(value) + unit - 1) / unit, " ",

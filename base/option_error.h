@@ -1,7 +1,7 @@
-// Errors about options, which are not called the same everywhere: what is a
-// field of options in C++, kv_cache_bytes, a program calls --kv-cache-mib and
-// counts in MiB. An error that is made of such parts can be told in the words
-// of either, as its message is in those of C++ and its payload has the parts:
+// Errors about options, which have different names in different interfaces: the
+// C++ field kv_cache_bytes is --kv-cache-mib on the command line, in MiB. The
+// message of such an error uses the C++ names; its payload has the parts, from
+// which InWordsOf() builds the message of another interface:
 //
 //   return OptionError(absl::StatusCode::kInvalidArgument,
 //                      OptionName{"kv_cache_bytes"}, " must hold a page of ",
@@ -27,15 +27,15 @@ namespace espalier {
 struct OptionName {
   std::string_view field;
 };
-// Memory that something takes, "98304 bytes": in larger units rounded up.
+// Memory that is needed, "98304 bytes"; rounded up in larger units.
 struct MemorySize {
   int64_t bytes = 0;
 };
-// The value of an option that says how much memory there is.
+// The value of an option that sets a memory size; rounded down.
 struct MemoryValue {
   int64_t bytes = 0;
 };
-// What a program says besides: which option helps.
+// A hint, shown only by InWordsOf(): the option that helps.
 struct OptionHint {
   std::string_view before;
   std::string_view field;
@@ -46,24 +46,24 @@ std::ostream& operator<<(std::ostream& out, MemorySize part);
 std::ostream& operator<<(std::ostream& out, MemoryValue part);
 std::ostream& operator<<(std::ostream& out, OptionHint part);
 
-// The words of a program.
+// Names and units of an interface.
 struct OptionWords {
   std::string (*name)(std::string_view field) = nullptr;
   int64_t unit_bytes = 1;
   std::string_view unit = "bytes";
 };
 
-// An error of these parts and others.
+// Returns an error whose message consists of these parts and other text.
 absl::Status MakeOptionError(absl::StatusCode code, const std::string& parts);
 template <typename... Parts>
 absl::Status OptionError(absl::StatusCode code, const Parts&... parts) {
   return MakeOptionError(code, Concat(parts...));
 }
 
-// Annotate(status, field), which is told in other words with what it is of.
+// Returns Annotate(status, field), with `field` as an option name.
 absl::Status AnnotateOption(const absl::Status& status, std::string_view field);
 
-// The same error in those words; as it is if it is none of options.
+// Returns the error in the given words; unchanged if it has no option parts.
 absl::Status InWordsOf(const OptionWords& words, const absl::Status& status);
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// What error messages show of bytes from a caller or a file, which may be no
-// UTF-8.
+// Formats bytes from a caller or a file, which may not be UTF-8, for error
+// messages.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace espalier {
 
-// `bytes` as ShownInQuotes shows them if they are UTF-8; and otherwise the
-// first 60 of them, with C escapes in place of what ASCII has no letter for,
-// and "..." in place of others.
+// Returns ShownInQuotes(bytes) if they are UTF-8. Otherwise returns the first
+// 60 bytes, with C escapes for bytes that are not printable ASCII, and "..." if
+// there are more.
 std::string BytesInQuotes(std::string_view bytes);
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// SoleUse: who uses a thing that cannot be shared: a second user is refused at
-// once, and nothing goes wrong later.
+// SoleUse: a flag that an object that cannot be shared is in use. A second user
+// is refused immediately, before it can do harm.
 //
 //   if (!steps->sole_use().Take()) return FailedPrecondition(...);
 //
@@ -13,11 +13,11 @@ namespace espalier {
 class SoleUse {
  public:
   SoleUse() = default;
-  // A copy of what is used is another thing, and free.
+  // A copy of the owning object is another object, and not in use.
   SoleUse(const SoleUse&) {}
   SoleUse& operator=(const SoleUse&) { return *this; }
 
-  // False if it is taken and not given back.
+  // Returns false if it is in use.
   bool Take() { return !is_taken_.exchange(true); }
   void GiveBack() { is_taken_ = false; }
 

@@ -39,8 +39,8 @@ std::string ClosestName(std::string_view word,
   if (word.size() > kLongest) return "";
   const std::string meant = NormalizeName(word);
   std::string nearest;
-  size_t fewest = 2 + meant.size() / 4;  // one more than may be wrong
-  size_t fewest_letters = 0;             // of the nearest
+  size_t fewest = 2 + meant.size() / 4;  // one more than the allowed distance
+  size_t fewest_letters = 0;             // edit distance of `nearest`
   for (const std::string_view name : names) {
     const std::string folded = NormalizeName(name);
     if (folded.size() == 1 && folded != meant) continue;
@@ -48,7 +48,7 @@ std::string ClosestName(std::string_view word,
                          folded.find(meant) != std::string::npos;
     const size_t letters = EditDistance(meant, folded);
     const size_t distance = is_part ? std::min<size_t>(1, letters) : letters;
-    // A letter that differs is nearer than a part.
+    // A name at edit distance 1 is closer than one that contains the word.
     const bool beats_part =
         distance == fewest && letters == distance && letters < fewest_letters;
     if (distance < fewest || beats_part) {

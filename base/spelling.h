@@ -8,22 +8,21 @@
 
 namespace espalier {
 
-// Letters to insert, remove or change to make `b` of `a` (Levenshtein's
-// distance). Takes a.size() * b.size() steps.
+// Returns the Levenshtein distance of `a` and `b`. Takes a.size() * b.size()
+// steps.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// A name as names are compared: in lower case, without dashes in front, "-"
-// for "_".
+// Normalises a name for comparison: lower case, no leading dashes, "-" for "_".
 std::string NormalizeName(std::string_view name);
 
-// Of `names` the one that `word` was probably meant to be: a few letters differ
-// (Levenshtein's distance), or it is a part of the name, which counts as one
-// letter; of names that are equally near one that is no part, else the first.
-// "" if none is near.
+// Returns the name that `word` probably stands for: it differs by a few letters
+// (Levenshtein distance), or contains `word`, which counts as one letter. Ties
+// go to a name that does not contain `word`, then to the first. "" if no name
+// is close.
 std::string ClosestName(std::string_view word,
                         std::span<const std::string_view> names);
 
-// "; did you mean num_beams?", or "" if no name is near.
+// Returns "; did you mean num_beams?", or "" if no name is close.
 std::string DidYouMean(std::string_view word,
                        std::span<const std::string_view> names);
 

@@ -1,7 +1,7 @@
-// Statuses: what can go wrong in use is an absl::Status whose message names
-// the values ("need 7 pages, 3 free") and whose code tells the caller what to
-// do. The helpers below build messages from std types (the packaged Abseil has
-// a string_view of its own) and pass errors up.
+// Statuses: every runtime error is an absl::Status whose message names the
+// values ("need 7 pages, 3 free") and whose code determines the caller's
+// reaction. The helpers below build messages from std types (the packaged
+// Abseil has its own string_view) and propagate errors.
 //
 //   if (n < 1) return InvalidArgument("num_beams must be at least 1, got ", n);
 //   RETURN_IF_ERROR(pool.Check());
@@ -26,8 +26,8 @@ inline std::string_view ToStd(absl::string_view text) {
   return std::string_view(text.data(), text.size());
 }
 
-// The arguments, as a stream would write them, one after the other. Throws
-// std::bad_alloc rather than leave out some.
+// Returns the arguments concatenated, each formatted as by a stream. Throws
+// std::bad_alloc if memory runs out, where a stream would truncate.
 template <typename... Args>
 std::string Concat(const Args&... args) {
   std::ostringstream out;
@@ -37,7 +37,7 @@ std::string Concat(const Args&... args) {
   return std::move(out).str();
 }
 
-// An error of this code, its message the concatenated arguments.
+// Returns an error whose message is the concatenated arguments.
 template <typename... Args>
 absl::Status MakeError(absl::StatusCode code, const Args&... args) {
   return absl::Status(code, ToAbsl(Concat(args...)));
@@ -63,18 +63,18 @@ absl::Status NotFound(const Args&... args) {
   return MakeError(absl::StatusCode::kNotFound, args...);
 }
 
-// Marks a kResourceExhausted error as permanent: to try again cannot succeed.
+// Marks a kResourceExhausted error as permanent: a retry cannot succeed.
 // Without the mark it may.
 absl::Status MarkPermanent(absl::Status status);
 bool IsPermanent(const absl::Status& status);
 
-// An error of the same code, permanent if `status` is, that says `message`.
+// Returns the error with another message; it stays permanent if it was.
 absl::Status WithMessage(const absl::Status& status, std::string_view message);
 
-// The same error with `context` and ": " before its message.
+// Returns the error with `context` and ": " before its message.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
-// "INVALID_ARGUMENT" and so on, as the request format writes codes.
+// Returns the code's name in the request format, such as "INVALID_ARGUMENT".
 std::string CodeName(absl::StatusCode code);
 inline std::string Message(const absl::Status& status) {
   return std::string(ToStd(status.message()));

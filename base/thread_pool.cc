@@ -57,8 +57,8 @@ absl::StatusOr<std::shared_ptr<ThreadPool>> ThreadPool::Create(
       });
     }
   } catch (const std::exception&) {
-    // No more threads to be had. Letting this through would wait for ever, in
-    // the destructors of those that are there.
+    // The system has no more threads. An exception must not leave here: the
+    // destructors of the threads that were started would wait forever.
   }
   return pool;
 }
@@ -71,7 +71,8 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::ParallelFor(int count, const std::function<void(int)>& body) {
   for (int i = 0; i < count; ++i) {
-    // The look before it leaves the flag in the caches of all who wait for it.
+    // The plain load comes first, since a failing exchange would invalidate the
+    // flag in the caches of other waiting threads.
     if (!workers_.empty() && count - i > 1 &&
         !is_shared_.load(std::memory_order_relaxed) &&
         !is_shared_.exchange(true, std::memory_order_acquire)) {
@@ -88,7 +89,7 @@ void ThreadPool::ShareLoop(int begin, int end,
   end_ = end;
   body_ = &body;
   next_index_.store(begin, std::memory_order_relaxed);
-  // What is written above is seen by who finds the loop joinable.
+  // The release store makes the writes above visible to joining workers.
   joined_.store(kJoinable, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

@@ -1,17 +1,15 @@
-// ThreadPool: the threads that share loops (data parallelism inside a step).
-// Pools are passed in, never global, and shared by all who use them: two models
-// of one process run on one pool. Workers wait for the next loop by spinning
-// briefly and then sleeping, because the loops of one step follow each other
-// within microseconds.
+// ThreadPool: threads for parallel loops (data parallelism inside a step).
+// Pools are passed in, never global, and can be shared: two models in one
+// process run on one pool. Idle workers spin briefly before they sleep, because
+// the loops of one step follow each other within microseconds.
 //
-// Thread safety: any number of threads call ParallelFor at once, also from
-// within a loop; each takes part in the work of its own. The workers help one
-// loop at a time. A caller that finds them busy begins alone, and they help
-// as soon as they are free: no caller waits for another's loop, so none can
-// deadlock. Nor does it wait for a worker that has not joined its loop, because
-// the system has not scheduled it yet: on a busy machine that takes
-// milliseconds. How a loop is divided never influences a result: each index is
-// computed alone.
+// Thread safety: any number of threads may call ParallelFor at once, also from
+// within a loop; each works on its own loop. The workers help one loop at a
+// time. A caller that finds them busy starts alone, and they help as soon as
+// they are free. No caller waits for another loop, so there are no deadlocks.
+// Nor does a caller wait for a worker that has not joined its loop, because on
+// a busy machine the system may need milliseconds to schedule it. The division
+// of a loop never affects results: each index is computed independently.
 //
 //   ASSIGN_OR_RETURN(std::shared_ptr<ThreadPool> pool, ThreadPool::Create(2));
 //   pool->ParallelFor(num_tiles, [&](int tile) { ... });
@@ -30,15 +28,14 @@ namespace espalier {
 
 class ThreadPool {
  public:
-  // More than any machine has; far below what a system grants.
+  // More than any machine has, and far below the limits of operating systems.
   static constexpr int kMaxThreads = 4096;
 
-  // `num_threads` counts the caller of ParallelFor: a pool of 1 starts none.
-  // Where the system grants fewer threads, the pool goes on with those, and
-  // num_threads() tells. Each worker first calls `on_start`, if there is one,
-  // which must not throw; loops run without workers that are not through with
-  // it.
-  // Errors: kInvalidArgument unless 1 <= num_threads <= kMaxThreads.
+  // `num_threads` includes the caller of ParallelFor: a pool of 1 starts none.
+  // If the system grants fewer threads, the pool uses these; num_threads()
+  // returns the actual number. Each worker first calls `on_start`, if set,
+  // which must not throw; it joins no loop before that returns. Errors:
+  // kInvalidArgument unless 1 <= num_threads <= kMaxThreads.
   static absl::StatusOr<std::shared_ptr<ThreadPool>> Create(
       int num_threads, const std::function<void()>& on_start = nullptr);
 
@@ -59,22 +56,23 @@ class ThreadPool {
   // REQUIRES: the caller has set is_shared_.
   void ShareLoop(int begin, int end, const std::function<void(int)>& body);
   void WorkerLoop();
-  // Takes part in the present loop, if it still can be joined.
+  // Joins the current loop, if it is still joinable.
   void HelpLoop();
   void RunIndices();
 
-  // Whether the workers are taken. The thread that set it owns the three
+  // True while the workers have a loop. The thread that set it owns the three
   // members of the loop below, and clears it when its loop has ended.
   std::atomic<bool> is_shared_{false};
-  // In a cache line of its own: all who run a loop write it at every index.
+  // On its own cache line, because every thread of a loop writes it for every
+  // index.
   alignas(64) std::atomic<int> next_index_{0};
-  // Written while no worker is in the loop and none can join; read by those
-  // that have joined.
+  // Written only while no worker is in the loop and none can join; read by
+  // workers that have joined.
   alignas(64) int end_ = 0;
   const std::function<void(int)>* body_ = nullptr;
 
-  // Workers that have joined the loop, and kJoinable while others can. The
-  // loop's owner takes that away when no index is left, and waits for 0.
+  // Number of workers in the loop, plus kJoinable while others can join. The
+  // owner removes kJoinable when no index is left, then waits for 0.
   static constexpr uint32_t kJoinable = uint32_t{1} << 31;
   std::atomic<uint32_t> joined_{0};
   std::atomic<uint32_t> generation_{0};  // loops shared so far

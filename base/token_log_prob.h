@@ -1,4 +1,4 @@
-// What a model thought of tokens.
+// Log-probabilities of tokens.
 #pragma once
 
 #include <vector>
@@ -10,18 +10,18 @@ namespace espalier {
 // One token of a row of logits.
 struct TokenScore {
   TokenId token = 0;
-  // Nats. Where score edits change log-probabilities, after them; where they
-  // change logits, before (ScoreDomain, kernels/select/select.h).
+  // Nats; after score edits if these apply to log-probabilities, before them if
+  // they apply to logits (ScoreDomain, kernels/select/select.h).
   float log_prob = 0;
   friend bool operator==(const TokenScore&, const TokenScore&) = default;
 };
 
-// What the model thought of one token.
+// Log-probability of one token, and the best tokens of its row.
 struct TokenLogProb {
   TokenId token = 0;
-  float log_prob = 0;            // nats, of the raw row
-  int rank = 0;                  // 1 + tokens of the row that are likelier
-  std::vector<TokenScore> best;  // of the row, best first
+  float log_prob = 0;            // nats; unprocessed unless reports_processed
+  int rank = 0;                  // 1 + number of likelier tokens in the row
+  std::vector<TokenScore> best;  // best tokens of the row, best first
   friend bool operator==(const TokenLogProb&, const TokenLogProb&) = default;
 };
 

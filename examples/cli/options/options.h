@@ -20,7 +20,7 @@ namespace espalier::cli {
 struct CommonOptions {
   RuntimeOptions runtime;
   bool figures = false;   // print the run's figures at the end
-  std::string speculate;  // as typed, of requests that do not say; empty: off
+  std::string speculate;  // as typed, a default of requests; empty: off
 };
 
 // Values typed for --num-beams and so on, in order, by field of the request

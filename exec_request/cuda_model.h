@@ -1,18 +1,18 @@
-// CudaModel: a model on a GPU as an executor for GPUs sees it
-// (executor/cuda/cuda_executor.h): what it is, where its keys and values are,
-// and one forward pass over a batch in device memory. CudaTransformer
-// (model/cuda/cuda_transformer.h) is one. A caller's own model implements this
-// interface; the executor does everything around the forward pass: page
-// tables, work lists of attention, selection, sampling, graphs.
+// CudaModel: the interface between a model on a GPU and the GPU executor
+// (executor/cuda/cuda_executor.h): the model's description, its key/value
+// cache, and one forward pass over a batch in device memory. CudaTransformer
+// (model/cuda/cuda_transformer.h) implements it, and so can a caller's own
+// model. The executor does everything around the forward pass: page tables,
+// work lists of attention, selection, sampling, graphs.
 //
 // A process may have any number of models, on one device or on several; each
 // has an executor of its own.
 //
-// All that changes from step to step is in device memory, so a call can be
-// captured in a graph and replayed. Only the counts are the host's.
+// All inputs that change from step to step are in device memory, so a call can
+// be captured in a graph and replayed. Only the counts are on the host.
 //
-// Thread safety: Enqueue is called by one thread, on one stream at a time. All
-// else is constant and may be read from any thread.
+// Thread safety: one thread calls Enqueue, on one stream at a time. All else is
+// constant and may be read from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,51 +26,53 @@
 
 namespace espalier {
 
-// The most that one call of a model has. They size what it computes in.
+// Bounds of one call of a model. They size its workspace.
 struct CudaCallBounds {
   int max_tokens = 1;
   int max_logits = 1;  // rows of logits
-  // Of attention's work list, and items summed over tokens.
+  // Items of attention's work list, and its partial results.
   int max_attention_items = 1;
   int max_attention_partials = 1;
-  // Of sources that are read in a call, each rounded up to whole pages; they
-  // have max_tokens tokens at most. 0: the model has no encoder.
+  // Pages of the sources that one call reads, each source rounded up to whole
+  // pages. Their tokens are at most max_tokens. 0: the model has no encoder.
   int max_source_pages = 0;
 };
 
-// What an encoder reads in a call: whole sources.
+// Whole sources that an encoder reads in a call.
 struct CudaSourceBatch {
   int num_tokens = 0;
   const int* tokens = nullptr;     // [num_tokens]
-  const int* positions = nullptr;  // [num_tokens]  in their sources
-  // [num_tokens]  of attention.tables, whose pages are the encoder's: any of
-  // [0, max_source_pages), each of one table.
+  const int* positions = nullptr;  // [num_tokens]  in the source
+  // [num_tokens], row of attention.tables. These tables list pages of the
+  // encoder, in [0, max_source_pages); each page belongs to one table.
   const int* token_tables = nullptr;
-  // Queries are the tokens, whose attention.positions are the last one's of
-  // their source: they see all of it. Its bias_positions are `positions`.
+  // Queries are the tokens. attention.positions is the last position of each
+  // token's source, so a token attends to all of its source. bias_positions is
+  // `positions`.
   CudaAttentionInputs attention = {};
-  // [num_tokens]  of CudaBatch::cross_attention.tables, where a token's
-  // position has its keys and values of cross-attention; a table of null pages
-  // where these are there already.
+  // [num_tokens], row of CudaBatch::cross_attention.tables that receives the
+  // token's keys and values of cross-attention, or a table of null pages if
+  // they are already stored.
   const int* cross_tables = nullptr;
 };
 
 // One call's batch, in device memory except for the counts.
 struct CudaBatch {
   int num_tokens = 0;
-  const int* tokens = nullptr;        // [num_tokens]
-  const int* positions = nullptr;     // [num_tokens]
-  const int* token_tables = nullptr;  // [num_tokens]  whose pages it is kept in
+  const int* tokens = nullptr;         // [num_tokens]
+  const int* positions = nullptr;      // [num_tokens]
+  const int* token_tables = nullptr;   // [num_tokens]  row of attention.tables
   CudaAttentionInputs attention = {};  // queries are the tokens
   int num_logits = 0;
-  // [num_logits] which tokens have logits; null: the first num_logits.
+  // [num_logits], tokens that have logits; null: the first num_logits.
   const int* logits_tokens = nullptr;
-  // With an encoder. Tokens are the decoder's, and so are their positions and
-  // pages. Each attends to its source too, whose last position is the query's;
-  // cross_attention.tables are of the pages of sources.
+  // Models with an encoder: tokens, positions and pages above are the
+  // decoder's. Each token also attends to its source: cross_attention.positions
+  // is the last position of the source, and cross_attention.tables list the
+  // pages of sources.
   CudaAttentionInputs cross_attention = {};
-  // Read before the tokens, or without any: then of cross_attention the tables
-  // alone are there.
+  // The encoder reads sources before the decoder reads tokens. A batch may have
+  // sources alone; then only the tables of cross_attention are set.
   CudaSourceBatch sources = {};
 };
 
@@ -79,27 +81,27 @@ class CudaModel {
   virtual ~CudaModel() = default;
 
   virtual const ModelDescription& description() const = 0;
-  // Where the batch, the logits and the cache are.
+  // Device of the batch, the logits and the cache.
   virtual const CudaDevice& device() const = 0;
   virtual const CudaCallBounds& bounds() const = 0;
-  // Its pages, whose tails the executor copies. A page more than
-  // description().num_pages: the null page.
+  // Key/value cache. The executor copies tail pages in it. It has
+  // description().num_pages pages and the null page.
   virtual const CudaKvCache& cache() const = 0;
-  // What the executor plans the work lists of attention for.
+  // Shape for which the executor plans the work lists of attention.
   virtual CudaAttentionShape attention_shape() const = 0;
-  // The page of inactive rows, which all of them write to.
+  // Page that all inactive rows write to.
   virtual PageId null_page() const = 0;
-  // What it holds, and for what.
+  // Memory that the model holds, by purpose.
   virtual CudaMemoryParts memory() const = 0;
 
   // Enqueues one forward pass: writes keys and values of all tokens, fills
   //   logits  [batch.num_logits, vocab_size]  f32  device
-  // Works on device(), whatever the thread's current device is, and leaves that
-  // alone. Never allocates or waits; may be captured. One of its kernels is a
-  // GridDependency::kBarrier (base/grid_dependency.h), as CudaEmbed's is: the
-  // kernels that follow read early what came before the pass. A token that no
-  // item of work names stores its keys and values in layer 0 and is otherwise
-  // undefined.
+  // Works on device(), whatever the thread's current device is, and leaves the
+  // current device unchanged. Never allocates or waits; may be captured. One of
+  // its kernels is a GridDependency::kBarrier (base/grid_dependency.h), as
+  // CudaEmbed's is, because later kernels read data from before the pass early.
+  // A token that no work item names stores its keys and values in layer 0 and
+  // is otherwise undefined.
   // REQUIRES: tokens, positions, tables and pages are within their limits.
   // Errors: kInvalidArgument if a count is above bounds(); kInternal if a
   // launch is refused.

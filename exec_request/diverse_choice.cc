@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// On top of a heap is what ranks first.
+// Orders a heap by rank: its top ranks first.
 struct RanksLater {
   static auto Key(const Candidate& c) {
     return std::tuple(-c.cum_log_prob, c.beam, c.token);
@@ -34,8 +34,8 @@ std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
                                               const RowRanking::Group& group,
                                               const TokenChoices& choices,
                                               double penalty) {
-  Heap heads;    // of rows, as they are; what is after them ranks later
-  Heap lowered;  // what was taken from rows, as it ranks
+  Heap heads;    // best remaining candidate of each row, before the penalty
+  Heap lowered;  // candidates taken from the rows, with the penalty
   const auto push_head = [&](size_t idx) {
     PenalisedCandidate head = {answer[idx], static_cast<int>(idx)};
     head.candidate.beam -= group.first_row;

@@ -1,9 +1,9 @@
-// LengthToEnd: where a draft ends. After a token that ends its sequence nothing
-// is drafted. That token itself need not be in the draft, since the step that
-// verifies it draws one token more. But where acceptance depends on the logits
-// that a draft was drawn from (NeedsDraftLogits), it is kept: rejection
-// sampling follows the model's distribution only if every token that was drawn
-// is verified, whichever it is.
+// LengthToEnd: length of a draft up to the end of its sequence. Drafts stop at
+// a token that ends the sequence. The ending token itself need not be in the
+// draft, because the step that verifies it samples one token more. If
+// acceptance depends on the logits that the draft was drawn from
+// (NeedsDraftLogits), the ending token is kept: rejection sampling follows the
+// model's distribution only if every sampled token is verified.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace espalier {
 
-// How many tokens of `draft` count: those up to the first one of `ids`,
-// ascending, which end its sequence; and that one if `keeps_end`.
+// Returns the number of tokens of `draft` before the first one in `ids`, which
+// are ascending and end a sequence; including that one if `keeps_end`.
 inline size_t LengthToEnd(std::span<const TokenId> draft,
                           std::span<const TokenId> ids, bool keeps_end) {
   const auto end = std::ranges::find_if(draft, [&](TokenId token) {

@@ -1,9 +1,9 @@
-// DraftLogits: the rows of logits that the tokens of one draft were drawn from,
-// which verification by rejection asks for (kernels/verify/verify.h). They stay
-// where they were computed, on the host or in the memory of a GPU; copies share
-// them, and the last one gives their memory back.
+// DraftLogits: the rows of logits that the tokens of one draft were drawn from.
+// Verification by rejection reads them (kernels/verify/verify.h). They stay
+// where they were computed, on the host or in the memory of a GPU. Copies share
+// them, and the last copy frees them.
 //
-// Thread safety: a plain value; copies may end on any thread.
+// Thread safety: a plain value; copies may be destroyed on any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,30 @@ class DraftLogits {
  public:
   static constexpr int kHost = -1;
 
-  // None.
+  // Makes an empty value.
   DraftLogits() = default;
-  // Of the host: [tokens, vocab_size] f32.
+  // Wraps logits on the host: [tokens, vocab_size] f32.
   explicit DraftLogits(std::vector<float> logits) {
     const auto owner =
         std::make_shared<const std::vector<float>>(std::move(logits));
     size_ = owner->size();
     logits_ = {owner, owner->data()};
   }
-  // The same in memory of a GPU, complete. What `logits` owns is freed without
-  // waiting for the GPU: who reads keeps a copy until it has read.
+  // Wraps complete logits in GPU memory, of the same shape. `logits` frees the
+  // memory without waiting for the GPU, so a reader keeps a copy until its
+  // reads have completed.
   DraftLogits(std::shared_ptr<const float> logits, size_t size, int ordinal)
       : logits_(std::move(logits)), size_(size), device_(ordinal) {}
 
   bool empty() const { return size_ == 0; }
-  size_t size() const { return size_; }  // of all rows
-  // The ordinal of the GPU that they are on; or kHost.
+  size_t size() const { return size_; }  // values in all rows
+  // Returns the ordinal of the GPU that holds the logits, or kHost.
   int device() const { return device_; }
-  // Where they are.
   const float* data() const { return logits_.get(); }
   // REQUIRES: they are on the host.
   std::span<const float> values() const;
 
-  // Those of the first tokens. REQUIRES: size <= size().
+  // Returns the first `size` values, whole rows. REQUIRES: size <= size().
   DraftLogits First(size_t size) const { return {logits_, size, device_}; }
 
  private:

@@ -1,16 +1,16 @@
-// DraftSampler: samples drafts on the device on which a draft model computes
-// its logits. One call feeds the sequences; then it draws a token of each and
-// feeds that, until all tokens are drawn. The host takes no part in between. On
-// a GPU the call is one run of the device, and neither logits nor tokens cross
-// the link before it ends.
+// DraftSampler: samples drafts on the device that computes the draft model's
+// logits. One call feeds the sequences, then repeatedly samples a token of each
+// and feeds it, until all tokens are sampled. The host takes no part in
+// between. On a GPU the call is one run of the device, and neither logits nor
+// tokens cross the link before it ends.
 //
 //   a b  c      fed before: a b; feeds c, draws d, feeds it, draws e
 //   a b  c  d
 //   p q  r s    the other row of the same call feeds two tokens and draws t
 //   p q  r s t
 //
-// Works on the pages of a Model (model.h), which may feed other plans between
-// two calls; so it is used by the one thread that the model is used by.
+// It works on the pages of a Model (model.h), which may run other plans between
+// two calls, so it is used by the model's thread alone.
 #pragma once
 
 #include <span>
@@ -24,14 +24,16 @@
 
 namespace espalier {
 
-// What was drawn for a sequence.
+// Draft of one sequence.
 struct SampledDraft {
-  // As many as were asked for, also after the end of a text. A token that
-  // could not be drawn is negative, and what follows it means nothing.
+  // All requested tokens, even after the end of a text. A token that could not
+  // be sampled is negative, and later tokens are meaningless.
   std::vector<TokenId> tokens = {};
-  // Instead of these, of Start: where they will be.
+  // Start() only: the tokens while they are being sampled, in place of
+  // `tokens`.
   PendingDraft pending = {};
-  // Of these, where NeedsDraftLogits; empty where there was no room for them.
+  // Logits of the tokens if NeedsDraftLogits; empty if there was no memory for
+  // them.
   DraftLogits logits = {};
 };
 
@@ -39,39 +41,39 @@ class DraftSampler {
  public:
   virtual ~DraftSampler() = default;
 
-  // Whether it can draw for the sequence: what its processors do to scores must
-  // not depend on the tokens that it drafts.
+  // True if it can draft for the sequence: the sequence's score processors must
+  // not depend on the drafted tokens.
   virtual bool CanSample(const DraftSequence& sequence) const = 0;
-  // Tokens that a row of Sample may feed, at least 1.
+  // Returns the tokens that a row of Sample() may feed, at least 1.
   virtual int max_row_tokens() const = 0;
-  // Tokens that it draws for a sequence at most.
+  // Returns the largest number of tokens drafted for a sequence.
   virtual int max_draft_tokens() const = 0;
 
-  // Makes plan.page_copies, feeds plan.rows, one of each of `sequences`, whose
-  // last token has a row of logits, and draws sequence.num_tokens of each, as
-  // DrawDraft does (kernels/verify/verify.h).
+  // Makes plan.page_copies, feeds plan.rows, one for each of `sequences`, and
+  // samples sequence.num_tokens tokens of each, as DrawDraft does
+  // (kernels/verify/verify.h). The last token of a row has a row of logits.
   // REQUIRES: CanSample; rows and tokens within the limits; a row's pages have
-  // room for all tokens that are fed, all but the last one that is drawn.
+  // room for the tokens of the row and all drafted tokens but the last one.
   // Errors: as Model::Forward.
   virtual absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) = 0;
 
-  // The same, but need not wait until the tokens are drawn. Then the model is
-  // not to be used before Wait, and rows of logits are complete with the
-  // tokens.
+  // As Sample(), but may return before the tokens are sampled. Then the model
+  // must not be used before Wait(). The rows of logits are complete when the
+  // tokens are.
   virtual absl::StatusOr<std::vector<SampledDraft>> Start(
       const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
     return Sample(plan, sequences);
   }
-  // Whether Start takes sequences with DraftSequence::verified_before, as the
-  // last ones. The row of one feeds one token, any, at the position for no
-  // draft accepted, and has pages for all of them. Where Start has to wait for
-  // what it draws, or that verification has failed, the draft of such a
-  // sequence is empty: nothing is drawn or fed for it.
+  // True if Start() supports sequences with DraftSequence::verified_before,
+  // after all others. Such a sequence's row feeds one token of any value, at
+  // the position that assumes no accepted draft token, and has pages for every
+  // outcome. If Start() runs synchronously, or the verification has failed, the
+  // draft of such a sequence is empty and nothing is fed for it.
   virtual bool follows_verification() const { return false; }
-  // Waits for what was started; returns how long it took, if it was not waited
-  // for yet. Errors: as Model::Forward.
+  // Waits for the started drafts. Returns the time that they took, or 0 if it
+  // was returned before. Errors: as Model::Forward.
   virtual absl::StatusOr<absl::Duration> Wait() { return absl::ZeroDuration(); }
 };
 

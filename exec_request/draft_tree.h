@@ -1,14 +1,15 @@
 // DraftTree: the drafted paths of a beam search (PlanSelection::ranks) as one
-// tree. Its nodes stand for the rows of logits that a step has, each once: a
-// beam, or a beam and some tokens of a path. Rows of one beam whose paths begin
-// alike share nodes.
+// tree. A node is a beam, or a beam and the first tokens of a path, and has a
+// row of logits in the step. Rows of one beam whose paths begin alike share
+// nodes.
 //
 //   row 0: beam 0, 5 7       beam 0 --5--> . --7--> .
 //   row 1: beam 0, 5 8                     . --8--> .
 //   row 2: beam 1            beam 1
 //
-// Where all beams of a step stand on nodes, the step is evaluated: that is how
-// the executor goes on after the first one, and the group follows it.
+// A step is evaluated if all of its beams are nodes of the tree. So the
+// executor advances through the tree after the first step, and the group
+// repeats its moves.
 //
 // Thread safety: constant after construction.
 #pragma once
@@ -28,34 +29,35 @@ class DraftTree {
  public:
   static constexpr int kNone = -1;
 
-  // Of the rows that continue beams `ranks` by `drafts`.
-  // REQUIRES: `ranks` are in [0, num_beams), ascending, each at least once.
+  // Builds the tree of rows that continue beams `ranks` by `drafts`. REQUIRES:
+  // `ranks` are in [0, num_beams), ascending, each at least once.
   DraftTree(int num_beams, std::span<const int> ranks,
             std::span<const std::vector<TokenId>> drafts);
   explicit DraftTree(const PlanSelection& selection)
       : DraftTree(selection.num_rows, selection.ranks, selection.drafts) {}
 
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
-  // Tokens of the longest path.
+  // Returns the number of tokens of the longest path.
   int max_depth() const { return max_depth_; }
 
-  // The nodes of the beams, by rank.
+  // Returns the nodes of the beams, by rank.
   std::vector<int> Roots() const;
-  // After `token`; kNone if no path goes there.
+  // Returns the node after `token`, or kNone if no path continues with it.
   int Child(int node, TokenId token) const;
 
-  // The first row that has the node: of two nodes of one depth, never the same.
+  // Returns the first row that has the node. Two nodes of one depth have
+  // different rows.
   int row(int node) const { return nodes_[node].row; }
-  // Tokens of its row's draft that are after it.
+  // Returns the number of tokens of the row's draft up to the node.
   int depth(int node) const { return nodes_[node].depth; }
-  // Its row of logits, of the selection's.
+  // Returns its row of logits, counted from the selection's first.
   int logits_row(int node) const {
     return first_logits_rows_[nodes_[node].row] + nodes_[node].depth;
   }
 
-  // The nodes of the beams that `candidates` of the beams at `nodes` make; by
-  // rank, the candidates being those of indices `surviving`. Empty if one of
-  // them is not on a path, or there is none.
+  // Returns the nodes of the next beams, by rank: the candidates with indices
+  // `surviving`, whose parents are the beams at `nodes`. Returns nothing if
+  // there are no surviving candidates, or one of them is not on a path.
   std::vector<int> Follow(std::span<const int> nodes,
                           std::span<const Candidate> candidates,
                           std::span<const int> surviving) const;
@@ -68,9 +70,9 @@ class DraftTree {
 
   const int num_beams_;
   int max_depth_ = 0;
-  std::vector<Node> nodes_;  // the beams', then the others
+  std::vector<Node> nodes_;  // beams first
   std::map<std::pair<int, TokenId>, int> children_;
-  std::vector<int> first_logits_rows_;  // [rows], of the selection's
+  std::vector<int> first_logits_rows_;  // [rows], within the selection
 };
 
 }  // namespace espalier

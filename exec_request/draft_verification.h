@@ -1,12 +1,12 @@
-// DraftVerification: when a step says of the drafts of one run of a draft model
-// (DraftSampler::Start) what became of them, for the run after it, before the
-// host knows it.
+// DraftVerification: signals that a step writes the verification results of one
+// run of a draft model (DraftSampler::Start). The next run waits for them on
+// the device, before the host knows them.
 //
 //   executor's stream   step N: verify ─> VerifiedDraft of each ─> event
 //   sampler's stream                             wait for the event ─> run N+1
 //
-// The host only has to know that the event is there to be waited for: Wait
-// returns when the step was enqueued, which is long before it has run.
+// The host only waits until the event is recorded: Wait() returns when the step
+// is enqueued, long before it has run.
 //
 // Thread safety: any thread may call anything.
 #pragma once
@@ -21,14 +21,15 @@ namespace espalier {
 
 class DraftVerification {
  public:
-  // The step is enqueued, and `event`, a cudaEvent_t, after what it says of
-  // all drafts; null: that is there already. The first of Set and Fail counts.
+  // Announces that the step is enqueued. `event`, a cudaEvent_t, follows its
+  // write of all verification results; null: they are written already. Only the
+  // first call of Set or Fail counts.
   void Set(void* event) { Decide(event); }
-  // There is no such step: nothing is ever said of the drafts.
+  // Announces that there is no such step: the results will never be written.
   void Fail() { Decide(std::nullopt); }
-  // Returns what was set once that is known; nothing if it failed.
+  // Waits for Set or Fail. Returns the event, or nothing after Fail.
   std::optional<void*> Wait();
-  // For other drafts. REQUIRES: nobody waits.
+  // Resets it for other drafts. REQUIRES: no thread waits.
   void Reset();
 
  private:

@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-// Shared by all copies of what the executor calls.
+// Calls `done` once, for all copies of the executor's callback.
 class OneAnswer {
  public:
   explicit OneAnswer(StepExecutor::Done done) : done_(std::move(done)) {}
@@ -36,7 +36,7 @@ class OneAnswer {
 
  private:
   std::atomic<bool> given_ = false;
-  StepExecutor::Done done_;  // of the first call
+  StepExecutor::Done done_;
 };
 
 }  // namespace

@@ -42,8 +42,8 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
     selection.draft_logits.resize(selection.num_rows);
     selection.draft_logits[target.rank] = drafts[i].logits;
   }
-  // A draft without its logits is verified as one that was found, and so are
-  // all of its request.
+  // If logits of one draft are missing, all drafts of its request are verified
+  // as drafts that were not sampled.
   for (size_t i = 0; i < plan->selections.size(); ++i) {
     const PlanSelection& selection = plan->selections[i];
     if (selection.draft_logits.empty()) continue;
@@ -60,14 +60,14 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
   }
 }
 
-// The arrays of rows, written anew.
+// Rewrites the plan's arrays of rows.
 class RowWriter {
  public:
   RowWriter(int page_size, StepPlan* plan)
       : page_size_(page_size), plan_(*plan), removed_(1, 0) {}
 
-  // A row as it is, or with `draft` after its first token, which may be up to
-  // `num_ahead` positions further on.
+  // Adds a planned row, unchanged or with `draft` after its first token. The
+  // row may start up to `num_ahead` positions later than planned.
   void Add(size_t row_idx, const std::vector<TokenId>* draft, int num_ahead) {
     PlanRow& row = plan_.rows[row_idx];
     const int num_planned = row.num_tokens;
@@ -108,7 +108,7 @@ class RowWriter {
   }
 
  private:
-  // Rows of logits, which are planned ones.
+  // Returns the rows of logits removed before planned row `first_logits`.
   int RemovedBefore(int first_logits) const {
     return removed_[std::ranges::lower_bound(first_logits_, first_logits) -
                     first_logits_.begin()];

@@ -1,7 +1,8 @@
 // FillDrafts: completes a plan whose rows verify drafts that are made just
-// before the step (DraftSequence::verified_by): the rows feed what was drafted,
-// and lose the tokens, rows of logits and pages of what was not. It is then the
-// plan that would have been written had the drafts been known.
+// before the step (DraftSequence::verified_by). The rows get the drafted
+// tokens, and lose the tokens, rows of logits and pages that were planned for
+// longer drafts. The result is the plan that would have been written with the
+// drafts known.
 //
 //   planned   a ? ? | b ? ? | c          drafted  d e | (f ends the text)
 //   filled    a d e | b     | c
@@ -15,9 +16,9 @@
 
 namespace espalier {
 
-// Cuts each of `*drafts` [plan->drafting] that this plan verifies where it ends
-// a sequence, and fills it in. Others are left alone.
-// REQUIRES: what verified_by names exists, with as many tokens to draft.
+// Truncates each of `*drafts` [plan->drafting] that this plan verifies at the
+// end of its sequence, and inserts it. Leaves other drafts alone. REQUIRES:
+// verified_by names existing rows, planned for as many tokens.
 void FillDrafts(int page_size, std::span<DraftedTokens> drafts, StepPlan* plan);
 
 }  // namespace espalier

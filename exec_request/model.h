@@ -1,5 +1,6 @@
-// Model: what a caller's own model implements to get the whole engine. Two
-// methods: what it is, and multi-query evaluation over pages.
+// Model: the interface that a caller's own model implements to use the whole
+// engine. It has two methods: a description, and multi-query evaluation over
+// pages.
 #pragma once
 
 #include <span>
@@ -18,28 +19,28 @@ class Model {
   // Constant for the model's life.
   virtual const ModelDescription& description() const = 0;
 
-  // Runs one plan. First, if the model keeps anything by sequence or page: for
-  // each of plan.forks copy the parent's state to the child, drop the state of
-  // plan.finished, and make plan.page_copies; and before these, if
-  // description().num_host_slots is not 0, plan.page_saves and then
-  // plan.page_loads. Then feed the rows' tokens
-  // (writing what later steps need into the rows' pages) and fill
+  // Runs one plan. First, if the model keeps state by sequence or page: makes
+  // plan.page_saves and then plan.page_loads, if description().num_host_slots
+  // is not 0; copies each parent's state to the child for plan.forks; drops the
+  // state of plan.finished; and makes plan.page_copies. Then feeds the rows'
+  // tokens, writes the data that later steps need into the rows' pages, and
+  // fills
   //
   //   logits  [plan.num_logits, vocab_size]  f32  host  out
   //
   // A row's logits must not depend on the other rows of the plan, nor on how
-  // its tokens were divided among plans. Called by one thread at a time; may
-  // block, and should look at plan.stop every few milliseconds. plan.rows may
-  // be empty where there is only state to drop, or a draft model to be asked.
+  // its tokens were divided among plans. Called by one thread at a time. May
+  // block, and should check plan.stop every few milliseconds. plan.rows may be
+  // empty if the plan only drops state or drafts.
   //
-  // Errors: any, kCancelled where it gave up because of plan.stop; the requests
-  // of this plan end with it, others go on. Forks
-  // and ended sequences count as done all the same, and sequences may end that
-  // the failed plan was the first to feed.
+  // Errors: any; kCancelled if it gave up because of plan.stop. The requests of
+  // this plan end with the error, and others continue. Forks and ended
+  // sequences count as done nevertheless. Later plans may end sequences that
+  // only the failed plan fed.
   virtual absl::Status Forward(const StepPlan& plan,
                                std::span<float> logits) = 0;
 
-  // Of an executor, as long as it lives: the pages hold what it fed.
+  // Held by an executor for its whole life, because the pages hold its data.
   SoleUse& sole_use() { return sole_use_; }
 
  private:

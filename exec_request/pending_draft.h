@@ -1,24 +1,24 @@
-// PendingDraft: the tokens of one draft that a GPU draws while the plan that
-// verifies them is on its way (DraftSampler). Nobody on the host waits for
-// them: the step that verifies them waits on the device, and reads them where
-// they are drawn to; the host reads them when that step has ended. Copies share
-// the memory, which is used again when the last of them is gone.
+// PendingDraft: the tokens of one draft that a GPU samples while the plan that
+// verifies them is on its way (DraftSampler). The host does not wait for them:
+// the step that verifies them waits on the device and reads them there. The
+// host reads them when that step has ended. Copies share the memory, which is
+// reused when the last copy is destroyed.
 //
 //   sampler's stream   k steps of the draft model ─> tokens ─> event
 //   executor's stream              wait for the event ─> place tokens ─> step
 //
-// What orders what:
+// Ordering:
 //
 // - Tokens are written before they are placed: the executor's stream waits for
 //   the event (cudaStreamWaitEvent).
-// - Tokens are written before the host reads them: the step's own end is after
+// - Tokens are written before the host reads them: the end of the step follows
 //   that wait.
-// - Tokens are read before they are written again: memory is used again when
-//   the last copy is gone, and the executor holds one until its step has ended.
+// - Tokens are read before they are overwritten: memory is reused when the last
+//   copy is destroyed, and the executor holds one until its step has ended.
 //
-// The step in turn may say what became of the draft where the device finds it
-// (draft_verification.h): then the next draft of the sequence, and the step
-// that verifies that, begin there without the host.
+// The step may write the verification result to device memory
+// (draft_verification.h). Then the next draft of the sequence, and the step
+// that verifies it, begin there without the host.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -38,16 +38,17 @@ namespace espalier {
 
 class PendingDraft {
  public:
-  // None.
+  // Makes an empty draft.
   PendingDraft() = default;
-  //   tokens  pinned host memory, that GPUs see at the same address: token i is
-  //           tokens[i * stride]; negative where none could be drawn, and what
-  //           follows means nothing then
-  //   event   a cudaEvent_t after the writes of all of them; `tokens` owns it,
-  //           too. Null: they are there
-  //   verification, verified  whoever verifies the draft says there what became
-  //           of it (verified: in pinned memory, too), and when that is said of
-  //           all drafts of the run; null: nobody asks. `tokens` owns them
+  //   tokens  pinned host memory, mapped on GPUs at the same address: token i
+  //           is tokens[i * stride]; negative if it could not be sampled, and
+  //           then later tokens are meaningless
+  //   event   a cudaEvent_t after the writes of all tokens; owned by `tokens`.
+  //           Null: they are written
+  //   verification, verified  `verified`, in pinned memory too, receives the
+  //           verification result; `verification` signals that the results of
+  //           all drafts of the run are written. Null: unused. `tokens` owns
+  //           both
   PendingDraft(std::shared_ptr<const TokenId> tokens, int stride,
                int num_tokens, void* event,
                DraftVerification* verification = nullptr,
@@ -70,13 +71,12 @@ class PendingDraft {
   // REQUIRES: the event has happened.
   TokenId token(int i) const { return tokens_.get()[i * stride_]; }
 
-  // Of what is drawn only so much is verified (LengthToEnd).
+  // Truncates the draft at the first of `ids` (LengthToEnd).
   void EndAt(std::span<const TokenId> ids, bool keeps_end) {
     end_ids_.assign(ids.begin(), ids.end());
     keeps_end_ = keeps_end;
   }
-  // What counts of the draft.
-  // REQUIRES: as token().
+  // Returns the tokens of the draft, up to its end. REQUIRES: as token().
   std::vector<TokenId> Tokens() const;
 
  private:

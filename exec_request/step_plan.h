@@ -1,5 +1,5 @@
 // StepPlan and StepResult: one model call, as plain data. The scheduler writes
-// a plan, an executor answers with a result; nothing else passes between them,
+// a plan, and an executor returns a result. Nothing else passes between them,
 // so an executor may live on another thread, device or machine. It may keep
 // state for each sequence: plans name the sequences that ended.
 //
@@ -10,16 +10,16 @@
 //
 // A row feeds one token (decode) or many (a chunk of a prompt, a resumed
 // history, a draft to verify); multi-query evaluation over the page table is
-// the one operation. The last `num_logits` tokens of a row have a row of
-// logits each: none in a chunk that does not end its prompt. Tokens and rows of
-// logits are in the order of the rows, without gaps.
+// the one operation. The last `num_logits` tokens of a row have one row of
+// logits each. A chunk that does not end its prompt has none. Tokens and rows
+// of logits are in the order of the rows, without gaps.
 //
 // Rows are complete inputs, so a plan with rows for a group can be written only
 // when the group's last result is read. An executor that takes more than one
 // plan in flight keeps each group's state and *runs ahead*: a GroupContinuation
 // requests a group's next step without the decisions of the last one
 // (docs/step.md, "Running ahead"). Rows replace the kept state; a continuation
-// goes on from it.
+// advances it.
 #pragma once
 
 #include <cstdint>
@@ -51,169 +51,182 @@ struct PlanRow {
   SequenceId sequence = {};
   int first_token = 0;     // index in StepPlan::tokens
   int num_tokens = 0;      // >= 1
-  int first_position = 0;  // of its first token in the sequence
+  int first_position = 0;  // position in the sequence of its first token
   int num_logits = 0;      // in [0, num_tokens]
   int first_logits = 0;    // index of its first row of logits
-  // Of a model with an encoder (docs/step.md, "Sources"): the first positions
-  // of the sequence are those of its source, so many, and padding up to the end
-  // of a page; there it has keys and values of cross-attention. Rows of logits
-  // are of tokens after. 0: no encoder.
+  // Length of the row's source (docs/step.md, "Sources"); 0: the model has no
+  // encoder. The first source_length positions of the sequence, padded to the
+  // end of a page, hold keys and values of cross-attention. All rows of logits
+  // belong to later positions.
   int source_length = 0;
 };
 
-// What the encoder reads for a row that feeds positions of its source: all of
-// it, whichever of them these are.
+// Source of a row that feeds some of its source positions. It is always
+// complete, because the encoder cannot read a part.
 struct PlanSource {
   int row = 0;  // index in StepPlan::rows
   std::shared_ptr<const std::vector<TokenId>> tokens;  // [source_length]
 };
 
-// How an executor selects from the logits of a group's rows.
+// Selection from the logits of a group's rows.
 enum class SelectionKind {
-  // The best continuations of all rows together, by cumulative score. They
-  // decide the group's next beams: the first `num_slots` of them that do not
-  // end in an EOS id. In which slots these live, AssignSlots decides
+  // Joint top-k: the best continuations of all rows together, by cumulative
+  // score. The group's next beams are the first `num_slots` of them that do not
+  // end in an EOS id. AssignSlots() maps these to slots
   // (kernels/resident/assign_slots.h).
   kBeams,
-  // The best continuations of each row, one row's after the other's. The
-  // strategy decides which of them live.
+  // Per-row top-k: the best continuations of each row, in the order of the
+  // rows. The group's strategy chooses the next beams.
   kRows,
-  // A token for each of `samples` (kernels/sample/sample.h), in this order,
-  // drawn from the row of the same index; or, where there is one row, all from
-  // that one. Those that are no EOS id go on, in this order.
+  // Sampling: one token for each of `samples` (kernels/sample/sample.h), in
+  // this order. Sample i reads row i, or all samples read the only row. A
+  // sample continues, in this order, unless its token is an EOS id.
   kDraws,
 };
 
-// What selection of a request's rows is, constant for the request's life.
+// Selection parameters of a request; constant for the request's life.
 struct SelectionParams {
   SelectionKind kind = SelectionKind::kBeams;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
-  // Made of `processors` and the request's prompt. Null: the executor makes
-  // them of processors alone.
+  // Built from `processors` and the request's prompt. Null: the executor builds
+  // edits from `processors` alone.
   std::shared_ptr<const ScoreEdits> edits = nullptr;
-  SamplingParams sampling;  // of kDraws, and where perturbed
-  VerifyMode verify_mode = VerifyMode::kRejection;  // of PlanSelection::drafts
-  // Whether kRows chooses by perturbed scores
-  // (kernels/gumbel_topk/gumbel_topk.h), with `sampling`: rows come in falling
-  // order of these, and a row may consist of kNotANumber. The noise of a row is
-  // of its rank. Of no other kind.
+  SamplingParams sampling;  // for kDraws, and for gumbel_top_k
+  // For drafts (PlanSelection::drafts).
+  VerifyMode verify_mode = VerifyMode::kRejection;
+  // kRows only: ranks by perturbed scores, value + Gumbel noise
+  // (kernels/gumbel_topk/gumbel_topk.h), with `sampling`. A row's candidates
+  // are in descending order of these scores, or are kNotANumber alone. The
+  // noise depends on the rank of the row's beam.
   bool gumbel_top_k = false;
-  // Log-probabilities are reported of what is chosen, and of so many best
-  // tokens of its row; -1: of none.
+  // Log-probabilities are reported for each chosen token and for this many best
+  // tokens of its row; -1: none are reported.
   int num_logprobs = -1;
-  // Whether these are what tokens are chosen by: log-probabilities after edits
-  // and, where tokens are drawn, temperature and filters, with which beams add
-  // up to their cum_log_prob (TokenValues, kernels/gumbel_topk/gumbel_topk.h).
+  // True: reports processed log-probabilities, the values that tokens are
+  // chosen by: after edits and, if tokens are sampled, after temperature and
+  // filters. A beam's values add up to its cum_log_prob (TokenValues,
+  // kernels/gumbel_topk/gumbel_topk.h).
   bool reports_processed = false;
-  // Keeps alive what PlanSelection::allowed points to.
+  // Owns the memory that PlanSelection::allowed points to.
   std::shared_ptr<const void> allowed_owner = nullptr;
 };
 
-// The params' edits; made of its processors alone where it has none.
+// Returns params.edits, or edits built from params.processors alone if it is
+// null.
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params);
 
-// How the strategy of a group ranks the candidates of all rows. For
-// executors that have time for it: what cannot come among the first may be left
-// out of the answer (contenders.h); the rest is in the order it would have. An
-// answer that has more of the rows' candidates leads to the same.
+// Ranking of the candidates of all rows by the group's strategy. Using it is
+// optional: an executor may drop candidates that the strategy can never choose
+// (executor/contenders.h). The others keep their order. A result with more
+// candidates leads to the same beams.
 struct RowRanking {
-  // Of kBeams: the beams. What ends in one of eos_token_ids and ranks after
-  // twice as many may be left out. Of kRows: so many are taken of all rows
-  // together, by perturbed sums: cumulative score + noise
-  // (kernels/gumbel_topk/gumbel_topk.h), in double. 0: unset, all matter.
+  // kBeams: number of beams. Candidates that end in one of eos_token_ids may be
+  // dropped if they rank below 2 * num_first.
+  //
+  // kRows: number of candidates taken over all rows, by perturbed sum:
+  // cumulative score + noise (kernels/gumbel_topk/gumbel_topk.h), in double.
+  //
+  // 0: unset; no candidate may be dropped.
   int num_first = 0;
-  // Of stochastic beams after their first step: what the highest perturbed sum
-  // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.
+  // Stochastic beams, after their first step: the value that the highest
+  // perturbed sum among a row's children is shifted to (ShiftToMaximum).
+  // [num_rows] or empty.
   std::vector<double> parent_sums = {};
-  // Of groups that avoid each other's tokens, in their order, instead of the
-  // above (diverse_choice.h). Empty: unset, all matter.
+  // Diverse beam groups, in ranking order (diverse_choice.h). They replace the
+  // fields above. Empty: unset; no candidate may be dropped.
   struct Group {
     int first_row = 0;
     int num_rows = 0;
-    int num_candidates = 0;  // that it ranks
+    int num_candidates = 0;  // ranked by the group
   };
   std::vector<Group> groups = {};
-  int group_size = 0;            // beams of each
+  int group_size = 0;            // beams per group
   double diversity_penalty = 0;  // >= 0
 };
 
-// How to select from the logits of one request's rows.
+// Selection from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
-  int first_logits = 0;  // of logits rows [first_logits, + num_logits())
-  int num_rows = 0;      // sequences of the group that are alive, in rank order
-  int num_candidates = 0;  // of all rows in kBeams, of each in kRows
-  int num_generated = 0;   // tokens each of the rows has generated
+  int first_logits = 0;    // rows [first_logits, + num_logits())
+  int num_rows = 0;        // live sequences of the group, in rank order
+  int num_candidates = 0;  // kBeams: of all rows; kRows: of each row
+  int num_generated = 0;   // tokens generated by each row
   SmallVector<float> cum_log_probs = {};  // [num_rows], nats
-  // Shared because it is constant for the request's life; never null.
+  // Shared, because it is constant for the request's life; never null.
   std::shared_ptr<const SelectionParams> params = DefaultParams();
-  // Of kDraws: which samples of the request draw.
+  // kDraws only: indices of the request's samples that draw.
   SmallVector<int> samples = {};
-  // For executors that run ahead: the slot each row's beam lives in,
-  // how many slots there are (beams that live at most, if a next step is
-  // possible at all), and the tokens that end a hypothesis.
+  // For executors that run ahead: the slot of each row's beam; the number of
+  // slots, which is the number of live beams at most, or fewer if no next step
+  // is possible; and the tokens that end a hypothesis.
   SmallVector<int> slots = {};  // [num_rows], each in [0, num_slots)
   int num_slots = 1;            // >= num_rows
   SmallVector<TokenId> eos_token_ids = {};  // ascending
-  // Tokens that each row has generated, where they differ: [num_rows], or empty
-  // for num_generated. Of kDraws.
+  // kDraws only: tokens generated by each row, if the rows differ. [num_rows],
+  // or empty for num_generated.
   SmallVector<int> row_num_generated = {};
-  // Tokens of each row after the prompt of params->edits, those it feeds
-  // included, if the processors need them: [num_rows] or empty. Where params
-  // has no edits, prompt and generated tokens.
+  // Tokens of each row after the prompt in params->edits, including the tokens
+  // that it feeds, if the processors need them. Without params->edits they
+  // begin with the prompt. [num_rows] or empty.
   std::vector<std::vector<TokenId>> histories = {};
-  // The tokens that alone may follow each row of logits, ascending, each once:
-  // [num_logits()] or empty. What they point to lives as long as `params`.
+  // Allow list of each row of logits, ascending and without duplicates.
+  // [num_logits()] or empty. `params` keeps the tokens alive.
   std::vector<std::span<const TokenId>> allowed = {};
-  // Speculation: tokens that each row feeds after its last one, for this
-  // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
-  // 1 rows of logits, after those of row r - 1. Of kDraws with a sample for
-  // each row. No continuation goes on from such a step, but one with drafts
-  // where a draft model drafts for each row before the step
-  // (DraftSequence::verified_by).
+  // Speculation: tokens that each row feeds after its last one, which this
+  // selection verifies. [num_rows] or empty. Row r has drafts[r].size() + 1
+  // rows of logits, after those of row r - 1.
   //
-  // Of kBeams, drafts are paths that beams may take, and there are as many rows
-  // as paths: row i feeds the last token of beam ranks[i], then drafts[i].
-  // Several rows may be of one beam. What is above by row, num_rows for one, is
-  // still by beam. The answer is that of as many steps as the paths decide
-  // (SelectionResult::further).
+  // kDraws: there is one sample for each row. A continuation may follow such a
+  // step only if a draft model drafted for each row before the step
+  // (DraftSequence::verified_by), and the continuation has drafts itself.
+  //
+  // kBeams: drafts are paths that beams may take, one row for each path. Row i
+  // feeds the last token of beam ranks[i], then drafts[i]; a beam may have
+  // several rows. Fields indexed by row, and num_rows, still count beams. The
+  // result covers as many steps as the paths decide (SelectionResult::further).
   std::vector<std::vector<TokenId>> drafts = {};
-  // Of kBeams with drafts: [drafts], ascending, each beam at least once.
+  // kBeams with drafts: the beam of each path. [drafts], ascending, each beam
+  // at least once.
   SmallVector<int> ranks = {};
-  // What a draft model drew these from: [num_rows], of each row for its drafts
-  // at least; or empty: they were not drawn (verify.h).
+  // Logits that a draft model drew the drafts from: [num_rows], at least one
+  // row for each drafted token. Empty: the drafts were not sampled (verify.h).
   std::vector<DraftLogits> draft_logits = {};
-  // Drafts that a device draws while the plan is on its way (pending_draft.h):
-  // [num_rows], empty of rows whose drafts are there; or empty: all are. Of the
-  // others `drafts` has as many zeros. For executors that wait for them on the
-  // device (ModelDescription::verifies_pending_drafts).
+  // Drafts that a device is still sampling while the plan is on its way
+  // (pending_draft.h): [num_rows], or empty if none is. An entry is empty if
+  // the row's draft is in `drafts`; otherwise `drafts` has as many zeros for
+  // it. Requires an executor that waits on the device
+  // (ModelDescription::verifies_pending_drafts).
   std::vector<PendingDraft> pending_drafts = {};
-  // Drafts that the plan before verifies and whose answer the planner has not
-  // read: [num_rows], or empty. Each row begins where verification of its own
-  // ends, by as many positions and tokens further on as that accepts, after
-  // the token that it says is next (VerifiedDraft); what this selection and its
-  // rows say is for none accepted, with any token, and pages for all. Sums are
-  // not known: each candidate of the answer has its own log-probability alone.
-  // For executors that begin there on the device
+  // Drafts that the preceding plan verifies and whose result the planner has
+  // not read: [num_rows], or empty. If the device accepts `a` tokens of row r's
+  // draft and samples `t` after them (VerifiedDraft), row r starts with token
+  // `t`, `a` positions later than planned, and its num_generated is larger by
+  // `a`. This selection and its rows assume a = 0 and any `t`; the row's pages
+  // cover every `a`.
+  //
+  // Cumulative scores are unknown: each candidate of the result has its own
+  // log-probability alone. Requires an executor that begins there on the device
   // (ModelDescription::follows_pending_drafts).
   std::vector<PendingDraft> verified_before = {};
-  // Tokens that each draft could have; drawn ones end early at the end of a
-  // text. Room for these is counted by this: were it by what was drawn, short
-  // drafts would be verified more often, and tokens have another distribution.
+  // Largest length of each draft. Sampled drafts end early at the end of a
+  // text, but capacity is reserved for this length: if it depended on the
+  // sampled length, short drafts would be verified more often, which would bias
+  // the distribution of the output.
   int max_draft_tokens = 0;
   RowRanking ranking = {};
 
-  // Whether its rows feed paths of beams.
+  // True if its rows feed paths of beams.
   bool has_paths() const { return !ranks.empty(); }
-  // Rows that the plan has for it.
+  // Number of plan rows that belong to this selection.
   int num_plan_rows() const {
     return has_paths() ? static_cast<int>(ranks.size()) : num_rows;
   }
-  // Rows of logits: one for each row, and one for each drafted token.
+  // Returns the number of rows of logits: one for each row and one for each
+  // drafted token.
   int num_logits() const;
-  // The first one of each row, and the end of the last's: O(rows), so that
-  // whoever goes through all rows asks once.
+  // Returns the first row of logits of each row, and the end of the last row's.
+  // O(rows): call it once for a loop over all rows.
   SmallVector<int> FirstLogits() const;  // [num_plan_rows() + 1]
   int num_generated_of(int row) const {
     return row_num_generated.empty() ? num_generated : row_num_generated[row];
@@ -222,23 +235,25 @@ struct PlanSelection {
   static std::shared_ptr<const SelectionParams> DefaultParams();
 };
 
-// `child` begins as a copy of `parent`, before the step feeds either.
+// Fork: `child` begins as a copy of `parent`, before the step feeds either.
 struct SequenceFork {
   SequenceId parent;
   SequenceId child;
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
-// What the next step drafts and verifies of samples whose last step verified
-// what a draft model had drafted before it. Each sample that lives on feeds its
-// last token, at whatever position the answer before takes it to, and after
-// that what the draft model drafts. What that answer rejected is overwritten.
-// Samples end by an EOS id alone: none comes to its last token before.
+// Drafts of a continuation: the step drafts and verifies tokens of samples
+// whose previous step did the same. Each live sample feeds its last token, at
+// the position that the previous result takes it to, and then the tokens that
+// the draft model proposes. It overwrites positions of tokens that the previous
+// step rejected. Only an EOS id ends these samples; none reaches max_new_tokens
+// in an earlier step.
 struct ContinuedDrafts {
-  int num_tokens = 0;  // that each sample drafts at most, >= 1; 0: no drafts
-  // The pages that each slot has from a place in its table on, in place of
-  // those that it had there: as many as the step can need, whatever the answer
-  // before accepts. Of the slots of samples that lived when it was written.
+  int num_tokens = 0;  // drafted by each sample at most; 0: no drafts
+  // Pages of one slot: they replace the pages of its table from `first_place`
+  // on, and suffice for any number of accepted tokens in the previous result.
+  // There is one entry for each sample that was alive when the plan was
+  // written.
   struct SlotPages {
     int slot = 0;
     int first_place = 0;
@@ -247,96 +262,98 @@ struct ContinuedDrafts {
   std::vector<SlotPages> slots = {};
 
   bool empty() const { return num_tokens == 0; }
-  // That the step feeds at most.
+  // Returns the largest number of tokens that the step feeds.
   int num_fed() const {
     return static_cast<int>(slots.size()) * (num_tokens + 1);
   }
 };
 
-// The next step of a group whose last answer the planner has not read. Before
-// the step, in this order:
+// Next step of a group whose last result the planner has not read. Before the
+// step, in this order:
 //
-//   1. Forked children move, as the last result decided: the table of a slot
-//      that a beam moved to becomes its parent's pages below
-//      position / page_size; and if position % page_size is not 0, so many
-//      tokens of the parent's tail page are copied to tail_pages[slot].
-//   2. tail_pages[slot] becomes page position / page_size of every slot.
+//   1. Forked children move, as decided by the last result: the table of a
+//   slot that a beam moves to becomes its parent's pages below
+//   position / page_size. If position % page_size is not 0, this many tokens
+//   of the parent's tail page are copied to tail_pages[slot].
+// 2. tail_pages[slot] becomes page position / page_size of every slot.
 //
 // Then each beam feeds its last token at `position`, and the group selects from
-// them, rows in rank order. No source of a move is a target of one, so the
-// moves of a step can be made all at once. A slot without a beam has a tail
-// page and nothing else. Where no beam goes on, or the state was lost with a
-// failed plan, nothing is fed and the answer has no candidates.
+// the beams' logits, rows in rank order. No source of a move is the target of
+// another one, so all moves of a step can be made at once. A slot without a
+// beam has a tail page and nothing else. If no beam continues, or a failed plan
+// lost the state, nothing is fed and the result has no candidates.
 struct GroupContinuation {
   RequestId request;
   int position = 0;
-  // [num_slots], what each slot writes `position` into: its only holder is the
-  // slot. The same pages as in the last continuation unless a page begins.
+  // [num_slots], the page that each slot writes `position` to. Only the slot
+  // holds it. The pages equal those of the last continuation, unless a page
+  // begins.
   SmallVector<PageId> tail_pages = {};
-  // As in PlanSelection; histories are those of parents, and beams' tokens. No
-  // row has tokens that alone may follow, and the kind is not kRows.
+  // As in PlanSelection. The executor maintains histories: a parent's history
+  // and the beam's token. `allowed` is empty, and the kind is not kRows.
   int num_candidates = 0;
   int num_generated = 0;
   std::shared_ptr<const SelectionParams> params =
       PlanSelection::DefaultParams();
-  // Of samples that speculate, where executors take such
-  // (ModelDescription::drafts_ahead). Then there are no position, tails and
-  // num_generated, which differ from sample to sample.
+  // Set for samples that speculate, if the executor supports it
+  // (ModelDescription::drafts_ahead). Then position, tail_pages and
+  // num_generated are unused, because they differ between samples.
   ContinuedDrafts drafts = {};
 };
 
-// Rows of logits whose next token is given: those of a prompt, or of what is
-// scored after one. They belong to one PlanRow, the last tokens of which have
-// logits. Several may be of the same rows, where several tokens may be next;
-// then they stand one after the other.
+// Rows of logits with a given next token: those of a prompt, or of tokens that
+// are scored after one. They belong to the last tokens of one PlanRow. Several
+// entries may use the same rows, if several tokens are scored after them; such
+// entries are adjacent.
 struct PlanPromptLogprobs {
   RequestId request;
   int first_logits = 0;
-  std::vector<TokenId> tokens;  // that follow, one a row of logits
-  int num_logprobs = 0;         // best tokens of each
+  std::vector<TokenId> tokens;  // next token of each row of logits
+  int num_logprobs = 0;         // best tokens reported for each
 };
 
-// The beam search that drafted sequences are the live beams of, in rank order,
-// as PlanSelection has it.
+// Beam search of drafted sequences, which are its live beams in rank order.
+// Fields as in PlanSelection.
 struct DraftedSearch {
-  int num_beams = 1;  // that live at most
+  int num_beams = 1;  // largest number of live beams
   int num_candidates = 1;
   std::vector<TokenId> eos_token_ids;  // ascending
 };
 
-// A row of the plan that verifies what is drafted, and the row of the selection
-// that it is. The row is planned for as many tokens as are asked for, whatever
-// they are planned to be; FillDrafts completes the plan (fill_drafts.h).
+// Plan row that verifies a draft, and its selection and row in the selection.
+// The row is planned for DraftSequence::num_tokens drafted tokens; FillDrafts
+// inserts the actual ones (fill_drafts.h).
 struct DraftTarget {
   int plan_row = -1;  // none
   int selection = -1;
   int rank = 0;
 };
 
-// A sequence to draft tokens for, with the executor's draft model
-// (ModelDescription::has_draft_model; docs/speculation.md). A later step
-// verifies them, or this one. The draft model keeps what it has fed of each
-// sequence, by request and sample, until the request ends, and compares it with
-// the sequence's tokens: nothing is said of what became of the last drafts.
+// Sequence that the executor's draft model drafts tokens for
+// (ModelDescription::has_draft_model; docs/speculation.md). This step or a
+// later one verifies the draft. The draft model keeps its state of each
+// sequence, by request and sample, until the request ends. It compares the
+// state with the sequence's tokens, so the plan does not say which tokens of
+// the last draft were accepted.
 //
-// The beams of a search are drafted together: the draft model searches on from
-// them, so many tokens ahead.
+// Beams of one search are drafted together: the draft model continues their
+// beam search by num_tokens steps.
 struct DraftSequence {
   RequestId request;
-  int sample = 0;  // of the request, or rank
+  int sample = 0;  // index in the request, or the beam's rank
   std::shared_ptr<const std::vector<TokenId>> prompt;  // not null
   std::vector<TokenId> generated = {};  // at least one; the last is not fed
   int num_tokens = 1;                   // to draft at most, >= 1
-  // How it draws.
+  // Sampling parameters of the request.
   std::shared_ptr<const SelectionParams> params;
-  // Of a sample: what is drafted is fed and verified by this very step, if the
-  // executor does that (ModelDescription::drafts_before_steps).
+  // For a sample: this step also verifies the draft, if the executor supports
+  // it (ModelDescription::drafts_before_steps).
   DraftTarget verified_by = {};
-  // As PlanSelection::verified_before: `generated` is what was there before
-  // that draft, and the new one begins after what verification of it says.
+  // As PlanSelection::verified_before. `generated` ends before that draft; the
+  // new draft begins where verification of that draft ends.
   PendingDraft verified_before = {};
-  // Of a beam: its sum, and its search; null of a sample. All live beams of a
-  // search are drafted for, and to one length.
+  // For a beam: its cumulative score and its search; null for a sample. A plan
+  // drafts for all live beams of a search, to one length.
   float cum_log_prob = 0;
   std::shared_ptr<const DraftedSearch> search = nullptr;
 };
@@ -352,46 +369,45 @@ struct StepPlan {
   // A SmallVector appends many at once; std::vector would do it one by one.
   SmallVector<PageId> page_indices;
 
-  // Of the rows that feed positions of their sources, in the order of the rows.
+  // Sources of rows that feed source positions, in the order of the rows.
   std::vector<PlanSource> sources;
 
-  // Shared with the groups that they are of, which change none that a plan has.
+  // Shared with the groups, which never modify a selection that a plan holds.
   CowVector<PlanSelection> selections;
-  std::vector<GroupContinuation> continuations;  // of other groups
+  std::vector<GroupContinuation> continuations;  // for other groups
   std::vector<PlanPromptLogprobs> scorings;
   std::vector<DraftSequence> drafting;
-  // Tokens that the draft model feeds at most to catch up with these sequences.
-  // One that lacks more gets no draft now (DraftedTokens::is_behind), and the
-  // next plans that ask go on.
+  // Largest number of tokens that the draft model feeds to catch up with these
+  // sequences. A sequence that lacks more tokens gets no draft now
+  // (DraftedTokens::is_behind); later plans continue to catch up.
   int max_draft_step_tokens = std::numeric_limits<int>::max();
 
-  // To be done first, in this order; they concern state the executor or the
-  // model keeps. A group that runs ahead names no forks, and its
-  // sequences may end without having been named before.
+  // State changes, applied first and in this order. They concern state that the
+  // executor or the model keeps. A group that runs ahead names no forks, and
+  // its sequences may end without having been named.
   std::vector<SequenceFork> forks;
-  std::vector<SequenceId> finished;  // ended since the last plan
-  std::vector<RequestId> ended;      // groups, since the last plan
-  // Of pages, in this order: each kind is complete before the next one writes,
-  // and all of them before a row does. A page that is saved may be loaded into,
-  // copied to or written by this very plan; one that is loaded may be copied
-  // from. Where the executor has host slots
-  // (ModelDescription::num_host_slots). If the plan fails, none of them counts
-  // as done. A plan that copies pages has rows: executors may leave copying to
-  // what runs these.
+  std::vector<SequenceId> finished;  // since the last plan
+  std::vector<RequestId> ended;      // groups that ended since the last plan
+  // Page operations. Each kind is complete before the next one begins, and all
+  // are complete before a row writes. The same plan may load into, copy to or
+  // write a page that it saves, and may copy from a page that it loads. Saves
+  // and loads require host slots (ModelDescription::num_host_slots). If the
+  // plan fails, none of them counts as done. A plan that copies pages has rows,
+  // so an executor may make the copies together with the rows' work.
   std::vector<PageSave> page_saves;
   std::vector<PageLoad> page_loads;
   std::vector<PageCopy> page_copies;
 
-  // Once a stop is requested no request waits for the result: the executor may
-  // give the plan up at any moment, as failed with kCancelled.
+  // After a stop is requested no request waits for the result: the executor may
+  // give up the plan at any moment with kCancelled.
   std::stop_token stop = {};
 
-  // Whether no sequence runs.
+  // True if no sequence runs.
   bool empty() const {
     return rows.empty() && continuations.empty() && drafting.empty();
   }
-  // Whether an executor need not see it: no sequence runs or has ended, and no
-  // page is swapped or copied.
+  // True if an executor need not receive the plan: no sequence runs or has
+  // ended, and no page is swapped or copied.
   bool is_noop() const {
     return empty() && finished.empty() && ended.empty() && page_saves.empty() &&
            page_loads.empty() && page_copies.empty();
@@ -405,91 +421,93 @@ struct StepPlan {
   }
 };
 
-// Who asks for the selections of the answer, in their order.
+// Returns the request of each selection of the result, in its order.
 std::vector<RequestId> AskedOf(const StepPlan& plan);
 
-// The answer to one PlanSelection or GroupContinuation.
+// Result of one PlanSelection or GroupContinuation.
 struct SelectionResult {
   RequestId request = {};
-  // kBeams: best first. kRows: by row, best first. No continuation of either
-  // comes twice. kDraws: one for each sample, whose token may be kNoToken or
-  // kNotANumber. `beam` is the row's rank.
+  // kBeams: best first. kRows: in the order of the rows, best first within a
+  // row. Neither has a continuation twice. kDraws: one for each sample; its
+  // token may be kNoToken or kNotANumber. `beam` is the row's rank.
   SmallVector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates] or empty
-  // Where drafts were verified: how many of `candidates` are of each sample,
-  // one after the other. They are those of its drafts that were accepted, from
-  // the first on, and one token more. [samples], or empty if each has one.
+  // With verified drafts: number of `candidates` of each sample, which are the
+  // accepted tokens of its draft and one more. Candidates of one sample are
+  // adjacent. [samples], or empty if each has one.
   std::vector<int> num_tokens = {};
-  // The step had no room to verify the drafts: each sample has one token, or
-  // the beams have one step, which says nothing of what was drafted for them.
+  // The step had no capacity to verify the drafts: each sample has one token,
+  // or the beams have one step. The result says nothing about the quality of
+  // the drafts.
   bool has_unverified_drafts = false;
-  // Of a continuation with drafts: how many tokens were drafted of each sample.
-  // [samples]; or empty if the draft model was behind with one of them
-  // (DraftedTokens::is_behind) and had drafts of none.
+  // Continuations with drafts: number of tokens drafted for each sample.
+  // [samples], or empty if the draft model was behind with one of them
+  // (DraftedTokens::is_behind) and drafted for none.
   std::vector<int> num_drafted = {};
-  // Of kBeams where drafts were verified: the answers of the steps after this
-  // one, each as if it had been run with the beams that the answer before it
-  // makes (SurvivingCandidates), whose ranks its candidates name. There is one
-  // if all of these beams are on drafted paths.
+  // kBeams with verified drafts: results of the steps after this one. Each
+  // selects from the beams that the result before it makes
+  // (SurvivingCandidates), and `beam` is the rank among these. A step is
+  // included if all of its beams are on drafted paths.
   std::vector<SelectionResult> further = {};
-  // Ends this request alone: the executor has no room for its selection now.
+  // Ends only this request: the executor has no capacity for its selection now.
   // Then there are no candidates.
   absl::Status error = absl::OkStatus();
 };
 
-// The answer to one PlanPromptLogprobs.
+// Result of one PlanPromptLogprobs.
 struct PromptLogprobsResult {
   RequestId request;
   std::vector<TokenLogProb> logprobs;  // [tokens]
 };
 
-// Tokens that a beam may go on with, and its sum with them, by which the paths
-// of a search rank.
+// Drafted continuation of a beam, and the cumulative score at its end, by which
+// the paths of a search rank.
 struct DraftPath {
   std::vector<TokenId> tokens;
   float cum_log_prob = 0;
 };
 
-// The answer to one DraftSequence.
+// Result of one DraftSequence.
 struct DraftedTokens {
-  std::vector<TokenId> tokens = {};  // fewer than asked for, or none
-  // Of a beam, instead: every path that the search of the draft model took from
-  // it, to where it was pruned. None is the beginning of another.
+  std::vector<TokenId> tokens = {};  // num_tokens at most, may be empty
+  // For a beam, in place of `tokens`: every path that the draft model's search
+  // took from it, up to the point where it was pruned. No path is a prefix of
+  // another.
   std::vector<DraftPath> paths = {};
-  // What they were drawn from, [tokens, vocab_size]; empty unless
+  // Logits that the tokens were drawn from, [tokens, vocab_size]; empty unless
   // NeedsDraftLogits.
   DraftLogits logits = {};
-  // Until the step that verifies them has ended, where a device draws them
-  // meanwhile; `tokens` has as many zeros then.
+  // Set while a device samples the draft, until the verifying step has ended.
+  // Then `tokens` has as many zeros.
   PendingDraft pending = {};
-  // It has no draft because there is more of the sequence to feed than
-  // StepPlan::max_draft_step_tokens and those that lack less leave.
+  // True: there is no draft, because the draft model lacks more tokens of the
+  // sequence than remain of StepPlan::max_draft_step_tokens after the sequences
+  // that lack fewer.
   bool is_behind = false;
 };
 
-// Whether drafts of these params are verified with the logits that they were
-// drawn from.
+// True if verification needs the logits that drafts were drawn from.
 bool NeedsDraftLogits(const SelectionParams& params);
 
 struct StepResult {
-  // Of the plan's selections, then of its continuations, in the plan's order.
+  // Results of the plan's selections, then of its continuations, in plan order.
   std::vector<SelectionResult> selections;
   std::vector<PromptLogprobsResult> scorings = {};
   std::vector<DraftedTokens> drafts = {};  // [plan.drafting]
-  // Rows of logits that the step computed where they may be fewer than those
-  // planned: what an executor drafts itself may end early. 0: as planned.
+  // Rows of logits that the step computed. There may be fewer than planned,
+  // because drafts of the same step may end early. 0: as planned.
   int num_logits = 0;
-  // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;
-  // That forward passes of the draft model took, but those that caught up with
-  // a sequence, which feed far more tokens than they draft: in select_time
-  // where the thread of the step drafts, and beside both where another does.
+  // Time of the draft model's forward passes, except passes that catch up with
+  // a sequence, which feed many more tokens than they draft. It is part of
+  // select_time if the step's thread drafts, and overlaps both times above if
+  // another thread does.
   absl::Duration draft_time = {};
-  // Rows of logits that these passes computed: one for each token that they
-  // drew, and for each beam that they searched on from. 0: not known.
+  // Rows of logits that these passes computed: one for each sampled token, and
+  // one for each beam that they extended. 0: unknown.
   int num_draft_rows = 0;
-  // Why the draft model drafted nothing for any of plan.drafting, if it failed.
+  // Reason why the draft model drafted nothing for plan.drafting, if it failed.
   absl::Status draft_status = absl::OkStatus();
 };
 

@@ -1,6 +1,6 @@
-// SurvivingCandidates: which candidates of a step are the beams of the next one
-// in SelectionKind::kBeams. Whoever goes on from an answer without its group's
-// decision, or checks that one did, goes by this one rule.
+// SurvivingCandidates: the candidates of a step that become the beams of the
+// next one in SelectionKind::kBeams. Executors that advance a group without the
+// host, and the checks of their results, share this one rule.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace espalier {
 
-// Indices of the first `num_slots` of `candidates` that are tokens and do not
-// end in one of `eos_token_ids`, ascending: the next beams, by rank.
+// Returns the indices of the first `num_slots` of `candidates` that are tokens
+// and not among `eos_token_ids`, ascending: the next beams, by rank.
 std::vector<int> SurvivingCandidates(std::span<const Candidate> candidates,
                                      int num_slots,
                                      std::span<const TokenId> eos_token_ids);

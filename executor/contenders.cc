@@ -38,9 +38,9 @@ Contenders::Contenders(const PlanSelection& selection)
       rows_(selection.num_rows),
       floor_(kNoFloor) {}
 
-// A candidate's cumulative score is rounded to float32 once: by less than
-// 2^-24 of itself. Where its sum reaches the floor, the score is no further
-// below it than noise goes, which ends at 36.7.
+// A candidate's cumulative score is rounded to float32 once, by less than 2^-24
+// of itself. If its sum reaches the floor, the score is less than 36.7 below
+// the floor, because noise is at most 36.7.
 double Contenders::Above(int row) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor || !ranking_.parent_sums.empty()) return kNoFloor;
@@ -65,12 +65,12 @@ std::vector<double> Contenders::SumsOf(
   return sums;
 }
 
-// The order is that of value + noise, where sums have cum_log_prob, rounded to
-// float32 once: by less than 2^-24 of itself, which is no further from the sum
-// than noise goes, 36.7. So a sum that stands after is higher by less than the
-// slack below, that of devices' noise included. ShiftToMaximum keeps the order
-// but for the rounding of double; and where the maximum may stand after it is
-// the parent's sum that is too low.
+// Candidates are ordered by value + noise, while sums use cum_log_prob, which
+// is rounded to float32 once, by less than 2^-24 of itself, and is within 36.7
+// of the sum, because noise is at most 36.7. A later sum can therefore be
+// higher only by less than the slack below, which includes differences of noise
+// between devices. ShiftToMaximum keeps the order except for rounding of
+// double. If the maximum may come later, the parent's sum itself is too low.
 bool Contenders::EndsAfter(int row, double sum, double maximum) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor) return false;
@@ -95,7 +95,7 @@ size_t Contenders::Shift(int row, std::vector<double>* sums) const {
 void Contenders::Add(int row, std::vector<Candidate> candidates) {
   Row& added = rows_[row];
   std::vector<double> sums;
-  // A row that is not a number ends the request: it stays.
+  // A row of kNotANumber ends the request, so it is kept.
   if (by_sums() && !candidates.empty() && candidates[0].token >= 0) {
     sums = SumsOf(row, candidates);
   }

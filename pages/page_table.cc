@@ -65,7 +65,7 @@ absl::Status PageTable::Append(int num_new_tokens,
       num_new_tokens > num_left
           ? NumPages(num_new_tokens - num_left, pool_->page_size())
           : 0;
-  // Everything is counted before anything is taken: all or nothing.
+  // All needed pages are counted first, so that the append is atomic.
   const int64_t num_needed = num_new_pages + (copy_tail ? 1 : 0);
   if (num_needed > pool_->num_available() ||
       FaultInjected(FaultPoint::kTakePages)) {
@@ -75,8 +75,8 @@ absl::Status PageTable::Append(int num_new_tokens,
   const size_t num_pages = pages_.size() + num_new_pages;
   Reserve(num_pages);
   if (copy_tail) ReserveAtLeast(copies->size() + 1, copies);
-  // Nothing throws from here on: there is room for all, and a page that a cache
-  // releases for this is not lost to it for nothing.
+  // Nothing throws from here on, since all memory is reserved. A cache
+  // therefore never evicts a page for an append that fails.
   if (copy_tail) {
     PageRef fresh = *pool_->Allocate();
     const int num_tail_tokens = pool_->page_size() - num_left;

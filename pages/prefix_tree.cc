@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// Any order does in which tokens are compared one after the other.
+// Any lexicographic order works; this one is fast.
 int Compare(const TokenId* a, const TokenId* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(TokenId));
 }
@@ -286,10 +286,10 @@ void PrefixTree::RemoveFilling(Cursor cursor) {
   if (node >= 0 && !nodes_[node].is_ready) RemoveSubtree(node);
 }
 
-// A leaf that sequences hold is in use now: it becomes the most recently used
-// and is passed over, once until its turn comes again (second chance). After
-// an idle page there may be held ones alone, where a sequence has a copy of its
-// own of that page: then these leave the tree before it.
+// Removes the least recently used idle leaf. Leaves that sequences hold become
+// the most recently used and are skipped (second chance). If no leaf is idle,
+// idle pages have only held descendants, because a sequence has a private copy
+// of the idle page. Leaves are then removed until a page becomes free.
 bool PrefixTree::ReclaimPage() {
   if (pool_->num_idle() == 0) return false;
   ++num_evicted_;

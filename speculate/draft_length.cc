@@ -36,9 +36,9 @@ DraftLength::DraftLength(const DraftLengthOptions& options)
   averages_[0].num_accepted = options.prior_weight * options.prior_acceptance;
 }
 
-// A place that was seldom observed, or long ago, is taken to be accepted as the
-// one before it, so that drafts grow into it; the first place has its guess
-// among its observations, and it fades with them.
+// A position with few or old observations takes over the estimate of the one
+// before it, so that drafts can grow. The first position counts its prior among
+// its observations, and the prior decays with them.
 std::vector<double> DraftLength::Acceptance() const {
   std::vector<double> acceptance;
   for (const Average& average : averages_) {

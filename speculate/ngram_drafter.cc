@@ -8,8 +8,8 @@
 namespace espalier {
 namespace {
 
-// Keyed: with a hash that callers can compute, tokens of a prompt can be chosen
-// whose n-grams all share one slot, so that each is compared with all others.
+// The hash is keyed. With a known hash, a prompt could be chosen whose n-grams
+// all collide, so that each would be compared with all others.
 uint64_t HashOfNgram(const CowArray<TokenId>& tokens, int begin, int end) {
   uint64_t hash = 0;
   for (int i = begin; i < end; ++i) {
@@ -88,8 +88,8 @@ NgramDrafter::NgramDrafter(const NgramOptions& options) {
 
 void NgramDrafter::Append(std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
-    // An n-gram is put when a token follows it: so the text's own end is never
-    // found as an earlier occurrence of itself.
+    // An n-gram is recorded once a token follows it, so that the end of the
+    // text never matches itself.
     const int end = static_cast<int>(tokens_.size());
     tokens_.PushBack(token);
     for (Table& table : tables_) table.Put(tokens_, end);

@@ -7,8 +7,8 @@
 namespace espalier {
 namespace {
 
-// Keyed: with a hash that callers can compute, tokens of a prompt can be chosen
-// whose edges all share one slot, so that each is compared with all others.
+// The hash is keyed. With a known hash, a prompt could be chosen whose edges
+// all collide, so that each would be compared with all others.
 uint64_t HashOfEdge(int32_t source, TokenId token) {
   const uint64_t key = uint64_t{static_cast<uint32_t>(source)} << 32 |
                        static_cast<uint32_t>(token);

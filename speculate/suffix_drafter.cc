@@ -23,8 +23,8 @@ void SuffixDrafter::Draft(int max_tokens, std::vector<TokenId>* draft) const {
   if (match_length < options_.min_match_length) return;
   const double wanted = std::max(1.0, options_.max_spec_factor * match_length);
   for (int i = 0; i < max_tokens && i + 1 <= wanted; ++i) {
-    // Only what ends at the end of the text has nothing after it, and its
-    // link, that occurs elsewhere, has.
+    // Only substrings at the end of the text have no next token. Their link
+    // occurs elsewhere, so it has one.
     if (!automaton_.has_next(state)) state = automaton_.link(state);
     draft->push_back(automaton_.best_token(state));
     state = automaton_.best_next(state);

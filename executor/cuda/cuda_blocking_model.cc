@@ -152,7 +152,7 @@ struct CudaBlockingModel::Staged {
   size_t num_items = 0;
 };
 
-// Puts arrays and work lists into staging memory, one after the other.
+// Packs arrays and work lists into staging memory, one after the other.
 class CudaBlockingModel::Stager {
  public:
   Stager(const CudaBlockingModel& owner)

@@ -29,8 +29,8 @@
 namespace espalier {
 namespace {
 
-// Steps whose memory for the way there and back is in use: two on the device,
-// and one whose answer is being read.
+// Number of steps with pinned memory in use: two on the device, and one whose
+// result is being read.
 constexpr int kNumReports = 3;
 
 absl::Status CheckOptions(const CudaExecutorOptions& options) {
@@ -43,15 +43,16 @@ absl::Status CheckOptions(const CudaExecutorOptions& options) {
                          options.host_cache_bytes);
 }
 
-// The next step would attend to what was not copied.
+// Returns the error of a plan with copies but without rows. Without the copies,
+// the next step would read the wrong pages.
 absl::Status CopiesAlone(size_t num_copies) {
   return InvalidArgument("a plan that runs nothing copies ", num_copies,
                          " pages");
 }
 
-// Attention has room for whatever a step can be: a token is a query of its own
-// pages, and if it is a beam's, or one that verifies a draft, of its group's
-// shared ones; each of these has a row of logits.
+// Checks that attention supports every possible step. Each token is one query
+// of its own pages. Tokens of beams and tokens that verify drafts are also
+// queries of their group's shared prefix; each of these has a row of logits.
 absl::Status CheckAttention(const CudaStepLimits& limits) {
   const int64_t num_items = int64_t{limits.max_tokens} + limits.max_rows;
   if (limits.max_items < num_items) {
@@ -74,7 +75,8 @@ struct StepSlot {
   CudaEvent ended;
 };
 
-// Without time stamps: those cost the device 1.2 us between two graphs (H200).
+// Creates an event without time stamps, which would cost the device 1.2 us
+// between two graphs (H200).
 absl::StatusOr<CudaEvent> MakeEndEvent() {
   cudaEvent_t event = nullptr;
   RETURN_IF_CUDA_ERROR(
@@ -172,7 +174,7 @@ class CudaExecutor::Impl {
   CudaReports reports_;
   std::array<StepSlot, kNumReports> slots_;
 
-  // Touched on the thread.
+  // Used on the executor's thread only.
   std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
   std::unique_ptr<CudaPageSwapper> swapper_;  // null: no host slots
@@ -223,7 +225,7 @@ absl::Status CudaExecutor::Impl::Init() {
   return absl::OkStatus();
 }
 
-// Only where pages are all that is known of a sequence.
+// Creates the swapper only for models that keep sequences in pages alone.
 absl::Status CudaExecutor::Impl::InitSwapper() {
   if (host_cache_bytes_ == 0 || !description_.has_shareable_pages) {
     return absl::OkStatus();
@@ -376,7 +378,7 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
   }
 }
 
-// Memory that only some steps need, when the first of them comes.
+// Allocates memory that only some steps need, before the first of these.
 absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
   const bool has_noise = std::ranges::any_of(
       plan.selections,

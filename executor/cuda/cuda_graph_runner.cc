@@ -99,7 +99,7 @@ absl::Status CudaGraphRunner::EnqueueStep(const CudaStep& step) {
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
 }
 
-// The part of an array [reports, max_rows] that is this step's.
+// Returns this step's part of an array [reports, max_rows].
 template <typename T>
 T* CudaGraphRunner::OfStep(PinnedBuffer<T>* all) const {
   return all->data() + num_enqueued_ % reports_.num_reports *
@@ -160,8 +160,9 @@ absl::Status CudaGraphRunner::ReportVerified(const CudaStep& step) {
                             memory_->arrays().candidates, stream_);
 }
 
-// After all rows of logits that the step writes; earlier steps have
-// read them. Verification reads those on this device where they are.
+// Copies draft logits from other memory to the rows after the step's own rows
+// of logits; earlier steps have read these rows. Verification reads draft
+// logits on this device in place.
 absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
   for (const auto& [logits, first_row] : step.draft_rows) {
     float* const to = logits_.data() + size_t(first_row) * vocab_size();
@@ -176,7 +177,8 @@ absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
   return absl::OkStatus();
 }
 
-// With all the memory it needs on the device, so that no launch fails for it.
+// Captures and uploads the graph, so that no launch fails for lack of device
+// memory.
 absl::StatusOr<CudaGraph> CudaGraphRunner::Capture(const CudaStepShape& shape) {
   ASSIGN_OR_RETURN(CudaGraph graph,
                    CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
@@ -399,7 +401,7 @@ CudaGumbelTopKInputs CudaGraphRunner::GumbelTopKInputs(
           .params = arrays.params};
 }
 
-// A group a row of logits: its best tokens by the model's own scores.
+// Each row of logits is a group here: its best tokens by unprocessed scores.
 CudaSelectInputs CudaGraphRunner::BestInputs(const CudaStepShape& shape) const {
   const CudaStepLogprobs& log_probs = memory_->arrays().log_probs;
   CudaSelectInputs inputs =

@@ -46,7 +46,7 @@ std::optional<CudaLaunchThread::Task> CudaLaunchThread::Next() {
   return task;
 }
 
-// Launching comes before looking: the device must not run out of work.
+// Launches come before polls, so that the device does not run out of work.
 void CudaLaunchThread::Loop() {
   for (;;) {
     if (const std::optional<Task> task = Next()) {

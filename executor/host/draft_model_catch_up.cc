@@ -122,7 +122,7 @@ size_t DraftModel::NumTokensForStems(std::span<Drafting* const> all) const {
     const size_t num_tokens = num_lacking(*drafting);
     if (num_tokens <= kUsualTokens) num_usual += num_tokens;
   }
-  // A part is for stems in any case, so that they end.
+  // Stems always get a share, so that they make progress.
   return num_tokens_left_ - std::min(num_usual, num_tokens_left_ / 4 * 3);
 }
 

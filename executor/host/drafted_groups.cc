@@ -84,7 +84,7 @@ bool DraftedGroups::CanFollow(const StepPlan& plan,
     if (processors.needs_history() || processors.has_edits_by_place()) {
       return false;
     }
-    // Edits are the same ones wherever the rows begin and end.
+    // Edits do not depend on the number of accepted tokens.
     const auto has_same_edits = [&](const Sample& sample,
                                     const PendingDraft& draft) {
       const int first = static_cast<int>(sample.generated.size()) + 1;

@@ -84,8 +84,8 @@ ModelDescription WithDraftModel(ModelDescription description,
 
 }  // namespace
 
-// The draft model with its thread, which has a part in it and so can outlive
-// the executor; and the plans on their way, in their order.
+// The draft model with its thread, and the plans in flight, in order. The
+// thread shares ownership of this, which can therefore outlive the executor.
 class DraftingExecutor::Drafts {
  public:
   Drafts(std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> model)
@@ -101,9 +101,10 @@ class DraftingExecutor::Drafts {
   static void StartThread(const std::shared_ptr<Drafts>& drafts) {
     drafts->thread_.Start(drafts);
   }
-  // Waits until all plans were handed on, and ends. Within a `done` it waits
-  // for nothing, since this thread may be the one that drafts or hands on: then
-  // the draft thread ends by itself when all were.
+  // Waits until all plans were passed to the executor, then ends the thread.
+  // Within a `done` it does not wait, since this may be the thread that drafts
+  // or passes plans on; the draft thread then ends by itself after the last
+  // plan.
   void End() {
     std::unique_lock lock(mutex_);
     if (answering_ == std::this_thread::get_id()) {
@@ -143,9 +144,9 @@ class DraftingExecutor::Drafts {
     drafts->AnswerPlans();
   }
 
-  // Expands plans and takes results, in the order of the plans, by one thread
-  // at a time, which does so for the others: where it waits for memory it holds
-  // no lock, and they go on.
+  // Expands plans and applies results, in the order of the plans. One thread at
+  // a time does this on behalf of all. It holds no lock while it waits for
+  // memory, so the other threads continue.
   static void ExpandPlans(const std::shared_ptr<Drafts>& drafts) {
     std::unique_lock lock(drafts->mutex_);
     if (std::exchange(drafts->is_expanding_, true)) return;
@@ -282,7 +283,8 @@ class DraftingExecutor::Drafts {
     });
   }
 
-  // On a stack without the executor, which may be calling a `done`.
+  // Releases the executor on the draft thread, because this thread may be
+  // inside the executor's call of a `done`.
   void EndIfAllHandedOn() {
     {
       const std::lock_guard lock(mutex_);
@@ -297,7 +299,7 @@ class DraftingExecutor::Drafts {
     thread_.End();
   }
 
-  // In their order, by one thread at a time, as far as they are complete.
+  // Passes complete plans to the executor, in order, one thread at a time.
   static void HandOnPlans(const std::shared_ptr<Drafts>& drafts) {
     std::unique_lock lock(drafts->mutex_);
     if (drafts->is_handing_on_) return;
@@ -314,10 +316,10 @@ class DraftingExecutor::Drafts {
     drafts->EndIfAllHandedOn();
   }
 
-  // The executor may not have read a plan that it refuses: then it knows groups
-  // of that as they were before, and plans that continue them may be on their
-  // way. It forgets these groups with the next plan, and answers continuations
-  // of them without candidates.
+  // Passes a plan to the executor. If the executor refuses a plan, it may still
+  // have that plan's groups in their earlier state, while later plans continue
+  // them. The next plan therefore ends these groups, so that their
+  // continuations have no candidates.
   static void HandOn(const std::shared_ptr<Drafts>& drafts,
                      const std::shared_ptr<PlanOnItsWay>& plan) {
     StepPlan& step = plan->plan;
@@ -341,7 +343,7 @@ class DraftingExecutor::Drafts {
     }
   }
 
-  // Null: there is none, or one that waits is first.
+  // Returns the next plan, or null if it is not complete or does not exist.
   std::shared_ptr<PlanOnItsWay> NextToHandOn() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto next = std::ranges::find_if(
@@ -357,8 +359,8 @@ class DraftingExecutor::Drafts {
                        PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
     {
       const std::lock_guard lock(drafts->mutex_);
-      // A step that has ended, and has not said what became of its drafts,
-      // never will: the draft thread must not wait for it.
+      // A step that ended without reporting the verification of its drafts
+      // never will, so the draft thread must not wait for it.
       for (const DraftedTokens& draft : plan->drafted.drafts) {
         DraftVerification* const verification = draft.pending.verification();
         if (verification != nullptr) verification->Fail();
@@ -368,7 +370,7 @@ class DraftingExecutor::Drafts {
     MakeProgress(drafts);
   }
 
-  // In the order of the plans, by one thread at a time.
+  // Delivers results in the order of the plans, one thread at a time.
   void AnswerPlans() {
     std::unique_lock lock(mutex_);
     if (answering_ != std::thread::id()) return;

@@ -1,11 +1,11 @@
-// ExecutorThread: the thread of a host executor, which runs what is posted to
-// it, in order. What is run on it may let go of the last owner of the thread;
-// then nothing waits, and the thread ends by itself when it has run the rest.
+// ExecutorThread: the thread of a host executor, which runs posted tasks in
+// order. A task may release the last owner of the thread; then nothing waits,
+// and the thread ends by itself after the remaining tasks.
 //
 //   struct Worker { ...; ExecutorThread thread; };
-//   worker->thread.Start(worker);   // the thread has a part in the worker
-//   UntilThereIsMemory([&] { worker->thread.Post([] { ... }); });
-//   worker->thread.End();           // no more is posted
+//   worker->thread.Start(worker);   // the thread shares ownership of the
+//   worker UntilThereIsMemory([&] { worker->thread.Post([] { ... }); });
+//   worker->thread.End();           // no more tasks are posted
 //
 // Thread safety: Post from any thread; Start and End from one that owns it.
 #pragma once
@@ -21,9 +21,9 @@ namespace espalier {
 
 class ExecutorThread {
  public:
-  // Starts the thread, which holds `owner`, of whom this is a part, until it
-  // ends. REQUIRES: it was not started.
-  // Throws std::system_error if there is no thread to be had.
+  // Starts the thread, which holds `owner` until it ends. Throws
+  // std::system_error if the system has no more threads.
+  // REQUIRES: it was not started; `owner` contains this.
   void Start(std::shared_ptr<const void> owner);
 
   // Runs `task` on the thread. Throws std::bad_alloc, leaving the thread as it
@@ -33,9 +33,9 @@ class ExecutorThread {
     boost::asio::post(context_, std::move(task));
   }
 
-  // Waits until all tasks have run; on the thread itself, waits for nothing:
-  // it ends when this has returned and the others have run. Does nothing more
-  // if it did not start.
+  // Waits until all tasks have run, and ends the thread. On the thread itself
+  // it does not wait: the thread ends after this task and the remaining ones.
+  // Does nothing if the thread was not started.
   void End();
 
  private:

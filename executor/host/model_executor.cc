@@ -33,7 +33,7 @@ absl::Status CheckBounds(const ModelExecutorOptions& options) {
   return check("max_score_edits", 0, options.max_score_edits);
 }
 
-// `description` with what a step may take of the host.
+// Returns `description` with the limits of `options`.
 ModelDescription Limited(ModelDescription description,
                          const ModelExecutorOptions& options) {
   constexpr int kMaxBeams = 8192;
@@ -57,8 +57,8 @@ ModelDescription Limited(ModelDescription description,
 
 }  // namespace
 
-// The model and what a step needs, touched on the worker thread only. That
-// thread has a part in it, and so can outlive the executor.
+// The model and the state of its steps, used on the worker thread only. That
+// thread shares ownership of this, which can therefore outlive the executor.
 class ModelExecutor::Worker {
  public:
   //   description  the model's, limited
@@ -85,14 +85,15 @@ class ModelExecutor::Worker {
   static void StartThread(const std::shared_ptr<Worker>& worker) {
     worker->thread_.Start(worker);
   }
-  // Waits for the plans that were started, but on the worker thread.
+  // Waits for all started plans, unless called on the worker thread.
   void EndThread() { thread_.End(); }
 
   const ModelExecutorOptions& options() const { return options_; }
   const ModelDescription& description() const { return description_; }
 
   void Start(StepPlan plan, Done done) {
-    // A plan that is not run would leave others unsaid: who forks, who ended.
+    // Every plan must run, because it reports forks and ends of sequences. So
+    // this retries until there is memory.
     const auto step = UntilThereIsMemory([&] {
       return std::make_shared<std::pair<StepPlan, Done>>(std::move(plan),
                                                          std::move(done));
@@ -129,7 +130,7 @@ class ModelExecutor::Worker {
         [&] { to->insert(to->end(), from.begin(), from.end()); });
   }
 
-  // Puts what no plan has delivered in front of what `*plan` says.
+  // Prepends forks or ends that no earlier plan has delivered.
   template <typename T>
   static void PrependUndelivered(std::vector<T>* undelivered,
                                  std::vector<T>* plan) {
@@ -175,8 +176,8 @@ class ModelExecutor::Worker {
     return result;
   }
 
-  // Drafts for the plan, and fills in what its rows verify. Without a draft
-  // model, or where it fails, nothing is drafted.
+  // Drafts for the plan, and fills in the drafts that its rows verify. Does
+  // nothing without a draft model. If drafting fails, there are no drafts.
   void Draft(StepPlan* plan, StepResult* result) {
     result->drafts.resize(plan->drafting.size());
     if (draft_ == nullptr) return;

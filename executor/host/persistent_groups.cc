@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-// Row of each row of logits.
+// Returns the plan row of each row of logits.
 std::vector<int> PlanRowsOf(const StepPlan& plan) {
   std::vector<int> rows(plan.num_logits);
   for (size_t row = 0; row < plan.rows.size(); ++row) {
@@ -26,8 +26,8 @@ std::vector<int> PlanRowsOf(const StepPlan& plan) {
 }  // namespace
 
 void PersistentGroups::ExpandContinuations(StepPlan* plan) {
-  // Until there is memory: of a plan that fails, DiscardFailedStep has to know
-  // the groups.
+  // This retries until there is memory, because DiscardFailedStep() needs the
+  // groups if the plan fails.
   asked_ = UntilThereIsMemory([&] { return AskedOf(*plan); });
   for (const RequestId group : plan->ended) groups_.erase(group);
   const std::vector<int> rows = PlanRowsOf(*plan);

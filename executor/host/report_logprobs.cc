@@ -171,7 +171,7 @@ std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
     result.logprobs.resize(scoring.tokens.size());
     for (size_t i = 0; i < scoring.tokens.size(); ++i) {
       const int logits_row = scoring.first_logits + static_cast<int>(i);
-      // Many tokens may be next after one row.
+      // Consecutive scorings may be of the same row.
       const bool is_same = !works.empty() &&
                            works.back().logits_row == logits_row &&
                            works.back().num_best == scoring.num_logprobs;

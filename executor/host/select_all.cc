@@ -21,8 +21,8 @@
 namespace espalier {
 namespace {
 
-// Draws from one row that one thread makes at once, having read the row: enough
-// that the reading costs little beside them.
+// Maximum draws per work item. A thread reads the row once for all of them, so
+// that the read is cheap compared with the draws.
 constexpr int kDrawsAtOnce = 64;
 
 // Work item of one thread: a row, or some draws from one row.
@@ -47,9 +47,9 @@ RowOptions OptionsOfRow(const PlanSelection& selection,
           .renormalizes = params.processors.renormalizes};
 }
 
-// The best tokens of a node's row of logits, with the edits that its path leads
-// to.
-//   logits  [plan.num_logits, vocab_size]  of the plan
+// Returns the best tokens of a node's row of logits, after the edits of its
+// path.
+//   logits  [plan.num_logits, vocab_size]
 std::vector<TokenScore> SelectNode(const PlanSelection& selection,
                                    const ScoreEdits& all, const DraftTree& tree,
                                    int node, std::span<const float> logits,
@@ -65,7 +65,7 @@ std::vector<TokenScore> SelectNode(const PlanSelection& selection,
                    OptionsOfRow(selection, edits));
 }
 
-// The selection of one group, which several threads work at.
+// The selection of one group, on several threads.
 class GroupWork {
  public:
   explicit GroupWork(const PlanSelection* selection)
@@ -129,7 +129,7 @@ class GroupWork {
     contenders_->Add(row, OfRow(row, scores, edits));
   }
 
-  // When all items have run.
+  // Moves the result out. REQUIRES: all items have run.
   void Take(SelectionResult* result) {
     const auto assign = [&](const std::vector<Candidate>& candidates) {
       result->candidates.assign(candidates.begin(), candidates.end());
@@ -181,8 +181,8 @@ class GroupWork {
     best_->Add(row, SelectRow(scores, options), options.cum_log_prob);
   }
 
-  // The continuations of one row, best first: by cumulative score, unless it is
-  // the one with noise that decides.
+  // Returns the continuations of one row, best first: by cumulative score, or
+  // by the score with noise for Gumbel top-k.
   std::vector<Candidate> OfRow(int row, std::span<const float> scores,
                                const ScoreEdits::View& edits) const {
     const float cum_log_prob = selection_.cum_log_probs[row];
@@ -210,7 +210,7 @@ class GroupWork {
   const PlanSelection& selection_;
   const SelectionParams& params_;
   const std::shared_ptr<const ScoreEdits> edits_;
-  // One of these, by kind.
+  // Only the members of the selection's kind are set.
   std::unique_ptr<BeamReplay> replay_;
   std::unique_ptr<BestCandidates> best_;
   std::unique_ptr<Contenders> contenders_;

@@ -15,7 +15,7 @@ bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
           std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// No array is missing in the list.
+// Checks at compile time that the list has every array.
 constexpr size_t NumListed() {
   CudaBatchArrays<DeviceArray> arrays;
   size_t count = 0;
@@ -87,7 +87,8 @@ void CudaBatchUploader::SendWork(const std::vector<CudaAttentionRow>& rows,
   sent->has_own_tables = work.has_own_tables;
 }
 
-// Between steps with prompts the device writes over these.
+// These arrays have no shadow copies, because the device overwrites them
+// between steps with prompts.
 void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
                                     CudaDelta* delta) {
   const CudaBeamState& state = arrays_.state;
@@ -97,7 +98,7 @@ void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
   delta->Put<int>(state.logits_tokens + first, batch.prompt_logits_tokens);
   delta->Put<float>(state.batch_cum_log_probs + first,
                     batch.prompt_cum_log_probs);
-  // After those that the device writes.
+  // The host's draws come after those that the device writes.
   delta->Put<CudaDraw>(
       state.draws + batch.num_draws() - batch.prompt_draws.size(),
       batch.prompt_draws);

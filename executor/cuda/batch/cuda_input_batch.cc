@@ -190,8 +190,8 @@ void CudaInputBatch::AddAttention(const CudaGroup& group, int first_row) {
   }
 }
 
-// All of a source is seen from each token, whatever the group's other beams
-// do; it changes only as groups come and go.
+// Each token attends to the complete source. The work changes only when groups
+// join or leave.
 void CudaInputBatch::AddCrossAttention(const CudaTokenSource& source,
                                        int num_queries) {
   if (source.length == 0) return;

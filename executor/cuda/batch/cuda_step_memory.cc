@@ -24,7 +24,7 @@ void AddLogProbs(const CudaStepLimits& limits, CudaArrayLayout* layout,
   layout->Add(&log_probs->num_found, limits.max_rows);
 }
 
-// In what kernels get.
+// Sets the pointers to the batch's arrays in `state` and `log_probs`.
 void NameBatchArrays(CudaStepArrays* arrays) {
   CudaBeamState& state = arrays->state;
   state.num_groups = arrays->group_count;
@@ -77,8 +77,8 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   return layout.num_words();
 }
 
-// In pieces: tables of long contexts are hundreds of megabytes, which the host
-// need not have at once.
+// Copies in pieces, because tables of long contexts take hundreds of megabytes,
+// which the host should not hold at once.
 absl::Status FillTables(int* tables, int64_t num_words, int value) {
   const std::vector<int> piece(std::min<int64_t>(num_words, 1 << 18), value);
   for (int64_t done = 0; done < num_words; done += std::ssize(piece)) {

@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-// More sequences than draft at once where that pays.
+// At higher numbers of concurrent sequences, drafts do not pay.
 constexpr int kMaxDraftRows = 256;
 // The logits of a step's rows.
 constexpr int64_t kMaxStepLogits = (int64_t{128} << 20) / sizeof(float);
@@ -59,7 +59,7 @@ CudaDraftLimits CudaDraftLimits::Of(const CudaModel& model) {
   const int64_t most = std::max<int64_t>(
       kMaxStepLogits / description.vocab_size, kFewestDraftRows);
   CudaDraftLimits limits;
-  // Two tokens after a bonus token.
+  // A row feeds two tokens after a bonus token.
   limits.max_row_tokens = bounds.max_tokens >= 2 ? 2 : 1;
   // A token is an item of attention at least, and two partial results.
   limits.max_rows = static_cast<int>(std::max<int64_t>(

@@ -63,8 +63,8 @@ absl::Status CudaDraftRunner::EnqueueEach(const Shape& shape) {
   return absl::OkStatus();
 }
 
-// The forward pass of the step after begins with a barrier, so that it reads
-// what this one advances to.
+// The next step's forward pass begins with a PDL barrier, so that it sees the
+// inputs that this step writes.
 absl::Status CudaDraftRunner::EnqueueStep(const Shape& shape, bool feeds_two) {
   const CudaDraftArrays& arrays = memory_.inputs->arrays();
   RETURN_IF_ERROR(memory_.model->Enqueue(BatchOf(shape, feeds_two),

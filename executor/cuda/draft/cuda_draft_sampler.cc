@@ -79,7 +79,7 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
                    CudaDraftMemory::Create(CudaDraftLimits::Of(*model_),
                                            model_->null_page()));
   const int max_rows = limits().max_rows;
-  // A draft of each row is more than wait, where tokens are few.
+  // One draft for each row is enough, if it fits kept_logits_bytes.
   const int64_t num_kept = std::min<int64_t>(
       options.kept_logits_bytes / sizeof(float) / vocab_size(),
       int64_t{max_rows} * kMaxDraftTokens);

@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-// Which words a delta of a call has: its arrays, in segments of 64.
+// Words per segment of a call's delta.
 constexpr int kWordsPerSegment = 64;
 constexpr int kNumTokenArrays = 5;
 
@@ -22,7 +22,7 @@ int64_t NumCallWords(const CudaCallBounds& bounds) {
          MaxSourceTableWords(bounds) + kItemWords * bounds.max_attention_items;
 }
 
-// Without a time stamp, which takes the device longer.
+// Creates an event without time stamp, which is faster on the device.
 absl::StatusOr<CudaEvent> MakeReadEvent() {
   cudaEvent_t event = nullptr;
   RETURN_IF_CUDA_ERROR(
@@ -50,7 +50,7 @@ void AddTokens(const CudaSourceRead& read, int null_table,
   }
 }
 
-// The encoder's pages, one source's after the other's.
+// Sets the tables to consecutive pages of the encoder, source after source.
 void SetTables(int page_size, CudaSourceCall* call) {
   call->tables.resize(call->attention_rows.size() * call->stride);
   int next_page = 0;

@@ -16,7 +16,8 @@
 namespace espalier {
 namespace {
 
-// Tokens, counted once for each shared run they are in.
+// Returns the number of queries of shared prefixes; a token counts once for
+// each prefix.
 int64_t NumRunQueries(const CudaInputBatch& batch) {
   int64_t count = 0;
   for (const CudaSharedPrefix& run : batch.shared_runs)
@@ -123,8 +124,8 @@ absl::Status CudaStepBuilder::FindGroups(const StepPlan& plan) {
   for (const GroupContinuation& continuation : plan.continuations) {
     RETURN_IF_ERROR(FindContinuation(continuation, answer++));
   }
-  // In the order of their slots: the same groups have the same rows in the
-  // next step, however the plan lists them.
+  // Sorted by slot, groups have the same rows in every step, independent of the
+  // plan's order.
   std::sort(beams_.begin(), beams_.end(), [](const Entry& a, const Entry& b) {
     return a.group->first_slot < b.group->first_slot;
   });
@@ -148,7 +149,7 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   return absl::OkStatus();
 }
 
-// All its sequences begin with it.
+// All sequences of a group begin with its source.
 void CudaStepBuilder::PutSource(const StepPlan& plan, int row,
                                 CudaGroup* group) {
   group->source_length = plan.rows[row].source_length;
@@ -228,16 +229,17 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
 
 int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
                                        const CudaInputBatch& batch) const {
-  // Tokens of prompts seldom have rows of logits. Where all of them do because
-  // a prompt is scored, there are as many numbers of them as there are prompts.
+  // Prompt tokens seldom have rows of logits. If all of them do, because a
+  // prompt is scored, their number differs from prompt to prompt, so that
+  // graphs would not be reused.
   if (plan.num_logits != std::ssize(plan.tokens) || !plan.scorings.empty()) {
     return -1;
   }
   // Sources need encoder calls of arbitrary number and size.
   if (!sources_->reads.empty()) return -1;
-  // A graph has room for a copy a row. Rows of continuations have one each at
-  // most, of a child that moved; so the plan's own, be they for its rows or for
-  // prompts that it feeds nothing of, are no more than its rows.
+  // A graph has capacity for one copy per row. Rows of continuations need at
+  // most one each, for a forked child. The plan's own copies must therefore not
+  // outnumber its own rows.
   if (plan.page_copies.size() > plan.rows.size()) return -1;
   const int max_rows = memory_->limits().max_rows;
   const int num_padded = PaddedRows(batch.num_rows, max_rows);
@@ -381,7 +383,8 @@ absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
   return absl::OkStatus();
 }
 
-// Rows that no group asks about, chunks of prompts, get tables for the step.
+// Rows without a selection, such as prompt chunks, get tables for this step
+// only.
 absl::StatusOr<std::vector<CudaStepBuilder::RowTables>>
 CudaStepBuilder::PromptTables(const StepPlan& plan) {
   constexpr int kOwn = -2;
@@ -487,8 +490,8 @@ int PaddedRows(int num_rows, int max_rows) {
   if (num_rows <= 1) return num_rows;
   const int octave =
       static_cast<int>(std::bit_floor(static_cast<unsigned>(num_rows - 1)));
-  // From 16 on a row begins to cost something. From 32 on they are the buckets
-  // for which cuBLASLt is asked (NumBucketRows).
+  // Up to 16, padding rows are nearly free. From 32 on, these are the buckets
+  // of cuBLASLt (NumBucketRows).
   const int num_sizes = octave < 16 ? 1 : (octave < 32 ? 2 : 4);
   const int unit = octave / num_sizes;
   const int padded = CeilDiv(num_rows, unit) * unit;

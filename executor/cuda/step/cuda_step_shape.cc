@@ -74,7 +74,8 @@ std::string SizeFault(const DeviceLayout& layout, size_t bytes) {
   return Concat("scratch of ", layout.bytes(), " bytes in ", bytes);
 }
 
-// One use of scratch: what a selection's groups index, of `bytes` there are.
+// Checks one selection's use of scratch: all indices of its groups are within
+// `bytes`.
 template <typename Layout>
 std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
                            const CudaSelectBounds& bounds, const Layout& layout,
@@ -102,8 +103,8 @@ std::string CandidatesFault(const CudaInputBatch& batch,
   return audit.fault();
 }
 
-// Lists of edits: those of the host from the front, those that the device makes
-// from the back.
+// Checks the edit lists: the host's grow from the front, the device's from the
+// back.
 std::string EditsFault(const CudaInputBatch& batch,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
@@ -116,7 +117,7 @@ std::string EditsFault(const CudaInputBatch& batch,
   return audit.fault();
 }
 
-// Arrays of the batch: each has as many as the limits say at most.
+// Checks the batch's arrays against the limits.
 std::string ArraysFault(const CudaInputBatch& batch,
                         const CudaStepLimits& limits) {
   std::string fault;
@@ -137,8 +138,7 @@ std::string ArraysFault(const CudaInputBatch& batch,
   return fault;
 }
 
-// Counts by which all groups are updated, tokens fed and log-probabilities
-// reported.
+// Checks the counts of groups, tokens and log-probability queries.
 std::string CountsFault(const CudaInputBatch& batch,
                         const CudaStepShape& shape) {
   const std::pair<const char*, std::pair<int, int>> counts[] = {
@@ -154,8 +154,9 @@ std::string CountsFault(const CudaInputBatch& batch,
   return "";
 }
 
-// Draws of prompts, which the host lists: each of a row of the group that has
-// its candidate, in its own place. The others the device makes of first_draw.
+// Checks the draws that the host lists: each is from a row of the group that
+// has its candidate, and no two share a candidate. The device derives all other
+// draws from first_draw.
 std::string DrawsFault(const CudaInputBatch& batch,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
@@ -180,8 +181,8 @@ std::string DrawsFault(const CudaInputBatch& batch,
   return audit.fault();
 }
 
-// Sequences of drafts: each with rows of logits of its own, and rows of drafts
-// after all of these; what is answered are the candidates of the former.
+// Checks the sequences with drafts: each has rows of logits of its own, whose
+// candidates verification writes, and rows of drafts after all rows of logits.
 std::string VerifyFault(const CudaInputBatch& batch, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
   const CudaVerifyLayout layout(shape.num_verify_rows, batch.shape.vocab_size,
@@ -270,8 +271,8 @@ CudaStepShape GraphShape(const CudaStepShape& step,
   CudaStepShape shape = step;
   shape.max_copies = step.num_tokens;
   shape.max_candidates = GraphBound(step.max_candidates, limits.max_candidates);
-  // Blocks of groups that are not there cost little, graphs more; but few
-  // groups, and wide ones, are selected for by many blocks each.
+  // Blocks of absent groups are cheaper than more graphs. The exceptions are
+  // few groups and wide groups, which take many blocks each.
   const bool few_groups = step.max_groups <= kMaxFewCudaSelectGroups;
   const int max_groups =
       few_groups || shape.max_candidates > kMaxNarrowCudaSelect
@@ -296,8 +297,8 @@ int PaddedDraftRows(int num_rows, int max_rows) {
 
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size) {
-  // Candidates of the step, not of the groups that are selected for: these are
-  // placed after tokens drawn and candidates of rows with noise.
+  // The total counts all candidates of the step, because CudaSelect's groups
+  // are placed after sampled tokens and candidates of rows with noise.
   return {.num_rows = shape.num_logits_rows,
           .vocab_size = vocab_size,
           .max_groups = shape.max_groups,

@@ -5,8 +5,8 @@
 namespace espalier {
 namespace {
 
-// A warp writes a segment, a word a lane: two rounds of it keep the largest
-// deltas parallel, and the smallest are one segment.
+// A warp writes a segment, one word per lane and round. Two rounds per segment
+// keep large deltas parallel and small ones in one segment.
 constexpr int kMaxSegment = 64;
 
 }  // namespace

@@ -10,8 +10,8 @@
 namespace espalier {
 namespace {
 
-// At least this of each piece of staging memory: a copy of 16 MiB runs at the
-// link's rate.
+// Minimum size of a staging buffer: a copy of 16 MiB reaches the bandwidth of
+// the link.
 constexpr int64_t kStagingBytes = int64_t{16} << 20;
 constexpr int kMeasurements = 3;
 
@@ -112,7 +112,7 @@ absl::Status CudaPageSwapper::Enqueue(std::span<const PageSave> saves,
   for (const PageLoad& load : loads) {
     RETURN_IF_ERROR(Check(load.page, load.slot));
   }
-  // By slot: runs of slots go over the link in one copy.
+  // Sorted by slot, consecutive slots are copied over the link at once.
   std::vector<PageSave> sorted_saves(saves.begin(), saves.end());
   std::vector<PageLoad> sorted_loads(loads.begin(), loads.end());
   std::ranges::sort(sorted_saves, {}, &PageSave::slot);

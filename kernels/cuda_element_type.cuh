@@ -1,5 +1,4 @@
-// From a DType, known when a kernel is launched, to the type it is compiled
-// for.
+// Dispatch from a DType, a run-time value, to the element type of a kernel.
 #pragma once
 
 #include <cuda_bf16.h>

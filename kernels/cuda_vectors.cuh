@@ -1,5 +1,5 @@
-// Two or four neighbouring numbers of any element type, as float32, in one load
-// or store. Addresses are multiples of what is read or written.
+// Loads and stores of two or four neighbouring numbers of any element type, as
+// float32. Addresses are aligned to the size of the access.
 #pragma once
 
 #include <cuda_bf16.h>

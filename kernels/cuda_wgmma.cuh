@@ -57,9 +57,9 @@ __device__ __forceinline__ void WgmmaWaitGroup() {
         ESPALIER_FOUR_SUMS(kFirst + 6), ESPALIER_FOUR_SUMS(kFirst + 7)        \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kTransposed))
 
-// d += a [64, 16] * b [16, 64], where a warp has 16 rows of a and of d as
-// MmaM16N8K16 has them, and d's columns from 8 * kFirst on. `b` describes
-// rows of d's columns or, transposed, rows of the 16.
+// d += a [64, 16] * b [16, 64]. A warp has 16 rows of a and of d in the layout
+// of MmaM16N8K16; d's columns begin at 8 * kFirst. `b` describes rows of d's
+// columns or, transposed, rows of the 16.
 template <typename T, bool kTransposed, int kFirst = 0, int kTiles>
 __device__ __forceinline__ void WgmmaM64N64K16(const uint32_t (&a)[4],
                                                uint64_t b,

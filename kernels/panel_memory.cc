@@ -21,7 +21,7 @@ size_t RoundUp(size_t num_bytes, size_t unit) {
   return (num_bytes + unit - 1) / unit * unit;
 }
 
-// Whole huge pages if `is_huge`, where the system has them.
+// Allocates whole huge pages if `is_huge` and the system has them.
 std::shared_ptr<std::byte> AllocateBytes(size_t num_bytes, bool is_huge) {
   const std::align_val_t alignment{is_huge ? kHugePage : kCacheLineBytes};
   auto* bytes = static_cast<std::byte*>(::operator new(num_bytes, alignment));

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-// Who uses it; users that share a name may not be at work at once.
+// The uses of scratch. Two users of one name must not be active at once.
 enum class ScratchUse {
   kBlock,
   kEdited,
@@ -21,8 +21,8 @@ enum class ScratchUse {
   kCount
 };
 
-// At least `size` floats, unspecified, the calling thread's until it asks for
-// the same use again.
+// Returns at least `size` unspecified floats for the calling thread, valid
+// until its next call for the same use.
 float* Scratch(ScratchUse use, size_t size);
 
 }  // namespace espalier

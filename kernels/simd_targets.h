@@ -1,15 +1,14 @@
-// The instruction sets our SIMD sources are compiled for; the best one the CPU
-// has is picked at run time. Include before any other Highway header.
+// The instruction sets that SIMD sources are compiled for; the best one that
+// the CPU has is chosen at run time. Include before any other Highway header.
 //
 // AVX-512, AVX2 and SSE4 (and NEON, the baseline on Arm) cover the CPUs of the
-// last ten years. The others would double compile time: SSSE3 is too old, and
-// the newer AVX-512 levels add nothing that float32 arithmetic uses. SVE is
-// out because its vectors have no size known to the compiler, and ours live in
+// last ten years. Others would double compile time: SSSE3 is too old, and the
+// newer AVX-512 levels add nothing for float32 arithmetic. SVE is excluded
+// because its vectors have no compile-time size, and espalier keeps vectors in
 // arrays.
 //
-// A source that multiplies bytes asks for one more, the AVX-512 that has dot
-// products of bytes, by defining ESPALIER_WANT_BYTE_PRODUCTS before it includes
-// this.
+// A source that multiplies bytes adds AVX-512 with dot products of bytes, by
+// defining ESPALIER_WANT_BYTE_PRODUCTS before it includes this file.
 #pragma once
 
 #ifdef ESPALIER_WANT_BYTE_PRODUCTS

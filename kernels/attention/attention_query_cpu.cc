@@ -5,7 +5,7 @@
 #include "kernels/attention/attention_query.h"
 #include "kernels/elementwise/elementwise_rows.h"
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -117,7 +117,7 @@ class Attender {
   }
 
   // Turns the block's scores of query h into weights, relative to the maximum
-  // so far, and rescales what was summed relative to the maximum before.
+  // so far, and rescales the sums that are relative to the previous maximum.
   void WeighBlock(int h) {
     const Floats d;
     const int lanes = hn::MaxLanes(d);
@@ -133,8 +133,8 @@ class Attender {
     auto sum = hn::Zero(d);
     for (int i = 0; i < count_; i += lanes) {
       const auto x = hn::Sub(hn::Load(d, weights + i), hn::Set(d, base));
-      // Highway's exp of NaN is 0. A NaN weight stays in the sum, and through
-      // it comes to all of the output.
+      // Highway's exp of NaN is 0. Keeping the NaN weight in the sum makes all
+      // of the output NaN.
       const auto weight = hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
       hn::Store(weight, d, weights + i);
       sum = hn::Add(sum, weight);

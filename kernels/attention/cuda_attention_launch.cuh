@@ -1,5 +1,5 @@
-// The kernels that CudaAttention is made of, each with what is to be asked for
-// once a device before it is launched there.
+// The kernels of CudaAttention. Call Prepare...() once per device before the
+// first launch.
 #pragma once
 
 #include "absl/status/status.h"
@@ -21,8 +21,8 @@ absl::Status PrepareSimt(DType dtype, const CudaDevice& device);
 absl::Status LaunchSimt(DType dtype, const Params& params,
                         const CudaDevice& device, cudaStream_t stream);
 
-// After either: merges what several items found for a query, in the order of
-// their ordinals.
+// Runs after either: merges the split-KV partial outputs of a query, in the
+// order of their items' ordinals.
 //   out = sum_i 2^(m_i - m) o_i / sum_i 2^(m_i - m) l_i,  m = max_i m_i
 absl::Status LaunchMerge(DType dtype, const Params& params,
                          const CudaDevice& device, cudaStream_t stream);

@@ -127,9 +127,10 @@ __device__ __forceinline__ int WindowBegin(const Params& params, int query) {
                            : 0;
 }
 
-// All lanes of a warp. Where a unit begins of which no query sees anything
-// before: whole runs of kPositions after the item's begin, so that a query's
-// sums are added up in the same order whatever other queries the item has.
+// All lanes of a warp. Returns the start of a work tile after the positions
+// that no query sees in its window. Skips whole runs of kPositions from the
+// item's begin, so that the order in which a query's sums are added does not
+// depend on the item's other queries.
 template <int kPositions>
 __device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
   int first = INT_MAX;

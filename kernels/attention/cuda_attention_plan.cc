@@ -133,7 +133,7 @@ class PrefixCostModel {
   int64_t reading_ = 0;  // the least that reading all runs takes
 };
 
-// Runs that pay, widest first, then what is left to rows.
+// Lists the profitable prefixes, widest first, then the rows' own positions.
 std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
                               std::span<const CudaSharedPrefix> runs,
                               int num_queries, const CudaAttentionShape& shape,
@@ -180,8 +180,8 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int begin = piece.num_queries * t / num_tiles;
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
-    // A row's queries write their positions in this step. Such lie below the
-    // first query of its later tiles, none below that of its first.
+    // A row's queries write their positions in this step. These are below the
+    // first query of its later tiles, but not of its first tile.
     tile.kv_from_earlier_steps =
         piece.sees_all ? piece.is_complete : !piece.is_own || begin == 0;
     tile.first_query += begin;
@@ -194,8 +194,8 @@ void AppendTiles(const Piece& piece, int max_queries,
   }
 }
 
-// Which tile each query has by itself, where that is all that it has but one
-// run in front of it: then both can be one item. Indices of `tiles`, or -1.
+// Returns the index in `tiles` of each query's only own tile, if one shared
+// prefix precedes it and nothing else, so that both can be one item; else -1.
 std::vector<int> TilesAfterOneRun(const std::vector<Piece>& tiles,
                                   int num_queries) {
   std::vector<int> own(num_queries, -1);
@@ -270,9 +270,9 @@ class Planner {
   }
 
  private:
-  // Runs of more rows than half a block's that are not divided, and are so many
-  // that a block each is enough for the device, take what their queries have
-  // alone with them: then these queries have one item, and nothing is merged.
+  // Tiles of a shared prefix with more than half a block's rows take over their
+  // queries' own positions, if they are undivided and enough to give the device
+  // a block each. Then these queries have one item, and nothing is merged.
   void JoinTiles() {
     const std::vector<int> own = TilesAfterOneRun(tiles_, num_queries_);
     const int64_t chunk = ChunkOfBatch();
@@ -354,7 +354,7 @@ class Planner {
   bool many_rows_ = false;
 };
 
-// The items of `tile`, whose queries have `ordinal` items already.
+// Appends the items of `tile`, whose queries have `ordinal` items already.
 void AppendItems(const Piece& tile, int64_t chunk, int num_chunks, int ordinal,
                  std::vector<CudaAttentionItem>& items) {
   for (int c = 0; c < num_chunks; ++c) {

@@ -1,5 +1,5 @@
-// Attention without tensor cores: correct for every shape first, and for
-// sliding windows and soft caps, whose code is compiled apart.
+// Attention without tensor cores. Supports every shape; sliding windows and
+// soft caps are compiled separately.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
@@ -10,9 +10,9 @@
 namespace espalier::cuda_attention {
 namespace {
 
-// A block takes 32 positions at a time, a lane each, for 8 rows, two a warp;
-// then its threads take the dimensions. The next 32 are copied meanwhile where
-// there is shared memory for both.
+// A block processes 32 positions at a time, one per lane, for 8 rows, two per
+// warp; then its threads process dimensions. The next 32 positions are copied
+// meanwhile if shared memory has room for both.
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kBlocksPerSm = 3;
@@ -66,8 +66,8 @@ class Reader {
     next_page_ = PageOf(begin_);
   }
 
-  // Starts copying the step-th 32, for step = 0, 1, ... in this order; those
-  // from the limit on are zero.
+  // Starts copying the step-th 32, for step = 0, 1, ... in this order.
+  // Positions from the limit on are zero.
   __device__ void Start(int step, T* to) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Stage<T> stage(params_.head_dim);
@@ -148,12 +148,12 @@ __device__ __forceinline__ void Score(const Params& params,
   }
 }
 
-// A warp's rows: what they attend to, and of their weights so far the maximum
-// and the sum. The same in all lanes.
+// A warp's rows: their limits, and the maximum and sum of their weights so far.
+// All lanes have the same values.
 struct WarpRows {
   int limits[kRowsPerWarp];
-  // With kHasOptions: where their windows begin; the biases of their heads, if
-  // there are any, of distance 0, and where distances are counted from.
+  // With kHasOptions: the begin of their windows; the biases of their heads, if
+  // any, at distance 0, and the positions that distances count from.
   int begins[kRowsPerWarp];
   const float* biases[kRowsPerWarp];
   int bias_positions[kRowsPerWarp];

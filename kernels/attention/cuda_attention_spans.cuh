@@ -211,7 +211,7 @@ class OwnSpanLoader {
   }
 
  private:
-  // A lane a span, of `first` and those after it.
+  // One lane per span, from `first` on.
   __device__ void LookUp(int first) {
     num_rows_ = 0;
     const int i = first + threadIdx.x % 32;

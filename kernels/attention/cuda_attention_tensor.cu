@@ -1,16 +1,16 @@
 // Attention on the tensor cores: bf16 and f16, heads of 64 or 128.
 //
-// Keys and values bound decoding: one cold read of them, of distinct pages with
-// shared runs. On an H200, one layer of 32 heads of 128 on 8 key/value heads,
-// with what merges:
+// Decoding is bound by reading keys and values: one cold read of distinct pages
+// with shared prefixes. On an H200, one layer of 32 heads of 128 on 8 key/value
+// heads, including the merge:
 //   8 beams on 8192 + 32 positions   34.6 MB  19.5 us  1.8 TB/s
 //   1 row of 8192                    33.6 MB  14.7 us  2.3 TB/s
 //   64 rows of 500                    131 MB  37.2 us  3.5 TB/s (4.6 at best)
 // About 5 us of a call are latencies: three loads that depend on each other,
-// code that is fetched, the way to the merging launch. More than 16 rows are
-// multiplied by four warps together (wgmma), where the build is for sm_90a:
-// 2048 tokens at 6144 take an H100 0.64 ms, 376 TFLOP/s; by warps alone
-// (mma.sync), of which each reads all keys and values from shared memory, 0.82.
+// instruction fetches, and the merging launch. More than 16 rows are multiplied
+// by four warps together (wgmma), in builds for sm_90a: 2048 tokens at 6144
+// take an H100 0.64 ms, 376 TFLOP/s. Separate warps (mma.sync), each of which
+// reads all keys and values from shared memory, take 0.82 ms.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
@@ -90,8 +90,8 @@ __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
   }
 }
 
-// Starts copying what earlier steps left of the first `count` spans. Returns
-// how many that are.
+// Starts copying those of the first `count` spans that earlier steps wrote.
+// Returns their number.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ int StartOldSpans(
     const Params& params, const WorkTile& unit, int limit, int count,
@@ -108,17 +108,17 @@ __device__ __forceinline__ int StartOldSpans(
   return started;
 }
 
-// The ring begins where a tile may.
+// Returns the start of the ring, aligned for tiles.
 __device__ __forceinline__ char* AlignedRing(char* memory) {
   if constexpr (!kHasWgmma) return memory;
   const uint32_t past = SharedAddress(memory) % kTileAlignment;
   return memory + (kTileAlignment - past) % kTileAlignment;
 }
 
-// Attends to what queries go on with alone, where rows are divided among warps
-// (kRows): a warp by itself in its places of the ring, `stage_bytes` from each
-// other. (Its first copies could begin in the loop over the run: 5,000 beams
-// take 3 % less then, for a loop that is harder to read.)
+// Attends to the queries' own tables, with rows divided among warps (kRows).
+// Each warp works separately in its places of the ring, `stage_bytes` apart.
+// (Starting its first copies in the loop over the prefix would make 5,000 beams
+// 3 % faster, but the loop harder to read.)
 template <bool kHasOptions, typename T, int kHeadDim>
 __device__ __forceinline__ void AttendAlone(const Params& params,
                                             const WorkTile& unit,
@@ -144,9 +144,9 @@ __device__ __forceinline__ void AttendAlone(const Params& params,
   }
 }
 
-// Reads the unit's positions and attends to them. A step is a span of every
-// warp that shares the unit. In its first unit a warp waits for the previous
-// kernel when the first copies are on their way.
+// Reads a work tile's positions and attends to them. A step is one span of
+// every warp that shares the work tile. In its first work tile a warp waits for
+// the previous kernel after it has started the first copies.
 template <bool kHasOptions, bool kHasOwnTables, typename T, int kHeadDim>
 __device__ __forceinline__ void AttendToUnit(const Params& params,
                                              const WorkTile& unit,
@@ -260,16 +260,17 @@ __device__ __forceinline__ void DoUnit(const Params& params,
   if (division != Division::kWarpUnits) __syncthreads();  // the ring is free
 }
 
-// Units are items times key/value heads: first those of a block each, then
+// Work tiles are items times key/value heads: first those of a block each, then
 // those of a warp each, four to a block.
 struct Units {
   int num_of_blocks = 0;
   int num_of_warps = 0;
 };
 
-// Which unit a warp has in a round of the grid. What it says was loaded is not
-// looked at here, so that it may arrive while the unit before is worked on.
-// Rounds go there and back: units are sorted, and shares shall be equal.
+// The work tile of a warp in a round of the grid. Its loaded fields are not
+// used here, so that they may arrive while the previous work tile is processed.
+// Rounds alternate direction: work tiles are sorted, and shares should be
+// equal.
 struct Turn {
   CudaAttentionItem item;
   int kv_head = 0;
@@ -340,7 +341,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 
 using Kernel = void (*)(Params);
 
-// Only the smallest devices, which have no tiles, could not give so much.
+// The smallest devices could not provide more, but they have no tiles.
 int RingBytes(const CudaDevice& device) {
   return kRingBytes + (device.compute_capability >= 90 ? kTileAlignment : 0);
 }

@@ -133,8 +133,8 @@ class RowTile {
 #endif
   }
 
-  // Attends to a span that is `query`'s alone, whose positions below `limit` it
-  // sees. Once it was called, Attend may not be.
+  // Attends to a span of `query` only, to positions below `limit`. Attend must
+  // not be called afterwards.
   template <bool kHasOptions>
   __device__ __forceinline__ void AttendAlone(const Params& params,
                                               uint32_t span, int position,
@@ -356,8 +356,8 @@ class RowTile {
     }
   }
 
-  // The values of a span to the rows that see some of it: to those of other
-  // queries 0 times a NaN would be one.
+  // Adds the values of a span to the rows that see some of it. For rows of
+  // other queries a weight of 0 times a NaN would be NaN.
   __device__ __forceinline__ void AddValuesOfOwner(
       uint32_t values, const float (&weights)[2][4]) {
     const int lane = threadIdx.x % 32;

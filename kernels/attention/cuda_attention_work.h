@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-// Rows that one warp multiplies: those of one matrix instruction.
+// Rows of one warp: those of one matrix instruction.
 inline constexpr int kAttentionWarpRows = 16;
 // Rows that a block of four warps multiplies.
 inline constexpr int kAttentionBlockRows = 64;

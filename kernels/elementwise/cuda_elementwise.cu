@@ -1,7 +1,7 @@
-// A decode step has a few rows of these kernels between two products, so what
-// they cost is a launch and two or three round trips to L2. On an H200, in a
-// graph of each alone: a norm of 5 rows of 2048 takes 1.04 us (of 128 rows of
-// 4096 2.2 us).
+// A decode step runs these kernels on a few rows between two products, so their
+// cost is a launch and two or three round trips to L2. On an H200, in a graph
+// of each kernel: a norm of 5 rows of 2048 takes 1.04 us (128 rows of 4096: 2.2
+// us).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -33,11 +33,11 @@ __device__ float4 Scale(float4 x, float factor, float4 weight) {
 
 // --- norms ---
 
-// A row is one block's. 256 threads where it is read as it is: enough loads in
+// One block per row. 256 threads if the row is read as it is: enough loads in
 // flight for a row of 768 to 4096 numbers, one to four vectors a thread, while
-// eight blocks share a multiprocessor when there are many rows. 512 where
-// addends are loaded too (128 rows of 4096 with two: 0.5 us less). How many
-// rows there are changes neither; but whether a row has addends depends on it
+// eight blocks share a multiprocessor when there are many rows. 512 threads if
+// addends are loaded too (128 rows of 4096 with two: 0.5 us less). The number
+// of rows changes neither. But it decides whether a row has addends
 // (CudaMatMul::RunSplitK), and with that the order of its sum.
 template <int kThreadsPerRow>
 struct NormPolicy {
@@ -98,7 +98,7 @@ struct EmbeddedRow {
   }
 };
 
-// The weights are constant, so they are on their way before the row is known.
+// The weights are constant, so they are loaded before the previous kernel ends.
 template <int kVectors, typename Row, typename T>
 __global__ void __launch_bounds__(Row::Policy::kThreads)
     NormRow(Row source, CudaNorm norm, T* out) {

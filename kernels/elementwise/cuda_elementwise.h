@@ -1,9 +1,9 @@
-// The small kernels of a layer on the device: what stands between matrix
-// products and attention. A row's result depends on that row alone, in a fixed
-// order of operations, whatever else is in the call.
+// The small kernels of a layer on the device, between matrix products and
+// attention. A row's result depends on that row only, in a fixed order of
+// operations, whatever else is in the call.
 //
 // Rows of activations are `width` numbers wide: the model's size, rounded up to
-// a multiple of 8; what is past the size is zero and stays zero.
+// a multiple of 8. Numbers past the size are zero and stay zero.
 //
 // Arithmetic is float32 in every dtype, rounded once on the way out. NaN and
 // infinities propagate as in kernels/elementwise/elementwise.h.
@@ -29,14 +29,14 @@ inline constexpr int kMaxCudaNormWidth = 16384;
 // One of a model's norms.
 struct CudaNorm {
   const float* weight = nullptr;  // [width]  device, constant, zero padded
-  int size = 0;                   // what the mean divides by
+  int size = 0;                   // divisor of the mean
   int width = 0;                  // `size` rounded up to a multiple of 8
   float epsilon = 1e-6f;
-  // Only cuda_residual.h takes what follows, and a norm without weights: none,
-  // x is passed on.
+  // The fields below, and a null weight (x is passed on), are supported by
+  // cuda_residual.h only.
   // [width], as `weight`; with it this is a LayerNorm, else an RMSNorm.
   const float* bias = nullptr;
-  bool replaces_x = false;  // x becomes what the norm makes of it, too
+  bool replaces_x = false;  // x = norm(x) too
 
   bool is_plain() const {
     return weight != nullptr && bias == nullptr && !replaces_x;

@@ -1,6 +1,6 @@
-// A few heads of a few tokens between two other kernels: what it costs is a
-// launch and a round trip to L2. Reads and writes the step's queries and keys
-// once, and the values too where there is a bias.
+// Processes a few heads of a few tokens between two other kernels, so its cost
+// is a launch and a round trip to L2. Reads and writes the step's queries and
+// keys once, and the values too if there is a bias.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/cuda_element_type.cuh"
@@ -42,7 +42,7 @@ __device__ float SumOverWarp(float value) {
 }
 
 // Block (t, y) has heads [y * kWarps, (y + 1) * kWarps) of token t. The weights
-// are constant, so they are on their way before the row is known.
+// are constant, so they are loaded before the previous kernel ends.
 template <typename T>
 __global__ void __launch_bounds__(FinishHeadsPolicy::kThreads)
     FinishHeads(T* qkv, CudaHeadShape shape, CudaHeadWeights weights) {

@@ -12,8 +12,8 @@
 namespace espalier {
 namespace {
 
-// A row is one block's, in registers, four numbers a vector. 512 threads as
-// CudaAddRmsNorm has them where addends are loaded too.
+// One block per row, in registers, four numbers a vector. 512 threads, as in
+// CudaAddRmsNorm with addends.
 struct ResidualPolicy {
   static constexpr int kVector = 4;
   static constexpr int kThreads = 512;
@@ -115,7 +115,7 @@ __device__ void Normalise(const CudaNorm& norm, BlockSums& sums,
   }
 }
 
-// The stream's rows with what a part adds to them.
+// The stream's rows plus a branch.
 struct BranchedRow {
   static constexpr auto kDependency = GridDependency::kWaitsFirst;
   float* x;

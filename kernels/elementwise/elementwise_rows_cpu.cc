@@ -2,7 +2,7 @@
 
 #include "kernels/elementwise/elementwise_rows.h"
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE

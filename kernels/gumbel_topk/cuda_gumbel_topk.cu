@@ -1,12 +1,12 @@
 // Gumbel top-k, step by step:
 //
-//   ReadRows      the raw rows' log_sums, and NaN
-//   ProcessRows   edited log-probabilities or logits, to a row of scratch
-//   ReadRows      what its tiles come to
-//   FindRowCuts   what the filters leave
-//   AddGumbelNoise   value + noise of what is left, in place
-//   CudaSelect    the best of these, as if they were logits
-//   TakeValues    the values of the tokens chosen, computed again
+//   ReadRows         log_sums of the raw rows, and NaN
+//   ProcessRows      edited log-probabilities or logits, to a row of scratch
+//   ReadRows         statistics of its tiles
+//   FindRowCuts      the tokens that the filters keep
+//   AddGumbelNoise   value + noise of these tokens, in place
+//   CudaSelect       the best of these, as if they were logits
+//   TakeValues       the values of the chosen tokens, computed again
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
@@ -32,7 +32,7 @@ struct GumbelParams {
   RowCut* cuts;      // [num_rows]
   void* select;      // scratch of CudaSelect
   Params raw;        // sampling, as it sees the raw rows
-  Params processed;  // and those of scratch
+  Params processed;  // rows of scratch
 };
 
 __device__ bool IsWanted(const GumbelParams& p, int row) {
@@ -101,7 +101,8 @@ __global__ __launch_bounds__(GumbelPolicy::kThreads) void ProcessRows(
   if (nan && lane == 0) scores[0] = NAN;
 }
 
-// The value of a token whose score is `score` after edits, -inf if it is out.
+// Returns the value of a token whose edited score is `score`; -inf if a filter
+// drops it.
 __device__ float ValueOf(float score, TokenId token, const RowCut& cut,
                          ScoreDomain domain, float temperature) {
   const bool by_log_prob = domain == ScoreDomain::kLogProbs;
@@ -121,9 +122,9 @@ __device__ float ValueOf(float score, TokenId token, const RowCut& cut,
   return -__fdiv_rn(distance, temperature) - cut.log_total;
 }
 
-// Threads of row blockIdx.y take pairs of tokens, which share random words. A
-// barrier (base/grid_dependency.h), for CudaSelect reads early what ProcessRows
-// writes of `cum`.
+// Threads of row blockIdx.y process pairs of tokens, which share random words.
+// A PDL barrier (base/grid_dependency.h), because CudaSelect reads `cum` early,
+// which ProcessRows writes.
 __global__ __launch_bounds__(GumbelPolicy::kThreads) void AddGumbelNoise(
     const __grid_constant__ GumbelParams p) {
   GridDependencyWait();
@@ -163,7 +164,7 @@ __global__ __launch_bounds__(GumbelPolicy::kThreads) void AddGumbelNoise(
   }
 }
 
-// A warp a row: the values of what was chosen, from the raw row.
+// One warp per row: computes the values of the chosen tokens from the raw row.
 template <typename T>
 __global__ __launch_bounds__(GumbelPolicy::kThreads) void TakeValues(
     const __grid_constant__ GumbelParams p) {
@@ -248,8 +249,8 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
   Params unedited = p.raw;  // only its raw sums are used
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
-  // It writes `cum`, which CudaSelect alone reads early, after the barrier
-  // below. What the kernels between read early is older.
+  // ProcessRows writes `cum`. Only CudaSelect reads it early, after the barrier
+  // below; the kernels in between read older data early.
   RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
                        : Launch(ProcessRows<uint16_t>, tiles, stream, p));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));

@@ -161,7 +161,7 @@ std::vector<TokenScore> GumbelTopKOfProcessed(
 }
 
 // Calls use(row) with the row after the edits of `options`, in its domain.
-//   row  before edits where that is kLogProbs, else after
+//   row  before edits in kLogProbs, else after them
 // REQUIRES: a token of it is above -inf.
 template <typename Use>
 auto UseEdited(ProcessedLogits& row, const GumbelTopKOptions& options,

@@ -29,7 +29,7 @@ std::vector<float> LogSoftmax(std::span<const float> logits) {
   return log_probs;
 }
 
-// -inf for what is out.
+// Returns -inf for dropped tokens.
 std::vector<float> Values(std::span<const float> logits,
                           const GumbelTopKOptions& options) {
   const SamplingParams& params = options.draw.params;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -58,8 +58,8 @@ struct RoundKeys {
   }
 };
 
-// The words of as many tokens from `first` on: Philox (random.h) with a counter
-// a lane, in the low half of it.
+// Returns the words of one vector of tokens from `first` on: Philox (random.h)
+// with a counter in the low half of each lane.
 HWY_INLINE hn::Vec<hn::Repartition<uint32_t, Words> > FirstWords(
     TokenId first, const RandomKey& key, const RoundKeys& round_keys) {
   const Words d;

@@ -1,6 +1,6 @@
-// CudaKvCache: how keys and values lie in a device's memory. Who owns the
-// memory is decided elsewhere, as on the host
-// (kernels/kv_cache/paged_kv_cache.h), and so is who owns which page.
+// CudaKvCache: the layout of keys and values in a device's memory. Ownership of
+// the memory and of its pages is managed elsewhere, as on the host
+// (kernels/kv_cache/paged_kv_cache.h).
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct CudaKvCache {
   constexpr int64_t layer_stride() const { return num_pages * page_stride(); }
 };
 
-// The token at each place of each page, beside its keys and values.
-//   data  [num_pages, page_size]  device; null where tokens are not kept
+// The token at each place of each page, stored beside its keys and values.
+//   data  [num_pages, page_size]  device; null if tokens are not kept
 struct CudaPageTokens {
   int* data = nullptr;
   int page_size = 1;

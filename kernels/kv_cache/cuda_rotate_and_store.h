@@ -1,5 +1,5 @@
-// The way of a step's queries, keys and values from the product that makes them
-// to attention: rotated, and stored in the tokens' pages.
+// Processes a step's queries, keys and values between their projection and
+// attention: rotates them, and stores keys and values in the tokens' pages.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,8 +28,8 @@ struct CudaTokenSlots {
 // i + head_dim / 2), and writes rotated k, and v, to the tokens' slots.
 //   qkv  [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
 //            cache.dtype  device  q then k then v; k and v are left as they are
-// Where two tokens have one slot, as rows without a sequence have that share
-// the null page, it is left with numbers of both.
+// If two tokens have one slot, as padding rows share the null page, it gets
+// numbers of both.
 // Arithmetic is float32 in every dtype, rounded once on the way out. Enqueues
 // on `stream` and returns; never allocates, may be captured. Errors:
 // kInvalidArgument if a shape is not supported, kInternal if the launch is

@@ -21,8 +21,8 @@ namespace espalier {
 int64_t CudaPageRecordBytes(const CudaKvCache& cache,
                             const CudaPageTokens& tokens);
 
-// The pages of one call. It goes to the device as an argument, so it may change
-// as soon as the call has returned.
+// The pages of one call, passed to the kernel as an argument, so that the
+// caller may change it as soon as the call returns.
 struct CudaPageList {
   static constexpr int kMaxPages = 256;
   int count = 0;

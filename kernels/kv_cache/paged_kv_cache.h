@@ -1,13 +1,13 @@
-// PagedKvCache: the key/value memory of a model, as pages. A page holds
-// `page_size` tokens of keys and values for all layers; which page belongs to
-// whom is decided elsewhere (pages/page_pool.h).
+// PagedKvCache: the key/value memory of a model, in pages. A page holds
+// `page_size` tokens of keys and values for all layers. PagePool assigns pages
+// to sequences (pages/page_pool.h).
 //
-// Memory is only promised: address space is taken at once, and the system
-// commits it page by page when it is first written. A large budget costs
-// nothing until it is used; but it is overcommitted (MAP_NORESERVE), so Create
-// succeeds on budgets larger than what is free, and a real shortage comes later
-// as a page that cannot be committed. That is the system's to handle, by its
-// limits and its out-of-memory killer; no status reports it.
+// Memory is only reserved: address space is allocated at once, and the system
+// commits pages when they are first written. A large budget costs nothing until
+// it is used. It is overcommitted (MAP_NORESERVE), so Create succeeds on
+// budgets larger than the free memory, and a shortage appears later as a page
+// that cannot be committed. The system's limits and its out-of-memory killer
+// handle that; no status reports it.
 //
 //   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
 //   each [num_pages, page_size, num_kv_heads, head_dim] f32

@@ -14,7 +14,7 @@ namespace {
 // Pruning c * m keys costs about c * m, and log_c(tokens / m) prunings are
 // expected of a row in random order: the total is least near c = e.
 constexpr size_t kCapacityFactor = 3;
-// Below this, the pruning call itself is what costs.
+// Below this, the cost is that of the pruning call itself.
 constexpr size_t kMinCapacity = 64;
 // From here on a vector sort is faster: 6 times at 10,000 keys.
 constexpr size_t kMinVectorSort = 64;

@@ -32,7 +32,7 @@ class BestTokens {
   // A score that is not above this is ignored. Never falls.
   float threshold() const { return threshold_; }
 
-  // REQUIRES: score not NaN; `token` above those added before.
+  // REQUIRES: score not NaN; `token` is above all tokens added before.
   void Add(float score, TokenId token) {
     if (!(score > threshold_)) return;
     keys_.push_back(MakeScoreKey(score, token));

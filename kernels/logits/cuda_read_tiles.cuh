@@ -13,7 +13,7 @@
 namespace espalier::cuda_logits {
 
 struct ReadPolicy {
-  // Warps work alone; eight make a block whose end is cheap to wait for.
+  // Warps work separately; eight make a block whose end is cheap to wait for.
   static constexpr int kMaxWarps = 8;
   static constexpr int kMaxThreads = kMaxWarps * kWarpSize;
   // A small input's blocks have fewer, down to one, as long as half of the
@@ -21,7 +21,7 @@ struct ReadPolicy {
   // blocks that merge, which need one to themselves, find it free and are there
   // before the reading ends.
   static constexpr int kMultiprocessorsPerBlock = 2;
-  // 64 registers a thread hold the piece in work and the next one on its way.
+  // 64 registers a thread hold the current piece and the next one in flight.
   static constexpr int kMinBlocks = 4;
   // Many tiles a warp hide the start of blocks; few spread a small input over
   // the device.
@@ -33,7 +33,7 @@ struct ReadShape {
   int tiles_per_warp;
 };
 
-// As if all rows were read: which are is known to the device alone.
+// Assumes that all rows are read, as only the device knows which ones are.
 inline ReadShape ShapeOfReading(int num_rows, int num_tiles,
                                 const CudaDevice& device) {
   const int resident =
@@ -68,7 +68,7 @@ struct WarpTiles {
 };
 
 // Calls visit(piece, tile, second) for both pieces of each tile; `next` is the
-// first one of the first, on its way.
+// first piece of the first tile, in flight.
 template <typename T, typename Visit>
 __device__ void ForEachPiece(const RowPieces<T>& row, const WarpTiles& tiles,
                              LanePiece<T> next, const Visit& visit) {

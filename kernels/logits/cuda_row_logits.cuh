@@ -1,11 +1,11 @@
-// Rows of logits as kernels see them: how a row is cut into pieces, and what a
-// thread reads of it.
+// Rows of logits in kernels: the division of a row into pieces, and the logits
+// that a thread reads.
 //
-// A row is read as tiles of 1,024 logits, each by one warp, and of a tile
-// remain the sum of its exponentials and the maxima of its four quarters. All
-// that follows needs only those, and the few quarters whose maximum says that
-// they hold a good token. Tiles are fixed pieces of a row and are summed in a
-// fixed order, so how a launch spreads them over the device changes no bit.
+// A row is read as tiles of 1,024 logits, each by one warp. Of a tile only the
+// sum of its exponentials and the maxima of its four quarters are kept. Later
+// steps need only these, and the few quarters whose maximum is high enough.
+// Tiles are fixed pieces of a row and are summed in a fixed order, so the
+// distribution of tiles over the device changes no bit.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr int kSubtileSize = kTileSize / kQuarters;
 
 __device__ inline float MinusInf() { return -__int_as_float(0x7F800000); }
 
-// The logits of one row in memory, and where a quarter's are. T is float, or
+// The logits of one row in memory, and the tokens of a quarter. T is float, or
 // uint16_t for the bits of bfloat16.
 template <typename T>
 class RowLogits {
@@ -71,8 +71,8 @@ class RowLogits {
     }
   }
 
-  // Which quarter a token is in: those that the same 8 lanes read, 16 bytes a
-  // lane and load.
+  // Returns the quarter of a token. A quarter is the tokens that the same 8
+  // lanes read, 16 bytes per lane and load.
   __device__ static int QuarterOf(int token) {
     return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
   }
@@ -102,8 +102,8 @@ class RowLogits {
   const T* logits_;
 };
 
-// A lane's logits of a quarter, of both pieces of the tile, as loaded: nothing
-// is made of them until all are on their way.
+// A lane's logits of a quarter, of both pieces of the tile, as loaded. They are
+// not converted before all loads are in flight.
 constexpr int kPerLane = kSubtileSize / kWarpSize;
 constexpr int kPerPiece = kPerLane / 2;
 static_assert(kTileSize == 2 * kWarpLoadSize);

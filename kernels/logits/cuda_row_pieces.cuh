@@ -1,14 +1,13 @@
-// A row's logits on their way through a warp, piece by piece: how they are
-// loaded, and what a lane's 16 of a piece add to its sum of exponentials.
-// Selection and sampling read rows alike, so that a row's log_sum has the same
-// bits in both.
+// Loads of a row's logits by a warp, piece by piece, and the addition of a
+// lane's 16 logits to its sum of exponentials. Selection and sampling read rows
+// alike, so that a row's log_sum has the same bits in both.
 #pragma once
 
 #include "kernels/logits/cuda_row_tiles.cuh"
 
 namespace espalier::cuda_logits {
 
-// A lane's 16 logits of a piece as they lie in memory.
+// A lane's 16 logits of a piece, as stored in memory.
 template <typename T>
 struct LanePiece {
   static constexpr int kPerLoad = 16 / sizeof(T);
@@ -16,9 +15,9 @@ struct LanePiece {
   uint4 words[kLoads];
 };
 
-// Streams through: the little that is read again comes from the second level.
-// Not ld.global.nc, which is for memory that is not written while the kernel
-// runs: it may start before the kernel that writes the logits has ended.
+// Streaming load: the few logits that are read again come from L2. Not
+// ld.global.nc, which is only for memory that is not written while the kernel
+// runs: this kernel may start before the one that writes the logits has ended.
 __device__ inline uint4 LoadNoAllocate(const void* from) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -74,7 +73,7 @@ __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
   return loaded;
 }
 
-// Writes what LoadPiece loaded of a row into another of the same size, aligned
+// Writes a piece that LoadPiece loaded to another row of the same size, aligned
 // or not.
 __device__ inline void StorePiece(const LanePiece<float>& piece, int index,
                                   int size, float* row) {

@@ -25,9 +25,8 @@ __device__ inline float4 OfQuarters(float x) {
           __shfl_sync(kAllLanes, x, 3 * kLanes)};
 }
 
-// A sum of exp(x - max). Infinite maxima count, as kernels/select/select.h
-// says; nothing is
-// (-inf, 0).
+// A sum of exp(x - max), with infinite maxima as in kernels/select/select.h.
+// The empty sum is (-inf, 0).
 struct LogSum {
   float max = -__builtin_inff();
   float sum = 0;
@@ -84,7 +83,7 @@ __device__ inline void AddTiles(int first, int num_tiles, const Load& load,
   total = {top, sum};
 }
 
-// The maxima of such tiles; -inf where there is no tile.
+// The maxima of such tiles; -inf for missing tiles.
 struct TileBatch {
   float4 maxima[kBatch];
 
@@ -92,7 +91,8 @@ struct TileBatch {
   __device__ TileBatch(const float* row_maxima, int first, int tiles) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      // The last one stands in, so that no load waits for a decision.
+      // Past the end the last tile is loaded again, so that no load depends on
+      // a branch.
       const int tile = min(first + i * kWarpSize, tiles - 1);
       maxima[i] = reinterpret_cast<const float4*>(row_maxima)[tile];
     }

@@ -1,7 +1,8 @@
-// EditTrie: sequences of several tokens whose last one is edited where a text
-// is about to complete them (bad words, biases of sequences), by the tokens
-// before the last one, read from its end. Those that a text is about to
-// complete lie on the path of its last tokens, so that they are found in one
+// EditTrie: sequences of several tokens whose last token is edited when a text
+// is about to complete them (bad words, biases of sequences). The trie is
+// indexed by the tokens before the last one, from the end. The sequences that a
+// text is about to complete are on the path of its last tokens, so that one
+// walk finds them, however many there are.
 // walk, however many there are.
 //
 //   {5, 6, 7}, {4, 6, 8}, {6, 9}:    root - 6 (9) - 5 (7)
@@ -28,7 +29,7 @@ class EditTrie {
   void Add(std::span<const TokenId> sequence, TokenEdit edit);
 
   // Appends the edits of the sequences that `text` could complete with its next
-  // token; a token may come more than once. Costs O(longest sequence + edits
+  // token; a token may occur more than once. Costs O(longest sequence + edits
   // found).
   void AppendDue(const RowText& text, std::vector<TokenEdit>* edits) const;
 

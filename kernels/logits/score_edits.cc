@@ -29,7 +29,7 @@ std::vector<TokenEdit> ForceAll(std::span<const TokenId> tokens) {
   return edits;
 }
 
-// Two edits of one token as one. A ban says all there is to say.
+// Combines two edits of one token. A ban replaces all other edits.
 TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
   if (a.banned || b.banned) return {.token = a.token, .banned = true};
   return {.token = a.token,
@@ -39,7 +39,7 @@ TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
           .decay = a.decay + b.decay};
 }
 
-// Sorted by token, those of one token made one.
+// Sorts by token and combines the edits of each token.
 void MergeByToken(std::vector<TokenEdit>* edits) {
   std::ranges::stable_sort(*edits, {}, &TokenEdit::token);
   size_t count = 0;
@@ -62,8 +62,8 @@ std::span<const TokenEdit> InVocabulary(std::span<const TokenEdit> edits,
   return begin < end ? std::span(begin, end) : std::span<const TokenEdit>();
 }
 
-// Finds tokens that are asked for in ascending order. Steps that double make it
-// as fast for few of them as for all.
+// Finds tokens in ascending order. Steps that double make it as fast for few
+// tokens as for all.
 class Finder {
  public:
   explicit Finder(std::span<const TokenEdit> edits) : edits_(edits) {}
@@ -119,7 +119,8 @@ void Restrict(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
   }
 }
 
-// Edits by the processors' lists alone; `banned` beside what they ban.
+// Returns the edits by the processors' lists only, and their bans, plus
+// `banned`.
 std::vector<TokenEdit> EditsOfLists(const ScoreProcessors& processors,
                                     bool bans_eos,
                                     std::span<const TokenId> banned) {
@@ -146,9 +147,9 @@ std::vector<TokenEdit> EditsOfLists(const ScoreProcessors& processors,
   return edits;
 }
 
-// For each place of the last `size` tokens of the text before its end, the
-// token that follows there (Knuth, Morris, Pratt 1977: one look at each token,
-// however much of the text repeats).
+// Appends, for each earlier occurrence of the last `size` tokens of the text,
+// the token that follows it (Knuth, Morris, Pratt 1977: each token is read
+// once, however much of the text repeats).
 void AppendFollowers(const RowText& text, size_t size,
                      std::vector<TokenId>* tokens) {
   if (text.size() <= size) return;

@@ -112,7 +112,7 @@ class ScoreEdits {
   const bool restricts_;  // there are allowed tokens
   const std::vector<TokenId> prompt_;
   const bool prompt_has_edits_;
-  const int begin_index_;  // -1: there is no such place
+  const int begin_index_;  // -1: none
   const EosDecay decay_;   // its tokens ascending, each once
   const std::shared_ptr<const OfLists> of_lists_;
   Places with_prompt_;  // empty unless prompt_has_edits_

@@ -1,12 +1,11 @@
-// Score processors: what a request may do to the score of a token before the
-// best tokens are chosen. All of them touch a few tokens of the vocabulary and
-// leave the rest alone, so a row's processing is a short sorted list of edits
-// that selection applies while it reads the row (select.h): no pass of its
-// own, no copy of the row.
+// Score processors: changes of token scores that a request makes before the
+// best tokens are chosen. Each of them changes a few tokens of the vocabulary,
+// so a row's processing is a short sorted list of edits that selection applies
+// while it reads the row (select.h): no extra pass, and no copy of the row.
 //
 // Rules are those of transformers 5 (LogitsProcessor subclasses of the same
-// names); those it does not have, frequency and presence penalties, are vLLM's,
-// as is the order, which both share.
+// names). Frequency and presence penalties, which it lacks, are vLLM's. The
+// order is that of both.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +34,9 @@ struct SequenceTokenBias {
                          const SequenceTokenBias&) = default;
 };
 
-// Makes EOS tokens likelier where a text grows long: from the token after the
-// first `start_index` generated ones on, |score| * (factor^n - 1) is added to
-// their scores, n counting tokens from there. An infinite score stays.
+// Makes EOS tokens likelier as a text grows: after the first `start_index`
+// generated tokens, |score| * (factor^n - 1) is added to their scores, with n
+// the number of tokens since then. An infinite score stays.
 struct EosDecay {
   std::vector<TokenId> tokens;  // empty is off
   int start_index = 0;
@@ -164,8 +163,8 @@ ESPALIER_HOST_DEVICE inline float AddDecay(float score, float decay) {
 #endif
 }
 
-// A score after an edit that is no ban: one float32 rounding an operation,
-// none where an operation is off.
+// Returns a score after an edit without a ban: one float32 rounding for each
+// enabled operation.
 ESPALIER_HOST_DEVICE inline float EditedScore(float score,
                                               const TokenEdit& edit,
                                               float repetition_penalty) {

@@ -33,9 +33,9 @@ HWY_INLINE Vec Reduce(Floats d, Vec x, Vec n) {
 #endif
 }
 
-// exp(x) for x <= 0: x = n ln 2 + r, exp(r) by a polynomial of degree 6 (our
-// own minimax fit with P(0) = 1, relative error 3e-9; at degree 5 that
-// condition costs all accuracy), 2^n added to the exponent bits.
+// exp(x) for x <= 0: x = n ln 2 + r, exp(r) by a polynomial of degree 6 (a
+// minimax fit with P(0) = 1, relative error 3e-9; at degree 5 that condition
+// costs all accuracy), 2^n added to the exponent bits.
 HWY_INLINE Vec Exp(Floats d, Vec x) {
   x = hn::Max(x, hn::Set(d, -87.0f));       // 2^n stays normal
   const Vec magic = hn::Set(d, 0x1.8p23f);  // leaves n in the low bits

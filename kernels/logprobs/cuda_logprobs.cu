@@ -1,9 +1,9 @@
-// One block a question: it reads the row once, tile by tile as selection and
-// sampling do, so that log_sum has the same bits; counts what is above the
-// asked logit on the way; and adds the tiles up in their order.
+// One block per query. It reads the row once, tile by tile as selection and
+// sampling do, so that log_sum has the same bits, counts the logits above the
+// query's, and adds the tiles in order.
 //
-// Bound by reading where hundreds are asked; a few take what one multiprocessor
-// needs to read a row from the second-level cache.
+// With hundreds of queries bound by reading. A few take the time in which one
+// multiprocessor reads a row from L2.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/logits/cuda_row_pieces.cuh"
@@ -36,7 +36,8 @@ struct LogProbsShared {
   int counts[LogProbsPolicy::kWarps];
 };
 
-// A warp: a tile's sum of exponentials. Adds to `count` what is above `logit`.
+// One warp: returns a tile's sum of exponentials, and adds the number of logits
+// above `logit` to `count`.
 template <typename T>
 __device__ LogSum ReadTile(const RowPieces<T>& row, int tile, float logit,
                            int& count) {

@@ -6,7 +6,7 @@
 #include "kernels/logits/score_key.h"
 #include "kernels/logprobs/logprobs.h"
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -67,7 +67,8 @@ std::vector<int> CountsAbove(std::span<const float> logits,
   return counts;
 }
 
-// The best of a row, and what follows from them for all its tokens.
+// The best tokens of a row, and log-probabilities and ranks that follow from
+// them.
 class BestOfRow {
  public:
   // REQUIRES: num_best >= 1.

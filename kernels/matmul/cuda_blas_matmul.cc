@@ -65,8 +65,8 @@ absl::StatusOr<std::unique_ptr<CudaBlasMatMul>> CudaBlasMatMul::Create() {
   result->handle_ = OwnedHandle(handle, {blas});
   ASSIGN_OR_RETURN(result->workspace_,
                    DeviceBuffer<char>::Create(kWorkspaceBytes));
-  // cuBLASLt writes what it reads there, but not so that every tool sees it
-  // (tools/sanitize_gpu.sh).
+  // cuBLASLt only reads workspace that it has written, but some tools cannot
+  // see that (tools/sanitize_gpu.sh).
   RETURN_IF_CUDA_ERROR(
       cudaMemset(result->workspace_.data(), 0, kWorkspaceBytes));
   return result;
@@ -114,8 +114,7 @@ absl::Status CudaBlasMatMul::Enqueue(const Shape& shape, const void* x,
   return absl::OkStatus();
 }
 
-// cuBLASLt speaks of columns first: a row-major [rows, cols] is its
-// cols x rows.
+// cuBLASLt is column-major: a row-major [rows, cols] is its cols x rows.
 absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeLayout(
     DType dtype, int num_cols, int num_rows) const {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -157,7 +156,7 @@ absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeOutputLayout(
   return layout;
 }
 
-// out^T = w x^T, where w is stored transposed.
+// Computes out^T = w x^T; w is stored transposed.
 absl::StatusOr<CudaBlasMatMul::Plan> CudaBlasMatMul::DescribePlan(
     const Shape& shape) const {
   Plan plan;

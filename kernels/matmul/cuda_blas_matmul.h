@@ -1,4 +1,4 @@
-// y = x * w^T through cuBLASLt: the products with many rows, and those of f32.
+// y = x * w^T through cuBLASLt: products with many rows, and f32 products.
 //
 // Thread safety: one thread, one stream at a time (the workspace is shared).
 #pragma once

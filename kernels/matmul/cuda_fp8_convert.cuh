@@ -1,5 +1,5 @@
-// From e4m3 codes to the bfloat16 numbers that they stand for (fp8.h), four at
-// a time in registers.
+// Conversion of e4m3 codes to bfloat16 weights (fp8.h), four at a time in
+// registers.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,5 +1,5 @@
-// From e4m3 weights to the bfloat16 ones that they stand for, row by row, for
-// products with so many rows that making them once costs little.
+// Conversion of e4m3 weights to bfloat16, row by row, for products with so many
+// rows that converting once costs little.
 #pragma once
 
 #include <cuda_runtime_api.h>

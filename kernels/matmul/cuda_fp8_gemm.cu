@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 // ---- Launching --------------------------------------------------------------
 
-// The rows of the tile that takes so many.
+// Returns the rows of the smallest tile that holds `num_rows`.
 int TileRows(int num_rows) {
   for (const int rows : {8, 16, 32, 64}) {
     if (num_rows <= rows) return rows;

@@ -30,7 +30,7 @@ struct Fp8Division {
 class CudaFp8Gemm {
  public:
   CudaFp8Gemm() = default;
-  // Readies the kernel, if this device can run it.
+  // Prepares the kernel, if this device can run it.
   // Errors: kInternal if the device or its driver refuses.
   static absl::StatusOr<CudaFp8Gemm> Create(const CudaDevice& device);
 

@@ -1,14 +1,14 @@
-// A block has 64, 128 or 256 outputs and up to 128 rows. One warp brings tiles
-// of weights and of x to shared memory, through a ring; two consumer warpgroups
-// load weights from there, widen them in registers while the tensor cores
-// multiply those before (wgmma), and keep the sums in registers. The first
-// weights are asked for before the previous kernel has ended.
+// A block has 64, 128 or 256 outputs and up to 128 rows. One warp copies tiles
+// of weights and of x to shared memory, through a ring (TMA). Two consumer
+// warpgroups load weights from there, widen them in registers while the tensor
+// cores multiply the previous ones (wgmma), and keep the sums in registers. The
+// first weights are requested before the previous kernel has ended.
 //
 //   w  [outputs, inputs]   the m of the instruction: 64 a time
 //   x  [rows, inputs]      its n: 8 to 128; past num_rows they are zero
 //
-// That blocks of a cluster share what they read of x (TMA multicast) was
-// measured on an H100 and left out: no product got faster.
+// Sharing x among the blocks of a cluster (TMA multicast) was measured on an
+// H100 and dropped: no product got faster.
 #pragma once
 
 #include <cuda.h>
@@ -68,9 +68,9 @@ struct Shape {
   // Dynamic shared memory begins at a multiple of 16 bytes, slots at one of
   // 1024.
   static constexpr int kSharedBytes = kSlots * kSlotBytes + 1024 - 16;
-  // A consumer awaits its next step before it has released the one it is at.
-  // That next step's slot must be one of a step before: of two slots it is not,
-  // where the next step is the second next.
+  // A consumer waits for its next step before it releases the current one, so
+  // the next step must not need the current slot. With sliced-K the next step
+  // is the second next, for which two slots are too few.
   static_assert(kSlots >= (kIsSlicedK ? 3 : 2));
   static_assert(kWeightBytes % 1024 == 0);
 };
@@ -180,7 +180,7 @@ struct TileCodes {
   uint4 low;
   uint4 high;
 
-  // From where the tile's eights of outputs begin, 1024 bytes each.
+  // `tile` points to the tile's blocks of eight outputs, 1024 bytes each.
   __device__ __forceinline__ void Load(const char* tile, int run) {
     const int warp = threadIdx.x / 32 % 4;
     const char* const from =
@@ -217,9 +217,9 @@ struct Fragments {
   }
 };
 
-// A warpgroup: its outputs, of its inputs. While a run of a tile is
-// multiplied the next is widened, and the codes after that are on their way
-// from shared memory.
+// A warpgroup with its outputs and inputs. While a run of a tile is multiplied,
+// the next run is widened, and the codes of the one after it are loaded from
+// shared memory.
 template <typename Shape>
 class Consumer {
  public:

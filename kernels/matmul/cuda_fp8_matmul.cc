@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// Up to as many the streaming kernel is the faster one, or nearly.
+// Up to this many rows the skinny kernel is faster, or nearly.
 constexpr int kMaxSkinnyRows = 16;
 // From more on it is cheaper to widen the weights first.
 constexpr int kMaxGemmRows = 1024;

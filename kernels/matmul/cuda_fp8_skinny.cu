@@ -1,8 +1,8 @@
-// As the kernel of cuda_skinny_matmul.cuh, whose work, sums and places of
-// results these are, with another ring: a step is 64 inputs, of which a thread
-// has sixteen weights of an output in one vector (fp8_order.h). The inputs that
-// go with them lie in vectors that other threads of the warp have asked for, so
-// they are read as matrices (ldmatrix) and a warp meets before and after.
+// The kernel of cuda_skinny_matmul.cuh, with the same division, sums and places
+// of results, but another ring. A step is 64 inputs, of which a thread loads
+// sixteen weights of an output as one vector (fp8_order.h). The matching inputs
+// are in vectors that other threads of the warp load, so they are read with
+// ldmatrix, and the warp synchronises before and after.
 #include <algorithm>
 
 #include "base/ceil_div.h"
@@ -42,8 +42,8 @@ struct Fp8Tiling : skinny_matmul::Tiling<kWarpsValue, kRowTilesValue,
   static constexpr int kWarpVectors = 32 * kVectors * kStagesValue;
 };
 
-// Four matrices of 8 x 8 numbers: lane l gives the place of row l % 8 of matrix
-// l / 8, and has numbers 2 (l % 4) and the next of row l / 4 of each.
+// ldmatrix.x4: lane l passes the address of row l % 8 of matrix l / 8, and gets
+// numbers 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of each.
 __device__ __forceinline__ void LdMatrixX4(const uint4* from,
                                            uint32_t* matrices) {
   asm volatile(
@@ -97,7 +97,8 @@ class Fp8Ring {
 #pragma unroll
     for (int j = 0; j < 2 * Tiling::kRowTiles; ++j) {
       if (tile_ + j / 2 >= work_.end_tile) break;
-      // Blocks past the last are never stored; the last stands in for them.
+      // Blocks past the last are never stored; the last is loaded in their
+      // place.
       const int block = min(2 * tile_ + j, last_block_);
       CopyWeights(Vectors(stage) + 32 * j + lane_,
                   from + int64_t{block} * kFp8BlockOutputs * args_.num_inputs,
@@ -199,7 +200,7 @@ __device__ __forceinline__ WarpWork WorkOfWarp(const Fp8SkinnyArgs& args) {
       .num_steps = max(0, end - begin + Tiling::kWarps - 1) / Tiling::kWarps};
 }
 
-// The sums of a pass; `stage` is where the next step is.
+// Computes the sums of a pass; `stage` is the slot of the next step.
 template <typename Tiling>
 __device__ __forceinline__ void MultiplyPass(
     Fp8Ring<Tiling>& ring, const PassFactors<Tiling>& factors, int num_steps,
@@ -216,7 +217,7 @@ __device__ __forceinline__ void MultiplyPass(
   }
 }
 
-// grid: x is the parts of the inputs (one cluster), y those of the outputs.
+// grid: x is the part of the inputs (one cluster), y the part of the outputs.
 template <typename Tiling>
 __global__ void __launch_bounds__(Tiling::kThreads)
     Fp8SkinnyKernel(const Fp8SkinnyArgs args) {

@@ -243,8 +243,9 @@ __device__ __forceinline__ void SyncConsumers() {
                : "memory");
 }
 
-// silu(gate) * up: a thread has both, eight outputs apart. The tiles have been
-// read, so what is stored, in whole lines, is gathered in their place.
+// Computes silu(gate) * up: a thread has both, eight outputs apart. The tiles
+// have been read, so the results are staged in their place and stored in whole
+// cache lines.
 template <typename T, int kRows, int kTiles>
 __device__ void StoreGated(const TileProduct& product,
                            const Sums<kRows> (&sums)[kTiles], char* staged) {
@@ -387,8 +388,8 @@ absl::Status WithKernel(DType dtype, int tile_rows, int num_tiles,
              : with_type.template operator()<__half>();
 }
 
-// Fewer are the streaming kernel's; of more it has none of such matrices, whose
-// outputs fill the device.
+// The skinny kernel has fewer rows. It does not support more for such matrices,
+// whose outputs fill the device.
 constexpr int kMinRows = 17;
 
 // Blocks on fewer than two thirds of the multiprocessors leave much of the

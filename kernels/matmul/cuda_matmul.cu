@@ -30,10 +30,10 @@ constexpr int kSiluRows = 1024;
 constexpr int kPartTile = 128;
 constexpr int kPartUnit = 64;
 constexpr int kMaxParts = 4;
-// But two parts may have a tile for every multiprocessor, of up to so many
-// rows: cuBLASLt divides such inputs by itself, and adds the parts in a kernel
-// more. On an H100 that takes 98 us off a step of 160 rows of 8b, 170 off one
-// of 256, 206 off one of 320 of 1b; 1,024 rows of 0.6b take 2 % longer.
+// Two parts may have a tile for every multiprocessor, up to this many rows:
+// cuBLASLt itself divides such inputs, and adds the parts in an extra kernel.
+// On an H100 RunSplitK takes 98 us off a step of 160 rows of 8b, 170 off one of
+// 256, 206 off one of 320 of 1b; 1,024 rows of 0.6b take 2 % longer.
 constexpr int kMaxHalvedRows = 512;
 
 // Eight numbers of a gate or an up: a load of 16 or 32 bytes.
@@ -111,7 +111,7 @@ class CudaMatMul::Impl {
     return absl::OkStatus();
   }
 
-  // `epilogue` is kAddFloat or kStoreFloat: what becomes of one part.
+  // `epilogue` is kAddFloat or kStoreFloat: that of a single part.
   absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
                                            const CudaMatrix& w,
                                            CudaEpilogue epilogue, float* out,

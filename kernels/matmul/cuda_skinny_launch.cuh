@@ -27,7 +27,8 @@
 namespace espalier {
 namespace skinny_matmul {
 
-// function(Tiling) of so many tiles: of eight rows of x, and of 16 outputs.
+// Calls function(Tiling) with kColTiles tiles of eight rows of x and
+// `row_tiles` tiles of 16 outputs.
 template <typename Family, int kColTiles, int kRowTiles = 1, typename Function>
 absl::Status WithRowTiles(int row_tiles, Function function) {
   if constexpr (kRowTiles < Family::MaxRowTiles(kColTiles)) {

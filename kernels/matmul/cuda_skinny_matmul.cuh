@@ -178,7 +178,7 @@ class Ring {
 #pragma unroll
     for (int j = 0; j < 2 * Tiling::kRowTiles; ++j) {
       if (tile_ + j / 2 >= work_.end_tile) break;
-      // Rows past the last are never stored; the last stands in for them.
+      // Rows past the last are never stored; the last is loaded in their place.
       const int row = min(16 * tile_ + 8 * j + group_, args_.num_outputs - 1);
       CopyWeights(
           Vector(stage, j),
@@ -317,7 +317,7 @@ __device__ __forceinline__ void StorePair(const SkinnyMatMulArgs& args,
   }
 }
 
-// Leaves a warp's sums where the block finds them.
+// Stores a warp's sums in shared memory for the block.
 template <typename Tiling>
 __device__ __forceinline__ void StoreWarpPartials(
     const float (&sums)[Tiling::kRowTiles][Tiling::kColTiles][4],
@@ -384,8 +384,8 @@ __device__ __forceinline__ float2 ClusterSums(const float2* inbox,
   return sums;
 }
 
-// Says that this block's inbox may be written to, by the next
-// ClusterReduceScatter.
+// Arrives at the cluster barrier: the next ClusterReduceScatter may write to
+// this block's inbox.
 __device__ __forceinline__ void ArriveReductionBuffer() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (gridDim.x > 1) __cluster_barrier_arrive();
@@ -406,7 +406,7 @@ __device__ __forceinline__ WarpWork WorkOfWarp(const SkinnyMatMulArgs& args) {
       .num_steps = max(0, end - begin + Tiling::kWarps - 1) / Tiling::kWarps};
 }
 
-// The sums of a pass; `stage` is where the next step is.
+// Computes the sums of a pass; `stage` is the slot of the next step.
 template <typename T, typename Tiling>
 __device__ __forceinline__ void MultiplyPass(
     Ring<T, Tiling>& ring, int num_steps, int& stage,

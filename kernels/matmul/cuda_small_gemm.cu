@@ -1,6 +1,6 @@
 // A block has 64 rows of x and 64 outputs, a warp 32 and 16 of them. Tiles of
-// 64 inputs come through a ring (cp.async), those of the weights that it has
-// room for before the previous kernel of the stream has ended.
+// 64 inputs pass through a ring (cp.async). The ring is filled with weights
+// before the previous kernel of the stream has ended.
 //
 //   x  [rows, inputs]      the m of the instruction: 16 a time
 //   w  [outputs, inputs]   its n: 8 a time
@@ -41,13 +41,13 @@ struct SmallGemmArgs {
   CudaEpilogue epilogue = CudaEpilogue::kStore;
 };
 
-// Rows are as long as all banks, so their pieces lie in an order that differs
-// between eight rows.
+// Rows are as long as all banks, so the order of their pieces differs between
+// eight rows (swizzle).
 __device__ __forceinline__ int PlaceOf(int row, int piece) {
   return (row * kPieces + (piece ^ row % 8)) * 16;
 }
 
-// 16 bytes, or as many zeros.
+// Copies 16 bytes, or writes as many zeros.
 __device__ __forceinline__ void CpAsyncOrZero(uint32_t to, const void* from,
                                               bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
@@ -155,7 +155,7 @@ struct WarpSums {
   }
 };
 
-// Two neighbours; of rows of an odd width each by itself, if it is there.
+// Stores two neighbours, or, in rows of an odd width, each one that exists.
 template <bool kPairs, typename T>
 __device__ __forceinline__ void StoreTwo(T* to, bool both, T first, T second) {
   if constexpr (kPairs) {

@@ -15,8 +15,8 @@ namespace espalier {
 
 bool CanRunSmallGemm(const CudaDevice& device);
 
-// Readies the kernels, if this device can run them; once, before the first
-// product.
+// Prepares the kernels, if this device can run them. Call once, before the
+// first product.
 absl::Status PrepareSmallGemm(const CudaDevice& device);
 
 // Enqueues out = epilogue(x * w^T), with x and out as CudaMatMul::Run has them.

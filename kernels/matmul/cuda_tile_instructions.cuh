@@ -61,7 +61,7 @@ __device__ __forceinline__ void WaitParity(uint64_t* barrier, uint32_t phase) {
 
 // ---- Copies of tiles -------------------------------------------------------
 
-// A tile of a matrix, as its map says, from (column, row) on.
+// Copies the tile at (column, row) of a tensor map's matrix.
 __device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
                                           int row, char* to,
                                           uint64_t* barrier) {
@@ -133,7 +133,8 @@ struct Sums {
   ESPALIER_PLACES_64                                                    \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, " \
   "%77, %78, %79"
-// wgmma of so many rows: the places of the sums, of w and of x, and the sums.
+// wgmma with ROWS rows: the operand numbers of the sums, of w and of x, and the
+// sums.
 #define ESPALIER_WGMMA(ROWS, TYPE, PLACES, W, X, ...)                   \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS "k16.f32." TYPE \
                "." TYPE " {" PLACES "}, %" W ", %" X ", 1, 1, 1, 0, 0;" \
@@ -170,8 +171,8 @@ __device__ __forceinline__ void WgmmaSS(uint64_t w, uint64_t x,
 #undef ESPALIER_WGMMA_ALL
 #undef ESPALIER_WGMMA
 
-// wgmma of so many rows: the places of the sums, of the four registers of w, of
-// x, and the sums.
+// wgmma with ROWS rows: the operand numbers of the sums, of the four registers
+// of w, and of x, and the sums.
 #define ESPALIER_WGMMA_RS(ROWS, PLACES, W, X, ...)                           \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" ROWS                      \
                "k16.f32.bf16.bf16 {" PLACES "}, {" W "}, " X ", 1, 1, 1, 0;" \
@@ -217,8 +218,8 @@ __device__ __forceinline__ void WgmmaRS(const uint32_t (&w)[4], uint64_t x,
 #undef ESPALIER_SUMS_16
 #undef ESPALIER_EIGHT_SUMS
 
-// Four matrices of 8 outputs x 8 rows, transposed: lane l gives the place of
-// row l % 8 of matrix l / 8, 16 bytes.
+// Stores four matrices of 8 outputs x 8 rows, transposed: lane l passes the
+// address of row l % 8 of matrix l / 8, 16 bytes.
 __device__ __forceinline__ void StMatrixX4Trans(const uint32_t (&pairs)[4],
                                                 char* to) {
   asm volatile(

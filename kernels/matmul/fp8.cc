@@ -29,8 +29,7 @@ std::array<float, 256> AllFp8() {
   return values;
 }
 
-// Half of the last place that is kept, less one unit if that is even: ties go
-// to even.
+// Half of the last kept place, less one unit if that is even: ties go to even.
 uint32_t RoundedBits(float value, int num_dropped) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t half = uint32_t{1} << (num_dropped - 1);

@@ -4,7 +4,7 @@
 
 #include "kernels/matmul/matmul_tile.h"
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -30,9 +30,9 @@ constexpr int kMaxRows = 6;
 #endif
 static_assert(kMaxRows <= kTileRowsLimit);
 
-// To hide the latency of a multiply-add takes about 8 independent chains (4
-// cycles, 2 a cycle). One or two rows come nearer to that with two pairs of
-// vectors; from three on, one pair a row gives 6 and more.
+// Hiding the latency of a multiply-add takes about 8 independent chains (4
+// cycles, 2 a cycle). One or two rows come closer to that with two pairs of
+// vectors; from three rows on, one pair a row gives 6 and more.
 constexpr int NumPairs(int num_rows) { return num_rows <= 2 ? 2 : 1; }
 
 HWY_INLINE hn::Vec<Floats> LoadWeights(const float* w) {
@@ -63,8 +63,8 @@ HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
 #endif
 }
 
-// Two vectors of a panel's row, and which of its outputs they are of: pair p
-// has those from p * kStep on, and from kSecond after them on.
+// Two vectors of a panel's row, and the outputs that they belong to: pair p has
+// outputs from p * kStep on, and from kSecond after these.
 template <typename W>
 struct Pairs {
   static constexpr int kStep = 2 * kLanes;
@@ -103,7 +103,7 @@ template <int kRows, int kPairs, typename W>
 void MultiplyColumns(const MatMulTile& tile, int first) {
   using Pair = Pairs<W>;
   constexpr int kVectors = 2 * kPairs;
-  // Several pairs are taken at once of weights in a cache alone (MultiplyRows).
+  // Several pairs at once are used only for weights in a cache (MultiplyRows).
   constexpr bool kFetchesFar = kPairs == 1;
   constexpr int kNear =
       sizeof(W) == sizeof(float) ? kNearFloat32Bytes : kNearBytes;
@@ -170,7 +170,7 @@ void MultiplyRows(const MatMulTile& tile) {
   constexpr int kPairs = NumPairs(kRows);
   const int num_pairs = tile.num_panels * kPairsPerPanel;
   int pair = 0;
-  // From memory one panel after the other comes quicker than two side by side.
+  // From memory, panels in sequence are faster than two side by side.
   const bool is_wide = kPairs > 1 && tile.is_cached;
   for (; is_wide && pair + kPairs <= num_pairs; pair += kPairs) {
     MultiplyColumns<kRows, kPairs, W>(tile, pair);

@@ -9,8 +9,8 @@
 #include "base/load_as_float.h"
 #include "kernels/matmul/quantized_panel.h"
 
-// Compiles what follows once for each instruction set, loops that the compiler
-// makes SIMD of; the order matters.
+// Compiles the rest once for each instruction set, whose loops the compiler
+// vectorises; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +35,8 @@ uint16_t RoundToBFloat16(float value) {
 // The number of largest magnitude, the positive one of two; NaN if one is not
 // finite.
 float Extreme(std::span<const float> weights) {
-  // Magnitudes are ordered as their bits are, and what is not finite above all.
+  // Magnitudes have the order of their bits, with non-finite ones above all
+  // others.
   int32_t most_bits = 0;
   float highest = 0;
   float lowest = 0;
@@ -57,7 +58,7 @@ uint16_t ScaleOf(std::span<const float> weights, WeightFormat format) {
                                  : std::abs(extreme) / 127.0f);
 }
 
-// The codes of one output: at least as many as weights, the rest for q of 0.
+// Writes the codes of one output; codes past the weights get q = 0.
 void QuantizeRow(std::span<const float> weights, float scale,
                  WeightFormat format, std::span<uint8_t> codes) {
   const bool is_int4 = format == WeightFormat::kInt4;

@@ -8,7 +8,7 @@
 #include "kernels/float_limits.h"
 #include "kernels/matmul/matmul.h"
 
-// Line by line what weight_format.h says.
+// Follows weight_format.h line by line.
 namespace espalier::reference {
 namespace {
 
@@ -20,7 +20,7 @@ struct Quantized {
 };
 
 float BFloat16(float value) {
-  // Half of the last place kept, less one unit if that is even: ties go to
+  // Half of the last kept place, less one unit if that is even: ties go to
   // even.
   uint32_t bits = std::bit_cast<uint32_t>(value);
   bits += 0x7FFFu + (bits >> 16) % 2;

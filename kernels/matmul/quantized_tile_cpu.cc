@@ -6,8 +6,8 @@
 
 #include "kernels/matmul/quantized_tile.h"
 
-// Compiles what follows once for each instruction set, those with dot products
-// of bytes among them; the order matters.
+// Compiles the rest once for each instruction set, including those with dot
+// products of bytes; the order matters.
 // clang-format off
 #define ESPALIER_WANT_BYTE_PRODUCTS
 #include "kernels/simd_targets.h"
@@ -106,9 +106,8 @@ HWY_INLINE void AddQuad(const QuantizedInputs* x, int k,
   }
 }
 
-// The sums of inputs [begin, end), a group, for kQuantVectors vectors of
-// outputs, from `codes` on. The panel read after this one lies `to_next` bytes
-// further.
+// Computes the sums of inputs [begin, end), a group, for kQuantVectors vectors
+// of outputs, from `codes` on. The next panel is `to_next` bytes further.
 template <int kRows, bool kIsInt4, bool kAtOnce>
 HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
                          const std::byte* codes, ptrdiff_t to_next,
@@ -227,8 +226,8 @@ void MultiplyAnyQuantizedRows(const QuantizedTile& tile,
   kFunctions[tile.num_rows - 1](tile);
 }
 
-// The largest magnitude of x's numbers, as bits: what is not finite is above
-// all that is.
+// Returns the largest magnitude of x's numbers, as bits: non-finite numbers are
+// above all others.
 HWY_INLINE int32_t LargestMagnitude(const float* x, int depth) {
   const QuantInts ints;
   const QuantFloats d;

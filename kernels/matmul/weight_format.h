@@ -1,4 +1,4 @@
-// WeightFormat: what a model's matrices are made of when they are loaded.
+// WeightFormat: the representation of a model's matrices after loading.
 //
 // kAsStored keeps the numbers of the file. The others quantise: g consecutive
 // inputs of an output share a scale s, a bfloat16, and of each weight w an
@@ -26,8 +26,8 @@
 // where each float32 operation rounds once: y is the same bits on every
 // processor, in any batch, and with any number of threads.
 //
-//   kFp8   a scale for all inputs of an output, and e4m3 codes (fp8.h), which
-//          stand for bfloat16 numbers: products are as those of stored ones.
+//   kFp8   a scale for all inputs of an output, and e4m3 codes (fp8.h) of
+//          bfloat16 weights: products equal those of stored bfloat16 weights.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// AssignSlots: which slot each beam of the next step lives in. A surviving
-// beam keeps its slot: in rank order, the first child of each parent stays
-// where its parent was, and every other child (a forked child) moves to the
-// lowest slot whose beam has no child. Moves are thereby the fewest possible,
-// and no move's source is another move's target, so all can be made at once.
+// AssignSlots: chooses the slot of each beam in the next step. A surviving beam
+// keeps its slot: in rank order, the first child of each parent stays in its
+// parent's slot, and every other child (a forked child) moves to the lowest
+// slot whose beam has no child. Moves are thereby the fewest possible, and no
+// move's source is another move's target, so all can be made at once.
 //
-//   parent slots by rank  2 2 0      (3 beams in 3 slots, beam 1 is cut)
+//   parent slots by rank  2 2 0      (3 beams in 3 slots, beam 1 is pruned)
 //   slots by rank         2 1 0      (rank 0 and 2 stay, rank 1 moves 2 -> 1)
 //
 // One pure function, compiled for host and device (docs/step.md).

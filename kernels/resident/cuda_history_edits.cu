@@ -1,7 +1,7 @@
-// A block a row: what the history does to tokens is marked in bitmaps of the
-// vocabulary, in shared memory; then each thread writes the entries of its
-// words, whose place in the sorted list is the number of marked tokens below.
-// Counts, if params have any, are added up in the list itself.
+// One block per row. It marks the tokens that the history edits in bitmaps of
+// the vocabulary, in shared memory. Then each thread writes the entries of its
+// words; their place in the sorted list is the number of marked tokens below.
+// Counts, if the params use any, are added up in the list itself.
 //
 // Bound by latency and by the instructions that a block runs for each token,
 // not by bytes. On an H200, within a graph, histories cold
@@ -31,8 +31,8 @@ struct EditsPolicy {
   // A history of a thousand tokens in one round: rows are few against the
   // device, and rounds wait for memory.
   static constexpr int kThreads = 1024;
-  // Tokens of the vocabulary that are looked at together, three bits each:
-  // 48 KiB of shared memory.
+  // Tokens of the vocabulary that are processed together, three bits each: 48
+  // KiB of shared memory.
   static constexpr int kWindow = 1 << 17;
   static constexpr int kWords = kWindow / 32;
   static constexpr int kBitmapBytes = 3 * kWords * sizeof(uint32_t);
@@ -136,7 +136,7 @@ struct Window {
     return only_common ? common[word]
                        : common[word] | touched[word] | banned[word];
   }
-  // The place of a token that has an edit in the list.
+  // Returns the place of an edited token in the list.
   __device__ int PlaceOf(int token) const {
     const int word = (token - first) / 32;
     const int run = word / words_per_thread();
@@ -150,7 +150,7 @@ struct Window {
   int first;
   int size;
   bool only_common;    // whether other tokens' edits are left out
-  uint32_t* common;    // those with edits that hold whatever the history
+  uint32_t* common;    // tokens with common edits
   uint32_t* touched;   // by penalties
   uint32_t* banned;    // by the history
   int* edited_before;  // [kThreads], shared: below each thread's words
@@ -209,7 +209,7 @@ __device__ int ListTokens(const CudaEditParams& params, const Window& window,
   return total;
 }
 
-// Adds what the edits say that hold whatever the history.
+// Adds the common edits, which do not depend on the history.
 __device__ void AddCommon(const CudaEditParams& params, const TokenEdit* edits,
                           const Window& window, TokenEdit* list) {
   for (int i = params.common_begin + threadIdx.x; i < params.common_end;
@@ -229,7 +229,7 @@ __device__ void AddCommon(const CudaEditParams& params, const TokenEdit* edits,
   __syncthreads();
 }
 
-// A token's count stands in its penalty's place until all are counted.
+// A token's count is stored as its penalty until all are counted.
 __device__ void AddCounts(const History& history, const CudaEditParams& params,
                           const Window& window, TokenEdit* list, int count) {
   for (int i = params.num_prompt_tokens + threadIdx.x; i < history.size();

@@ -1,4 +1,4 @@
-// CudaMoveGroup: what the device knows of a group's slots, to other slots.
+// CudaMoveGroup: moves the device state of a group's slots to other slots.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"

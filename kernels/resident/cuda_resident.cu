@@ -62,9 +62,9 @@ __global__ void ApplyDelta(const CudaStagedWrite* segments, int num_segments,
   }
 }
 
-// Makes the table of `slot` that of its source, and lists the copy of what is
-// filled of the tail. The source's own warp may write its tail into its table
-// meanwhile: within a page that is the page that is there already.
+// Copies its source's table to `slot`, and lists the copy of the filled part of
+// the tail. The source's own warp may write its tail into its table at the same
+// time, but writes the page that is there already.
 __device__ void MoveTwin(const CudaBeamState& state,
                          const CudaResidentGroup& group, int slot,
                          int position) {
@@ -159,9 +159,9 @@ constexpr int kSharedSlots = 1024;
 
 using Scan = cub::BlockScan<int, kAdvanceThreads>;
 
-// Numbers the i in [0, count) for which `wanted(i)`, in order: calls
-// take(i, number), and other(i) for the rest. Stops when `limit` are numbered
-// and returns how many were.
+// Numbers the i in [0, count) for which `wanted(i)` is true, in order. Calls
+// take(i, number) for them, and other(i) for the rest. Stops at `limit` numbers
+// and returns how many there are.
 template <typename Wanted, typename Take, typename Other>
 __device__ int BlockSelectIf(int count, int limit, Scan::TempStorage& storage,
                              const Wanted& wanted, const Take& take,

@@ -79,7 +79,7 @@ struct CudaStepClock {
 };
 
 // The state and the batch. A batch's rows are those of its groups, without
-// gaps, as `selections` has them (first_row, num_rows), and padding.
+// gaps, in the order of `selections` (first_row, num_rows), and padding.
 struct CudaBeamState {
   // By rank: a group's entries are at [first_slot, first_slot + num_slots).
   int* tokens = nullptr;

@@ -1,4 +1,4 @@
-// Bound by latency: a few thousand words, and their way to the host.
+// Bound by latency: a few thousand words, and their transfer to the host.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/resident/cuda_step_logprobs.h"
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kAskThreads)
   if (group_idx >= log_probs.counts->num_asking_groups) return;
   const CudaLogprobGroup group = log_probs.asking_groups[group_idx];
   for (int i = threadIdx.x; i < group.num_candidates; i += kAskThreads) {
-    // Places without a candidate have what was there before.
+    // Places without a candidate have stale contents.
     const Candidate candidate = candidates[group.first_candidate + i];
     const int row = min(max(candidate.beam, 0), group.num_rows - 1);
     const int token = min(max(candidate.token, 0), vocab_size - 1);
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kAskThreads)
   }
 }
 
-// Enough to have a report of thousands of words under way to the host at once.
+// Enough to send a report of thousands of words to the host at once.
 constexpr int kReportThreads = 256;
 constexpr int kReportBlocks = 16;
 

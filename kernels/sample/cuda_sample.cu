@@ -1,29 +1,29 @@
 // Sampling in two launches, or in one:
 //
-//   ReadTiles  reads the logits once and leaves of every tile of 1,024 the
+//   ReadTiles  reads the logits once and writes for every tile of 1,024 the
 //              maxima of its quarters and their sums of weights, both after
 //              edits, and the raw row's sum of exponentials;
-//   DrawRows   one block a draw. Greedy reads the best quarters again. Without
-//              filters the tiles' sums say which tile the token is in, and that
-//              is read again. With top_k or min_p, the maxima say which few
-//              quarters matter, and their tokens are listed. A filter's bound
-//              is then searched for by histograms of counts or weights, of 512
-//              bins in distance from the best, then within the bin it is in;
-//              and so is the token drawn, in bins of tokens;
-//   DrawInClusters  both of it for few draws, up to 16 of 131,072 tokens on an
-//              H200: a cluster of blocks each, which keeps its row
+//   DrawRows   one block per draw. A greedy draw reads the best quarters again.
+//              Without filters the tiles' sums give the tile of the token,
+//              which is read again. With top_k or min_p, the maxima select a
+//              few quarters, whose tokens are listed. A filter's bound is then
+//              found by histograms of counts or weights, of 512 bins in
+//              distance from the best, then within one bin; and so is the
+//              sampled token, in bins of tokens;
+//   DrawInClusters  both for few draws, up to 16 of 131,072 tokens on an H200:
+//              a cluster of blocks per draw, which keeps its row in registers
 //              (cuda_sample_few.cu).
 //
-// Where a list would be too long, the row is gone through again: for a
-// histogram of all quarters that reach the cut, and to list the bin that the
-// cut is in and sum the tiles' rest up. So rows that keep thousands of tokens
-// are slow. Of few draws, each has a cluster of up to 16 blocks for that, which
-// share the quarters out, add their histograms up, and put their lists
-// together. Many draws have the device to share, and one block each.
+// If a list would be too long, the row is read again: for a histogram of all
+// quarters that reach the cut, and to list the bin of the cut and sum the rest
+// of the tiles. So rows that keep thousands of tokens are slow. With few draws,
+// each has a cluster of up to 16 blocks for that, which divide the quarters,
+// add their histograms, and merge their lists. With many draws each has one
+// block.
 //
-// What it costs stands in docs/performance.md (bin/cuda_sample_benchmark): on
-// an NVIDIA H200, 512 rows of 128,256 f32 logits take 80 us with top_k, top_p
-// and min_p, which is 3.3 TB/s.
+// For costs see docs/performance.md (bin/cuda_sample_benchmark): on an NVIDIA
+// H200, 512 rows of 128,256 f32 logits take 80 us with top_k, top_p and min_p,
+// which is 3.3 TB/s.
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/sample/cuda_sample_row.cuh"
 

@@ -27,7 +27,8 @@ __device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
   return {.low = min(low, high), .high = high};
 }
 
-// Ranks [low, high] in bins of 2^shift each; those beyond are at the ends.
+// Returns the shift of bins of 2^shift ranks each in [low, high]. The bins at
+// the ends include all ranks beyond.
 __device__ inline int ShiftOf(uint32_t low, uint32_t high) {
   static_assert(kBins == 1 << 9);
   const int bits = high > low ? 32 - __clz(high - low) : 0;
@@ -101,7 +102,7 @@ __device__ void MergeBins() {
   SyncCluster();
 }
 
-// A thread's two bins: of masses, or of counts where those are what counts.
+// A thread's two bins: of masses, or of counts in a search by counts.
 struct BinPair {
   int2 counts = {};
   Mass values[2] = {};
@@ -183,7 +184,7 @@ class RadixSelect {
     shift_ = ShiftOf(low_, high_);
     ClearBins<Policy>();
   }
-  // One thread: an element, if it is where the search is.
+  // One thread: adds an element if its rank is in the current range.
   template <typename MassOf>
   __device__ void Add(uint32_t rank, const MassOf& mass_of) const {
     if (!open_ && (rank < low_ || rank > high_)) return;

@@ -15,18 +15,17 @@ constexpr float kUnit = 0x1p40f;
 // Bins of a round of a search, two of each of the threads that add them up.
 constexpr int kBins = 512;
 constexpr int kScanWarps = kBins / 2 / kWarpSize;
-// Tokens that a block keeps: what 50 or 1,000 of top_k leave, and most nuclei.
-// 32 KiB, so that four blocks share a multiprocessor.
+// Capacity for tokens of a block: enough for top_k of 50 or 1,000, and for most
+// nuclei. 32 KiB, so that four blocks share a multiprocessor.
 constexpr int kListSize = 2048;
-// Up to so many, each is compared with all others.
+// Up to this many tokens, each is compared with all others.
 constexpr int kShortList = 128;
 
-// Up to one draw for each multiprocessor: what counts is a thread's longest
-// way.
+// Up to one draw for each multiprocessor: the longest path of a thread decides.
 struct SmallBatchPolicy {
   static constexpr int kThreads = 512;
   static constexpr int kMinBlocks = 1;
-  // Up to half as many have several blocks each.
+  // Up to half as many draws have several blocks each.
   static constexpr bool kClusters = true;
 };
 // More: four blocks wait for memory in turn.
@@ -51,7 +50,7 @@ struct alignas(16) Element {
   Mass weight;
 };
 
-// Sums of masses in two halves, as there is no atomic addition of both.
+// Sums of masses in two 32-bit halves, which are added atomically one by one.
 struct MassBins {
   alignas(8) uint32_t low[kBins];
   alignas(8) uint32_t high[kBins];
@@ -173,7 +172,7 @@ __device__ Mass BlockInclusiveScan(Mass sum, Mass (&of_warps)[kMaxWarps],
   return sum;
 }
 
-// The sum of all, in the same way.
+// Returns the sum over the block, in the same way.
 template <typename Policy>
 __device__ Mass BlockSum(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   sum = SumOverWarp(sum);
@@ -198,8 +197,8 @@ __device__ Mass SumOverCluster(Mass sum, ClusterSum what) {
   return sum;
 }
 
-// A cluster: puts what blocks have listed together, in each of them; false if
-// that is too much for a list.
+// A cluster: merges the lists of all blocks, in each of them. Returns false if
+// the result is too long for a list.
 template <typename Policy>
 __device__ bool MergeLists() {
   constexpr int kEach = kListSize / Policy::kThreads;

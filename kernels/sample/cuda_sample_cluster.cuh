@@ -1,5 +1,5 @@
-// The blocks that draw one token together (cuda_sample.cu): a cluster, whose
-// blocks reach each other's shared memory. In code compiled for less than
+// The blocks that sample one token together (cuda_sample.cu): a cluster, whose
+// blocks access each other's shared memory. In code compiled for less than
 // compute capability 9.0 it is always one block (CompiledCapability).
 #pragma once
 

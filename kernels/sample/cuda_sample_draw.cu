@@ -1,5 +1,5 @@
-// A block or a cluster a draw: from what is known of a row's tiles to its token
-// (cuda_sample.cu).
+// One block or cluster per draw: samples the token from the statistics of a
+// row's tiles (cuda_sample.cu).
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
 
@@ -49,11 +49,10 @@ LaunchConfig ShapeOfFew(const Params& p, int num_blocks) {
           .dependency = GridDependency::kReadsEarly};
 }
 
-// Blocks of a draw: a search over a row is shared out among them, and one ends
-// where the first is enough. Where clusters of more than two take over half of
-// the device, they wait for each other, since not all find room side by side.
-// Rows of more tiles than a block has threads, half a million tokens, are too
-// rare for that.
+// Blocks of a draw: they divide a search over a row, and all but the first exit
+// if one is enough. Clusters of more than two that take over half of the device
+// would wait for each other, since not all fit side by side. Rows of more tiles
+// than a block has threads, half a million tokens, are too rare to support.
 template <typename T>
 int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   const int max_draws = p.in.max_draws;

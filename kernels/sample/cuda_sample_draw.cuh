@@ -1,8 +1,9 @@
-// The draw of one token by a block or a cluster (cuda_sample.cu). A target
-// below the sum of all that is left is drawn; the token is the one at which
-// sums in the order of tokens exceed it. There is a way for each size of what
-// is left: few tokens that are compared with each other, a list, a row whose
-// tiles say where to look, and a row that is read for it.
+// The draw of one token by a block or a cluster (cuda_sample.cu), by
+// inverse-CDF sampling: it draws a target below the sum of the weights left;
+// the token is the one at which the sum in the order of tokens exceeds the
+// target. There is an implementation for each number of tokens left: few tokens
+// that are compared with each other, a list, a row whose tiles give the place,
+// and a row that is read again.
 #pragma once
 
 #include "kernels/sample/cuda_sample_filter.cuh"
@@ -44,7 +45,7 @@ struct DrawTask {
                       0);
   }
 
-  // The thread that has drawn, after SumRaw and a barrier.
+  // Called by the leader, after SumRaw and a barrier.
   __device__ void Answer(const Params& p, const Drawn& drawn) const {
     Candidate candidate = {draw.beam, drawn.token, MinusInf()};
     const RawRow raw = {SharedStorage().raw_max, SharedStorage().log_sum};
@@ -69,9 +70,9 @@ class Sampler : public RowFilter<T, Policy> {
   using Base = RowFilter<T, Policy>;
   using Base::Base;
 
-  // The token drawn, to one thread of one block; kNotLeader to all others. A
-  // NaN is passed over: SumRaw reports it. What is held of the row need not be
-  // read again, and where few tokens are kept (KeepsFew) its raw sums are there
+  // Returns the sampled token to one thread of one block; kNotLeader to all
+  // others. Skips NaN, which SumRaw reports. A row held in registers need not
+  // be read again. If few tokens are kept (KeepsFew), its raw sums are complete
   // only after another barrier of the cluster.
   template <typename Held = NoRegisterTile>
   __device__ Drawn Draw(const DrawTask& task, const Held& held = {}) {
@@ -163,9 +164,9 @@ class Sampler : public RowFilter<T, Policy> {
   }
 
  protected:
-  // From all tokens of a row but `without`, if its tiles all have a thread:
-  // mass_of(tile) is what they weigh without that. `without` if that is
-  // nothing.
+  // Samples from all tokens of a row but `without`, if every tile has a thread.
+  // mass_of(tile) is the tile's mass without that token. Returns `without` if
+  // no mass is left.
   template <typename MassOf>
   __device__ __forceinline__ Drawn DrawByTiles(const MassOf& mass_of,
                                                double uniform,
@@ -264,7 +265,8 @@ class Sampler : public RowFilter<T, Policy> {
     const Mass target = Target(uniform, Kept());
     return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
   }
-  // The token at which what is listed and kept exceeds `target`.
+  // Returns the token at which the sum of listed and kept tokens exceeds
+  // `target`.
   __device__ __noinline__ TokenId DrawFromList(Mass target) {
     const auto last = static_cast<uint32_t>(vocab_size_ - 1);
     RadixSelect search({.low = 0, .high = last, .open = false}, target + 1,
@@ -281,7 +283,7 @@ class Sampler : public RowFilter<T, Policy> {
     return static_cast<TokenId>(search.high());
   }
 
-  // From one tile: what of it is listed.
+  // Samples from the listed tokens of one tile.
   __device__ TokenId DrawFromTile(int tile, Mass target, Mass of_tile) {
     is_listed_ = List(tile, tile + 1);
     const Mass total = SumKept();
@@ -289,8 +291,8 @@ class Sampler : public RowFilter<T, Policy> {
     return DrawFromList(Rescaled(target, of_tile, total));
   }
 
-  // From up to kSize tokens that are listed, each compared with all others by
-  // as many lanes as there are for it.
+  // Samples from up to kSize listed tokens, each compared with all others by
+  // the lanes assigned to it.
   template <int kSize>
   __device__ __forceinline__ Drawn DrawFromShortList(int top_k, float top_p,
                                                      double uniform) {
@@ -301,7 +303,7 @@ class Sampler : public RowFilter<T, Policy> {
     const bool exists = index < size;
     const Element own =
         exists ? SharedStorage().list[index] : Element{kNever, 0, 0};
-    // On its way until it is known whether it is wanted.
+    // Loaded before it is known to be needed.
     float logit = 0;
     if (exists && part == 0) logit = logits_.Logit(own.token);
     int num_above = 0;
@@ -342,7 +344,7 @@ class Sampler : public RowFilter<T, Policy> {
     return mine ? Drawn{own.token, logit} : Drawn{};
   }
 
-  // From all tokens of a row whose tiles all have a thread.
+  // Samples from all tokens of a row, if every tile has a thread.
   __device__ __forceinline__ Drawn DrawFromFewTiles(double uniform) {
     if (BlockRank<Policy>() != 0) return {};
     return DrawByTiles([this](int tile) { return MassOfTile(tile); }, uniform,

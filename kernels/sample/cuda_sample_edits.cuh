@@ -165,7 +165,7 @@ class EditWindow {
     const int end = begin + kPieces * kWarpLoadSize;
     const bool is_allow_list = list_.row.is_allow_list;
     if (!Changes(end)) return;
-    __syncwarp();  // those before have been taken
+    __syncwarp();  // earlier values have been read
     shared.template Put<T>(values);
     shared.edited[Lane()] = 0;
     __syncwarp();

@@ -1,18 +1,17 @@
-// Few draws, each in one launch: a cluster of blocks reads the row that it
-// draws from and keeps it in its registers.
+// Few draws, each in one launch: a cluster of blocks reads the row of a draw
+// and keeps it in its registers.
 //
-//   - Each warp reads up to one tile, edits it, and writes what it comes
-//     to into all blocks of the cluster.
-//   - Each block finds the cut for itself, as far as tiles say where it is
-//     (cuda_sample_filter.cuh), which takes less time than to wait for one.
-//   - The warps send the few tokens within it to the first block, which draws.
-//     Where more are left, all blocks go on as in two launches.
+//   - Each warp reads up to one tile, edits it, and writes its statistics to
+//     all blocks of the cluster.
+//   - Each block finds the cut by itself, as far as tiles determine it
+//     (cuda_sample_filter.cuh), which is faster than waiting for one block.
+//   - The warps send the few tokens within the cut to the first block, which
+//     draws. If more are left, all blocks continue as in two launches.
 //
-// Greedy rows and those without filters end as in two launches, in the first
-// block. So a chain of two launches and a table of tiles in memory are spared,
-// and where few tokens are kept another reading of the best quarters. The
-// arithmetic of tiles and of draws is that of two launches, so a draw has the
-// same bits.
+// Greedy rows and rows without filters end as in two launches, in the first
+// block. This saves the second launch and a table of tiles in memory and, if
+// few tokens are kept, reading the best quarters again. The arithmetic of tiles
+// and of draws is that of two launches, so a draw has the same bits.
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
@@ -117,8 +116,8 @@ class HeldTile {
     MapSharedRank(shared.first_edits[tile_], Lane()) = first_edit_;
   }
 
-  // Calls visit(logit, token), both after edits, for what reaches(logit) lets
-  // pass.
+  // Calls visit(logit, token), both after edits, for logits with
+  // reaches(logit).
   template <typename Reaches, typename Visit>
   __device__ void ForEach(const Reaches& reaches, const Visit& visit) const {
     if (!exists_ || !reaches(max_)) return;
@@ -196,7 +195,8 @@ __global__ __launch_bounds__(
   extern __shared__ __align__(16) char dynamic[];
   LaunchDependents();
   Clear<SmallBatchPolicy>(p.in.vocab_size);
-  // The next barrier publishes what is cleared, before any block adds to it.
+  // The next barrier publishes the cleared values, before any block adds to
+  // them.
   ArriveCluster();
   ReadAndDraw<T, kCopies>(p, *reinterpret_cast<HeldShared*>(dynamic));
 #endif

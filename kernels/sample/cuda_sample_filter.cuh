@@ -67,8 +67,8 @@ class RowFilter : public RowTokens<T, Policy> {
   __device__ bool HasTopK(const SamplingParams& params) const {
     return cuda_sample::HasTopK(params, vocab_size_);
   }
-  // min_p, and a first bound of top_k; whether what that leaves is listed. Of
-  // what is held, the first block has the list.
+  // Applies min_p, and a first bound of top_k; returns true if the tokens left
+  // are listed. With a held row, the first block has the list.
   template <typename Held = NoRegisterTile>
   __device__ bool BoundFew(const RowOptions& options, const Held& held = {}) {
     TightenThreshold(options.min_p_cut);
@@ -89,7 +89,7 @@ class RowFilter : public RowTokens<T, Policy> {
     if (params.typical_p < 1.0f) Typical(params.typical_p);
   }
 
-  // The mass of what is left.
+  // Returns the mass of the tokens left.
   __device__ Mass Kept() { return kept_ != 0 ? kept_ : SumKept(); }
 
   __device__ Mass SumKept() { return is_listed_ ? SumListed() : SumTiles(); }
@@ -101,7 +101,7 @@ class RowFilter : public RowTokens<T, Policy> {
     return shift;
   }
 
-  // Sums of what is kept of tiles [first, end), 2^shift in a bin.
+  // Sums the kept tokens of tiles [first, end), 2^shift tiles in a bin.
   __device__ __noinline__ void SumTilesOf(int first, int end, int shift) {
     ClearBins<Policy, BinsOf::kTiles>();
     RowFilter row = *this;
@@ -124,7 +124,7 @@ class RowFilter : public RowTokens<T, Policy> {
                                                     const RankRange& range) {
     RadixSelect search(range, target, by_mass);
     bool in_list = is_listed_;
-    bool is_collected = false;  // the list has what is in question
+    bool is_collected = false;  // the list has the tokens in question
     has_tiles_ = false;
     kept_ = 0;
 #pragma unroll 1
@@ -177,14 +177,14 @@ class RowFilter : public RowTokens<T, Policy> {
     return SumOverBlock<Policy>(sum, SharedStorage().sums);
   }
 
-  // A warp: what its lanes have of a quarter of a tile.
+  // One warp: adds its lanes' sums of a quarter of a tile.
   __device__ static void AddQuarter(int tile, int shift, Mass sum) {
     sum = SumOverWarp(sum);
     if (Lane() == 0 && sum != 0) AddToBin<BinsOf::kTiles>(tile >> shift, sum);
   }
 
-  // A round of a search among what is within the cut, or among all that is
-  // listed.
+  // Runs a round of a search among the tokens within the cut, or among all
+  // listed ones.
   template <typename Rank>
   __device__ __noinline__ void AddAll(RadixSelect search, bool in_list,
                                       bool within_cut) {
@@ -201,8 +201,7 @@ class RowFilter : public RowTokens<T, Policy> {
     }
   }
 
-  // Lists what is in a bin of ranks, and sums up what is before it, tile by
-  // tile.
+  // Lists the tokens in a bin of ranks, and sums the tokens before it, by tile.
   template <typename Rank>
   __device__ __noinline__ void Collect(uint32_t low, uint32_t high) {
     ClearBins<Policy, BinsOf::kTiles>();
@@ -226,7 +225,7 @@ class RowFilter : public RowTokens<T, Policy> {
     MergeLists<Policy>();
   }
 
-  // Adds what of it is within a cut to the sums.
+  // Adds the collected tokens within a cut to the sums.
   template <typename Rank>
   __device__ void AddCollected(uint32_t cut) {
     const int shift = TileShift();
@@ -243,8 +242,8 @@ class RowFilter : public RowTokens<T, Policy> {
     kept_ = SumOfTileBins();
   }
 
-  // Quarters' maxima say how far the k-th can be: at least k tokens are not
-  // further than the k-th best of them.
+  // Bounds the distance of the k-th token by the maxima of quarters: at least k
+  // tokens are no further than the k-th best maximum.
   __device__ void BoundTopK(int k) {
     const int num_quarters = num_tiles_ * kQuarters;
     if (k > num_quarters) return;
@@ -269,7 +268,7 @@ class RowFilter : public RowTokens<T, Policy> {
     const uint32_t end =
         range.low + (static_cast<uint32_t>(SharedStorage().bin + 1) << shift) -
         1;
-    // The last bin has what is beyond, too.
+    // The last bin includes all greater distances.
     if (end < range.high) TightenThreshold(end);
   }
 
@@ -279,8 +278,7 @@ class RowFilter : public RowTokens<T, Policy> {
     if (few) {
       total = Kept();
     } else {
-      // All tokens together that are further than this have no more than what
-      // top_p leaves out.
+      // Tokens further than this have together no more mass than top_p drops.
       total = MassOfTiles();
       const double rest = (1.0 - top_p) * static_cast<double>(total) / kUnit;
       const double exponent = log2(vocab_size_ / rest) * (1 + 1e-5) + 1e-5;

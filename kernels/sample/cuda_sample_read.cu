@@ -1,5 +1,5 @@
-// Sampling's one reading of all logits: of every tile the maxima of its
-// quarters and what these weigh, both after edits, and its raw sum of
+// The one pass over all logits in sampling: for every tile the maxima of its
+// quarters and their sums of weights, both after edits, and its raw sum of
 // exponentials (cuda_sample.cu).
 #include <type_traits>
 

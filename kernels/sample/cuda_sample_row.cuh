@@ -135,7 +135,7 @@ struct RowCut {
   float max = 0;    // highest edited score
   float scale = 0;  // exponent factor
   // Distances up to `cut` stay and, if is_typical, only those whose exponent is
-  // as near to the mean.
+  // close enough to the mean.
   uint32_t cut = 0;
   bool is_typical = false;
   uint32_t typical_cut = 0;
@@ -179,14 +179,13 @@ Params ParamsAt(const CudaSampleInputs& inputs, const CudaSampleLayout& layout,
 // Errors as CudaSample's.
 absl::Status CheckShapes(const CudaSampleInputs& inputs);
 
-// Reads rows and draws in one launch, where there are few draws
-// (cuda_sample_few.cu). False, and nothing is enqueued, if that cannot be or
-// would not pay.
+// Reads rows and draws in one launch, for few draws (cuda_sample_few.cu).
+// Returns false and enqueues nothing if that is not possible or not profitable.
 absl::StatusOr<bool> DrawFewTokens(const Params& params,
                                    const CudaDevice& device,
                                    cudaStream_t stream);
 
-// Reads all rows that are drawn from and leaves what tiles and quarters come to
+// Reads all rows with draws and writes the statistics of tiles and quarters
 // (cuda_sample_read.cu).
 absl::Status ReadRows(const Params& params, const CudaDevice& device,
                       cudaStream_t stream);

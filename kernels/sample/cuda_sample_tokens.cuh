@@ -1,11 +1,11 @@
-// A row as a draw sees it (cuda_sample.cu): tokens by their distance from the
-// best, the masses of tiles, and what is left of it so far.
+// The row of a draw (cuda_sample.cu): tokens by their distance from the best,
+// the masses of tiles, and the tokens left so far.
 //
-// Few tokens are ever read again. Quarters whose maximum is beyond the cut are
-// passed over; and where no more is left than a block can keep, that is listed
-// once and gone through instead of the row.
+// Few tokens are read again. Quarters whose maximum is beyond the cut are
+// skipped. If the tokens left fit in a list, they are listed once, and the list
+// is read instead of the row.
 //
-// All threads of a block, wherever nothing else is said.
+// Called by all threads of a block unless a comment says otherwise.
 #pragma once
 
 #include "kernels/sample/cuda_sample_bins.cuh"
@@ -91,7 +91,8 @@ class RowTokens {
     for (int first = Lane(); first < num_tiles_; first += kAtOnce * kWarpSize) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        // The last one stands in, so that no load waits for a decision.
+        // Past the end the last tile is loaded again, so that no load depends
+        // on a branch.
         const int tile = min(first + i * kWarpSize, num_tiles_ - 1);
         max = fmaxf(max, cuda_logits::MaxOf(
                              reinterpret_cast<const float4*>(maxima_)[tile]));
@@ -116,7 +117,7 @@ class RowTokens {
     const float weight = Exp2(-ExponentOf(distance));
     return __float2ull_rz(__fmul_rn(sum, weight) * kUnit);
   }
-  // A tile's weights in sum: within rounding of what its tokens have.
+  // Returns a tile's mass, within rounding of the sum over its tokens.
   __device__ Mass MassOfTile(int tile) const {
     const float4 maxima = reinterpret_cast<const float4*>(maxima_)[tile];
     const float4 sums = sums_[tile];
@@ -161,7 +162,8 @@ class RowTokens {
                                              const Visit& visit) {
 #pragma unroll 1
     for (int i = Warp(); i < num_found; i += kWarpsOf<Policy> * kAtOnce) {
-      // The last one stands in, so that no load waits for a decision.
+      // Past the end the last quarter is loaded again, so that no load depends
+      // on a branch.
       LaneLogits<T> loaded[kAtOnce];
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
@@ -200,8 +202,8 @@ class RowTokens {
     return tokens;
   }
 
-  // Not above the lowest logit within the cut: what rounding may do is taken
-  // off. Above -inf. Spares the distances of most tokens.
+  // Returns a lower bound, above -inf, of the logits within the cut, with a
+  // margin for rounding. Most tokens need no distance then.
   __device__ float Floor() const {
     constexpr float kLowest = -3.40282347e38f;
     const float cut = __uint_as_float(cut_);
@@ -209,7 +211,7 @@ class RowTokens {
     return fabsf(floor) <= -kLowest ? floor : kLowest;  // NaN: the lowest
   }
 
-  // Calls visit(distance, token) for those of a quarter within the cut.
+  // Calls visit(distance, token) for tokens of a quarter within the cut.
   template <typename Visit>
   __device__ __forceinline__ void ForEachOf(const LaneTokens<T>& tokens,
                                             float floor,
@@ -222,9 +224,9 @@ class RowTokens {
     }
   }
 
-  // Calls visit(distance, token) for every token that is not further than the
-  // cut. Functions out of line call it on a copy of the row: what no other
-  // function sees the address of stays in registers from token to token.
+  // Calls visit(distance, token) for every token within the cut. Functions that
+  // are not inlined call it on a copy of the row: members whose address does
+  // not escape stay in registers from token to token.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(const Visit& visit) {
     if (!is_listed_) {
@@ -240,10 +242,11 @@ class RowTokens {
     }
   }
 
-  // Calls visit(distance) for every token within the cut, where none is listed.
-  // As long as one token of 32 is within it, a warp takes all steps of a visit
-  // for that one. So where there is much to do, a quarter's are put down first,
-  // in the room of the list, and visited by lanes side by side.
+  // Calls visit(distance) for every token within the cut, if none is listed. If
+  // only one token of 32 is within it, a warp still executes all steps of a
+  // visit for that token. For expensive visits the distances of a quarter are
+  // therefore first compacted, in the memory of the list, and then visited by
+  // all lanes.
   template <typename Visit>
   __device__ __forceinline__ void ForEachDistance(const Visit& visit) {
     static_assert(kListSize * sizeof(Element) >=
@@ -274,8 +277,8 @@ class RowTokens {
     });
   }
 
-  // Lists what tiles [first, end) have within the cut; false if that is too
-  // much.
+  // Lists the tokens of tiles [first, end) within the cut; returns false if
+  // there are too many.
   __device__ __noinline__ bool List(int first, int end) {
     __syncthreads();
     if (threadIdx.x == 0) SharedStorage().num_listed = 0;
@@ -367,7 +370,7 @@ class RowTokens {
     return SharedStorage().token;
   }
 
-  // The raw logit of a token whose edited one is known, if it is.
+  // Returns the raw logit of a token with a known edited one.
   __device__ float RawLogit(TokenId token, float edited) const {
     return edits_.any() ? logits_.Logit(token) : edited;
   }

@@ -17,12 +17,13 @@ namespace {
 
 // So many best tokens are tried as the whole nucleus.
 constexpr int kPeakSize = 64;
-// The best tokens of each group have so much of it, or it is no such nucleus.
+// The best tokens of each group have this share of the bound in a peaked
+// nucleus.
 constexpr double kPeakShare = 0.9;
-// Ties can make a list longer than what was asked for; beyond this, weighing
-// all tokens is faster.
+// Ties can make a list longer than requested. Beyond this length, weighing all
+// tokens is faster.
 constexpr size_t kMaxPeakSize = 4 * kPeakSize;
-// A list in double costs about so many times as much a token.
+// Cost of a token in a list in double, relative to one in a block.
 constexpr int kListCost = 32;
 
 // The lowest float in (low, high] that is kept. `keeps` is monotonous.
@@ -37,8 +38,8 @@ float LowestKept(float low, float high, const Keeps& keeps) {
   return ScoreAt(in);
 }
 
-// Puts out what ranks after tokens that have `bound` together. Lower ranks
-// stay first; equals stay or go together.
+// Drops tokens that rank after tokens that have `bound` together. Lower ranks
+// stay first; equal ranks stay or go together.
 template <typename Token, typename Rank>
 void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
   std::vector<std::pair<double, double>> ranked;  // rank, weight

@@ -1,15 +1,14 @@
-// KeptTokens: what the filters of sampling (sample.h) leave of a row, and in
-// which proportions.
+// KeptTokens: the tokens of a row that the sampling filters (sample.h) keep,
+// and their weights.
 //
-// Where filters can leave only few tokens, because of top_k or min_p or because
-// so few have the mass that top_p asks for, these are listed and all is done
-// with the list, in double. Otherwise each filter moves a cut in the order of
-// scores, or of distances (top_p_threshold.h), among weights in float32 that
-// are added up, block by block, but never stored. Nothing is ever sorted but a
-// few tokens.
+// If filters can keep only few tokens, because of top_k or min_p or because so
+// few have the mass of top_p, these are listed and all filters work on the
+// list, in double. Otherwise each filter moves a cut in the order of scores, or
+// of distances (top_p_threshold.h). The float32 weights are then summed, block
+// by block, but never stored. Only lists of a few tokens are ever sorted.
 //
-// Thread safety: one thread, which makes one of them at a time (scratch.h).
-// Points into the row.
+// Thread safety: one thread, with one live object at a time (scratch.h). Points
+// into the row.
 #pragma once
 
 #include <bit>
@@ -44,7 +43,7 @@ class KeptTokens {
   //   weights  [vocab_size, up to whole chunks (row_block.h)]  f32  out
   double WriteWeights(float* weights) const;
 
-  // log(sum of exp((score - max) / temperature)) of what is left.
+  // Returns log(sum of exp((score - max) / temperature)) over the tokens left.
   double LogSum() const;
 
   // Calls visit(token, score) for the tokens left, in ascending order.
@@ -133,9 +132,9 @@ class KeptTokens {
   KeyRule rule_;
   float cut_ = -std::numeric_limits<float>::max();
   // Without weights: the one block that a draw falls into is weighed then.
-  std::vector<WeightedBlock> blocks_;  // masses of what is left
+  std::vector<WeightedBlock> blocks_;  // masses of the tokens left
   std::vector<TokenId> first_tokens_;  // [blocks_]
-  // If typical_p asks for it: the sum of weight * (score - max) of all with a
+  // For typical_p only: the sum of weight * (score - max) of all tokens with a
   // score from rule_.low on, in nats.
   double moment_ = 0;
 };

@@ -71,8 +71,8 @@ void ProcessedLogits::Edit(int begin, std::span<const TokenEdit>& edits,
     block.values = block.raw;
     return;
   }
-  // For its maxima alone, in memory that the next block uses as well: to write
-  // a whole row costs more than to edit a block again.
+  // Copied for its maxima only, to memory that the next block reuses: writing a
+  // whole row costs more than editing a block again.
   float* const copy = Scratch(ScratchUse::kBlock, kBlockSize);
   WriteEdited(block, begin, copy);
   block.max = MaxOfBlock(copy, block.size, NextGroups()).max;
@@ -141,8 +141,8 @@ TokenId ProcessedLogits::BestToken() const {
 }
 
 std::optional<float> ProcessedLogits::LowBound(int count) const {
-  // Groups are maxima of disjoint parts, so that as many tokens as groups have
-  // a score or more. Beyond half the groups it would be a bad bound.
+  // Groups are maxima of disjoint parts, so that as many tokens as groups reach
+  // a score. Beyond half the groups the bound would be poor.
   if (count > std::ssize(group_max_) / 2) return std::nullopt;
   const auto num_from = [&](float bound) {
     return std::ranges::count_if(group_max_,

@@ -1,11 +1,10 @@
-// ProcessedLogits: a row of logits as sampling reads it: in blocks that stay
-// where they are unless an edit changes them, with what one pass over them
-// gives: the log-sum-exp of the raw row, the maximum of the edited one, and the
-// maxima of parts of it, from which a low bound for the k-th highest score
-// follows.
+// ProcessedLogits: a row of logits for sampling, in blocks that are not copied
+// unless an edit changes them. One pass computes the log-sum-exp of the raw
+// row, the maximum of the edited one, and the maxima of its parts, which give a
+// lower bound of the k-th highest score.
 //
-// Thread safety: one thread, on which one at a time has copies (scratch.h).
-// Points into the logits.
+// Thread safety: one thread; only one object of a thread has copies at a time
+// (scratch.h). Points into the logits.
 #pragma once
 
 #include <bit>
@@ -50,13 +49,13 @@ class ProcessedLogits {
   // Reads the row, up to the first NaN.
   ProcessedLogits(std::span<const float> logits, const Options& options);
 
-  // Nothing else may be asked then.
+  // If true, no other member function may be called.
   bool has_nan() const { return has_nan_; }
 
   int vocab_size() const { return static_cast<int>(logits_.size()); }
   bool keeps_moments() const { return options_.keep_moments; }
   std::span<const Block> blocks() const { return blocks_; }
-  // Gives all blocks values of their own where edits change them.
+  // Copies all blocks that edits change.
   void CopyEdited();
 
   // Calls visit(token, score) for all tokens with an edited score of at least

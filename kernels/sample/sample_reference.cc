@@ -31,8 +31,8 @@ LogProbs Tempered(std::span<const float> scores, double temperature) {
   return tempered;
 }
 
-// Puts out what ranks after tokens that have `bound` together. Ranks order
-// tokens, the first to stay first; equals stay or go together.
+// Drops tokens that rank after tokens that have `bound` together. Lower ranks
+// stay first; equal ranks stay or go together.
 void KeepFirst(double bound, const std::vector<double>& rank,
                LogProbs& log_probs) {
   std::vector<int> order;

@@ -30,7 +30,7 @@ struct ThresholdSearch {
   bool has_weights() const { return blocks.front().weights != nullptr; }
 };
 
-// A sample of tokens: where the cut probably is.
+// A sample of tokens, which estimates the cut.
 class ThresholdSample {
  public:
   explicit ThresholdSample(const ThresholdSearch& search) {
@@ -68,7 +68,7 @@ class ThresholdSample {
     return NumIn(other) < NumIn(likely) ? other : likely;
   }
 
-  // If there is none, +inf and -inf.
+  // Without keys, +inf and -inf.
   float lowest() const { return lowest_; }
   float highest() const { return highest_; }
 
@@ -79,7 +79,7 @@ class ThresholdSample {
   static constexpr double kMargin = 2.5;
   static constexpr int kCapacity = 2 * kSampleSize + kChunkSize;
 
-  // A sum, of which terms are known that were picked evenly.
+  // An estimate of a sum from evenly picked terms.
   struct Estimate {
     double sum = 0;
     double variance = 0;
@@ -100,7 +100,7 @@ class ThresholdSample {
     ++num_keys_;
   }
 
-  // Each token stands for `step`.
+  // Each token represents `step` tokens.
   void Finish(const ThresholdSearch& search, float step) {
     std::fill_n(keys_ + num_keys_, kChunkSize, -kInf);
     std::fill_n(weights_ + num_keys_, kChunkSize, 0.0f);

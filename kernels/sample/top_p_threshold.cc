@@ -134,11 +134,11 @@ class KeyBuffer {
                        static_cast<int>(end - begin), {}, cut);
   }
 
-  // By so many tokens that are there already.
+  // Grows the buffer by `num_keys` tokens that are stored already.
   void Grow(int num_keys, float weight_of_padding) {
     size_ += num_keys;
     num_keys_ += num_keys;
-    // More than it takes, in a loop of a length that the compiler knows.
+    // Pads more than necessary, so that the loop has a constant length.
     std::fill_n(keys_ + size_, kChunkSize, -kInf);
     std::fill_n(weights_ + size_, kChunkSize, weight_of_padding);
     size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
@@ -147,12 +147,12 @@ class KeyBuffer {
   float* keys_;
   float* weights_;
   size_t size_ = 0;      // whole chunks
-  size_t num_keys_ = 0;  // without what pads them
+  size_t num_keys_ = 0;  // without padding
   std::vector<Part> parts_;
 };
 
-// Fills `buffer` with what is in a bracket that has the cut, which `bracket`
-// becomes, and returns the mass above. guess(bound) is one to try.
+// Narrows `bracket` to one that contains the cut. Fills `buffer` with its
+// tokens, and returns the mass above. guess(bound) proposes a bracket.
 template <typename Guess>
 double Narrow(const ThresholdSearch& search, double bound, const Guess& guess,
               Bracket& bracket, KeyBuffer& buffer) {

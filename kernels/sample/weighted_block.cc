@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-// Compiles what follows once for each instruction set; the order matters.
+// Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -59,9 +59,9 @@ HWY_INLINE Vec Keys(Vec values, Vec low, Vec origin, Vec center) {
 class Exponents {
  public:
   explicit Exponents(const WeightRule& rule) : max_(rule.max) {
-    // The product with 1 / temperature in two parts: rounding that would tilt
-    // the whole distribution. Where it is so large that the second part might
-    // overflow, nothing but the best tokens counts.
+    // The product with 1 / temperature in two parts: rounding it would distort
+    // the whole distribution. If it is so large that the second part might
+    // overflow, only the best tokens have any weight.
     constexpr double kLargest = std::numeric_limits<float>::max();
     const double inverse = std::min(1.0 / rule.temperature, kLargest);
     high_ = static_cast<float>(inverse);

@@ -58,8 +58,8 @@ void BestCandidates::Prune() {
   min_sum_.store(candidates_.back().cum_log_prob, std::memory_order_relaxed);
 }
 
-// The first num_best_ are in front. After them only what does not end counts,
-// as far as it is among the first num_beams_ that do not.
+// The first num_best_ are in front. After them only continuations that do not
+// end are kept, until there are num_beams_ of them in all.
 void BestCandidates::PruneEnding() {
   const auto after = candidates_.begin() + num_best_;
   const size_t num_lasting = std::count_if(

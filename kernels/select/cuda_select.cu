@@ -1,26 +1,26 @@
-// Selection, in one launch where groups are few (cuda_select_cluster.cu), else
-// in two:
+// Selection, in one launch for few groups (cuda_select_cluster.cu), else in
+// two:
 //
-//   ReadTiles    reads the logits once, and leaves of every tile of 1,024 the
+//   ReadTiles    reads the logits once, and writes for every tile of 1,024 the
 //                maxima of its quarters and its sum of exponentials;
-//   MergeGroups  one block a group: the rows' log-sum-exps; a threshold under
-//                the m-th best sum, from the maxima alone; the few quarters
-//                that reach it are read again; what reaches it there, hardly
-//                more than m, is ranked by counting.
+//   MergeGroups  one block per group: the rows' log-sum-exps; a threshold below
+//                the m-th best sum, from the maxima only; the few quarters that
+//                reach it are read again; their elements that reach it, hardly
+//                more than m, are ranked by counting.
 //
 // No step keeps a running list of the best, so the scan is a load, a maximum
-// and an exponential per logit. Where more elements tie than a block keeps, or
-// rounding could let a tie at the cut go to the wrong one, the group is chosen
-// row by row instead (cuda_select_exact.cuh).
+// and an exponential per logit. If more elements tie than a block keeps, or
+// rounding could break a tie at the cut wrongly, the group is chosen row by row
+// (cuda_select_exact.cuh).
 //
 // Cost: 4 or 2 bytes a logit are read once, 1 % of that is written and read as
-// maxima and sums, and some m quarters of 256 logits are read again. Figures,
-// beside reading alone and torch, are in docs/performance.md
-// (bin/cuda_select_benchmark). In two launches 4 x 32,000 logits take 6.4 us
-// and 16 x 128,256 8.2 on an H200: of the 3.3 us of merging, nearly a third
-// goes into the sums and as much into reading quarters again, the rest into
-// threshold, list and ranks in like parts, some 2,000 instructions that run
-// once.
+// maxima and sums, and some m quarters of 256 logits are read again.
+// Measurements, with a pure read and torch for comparison, are in
+// docs/performance.md (bin/cuda_select_benchmark). In two launches 4 x 32,000
+// logits take 6.4 us and 16 x 128,256 8.2 on an H200. Of the 3.3 us of merging,
+// the sums take nearly a third, reading quarters again another third, and
+// threshold, list and ranks the rest in equal parts: some 2,000 instructions
+// that run once.
 //
 // Edits cost more: 4 rows of 128,256 with m = 8, 6.4 us without, take 14 us
 // with 200 penalties a row and 42 us with 2,000. And if all logits of these

@@ -1,18 +1,18 @@
-// The whole selection of few groups, none of which has edits, in one launch: a
-// cluster of blocks a group, whose logits stay in its registers from the one
-// reading on.
+// The whole selection of few groups without edits, in one launch: a cluster of
+// blocks per group, which keeps the logits in registers after reading them
+// once.
 //
-//   - Each warp reads up to kHeld tiles, and writes what they come to into
-//     all blocks of the cluster.
-//   - Each block sums the rows and finds the threshold for itself, which takes
-//     less time than to wait for one that does.
-//   - What reaches it is looked for in the registers and sent to the first
-//     block, which ranks it.
+//   - Each warp reads up to kHeld tiles, and writes their statistics to all
+//     blocks of the cluster.
+//   - Each block sums the rows and finds the threshold by itself, which is
+//     faster than waiting for one block.
+//   - Elements that reach it are found in the registers and sent to the first
+//     block, which ranks them.
 //
-// So nothing goes through memory but the logits, and a second launch, which
-// reads maxima and some logits again, is spared: 1.4 us of the 6.4 that four
-// rows of 32,000 take otherwise. Each step's arithmetic is that of the other
-// way, in the same order, so a row's bits are the same.
+// So only the logits pass through memory. The second launch, which reads maxima
+// and some logits again, is saved: 1.4 us of the 6.4 that four rows of 32,000
+// take in two launches. Each step's arithmetic is that of two launches, in the
+// same order, so a row's bits are the same.
 #include <algorithm>
 
 #include "base/status.h"
@@ -193,7 +193,7 @@ __device__ void BroadcastTileStats(HeldTile<T> (&held)[kHeld<T>],
   }
 }
 
-// No edits are looked for.
+// The view does not search for edits.
 template <typename T>
 __device__ RowView<T> ViewOf(const Params& p, const CudaSelectGroup& group,
                              int beam, const RowStats& stats) {
@@ -222,7 +222,8 @@ __device__ Summed SumGroup(const Params& p, const CudaSelectGroup& group,
   return summed;
 }
 
-// Sends what reaches the threshold of a tile to the cluster's first block.
+// Sends elements of a tile that reach the threshold to the cluster's first
+// block.
 template <typename T>
 __device__ void SendAboveThreshold(const HeldTile<T>& own,
                                    const RowView<T>& row, float cut,
@@ -299,7 +300,8 @@ __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
   __shared__ ClusterShared<T> shared;
   LaunchDependents();
   Clear(shared.merge);
-  // The next barrier publishes what is cleared, before any block adds to it.
+  // The next barrier publishes the cleared values, before any block adds to
+  // them.
   __cluster_barrier_arrive_relaxed();
   SelectGroup<T, kVectors>(p, shared);
 #endif
@@ -383,7 +385,8 @@ absl::StatusOr<bool> SelectInClusters(const Params& p, const CudaDevice& device,
 
 namespace espalier {
 
-// Rows decide nothing but which clusters pay, and more rows never let more pay.
+// The bound of rows only decides which clusters are profitable, and more rows
+// never make more of them profitable.
 int CudaSelectRowBucket(const CudaSelectInputs& inputs,
                         const CudaDevice& device) {
   using namespace cuda_select;  // NOLINT

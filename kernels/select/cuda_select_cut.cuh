@@ -31,19 +31,19 @@ constexpr int kManyEdits = 256;
 // Up to one group for each multiprocessor: blocks do not share one, so the
 // longest path of a thread decides.
 struct FewGroups {
-  // Sixteen rows at once. 256 threads take 5 us longer for m = 64, where each
+  // Sixteen rows at once. 256 threads take 5 us longer for m = 64, because each
   // compares twice as much for the threshold and the ranks.
   static constexpr int kThreads = 512;
   // Up to 128 registers a thread hold the maxima of a row besides all else; of
   // 64 some are spilled, which costs up to 5 us.
   static constexpr int kMinBlocks = 1;
-  // Quarters a warp has on their way at a time: all there are, where m is up
-  // to 24. Four instead of two, or one, take 0.3 us longer.
+  // Quarters that a warp has in flight: all of them, for m up to 24. Four
+  // instead of two, or one, take 0.3 us longer.
   static constexpr int kQuartersAtOnce = 2;
 };
 
-// More groups: what counts is all instructions together, and 512 threads, of
-// which more wait for the others, take 10 % longer.
+// More groups: throughput decides, and 512 threads, of which more wait for the
+// others, take 10 % longer.
 struct ManyGroups {
   static constexpr int kThreads = 256;
   static constexpr int kMinBlocks = 2;       // they wait for memory in turn
@@ -176,7 +176,7 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
   return summed;
 }
 
-// Takes edited tokens, where there are any, out of all maxima.
+// Removes edited tokens, if any, from all maxima.
 template <typename T>
 __device__ void ExcludeEditedTokens(const Params& p,
                                     const CudaSelectGroup& group, bool by_logit,

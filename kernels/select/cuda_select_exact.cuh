@@ -1,6 +1,6 @@
-// Selection by one block with no assumption about the scores: the k-th largest
-// key by its digits, and a group row by row. Needs a bounded number of passes
-// over the rows and no memory for what ties.
+// Selection by one block with no assumption about the scores: radix select of
+// the k-th largest key, and a group row by row. Needs a bounded number of
+// passes over the rows and no memory for ties.
 #pragma once
 
 #include "kernels/cuda_warp_scan.cuh"
@@ -108,7 +108,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
   const bool by_log_prob = row.domain() == ScoreDomain::kLogProbs;
   const auto for_each_token = [&](const auto& visit) {
     if (row.is_allow_list()) return;
-    // Loads of several, before what is done with them may hold them up.
+    // Issues several loads before it uses the first.
     constexpr int kAtOnce = 8;
     for (int base = threadIdx.x; base < row.vocab_size();
          base += kAtOnce * blockDim.x) {
@@ -182,9 +182,9 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
   });
 }
 
-// All threads: the keys of the group's best sums, in any order, and how many.
-// `best` gathers keys of sums, `spare` has room for as many; both
-// [2 * num_candidates], shared or global.
+// All threads: writes the keys of the group's best sums, in any order, and
+// returns their number. `best` holds keys of sums, `spare` has the same
+// capacity; both [2 * num_candidates], shared or global.
 template <typename T>
 __device__ int ChooseRowByRow(const Params& p, const CudaSelectGroup& group,
                               ScoreKey*& best, ScoreKey*& spare,

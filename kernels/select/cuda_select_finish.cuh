@@ -1,6 +1,6 @@
-// The second half of a group's choice by one block: what reaches the threshold
-// is ranked and written, or, where that is not safe, the group is chosen row by
-// row.
+// The second half of choosing a group by one block: ranks and writes the
+// elements that reach the threshold or, if that is not safe, chooses the group
+// row by row.
 #pragma once
 
 #include <algorithm>
@@ -35,9 +35,9 @@ struct AboveThreshold {
   }
 };
 
-// Ranks the entries, each by several lanes that share the comparing, and calls
-// visit(entry, rank) once for each. Keys are distinct, but for those that are
-// 0 and none.
+// Ranks the entries, each by several lanes that share the comparisons, and
+// calls visit(entry, rank) once for each. Keys are distinct, except for 0,
+// which is none.
 template <typename Visit>
 __device__ void Rank(MergeShared& shared, int num_entries, const Visit& visit) {
   const int log_size = num_entries > 1 ? kWarpSize - __clz(num_entries - 1) : 0;
@@ -106,7 +106,7 @@ __device__ __noinline__ void MergeExact(const Params& p, int group_idx,
   WriteBest(p, group, group_idx, count, count, shared);
 }
 
-// In kByLogit: drops all but the m best logits, and goes over to sums.
+// In kByLogit: drops all but the m best logits, and replaces logits by sums.
 template <typename T>
 __device__ __noinline__ void KeepBestLogits(const Params& p,
                                             const CudaSelectGroup& group,

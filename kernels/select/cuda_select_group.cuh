@@ -8,7 +8,7 @@
 
 namespace espalier::cuda_select {
 
-// One warp: a row's first edit whose token is not below `token`.
+// One warp: returns a row's first edit whose token is not below `token`.
 template <typename T>
 __device__ int FirstEdit(const RowView<T>& row, int token) {
   const int lane = threadIdx.x % kWarpSize;
@@ -26,8 +26,8 @@ __device__ int FirstEdit(const RowView<T>& row, int token) {
   return begin;
 }
 
-// One warp: a bit for each of a quarter's tokens that has an edit; lane w has
-// those of indices 32 w to 32 w + 31.
+// One warp: returns a bit for each token of a quarter, set if it has an edit.
+// Lane w has indices 32 w to 32 w + 31.
 template <typename T>
 __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
   const int lane = threadIdx.x % kWarpSize;
@@ -51,7 +51,7 @@ __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
   }
 }
 
-// One warp: the best logit of a quarter whose token has no edit.
+// One warp: returns the best logit of an unedited token of a quarter.
 template <typename T>
 __device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
   const LaneLogits<T> logits(row, quarter);

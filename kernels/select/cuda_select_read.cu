@@ -12,7 +12,7 @@ using cuda_logits::ReadPolicy;
 using cuda_logits::RowPieces;
 using cuda_logits::WarpTiles;
 
-// Adds a lane's logits of a piece to what it has of the tile.
+// Adds a lane's logits of a piece to its sum of the tile.
 template <typename T>
 __device__ void AddPiece(const LanePiece<T>& piece, LogSum& lane) {
   float x[16];
@@ -53,7 +53,7 @@ __global__ __launch_bounds__(
   float* const maxima = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
   float* const sums = p.scratch.sums + size_t(row) * p.tiles;
   const LanePiece<T> first = logits.Load(2 * tiles.begin);
-  // Known while that is on its way, which is for nothing only if CudaSample
+  // Read while that load is in flight, which is wasted only if CudaSample
   // chooses for the group.
   if (p.in.groups[group].num_candidates < 1) return;
   LogSum lane;

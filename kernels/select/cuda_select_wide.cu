@@ -1,18 +1,19 @@
 // Groups of more than kMaxNarrow candidates: wide beams, and long lists to
-// sample from. The same idea as in cuda_select.cu, with each step spread over
-// the device:
+// sample from. The algorithm of cuda_select.cu, with each step spread over the
+// device:
 //
 //   SumWideRows   log-sum-exp of each row, and 32 maxima of it;
-//   FindCuts      one block a group: a threshold under the m-th best sum, as
-//                 the m-th largest of the maxima of all rows;
-//   GatherRows    one block a row: appends what reaches it, 1.15 m expected;
-//   RaiseCuts     a better threshold where too much was gathered, and again;
-//   ChooseGroups  one block a group: cuts that to the m best;
+//   FindCuts      one block per group: a threshold below the m-th best sum, the
+//                 m-th largest of the maxima of all rows;
+//   GatherRows    one block per row: appends elements that reach it, 1.15 m
+//                 expected;
+//   RaiseCuts     a better threshold if too many were gathered, and again;
+//   ChooseGroups  one block per group: prunes the elements to the m best;
 //   RankChosen    each candidate's place is the number of better ones.
 //
-// Ranking compares every pair, 10^8 of 10,000, which is spread over the device
-// as it is and needs no order between blocks. Each step is one launch for all
-// groups (gathering and raising, some), and passes over those that are narrow.
+// Ranking compares every pair, 10^8 for 10,000 candidates. It is spread over
+// the device and needs no order between blocks. Each step is one launch for all
+// groups (gathering and raising, several), and skips narrow groups.
 //
 // On an NVIDIA H200, f32, the whole call in a graph with logits cold
 // (bin/cuda_select_benchmark):
@@ -23,8 +24,9 @@
 //     5000 x 151,936       1 of 5000  10000    877     675 (4.5 TB/s)
 //        1 x 151,936       1 of 1     10000    355       2.5
 //
-// The last is a wide beam's first step: no threshold can be found from fewer
-// maxima than m, and one block cuts what is gathered to the m best.
+// The last line is a wide beam's first step: there are fewer maxima than m, so
+// no threshold can be found, and one block prunes the gathered elements to the
+// m best.
 #include <algorithm>
 
 #include "base/status.h"
@@ -195,8 +197,8 @@ __global__ __launch_bounds__(kGroupThreads) void FindCuts(
   });
 }
 
-// Blocks share a row's quarters, by blockIdx.y of gridDim.y. After the first
-// time, only for groups whose cut has been raised.
+// Blocks divide a row's quarters, by blockIdx.y of gridDim.y. After the first
+// launch, only for groups whose cut has been raised.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void GatherRows(
     const __grid_constant__ Params p) {
@@ -214,7 +216,7 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
   Entry* const entries = EntriesOf(p, own.group);
   const int lane = threadIdx.x % kWarpSize;
   const auto append = [&](const Entry& entry) {
-    // One addition for the lanes that come here together.
+    // One atomic addition for all lanes that are active here.
     const unsigned active = __activemask();
     const int leader = __ffs(active) - 1;
     int base = 0;
@@ -224,8 +226,8 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
     if (i < capacity) entries[i] = entry;
   };
   const int num_quarters = row.is_allow_list() ? 0 : p.tiles * kQuarters;
-  // A warp looks at 32 quarters at a time, or where a row has many warps, so
-  // few that all have some.
+  // A warp reads 32 quarters at a time or, if a row has many warps, so few that
+  // every warp has some.
   const int window = gridDim.y > 1 ? kFewQuarters : kWarpSize;
   const int thread = blockIdx.y * kRowThreads + threadIdx.x;
   const int num_threads = gridDim.y * kRowThreads;
@@ -271,7 +273,8 @@ __global__ __launch_bounds__(kGroupThreads) void RaiseCuts(
           }
         },
         group.num_candidates, kScoreBit, digits);
-    // The lowest key with the digits found stands for all that reach it.
+    // The lowest key with the found digits is a bound of all keys that reach
+    // it.
     if (threadIdx.x == 0) {
       p.scratch.cuts[g] = static_cast<uint32_t>(key >> kScoreBit);
       p.scratch.counts[g] = 0;

@@ -1,6 +1,5 @@
-// The end of the choice for groups of more than kMaxNarrow candidates: what was
-// gathered (cuda_select_wide.cu) is cut to the m best, and these are put in
-// order.
+// The last step for groups of more than kMaxNarrow candidates: prunes the
+// gathered elements (cuda_select_wide.cu) to the m best, and sorts these.
 #include <algorithm>
 
 #include "base/status.h"

@@ -51,8 +51,8 @@ class Merge {
   bool empty() const { return heap_.empty(); }
   const Head& top() const { return heap_.front(); }
 
-  // The best candidate that is left; within a beam, candidates of equal sums
-  // come in the row's order.
+  // Removes and returns the best remaining candidate. Within a beam, candidates
+  // of equal sums come in the row's order.
   Candidate Pop() {
     std::pop_heap(heap_.begin(), heap_.end(), Worse);
     const Head head = heap_.back();
@@ -93,8 +93,8 @@ std::vector<Candidate> MergeCandidates(
   const size_t limit = num_candidates;
   Merge merge(rows, cum_log_probs);
   std::vector<Candidate> candidates;
-  // Rounding can make sums equal where log-probabilities were not, so the
-  // tokens of a beam that tie at the cut are all taken before the cut is made.
+  // Rounding can make sums equal whose log-probabilities differ, so all tokens
+  // of a beam that tie at the cut are taken before the list is pruned.
   while (!merge.empty() &&
          (candidates.size() < limit || Ties(merge.top(), candidates.back()))) {
     candidates.push_back(merge.Pop());

@@ -8,13 +8,13 @@
 namespace espalier::reference {
 namespace {
 
-// A token and what it is ranked by.
+// A token and its ranking score.
 struct Ranked {
   TokenId token;
   float score;
 };
 
-// The `count` best of those above -inf, best first.
+// Returns the `count` best tokens above -inf, best first.
 std::vector<Ranked> Best(std::vector<Ranked> tokens, int count) {
   std::erase_if(tokens, [](const Ranked& t) { return t.score == -kInf; });
   std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) {
@@ -48,7 +48,8 @@ std::vector<float> NanAsMinusInf(std::span<const float> logits) {
   return clean;
 }
 
-// `scores` of all tokens, with the edits made; `edited` says which were.
+// Returns `scores` of all tokens, with the edits applied and marked by
+// `edited`.
 std::vector<Ranked> Edit(const std::vector<float>& scores,
                          const RowOptions& options) {
   std::vector<Ranked> tokens;

@@ -1,22 +1,24 @@
 // Verification in two launches, or in three:
 //
-//   ReadTiles     of sampling: reads all rows once, and leaves what tiles come
-//                 to (kernels/sample/cuda_sample_read.cu);
-//   JudgeDrafts   one block a row. Where chance decides: what the filters leave
-//                 of the row, the probability of the drafted token, and where
-//                 nothing filters what follows if that is rejected. Else what
-//                 plain sampling draws: bonus, greedy and coupled tokens. Where
-//                 no sequence needs more, the last row of each answers it;
-//   RecoverRows   each block finds for itself where its sequence's draft ends.
-//                 If that is by a rejection that its row alone does not decide,
-//                 because the draft has one, too, or filters cut it, the
-//                 sequence's blocks read both rows again, a tile a warp, and
-//                 sum max(p - q, 0) up; the last one to arrive finds the tile,
-//                 and the token in it.
+//   ReadTiles     of sampling: reads all rows once, and writes the statistics
+//                 of tiles (kernels/sample/cuda_sample_read.cu);
+//   JudgeDrafts   one block per row. If a random number decides acceptance: the
+//                 tokens that the filters keep, the probability of the drafted
+//                 token and, without filters, the token that replaces a
+//                 rejected draft. Else the token of plain sampling: bonus,
+//                 greedy and coupled tokens. If no sequence needs more, the
+//                 last block of each to finish writes its result;
+//   RecoverRows   each block finds the end of its sequence's draft. If that is
+//                 a rejection that its row alone does not decide, because the
+//                 draft has a row too, or filters cut it, the sequence's blocks
+//                 read both rows again, one tile per warp, and sum
+//                 max(p - q, 0). The last block to arrive finds the tile, and
+//                 the token in it.
 //
-// So all rows are read once, and of each sequence that rejects two rows again,
-// from the second-level cache where they fit; none where the draft has no rows
-// and nothing filters, for p without the draft is the row's tiles without it.
+// So all rows are read once, and two rows again for each sequence with a
+// rejection, from L2 if they fit. None is read again if the draft has no rows
+// and there are no filters, because p without the draft is then the row's tiles
+// without it.
 #include "base/status.h"
 #include "kernels/verify/cuda_verify.h"
 #include "kernels/verify/cuda_verify_row.cuh"

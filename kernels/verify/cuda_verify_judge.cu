@@ -33,7 +33,7 @@ struct RowTask {
     }
     draft = DraftAt(p, sequence, index);
     by_chance = IsByChance(p, sequence, index, draft);
-    // A row of a draft is asked for its probability alone.
+    // A draft row gives only its probability.
     exists = is_target || by_chance;
     if (!exists) return;
     options = RowOptions(p.in.params[p.in.row_params[row]]);
@@ -127,7 +127,7 @@ class RowJudge : public Sampler<T, Policy> {
   using Row::typical_cut_;
   using Row::vocab_size_;
 
-  // All threads: what the filters leave.
+  // All threads: computes the tokens that the filters keep.
   __device__ void Cut(const RowOptions& options, RowVerdict& found) {
     const SamplingParams& params = options.params;
     RowCut& cut = found.cut;
@@ -146,7 +146,7 @@ class RowJudge : public Sampler<T, Policy> {
     }
     Mass total = 0;
     if (!kFilters || KeepsAll(params, vocab_size_)) {
-      // Nothing is left out: tiles' sums say it.
+      // No token is dropped: the tiles' sums are the total.
       total = MassOfTiles();
     } else if constexpr (kFilters) {
       if (KeepsFew(params, vocab_size_)) BoundFew(options);
@@ -193,11 +193,11 @@ __device__ void JudgeRow(const VerifyParams& p, const RowTask& task, int row) {
   judge.Judge(p, task, row);
 }
 
-// A block: whether it is the last of `count` that come here, and sees what they
-// have all written. The counter is 0 again then.
+// A block: returns true for the last of `count` callers, which sees the writes
+// of all others. The counter is 0 again then.
 __device__ bool IsLast(unsigned* counter, unsigned count) {
   __shared__ bool is_last;
-  __threadfence();  // before it says so
+  __threadfence();  // before the counter is incremented
   __syncthreads();
   if (threadIdx.x == 0) {
     is_last = atomicInc(counter, count - 1) == count - 1;
@@ -207,7 +207,7 @@ __device__ bool IsLast(unsigned* counter, unsigned count) {
   return is_last;
 }
 
-// The last row of a sequence answers it, where verdicts say all.
+// The last block of a sequence to finish writes its result, if verdicts suffice.
 template <typename T, typename Policy, bool kFilters>
 __global__
 __launch_bounds__(Policy::kThreads, Policy::kMinBlocks) void JudgeDrafts(

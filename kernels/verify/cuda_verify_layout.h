@@ -1,4 +1,4 @@
-// CudaVerifyLayout: where the parts of CudaVerify's scratch are
+// CudaVerifyLayout: offsets of the arrays in CudaVerify's scratch
 // (cuda_verify.h). Plain C++.
 #pragma once
 

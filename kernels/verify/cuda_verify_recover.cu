@@ -5,7 +5,7 @@ namespace espalier::cuda_sample {
 namespace {
 
 struct RecoverPolicy {
-  // Warps work alone on tiles; 16 blocks a sequence of 128,256 tokens.
+  // Warps process tiles separately; 16 blocks a sequence of 128,256 tokens.
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * kWarpSize;
 };
@@ -15,7 +15,7 @@ constexpr float kResidualUnit = 0x1p50f;
 // Tokens that a warp has in flight.
 constexpr int kLoads = 8;
 
-// One row of the two whose difference is drawn from.
+// One row of the two whose difference is sampled.
 template <typename T>
 struct RowDensity {
   RowLogits<T> logits;
@@ -113,7 +113,7 @@ struct RecoverShared {
   TokenId token;
 };
 
-// The first warp: all tiles' masses; 0 if there is none.
+// The first warp: returns the sum of all tiles' masses; 0 without tiles.
 __device__ Mass SumOfTiles(const Mass* masses, int num_tiles) {
   Mass sum = 0;
   for (int t = Lane(); t < num_tiles; t += kWarpSize) sum += __ldcg(masses + t);
@@ -171,7 +171,7 @@ __device__ TokenId Recover(Residual<T>& residual, Mass* masses, int num_tiles,
   Mass total = SumOfTiles(masses, num_tiles);
   __syncthreads();  // all warps have read them
   if (total == 0) {
-    // p and q are the same, but for rounding: p alone. Once in a blue moon.
+    // p and q differ only by rounding: uses p alone. Very rare.
     residual.DropDraft();
     for (int t = Warp(); t < num_tiles; t += RecoverPolicy::kWarps) {
       const Mass sum = residual.MassOfTile(t);
@@ -212,7 +212,7 @@ __global__ __launch_bounds__(RecoverPolicy::kThreads) void RecoverRows(
     const Mass sum = residual.MassOfTile(tile);
     if (Lane() == 0) masses[tile] = sum;
   }
-  __threadfence();  // before it says so
+  __threadfence();  // before the counter is incremented
   __syncthreads();
   if (threadIdx.x == 0) {
     shared.is_last = atomicAdd(p.arrivals + sequence_idx, 1u) == gridDim.x - 1;

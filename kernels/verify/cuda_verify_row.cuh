@@ -59,7 +59,7 @@ __device__ inline double NoiseOf(const VerifyParams& p,
                  0);
 }
 
-// The draft at a place of a sequence; negative if there is none.
+// Returns the draft at a place of a sequence; negative if there is no draft.
 __device__ inline TokenId DraftAt(const VerifyParams& p,
                                   const CudaVerifySequence& sequence,
                                   int index) {

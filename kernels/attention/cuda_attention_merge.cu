@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kPieces>)
   LaunchDependents();
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;
   int query = blockIdx.x;
-  // A part of the work list, which is there before the forward pass begins.
+  // A part of the work list, complete before the forward pass begins.
   int begin = params.inputs.partial_indptr[query];
   int end = params.inputs.partial_indptr[query + 1];
   GridDependencyWait();

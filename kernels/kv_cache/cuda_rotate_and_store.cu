@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(RotatePolicy::kThreads)
   const int token = blockIdx.x;
   const int num_rotated = shape.num_heads + shape.num_kv_heads;
   const int num_all = num_rotated + shape.num_kv_heads;
-  // All but q, k and v is there before the forward pass begins.
+  // All inputs but q, k and v are complete before the forward pass begins.
   const int position = slots.positions[token];
   const int table = slots.token_tables[token];
   const int page = slots.tables[int64_t{table} * slots.table_stride +

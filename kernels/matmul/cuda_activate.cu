@@ -48,7 +48,7 @@ __device__ __forceinline__ float Activated(float x, CudaActivationKind kind) {
     case CudaActivationKind::kGelu:
       return 0.5f * x * (1 + erff(x * kRootOfHalf));
     case CudaActivationKind::kRelu:
-      break;  // nvcc wants something after the switch
+      break;  // nvcc needs a statement after the switch
   }
   return x < 0 ? 0 : x;  // a NaN stays one
 }

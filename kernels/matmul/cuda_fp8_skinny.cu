@@ -207,7 +207,7 @@ __device__ __forceinline__ void MultiplyPass(
     int& stage, float (&sums)[Tiling::kRowTiles][Tiling::kColTiles][4]) {
   for (int i = 0; i < num_steps; ++i) {
     CpAsyncWaitGroup<Tiling::kStages - 1>();
-    __syncwarp();  // all lanes' inputs are there
+    __syncwarp();  // all lanes' inputs are loaded
     ring.Multiply(stage, factors, sums);
     __syncwarp();  // all lanes have read them
     ring.LoadWeights(stage);

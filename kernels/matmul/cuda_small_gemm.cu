@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   int slot = 0, free_slot = kAhead;
   for (int i = 0; i < args.part_inputs; i += kInputs) {
     CpAsyncWaitGroup<kAhead - 1>();
-    __syncthreads();  // all copies of the stage are there, the last one is read
+    __syncthreads();  // the stage is copied, the previous one read
     w.CopyNext(w_tile(free_slot));
     x.CopyNext(x_tile(free_slot));
     CpAsyncCommitGroup();

@@ -98,7 +98,7 @@ __device__ inline Shared& SharedStorage() {
 template <typename Policy>
 constexpr int kWarpsOf = Policy::kThreads / kWarpSize;
 
-// Before anything else, and before the row is there.
+// Runs first, before the row is complete.
 template <typename Policy>
 __device__ void Clear(int vocab_size) {
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {

@@ -168,7 +168,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<SmallBatchPolicy>(p);
   held.template Load<kCopies>(p, task.draw.row);
-  WaitCluster();  // all blocks are there
+  WaitCluster();  // all blocks have begun
   held.Edit(shared.edited_tiles[Warp()]);
   held.BroadcastMaxima(shared);
   // If few tokens are kept, the sums are needed last.

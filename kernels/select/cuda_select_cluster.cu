@@ -263,7 +263,7 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   GridDependencyWait();  // for logits; the rest was there before
   if (!exists) return;
   LoadTiles<T, kVectors>(p, group, held);
-  __cluster_barrier_wait();  // all blocks are there
+  __cluster_barrier_wait();  // all blocks have begun
   BroadcastTileStats(held, shared);
   __cluster_barrier_arrive();
   __cluster_barrier_wait();

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   while (verified.num_accepted < draft.num_verified &&
          verified.next == tokens[verified.num_accepted * draft.stride]) {
     const Candidate next = said[verified.num_accepted + 1];
-    if (next.beam < 0) break;  // rejection has come to its end
+    if (next.beam < 0) break;  // end of the verified tokens
     ++verified.num_accepted;
     verified.next = next.token;
   }

@@ -207,7 +207,7 @@ __device__ bool IsLast(unsigned* counter, unsigned count) {
   return is_last;
 }
 
-// The last block of a sequence to finish writes its result, if verdicts suffice.
+// The last block of a sequence to finish writes its result if verdicts suffice.
 template <typename T, typename Policy, bool kFilters>
 __global__
 __launch_bounds__(Policy::kThreads, Policy::kMinBlocks) void JudgeDrafts(

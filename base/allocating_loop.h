@@ -1,5 +1,5 @@
 // AllocatingLoop: ThreadPool::ParallelFor for a body that may throw
-// std::bad_alloc, which is thrown where the loop is.
+// std::bad_alloc, which is rethrown to the caller of the loop.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// CeilDiv: a / b, rounded up: how many parts of b it takes to hold a.
+// CeilDiv: returns a / b, rounded up.
 //
 // REQUIRES: a >= 0; b > 0; a + b - 1 fits T.
 #pragma once

@@ -1,5 +1,6 @@
-// CHECK: for our own mistakes, never for input. A failed check prints what
-// broke, with the values, and aborts. DCHECK does so in debug builds only.
+// CHECK reports programming errors. It never validates input. A failed check
+// prints its expression and values, and aborts. DCHECK does so in debug builds
+// only.
 //
 //   CHECK(count > 0) << "page released twice";
 //   CHECK_EQ(rows, plan.rows.size());

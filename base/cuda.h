@@ -1,11 +1,11 @@
-// The CUDA runtime (cuda_resources.h), and how our code passes its errors up.
+// The CUDA runtime (cuda_resources.h), and macros that propagate its errors.
 //
 //   ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
 //   ASSIGN_OR_RETURN(CudaStream stream, CudaStream::Create());
 //   ASSIGN_OR_RETURN(auto x, DeviceBuffer<float>::Create(1024));
 //   RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(x.data(), ...));
 //
-// Not for public headers: macros without a prefix are ours alone.
+// Not for public headers, since the macros have no prefix.
 #pragma once
 
 #include "base/cuda_resources.h"

@@ -1,12 +1,12 @@
-// CudaDeviceScope: a device as the calling thread's current one, for as long as
-// this lives; then the thread has again the one it had. What enters a part of
-// the code that uses CUDA opens one for its own device, and relies neither on
-// the thread's nor on device 0:
+// CudaDeviceScope: makes a device the calling thread's current one for its
+// lifetime, then restores the previous one. Every entry point into code that
+// uses CUDA opens one for its own device, and relies neither on the thread's
+// current device nor on device 0:
 //
 //   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
 //                    CudaDeviceScope::Enter(device.ordinal));
 //
-// Costs some tens of nanoseconds where the device is the current one already.
+// Costs some tens of nanoseconds if the device is already current.
 #pragma once
 
 #include <utility>
@@ -17,10 +17,10 @@ namespace espalier {
 
 class CudaDeviceScope {
  public:
-  // Errors: as base/cuda.h; the thread's device is what it was then.
+  // Errors: as base/cuda.h; the thread's device is then unchanged.
   static absl::StatusOr<CudaDeviceScope> Enter(int ordinal);
-  // For destructors, which cannot fail: where the device cannot be entered
-  // nothing on it can be freed either, and the thread stays where it is.
+  // For destructors, which cannot fail. If the device cannot be entered, the
+  // thread's device does not change; nothing on that device can be freed then.
   static CudaDeviceScope EnterIfPossible(int ordinal);
 
   CudaDeviceScope(CudaDeviceScope&& other) noexcept
@@ -33,7 +33,7 @@ class CudaDeviceScope {
 
   explicit CudaDeviceScope(int previous) : previous_(previous) {}
 
-  int previous_;  // to go back to; kSame: nothing has changed
+  int previous_;  // device to restore; kSame: unchanged
 };
 
 }  // namespace espalier

@@ -1,7 +1,7 @@
-// Pinned memory. To pin 1 GiB takes cudaHostAlloc 350 ms or more, and to free
-// it 90; huge pages of the process, first touched by several threads, take 65
-// ms to be pinned by cudaHostRegister, and 50 to be freed (16 cores beside an
-// NVIDIA H100). A program's start is mostly that, so large memory is pinned so.
+// Pinned memory. cudaHostAlloc takes 350 ms or more for 1 GiB, and 90 ms to
+// free it. cudaHostRegister takes 65 ms for huge pages of the process that
+// several threads have touched, and 50 ms to free them (16 cores, NVIDIA H100).
+// This dominates program start, so large memory is allocated the second way.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -23,13 +23,13 @@ namespace espalier::cuda_internal {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-// Less is pinned in some milliseconds either way.
+// Smaller memory takes a few milliseconds either way.
 constexpr size_t kMinRegisteredBytes = 32 * kHugePage;
 // The system clears about 10 GB/s a thread.
 constexpr int kMaxTouchThreads = 8;
 
-// The number after `key` in a file of the system, or the file's first word if
-// `key` is empty; nothing if there is none, as where a limit is "max".
+// Returns the number after `key` in a system file, or its first word if `key`
+// is empty; nullopt if that is no number, like the limit "max".
 std::optional<size_t> ReadNumber(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -63,7 +63,7 @@ size_t RoundUp(size_t bytes) {
   return (bytes + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-// Has the system make every page of it, cleared.
+// Touches every page, so that the system allocates and clears it.
 void TouchPages(std::byte* memory, size_t bytes) {
   const auto touch = [memory](size_t begin, size_t end) {
     // A small page each: the system may have no huge ones.
@@ -91,7 +91,7 @@ void TouchPages(std::byte* memory, size_t bytes) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Null where the system or the device cannot do it this way.
+// Returns null if the system or the device does not support this.
 PinnedMemory RegisterPages(size_t bytes) {
   const size_t size = RoundUp(bytes);
   if (!MayTouch(size)) return nullptr;
@@ -99,7 +99,7 @@ PinnedMemory RegisterPages(size_t bytes) {
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   madvise(memory, size, MADV_HUGEPAGE);  // small pages do as well
-  // A child's copy on write would move pages that the device knows.
+  // Copy-on-write in a forked child would move pages that the device uses.
   madvise(memory, size, MADV_DONTFORK);
   TouchPages(static_cast<std::byte*>(memory), size);
   if (cudaHostRegister(memory, size, cudaHostRegisterMapped) != cudaSuccess) {

@@ -13,40 +13,40 @@
 
 namespace espalier {
 
-// Replaces the content of a file, mode 0600. Readers see the old content or the
-// new one, and once it returns the new one is on the disk. A process that ends
-// within it may leave a file of that name with kNextEnd.
+// Replaces the content of a file, mode 0600. Readers see either the old content
+// or the new one. The new content is on the disk when this returns. A process
+// that ends during the call may leave a file with the suffix kNextEnd.
 // Errors: kUnavailable with the path and the system's reason.
 inline constexpr std::string_view kNextEnd = ".next";
 absl::Status ReplaceFile(const std::string& path, std::string_view content);
 
-// Renames a file within a folder, or into another of the same disk.
+// Renames a file within a folder, or into another folder on the same disk.
 // Errors: as ReplaceFile.
 absl::Status MoveFile(const std::string& from, const std::string& to);
 
-// Removes a file if there is one. Errors: as ReplaceFile.
+// Removes a file if it exists. Errors: as ReplaceFile.
 absl::Status RemoveFile(const std::string& path);
 
 // A file that grows.
 class AppendedFile {
  public:
-  // Creates the file, or truncates it to `size` bytes. Once it returns the name
-  // is on the disk.
+  // Creates the file, or truncates it to `size` bytes. Its name is on the disk
+  // when this returns.
   // Errors: as ReplaceFile.
   static absl::StatusOr<AppendedFile> Open(const std::string& path,
                                            int64_t size);
-  AppendedFile() = default;  // none is open
+  AppendedFile() = default;  // no file is open
   AppendedFile(AppendedFile&& other) noexcept;
   AppendedFile& operator=(AppendedFile&& other) noexcept;
   ~AppendedFile();
 
-  // After an error the file is as it was; if the disk does not even allow that,
-  // every later call fails. Errors: as ReplaceFile.
+  // Appends `bytes`. An error leaves the file unchanged; if the disk fails even
+  // for that, every later call fails. Errors: as ReplaceFile.
   absl::Status Append(std::string_view bytes);
-  // Returns once all of it is on the disk. Errors: as ReplaceFile.
+  // Waits until all content is on the disk. Errors: as ReplaceFile.
   absl::Status Sync();
 
-  // Bytes of the file.
+  // Size of the file in bytes.
   int64_t size() const { return size_; }
 
  private:

@@ -1,30 +1,30 @@
-// GridDependency: how a kernel takes part in programmatic dependent launch
-// (PDL), declared where it is launched, and the check that a chain of such
-// kernels keeps its order.
+// GridDependency: the role of a kernel in programmatic dependent launch (PDL),
+// declared at its launch, and a check that a chain of such kernels is ordered
+// correctly.
 //
-// Under PDL a kernel starts when all blocks of the one before it have called
-// LaunchDependents(); GridDependencyWait() returns when that one has completed
-// (base/cuda_launch.cuh). Threads of every block of every kernel wait, so none
-// completes before what is in front of it, and completion is transitive: after
-// the wait, all earlier kernels have completed. Ahead of the wait a kernel may
-// touch constants (weights) and its own shared memory; and two kinds of kernel
-// make it safe to read more:
+// Under PDL a kernel starts when all blocks of the previous one have called
+// LaunchDependents(); GridDependencyWait() returns when the previous one has
+// completed (base/cuda_launch.cuh). Every block of every kernel waits, so no
+// kernel completes before its predecessors, and completion is transitive: after
+// the wait, all earlier kernels have completed. Before the wait a kernel may
+// access only constants (weights) and its own shared memory. Two kinds of
+// kernel make more reads safe:
 //
 //   kWritesEarlyRead  writes memory that some kernel reads before its wait: a
 //                     step's work lists, tables, positions, sums, edits
 //   kBarrier          calls LaunchDependents() after its wait: when any later
-//                     kernel starts, all that was enqueued before the barrier
-//                     has completed
-//   kReadsEarly       reads, before its wait, what was complete at the last
-//                     barrier
+//                     kernel starts, all kernels before the barrier have
+//                     completed
+//   kReadsEarly       reads, before its wait, memory that was complete at the
+//                     last barrier
 //
 //   ApplyDelta ─> BeginStep ─> Embed ───> RotateAndStore ─> Attend ─> ...
 //   writes        writes       barrier    reads early       reads early
 //
-// So no kernel that reads early may follow one that writes such memory, unless
-// a barrier is between them. Launch() refuses a chain that breaks this; of a
-// graph, when it is captured: replays of it, and what is between them, are not
-// looked at.
+// A kernel that reads early may therefore follow one that writes such memory
+// only with a barrier between them. Launch() rejects a chain that breaks this
+// rule. A graph is checked at capture; its replays, and kernels between them,
+// are not checked.
 #pragma once
 
 #include "absl/status/status.h"
@@ -32,9 +32,11 @@
 namespace espalier {
 
 enum class GridDependency {
-  // Waits before its first access to anything but constants. Nothing that it
-  // writes is read by a kernel that has not waited, unless after a barrier
-  // that the same function enqueues (kernels/gumbel_topk/cuda_gumbel_topk.cu).
+  // Waits before its first access to anything but constants. No kernel reads
+  // its
+  // output before a wait, except after a barrier that the same function
+  // enqueues
+  // (kernels/gumbel_topk/cuda_gumbel_topk.cu).
   kWaitsFirst,
   kReadsEarly,
   kWritesEarlyRead,  // and waits first
@@ -44,9 +46,9 @@ enum class GridDependency {
 // The order of the kernels of one stream. A value; one thread.
 class GridDependencyOrder {
  public:
-  // A kernel is about to be enqueued.
-  // Errors: kInternal if it reads early what an earlier kernel may still be
-  // writing; the order is left as it was.
+  // Adds the next kernel.
+  // Errors: kInternal if it reads early while an earlier kernel may still be
+  // writing; the order is then unchanged.
   absl::Status Add(GridDependency dependency);
 
  private:

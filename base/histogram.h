@@ -1,13 +1,12 @@
-// Histogram: how many values lie in each of some fixed buckets, as Prometheus
-// counts them: a bucket ends at its bound, which belongs to it, and the last
-// one has no end. Values are whole numbers, such as nanoseconds or tokens, so
-// that sums are exact.
+// Histogram: counts of values in fixed buckets, as in Prometheus: bounds are
+// inclusive upper bounds, and the last bucket has none. Values are integers,
+// such as nanoseconds or tokens, so that sums are exact.
 //
 //   Histogram steps(kStepBounds);
 //   steps.Add(1'200'000);
 //
-// Allocates nothing; values that come several times in a row, as the groups of
-// one step have them, are not looked up again.
+// Does not allocate. Repeated values, as from the groups of one step, need no
+// second lookup.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +21,11 @@ class Histogram {
  public:
   static constexpr size_t kMaxBounds = 23;
 
-  // One bucket.
+  // Creates a single bucket.
   Histogram() = default;
-  // A bucket for each of `bounds`, and the last one. The bounds outlive this
-  // and its copies.
-  // REQUIRES: `bounds` ascend; at most kMaxBounds.
+  // Creates a bucket for each of `bounds`, and the last one.
+  // REQUIRES: `bounds` are ascending, at most kMaxBounds, and outlive this and
+  // its copies.
   explicit Histogram(std::span<const int64_t> bounds) : bounds_(bounds) {}
 
   void Add(int64_t value) {
@@ -37,7 +36,7 @@ class Histogram {
   }
 
   std::span<const int64_t> bounds() const { return bounds_; }
-  // Values in each bucket, those of the ones before it not included.
+  // Number of values in each bucket, not cumulative.
   std::span<const int64_t> counts() const {
     return std::span(counts_).first(bounds_.size() + 1);
   }
@@ -45,7 +44,7 @@ class Histogram {
   int64_t sum() const { return sum_; }
 
  private:
-  // Not inlined: it is rarely called where Add is.
+  // Not inlined, since Add() rarely calls it.
   [[gnu::noinline]] void FindBucket(int64_t value) {
     last_value_ = value;
     last_bucket_ = std::lower_bound(bounds_.begin(), bounds_.end(), value) -

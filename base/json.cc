@@ -43,7 +43,7 @@ bool AreAscii(const char* bytes) {
   return (word & 0x8080808080808080) == 0;
 }
 
-// The first malformed byte of `text`, or npos.
+// Returns the index of the first malformed byte of `text`, or npos.
 size_t FindBadUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     if (text.size() - i >= 8 && AreAscii(text.data() + i)) {
@@ -57,7 +57,7 @@ size_t FindBadUtf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-// `text` with quotes around the numbers that Python alone writes.
+// Returns `text` with quotes around the numbers that JSON lacks.
 std::string QuoteNonFinite(std::string_view text) {
   std::string quoted;
   bool in_string = false;
@@ -152,7 +152,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text) {
   const size_t consumed = parser.write(text.data(), text.size(), error);
   if (!error) parser.finish(error);
   if (error) {
-    // The scanner says more of what is wrong.
+    // The scanner has better error messages than Boost.JSON.
     const auto passed = [](int, std::string_view, const JsonText&) {};
     RETURN_IF_ERROR(ScanJson(text, 0, passed).status());
     return InvalidArgument("not JSON at byte ", consumed, ": ",
@@ -202,7 +202,7 @@ std::string Shown(const json::value* value) {
 }
 
 std::string ShownInQuotes(std::string_view text) {
-  // More is not shown, and a text may be long.
+  // A text may be long, and more would not be shown.
   constexpr size_t kMost = 64;
   return Shown(WriteJson(json::value(text.substr(0, kMost))));
 }

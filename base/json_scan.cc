@@ -125,7 +125,7 @@ class Scanner {
     }
     return "";
   }
-  // At what may not stand here, or at the end.
+  // Fails at an unexpected byte, or at the end of the text.
   bool Unexpected() { return Fail(at_ < end_ ? kSyntaxError : kIncomplete); }
 
   bool Is(char c) const { return at_ < end_ && *at_ == c; }
@@ -204,9 +204,8 @@ class Scanner {
     }
   }
 
-  // Passes elements, and their commas, that are plain integers before others:
-  // long lists are made of these. Whether they end the list, to whose bracket
-  // it goes then.
+  // Skips leading elements that are plain integers, with their commas; a fast
+  // path for long lists. True if they end the list; then it is at the bracket.
   bool SkipIntegers() {
     const char* at = at_;
     while (true) {
@@ -278,7 +277,7 @@ class Scanner {
     return Exponent();
   }
 
-  // Any of so many digits is an int; a longer one says 0 or infinity.
+  // Eight digits always fit an int; longer exponents mean 0 or infinity.
   bool Exponent() {
     const char* begin = at_;
     if (!Digits()) return false;
@@ -300,7 +299,7 @@ class Scanner {
     }
   }
 
-  // After its backslash.
+  // Scans an escape after its backslash.
   bool Escape() {
     if (at_ == end_) return Fail(kIncomplete);
     if (*at_ != 'u') {
@@ -314,7 +313,7 @@ class Scanner {
     int unit = 0;
     if (!FourDigits(&unit)) return false;
     if (unit < 0xD800 || unit > 0xDFFF) return true;
-    // Half of a pair; what ends here may have the rest of it.
+    // Half of a surrogate pair; an incomplete text may lack the other half.
     const bool ends = at_ == end_ || (*at_ == '\\' && end_ - at_ == 1);
     if (unit > 0xDBFF || !Take('\\') || !Take('u')) {
       return Fail(ends && unit <= 0xDBFF ? kIncomplete : kUnpaired);

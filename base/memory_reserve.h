@@ -1,7 +1,8 @@
-// MemoryReserve: memory for a library that breaks where an allocation fails.
-// While one lives, operator new of its thread does not fail: where there is no
-// memory it gets back a block of the reserve. The others are still there if
-// another thread takes that one before it; and when all are gone it waits.
+// MemoryReserve: memory for calls of a library that cannot handle allocation
+// failures. During its lifetime, operator new on its thread does not fail: if
+// memory runs out, a block of the reserve is freed and the allocation retried.
+// If another thread takes that block first, the next block is freed. Without
+// blocks, the thread waits.
 //
 //   std::vector<int> ids;
 //   {
@@ -9,19 +10,17 @@
 //     library.Encode(text, &ids);
 //   }
 //
-// Cost: `num_bytes` of heap while it lives, which nothing writes to or reads,
-// and eight allocations; the destructor frees what is left of them. A block
-// that was given back is not taken again: of one reserve eight allocations that
-// fail find memory, and those after them wait, a millisecond at a time, ten
-// seconds in all, for memory that other threads free. So a reserve lives as
-// long as one call of the library, and each call has its own.
+// Cost: `num_bytes` of untouched heap memory and eight allocations, freed by
+// the destructor. Freed blocks are not allocated again: a reserve serves eight
+// failing allocations. Later ones wait for memory that other threads free, in
+// steps of a millisecond, ten seconds in total. Each call of the library should
+// therefore have a reserve of its own.
 //
-// It does so by the new handler of the program (std::set_new_handler), which
-// the first reserve sets and which leaves other threads to the handler that was
-// there before. If the program sets another one later, a reserve only shows
-// that there was memory.
+// The first reserve installs a new handler (std::set_new_handler), which
+// delegates to the previous handler on other threads. If the program replaces
+// the handler later, a reserve only proves that there was memory.
 //
-// Thread safety: of its thread alone. Reserves may nest.
+// Thread safety: it belongs to its thread. Reserves may nest.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +31,9 @@ namespace espalier {
 
 class MemoryReserve {
  public:
-  // Takes `num_bytes` in blocks of an eighth. They are several times what the
-  // library needs: it gets back a block at a time, and another thread may take
-  // one before it. Throws std::bad_alloc if they are not there.
+  // Allocates `num_bytes` in eight blocks. This should be several times what
+  // the library needs, because it gets one block at a time, and other threads
+  // may take some. Throws std::bad_alloc if memory runs out.
   explicit MemoryReserve(size_t num_bytes);
   ~MemoryReserve();
   MemoryReserve(const MemoryReserve&) = delete;
@@ -42,7 +41,7 @@ class MemoryReserve {
 
  private:
   static void OnNoMemory();
-  // Gives a block back, or waits. Throws std::bad_alloc in the end.
+  // Frees a block, or waits if none is left. Finally throws std::bad_alloc.
   void Help();
 
   static thread_local MemoryReserve* current_;

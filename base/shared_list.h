@@ -1,6 +1,5 @@
-// SharedList: a vector whose copies share their elements until one of them is
-// changed, and with these what has been made of them. Copying costs a reference
-// count, whatever the size.
+// SharedList: a copy-on-write vector. Copies share their elements, and values
+// derived from these, until one of them is changed. Copying costs O(1).
 //
 //   SharedList<int64_t> ids = {7, 8};
 //   SharedList<int64_t> same = ids;   // no copy
@@ -59,13 +58,13 @@ class SharedList {
   const T& front() const { return items().front(); }
   const T& back() const { return items().back(); }
 
-  // The elements, to be changed; this list alone has the change. Until the next
-  // copy of it.
+  // Returns the elements for writing; other copies keep the old ones. Valid
+  // until this list is copied.
   std::vector<T>& Edit() {
     if (node_ == nullptr || node_.use_count() > 1) {
       node_ = std::make_shared<Node>(items());
     } else {
-      // Reads by owners that have let go of it come before.
+      // Orders the reads of former owners before the caller's writes.
       std::atomic_thread_fence(std::memory_order_acquire);
       node_->derived.Clear();
       node_->id = NewUniqueNumber();
@@ -76,13 +75,14 @@ class SharedList {
   void clear() { node_ = nullptr; }
   void swap(SharedList& other) noexcept { node_.swap(other.node_); }
 
-  // A number of these elements: copies of this list have the same one, and no
-  // other list has. 0: empty.
+  // Identifies the elements: equal for copies of this list, different for all
+  // other lists. 0: empty.
   int64_t id() const { return empty() ? 0 : node_->id; }
 
-  // make(), which depends on the elements and `key` alone, made once for all
-  // copies of this list. Throws what `make` throws.
-  // REQUIRES: not empty; the value owns no copy of this list.
+  // Returns make(), evaluated once for all copies of this list. Throws what
+  // `make` throws.
+  // REQUIRES: not empty; make() depends only on the elements and `key`; the
+  // value owns no copy of this list.
   template <typename Value, typename Make>
   std::shared_ptr<const Value> Derived(const DerivedValues::Key& key,
                                        const Make& make) const {

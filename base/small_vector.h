@@ -1,11 +1,10 @@
-// SmallVector: a vector of plain values whose first four lie in the vector
-// itself, so that a small one takes no memory of its own. Most groups have one
-// to four sequences: what plans and groups hold by sequence or by candidate is
-// made anew for each of them at each step.
+// SmallVector: a vector of plain values with inline storage for four, so that
+// small ones do not allocate. Most groups have one to four sequences, and plans
+// and groups build vectors by sequence or candidate in every step.
 //
-// It behaves as std::vector but for moving: values that lie in it are copied,
-// so pointers to them do not stay valid. Where they lie is stored, not found
-// out at each access: steps read these vectors more often than they make them.
+// It behaves like std::vector, except that a move copies inline values, which
+// invalidates pointers to them. The address of the values is stored rather than
+// computed, because steps read these vectors more often than they build them.
 #pragma once
 
 #include <algorithm>
@@ -86,7 +85,7 @@ class SmallVector {
   T& back() { return (*this)[size_ - 1]; }
   const T& back() const { return (*this)[size_ - 1]; }
 
-  // Each that grows throws std::bad_alloc, and has changed nothing then.
+  // If a growing method throws std::bad_alloc, it has changed nothing.
   void reserve(size_t size) {
     if (size > capacity_) Grow(size);
   }
@@ -99,13 +98,13 @@ class SmallVector {
     if (size_ == capacity_) Grow(size_ + size_t{1});
     data_[size_++] = value;
   }
-  // REQUIRES: the values are none of this vector.
+  // REQUIRES: the values are not in this vector.
   void append(std::span<const T> values) {
     reserve(size_ + values.size());
     std::copy(values.begin(), values.end(), end());
     size_ += static_cast<uint32_t>(values.size());
   }
-  // REQUIRES: the values are none of this vector, or all of it.
+  // REQUIRES: the values are not in this vector, or are all of it.
   template <std::forward_iterator It>
   void assign(It first, It last) {
     const auto size = static_cast<size_t>(std::distance(first, last));
@@ -136,7 +135,7 @@ class SmallVector {
   void Free() {
     if (!IsInside()) std::allocator<T>().deallocate(data_, capacity_);
   }
-  // Makes what `*other` has its own, whatever it had.
+  // Moves the content of `*other` here; drops its own.
   void Take(SmallVector* other) {
     size_ = std::exchange(other->size_, 0);
     if (other->IsInside()) {
@@ -148,7 +147,7 @@ class SmallVector {
       capacity_ = std::exchange(other->capacity_, kNumInside);
     }
   }
-  // Not inlined: it is rarely called where a value is added.
+  // Not inlined, since adding a value rarely calls it.
   [[gnu::noinline]] void Grow(size_t size) {
     const size_t capacity = std::max<size_t>(size, 2 * size_t{capacity_});
     T* const data = std::allocator<T>().allocate(capacity);

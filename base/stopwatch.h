@@ -1,4 +1,4 @@
-// Stopwatch: elapsed time on the steady clock, for figures.
+// Stopwatch: elapsed time on the steady clock, for statistics.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ class Stopwatch {
   absl::Duration Elapsed() const {
     return absl::FromChrono(std::chrono::steady_clock::now() - start_);
   }
-  // The time since construction or the last lap.
+  // Returns the time since construction or the last lap.
   absl::Duration Lap() {
     const absl::Duration elapsed = Elapsed();
     start_ = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// A number that no other call in this process returns; > 0. It names a value
-// where an address would not do: another value may come to stand there.
+// NewUniqueNumber: returns a number > 0 that no other call in this process
+// returns. It identifies a value where an address could be reused.
 //
 // Thread safety: any thread.
 #pragma once

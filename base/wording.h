@@ -1,4 +1,4 @@
-// Numbers and lists as people write them.
+// Formats counts and lists in English.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace espalier {
 
-// "1 request", "3 requests", "0 copies"; `many` is the plural where it is not
-// `one` with an s.
+// Returns "1 request", "3 requests" or "0 copies". `many` is the plural if it
+// is not `one` with an s.
 inline std::string Pluralize(int64_t number, std::string_view one,
                              std::string_view many = "") {
   if (number == 1) return Concat("1 ", one);
@@ -19,7 +19,7 @@ inline std::string Pluralize(int64_t number, std::string_view one,
                       : Concat(number, " ", many);
 }
 
-// "a", "a and b", "a, b and c"
+// Returns "a", "a and b" or "a, b and c".
 inline std::string JoinWithAnd(std::span<const std::string> words) {
   std::string list;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-// `text` as a quoted string; its line breaks are visible signs already.
+// Returns `text` as a quoted string. Line breaks are visible signs already.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {

@@ -15,8 +15,8 @@
 namespace espalier {
 namespace {
 
-// JSON that may stand in a <script>: what could end it, or open a comment or an
-// address, is written as an escape.
+// Returns JSON that is safe in a <script> element: characters that could end
+// the element, or begin a comment or a URL, are escaped.
 std::string ScriptJson(const json::value& value) {
   std::string safe;
   for (const char c : WriteJson(value)) {
@@ -40,7 +40,8 @@ std::string ScriptJson(const json::value& value) {
   return safe;
 }
 
-// A list, short because there may be thousands; trace_page.js names its parts.
+// Returns a compact list, since there may be thousands of nodes. trace_page.js
+// names its parts.
 json::array NodeData(const TraceNode& node) {
   const TraceCandidate& candidate = node.candidate;
   return {candidate.step,

@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// A text as JSON can have it.
+// Returns `text` as well-formed UTF-8 for JSON.
 json::string Utf8(std::string_view text) {
   if (IsUtf8(text)) return json::string(text.data(), text.size());
   json::string clean;
@@ -130,7 +130,7 @@ json::object Fields(const TraceEnd& event) {
   return object;
 }
 
-// A pipe or a device has nothing to cut.
+// Truncates a file; true for a pipe or a device, which cannot be truncated.
 bool CutToNothing(int fd) {
   struct stat info;
   return fstat(fd, &info) == 0 &&

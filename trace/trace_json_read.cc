@@ -12,7 +12,8 @@
 
 namespace espalier {
 
-// Beside the ones of read_json.h, whose lists look for them here.
+// Overloads in addition to those of read_json.h, which finds them for lists by
+// argument-dependent lookup.
 static absl::Status Read(std::string_view field, const json::value& value,
                          CandidateFate* out);
 static absl::Status Read(std::string_view field, const json::value& value,
@@ -31,7 +32,7 @@ constexpr bool kIsOptional = false;
 template <typename T>
 constexpr bool kIsOptional<std::optional<T>> = true;
 
-// The fields of one object: each is read once, and at the end none is left.
+// Reads the fields of one object. Finish() rejects fields that were not read.
 class Reader {
  public:
   // `where` is put before the names of fields: "" or "slots[2].".
@@ -145,7 +146,7 @@ absl::Status Read(std::string_view field, const json::value& value,
 
 namespace {
 
-// The reader has been asked for "event" already.
+// The caller has read the field "event" already.
 absl::Status ReadFields(Reader& reader, TraceRequest* event) {
   return reader.Field("request", &event->request)
       .Field("id", &event->caller_id)

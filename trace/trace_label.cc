@@ -20,7 +20,7 @@ struct Character {
   std::string_view bytes;
 };
 
-// Takes the first character off `*text`.
+// Removes and returns the first character of `*text`.
 Character Next(std::string_view* text) {
   const auto byte = [&](size_t i) {
     return static_cast<unsigned char>((*text)[i]);
@@ -54,8 +54,8 @@ bool IsIn(const std::array<Range, n>& ranges, char32_t code) {
   });
 }
 
-// Marks that turn the direction of what follows, C1 controls, line and
-// paragraph separators, and what XML does not have.
+// Bidirectional controls, C1 controls, line and paragraph separators, and
+// characters that XML does not allow.
 constexpr std::array kUnshown = {Range{0x80, 0x9F}, Range{0x200E, 0x200F},
                                  Range{0x2028, 0x202E}, Range{0x2066, 0x2069},
                                  Range{0xFFFE, 0xFFFF}};
@@ -90,8 +90,8 @@ std::string Visible(std::string_view text, std::string_view space) {
   return visible;
 }
 
-// The text of a decoder prompt as `shown` has it, or "#31 #7" if that is not
-// known; "" if there is none.
+// Returns the decoder prompt's text, converted by `shown`, or "#31 #7" if that
+// is not known; "" without a decoder prompt.
 std::string DecoderPrompt(const TraceTree& tree,
                           std::string (*shown)(std::string_view)) {
   const json::object& params = tree.request.params;

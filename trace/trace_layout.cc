@@ -23,7 +23,7 @@ double LabelWidth(const TraceNode& node) {
   return kColumnWidth * NumColumns(NodeLabel(node));
 }
 
-// The nodes of a step that do not live on, in the order of their parents'
+// Returns the nodes of a step that are not kept, in the order of their parents'
 // slots.
 std::vector<int> PrunedLeaves(const TraceTree& tree,
                               const std::vector<int>& step) {
@@ -38,7 +38,7 @@ std::vector<int> PrunedLeaves(const TraceTree& tree,
   return twigs;
 }
 
-// Half lanes below each lane, so that those of every step find room.
+// Returns the number of half lanes below each lane that every step needs.
 int NumHalfLanes(const TraceTree& tree) {
   size_t most = 0;
   for (const std::vector<int>& step : tree.steps) {
@@ -47,8 +47,8 @@ int NumHalfLanes(const TraceTree& tree) {
   return static_cast<int>((most + tree.num_slots - 1) / tree.num_slots);
 }
 
-// Gives `twigs` half lanes: each the first free one from its parent's on; then,
-// from the end, back to where there are half lanes.
+// Assigns half lanes to `twigs`: each gets the first free one from its parent's
+// lane on; then, from the end, those beyond the last half lane move back.
 std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
                            int per_lane) {
   std::vector<int> places;
@@ -68,7 +68,7 @@ std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
 
 void PlaceColumns(const TraceTree& tree, TraceLayout* layout) {
   double x = kLeft;
-  // The widest of the column before.
+  // The widest label of the previous column.
   double label = kColumnWidth * NumColumns(RootLabel(tree));
   layout->columns = {x};
   layout->bends = {x};

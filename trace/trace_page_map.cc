@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMargin = 6;
 constexpr double kRowHeight = 15;
-// With more rows than this they are thinner, and without words.
+// With more rows than this, rows are thin and have no labels.
 constexpr int kMaxTallRows = 96;
 constexpr double kThinRowHeight = 4;
 
@@ -32,8 +32,7 @@ std::map<PageId, int> Holders(const TracePages& pages) {
   return holders;
 }
 
-// Rows in the order in which pages came to the request; by id, where several
-// came at once.
+// Rows in the order in which the request acquired its pages, then by page id.
 class Rows {
  public:
   int Of(PageId page) {
@@ -55,7 +54,7 @@ Rows AllRows(const TraceTree& tree) {
   return rows;
 }
 
-// Strength of a cell's colour, of one to the most holders.
+// Returns the strength of a cell's colour, for 1 to `max_holders` holders.
 double Strength(int holders, int max_holders) {
   constexpr double kWeakest = 0.16;
   constexpr double kStrongest = 0.85;
@@ -73,7 +72,7 @@ std::string_view OriginClass(const TracePages& pages, PageId page) {
   return std::ranges::any_of(pages.copied, is_of_page) ? " copied" : "";
 }
 
-// The cell of a page held by `count` sequences.
+// Returns the cell of a page that `count` sequences hold.
 std::string Cell(PageId page, const TracePages& pages, int count,
                  double strength, const TraceLayout& layout, double y,
                  bool tall) {

@@ -104,7 +104,7 @@ std::string Guides(const TraceTree& tree, const TraceLayout& layout) {
   return out;
 }
 
-// Title and hypotheses, from y on; `*y` is the end of it.
+// Returns title and hypotheses, from `*y` on; advances `*y` to their end.
 std::string Heading(const TraceTree& tree, double* y) {
   std::string out =
       Concat("<text class=\"title\" y=\"", Px(*y + 16), "\">",

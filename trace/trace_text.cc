@@ -17,7 +17,7 @@ std::string_view Mark(const TraceNode& node) {
   return "";
 }
 
-// "  kept in slot 2: among the beams"
+// Returns the outcome, such as "  kept in slot 2: among the beams".
 std::string Fate(const TraceNode& node) {
   const TraceCandidate& candidate = node.candidate;
   std::string fate = Concat("  ", Name(candidate.fate));
@@ -36,7 +36,7 @@ std::string NodeText(const TraceNode& node) {
                 Fate(node), "\n");
 }
 
-// Without recursion: a path may have thousands of tokens.
+// Does not recurse, because a path may have thousands of tokens.
 void AppendTree(const TraceTree& tree, std::string* out) {
   struct Open {
     const std::vector<int>* siblings;

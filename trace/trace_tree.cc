@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// No search has more slots, and a picture of them no end.
+// More slots than any search has; bounds the size of drawings.
 constexpr int kMaxSlots = 1 << 20;
 
 constexpr std::string_view kSamples = "samples";  // TraceRequest::strategy
@@ -52,7 +52,8 @@ absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
                            event.node);
   }
   RETURN_IF_ERROR(CheckParent(tree, parent_slot, event));
-  // Samples that speculate get several tokens at a time, each its own number.
+  // A speculating sample gets several tokens per result, each with a step
+  // number of its own.
   if (event.step < tree.num_steps() && tree.request.strategy != kSamples) {
     return InvalidArgument("step must be ", tree.num_steps(),
                            " or the one after it, got ", event.step);
@@ -75,7 +76,7 @@ absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
   return absl::OkStatus();
 }
 
-// `field` is that of the hypothesis: "hypotheses[0]".
+// Checks a hypothesis. `field` is its name in errors: "hypotheses[0]".
 absl::Status CheckHypothesis(const TraceTree& tree, const std::string& field,
                              const TraceHypothesis& hypothesis) {
   RETURN_IF_ERROR(CheckNode(tree, field + ".node", hypothesis.node));
@@ -211,7 +212,7 @@ absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
     return InvalidArgument(field, ".node must be another of each, got ",
                            hypothesis.node, " twice");
   }
-  // From worst to best, so that the best has the last word.
+  // From worst to best, so that the best path is set last.
   for (int rank = static_cast<int>(event.hypotheses.size()) - 1; rank >= 0;
        --rank) {
     const int last = event.hypotheses[rank].node;

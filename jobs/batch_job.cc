@@ -81,27 +81,17 @@ void BatchInputCheck::AddError(std::string code, std::string message,
   errors_.push_back({std::move(code), std::move(message), line});
 }
 
-BatchJob::BatchJob(openai::Batch batch, std::string tenant,
+BatchJob::BatchJob(openai::Batch batch, std::string tenant, const Paths& paths,
                    const BatchLimits& limits, FileStore* store)
     : batch_(std::move(batch)),
       tenant_(std::move(tenant)),
       limits_(limits),
-      store_(store) {}
+      store_(store) {
+  output_.path = paths.output;
+  errors_.path = paths.errors;
+}
 
 BatchJob::~BatchJob() { store_->GiveBack(tenant_, num_reserved_); }
-
-absl::StatusOr<std::unique_ptr<BatchJob>> BatchJob::Open(
-    const openai::Batch& batch, std::string tenant, const Paths& paths,
-    const BatchLimits& limits, FileStore* store) {
-  std::unique_ptr<BatchJob> job(
-      new BatchJob(batch, std::move(tenant), limits, store));
-  ASSIGN_OR_RETURN(job->input_,
-                   LineFile::Open(store->PathOf(batch.input_file_id),
-                                  limits.max_line_bytes));
-  job->output_.path = paths.output;
-  job->errors_.path = paths.errors;
-  return job;
-}
 
 absl::StatusOr<bool> BatchJob::Recover(SliceEnd end) {
   for (Results* const results : {&output_, &errors_}) {
@@ -151,6 +141,11 @@ absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next(SliceEnd end) {
     Call call = std::move(put_back_.front());
     put_back_.pop_front();
     return call;
+  }
+  if (input_ == nullptr) {
+    ASSIGN_OR_RETURN(input_,
+                     LineFile::Open(store_->PathOf(batch_.input_file_id),
+                                    limits_.max_line_bytes));
   }
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<LineFile::Line> line,

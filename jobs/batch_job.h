@@ -77,10 +77,9 @@ class BatchJob {
   };
 
   // `store` outlives it, and counts the bytes of its results for `tenant`. The
-  // job is used once it has recovered. Errors: kUnavailable.
-  static absl::StatusOr<std::unique_ptr<BatchJob>> Open(
-      const openai::Batch& batch, std::string tenant, const Paths& paths,
-      const BatchLimits& limits, FileStore* store);
+  // job is used once it has recovered.
+  BatchJob(openai::Batch batch, std::string tenant, const Paths& paths,
+           const BatchLimits& limits, FileStore* store);
   ~BatchJob();
   BatchJob(const BatchJob&) = delete;
   BatchJob& operator=(const BatchJob&) = delete;
@@ -98,7 +97,7 @@ class BatchJob {
     return bad_line_;
   }
   // The input is read: Next returns only calls that were put back.
-  bool is_at_end() const { return input_->is_at_end(); }
+  bool is_at_end() const { return input_ != nullptr && input_->is_at_end(); }
   // The call is open again.
   void PutBack(Call call);
   // Errors: kUnavailable; then the job must be opened again.
@@ -121,8 +120,6 @@ class BatchJob {
     bool is_recovered = false;
   };
 
-  BatchJob(openai::Batch batch, std::string tenant, const BatchLimits& limits,
-           FileStore* store);
   absl::StatusOr<bool> Recover(SliceEnd end, Results* results);
   // False if the line is no whole result.
   bool AddRecovered(const LineFile::Line& line, Results* results);
@@ -131,7 +128,7 @@ class BatchJob {
   const std::string tenant_;
   const BatchLimits limits_;
   FileStore* const store_;
-  std::unique_ptr<LineFile> input_;
+  std::unique_ptr<LineFile> input_;  // from the first Next on
   std::optional<openai::BatchError> bad_line_;
   int64_t next_line_ = 0;
   std::vector<bool> is_done_;  // [lines so far]

@@ -142,9 +142,14 @@ absl::Status Batches::Load() {
       continue;
     }
     const std::shared_ptr<Entry> entry = *std::move(read);
-    if (!openai::IsFinal(entry->batch.status)) {
-      // The input may be gone: then results remain to be filed.
-      files_->Hold(entry->owner, entry->batch.input_file_id).IgnoreError();
+    openai::Batch& batch = entry->batch;
+    if (!openai::IsFinal(batch.status) &&
+        !files_->Hold(entry->owner, batch.input_file_id).ok() &&
+        !entry->ends_as) {
+      batch.errors.push_back(
+          {"input_gone", Concat("the input is gone: there is no file ",
+                                BytesInQuotes(batch.input_file_id))});
+      entry->fails = true;
     }
     num_batches_.Take(entry->tenant, 1);
     entries_[id] = entry;
@@ -478,7 +483,7 @@ bool Batches::IsEnding(const Entry& entry) const {
 
 absl::Status Batches::Advance(bool may_run, SliceEnd end, Entry* entry) {
   if (entry->ends_as) return AdoptResults(entry);
-  if (StatusOf(*entry) == BatchStatus::kValidating) {
+  if (StatusOf(*entry) == BatchStatus::kValidating && !entry->fails) {
     RETURN_IF_ERROR(Validate(end, entry));
     if (is_busy_) return absl::OkStatus();
   }
@@ -542,9 +547,8 @@ absl::Status Batches::Validate(SliceEnd end, Entry* entry) {
 absl::Status Batches::OpenJob(SliceEnd end, Entry* entry) {
   if (entry->job == nullptr) {
     const openai::Batch batch = CopyOf(*entry);
-    ASSIGN_OR_RETURN(entry->job,
-                     BatchJob::Open(batch, entry->tenant, PathsOf(batch),
-                                    options_.limits, files_));
+    entry->job = std::make_unique<BatchJob>(
+        batch, entry->tenant, PathsOf(batch), options_.limits, files_);
   }
   ASSIGN_OR_RETURN(entry->is_recovered, entry->job->Recover(end));
   is_busy_ = !entry->is_recovered;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,14 +51,14 @@ class BatchJobTest : public ::testing::Test {
     return batch;
   }
   std::unique_ptr<BatchJob> Open(const openai::Batch& batch) {
-    auto job = BatchJob::Open(batch, "", paths_, {}, files_.get());
-    EXPECT_OK(job);
+    auto job = std::make_unique<BatchJob>(batch, "", paths_, BatchLimits(),
+                                          files_.get());
     while (true) {
-      const absl::StatusOr<bool> is_done = (*job)->Recover(SliceEnd());
+      const absl::StatusOr<bool> is_done = job->Recover(SliceEnd());
       EXPECT_OK(is_done);
       if (!is_done.ok() || *is_done) break;
     }
-    return *std::move(job);
+    return job;
   }
 
   const JobFolder folder_;

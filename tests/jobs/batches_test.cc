@@ -516,6 +516,60 @@ TEST_P(BatchesTest, LineThatIsNoCallAnyMoreFailsTheBatch) {
   }
 }
 
+// An input that is gone, as after a part of the folder was restored, ends its
+// batch with the results that it has.
+TEST_P(BatchesTest, InputThatIsGoneFailsTheBatch) {
+  calls_.on_call = [&] { calls_.are_held = calls_.num_made == 2; };
+  std::string id;
+  std::string input;
+  {
+    Served served(folder_.path(), calls_.run(), {.max_running_calls = 1});
+    id = served.Create(kNumCalls);
+    for (int i = 0; i < 5'000 && !calls_.are_held; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(calls_.are_held);
+    input = served.files->PathOf(served.batches->Find("", id)->input_file_id);
+  }
+  std::filesystem::remove(input);
+  calls_.are_held = false;
+  Served served(folder_.path(), calls_.run());
+  const openai::Batch batch = served.Await(id);
+  EXPECT_EQ(openai::NameOf(batch.status), "failed");
+  ASSERT_EQ(batch.errors.size(), 1);
+  EXPECT_EQ(batch.errors[0].code, "input_gone");
+  EXPECT_EQ(batch.num_completed, 2);
+  EXPECT_EQ(served.ResultsOf(batch.output_file_id).size(), 2);
+}
+
+// Also one that was not checked yet, and one that was cancelled.
+TEST_P(BatchesTest, InputThatIsGoneHoldsUpNoEnd) {
+  for (const std::string_view status : {"validating", "cancelling"}) {
+    const JobFolder folder;
+    FakeCalls calls;
+    calls.are_held = true;
+    std::string id;
+    {
+      Served served(folder.path(), calls.run());
+      id = served.Create(kNumCalls);
+      while (calls.num_running == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      std::filesystem::remove(
+          served.files->PathOf(served.batches->Find("", id)->input_file_id));
+    }
+    const std::string path = Concat(folder.path(), "/batches/", id, ".json");
+    std::string record = ReadWhole(path);
+    constexpr std::string_view kBefore = "\"in_progress\"";
+    record.replace(record.find(kBefore), kBefore.size(),
+                   Concat("\"", status, "\""));
+    WriteWhole(path, record);
+    Served served(folder.path(), calls.run());
+    EXPECT_EQ(openai::NameOf(served.Await(id).status),
+              status == "validating" ? "failed" : "cancelled");
+  }
+}
+
 TEST_P(BatchesTest, DiskThatFailsIsWarnedOfOnce) {
   std::vector<std::string> warnings;
   std::string id;

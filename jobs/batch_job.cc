@@ -13,8 +13,10 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 
-bool IsBlank(std::string_view text) {
-  return text.find_first_not_of(" \t") == text.npos;
+// What is not kept of a line that is too long may be anything.
+bool IsBlank(const LineFile::Line& line) {
+  return !line.is_too_long &&
+         line.text.find_first_not_of(" \t") == line.text.npos;
 }
 
 // Nothing and `*error` if the line is no call.
@@ -48,7 +50,7 @@ absl::StatusOr<bool> BatchInputCheck::Continue(SliceEnd end) {
     if (!line && !input_->is_at_end()) return false;
     if (!line) break;
     ++line_number_;
-    if (!IsBlank(line->text)) CheckLine(*line);
+    if (!IsBlank(*line)) CheckLine(*line);
     if (IsOver(end)) return false;
   }
   if (num_calls_ == 0 && errors_.empty()) {
@@ -154,7 +156,7 @@ absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next(SliceEnd end) {
     const int64_t number = next_line_++;
     const bool is_done =
         number < std::ssize(is_done_) && is_done_[static_cast<size_t>(number)];
-    if (is_done || IsBlank(line->text)) {
+    if (is_done || IsBlank(*line)) {
       if (IsOver(end)) return std::nullopt;
       continue;
     }

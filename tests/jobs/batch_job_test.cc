@@ -108,6 +108,12 @@ TEST_F(BatchJobTest, LimitsOfInputHold) {
   const openai::Batch longer = Check(two, {.max_line_bytes = 20});
   ASSERT_EQ(longer.errors.size(), 2);
   EXPECT_EQ(longer.errors[0].code, "line_too_long");
+  // Also if what is kept of the line is blank.
+  const openai::Batch padded =
+      Check(LineOf(0) + "\n" + std::string(200, ' ') + LineOf(1),
+            {.max_line_bytes = 200});
+  ASSERT_EQ(padded.errors.size(), 1);
+  EXPECT_EQ(padded.errors[0].code, "line_too_long");
   // A file of nothing but errors lists the first of them alone.
   EXPECT_EQ(
       Check(std::string(1000, '\n') + std::string(2000, 'x')).errors.size(), 1);

@@ -1,12 +1,12 @@
-// The inclusive sum over a warp, by CUB: its shuffles set the predicate of the
-// addition, so a step takes an instruction less than a comparison of lanes.
+// The inclusive sum over a warp, from CUB: its shuffles set the predicate of
+// the addition, which saves the comparison of lanes in every step.
 #pragma once
 
 #include <cub/warp/warp_scan.cuh>
 
 namespace espalier {
 
-// The sum of a warp's integers up to and with this lane's.
+// Returns the sum of a warp's integers up to and including this lane's.
 template <typename T>
 __device__ __forceinline__ T WarpInclusiveSum(T x) {
   using Scan = cub::WarpScan<T>;

@@ -9,8 +9,7 @@
 namespace espalier {
 namespace {
 
-// Below this many multiply-adds a step's attention is not worth waking
-// threads for.
+// Below this many multiply-adds, waking threads costs more than it saves.
 constexpr int64_t kMinParallelWork = 1 << 15;
 
 // One query token of the batch.
@@ -19,7 +18,7 @@ struct QueryToken {
   int token;  // index in the packed batch
   int position;
 
-  // It sees positions up to here.
+  // Returns the end of the positions that the token sees.
   int end() const { return row->num_keys > 0 ? row->num_keys : position + 1; }
 };
 

@@ -28,7 +28,7 @@ constexpr int kBlock = 64;
 constexpr int kMaxQueries = 4;
 constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
-// The attention of kQueries queries so far, and the block at hand.
+// The state of the attention of kQueries queries, and the current block.
 template <int kQueries>
 class Attender {
  public:
@@ -126,9 +126,9 @@ class Attender {
     if (query_.soft_cap > 0) SoftCapRow(query_.soft_cap, count_, weights);
     const float maximum =
         std::max(maxima_[h], *std::max_element(weights, weights + count_));
-    // As long as all scores are -inf they are taken relative to 0.
+    // While all scores are -inf, weights are relative to 0.
     const float base = maximum == kMinusInf ? 0.0f : maximum;
-    // Lanes past the end weigh exp(-inf) = 0.
+    // Lanes past the end get the weight exp(-inf) = 0.
     std::fill(weights + count_, weights + kBlock, kMinusInf);
     auto sum = hn::Zero(d);
     for (int i = 0; i < count_; i += lanes) {

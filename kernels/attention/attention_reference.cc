@@ -37,7 +37,7 @@ std::vector<double> Attention(std::span<const float> q,
       scores[p] = options.soft_cap * std::tanh(scores[p] / options.soft_cap);
     }
   }
-  // A NaN comes through the exponential, whether or not it is the maximum.
+  // A NaN passes through the exponential, whether or not it is the maximum.
   const double maximum = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (double& score : scores) sum += score = std::exp(score - maximum);

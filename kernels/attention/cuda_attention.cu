@@ -1,4 +1,4 @@
-// Attention's host side: checks, and which kernel.
+// Host side of attention: checks, and the choice of the kernel.
 #include <cmath>
 
 #include "kernels/attention/cuda_attention.h"
@@ -47,7 +47,7 @@ absl::Status CheckShapes(const CudaAttentionInputs& inputs,
                            shape.num_heads * shape.head_dim, ", got ",
                            q_stride);
   }
-  // Division by page_size (cuda_attention_parts.cuh).
+  // Required by the division by page_size (cuda_attention_parts.cuh).
   if (int64_t{inputs.table_stride} * shape.page_size * shape.page_size >=
       int64_t{1} << 32) {
     return InvalidArgument("pages of ", shape.page_size,

@@ -1,4 +1,4 @@
-// The end of attention: merges partial results.
+// Merges the partial results of attention.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
@@ -8,19 +8,18 @@
 namespace espalier::cuda_attention {
 namespace {
 
-// A warp a row, its lanes four dimensions each: a row is one wait for memory,
-// and all rows of a step wait together.
+// One warp per row, four dimensions per lane: a row takes one memory latency,
+// and all rows of a step overlap.
 constexpr int kWarps = 2;
 constexpr int kThreads = 32 * kWarps;
-// As many as 64 registers a thread leave room for; half a row at a time needs
-// more.
+// As many as fit in 64 registers a thread; half a row at a time needs more.
 template <int kPieces>
 constexpr int kBlocksPerSm = kPieces == 1 ? 16 : 12;
 // Rows that are read before the first is added.
 template <int kPieces>
 constexpr int kAtOnce = kPieces == 1 ? 7 : 4;
 
-// A row of partials as a lane has it.
+// A lane's part of a row of partials.
 template <int kPieces>
 struct Part {
   float maximum = -INFINITY;

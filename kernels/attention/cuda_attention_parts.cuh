@@ -23,7 +23,7 @@
 
 namespace espalier::cuda_attention {
 
-// Division by a number known before the launch, without the twenty
+// Division by a launch constant with a multiplication, instead of the twenty
 // instructions of a division. For n * divisor < 2^32.
 class FastDivmod {
  public:

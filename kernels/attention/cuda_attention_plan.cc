@@ -171,8 +171,8 @@ std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
   return pieces;
 }
 
-// Tiles of equal numbers of queries. A row's last query is at position
-// max_positions - 1 at most, the one before it at one less.
+// Appends tiles of equal numbers of queries. A row's last query is at most at
+// position max_positions - 1, the one before it at most one lower, and so on.
 void AppendTiles(const Piece& piece, int max_queries,
                  std::vector<Piece>& tiles) {
   const int num_tiles = CeilDiv(piece.num_queries, max_queries);
@@ -308,9 +308,9 @@ class Planner {
              tile.length() <= kWarpPositionsOfMany));
   }
 
-  // So that a block each multiprocessor has about as much to read, or both of
-  // its blocks as much to multiply. A power of two: it changes seldom as the
-  // batch does.
+  // Returns a chunk length that gives each multiprocessor one block of reading,
+  // or two blocks of arithmetic. A power of two, so that it seldom changes with
+  // the batch.
   int64_t ChunkOfBatch() const {
     int64_t positions = 0;
     int64_t chunk = kMinChunk;
@@ -398,7 +398,7 @@ CudaAttentionWork Planner::Emit(int64_t scale) const {
       part.first_query = part_end;
     }
   }
-  // Long ones first, so that none begins when the others end.
+  // Long items first, so that none begins when the others end.
   const auto cost = [this](const CudaAttentionItem& item) {
     return int64_t{item.kv_end - item.kv_begin} *
            CostOf(item.num_queries * group_);

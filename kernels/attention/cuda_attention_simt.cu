@@ -21,7 +21,8 @@ constexpr int kRowsPerWarp = kTileRows / kWarps;
 constexpr int kPositions = 32;
 constexpr int kMaxHeadDim = 256;
 constexpr int kDimsPerThread = kMaxHeadDim / kThreads;
-// Lanes that read 16 bytes each of consecutive keys meet all banks.
+// Padding that spreads lanes with consecutive keys, 16 bytes each, over all
+// banks.
 constexpr int kKeyPadding = 16;  // bytes
 
 struct Shared {
@@ -128,7 +129,7 @@ __device__ __forceinline__ void Score(const Params& params,
                                       const T* keys,
                                       float (&scores)[kRowsPerWarp]) {
   const T* const key = keys + threadIdx.x % 32 * Stage<T>(params.head_dim).row;
-  // Four sums: shorter chains of roundings and of waiting.
+  // Four sums shorten the chains of roundings and latencies.
   float4 sums[kRowsPerWarp] = {};
 #pragma unroll 4
   for (int dim = 0; dim < params.head_dim; dim += 4) {
@@ -230,7 +231,7 @@ __device__ void AddValues(const Params& params, const T* values,
 template <typename T>
 __device__ void StoreRows(const Params& params, const WorkTile& unit,
                           int first_row, Shared& shared, const Sums& sums) {
-  // Through shared memory: a warp stores a row.
+  // Goes through shared memory, so that a warp stores a row.
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kTileRows; ++r) {

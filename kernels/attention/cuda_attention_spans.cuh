@@ -121,7 +121,7 @@ class KvTileLoader {
   }
 
  private:
-  // A page of the table, though perhaps not one that is filled.
+  // Returns a page of the table, which may not be filled yet.
   __device__ int PageOf(int i) const {
     const int page = params_.by_page_size.Divide(position(i));
     return page < params_.inputs.table_stride ? table_[page] : 0;
@@ -195,8 +195,8 @@ class OwnSpanLoader {
     return {first_query_ + query, unit_.item.kv_end + kKvTile * span};
   }
 
-  // Starts copying the i-th, for i = 0, 1, ... in this order; none after the
-  // last.
+  // Starts copying span i, for i = 0, 1, ... in this order. Does nothing past
+  // the last.
   __device__ __forceinline__ void Start(int i, uint32_t to) {
     if (i >= count_) return;
     if (i % 32 == 0) LookUp(i);

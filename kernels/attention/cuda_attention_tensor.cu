@@ -284,7 +284,8 @@ __device__ __forceinline__ Turn FindTurn(const Params& params,
   Turn turn;
   int item = params.by_kv_heads.Divide(u);
   if (round == 0) {
-    // A guess that is right for blocks, so as not to wait for the counts.
+    // A guess that is right for blocks, so that the load need not wait for the
+    // counts.
     turn.item = params.inputs.items[min(item, params.inputs.max_items - 1)];
   }
   turn.of_block = u < units.num_of_blocks;
@@ -331,7 +332,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
                      turn.item.num_queries * params.group};
     if constexpr (!kHasOwnTables) unit.item.own_tables = -1;  // as it is
     if constexpr (kHasOptions) {
-      // A step of all warps: each has the positions that it would have.
+      // Skips whole steps of all warps, so that each warp keeps its positions.
       unit.item.kv_begin = UnitBegin<kKvTile * kWarps>(params, unit);
     }
     DoUnit<kHasOptions, kHasOwnTables, T, kHeadDim>(
@@ -368,7 +369,7 @@ Kernel KernelOf(DType dtype, int head_dim, bool has_options,
 
 }  // namespace
 
-// The ring, twice a multiprocessor.
+// Two rings fit on a multiprocessor.
 absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options,
                                 const CudaDevice& device) {
   for (const bool has_own_tables : {false, true}) {

@@ -65,7 +65,7 @@ class RowTile {
     }
   }
 
-  // Before the first Attend.
+  // Call before the first Attend.
   template <bool kHasOptions>
   __device__ __forceinline__ void SetLimits(const Params& params,
                                             const WorkTile& unit,
@@ -85,8 +85,8 @@ class RowTile {
     }
   }
 
-  // Attends to kSpans spans of positions, `stride` bytes from each other, of
-  // which the first begins with `position`, in shared memory at `spans`.
+  // Attends to kSpans spans of positions, `stride` bytes apart in shared memory
+  // at `spans`. The first begins with `position`.
   template <int kSpans, int kStride, bool kHasOptions>
   __device__ __forceinline__ void Attend(const Params& params, uint32_t spans,
                                          int position) {
@@ -150,13 +150,13 @@ class RowTile {
     AddValuesOfOwner(span + Ring<kHeadDim>::kKeysBytes, scores);
   }
 
-  // After the last Attend.
+  // Call after the last Attend.
   __device__ __forceinline__ void SumOverLanes() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum_[r] = LaneGroupSum<4>(sum_[r]);
   }
 
-  // Stores rows of the unit, after SumOverLanes.
+  // Stores rows of the work tile, after SumOverLanes.
   __device__ __forceinline__ void Store(const Params& params,
                                         const WorkTile& unit,
                                         const Queries& queries,
@@ -204,7 +204,7 @@ class RowTile {
   }
 
  private:
-  // Scores of spans from `position` on become weights.
+  // Turns scores of spans from `position` on into weights.
   template <int kSpans, bool kHasOptions>
   __device__ __forceinline__ void WeighScores(const Params& params,
                                               int position,
@@ -288,7 +288,7 @@ class RowTile {
     }
   }
 
-  // Scores become weights.
+  // Turns scores into weights.
   template <int kSpans>
   __device__ __forceinline__ void UpdateSoftmax(
       float scale, float (&scores)[2 * kSpans][4]) {
@@ -324,7 +324,7 @@ class RowTile {
     }
   }
 
-  // The weights of a span as a first operand.
+  // Packs the weights of a span as a first operand.
   __device__ static __forceinline__ void PackWeights(const float (&low)[4],
                                                      const float (&high)[4],
                                                      uint32_t (&a)[4]) {

@@ -81,7 +81,7 @@ struct SplitKReducedRow {
   }
 };
 
-// From the embedding table, leaving a copy in the residual stream.
+// The row of the embedding table, which is also copied to the residual stream.
 template <typename T>
 struct EmbeddedRow {
   using Policy = NormPolicy<256>;
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(Row::Policy::kThreads)
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = first + v * Row::Policy::kBlockWidth;
-    // No branch, so that the loads of all vectors are in flight at once: past
-    // the end the last is read again.
+    // Has no branch, so that the loads of all vectors are in flight at once:
+    // past the end the last vector is read again.
     x[v] = source.Load(blockIdx.x, norm.width, min(i, norm.width - kVector));
   }
 #pragma unroll
@@ -235,7 +235,7 @@ struct AddToRowsPolicy {
   static constexpr int kThreads = 256;
 };
 
-// Rows may begin at any number, so a thread has one.
+// Rows may begin at any number, so each thread processes one number.
 __global__ void __launch_bounds__(AddToRowsPolicy::kThreads)
     AddToRows(const float* bias, int size, float* x) {
   LaunchDependents();

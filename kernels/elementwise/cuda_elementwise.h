@@ -23,10 +23,10 @@
 
 namespace espalier {
 
-// The widest row that CudaRmsNorm takes: it is held in registers.
+// The widest row of CudaRmsNorm: it is held in registers.
 inline constexpr int kMaxCudaNormWidth = 16384;
 
-// One of a model's norms.
+// A norm of a model.
 struct CudaNorm {
   const float* weight = nullptr;  // [width]  device, constant, zero padded
   int size = 0;                   // divisor of the mean
@@ -94,9 +94,9 @@ absl::Status CudaSoftCap(float cap, int64_t size, float* x,
 absl::Status CudaAddToRows(const float* bias, int num_rows, int size, float* x,
                            cudaStream_t stream);
 
-// Columns [0, num_cols) of w become independent numbers of a normal
-// distribution around 0, functions of (seed, row, column) alone; columns past
-// them stay as they are.
+// Fills columns [0, num_cols) of w with independent numbers of a normal
+// distribution around 0, functions of (seed, row, column) only. Columns past
+// them are not changed.
 //   data  [num_rows, stride]  dtype  device
 absl::Status CudaFillNormal(void* data, DType dtype, int num_rows, int num_cols,
                             int stride, float standard_deviation, uint64_t seed,

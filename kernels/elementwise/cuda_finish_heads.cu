@@ -15,7 +15,7 @@ namespace {
 constexpr int kHeadVector = 4;
 constexpr int kWarp = 32;
 
-// A head is one warp's, two vectors a thread at most. Small blocks, because a
+// One warp per head, at most two vectors a thread. Small blocks, because a
 // decode step has few heads in all.
 struct FinishHeadsPolicy {
   static constexpr int kWarps = 4;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(FinishHeadsPolicy::kThreads)
     if (norm != nullptr) scale[v] = LoadFour(norm + i);
   }
   GridDependencyWait();
-  // A warp has one head, so all of it leaves.
+  // A warp has one head, so that all its lanes return here.
   if (!is_there) return;
   T* const at = qkv + (int64_t{blockIdx.x} * num_all + head) * shape.head_dim;
   float4 x[kVectors] = {};
@@ -111,7 +111,7 @@ absl::Status CudaFinishHeads(void* qkv, DType dtype, int num_tokens,
                            kMaxCudaFinishedHeadDim);
   }
   if (num_tokens == 0 || weights.empty()) return absl::OkStatus();
-  // Values have no norm: without a bias they stay as they are.
+  // Values have no norm: without a bias they are not changed.
   const int num_touched =
       shape.num_heads + (weights.bias == nullptr ? 1 : 2) * shape.num_kv_heads;
   const LaunchConfig launch = {

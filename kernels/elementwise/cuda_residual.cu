@@ -1,6 +1,6 @@
-// A decode step has a few rows of this between two products: a launch, a round
-// trip to L2, and one exchange between the warps of a row for each sum that a
-// norm is made of (LayerNorm two, a norm after a part one more).
+// A decode step runs this on a few rows between two products: a launch, a round
+// trip to L2, and one exchange between the warps of a row for each sum of a
+// norm (LayerNorm two, a branch with a norm one more).
 #include <cub/block/block_reduce.cuh>
 
 #include "base/cuda_launch.cuh"
@@ -160,7 +160,7 @@ struct BranchedRow {
   }
 };
 
-// Rows of the tables, leaving a copy in the stream.
+// Rows of the tables, which are also copied to the stream.
 template <typename T>
 struct EmbeddedTokenRow {
   static constexpr auto kDependency = GridDependency::kBarrier;

@@ -74,8 +74,8 @@ float SumOf(const float* x, int size) {
   return sum;
 }
 
-// The mean is taken off first, so that squares of small deviations from a large
-// mean keep their digits.
+// The mean is subtracted first, so that squares of small deviations from a
+// large mean keep their digits.
 void LayerNormRow(const float* x, const float* weight, const float* bias,
                   int size, float epsilon, float* out) {
   const float mean = SumOf(x, size) / static_cast<float>(size);
@@ -91,8 +91,7 @@ void LayerNormRow(const float* x, const float* weight, const float* bias,
   });
 }
 
-// 1 / (1 + exp(-x)); of exp only arguments <= 0 are taken, so nothing
-// overflows.
+// 1 / (1 + exp(-x)), by exp of arguments <= 0 only, so that nothing overflows.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);

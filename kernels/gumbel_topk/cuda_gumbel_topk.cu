@@ -18,7 +18,7 @@ namespace cuda_sample {
 namespace {
 
 struct GumbelPolicy {
-  // Warps work alone on tiles.
+  // Warps process tiles separately.
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * kWarpSize;
 };
@@ -46,7 +46,7 @@ __device__ RowLogits<T> RawLogits(const GumbelParams& p, int row) {
   return {static_cast<const T*>(p.in.select.logits) + size_t(row) * size, size};
 }
 
-// A warp: whether a logit of the row is NaN.
+// One warp: true if a logit of the row is NaN.
 __device__ bool HasNan(const RawTile* tiles, int num_tiles) {
   bool nan = false;
   for (int t = threadIdx.x % kWarpSize; t < num_tiles; t += kWarpSize) {
@@ -55,7 +55,8 @@ __device__ bool HasNan(const RawTile* tiles, int num_tiles) {
   return __any_sync(kAllLanes, nan);
 }
 
-// A warp a tile of row blockIdx.y. A row with a NaN begins with one.
+// One warp per tile of row blockIdx.y. A row with a NaN is written with a NaN
+// first.
 template <typename T>
 __global__ __launch_bounds__(GumbelPolicy::kThreads) void ProcessRows(
     const __grid_constant__ GumbelParams p) {
@@ -273,7 +274,7 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
 
 namespace {
 
-// The layout of the scratch of a call.
+// Returns the layout of a call's scratch.
 CudaGumbelTopKLayout LayoutOf(const CudaGumbelTopKInputs& inputs) {
   return {BoundsOf(inputs.select), inputs.select.row_edits != nullptr};
 }

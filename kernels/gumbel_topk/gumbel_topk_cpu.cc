@@ -37,7 +37,7 @@ class BestWithNoise {
     if (tokens_.size() == capacity()) Prune();
   }
 
-  // Best first.
+  // Returns the tokens, best first.
   std::vector<TokenScore> Take() {
     Prune();
     std::sort(tokens_.begin(), tokens_.end(), IsBetter);
@@ -74,7 +74,7 @@ class BestWithNoise {
   std::vector<NoisyToken> tokens_;
 };
 
-// The words of noise of ascending chunks of tokens, a run of them at a time.
+// The noise words of ascending chunks of tokens, computed for a run at a time.
 class NoiseWords {
  public:
   explicit NoiseWords(const RandomKey& key) : key_(key) {}
@@ -192,7 +192,7 @@ void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
   }
 }
 
-// log(1 - exp(x)) is taken without cancellation (Maechler 2012).
+// Computes log(1 - exp(x)) without cancellation (Maechler 2012).
 double ShiftToMaximum(double noisy_score, double maximum, double parent) {
   if (noisy_score >= maximum) return parent;
   const double x = noisy_score - maximum;

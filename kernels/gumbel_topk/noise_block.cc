@@ -35,7 +35,8 @@ void WriteNoiseWords(TokenId first, int size, const RandomKey& key,
 using Words = hn::Repartition<uint64_t, Floats>;
 using WordVec = hn::Vec<Words>;
 
-// The low halves' product. What the high halves hold does not matter.
+// Returns the product of the low halves. The high halves of the result are
+// unspecified.
 HWY_INLINE WordVec Product(WordVec a, uint32_t b) {
   const hn::Repartition<uint32_t, Words> halves;
   return hn::MulEven(hn::BitCast(halves, a), hn::Set(halves, b));

@@ -10,8 +10,8 @@
 
 namespace espalier {
 
-// All tail copies of a step, over all layers, in one launch: the filled slots
-// only, and the tokens there. No copy's source is another's target.
+// Makes all tail copies of a step, over all layers, in one launch: the filled
+// slots only, and their tokens. No copy's source is another's target.
 //   copies      [max_copies]  device
 //   num_copies  [1]           device
 absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,

@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(RotatePolicy::kThreads)
   }
   T* to = from;
   if (head >= shape.num_heads) {
-    // A page is its heads of keys, then its heads of values: in the order in
-    // which k and v follow each other here.
+    // A page has its heads of keys, then its heads of values, in the order of k
+    // and v here.
     const int64_t stored_head =
         int64_t{page} * 2 * shape.num_kv_heads + (head - shape.num_heads);
     to = pages +

@@ -15,8 +15,8 @@ struct CudaRotary {
   const float* sines = nullptr;
 };
 
-// Which slot of which page belongs to a token; all in device memory, and
-// complete at the last barrier (GridDependency::kReadsEarly).
+// The slots of tokens, in device memory, complete at the last barrier
+// (GridDependency::kReadsEarly).
 struct CudaTokenSlots {
   const int* positions = nullptr;     // [num_tokens]
   const int* token_tables = nullptr;  // [num_tokens]

@@ -1,7 +1,7 @@
-// Pages on their way between the cache and host memory: gathered from all
-// layers into one piece of device memory each, their *record*, and scattered
-// again. A copy over the link is then of whole records; layer by layer it would
-// be of pieces too small for its rate.
+// Transfers of pages between the cache and host memory: a page is gathered from
+// all layers into one piece of device memory, its *record*, and scattered
+// again. A copy over the link is then of whole records; pieces of single layers
+// would be too small for its bandwidth.
 //
 //   record  [num_layers][2: keys, values][num_kv_heads][page_size][head_dim],
 //           then the page's tokens, if they are kept; a multiple of 16 bytes
@@ -29,8 +29,8 @@ struct CudaPageList {
   int pages[kMaxPages];
 };
 
-// Writes page list.pages[i] to record i, or record i to page list.pages[i]; of
-// the tokens, those that `tokens` has.
+// Writes page list.pages[i] to record i, or record i to page list.pages[i],
+// including the page's tokens if `tokens` has any.
 //   records  [list.count, CudaPageRecordBytes]  device, aligned to 16 bytes
 // Enqueues on `stream` and returns. Errors: kInvalidArgument if pages are no
 // multiple of 16 bytes; kInternal if the launch is refused.

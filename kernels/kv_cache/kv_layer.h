@@ -1,5 +1,5 @@
-// The keys and values of one layer on the host, in pages; how a step's tokens
-// get there, and how tail copies are made.
+// The keys and values of one layer on the host, in pages: storing a step's
+// tokens, and making tail copies.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ void StoreKeyValues(std::span<const PagedRow> rows, const float* k,
 // Makes the tail copies of a step in one layer: the filled slots only.
 void CopyPages(std::span<const PageCopy> copies, KvLayer& layer);
 
-// Swaps whole pages of one layer between `layer` and `host`, whose pages are
+// Swaps whole pages of one layer between `layer` and `host`, whose page ids are
 // the host's slots.
 void SavePages(std::span<const PageSave> saves, const KvLayer& layer,
                KvLayer& host);

@@ -39,9 +39,9 @@ struct KvCacheShape {
 
 class PagedKvCache {
  public:
-  // As many pages as `budget_bytes` holds, which errors call `budget`, first.
-  // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
-  // holds no page; kResourceExhausted if the system does not give the address
+  // Allocates as many pages as fit in `budget_bytes`, which error messages call
+  // `budget`. Errors: kInvalidArgument if page_size is not in [1, 4096] or the
+  // budget holds no page; kResourceExhausted if the system refuses the address
   // space.
   static absl::StatusOr<PagedKvCache> Create(
       const KvCacheShape& shape, int64_t budget_bytes,

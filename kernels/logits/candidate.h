@@ -16,8 +16,8 @@ enum class ScoreDomain {
   // chosen by logit, and ranked by token.
   kLogProbs,
   // Greedy and sampling: edits act on logits, and cum sums the model's own
-  // log-probabilities, so edits show only in the choice: the best m by
-  // (edited logit, lower token), in this order.
+  // log-probabilities, so edits affect only the choice: the best m by (edited
+  // logit, lower token), in this order.
   kLogits,
 };
 

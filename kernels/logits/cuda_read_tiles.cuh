@@ -16,15 +16,15 @@ struct ReadPolicy {
   // Warps work separately; eight make a block whose end is cheap to wait for.
   static constexpr int kMaxWarps = 8;
   static constexpr int kMaxThreads = kMaxWarps * kWarpSize;
-  // A small input's blocks have fewer, down to one, as long as half of the
-  // multiprocessors hold them: each takes in and works on less at a time, and
-  // blocks that merge, which need one to themselves, find it free and are there
-  // before the reading ends.
+  // Blocks of a small input have fewer warps, down to one, as long as half of
+  // the multiprocessors hold them. Each multiprocessor then reads less at a
+  // time, and merging blocks, which need one of their own, find a free one and
+  // start before reading ends.
   static constexpr int kMultiprocessorsPerBlock = 2;
   // 64 registers a thread hold the current piece and the next one in flight.
   static constexpr int kMinBlocks = 4;
-  // Many tiles a warp hide the start of blocks; few spread a small input over
-  // the device.
+  // Many tiles a warp hide the start of blocks; few tiles spread a small input
+  // over the device.
   static constexpr int kMaxTilesPerWarp = 2;
 };
 

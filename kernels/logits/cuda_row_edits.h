@@ -17,9 +17,9 @@ struct CudaRowEdits {
   int is_allow_list = 0;
 };
 
-// Rows of one call: the second dimension of a grid.
+// Maximum rows of a call: the second dimension of a grid.
 inline constexpr int kMaxCudaLogitsRows = 65535;
-// Logits of one call: places and counts of them are 32-bit numbers.
+// Maximum logits of a call: indices and counts of logits are 32-bit numbers.
 inline constexpr int64_t kMaxCudaLogits = 0x7FFFFFFF;
 
 }  // namespace espalier

@@ -76,8 +76,8 @@ class RowLogits {
   __device__ static int QuarterOf(int token) {
     return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
   }
-  // The i-th token of a quarter's part of the tile's first piece; in the second
-  // one are the tokens kWarpLoadSize further.
+  // Returns the i-th token of a quarter in the tile's first piece. Tokens of
+  // the second piece are kWarpLoadSize further.
   __device__ static int TokenIn(int quarter, int i) {
     const int run = i >> kRunBits;
     return quarter / kQuarters * kTileSize +

@@ -33,8 +33,8 @@ __device__ inline uint32_t BitsAt(const uint16_t* row, int i, int size) {
   return i < size ? row[i] : 0xFF80u;  // -inf
 }
 
-// Words made of single elements: at a row's end, and of a row that does not
-// start at a multiple of 16 bytes. The same lanes get the same elements.
+// Loads words element by element: at a row's end, and in rows that are not
+// 16-byte aligned. The same lanes get the same elements.
 template <typename T>
 __device__ uint4 LoadElements(const T* row, int begin, int size) {
   uint32_t words[4];
@@ -120,7 +120,7 @@ class RowPieces {
   bool aligned_;
 };
 
-// The i-th of a lane's tokens of a piece.
+// Returns the i-th of a lane's tokens of a piece.
 template <typename T>
 __device__ int PieceToken(int piece, int i) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;

@@ -17,7 +17,7 @@ __device__ inline float MaxOverQuarter(float x) {
   return LaneGroupMax<kWarpSize / kQuarters>(x);
 }
 
-// The values of a warp's four quarters, of which a lane has that of its own.
+// Broadcasts the values of a warp's four quarters, of which a lane has its own.
 __device__ inline float4 OfQuarters(float x) {
   constexpr int kLanes = kWarpSize / kQuarters;
   return {__shfl_sync(kAllLanes, x, 0), __shfl_sync(kAllLanes, x, kLanes),
@@ -60,12 +60,12 @@ struct QuarterMaxima {
   }
 };
 
-// A lane's tiles `first`, `first` + 32, and so on: all it has of a row of up to
-// 131,072 logits.
+// A lane's tiles `first`, `first` + 32, and so on: all its tiles of a row of up
+// to 131,072 logits.
 constexpr int kBatch = 4;
 constexpr int kBatchStride = kBatch * kWarpSize;
 
-// Adds a lane's tiles of a batch to its sum: load(tile) is a tile's.
+// Adds a lane's tiles of a batch to its sum; load(tile) returns a tile's sum.
 template <typename Load>
 __device__ inline void AddTiles(int first, int num_tiles, const Load& load,
                                 LogSum& total) {

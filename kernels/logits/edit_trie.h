@@ -24,7 +24,7 @@ namespace espalier {
 
 class EditTrie {
  public:
-  // `edit` is of the last token, whatever token it names.
+  // `edit` is applied to the last token, whatever its own token.
   // REQUIRES: at least two tokens.
   void Add(std::span<const TokenId> sequence, TokenEdit edit);
 

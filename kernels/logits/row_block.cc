@@ -41,11 +41,11 @@ HWY_INLINE void StoreGroups(Vec max0, Vec max1, Vec max2, Vec max3,
   }
 }
 
-// The greatest lane.
+// Returns the greatest lane.
 HWY_INLINE float MaxLane(Vec v) {
   const Floats d;
 #if HWY_TARGET == HWY_EMU128
-  // MaxOfLanes begins with the least finite number there, above -inf.
+  // On this target MaxOfLanes begins with the least finite number, above -inf.
   float lanes[hn::MaxLanes(d)];
   hn::StoreU(v, d, lanes);
   return *std::max_element(lanes, lanes + hn::Lanes(d));
@@ -62,7 +62,7 @@ BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
   Vec max1 = hn::LoadU(d, values + lanes);
   Vec max2 = hn::LoadU(d, values + 2 * lanes);
   Vec max3 = hn::LoadU(d, values + 3 * lanes);
-  // A NaN stays in a sum: one addition a vector instead of two comparisons.
+  // A NaN stays in a sum: one addition per vector instead of two comparisons.
   Vec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   const auto take = [&](int i, Vec& max, Vec& sum) HWY_ATTR {
     const Vec v = hn::LoadU(d, values + i);

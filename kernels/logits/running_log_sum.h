@@ -1,11 +1,11 @@
 // RunningLogSum: the log-sum-exp of a row that is read once, block by block.
-// What has been summed is kept relative to the highest logit so far and
-// rescaled when a higher one comes ("online softmax", Milakov and Gimelshein
-// 2018, https://arxiv.org/abs/1805.02867). The sum is in double, so the
-// number of blocks costs no accuracy.
+// The sum is relative to the highest logit so far and rescaled when a higher
+// one comes ("online softmax", Milakov and Gimelshein 2018,
+// https://arxiv.org/abs/1805.02867). It is in double, so the number of blocks
+// costs no accuracy.
 //
-// Infinite logits follow the limit of softmax: if a logit is +inf, the
-// tokens at +inf share all probability evenly and every other has none.
+// Infinite logits follow the limit of softmax: if a logit is +inf, the tokens
+// at +inf share all probability evenly and every other has none.
 //
 // Thread safety: one thread.
 #pragma once
@@ -20,9 +20,9 @@ namespace espalier {
 
 class RunningLogSum {
  public:
-  // Adds a block, of which `block_max` is the highest value.
-  // Returns its part of the sum, relative to the max() it leaves, and if
-  // `with_moment` and max() is finite then, its moment.
+  // Adds a block, whose highest value is `block_max`. Returns its part of the
+  // sum, relative to the updated max() and, if `with_moment` and max() is
+  // finite, its moment.
   // REQUIRES: as SumOfExp on `values` and `size`.
   ExpMoments Add(const float* values, int size, float block_max,
                  bool with_moment = false) {
@@ -36,14 +36,14 @@ class RunningLogSum {
     return part;
   }
 
-  // The highest logit so far; -inf if none was above that.
+  // Returns the highest logit so far; -inf if none was higher.
   float max() const { return max_; }
 
-  // The sum of exp(logit - max).
+  // Returns the sum of exp(logit - max).
   double sum() const { return sum_; }
 
-  // log(sum of exp(logit - max)), rounded once to float32; >= 0 once a logit
-  // above -inf was added.
+  // Returns log(sum of exp(logit - max)), rounded once to float32; >= 0 once a
+  // logit above -inf was added.
   float log_sum() const { return static_cast<float>(std::log(sum_)); }
 
  private:

@@ -238,7 +238,7 @@ ScoreEdits::OfLists::OfLists(const ScoreProcessors& processors) {
   }
 }
 
-// They are kept by the longest list, which no list that is made of them owns.
+// The longest of the processors' lists keeps the result, which does not own it.
 std::shared_ptr<const ScoreEdits::OfLists> ScoreEdits::MakeOfLists(
     const ScoreProcessors& processors) {
   constexpr int64_t kShort = 16;  // elements, or tokens of sequences

@@ -14,10 +14,10 @@ namespace espalier {
 // the complement of the token.
 using ScoreKey = uint64_t;
 
-// A score's place among all floats in ascending order, and back: a higher score
-// has a higher ordinal, and the ordinals of neighbours differ by 1, but for
-// those of 0 and the float below it.
-// The builtin, because std::bit_cast is not for device code.
+// Returns a score's rank among all floats in ascending order, and back: a
+// higher score has a higher ordinal, and the ordinals of neighbours differ by
+// 1, except for those of 0 and the float below it. Uses the builtin, because
+// std::bit_cast is not available in device code.
 // REQUIRES: score not NaN; ordinal of a float.
 ESPALIER_HOST_DEVICE inline uint32_t OrdinalOf(float score) {
   // Adding zero makes +0 of -0.

@@ -13,7 +13,8 @@ struct NumTokens {
   int64_t count = 0;
 };
 
-// Tokens of all elements, counted once for all copies of the list.
+// Returns the number of tokens in all elements, counted once for all copies of
+// the list.
 template <typename T, typename SizeOf>
 int64_t CountTokens(const SharedList<T>& list, const SizeOf& size_of) {
   if (list.empty()) return 0;
@@ -86,7 +87,7 @@ int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
            processors.begin_suppress_tokens.size() +
            processors.eos_decay.tokens.size();
   if (processors.min_new_tokens > 0) count += processors.eos_token_ids.size();
-  // Penalties and n-grams touch tokens of the history, each once.
+  // Penalties and n-grams edit tokens of the history, each once.
   if (processors.repetition_penalty != 1.0f ||
       processors.frequency_penalty != 0.0f ||
       processors.presence_penalty != 0.0f ||

@@ -74,7 +74,8 @@ struct ScoreProcessors {
   // Banned while fewer than `min_new_tokens` tokens are generated.
   SharedList<TokenId> eos_token_ids;
   int min_new_tokens = 0;
-  // If set, all others are banned always. Ascending, each once, not empty.
+  // If set, all other tokens are always banned. Ascending, each once, not
+  // empty.
   std::optional<SharedList<TokenId>> allowed_tokens;
   // The only tokens allowed at a place, with a score of 0 whatever the other
   // edits: at the first place, and at the last of `max_new_tokens`. If these
@@ -95,7 +96,7 @@ struct ScoreProcessors {
   // True if edits differ between places after the first for other reasons than
   // min_new_tokens and the history.
   bool has_edits_by_place() const;
-  // Tokens of all bad words, and of all biased sequences.
+  // Return the numbers of tokens of all bad words, and of all biased sequences.
   int64_t num_bad_word_tokens() const;
   int64_t num_biased_tokens() const;
 };
@@ -151,7 +152,7 @@ ESPALIER_HOST_DEVICE inline float Penalise(float score,
 #endif
 }
 
-// The share `decay` of a score's size on top of it, rounded twice.
+// Adds the share `decay` of a score's magnitude, rounded twice.
 ESPALIER_HOST_DEVICE inline float AddDecay(float score, float decay) {
   if (!(score - score == 0.0f)) return score;  // infinite
   const float size = score < 0.0f ? -score : score;

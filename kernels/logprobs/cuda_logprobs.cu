@@ -21,7 +21,7 @@ using cuda_logits::RowLogits;
 using cuda_logits::RowPieces;
 
 struct LogProbsPolicy {
-  // A row's pieces in work at once; two blocks share a multiprocessor.
+  // Pieces of a row in flight at once; two blocks share a multiprocessor.
   static constexpr int kWarps = 16;
   static constexpr int kThreads = kWarps * kWarpSize;
   static constexpr int kMinBlocks = 2;

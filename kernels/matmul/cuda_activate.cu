@@ -36,7 +36,8 @@ __device__ __forceinline__ Floats8 LoadSums(const EightOf<T>* sums,
   return result;
 }
 
-// Exact to some roundings, so that f32 gives the tokens that transformers does.
+// Accurate to a few roundings, so that f32 gives the same tokens as
+// transformers.
 __device__ __forceinline__ float Activated(float x, CudaActivationKind kind) {
   constexpr float kSlope = 0.7978845608028654f;     // sqrt(2 / pi)
   constexpr float kRootOfHalf = 0.70710678118655f;  // sqrt(1 / 2)

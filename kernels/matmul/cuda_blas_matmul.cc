@@ -26,14 +26,14 @@ cudaDataType_t CudaType(DType dtype) {
   return CUDA_R_32F;
 }
 
-// The first proposal, best as cuBLASLt thinks. But from as many outputs on as
-// kWideOutputs the first that gives some multiprocessors a second tile: one's
-// start and end hide behind another's reads. On an H200, 28,672 outputs of 4096
-// inputs take 62.7 instead of 65.5 us for 128 rows (256 tiles of 112 x 128, not
-// 128 of 448 x 64), and 58.1 instead of 60.8 us for 64.
-// Of a vocabulary and few rows the one of most tiles: 128,256 outputs take 284
-// instead of 293 us for 128 rows, 267 instead of 292 for 64, 259 instead of 273
-// for 32.
+// Proposals to consider. The first one, cuBLASLt's best, is taken, except for
+// kWideOutputs or more outputs: then the first that gives some multiprocessors
+// a second tile, because the start and end of one tile overlap with the reads
+// of another. On an H200, 28,672 outputs of 4096 inputs take 62.7 instead of
+// 65.5 us for 128 rows (256 tiles of 112 x 128, not 128 of 448 x 64), and 58.1
+// instead of 60.8 us for 64. For a vocabulary and few rows it is the one with
+// most tiles: 128,256 outputs take 284 instead of 293 us for 128 rows, 267
+// instead of 292 for 64, 259 instead of 273 for 32.
 constexpr int kNumProposals = 4;
 constexpr int kWideOutputs = 24576;
 constexpr int kWidestOutputs = 65536;
@@ -134,7 +134,7 @@ absl::Status CudaBlasMatMul::SetBatch(cublasLtMatrixLayout_t layout,
   return absl::OkStatus();
 }
 
-// Parts are a batch of products: its `num_rows` rows stay num_inputs apart.
+// Parts are a batch of products: rows are num_inputs apart in each.
 absl::StatusOr<CudaBlasMatMul::OwnedLayout> CudaBlasMatMul::MakeInputLayout(
     const Shape& shape, int num_rows) const {
   const int part = shape.num_inputs / shape.num_parts;
@@ -210,8 +210,8 @@ bool CudaBlasMatMul::CanRun(const cublasLtMatmulAlgo_t& algorithm,
          result.workspaceSize <= kWorkspaceBytes;
 }
 
-// Untimed: timing could choose differently from process to process, and so give
-// other bits.
+// Does not time proposals: the choice, and with it the bits, could differ from
+// process to process.
 absl::StatusOr<cublasLtMatmulAlgo_t> CudaBlasMatMul::ChooseAlgorithm(
     const Shape& shape, const Plan& plan) const {
   cublasLtMatmulPreference_t made = nullptr;

@@ -15,8 +15,8 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kMaxBlocks = 2048;
 
-// Lines of shared memory are as long as all banks, so that places of
-// neighbouring lines are exchanged.
+// Rows of shared memory are as long as all banks, so that places are
+// XOR-swizzled by row to avoid bank conflicts.
 __device__ __forceinline__ int Place(int output, int eight) {
   return output * 8 + (eight ^ output);
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMaxBlocks = 4096;
-// The largest number, in deviations.
+// The largest number, in standard deviations.
 constexpr float kLargest = 5;
 
 __device__ uint64_t Mix(uint64_t x) {

@@ -119,7 +119,7 @@ int TileRows(int num_rows) {
   return GemmPolicy::kMaxRows;
 }
 
-// function(Shape) of these.
+// Calls function(Shape) with the matching instance.
 template <typename Function>
 absl::Status WithShape(int tile_rows, int tiles, Function function) {
   const auto with_rows = [&]<int kTiles>() {

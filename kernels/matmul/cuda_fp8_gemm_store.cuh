@@ -83,9 +83,9 @@ __device__ __forceinline__ uint32_t Pair(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// A block's bfloat16 results, gathered over the slots and stored in whole
-// lines. Rows of eights are as long as the banks or longer, so that places of
-// neighbouring rows are exchanged.
+// A block's bfloat16 results, staged over the slots and stored in whole cache
+// lines. Rows of eights are as long as the banks or longer, so that places are
+// XOR-swizzled by row.
 template <typename Shape, bool kGated>
 struct StagedResults {
   static constexpr int kEights = Shape::kOutputs / 8 / (kGated ? 2 : 1);
@@ -95,7 +95,7 @@ struct StagedResults {
     return memory +
            (row * kEights + (eight ^ row % (kEights < 8 ? 4 : 8))) * 16;
   }
-  // A tile of the block.
+  // Adds a tile of the block.
   __device__ __forceinline__ void Add(int tile,
                                       const Sums<Shape::kRows>& sums) const {
     const int lane = threadIdx.x % 32;
@@ -134,7 +134,7 @@ struct StagedResults {
   }
 };
 
-// Few rows, number by number.
+// Stores few rows, number by number.
 template <typename Shape, bool kGated>
 __device__ __forceinline__ void StoreEach(const GemmWork& work,
                                           int first_output,
@@ -157,7 +157,7 @@ template <typename Shape, bool kGated>
 __device__ __forceinline__ void StoreHalves(
     const GemmWork& work, int first_tile, char* slots,
     const Sums<Shape::kRows> (&sums)[Shape::kWarpgroupTiles]) {
-  // Four matrices of eight rows, of each warpgroup.
+  // Four matrices of eight rows, for each warpgroup.
   if constexpr (Shape::kRows < (Shape::kIsSlicedK ? 64 : 32)) {
 #pragma unroll
     for (int t = 0; t < Shape::kWarpgroupTiles; ++t) {

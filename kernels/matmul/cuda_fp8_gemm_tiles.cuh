@@ -122,7 +122,7 @@ struct Ring {
   }
 };
 
-// One thread.
+// The producer is one thread.
 template <typename Shape>
 class Producer {
  public:
@@ -149,10 +149,10 @@ class Producer {
   __device__ uint64_t* Full(int step) const {
     return &ring_.full[Ring<Shape>::SlotOf(step)];
   }
-  // And expects all of the step's bytes.
+  // Also expects all bytes of the step.
   __device__ void LoadWeights(int step, int num_steps) const {
     ArriveAndExpectTx(Full(step), Shape::kSlotBytes);
-    // In eights: of inputs, and of outputs.
+    // Coordinates are in units of eight inputs and eight outputs.
     TmaLoad2d(w_, (blockIdx.y * num_steps + step) * GemmPolicy::kInputs,
               FirstOutput<Shape>() / kFp8BlockOutputs, ring_.weights(step),
               Full(step));
@@ -271,7 +271,7 @@ class Consumer {
                     tile * GemmPolicy::kTileOutputs * GemmPolicy::kInputs,
                 i / Shape::kWarpgroupTiles);
   }
-  // The codes that were loaded last, the i-th of a step.
+  // Widens the codes loaded last, the i-th of a step.
   __device__ __forceinline__ void Widen(int i) {
     codes_.FenceOperands();
     fragments_[i % 2].Widen(codes_, factors_[i % Shape::kWarpgroupTiles]);

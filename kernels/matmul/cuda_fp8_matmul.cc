@@ -10,7 +10,7 @@ namespace {
 
 // Up to this many rows the skinny kernel is faster, or nearly.
 constexpr int kMaxSkinnyRows = 16;
-// From more on it is cheaper to widen the weights first.
+// With more rows it is cheaper to widen the weights first.
 constexpr int kMaxGemmRows = 1024;
 
 }  // namespace

@@ -32,8 +32,8 @@ struct Fp8SkinnyArgs : SkinnyMatMulArgs {
   const __nv_bfloat16* scales = nullptr;  // [num_outputs]
 };
 
-// skinny_matmul::Tiling, but for the vectors of x: a step has two of each eight
-// rows.
+// skinny_matmul::Tiling, except that a step has two vectors of each eight rows
+// of x.
 template <int kWarpsValue, int kRowTilesValue, int kColTilesValue,
           int kStagesValue>
 struct Fp8Tiling : skinny_matmul::Tiling<kWarpsValue, kRowTilesValue,
@@ -87,7 +87,7 @@ class Fp8Ring {
     weights_left_ = inputs_left_ = num_passes * work.num_steps;
   }
 
-  // Ask for the weights, the inputs of the next step, if there is one.
+  // Load the weights, or the inputs, of the next step, if there is one.
   __device__ __forceinline__ void LoadWeights(int stage) {
     if (weights_left_ == 0) return;
     --weights_left_;
@@ -125,7 +125,7 @@ class Fp8Ring {
     if (++inputs_step_ == work_.num_steps) inputs_step_ = 0;
   }
 
-  // Multiplies a step. Tiles past the last give sums that are not read.
+  // Multiplies a step. Sums of tiles past the last are not read.
   __device__ __forceinline__ void Multiply(
       int stage, const PassFactors<Tiling>& factors,
       float (&sums)[Tiling::kRowTiles][Tiling::kColTiles][4]) {
@@ -163,8 +163,8 @@ class Fp8Ring {
   __device__ __forceinline__ uint4* Vectors(int stage) const {
     return vectors_ + 32 * stage * Tiling::kVectors;
   }
-  // Eight inputs of a row of x: rows are as long as all banks, so that places
-  // of neighbouring rows are exchanged.
+  // Returns eight inputs of a row of x: rows are as long as all banks, so that
+  // places are XOR-swizzled by row.
   __device__ __forceinline__ uint4* Inputs(int stage, int row,
                                            int chunk) const {
     return Vectors(stage) + 64 * Tiling::kRowTiles + row * 8 +
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(Tiling::kThreads)
 
 // ---- Launching --------------------------------------------------------------
 
-// As deep a ring as lets two blocks share a multiprocessor.
+// The deepest ring with which two blocks share a multiprocessor.
 template <int kColTiles, int kRowTiles>
 struct TilingOf;
 template <>

@@ -175,7 +175,7 @@ class Producer {
 
 // ---- Multiplying ------------------------------------------------------------
 
-// A warpgroup: its outputs, of all inputs.
+// A warpgroup with its outputs and all inputs.
 template <typename T, int kRows, int kTiles>
 __device__ void MultiplyAll(int num_steps, const Ring<kRows, kTiles>& ring,
                             Sums<kRows> (&sums)[kTiles]) {
@@ -333,8 +333,8 @@ __global__ void __launch_bounds__((kGatedThreads<kRows, kTiles>), 1)
 
 // ---- Launching --------------------------------------------------------------
 
-// A row-major [num_rows, num_cols] of 16-bit numbers, copied in halves of
-// tiles of `tile_rows`.
+// Describes a row-major [num_rows, num_cols] of 16-bit numbers, copied in
+// halves of tiles of `tile_rows`.
 TiledMatrix MatrixOf(DType dtype, const void* data, int num_rows, int num_cols,
                      int tile_rows) {
   return {.type = dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
@@ -440,7 +440,7 @@ bool CudaGateUpGemm::CanImplement(int num_rows, const CudaMatrix& w) const {
 bool CudaGateUpGemm::IsProfitable(int num_rows, const CudaMatrix& w) const {
   const int num_tiles = NumTiles(w, num_sms_);
   const int num_blocks = w.num_rows / TilePolicy::Outputs(num_tiles);
-  // With one tile a group, a second wave of a few blocks takes as long as a
+  // With one tile a warpgroup, a second wave of a few blocks takes as long as a
   // full one.
   const bool fits_one_wave = num_tiles == 2 || num_blocks <= num_sms_;
   return num_rows >= kMinRows && FillsDevice(num_blocks, num_sms_) &&

@@ -22,11 +22,12 @@ namespace {
 // outputs) that much of them is still in L2 when SiluMul reads them.
 constexpr int kSiluRows = 1024;
 
-// RunSplitK divides inputs so that about every second multiprocessor has a tile
-// of this many rows and outputs: twice as many tiles are multiplied no faster,
-// and their sums take longer to add. A part is whole steps of cuBLASLt's loop
-// over the inputs. Products with no more inputs than outputs gain nothing. On
-// an H200 it takes 100 us off a step of 128 rows of 8b, 46 of 1b, 84 of 0.6b.
+// RunSplitK divides the inputs so that about every second multiprocessor has a
+// tile of this many rows and outputs. Twice as many tiles are multiplied no
+// faster, and their sums take longer to add. A part is whole steps of
+// cuBLASLt's loop over the inputs. Products with no more inputs than outputs
+// gain nothing. On an H200 it takes 100 us off a step of 128 rows of 8b, 46 of
+// 1b, 84 of 0.6b.
 constexpr int kPartTile = 128;
 constexpr int kPartUnit = 64;
 constexpr int kMaxParts = 4;
@@ -104,9 +105,9 @@ class CudaMatMul::Impl {
     }
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs_));
-    // As cuBLASLt's workspace, and for the same reason.
+    // Cleared for the same reason as cuBLASLt's workspace.
     RETURN_IF_CUDA_ERROR(cudaMemset(scratch_.data(), 0, scratch_.size_bytes()));
-    // Other streams do not wait for that by themselves.
+    // Other streams would not wait for the memset.
     RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
     return absl::OkStatus();
   }
@@ -182,7 +183,7 @@ class CudaMatMul::Impl {
   }
 
  private:
-  // Reads nothing before the kernels in front of it have ended.
+  // Reads nothing before the previous kernels have ended.
   absl::Status RunBlas(const void* x, int num_rows, const CudaMatrix& w,
                        CudaEpilogue epilogue, void* out, cudaStream_t stream) {
     if (epilogue == CudaEpilogue::kSiluMul) {
@@ -226,7 +227,7 @@ class CudaMatMul::Impl {
     return fp8_->Check(w);
   }
 
-  // Into how many parts RunSplitK divides the inputs.
+  // Returns the number of parts that RunSplitK divides the inputs into.
   int NumParts(int num_rows, const CudaMatrix& w) const {
     const int64_t part_size = int64_t{num_rows} * w.num_rows;
     if (w.fp8_scales != nullptr) {

@@ -92,10 +92,10 @@ bool HasSharedBytes(int col_tiles, const CudaDevice& device) {
   return device.max_shared_bytes >= static_cast<int>(kBytes);
 }
 
-// Lets every instance that the device has room for have its shared memory;
-// once, before the first launch. The same division of L1 for all, the most
-// shared memory there is: blocks of two kernels can meet on a multiprocessor
-// only if they agree on it.
+// Opts every instance that fits on the device in to its shared memory. Call
+// once, before the first launch. All get the same carve-out of L1, the most
+// shared memory there is, as blocks of two kernels share a multiprocessor only
+// if their carve-outs agree.
 template <typename Family>
 absl::Status Prepare(const CudaDevice& device) {
   const auto prepare = []<typename Tiling>(Tiling) -> absl::Status {

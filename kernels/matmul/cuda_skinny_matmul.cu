@@ -13,11 +13,11 @@ namespace {
 using skinny_matmul::SkinnyMatMulKernel;
 using skinny_matmul::Tiling;
 
-// Tilings, by columns of tiles (eight rows of x each) and tiles that a block
-// has at once. Of up to 16 rows: as deep a ring as lets two blocks share a
-// multiprocessor, not three. With room for more, the blocks of the next kernel
-// that begin early crowd some multiprocessors and not others (8b's step: 4.7 ms
-// in place of 3.7).
+// Tilings, by columns of tiles (eight rows of x each) and tiles of a block. Up
+// to 16 rows: the deepest ring with which two blocks share a multiprocessor,
+// but not three. With room for more, the blocks of the next kernel that begin
+// early crowd some multiprocessors and not others (8b's step: 4.7 ms instead of
+// 3.7).
 constexpr int kNarrowColTiles = 2;
 template <int kColTiles, int kRowTiles>
 struct TilingOf;
@@ -92,7 +92,7 @@ SkinnyDivision DivideWide(const SkinnyMatMulArgs& args, bool clusters,
   } else if (clusters && tiles <= sms && args.num_inputs >= 4096) {
     division = {.splits = 2, .row_tiles = 2};
   }
-  // All outputs of a block are one pass of it (Tiling::kIsSinglePass).
+  // A block computes all its outputs in one pass (Tiling::kIsSinglePass).
   CHECK_LE(division.row_tiles, kMaxWideRowTiles);
   division.groups = CeilDiv(tiles, division.row_tiles);
   return division;
@@ -119,7 +119,7 @@ SkinnyDivision DivideNarrow(const SkinnyMatMulArgs& args, bool clusters,
   return division;
 }
 
-// `clusters`: the kernel was compiled with them.
+// `clusters`: the kernel was compiled with clusters.
 SkinnyDivision Divide(const SkinnyMatMulArgs& args, bool clusters,
                       const CudaDevice& device) {
   return skinny_matmul::ColTiles(args.num_rows) <= kNarrowColTiles

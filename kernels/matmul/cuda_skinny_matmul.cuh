@@ -100,8 +100,8 @@ struct Tiling {
 
 template <typename Tiling>
 struct Shared {
-  // [tile][row / 8][4][lane], of a warp: of a single pass in its ring, which it
-  // has read to the end by then.
+  // A warp's sums, [tile][row / 8][4][lane]. With a single pass they are stored
+  // in its ring, which has been read by then.
   __device__ __forceinline__ float* WarpSums(int warp) {
     if constexpr (Tiling::kIsSinglePass) {
       static_assert(4 * Tiling::kWarpVectors >= Tiling::kWarpSums);
@@ -120,9 +120,9 @@ struct Shared {
   float2 inbox[Tiling::kMaxPairs];  // [num_splits][inbox_runs][8]
 };
 
-// Asynchronous copies of 16 bytes, zeros where not valid. A warp takes half a
-// line at a time, its neighbour the other half: asking for the line at once is
-// worth 8 %. Weights are read once, so they leave L2 first: 1 %.
+// Asynchronous copies of 16 bytes, zeros if not valid. A warp copies half a
+// cache line at a time, its neighbour the other half: requesting the whole line
+// at once gains 8 %. Weights are read once, so they leave L2 first: 1 %.
 __device__ __forceinline__ uint64_t EvictFirstPolicy() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -143,8 +143,8 @@ __device__ __forceinline__ void CopyInputs(uint4* to, const void* from,
                "l"(from), "r"(valid ? 16 : 0)
                : "memory");
 }
-// The tiles of outputs and the steps of k that are a warp's work: pass after
-// pass of kRowTiles tiles, each over all its steps.
+// The work of a warp: tiles of outputs and steps of k, pass after pass of
+// kRowTiles tiles, each over all its steps.
 struct WarpWork {
   int first_tile = 0;
   int end_tile = 0;
@@ -152,7 +152,8 @@ struct WarpWork {
   int num_steps = 0;   // in a pass
 };
 
-// A thread's view of its warp's ring and of the global memory that feeds it.
+// A thread's view of its warp's ring and of the ring's sources in global
+// memory.
 template <typename T, typename Tiling>
 class Ring {
  public:
@@ -170,7 +171,7 @@ class Ring {
     weights_left_ = inputs_left_ = num_passes * work.num_steps;
   }
 
-  // Ask for the weights, the inputs of the next step, if there is one.
+  // Load the weights, or the inputs, of the next step, if there is one.
   __device__ __forceinline__ void LoadWeights(int stage) {
     if (weights_left_ == 0) return;
     --weights_left_;
@@ -204,7 +205,7 @@ class Ring {
     if (++inputs_step_ == work_.num_steps) inputs_step_ = 0;
   }
 
-  // Multiplies a step. Tiles past the last give sums that are not read.
+  // Multiplies a step. Sums of tiles past the last are not read.
   __device__ __forceinline__ void Multiply(
       int stage, float (&sums)[Tiling::kRowTiles][Tiling::kColTiles][4]) {
     uint4 x[Tiling::kColTiles];
@@ -256,8 +257,8 @@ struct PairIndex {
   }
 };
 
-// The `i`th pair that this block stores: of a cluster's runs every
-// num_splits-th.
+// Returns the `i`th pair that this block stores: every num_splits-th run of a
+// cluster's runs.
 template <typename Tiling>
 __device__ __forceinline__ PairIndex<Tiling> StoredPair(int i) {
   return {static_cast<int>(i / 8 * gridDim.x + blockIdx.x), i % 8};
@@ -335,7 +336,7 @@ __device__ __forceinline__ void StoreWarpPartials(
   }
 }
 
-// The sums that the warps left, added in their order.
+// Adds the warps' sums in their order.
 template <typename Tiling>
 __device__ __forceinline__ float2 ReduceWarpPartials(
     const Shared<Tiling>& shared, const PairIndex<Tiling>& pair) {
@@ -353,7 +354,7 @@ __device__ __forceinline__ float2 ReduceWarpPartials(
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 // Sends this block's sums to the blocks of the cluster that store them, and
-// waits for theirs.
+// waits for the sums sent to this block.
 template <typename Tiling>
 __device__ __forceinline__ void ClusterReduceScatter(Shared<Tiling>& shared,
                                                      int num_runs,
@@ -372,7 +373,7 @@ __device__ __forceinline__ void ClusterReduceScatter(Shared<Tiling>& shared,
 }
 #endif
 
-// The sums of the cluster's blocks, added in their order.
+// Adds the sums of the cluster's blocks in their order.
 __device__ __forceinline__ float2 ClusterSums(const float2* inbox,
                                               int inbox_runs, int i) {
   float2 sums = make_float2(0, 0);
@@ -392,7 +393,7 @@ __device__ __forceinline__ void ArriveReductionBuffer() {
 #endif
 }
 
-// A block's part of the outputs and a warp's part of k.
+// Returns a block's part of the outputs and a warp's part of k.
 template <typename Tiling>
 __device__ __forceinline__ WarpWork WorkOfWarp(const SkinnyMatMulArgs& args) {
   const int num_tiles = (args.num_outputs + 15) / 16;
@@ -421,7 +422,7 @@ __device__ __forceinline__ void MultiplyPass(
   }
 }
 
-// Brings a pass's sums together and stores them.
+// Reduces a pass's sums and stores them.
 template <typename T, typename Tiling>
 __device__ __forceinline__ void StorePass(
     const SkinnyMatMulArgs& args, Shared<Tiling>& shared,
@@ -430,8 +431,8 @@ __device__ __forceinline__ void StorePass(
     const float2 (&addends)[Tiling::kThreadPairs]) {
   const int num_runs = args.num_rows * Tiling::kRowTiles;
   const int inbox_runs = (num_runs + gridDim.x - 1) / gridDim.x;
-  // The sums of the pass before have been read; and, of a single pass, all
-  // lanes of a warp have read the ring that its sums go to.
+  // The sums of the previous pass have been read. With a single pass, all lanes
+  // of a warp have read the ring, which its sums overwrite.
   __syncthreads();
   StoreWarpPartials<Tiling>(sums, shared.WarpSums(threadIdx.x / 32));
   __syncthreads();

@@ -74,7 +74,7 @@ class TileCopies {
     for (int i = 0; i < kRows; ++i) is_row_[i] = first_row + Row(i) < num_rows;
   }
 
-  // The next tile, to shared memory.
+  // Copies the next tile to shared memory.
   __device__ __forceinline__ void CopyNext(uint32_t to) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -137,7 +137,7 @@ struct WarpSums {
     }
   }
 
-  // function(row, output, two sums) of all pairs, from (row, output) on.
+  // Calls function(row, output, two sums) for all pairs, from (row, output) on.
   template <typename Function>
   __device__ __forceinline__ void ForEachPair(int row, int output,
                                               Function function) {
@@ -205,7 +205,8 @@ __device__ void StoreSums(const SmallGemmArgs& args, int row, int output,
   float* const out = static_cast<float*>(args.out) +
                      blockIdx.z * (int64_t{args.num_rows} * width);
   if (args.epilogue == CudaEpilogue::kAddFloat) {
-    // All of them before the first is stored, or each would wait for the last.
+    // Loads all before the first is stored; otherwise each load would wait for
+    // the last store.
     sums.ForEachPair(row, output, [&](int r, int o, float* pair) {
       const float* const before = out + int64_t{r} * width + o;
       float2 two = {0, 0};
@@ -282,7 +283,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// function(kernel) of a 16-bit type.
+// Calls function(kernel) for a 16-bit type.
 template <typename Function>
 absl::Status WithKernel(DType dtype, Function function) {
   return dtype == DType::kBFloat16 ? function(MultiplySmall<__nv_bfloat16>)

@@ -1,8 +1,8 @@
-// y = x * w^T of any number of rows by a kernel that every device of compute
-// capability 8.0 or more runs. It is for models whose matrices are all small,
-// which so need no cuBLASLt: loading the library, its heuristics and its
-// kernels takes longer than such a model's first thousand requests. By itself
-// the kernel takes 1 to 2.5 times as long as cuBLASLt's (docs/performance.md).
+// y = x * w^T of any number of rows, on every device of compute capability 8.0
+// or more. For models whose matrices are all small, which then need no
+// cuBLASLt: loading the library, its heuristics and its kernels takes longer
+// than such a model's first thousand requests. The kernel itself takes 1 to 2.5
+// times as long as cuBLASLt's (docs/performance.md).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,11 +19,11 @@ bool CanRunSmallGemm(const CudaDevice& device);
 // first product.
 absl::Status PrepareSmallGemm(const CudaDevice& device);
 
-// Enqueues out = epilogue(x * w^T), with x and out as CudaMatMul::Run has them.
-// Needs no scratch; may be captured. A row has the same bits among any number
-// of rows. Errors: kInternal if the launch is refused. REQUIRES:
-// PrepareSmallGemm, CanRunSmallGemm, a 16-bit dtype, w.num_cols a multiple of
-// 8, num_rows >= 1; for kSiluMul w.num_rows a multiple of 16.
+// Enqueues out = epilogue(x * w^T), with x and out as in CudaMatMul::Run. Needs
+// no scratch; may be captured. A row has the same bits among any number of
+// rows. Errors: kInternal if the launch is refused. REQUIRES: PrepareSmallGemm,
+// CanRunSmallGemm, a 16-bit dtype, w.num_cols a multiple of 8, num_rows >= 1;
+// for kSiluMul w.num_rows a multiple of 16.
 absl::Status SmallGemm(const void* x, int num_rows, const CudaMatrix& w,
                        CudaEpilogue epilogue, void* out, cudaStream_t stream);
 

@@ -15,8 +15,8 @@ using TensorMapEncoder = decltype(&cuTensorMapEncodeTiled);
 // Errors: kInternal if the driver has none.
 absl::StatusOr<TensorMapEncoder> GetTensorMapEncoder();
 
-// A row-major matrix in device memory, and the tiles it is copied in; rows past
-// the last are zeros.
+// A row-major matrix in device memory, and its tiles; rows past the last are
+// zeros.
 struct TiledMatrix {
   CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   int element_bytes = 2;

@@ -178,10 +178,10 @@ __device__ __forceinline__ void WgmmaSS(uint64_t w, uint64_t x,
                "k16.f32.bf16.bf16 {" PLACES "}, {" W "}, " X ", 1, 1, 1, 0;" \
                : __VA_ARGS__                                                 \
                : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x))
-// As WgmmaSS of bfloat16, with w in registers. A thread has of w
+// WgmmaSS of bfloat16 with w in registers. A thread's registers of w are
 //   [2 j + i]  output 16 warp + lane / 4 + 8 i,
 //              inputs 8 j + 2 (lane % 4) and the next
-// and its registers are in use until the group is done.
+// and are in use until the group is complete.
 template <int kRows>
 __device__ __forceinline__ void WgmmaRS(const uint32_t (&w)[4], uint64_t x,
                                         Sums<kRows>& sums) {

@@ -43,7 +43,7 @@ uint8_t Fp8FromFloat(float value) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
   const float magnitude = std::min(std::abs(value), kMaxFp8);
   if (magnitude < kSmallestNormal) {
-    // In units of 2^-9, eight of which are the smallest normal number, whose
+    // In units of 2^-9. Eight of them are the smallest normal number, whose
     // code is eight.
     return sign | static_cast<uint8_t>(std::nearbyint(magnitude * 0x1p9f));
   }

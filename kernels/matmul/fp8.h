@@ -31,10 +31,10 @@ uint8_t Fp8FromFloat(float value);
 float FloatFromFp8(uint8_t code);
 constexpr bool IsFp8Nan(uint8_t code) { return (code & kFp8Nan) == kFp8Nan; }
 
-// The nearest bfloat16, as float32.
+// Returns the nearest bfloat16, as float32.
 float RoundToBFloat16(float value);
 
-// The scale of an output with these weights; NaN if one is not finite.
+// Returns the scale of an output with these weights; NaN if one is not finite.
 float Fp8Scale(std::span<const float> weights);
 
 // Encodes an output's weights. REQUIRES: `scale` is Fp8Scale(weights), not NaN.

@@ -11,18 +11,18 @@
 namespace espalier {
 namespace {
 
-// A task with fewer multiply-adds is not worth waking a thread for: it takes
-// about a microsecond.
+// A task with fewer multiply-adds takes about a microsecond, and is not worth
+// waking a thread.
 constexpr int64_t kMinTaskWork = 1 << 15;
-// Tasks a thread gets: enough to even out, few enough to keep panels reused. On
+// Tasks per thread: enough to balance the load, few enough to reuse panels. On
 // 16 threads eight took 1 to 7 % off a step of 3 billion weights on one machine
 // and added 9 to 18 % to one of 8 billion on another (docs/experiments.md).
 constexpr int kTasksPerThread = 4;
-// A task's panels of one block of k: a quarter of the second-level cache. Fewer
-// would have the same rows of x copied or quantised again by more tasks.
+// A task's panels of one block of k: a quarter of the second-level cache. With
+// smaller tasks, more of them would copy or quantise the same rows of x.
 constexpr int64_t kMaxTaskBytes = 256 << 10;
 
-// A matrix of a model that no cache of a core holds is read from further away.
+// A larger matrix fits in no cache of a core and is read from memory.
 constexpr size_t kMaxCachedBytes = 4 << 20;
 
 // A range of items, as one of several even parts of all.
@@ -57,8 +57,8 @@ class Product {
     const int64_t most = num_threads == 1 ? 1 : kTasksPerThread * num_threads;
     const int wanted =
         static_cast<int>(std::clamp<int64_t>(work / kMinTaskWork, 1, most));
-    // By rows first: every task copies its rows of x, and tasks of many rows
-    // and few panels would copy the same rows again and again.
+    // Divides by rows first: every task copies its rows of x, and tasks of many
+    // rows and few panels would copy the same rows repeatedly.
     num_panel_tasks_ = static_cast<int>(CeilDiv(
         num_panels_ * static_cast<int64_t>(w.panel_bytes(0)), kMaxTaskBytes));
     num_block_tasks_ = std::min(CeilDiv(wanted, num_panel_tasks_), num_blocks_);
@@ -82,7 +82,7 @@ class Product {
   }
 
  private:
-  // A few rows times some panels, at the block of k that begins at `k`.
+  // Multiplies a few rows by some panels, at the block of k that begins at `k`.
   void RunBlock(Range rows, Range panels, int k) const {
     if (w_.format() == WeightFormat::kAsStored) {
       RunStored(rows, panels, k);
@@ -118,7 +118,7 @@ class Product {
     Run(tile, rows, panels, k);
   }
 
-  // A tile of which the weights and the outputs are still open.
+  // Sets the weights and outputs of a tile, and multiplies it.
   template <typename Tile>
   void Run(Tile tile, Range rows, Range panels, int k) const {
     tile.num_rows = rows.end - rows.begin;
@@ -144,7 +144,7 @@ class Product {
     if (has_ragged) RunRaggedPanel(tile);
   }
 
-  // The panel after those of `tile`, of which y has only some columns.
+  // Runs the panel after those of `tile`, only some of whose columns are in y.
   template <typename Tile>
   void RunRaggedPanel(Tile tile) const {
     alignas(64) float y_copy[kTileRowsLimit * kPanelWidth] = {};

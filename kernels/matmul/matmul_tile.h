@@ -59,7 +59,7 @@ struct MatMulTile {
   bool is_cached = true;    // a cache may hold all panels
 };
 
-// Rows whose sums this CPU can keep in registers.
+// Returns the number of rows whose sums this CPU can keep in registers.
 int MaxTileRows();
 
 void MultiplyTile(const MatMulTile& tile);

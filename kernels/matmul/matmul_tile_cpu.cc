@@ -21,8 +21,8 @@ using Floats = hn::ScalableTag<float>;
 constexpr int kLanes = hn::MaxLanes(Floats());
 
 // Sums are kRows * 2 vectors; two more hold weights and one a broadcast x.
-// AVX-512 (of x86 targets the lower bits are the better ones) and 64-bit Arm
-// have 32 registers, the others 16.
+// AVX-512 (on x86 lower target bits are better) and 64-bit Arm have 32
+// registers, the others 16.
 #if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kMaxRows = 12;
 #else
@@ -40,8 +40,8 @@ HWY_INLINE hn::Vec<Floats> LoadWeights(const float* w) {
 }
 HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
-  // Without F16C Highway's own takes infinities and NaN for numbers. As
-  // HalfToFloat (base/load_as_float.h).
+  // Highway's conversion without F16C treats infinities and NaN as numbers.
+  // This is HalfToFloat (base/load_as_float.h).
   const Floats d;
   const hn::RebindToUnsigned<Floats> bits;
   const hn::Rebind<uint16_t, Floats> halves;
@@ -97,8 +97,8 @@ struct Pairs<hwy::bfloat16_t> {
 
 constexpr int kPairsPerPanel = kPanelWidth / (2 * kLanes);
 
-// kRows rows times kPairs pairs of vectors of outputs, from pair `first` of the
-// tile on.
+// Multiplies kRows rows by kPairs pairs of vectors of outputs, from pair
+// `first` of the tile on.
 template <int kRows, int kPairs, typename W>
 void MultiplyColumns(const MatMulTile& tile, int first) {
   using Pair = Pairs<W>;

@@ -78,7 +78,8 @@ void WidenRow(const std::byte* from, DType dtype, int count, float* to) {
   }
 }
 
-// As float32, the next row `row_stride` and the next column `stride` further.
+// Writes float32, the next row `row_stride` and the next column `stride`
+// further.
 void WidenRows(const PanelRows& rows, PanelBlock block, float* to,
                size_t row_stride, size_t stride) {
   const DType dtype = rows.part.dtype;
@@ -99,7 +100,7 @@ void WidenRows(const PanelRows& rows, PanelBlock block, float* to,
 }
 
 // Calls visit(PanelRows) for each part that has rows of the panel, and returns
-// how many there are.
+// the number of rows.
 template <typename Visit>
 int ForRows(std::span<const Part> parts, int num_cols, int panel_idx,
             const Visit& visit) {
@@ -119,8 +120,8 @@ int ForRows(std::span<const Part> parts, int num_cols, int panel_idx,
   return std::min(end, part_begin) - begin;
 }
 
-// The halves of each k's outputs by turns: output i, output i + kPanelWidth
-// / 2.
+// Interleaves the halves of each k's outputs: output i, then output i +
+// kPanelWidth / 2.
 void AlternateHalves(uint16_t* panel, int depth) {
   using Lanes = TransposeLanes<uint16_t>;
   constexpr int kSize = sizeof(Lanes::Vector) / sizeof(uint16_t);
@@ -138,8 +139,8 @@ void AlternateHalves(uint16_t* panel, int depth) {
   }
 }
 
-// Copies a block of bf16 rows that are all of a panel's, their halves by turns,
-// in one pass; false if they are not, or not that many columns.
+// Copies a block of bf16 rows that fill a panel, with interleaved halves, in
+// one pass. Returns false if they do not, or the columns are too few.
 bool CopyAlternating(std::span<const Part> parts, int num_cols,
                      PanelBlock block, uint16_t* panel) {
   bool is_done = false;
@@ -202,7 +203,7 @@ void QuantizePanel(std::span<const Part> parts, int num_cols, PanelBlock block,
   }
 }
 
-// That of all parts, if it is one.
+// Returns the type of all parts, if they share one.
 DType CommonType(std::span<const Part> parts) {
   if (parts.empty()) return DType::kFloat32;
   const DType dtype = parts[0].dtype;

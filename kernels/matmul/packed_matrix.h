@@ -29,7 +29,7 @@ class PackedMatrix {
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
-  // One matrix of several stacked on top of each other (q, k, v), each
+  // One of several matrices stacked on top of each other (q, k, v)
   //   data  [num_rows, num_cols]  row-major, little-endian, any alignment
   struct Part {
     std::span<const std::byte> data;

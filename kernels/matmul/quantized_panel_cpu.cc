@@ -25,15 +25,15 @@ namespace espalier::HWY_NAMESPACE {
 // Below this the inverse of a scale could be infinite.
 constexpr float kSmallestScaled = 0x1p-100f;
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 uint16_t RoundToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40u);
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// The number of largest magnitude, the positive one of two; NaN if one is not
-// finite.
+// Returns the number of largest magnitude, the positive one of two; NaN if a
+// number is not finite.
 float Extreme(std::span<const float> weights) {
   // Magnitudes have the order of their bits, with non-finite ones above all
   // others.
@@ -68,8 +68,8 @@ void QuantizeRow(std::span<const float> weights, float scale,
   std::ranges::fill(codes, static_cast<uint8_t>(offset));
   if (scale == 0 || std::isnan(scale)) return;
   const float inverse = 1.0f / scale;
-  // Adding 1.5 * 2^23 rounds to the nearest integer, which is in the lowest
-  // bits then: unlike std::nearbyint, in SIMD.
+  // Adding 1.5 * 2^23 rounds to the nearest integer, in the lowest bits; unlike
+  // std::nearbyint it vectorises.
   constexpr float kRounder = 0x1.8p23f;
   for (size_t k = 0; k < weights.size(); ++k) {
     const float q = std::clamp(weights[k] * inverse, low, high) + kRounder;

@@ -46,7 +46,7 @@ struct QuantizedTile {
   bool accumulate = false;  // continue from y, else start at zero
 };
 
-// Rows whose sums this CPU can keep in registers.
+// Returns the number of rows whose sums this CPU can keep in registers.
 int MaxQuantizedTileRows();
 
 void MultiplyTile(const QuantizedTile& tile);

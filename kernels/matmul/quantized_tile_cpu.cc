@@ -70,7 +70,7 @@ HWY_INLINE hn::Vec<QuantInts> AddByteProducts(hn::Vec<QuantUints> weights,
   add(hn::ShiftRight<24>(weights), inputs);
   return sum;
 #else
-  // Bytes 0 and 2 of each lane, then 1 and 3, as 16-bit numbers.
+  // Splits each lane into bytes 0 and 2, and bytes 1 and 3, as 16-bit numbers.
   const QuantInts d;
   const hn::Repartition<int16_t, QuantFloats> shorts;
   const hn::RebindToUnsigned<decltype(shorts)> ushorts;
@@ -150,7 +150,7 @@ HWY_INLINE hn::Vec<QuantFloats> LoadScales(const std::byte* scales) {
       hn::LoadU(bfloats, reinterpret_cast<const hwy::bfloat16_t*>(scales)));
 }
 
-// kRows rows times kQuantVectors vectors of outputs, from `column` on.
+// Multiplies kRows rows by kQuantVectors vectors of outputs, from `column` on.
 template <int kRows, bool kIsInt4, bool kAtOnce>
 void MultiplyQuantizedColumns(const QuantizedTile& tile, int column) {
   constexpr WeightFormat kFormat =
@@ -245,7 +245,7 @@ HWY_INLINE int32_t LargestMagnitude(const float* x, int depth) {
   return result;
 }
 
-// q' of x's numbers, and their sum.
+// Writes q' of x's numbers, and returns their sum.
 HWY_INLINE int32_t RoundInputs(const float* x, int depth, float inverse,
                                int8_t* q) {
   const QuantFloats d;
@@ -307,7 +307,7 @@ void MultiplyQuantizedTile(const QuantizedTile& tile) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
   MultiplyQuantizedTileBy<true>(tile);
 #elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
-  // Cascade Lake has AVX512_VNNI, but not all that makes HWY_AVX3_DL.
+  // Cascade Lake has AVX512_VNNI, but not all features of HWY_AVX3_DL.
   static const bool has_byte_products = __builtin_cpu_supports("avx512vnni");
   if (has_byte_products) return MultiplyQuantizedTileBy<true>(tile);
   MultiplyQuantizedTileBy<false>(tile);

@@ -28,8 +28,8 @@ namespace espalier {
 namespace {
 
 struct EditsPolicy {
-  // A history of a thousand tokens in one round: rows are few against the
-  // device, and rounds wait for memory.
+  // A history of a thousand tokens in one round: there are few rows for the
+  // device, and each round takes a memory latency.
   static constexpr int kThreads = 1024;
   // Tokens of the vocabulary that are processed together, three bits each: 48
   // KiB of shared memory.
@@ -65,7 +65,7 @@ class History {
 // True if the n - 1 tokens before place `i` are also the last tokens.
 __device__ bool MatchesLastNgram(const History& history, int i, int n) {
   if (i < n - 1) return false;
-  // From the end: the last tokens of most places differ already.
+  // Compares from the end, where most places already differ.
   for (int back = 1; back < n; ++back) {
     if (history[i - back] != history[history.size() - back]) return false;
   }
@@ -90,8 +90,8 @@ __device__ bool Counts(const CudaEditParams& params) {
   return params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;
 }
 
-// All threads: calls visit(token, is penalised, is banned) for all that the
-// history does something to.
+// All threads: calls visit(token, is penalised, is banned) for all tokens that
+// the history edits.
 template <typename Visit>
 __device__ void ForEachHistoryEdit(const History& history,
                                    const CudaEditParams& params,
@@ -253,7 +253,7 @@ __device__ void AddCounts(const History& history, const CudaEditParams& params,
   __syncthreads();
 }
 
-// Writes the edits of the window's tokens and returns how many there are.
+// Writes the edits of the window's tokens and returns their number.
 __device__ int CollectWindow(const History& history,
                              const CudaEditParams& params,
                              const TokenEdit* edits, const Window& window,
@@ -276,7 +276,8 @@ __global__ void __launch_bounds__(kThreads)
   LaunchDependents();
   GridDependencyWait();
   const int row_idx = blockIdx.x;
-  // Together, whether the row has params or not: each takes a while.
+  // Loads both together, even if the row has no params, to overlap their
+  // latencies.
   const CudaEditRow row = in.rows[row_idx];
   const float cum = in.cum_log_probs[row_idx];
   const int token = in.logits_tokens[row_idx];

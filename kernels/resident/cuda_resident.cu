@@ -119,7 +119,7 @@ __device__ void WritePaddingInput(const CudaBeamState& state, int row) {
   state.batch_cum_log_probs[row] = -INFINITY;
 }
 
-// A warp a row: of the beam of its rank, and of the slot of the same number.
+// One warp per row: for the beam of its rank, and the slot of the same number.
 __global__ void BeginStep(CudaBeamState state, int num_rows) {
   LaunchDependents();
   GridDependencyWait();
@@ -150,9 +150,9 @@ __global__ void BeginStep(CudaBeamState state, int num_rows) {
   WriteSampleInput(state, group, selection, number, position);
 }
 
-// A block a group. 256 threads take a group of 100 beams in one round of every
-// loop below; groups of thousands take tens of rounds, which is little against
-// a step of thousands of rows.
+// One block per group. 256 threads process a group of 100 beams in one round of
+// every loop below. Groups of thousands take tens of rounds, which is short
+// against a step of thousands of rows.
 constexpr int kAdvanceThreads = 256;
 // Groups up to this width keep their scratch in shared memory: 12 KiB.
 constexpr int kSharedSlots = 1024;
@@ -183,7 +183,7 @@ __device__ int BlockSelectIf(int count, int limit, Scan::TempStorage& storage,
   return num_taken < limit ? num_taken : limit;
 }
 
-// One group's memory, by rank or slot within the group.
+// The memory of one group, by rank or slot within the group.
 struct GroupView {
   __device__ GroupView(const CudaBeamState& state, int group_idx)
       : group(state.groups[group_idx]),
@@ -345,7 +345,8 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   LaunchDependents();
   GridDependencyWait();
   const int group_idx = blockIdx.x;
-  // All loads at once, whether the group exists or not: each takes a while.
+  // Issues all loads at once, even if the group does not exist, to overlap
+  // their latencies.
   const int num_groups = *state.num_groups;
   const int first = state.selections[group_idx].first_candidate;
   const int num_selected = num_candidates[group_idx];

@@ -57,8 +57,8 @@ namespace espalier {
 struct CudaResidentGroup {
   int first_slot = 0;
   int num_slots = 1;
-  // Pages at the front of every slot's table that all beams share for the
-  // group's life; moves leave them alone.
+  // Number of pages at the front of every slot's table that all beams share for
+  // the group's life; moves do not change them.
   int num_shared_pages = 0;
   int first_eos = 0;  // its EOS ids in `eos_token_ids`
   int num_eos = 0;

@@ -6,7 +6,7 @@
 namespace espalier {
 namespace {
 
-// A block a group; a group of 64 beams has 128 candidates.
+// One block per group; a group of 64 beams has 128 candidates.
 constexpr int kAskThreads = 128;
 
 __global__ void __launch_bounds__(kAskThreads)

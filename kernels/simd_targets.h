@@ -21,7 +21,7 @@
 #define ESPALIER_AVX3_DL HWY_AVX3_DL
 #endif
 
-// Levels that newer releases of Highway know.
+// Levels that only newer releases of Highway define.
 #ifdef HWY_AVX3_ZEN4
 #define ESPALIER_AVX3_ZEN4 HWY_AVX3_ZEN4
 #else
@@ -33,7 +33,7 @@
 #define ESPALIER_AVX3_SPR 0
 #endif
 
-// Highway looks at this only when it enumerates targets, after this header.
+// Highway reads this only when it enumerates targets, after this header.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS                                               \
   (HWY_SSSE3 | ESPALIER_AVX3_DL | ESPALIER_AVX3_ZEN4 | ESPALIER_AVX3_SPR | \

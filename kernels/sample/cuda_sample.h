@@ -29,7 +29,7 @@
 
 namespace espalier {
 
-// One token to draw. Several may draw from one row, with one set of params.
+// A draw of one token. Several draws may share a row, with one set of params.
 struct CudaDraw {
   int row = 0;        // row of logits
   int candidate = 0;  // its place in `candidates`
@@ -39,7 +39,7 @@ struct CudaDraw {
   RandomPurpose purpose = RandomPurpose::kDraw;
 };
 
-// The largest vocabulary: sums of its weights are exact.
+// The largest vocabulary for which sums of weights are exact.
 inline constexpr int kMaxCudaSampleVocab = 1 << 22;
 
 struct CudaSampleInputs {

@@ -39,7 +39,7 @@ __device__ inline int BinOf(uint32_t rank, uint32_t low, uint32_t high,
   return static_cast<int>((min(max(rank, low), high) - low) >> shift);
 }
 
-// Which of a block's histograms.
+// The histograms of a block.
 enum class BinsOf { kCounts, kMasses, kTiles };
 
 template <BinsOf kOf>
@@ -48,7 +48,7 @@ __device__ inline MassBins& MassesOf() {
                                : SharedStorage().masses;
 }
 
-// One thread.
+// Called by one thread.
 template <BinsOf kOf = BinsOf::kMasses>
 __device__ void AddToBin(int bin, Mass mass) {
   const uint32_t low = static_cast<uint32_t>(mass);
@@ -69,8 +69,9 @@ __device__ void ClearBins() {
   __syncthreads();
 }
 
-// A cluster: adds all blocks' bins up, in each of them. Each block does so for
-// some bins, one lane for each block, and no other looks at these.
+// A cluster: adds the bins of all blocks, in each of them. Each block adds some
+// of the bins, one lane for each block, and no other block reads these
+// meanwhile.
 template <typename Policy, BinsOf kOf>
 __device__ void MergeBins() {
   __syncthreads();
@@ -168,8 +169,8 @@ __device__ void FindDigit(Mass target) {
   __syncthreads();
 }
 
-// A search for the lowest rank at which the number of elements of that rank or
-// a lower one, or their mass, reaches a target.
+// A radix select of the lowest rank at which the number of elements up to it,
+// or their mass, reaches a target.
 class RadixSelect {
  public:
   __device__ RadixSelect(const RankRange& range, Mass target, bool by_mass)
@@ -192,8 +193,8 @@ class RadixSelect {
     atomicAdd(&SharedStorage().counts[bin], 1);
     if (by_mass_) AddToBin(bin, mass_of());
   }
-  // After all elements, of all blocks of a cluster if they share them out.
-  // False if they do not reach the target.
+  // Call after all elements were added, by all blocks of a cluster if these
+  // divide them. Returns false if they do not reach the target.
   template <typename Policy>
   __device__ bool EndRound(bool shared_out) {
     __syncthreads();

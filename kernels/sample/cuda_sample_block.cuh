@@ -12,7 +12,7 @@ using Mass = unsigned long long;  // a sum of weights, in 2^-40
 
 constexpr float kUnit = 0x1p40f;
 
-// Bins of a round of a search, two of each of the threads that add them up.
+// Bins of a round of a search, two for each of the threads that add them.
 constexpr int kBins = 512;
 constexpr int kScanWarps = kBins / 2 / kWarpSize;
 // Capacity for tokens of a block: enough for top_k of 50 or 1,000, and for most
@@ -28,7 +28,7 @@ struct SmallBatchPolicy {
   // Up to half as many draws have several blocks each.
   static constexpr bool kClusters = true;
 };
-// More: four blocks wait for memory in turn.
+// More draws: four blocks a multiprocessor hide each other's memory latency.
 struct LargeBatchPolicy {
   static constexpr int kThreads = 256;
   static constexpr int kMinBlocks = 4;
@@ -155,8 +155,8 @@ __device__ Mass SumOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   return SumOfWarps<Policy>(of_warps);
 }
 
-// The sum up to this thread's; and of all, through `of_warps`, with one
-// barrier.
+// Returns the sum up to this thread's value, and the total, through `of_warps`,
+// with one barrier.
 template <typename Policy>
 __device__ Mass BlockInclusiveScan(Mass sum, Mass (&of_warps)[kMaxWarps],
                                    Mass& total) {
@@ -181,7 +181,7 @@ __device__ Mass BlockSum(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   return SumOfWarps<Policy>(of_warps);
 }
 
-// A cluster: the sum over all blocks.
+// A cluster: returns the sum over all blocks.
 template <typename Policy>
 __device__ Mass SumOverCluster(Mass sum, ClusterSum what) {
   sum = SumOverBlock<Policy>(sum, SharedStorage().sums);

@@ -65,7 +65,7 @@ int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
     num_blocks /= 2;
   }
   if (max_draws * num_blocks > device.num_sms) return 1;
-  // 16 blocks are more than every device grants.
+  // Not every device supports clusters of 16 blocks.
   while (num_blocks > 1 && MaxActiveClusters(DrawRows<T, SmallBatchPolicy>,
                                              ShapeOfFew(p, num_blocks)) == 0) {
     num_blocks /= 2;

@@ -366,7 +366,7 @@ class Sampler : public RowFilter<T, Policy> {
     Mass total;
     Mass before =
         BlockInclusiveScan<Policy>(sum, SharedStorage().more_sums, total) - sum;
-    // Each of its tokens weighs less than a unit, and all less than rounding.
+    // Each token weighs less than a unit, and all together less than rounding.
     if (total == 0) return LeaderResult(ArgMax(), max_);
     target = Rescaled(target, of_tile, total);
     Drawn drawn;
@@ -380,7 +380,8 @@ class Sampler : public RowFilter<T, Policy> {
     return drawn;
   }
 
-  // A tile's mass as it was read differs by rounding from its tokens'.
+  // Rescales a target: a tile's mass as read differs by rounding from the sum
+  // over its tokens.
   __device__ static Mass Rescaled(Mass target, Mass of_tile, Mass total) {
     if (total == of_tile) return target;
     return min(total - 1, static_cast<Mass>(static_cast<double>(target) *
@@ -422,8 +423,8 @@ class Sampler : public RowFilter<T, Policy> {
                         SharedStorage().of_tile);
   }
 
-  // From more tokens than a list holds: first the tile, or tiles that share a
-  // bin and then each of them.
+  // Samples from more tokens than a list holds: first finds the tile, or the
+  // tiles that share a bin, and then searches them.
   __device__ __noinline__ TokenId DrawFromRow(Mass target) {
     int first = 0;
     int end = num_tiles_;

@@ -1,6 +1,6 @@
-// A row's edits, as the warps see them that go through the row in tiles: few,
-// and anywhere. They are ascending by token, so a warp needs a run of them at a
-// time, one a lane.
+// A row's edits, for warps that read the row in tiles: few, and anywhere. They
+// are ascending by token, so a warp needs a run of them at a time, one per
+// lane.
 #pragma once
 
 #include "kernels/logits/cuda_row_pieces.cuh"
@@ -24,13 +24,13 @@ struct EditList {
     return row.end > row.begin || row.is_allow_list;
   }
 
-  // One thread: a token's score after an edit of its.
+  // One thread: returns a token's score after one edit.
   __device__ float Edited(const TokenEdit& edit, float score) const {
     return edit.banned ? MinusInf()
                        : EditedScore(score, edit, row.repetition_penalty);
   }
 
-  // One thread: a token's score after edits.
+  // One thread: returns a token's score after the row's edits.
   __device__ float Edited(int token, float score) const {
     int begin = row.begin;
     int end = row.end;
@@ -95,21 +95,22 @@ struct WarpLogits {
   }
 };
 
-// A run of a row's edits, one a lane, that a warp takes in order.
+// A run of a row's edits, one per lane, that a warp applies in order.
 class EditWindow {
  public:
   EditWindow() = default;
-  // From edit `first` on.
+  // Begins at edit `first`.
   __device__ EditWindow(const EditList& list, int first) : list_(list) {
     Load(first);
     next_ = first;
   }
 
-  // From the first edit of `token` or a later one on, in few dependent loads.
+  // Begins at the first edit of `token` or a later one, found in few dependent
+  // loads.
   __device__ static EditWindow At(const EditList& list, int token) {
     int begin = list.row.begin;
     int end = list.row.end;
-    // As many as there are lanes are too many: all may be of tokens below.
+    // A run of as many edits as lanes is too long: all may be of lower tokens.
     while (end - begin >= kWarpSize) {
       const int step = (end - begin + kWarpSize - 1) / kWarpSize;
       const int probe = begin + Lane() * step;
@@ -156,8 +157,8 @@ class EditWindow {
     if (list_.row.is_allow_list) KeepOnly(edited, values);
   }
 
-  // Edits pieces that begin with a token, all lanes at once. The window is at
-  // their first edit.
+  // Edits the pieces that begin with a token, all lanes at once. The window
+  // must be at their first edit.
   template <typename T, int kPieces>
   __device__ void ApplyToPieces(int begin, WarpLogits<kPieces>& shared,
                                 float (&values)[16 * kPieces]) {

@@ -81,7 +81,8 @@ class HeldTile {
     window_.template ApplyToPieces<T>(tile_ * kTileSize, shared, edited_);
   }
 
-  // Writes its quarters' maxima into all blocks of the cluster, a lane each,
+  // Writes its quarters' maxima to all blocks of the cluster, one lane per
+  // block,
   __device__ void BroadcastMaxima(HeldShared& shared) {
     if (!exists_) return;
 #pragma unroll
@@ -91,7 +92,7 @@ class HeldTile {
     MapSharedRank(shared.maxima[tile_], Lane()) = maxima;
   }
 
-  // and its sums.
+  // and the sums.
   __device__ void BroadcastSums(const Weighing& weighing, HeldShared& shared) {
     if (!exists_) return;
     LaneTile lane;
@@ -185,7 +186,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
 
 #endif
 
-// A draw's blocks are a cluster. If `kCopies`, rows may be copied.
+// The blocks of a draw are a cluster. If `kCopies`, rows may be copied.
 template <typename T, bool kCopies>
 __global__ __launch_bounds__(
     SmallBatchPolicy::kThreads,

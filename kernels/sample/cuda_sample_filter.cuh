@@ -80,7 +80,7 @@ class RowFilter : public RowTokens<T, Policy> {
     }
     return cut_ != kAll && CompactSurvivors();
   }
-  // The filters after that, however much they leave.
+  // Applies the filters after BoundFew, however many tokens they leave.
   __device__ void Filter(const SamplingParams& params) {
     const bool top_k = HasTopK(params);
     if (top_k)
@@ -94,7 +94,7 @@ class RowFilter : public RowTokens<T, Policy> {
 
   __device__ Mass SumKept() { return is_listed_ ? SumListed() : SumTiles(); }
 
-  // Tiles that share a bin, to the power of two.
+  // Returns the log of the number of tiles that share a bin, a power of two.
   __device__ int TileShift() const {
     int shift = 0;
     while ((num_tiles_ - 1) >> shift >= kBins) ++shift;
@@ -116,9 +116,9 @@ class RowFilter : public RowTokens<T, Policy> {
     MergeBins<Policy, BinsOf::kTiles>();
   }
 
-  // The lowest rank at which the number of tokens of that rank or a lower one,
-  // or their mass, reaches `target`, or a higher rank that no other token has
-  // or is below; kAll if nothing reaches it.
+  // Returns the lowest rank at which the number of tokens up to it, or their
+  // mass, reaches `target`, or a higher rank with no other token in between;
+  // kAll if the target is not reached.
   template <typename Rank>
   __device__ __forceinline__ uint32_t FindThreshold(bool by_mass, Mass target,
                                                     const RankRange& range) {
@@ -272,7 +272,7 @@ class RowFilter : public RowTokens<T, Policy> {
     if (end < range.high) TightenThreshold(end);
   }
 
-  // `few`: others than top_p have put tokens out.
+  // `few`: filters other than top_p have dropped tokens.
   __device__ void TopP(float top_p, bool few) {
     Mass total;
     if (few) {

@@ -44,7 +44,7 @@ struct Params {
   float4* sums;
   int* first_edits;  // per tile, for rows with edits only
   int num_tiles;     // per row
-  // [num_rows]  as CudaVerifyInputs has them; null: all rows are in in.logits.
+  // [num_rows]  as in CudaVerifyInputs; null: all rows are in in.logits.
   const uint64_t* row_addresses;
 
   template <typename T>
@@ -111,8 +111,8 @@ struct RawRow {
   }
 };
 
-// A warp: that from its tiles, in the order of selection (SumTiles), hence to
-// the bit.
+// One warp: returns the row's statistics from its tiles, in the order of
+// selection (SumTiles), hence the same bits.
 __device__ inline RawRow SumRawTiles(const RawTile* tiles, int num_tiles) {
   cuda_logits::LogSum lane;
   for (int first = Lane(); first < num_tiles;
@@ -172,11 +172,11 @@ __device__ float SumOfWeightsNanSafe(const float (&x)[kSize], float max,
 absl::Status FindRowCuts(const Params& params, RowCut* cuts,
                          cudaStream_t stream);
 
-// With the parts of scratch memory that begins at `base`.
+// Returns params with the arrays of the scratch memory at `base`.
 Params ParamsAt(const CudaSampleInputs& inputs, const CudaSampleLayout& layout,
                 void* base);
 
-// Errors as CudaSample's.
+// Errors: as CudaSample.
 absl::Status CheckShapes(const CudaSampleInputs& inputs);
 
 // Reads rows and draws in one launch, for few draws (cuda_sample_few.cu).
@@ -190,7 +190,7 @@ absl::StatusOr<bool> DrawFewTokens(const Params& params,
 absl::Status ReadRows(const Params& params, const CudaDevice& device,
                       cudaStream_t stream);
 
-// Draws (cuda_sample_draw.cu).
+// Samples the tokens (cuda_sample_draw.cu).
 absl::Status DrawTokens(const Params& params, const CudaDevice& device,
                         cudaStream_t stream);
 

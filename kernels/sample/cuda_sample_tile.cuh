@@ -40,7 +40,8 @@ __device__ inline float Exp2InPlace(float x) {
   return e;
 }
 
-// Sums of exp(x - max), in the order of SumOfExp, and of weights.
+// Returns the sum of exp(x - max), in the order of SumOfExp, and that of
+// weights.
 __device__ inline float2 SumsOf(const float (&x)[16], float max, float scale) {
   float sums[4] = {};
   float weights[4] = {};
@@ -64,8 +65,8 @@ static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
           SumOfWeightsNanSafe(x, max, scale)};
 }
 
-// Adds a lane's logits of a piece of a tile without edits: raw ones as
-// AddLogits (cuda_row_pieces.cuh), to the bit.
+// Adds a lane's logits of a piece of a tile without edits. Raw sums have the
+// bits of AddLogits (cuda_row_pieces.cuh).
 __device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
                                 LaneTile& lane) {
   float top = lane.raw.max;

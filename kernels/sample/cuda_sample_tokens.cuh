@@ -66,7 +66,7 @@ class RowTokens {
     if (!(logit > MinusInf())) return kNever;
     return logit == max_ ? 0 : __float_as_uint(__fsub_rn(max_, logit));
   }
-  // Minus the exponent of a weight, to base 2.
+  // Returns the negated exponent of a weight, to base 2.
   __device__ float ExponentOf(uint32_t distance) const {
     return __fmul_rn(__uint_as_float(distance), scale_);
   }
@@ -82,8 +82,8 @@ class RowTokens {
   }
   __device__ void TightenThreshold(uint32_t cut) { cut_ = min(cut_, cut); }
 
-  // Every warp for itself, which takes less time than to wait for others: the
-  // best edited logit.
+  // Returns the best edited logit. Each warp finds it separately, which is
+  // faster than waiting for others.
   __device__ float ReadMaxima() const {
     constexpr int kAtOnce = 4;
     float max = MinusInf();
@@ -101,8 +101,9 @@ class RowTokens {
     return WarpMax(max);
   }
 
-  // The last warp, which has the least to do besides: the raw row's log_sum, in
-  // the order of selection (SumTiles), hence to the bit. NaN if a logit is.
+  // The last warp, which has the least other work, computes the raw row's
+  // log_sum, in the order of selection (SumTiles), hence the same bits. NaN if
+  // a logit is NaN.
   __device__ void SumRaw() const {
     if (Warp() != kWarpsOf<Policy> - 1) return;
     const RawRow raw = SumRawTiles(raw_, num_tiles_);
@@ -133,8 +134,8 @@ class RowTokens {
   }
 
   // Calls visit(tokens) for every quarter of tiles [first, end) that reaches
-  // the cut: one warp each. Barriers before and after. Blocks of a cluster
-  // share them out.
+  // the cut, one warp per quarter. Has barriers before and after. Blocks of a
+  // cluster divide the quarters.
   template <typename Visit>
   __device__ __forceinline__ void ForEachQuarter(int first, int end,
                                                  const Visit& visit) {
@@ -156,7 +157,7 @@ class RowTokens {
     __syncthreads();
   }
 
-  // The quarters that are found, each by a warp.
+  // Visits the found quarters, one warp per quarter.
   template <int kAtOnce, typename Visit>
   __device__ __forceinline__ void VisitFound(int num_found,
                                              const Visit& visit) {
@@ -336,7 +337,7 @@ class RowTokens {
                    }
                    ++count;
                  });
-    // All blocks are to know how many there are.
+    // Gives the number to all blocks.
     count = __reduce_add_sync(kAllLanes, count);
     if (count > 0 && Lane() < NumBlocks<Policy>()) {
       atomicAdd(&MapSharedRank(SharedStorage().num_held, Lane()), count);
@@ -346,7 +347,7 @@ class RowTokens {
     return is_listed_ = SharedStorage().num_held <= kListSize;
   }
 
-  // Usually one warp finds one quarter.
+  // Usually only one warp finds a quarter.
   __device__ TokenId ArgMax() {
 #pragma unroll 1
     for (int base = Warp() * kWarpSize; base < num_tiles_ * kQuarters;

@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// So many best tokens are tried as the whole nucleus.
+// Number of best tokens that are tried as the whole nucleus.
 constexpr int kPeakSize = 64;
 // The best tokens of each group have this share of the bound in a peaked
 // nucleus.
@@ -26,7 +26,7 @@ constexpr size_t kMaxPeakSize = 4 * kPeakSize;
 // Cost of a token in a list in double, relative to one in a block.
 constexpr int kListCost = 32;
 
-// The lowest float in (low, high] that is kept. `keeps` is monotonous.
+// Returns the lowest float in (low, high] that is kept. `keeps` is monotonic.
 // REQUIRES: !keeps(low), keeps(high).
 template <typename Keeps>
 float LowestKept(float low, float high, const Keeps& keeps) {
@@ -104,7 +104,7 @@ float KeptTokens::LowOfMinP() const {
   if (keeps(kLowest)) return kLowest;
   const double guess =
       row_.max() + params_.temperature * std::log(double{params_.min_p});
-  // Mostly it is one of these four.
+  // Usually it is one of these four.
   const uint32_t near = OrdinalOf(static_cast<float>(guess));
   if (guess > 0.5f * kLowest && !keeps(ScoreAt(near - 2)) &&
       keeps(ScoreAt(near + 2))) {
@@ -205,8 +205,8 @@ void KeptTokens::WeighBlocks() {
 }
 
 WeightSums KeptTokens::Weigh(const ProcessedLogits::Block& block) const {
-  // Sums that are small because of a token that is banned have lost precision,
-  // or everything, to underflow.
+  // Sums that are small because of a banned token have lost precision, or all
+  // value, to underflow.
   constexpr float kMaxShift = 20;
   const float shift = block.sum_max - row_.max();
   const bool has_moments = params_.typical_p == 1.0f || row_.keeps_moments();
@@ -231,7 +231,7 @@ double KeptTokens::MassOfGroups() const {
 
 bool KeptTokens::ListPeak() {
   const double bound = params_.top_p * TotalMass();
-  // No weight is above 1; and in a peak, few share a group.
+  // No weight is above 1. In a peaked nucleus few tokens share a group.
   if (params_.top_p == 1.0f || bound > kPeakSize) return false;
   if (MassOfGroups() < kPeakShare * bound) return false;
   const std::optional<float> low = row_.LowBound(kPeakSize);
@@ -255,8 +255,8 @@ void KeptTokens::CutTopP() {
 
 void KeptTokens::CutTypical() {
   if (params_.typical_p == 1.0f) return;
-  // |-log p - entropy| is the distance to the mean of the scores, over the
-  // temperature.
+  // The key |-log p - entropy| is the distance from the mean of the scores,
+  // divided by the temperature.
   const double total = TotalMass();
   rule_.by_distance = true;
   rule_.origin = row_.max();

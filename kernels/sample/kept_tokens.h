@@ -82,14 +82,14 @@ class KeptTokens {
   };
 
   bool has_top_k() const;
-  // exp((score - max) / temperature).
+  // Returns exp((score - max) / temperature).
   double WeightOf(float score) const;
-  // The lowest score that min_p leaves.
+  // Returns the lowest score that min_p keeps.
   float LowOfMinP() const;
 
   // Lists the tokens left, if they can be found without weighing all tokens.
   bool CompactSurvivors();
-  // Lists all tokens from `low` on and returns true, or gives up if there are
+  // Lists all tokens from `low` on and returns true; returns false if there are
   // more than `limit`.
   bool List(float low, size_t limit);
   void KeepTopK();
@@ -128,10 +128,10 @@ class KeptTokens {
 
   bool all_weighed_ = false;
   std::vector<Token> few_;  // if not, ascending by token
-  // If so: a token is left if its key is at least cut_.
+  // If true: a token is left if its key is at least cut_.
   KeyRule rule_;
   float cut_ = -std::numeric_limits<float>::max();
-  // Without weights: the one block that a draw falls into is weighed then.
+  // Without weights: the block that a draw falls into is weighed on demand.
   std::vector<WeightedBlock> blocks_;  // masses of the tokens left
   std::vector<TokenId> first_tokens_;  // [blocks_]
   // For typical_p only: the sum of weight * (score - max) of all tokens with a

@@ -148,7 +148,7 @@ std::optional<float> ProcessedLogits::LowBound(int count) const {
     return std::ranges::count_if(group_max_,
                                  [&](float max) { return max >= bound; });
   };
-  // By bisection, as close as one eighth more.
+  // Bisects until the bound admits at most one eighth more.
   float low = -kInf, high = max_, step = 1;
   for (int i = 0; i < 64; ++i) {
     const float middle = low == -kInf ? max_ - step : low + 0.5f * (high - low);

@@ -59,9 +59,7 @@ class ProcessedLogits {
   void CopyEdited();
 
   // Calls visit(token, score) for all tokens with an edited score of at least
-  // `low`, tokens ascending, as long as that returns true.
-  // REQUIRES: low >
-  // -inf.
+  // `low`, in ascending order, while it returns true. REQUIRES: low > -inf.
   template <typename Visit>
   void ForEachFrom(float low, const Visit& visit) const;
 
@@ -118,7 +116,8 @@ void ProcessedLogits::ForEachFrom(float low, const Visit& visit) const {
   TokenId begin = 0;
   for (const Block& block : blocks_) {
     size_t next = 0;  // edit
-    // Edited tokens before `end`; false once visit has enough.
+    // Visits edited tokens before `end`; returns false once visit has returned
+    // false.
     const auto visit_edits = [&](TokenId end) {
       for (; next < block.edits.size() && block.edits[next].token < end;
            ++next) {

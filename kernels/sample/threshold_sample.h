@@ -1,5 +1,5 @@
-// ThresholdSample: a bracket around the threshold that FindThreshold looks for
-// (top_p_threshold.h), guessed from a few of the tokens.
+// ThresholdSample: a bracket around the threshold of FindThreshold
+// (top_p_threshold.h), estimated from a few of the tokens.
 //
 // Thread safety: constant after construction.
 #pragma once
@@ -22,7 +22,7 @@ struct Bracket {
   float high = kInf;
 };
 
-// A row in an order.
+// A row in the order of a rule.
 struct ThresholdSearch {
   std::span<const WeightedBlock> blocks;
   const KeyRule& rule;
@@ -59,8 +59,8 @@ class ThresholdSample {
                       : Bracket{.high = High(bound, total)};
     };
     if (above) return guess(true);
-    // A guess takes some hundredths of a pass over a row; mostly the likelier
-    // of the two will do.
+    // A guess takes some hundredths of a pass over a row; usually the likelier
+    // of the two suffices.
     const bool few_stay = UpperHalfHas(bound / total);
     const Bracket likely = guess(few_stay);
     if (2 * NumIn(likely) <= num_keys_) return likely;
@@ -73,7 +73,7 @@ class ThresholdSample {
   float highest() const { return highest_; }
 
  private:
-  // The larger, the narrower the bracket and the longer it takes to guess it.
+  // A larger sample gives a narrower bracket, but takes longer.
   static constexpr int kSampleSize = 192;
   // Standard deviations to each side: one bracket in a hundred fails.
   static constexpr double kMargin = 2.5;

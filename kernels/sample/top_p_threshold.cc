@@ -162,7 +162,7 @@ double Narrow(const ThresholdSearch& search, double bound, const Guess& guess,
     const double above = buffer.Take(search, bracket);
     const double missing =
         bracket.low == kLowest ? 0 : bound - above - buffer.MassFrom(kLowest);
-    // By as much as it was off, it is probably off again.
+    // The next guess is probably off by as much as this one.
     if (above >= bound) {
       aim = bound - (above - bound);
     } else if (missing > 0) {
@@ -175,13 +175,13 @@ double Narrow(const ThresholdSearch& search, double bound, const Guess& guess,
   return buffer.Take(search, bracket);
 }
 
-// Halves the bracket until it has this share of what is in the buffer, or
-// nothing but the cut. After a cut that sets no tokens apart, others in the
-// same gap between keys cost no pass: tokens that share a key are not summed
-// again for every bit of it.
+// Halves the bracket until it has this share of the buffered tokens, or
+// contains only the cut. After a cut that separates no tokens, later cuts in
+// the same gap between keys cost no pass: tokens that share a key are not
+// summed again for every bit of it.
 Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
                const Bracket& bracket) {
-  // Above `out` is as much as the bound or more, above `in` less.
+  // The mass above `out` is at least the bound, the mass above `in` less.
   uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
   double above_out = buffer.MassFrom(kLowest), above_in = 0;
   const double few = share * above_out;
@@ -203,7 +203,7 @@ Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
   return {ScoreAt(out + 1), ScoreAt(in)};
 }
 
-// Makes the bracket end at `key`, if that is in it.
+// Makes the bracket end at `key`, if it contains it.
 void Split(const KeyBuffer& buffer, double bound, float key, Bracket& bracket) {
   if (key <= bracket.low || key >= bracket.high) return;
   const float above = ScoreAt(OrdinalOf(key) + 1);
@@ -214,7 +214,7 @@ void Split(const KeyBuffer& buffer, double bound, float key, Bracket& bracket) {
   }
 }
 
-// The cut in `outer`, all of which is in the bracket.
+// Returns the cut in `outer`, all of whose tokens are in the bracket.
 float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
   const KeyBuffer* left = &outer;
   KeyBuffer buffers[2] = {{ScratchUse::kInner0, outer.num_places()},
@@ -249,7 +249,7 @@ Cut FindThreshold(std::span<const WeightedBlock> blocks, const KeyRule& rule,
       },
       bracket, outer);
   const bool lists_top = bracket.high == kInf;
-  // An open end is far away.
+  // An open end is far away, so the bracket is split at the sample's end.
   if (bracket.low == kLowest) Split(outer, bound, sample.lowest(), bracket);
   if (bracket.high == kInf) Split(outer, bound, sample.highest(), bracket);
   const float key = CutWithin(outer, bound, bracket);

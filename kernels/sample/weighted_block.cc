@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace espalier {
 namespace HWY_NAMESPACE {
 
-// The sum of four vectors.
+// Returns the sum of four vectors.
 HWY_INLINE double Total(Vec sum0, Vec sum1, Vec sum2, Vec sum3) {
   const Floats d;
   const hn::CappedTag<double, 8> dd;
@@ -31,7 +31,8 @@ HWY_INLINE double Total(Vec sum0, Vec sum1, Vec sum2, Vec sum3) {
   return hn::GetLane(hn::SumOfLanes(dd, total));
 }
 
-// The sum of body(i) over a block: four sums, so that additions overlap.
+// Returns the sum of body(i) over a block, in four sums, so that additions
+// overlap.
 template <typename Body>
 HWY_INLINE double SumOver(int size, const Body& body) {
   const Floats d;
@@ -55,7 +56,7 @@ HWY_INLINE Vec Keys(Vec values, Vec low, Vec origin, Vec center) {
   return hn::IfThenElse(hn::Ge(values, low), keys, hn::Neg(hn::Inf(d)));
 }
 
-// (value - max) / temperature, of values from memory.
+// Computes (value - max) / temperature of values in memory.
 class Exponents {
  public:
   explicit Exponents(const WeightRule& rule) : max_(rule.max) {
@@ -154,7 +155,7 @@ KeyGap GapAround(const float* keys, int size, float cut) {
     below = hn::Max(below, hn::IfThenElse(is_from, lowest, k));
     from = hn::Min(from, hn::IfThenElse(is_from, k, highest));
   }
-  // Highway's MaxOfLanes and MinOfLanes know no infinities on EMU128.
+  // Highway's MaxOfLanes and MinOfLanes do not support infinities on EMU128.
   float lows[hn::MaxLanes(d)], highs[hn::MaxLanes(d)];
   hn::StoreU(below, d, lows);
   hn::StoreU(from, d, highs);

@@ -39,7 +39,7 @@ void BestCandidates::Add(int beam, std::span<const TokenScore> tokens,
   const std::lock_guard lock(mutex_);
   const float min_sum = this->min_sum();
   for (const TokenScore& t : tokens) {
-    // A sum of -inf, or of NaN from the beam's own, is none.
+    // A sum of -inf, or NaN from the beam's own sum, is no continuation.
     const float sum = cum_log_prob + t.log_prob;
     if (!(sum > -std::numeric_limits<float>::infinity()) || sum < min_sum) {
       continue;

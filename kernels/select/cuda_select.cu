@@ -39,7 +39,7 @@ static_assert(CudaSelectLayout::kRowStatsBytes == sizeof(RowStats));
 static_assert(CudaSelectLayout::kEntryBytes == sizeof(Entry));
 static_assert(CudaSelectLayout::kKeyBytes == sizeof(ScoreKey));
 
-// Sets the parts of scratch memory that begins at `base`.
+// Returns the arrays of the scratch memory at `base`.
 Scratch PartsAt(const CudaSelectLayout& layout, void* base) {
   return {.maxima = layout.maxima.At<float>(base),
           .sums = layout.sums.At<float>(base),

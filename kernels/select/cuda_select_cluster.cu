@@ -37,8 +37,8 @@ struct ClusterPolicy {
   static constexpr int kMaxBlocks = 16;
   // With more groups, or smaller processing clusters.
   static constexpr int kMinBlocks = 8;
-  // A block reads 50 bytes a nanosecond: more than these take longer than the
-  // second launch, unless clusters have about half of the device.
+  // A block reads 50 bytes a nanosecond: more bytes than these take longer than
+  // the second launch, unless clusters have about half of the device.
   static constexpr int kMaxFewBytes = 64 << 10;
   static constexpr int kMultiprocessorsPerBlock = 3;
   static constexpr int kThreads = 512;  // 128 registers each
@@ -85,7 +85,7 @@ __device__ uint4 NoLogits() {
   return {kWord, kWord, kWord, kWord};
 }
 
-// A piece of a row of whole vectors.
+// Loads a piece of a row of whole vectors.
 template <typename T>
 __device__ LanePiece<T> LoadVectors(const T* row, int piece, int size) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
@@ -99,7 +99,7 @@ __device__ LanePiece<T> LoadVectors(const T* row, int piece, int size) {
   return loaded;
 }
 
-// The token of a lane's index-th logit of a tile, of 32.
+// Returns the token of a lane's index-th logit of a tile, of 32.
 template <typename T>
 __device__ int TokenAt(int tile, int index) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
@@ -115,7 +115,7 @@ struct TileTotals {
   float sum;
 };
 
-// As FinishTile of cuda_select_read.cu.
+// As FinishTile in cuda_select_read.cu.
 __device__ inline TileTotals TotalsOf(const LogSum& own) {
   const float4 maxima = cuda_logits::OfQuarters(MaxOverQuarter(own.max));
   return {maxima, WarpSum(own.Scaled(MaxOf(maxima)))};
@@ -169,7 +169,7 @@ __device__ void LoadTiles(const Params& p, const CudaSelectGroup& group,
   }
 }
 
-// To all blocks of the cluster, a lane each.
+// Writes to all blocks of the cluster, one lane per block.
 template <typename T>
 __device__ void BroadcastTileStats(HeldTile<T> (&held)[kHeld<T>],
                                    ClusterShared<T>& shared) {
@@ -200,8 +200,8 @@ __device__ RowView<T> ViewOf(const Params& p, const CudaSelectGroup& group,
   return RowView<T>(p, group, beam, /*by_logit=*/false, stats, CudaRowEdits{});
 }
 
-// The softmax of all rows, a warp each. The first block's are kept for
-// MergeExact.
+// Computes the softmax of all rows, one warp per row. The first block keeps
+// them for MergeExact.
 template <typename T>
 __device__ Summed SumGroup(const Params& p, const CudaSelectGroup& group,
                            ClusterShared<T>& shared) {
@@ -291,8 +291,8 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
 
 #endif
 
-// A group's blocks are a cluster: gridDim.x of them. `kVectors`: all rows begin
-// at multiples of 16 bytes, and are as long as some of them.
+// The gridDim.x blocks of a group are a cluster. `kVectors`: all rows are
+// 16-byte aligned, and their length is a multiple of 16 bytes.
 template <typename T, bool kVectors>
 __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
     const __grid_constant__ Params p) {

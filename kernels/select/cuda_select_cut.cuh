@@ -1,6 +1,6 @@
-// The first half of a group's choice by one block: the softmax of its rows, the
-// best that each of its parts has, and of these a threshold that about m
-// elements reach. What reaches it is gathered in cuda_select_merge.cu or
+// The first half of choosing a group by one block: the softmax of its rows, the
+// maxima of their parts, and from these a threshold that about m elements
+// reach. These elements are gathered in cuda_select_merge.cu or
 // cuda_select_cluster.cu and ranked in cuda_select_finish.cuh.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace espalier::cuda_select {
 
-// Maxima that the threshold is found among, each of a part of the group. Of
-// four times m, 1.15 m elements are expected to reach it.
+// Maxima that the threshold is chosen from, each of a part of the group. With
+// four times m of them, 1.15 m elements are expected to reach it.
 constexpr int kFewMaxima = 64;
 constexpr int kMaxFew = kFewMaxima / 4;  // m
 constexpr int kMaxima = 4 * kMaxNarrow;
@@ -34,8 +34,8 @@ struct FewGroups {
   // Sixteen rows at once. 256 threads take 5 us longer for m = 64, because each
   // compares twice as much for the threshold and the ranks.
   static constexpr int kThreads = 512;
-  // Up to 128 registers a thread hold the maxima of a row besides all else; of
-  // 64 some are spilled, which costs up to 5 us.
+  // With up to 128 registers a thread the maxima of a row fit beside all else;
+  // with 64 some spill, which costs up to 5 us.
   static constexpr int kMinBlocks = 1;
   // Quarters that a warp has in flight: all of them, for m up to 24. Four
   // instead of two, or one, take 0.3 us longer.
@@ -74,7 +74,7 @@ struct MergeShared {
   ScoreKey keys[2][2 * kMaxNarrow];
 };
 
-// All threads; a barrier after it.
+// All threads. Needs a barrier after it.
 __device__ inline void Clear(MergeShared& shared) {
   if (threadIdx.x == 0) {
     shared.cut = 0xFFFFFFFFu;
@@ -87,7 +87,7 @@ __device__ inline void Clear(MergeShared& shared) {
   }
 }
 
-// Rows in work at once.
+// Returns the number of rows processed at once.
 __device__ inline int NumWarps() { return blockDim.x / kWarpSize; }
 
 // A warp's statistics once the rows are summed.
@@ -95,7 +95,7 @@ struct Summed {
   // For its first row; other rows are in `stats`.
   RowStats stats;
   TileBatch batch;
-  // The best scores a lane has among first quarters, second ones, and so on.
+  // A lane's best scores among first quarters, second quarters, and so on.
   QuarterMaxima own;
   bool edited = false;      // a row has edits but is no allow list
   bool many_edits = false;  // a row has more than kManyEdits
@@ -145,14 +145,14 @@ __device__ __noinline__ float4 BestEditedScores(RowView<T> row) {
   return best.best;
 }
 
-// The softmax of all rows, to `stats`.
+// Writes the softmax of all rows to `stats`.
 template <typename T>
 __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
                           bool by_logit) {
   Summed summed;
   ForEachRow(group, [&](int beam) {
     const int row = group.first_row + beam;
-    // Before the tiles, to be waited for together.
+    // Loaded before the tiles, so that the latencies overlap.
     const CudaRowEdits edits =
         p.in.row_edits != nullptr ? p.in.row_edits[row] : CudaRowEdits{};
     TileBatch batch;
@@ -199,8 +199,8 @@ __device__ void ExcludeEditedTokens(const Params& p,
   });
 }
 
-// Brings the lanes' maxima to `kSize`: from few lanes all four, from many the
-// best of several.
+// Writes the lanes' maxima to `kSize` places: with few lanes all four of each,
+// with many the best of several.
 template <int kSize>
 __device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
                             uint32_t* maxima) {
@@ -235,8 +235,8 @@ __device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
   }
 }
 
-// The m-th largest of the shared maxima: at least m elements reach it. 0 if
-// there are fewer.
+// Returns the m-th largest of the shared maxima, which at least m elements
+// reach; 0 if there are fewer.
 template <typename Policy, int kSize>
 __device__ void FindThreshold(int m, MergeShared& shared) {
   static_assert(kSize <= Policy::kThreads);

@@ -8,16 +8,16 @@
 
 namespace espalier::cuda_select {
 
-// 11 bits a digit: the first, sign, exponent and two bits of the fraction,
-// spreads logits over some 40 counters, so few lanes meet at one; a score takes
-// three digits and a position three.
+// 11 bits a digit. The first digit, with sign, exponent and two bits of the
+// fraction, spreads logits over some 40 counters, so that few lanes collide. A
+// score takes three digits and a position three.
 constexpr int kDigitBits = 11;
 constexpr int kNumDigits = 1 << kDigitBits;
 constexpr int kScoreBit = 32;  // the lowest of a key's score
 
 struct DigitCounts {
-  // A word is left out after every 64, so that lanes that each add up 64 do
-  // not meet at one bank.
+  // A word of padding after every 64, so that lanes that each add 64 words have
+  // no bank conflicts.
   int padded[kNumDigits + kNumDigits / 64];
   int digit;  // digit of the k-th largest; -1: fewer than k
   int left;   // elements still to choose with the digit
@@ -26,8 +26,8 @@ struct DigitCounts {
   __device__ int& at(int digit) { return padded[digit + digit / 64]; }
 };
 
-// One warp: finds the digit of the k-th largest from the counts. First the run
-// of 64 digits that it is in, then the digit.
+// One warp: finds the digit of the k-th largest from the counts: first its run
+// of 64 digits, then the digit.
 __device__ inline void FindDigit(int k, DigitCounts& shared) {
   constexpr int kRun = kNumDigits / kWarpSize;
   static_assert(kRun == 2 * kWarpSize);
@@ -58,10 +58,10 @@ __device__ inline void FindDigit(int k, DigitCounts& shared) {
   }
 }
 
-// All threads: a key such that exactly k of the keys (or, where digits below
-// `low_bit` would decide, at least k) are not below it; 0 if there are fewer.
-// `for_each(add)` calls add(key, weight) for this thread's keys, none of which
-// is 0; a weight of -1 takes a key back.
+// All threads: returns a key such that exactly k of the keys (or, if digits
+// below `low_bit` would decide, at least k) are not below it; 0 if there are
+// fewer. `for_each(add)` calls add(key, weight) for this thread's keys, none of
+// which is 0; a weight of -1 removes a key.
 template <typename ForEach>
 __device__ ScoreKey KthLargest(const ForEach& for_each, int k, int low_bit,
                                DigitCounts& shared) {
@@ -100,8 +100,8 @@ struct ExactShared {
   int count;
 };
 
-// The tokens of `row` from which the group chooses, through `append(key)`: at
-// most m, as SelectRow gives them. All threads.
+// All threads: passes the tokens of `row` from which the group chooses to
+// `append(key)`: at most m, as from SelectRow.
 template <typename T, typename Append>
 __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
                             const Append& append) {

@@ -21,8 +21,8 @@ struct AboveThreshold {
     bits |= 1u << number;
     logit = x;
   }
-  // Calls visit(number, whether `logit` is its logit), the last one first.
-  // REQUIRES: they were added in their order.
+  // Calls visit(number, true if `logit` is its logit), the last number first.
+  // REQUIRES: numbers were added in ascending order.
   template <typename Visit>
   __device__ void ForEach(const Visit& visit) const {
     unsigned left = bits;
@@ -59,7 +59,7 @@ __device__ void Rank(MergeShared& shared, int num_entries, const Visit& visit) {
   }
 }
 
-// Writes the entries of rank below m, of which there are `num_best`.
+// Writes the `num_best` entries of rank below m.
 __device__ inline void WriteBest(const Params& p, const CudaSelectGroup& group,
                                  int group_idx, int num_entries, int num_best,
                                  MergeShared& shared) {
@@ -124,9 +124,8 @@ __device__ __noinline__ void KeepBestLogits(const Params& p,
   __syncthreads();
 }
 
-// All threads, once all entries that reach the cut are counted, and kept as far
-// as there is room for them: chooses the best sums of them, `by_logit` in
-// kByLogit.
+// All threads: chooses the best sums, `by_logit` in kByLogit, once all entries
+// that reach the cut are counted and stored up to capacity.
 template <typename T>
 __device__ void FinishGroup(const Params& p, const CudaSelectGroup& group,
                             int group_idx, bool by_logit, MergeShared& shared) {

@@ -71,9 +71,9 @@ __device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
   return WarpMax(own);
 }
 
-// All threads of a block: takes edited tokens out of the maxima of their
-// quarters. Those in which one is the maximum are marked first, so that each is
-// looked through once, however many of its tokens have edits. Barriers before
+// All threads of a block: removes edited tokens from the maxima of their
+// quarters. Quarters whose maximum is an edited token are marked first, so that
+// each is read once, however many of its tokens have edits. Has barriers before
 // and after.
 template <typename T>
 __device__ __noinline__ void ExcludeEditedTokens(RowView<T> row) {
@@ -107,8 +107,8 @@ enum Mode : int {
   kExact,    // the best of each row first: exact whatever the scores are
 };
 
-// All threads of the block. Without edits the order of edited logits is that
-// of sums.
+// All threads of the block. Without edits, edited logits and sums have the same
+// order.
 __device__ inline Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
   if (group.domain == ScoreDomain::kLogProbs || p.in.row_edits == nullptr) {
     return kBySum;

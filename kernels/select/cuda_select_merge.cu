@@ -1,4 +1,4 @@
-// The choice among a group's rows once they are read, by one block: for groups
+// The choice among a group's rows once they are read, by one block, for groups
 // of up to kMaxNarrow candidates (cuda_select.cu).
 #include <algorithm>
 
@@ -32,7 +32,7 @@ __device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
   }
 }
 
-// Lists the quarters that reach the cut, and takes in edited tokens that do.
+// Lists the quarters that reach the cut, and appends edited tokens that do.
 template <typename T, typename Append>
 __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
                              bool by_logit, Summed& summed, float cut,
@@ -120,7 +120,7 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
   }
 }
 
-// All elements that reach the cut.
+// Gathers all elements that reach the cut.
 template <typename T, typename Policy>
 __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
                               bool by_logit, Summed& summed,

@@ -1,4 +1,4 @@
-// Selection's one reading of the logits: of every tile the maxima of its
+// The one pass over the logits in selection: for every tile the maxima of its
 // quarters and its sum of exponentials (cuda_select.cu).
 #include "kernels/logits/cuda_read_tiles.cuh"
 #include "kernels/select/cuda_select_steps.h"
@@ -45,7 +45,7 @@ __global__ __launch_bounds__(
   const int group = p.in.row_groups[row];
   const float cum = p.in.cum_log_probs[row];
   GridDependencyWait();  // for logits; the rest was there before
-  // Both at once, so that they are waited for together.
+  // Tests both at once, so that their latencies overlap.
   if ((group < 0) | !(cum > MinusInf())) return;
   const WarpTiles tiles(p.tiles, tiles_per_warp);
   if (!tiles.any()) return;

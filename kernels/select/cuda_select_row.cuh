@@ -26,7 +26,7 @@ using cuda_logits::MinusInf;
 using cuda_logits::RowLogits;
 
 constexpr int kColumns = 32;  // maxima of a row for a first threshold
-// Entries that a wide group has room for, in multiples of m.
+// Capacity for entries of a wide group, in multiples of m.
 constexpr int kEntriesPerCandidate = 4;
 // Up to this many candidates one block finishes a group by itself.
 constexpr int kMaxNarrow = kMaxNarrowCudaSelect;
@@ -99,7 +99,7 @@ __device__ __noinline__ inline bool HasToken(const TokenEdit* edits, int begin,
   return false;
 }
 
-// One row, as the steps after the reading see it.
+// One row, for the steps after reading.
 template <typename T>
 class RowView : public RowLogits<T> {
  public:
@@ -143,7 +143,7 @@ class RowView : public RowLogits<T> {
   __device__ ScoreDomain domain() const { return domain_; }
   __device__ float* maxima() const { return maxima_; }
 
-  // Equal infinities differ by nothing (select.h).
+  // The difference of equal infinities is 0 (select.h).
   __device__ float LogProb(float logit) const {
     const float difference =
         logit == stats_.max ? 0.0f : __fsub_rn(logit, stats_.max);
@@ -170,7 +170,7 @@ class RowView : public RowLogits<T> {
     const float logit = score - stats_.cum + stats_.log_sum + stats_.max;
     return fmaxf(logit - 0x1p-20f * magnitude, kLowest);  // NaN: the lowest
   }
-  // The score of an element that is edited, but not banned.
+  // Returns the score of an element with an edit that is no ban.
   __device__ float Score(float logit, const TokenEdit& edit) const {
     return by_logit_ ? Edited(logit, edit) : Sum(Edited(LogProb(logit), edit));
   }

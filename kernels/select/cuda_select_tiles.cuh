@@ -60,12 +60,12 @@ __device__ inline RowStats SumTiles(const RowTiles& row, float cum,
   }
   const LogSum sum = WarpLogSum(total);
   stats.log_sum = logf(sum.sum);
-  // A dead row's tiles are from another step.
+  // A dead row's tiles are stale.
   if (stats.cum > MinusInf()) stats.max = sum.max;
   return stats;
 }
 
-// One warp: the same maxima, read again.
+// One warp: returns the same maxima, read again.
 __device__ inline QuarterMaxima ReadMaxima(const float* row_maxima, int tiles,
                                            TileBatch& batch) {
   const int lane = threadIdx.x % kWarpSize;

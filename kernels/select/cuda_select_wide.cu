@@ -37,7 +37,7 @@
 namespace espalier::cuda_select {
 namespace {
 
-// A few warps that wait for memory in turn.
+// A few warps, which hide each other's memory latency.
 constexpr int kRowThreads = 128;
 // Blocks per multiprocessor that gather a few rows.
 constexpr int kGatherBlocks = 4;
@@ -63,7 +63,7 @@ __device__ float BestOfSomeEdited(const RowView<T>& row) {
   return max;
 }
 
-// A warp a row; the edits of a row, by all.
+// One warp per row. The whole block excludes the edited tokens of each row.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void SumWideRows(
     const __grid_constant__ Params p) {
@@ -104,8 +104,8 @@ __global__ __launch_bounds__(kRowThreads) void SumWideRows(
   p.scratch.columns[size_t(row) * kColumns + lane] = max;
 }
 
-// The m-th largest of the maxima of the group's rows, `step` of which are taken
-// as one; 0 if there are fewer.
+// Returns the m-th largest of the maxima of the group's rows, with `step` of
+// them merged into one; 0 if there are fewer.
 template <int kStep>
 __device__ uint32_t CutOfColumns(const Params& p, const CudaSelectGroup& group,
                                  DigitCounts& digits) {
@@ -156,8 +156,8 @@ __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
   return static_cast<uint32_t>(key >> kScoreBit);
 }
 
-// A threshold that at least m elements reach, from as few maxima as will do;
-// 0 if that is all of them.
+// Returns a threshold that at least m elements reach, from as few maxima as
+// possible; 0 if all of them are too few.
 template <typename T>
 __device__ uint32_t FindThreshold(const Params& p, const CudaSelectGroup& group,
                                   bool by_logit, DigitCounts& digits) {
@@ -289,7 +289,7 @@ absl::Status Enqueue(const Params& p, const CudaDevice& device,
   const LaunchConfig rows = {
       .grid = dim3((p.in.num_rows + kRowsPerBlock - 1) / kRowsPerBlock),
       .block = dim3(kRowThreads)};
-  // Few rows are shared by many blocks.
+  // Many blocks share few rows.
   constexpr int kPerBlock = kRowThreads / kWarpSize * kFewQuarters;
   const int blocks_per_row =
       std::clamp(kGatherBlocks * device.num_sms / p.in.num_rows, 1,

@@ -10,7 +10,7 @@
 namespace espalier::cuda_select {
 namespace {
 
-// One key a thread, compared with all others in pieces of this size.
+// One key per thread, compared with all others in pieces of this size.
 constexpr int kRankThreads = 256;
 constexpr int kMaxRankGroups = 16;
 
@@ -65,8 +65,8 @@ __device__ bool HasAmbiguousTie(const Params& p, const Entry* entries,
   return __syncthreads_or(differs);
 }
 
-// Cuts the entries to the m best, to `chosen`. Returns how many, -1 if the
-// cut is doubtful.
+// Prunes the entries to the m best, to `chosen`. Returns their number, or -1 if
+// the cut has an ambiguous tie.
 template <typename T>
 __device__ int ChooseEntries(const Params& p, const CudaSelectGroup& group,
                              Mode mode, const Entry* entries, int count,
@@ -101,7 +101,7 @@ __device__ __noinline__ int ChooseWideRowByRow(const Params& p,
                                                const CudaSelectGroup& group,
                                                Entry* entries, ScoreKey* chosen,
                                                ChooseShared& shared) {
-  // Room for four entries a candidate is room for eight keys.
+  // Four entries per candidate take the memory of eight keys.
   ScoreKey* best = reinterpret_cast<ScoreKey*>(entries);
   ScoreKey* spare = best + 2 * size_t(group.num_candidates);
   const int count = ChooseRowByRow<T>(p, group, best, spare, shared.exact);

@@ -35,8 +35,8 @@ bool IsSorted(const std::vector<TokenScore>& row) {
                             }) == row.end();
 }
 
-// Rows are sorted, so their best are merged through a heap of one head a row:
-// num_candidates * log(num_beams) instead of a look at every token.
+// Rows are sorted, so a heap of one head per row merges their best:
+// num_candidates * log(num_beams) instead of visiting every token.
 class Merge {
  public:
   Merge(std::span<const std::vector<TokenScore>> rows,
@@ -63,8 +63,8 @@ class Merge {
 
  private:
   // Once a sum is -inf the rest of the row is too: log-probabilities fall, and
-  // rounding keeps the order of sums. A NaN comes from the beam's own sum, and
-  // then the rest is NaN as well.
+  // rounding keeps the order of sums. A NaN comes from the beam's own sum, so
+  // the rest is NaN as well.
   void Push(int beam, size_t index) {
     if (index == rows_[beam].size()) return;
     const float cum = cum_log_probs_[beam] + rows_[beam][index].log_prob;

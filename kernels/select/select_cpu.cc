@@ -45,7 +45,7 @@ bool Renormalizes(const RowOptions& options) {
          (!options.edits.empty() || options.is_allow_list);
 }
 
-// A log-probability after its edit.
+// Returns a log-probability after its edit.
 float ScoreAfter(const TokenEdit& edit, std::span<const float> logits,
                  const RowOptions& options, const LogSoftmax& softmax) {
   if (edit.banned) return -kInf;
@@ -53,7 +53,7 @@ float ScoreAfter(const TokenEdit& edit, std::span<const float> logits,
                      options.repetition_penalty);
 }
 
-// The softmax of edited log-probabilities.
+// Returns the softmax of edited log-probabilities.
 //   others  the sum of the logits of tokens without an edit
 LogSoftmax SoftmaxOfScores(std::span<const float> logits,
                            const RowOptions& options, const LogSoftmax& softmax,
@@ -144,8 +144,8 @@ std::vector<TokenScore> Select(std::span<const float> logits,
   if (softmax.max == -kInf) return {};
   std::vector<ScoreKey> keys;
   if (by_log_prob) {
-    // Before the choice, which costs more than to look: of tokens without an
-    // edit, higher logits have no lower log-probability.
+    // Filters before ranking, which costs more than the test: among tokens
+    // without an edit, higher logits have no lower log-probability.
     keys = best.TakeIf([&](ScoreKey key) {
       return !IsBelow(options,
                       scores.Of(softmax.LogProb(logits[TokenOf(key)])));

@@ -65,7 +65,7 @@ std::vector<Ranked> Edit(const std::vector<float>& scores,
   return tokens;
 }
 
-// Makes log-probabilities of edited ones, of all tokens of the row.
+// Renormalises edited log-probabilities over all tokens of the row.
 class Normalizer {
  public:
   Normalizer(const std::vector<float>& log_probs, const RowOptions& options) {
@@ -90,8 +90,8 @@ class Normalizer {
   double log_sum_ = 0;
 };
 
-// The edited tokens after their edits, and the best `num_candidates` of the
-// others by logit.
+// Returns the edited tokens after their edits, and the best `num_candidates` of
+// the others by logit.
 std::vector<Ranked> Contenders(const std::vector<float>& logits,
                                const std::vector<float>& log_probs,
                                const RowOptions& options) {

@@ -1,4 +1,4 @@
-// CudaAdvanceDrafts is bound by latency: one thread a sequence.
+// CudaAdvanceDrafts is bound by latency: one thread per sequence.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/verify/cuda_draft_steps.h"
@@ -37,7 +37,7 @@ __global__ void AdvanceDrafts(CudaDraftState state, int num_rows) {
   }
 }
 
-// A block a draft.
+// One block per draft.
 __global__ void __launch_bounds__(kPlaceThreads)
     PlaceDrafts(const CudaPlacedDraft* drafts, CudaPlacedBatch batch) {
   LaunchDependents();

@@ -45,7 +45,7 @@ struct CudaDraftState {
   // [num_rows]  the places of the copies of its tokens' logits, one after the
   // other (CudaSampleInputs::copied_rows); -1: no copy.
   int* kept_rows = nullptr;
-  // [num_rows]  as CudaSample wrote them
+  // [num_rows]  written by CudaSample
   const Candidate* candidates = nullptr;
   // [runs, tokens, max_rows]  pinned host memory: the drafted tokens
   TokenId* drafted = nullptr;

@@ -1,4 +1,4 @@
-// All of these are bound by latency: a thread, or some, a sequence.
+// All of these are bound by latency: one thread per sequence, or some.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/verify/cuda_verified_drafts.h"
@@ -39,7 +39,7 @@ __device__ VerifiedDraft Read(uint64_t address, int max_accepted) {
   return Within(*reinterpret_cast<const VerifiedDraft*>(address), max_accepted);
 }
 
-// A block a row.
+// One block per row.
 __global__ void __launch_bounds__(kThreads)
     BeginRows(const CudaUnreadRow* rows, CudaPlacedBatch batch) {
   LaunchDependents();

@@ -43,7 +43,8 @@ __device__ inline DraftEnd FindEnd(const VerifyParams& p,
   }
 }
 
-// A block: the tokens of a sequence, the last one with its log-probability.
+// One block: writes the tokens of a sequence, the last one with its
+// log-probability.
 __device__ inline void Answer(const VerifyParams& p, int sequence_idx,
                               const CudaVerifySequence& sequence,
                               int num_accepted, TokenId token, float log_prob) {

@@ -73,7 +73,8 @@ class RowJudge : public Sampler<T, Policy> {
   }
 
  private:
-  // A NaN is passed over until then.
+  // Returns the verdict on the row. Ignores NaN until log_sum is known, which
+  // is NaN then.
   __device__ RowVerdict Judged(const RowOptions& options, TokenId draft) {
     RowVerdict found;
     Cut(options, found);
@@ -181,7 +182,7 @@ __device__ __noinline__ void DrawPlainly(const VerifyParams& p,
   p.verdicts[row] = found;
 }
 
-// A block: the verdict on a row that has been read.
+// One block: writes the verdict on a row that has been read.
 template <typename T, typename Policy, bool kFilters>
 __device__ void JudgeRow(const VerifyParams& p, const RowTask& task, int row) {
   if (task.is_target && task.index == 0 && threadIdx.x == 0) {

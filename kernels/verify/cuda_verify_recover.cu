@@ -30,7 +30,7 @@ struct RowDensity {
         cut(p.verdicts[row].cut),
         of_weight(static_cast<float>(1 / p.verdicts[row].total)) {}
 
-  // A warp: of `kSize` tokens a lane, ascending from `begin` to `end`.
+  // One warp: `kSize` tokens a lane, ascending from `begin` to `end`.
   template <int kSize, typename TokenOf>
   __device__ void Probabilities(int begin, int end, const TokenOf& token_of,
                                 float (&x)[kSize]) const {
@@ -120,7 +120,7 @@ __device__ Mass SumOfTiles(const Mass* masses, int num_tiles) {
   return SumOverWarp(sum);
 }
 
-// The first warp: the tile in which sums exceed `target`.
+// The first warp: finds the tile in which sums exceed `target`.
 __device__ void FindTile(const Mass* masses, int num_tiles, Mass target,
                          RecoverShared& shared) {
   Mass before = 0;
@@ -137,7 +137,7 @@ __device__ void FindTile(const Mass* masses, int num_tiles, Mass target,
   }
 }
 
-// A block: the token of the tile at which sums exceed the target.
+// One block: returns the token of the tile at which sums exceed the target.
 template <typename T>
 __device__ void FindToken(const Residual<T>& residual, RecoverShared& shared) {
   constexpr int kEach = kTileSize / RecoverPolicy::kThreads;
@@ -163,8 +163,8 @@ __device__ void FindToken(const Residual<T>& residual, RecoverShared& shared) {
   __syncthreads();
 }
 
-// A block: the token that follows a rejection, to all threads, when all tiles
-// are summed up.
+// One block: returns the token that replaces a rejected draft, to all threads,
+// once all tiles are summed.
 template <typename T>
 __device__ TokenId Recover(Residual<T>& residual, Mass* masses, int num_tiles,
                            double uniform, RecoverShared& shared) {
@@ -187,7 +187,7 @@ __device__ TokenId Recover(Residual<T>& residual, Mass* masses, int num_tiles,
   return shared.token;
 }
 
-// The blocks of row blockIdx.y share a sequence's tiles out.
+// The blocks of row blockIdx.y divide a sequence's tiles.
 template <typename T>
 __global__ __launch_bounds__(RecoverPolicy::kThreads) void RecoverRows(
     const __grid_constant__ VerifyParams p) {

@@ -9,7 +9,7 @@ namespace espalier {
 namespace {
 
 constexpr int kBlockSize = 1024;
-// Sums that the compiler may add up side by side.
+// Independent sums, which the compiler can vectorise.
 constexpr int kLanes = 8;
 
 // max(p - q, 0) of tokens.
@@ -63,7 +63,7 @@ class Residual {
     return mass;
   }
 
-  // kNoToken if the block ends before `sum` exceeds `target`.
+  // Returns kNoToken if the block ends before `sum` exceeds `target`.
   TokenId DrawWithin(int begin, double target, double& sum) const {
     for (int token = begin; token < EndOf(begin); ++token) {
       const double mass = At(token);

@@ -22,7 +22,7 @@ double UniformFor(const DrawOptions& options, RandomPurpose purpose) {
                  0);
 }
 
-// Whole chunks, as weights are written.
+// Returns the size of weights, in whole chunks.
 size_t WeightsSize(const VerifyRow& row) {
   return (row.logits.size() + kChunkSize - 1) / kChunkSize * kChunkSize;
 }
@@ -55,7 +55,7 @@ TokenId Recover(const RowDistribution& target, const VerifyRow& target_row,
                        UniformFor(target_row.options, RandomPurpose::kRecover));
 }
 
-// A position's token: the draft if it is accepted.
+// Returns a position's token: the draft if it is accepted.
 Draw JudgeDraft(const VerifyRow& target_row, const VerifyRow* draft_row,
                 TokenId draft, bool* accepted) {
   const double q =

@@ -32,7 +32,7 @@ TokenId Invert(const std::vector<double>& probabilities, double uniform) {
   return token;
 }
 
-// The log-probability of `token` in the raw row.
+// Returns the log-probability of `token` in the raw row.
 float RawLogProbOf(const VerifyRow& row, TokenId token) {
   return static_cast<float>(
       DrawLogProbabilities(row.logits, SamplingParams{})[token]);

@@ -1,5 +1,5 @@
-// The part of a group that applies answers, keeps its pages and gives them
-// back. beam_group_plan.cc has its rows in plans, beam_group_drafts.cc its
+// BeamGroup, part: applies results, and caches or releases pages.
+// beam_group_plan.cc writes rows into plans, beam_group_drafts.cc handles
 // drafts.
 #include "beam/beam_group.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
-// So that one more can be added without failure.
+// Reserves room, so that one more element can be added without failure.
 template <typename T>
 void ReserveOneMore(std::vector<T>* values) {
   if (values->size() == values->capacity()) {
@@ -27,7 +27,7 @@ void ReserveOneMore(std::vector<T>* values) {
   }
 }
 
-// What is the same at each step.
+// Returns a selection with the fields that are constant for all steps.
 std::shared_ptr<PlanSelection> MakeSelection(
     RequestId id, const GenerationParams& request,
     std::shared_ptr<const SelectionParams> params,
@@ -40,7 +40,7 @@ std::shared_ptr<PlanSelection> MakeSelection(
   return selection;
 }
 
-// What an encoder reads for the request; null: nothing.
+// Returns the source that an encoder reads for the request, or null.
 std::shared_ptr<const std::vector<TokenId>> MakeSource(
     const Request& request, const SourceLayout& layout) {
   if (layout.num_tokens == 0) return nullptr;
@@ -112,7 +112,7 @@ int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
     const int next = walk_->NumNext(max_tokens, kAnyNumber);
     return pages_.NumPagesToAppend(std::span(&next, 1));
   }
-  if (has_to_draft()) return 0;  // they are those of drafts
+  if (has_to_draft()) return 0;  // drafts count them
   if (outstanding()) return pages_.NumPagesToReserveTails();
   return pages_.NumPagesToAppend(OneEach());
 }
@@ -135,7 +135,7 @@ int64_t BeamGroup::NumPromptLogprobs() const {
   return std::ssize(request_.prompt_tokens) - FirstLogprob(request_);
 }
 
-// The prompt's come first, also in a plan that has both.
+// Scores of the prompt come first, even in a plan with both kinds.
 absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
                                     size_t num_tokens, int vocab_size) {
   if (std::ssize(prompt_logprobs_) < NumPromptLogprobs()) {
@@ -192,7 +192,7 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
         DraftsInFlight::DraftedAhead(result, num_live_beams()), &asked);
   }
   if (replay_ != nullptr) DescribePaths(&asked);
-  is_asked_current_ = false;  // drafts are of this answer alone
+  is_asked_current_ = false;  // the drafts belong to this result alone
   const absl::Status status =
       espalier::ValidateResult(asked, result, vocab_size,
                                replay_ != nullptr ? &replay_->tree() : nullptr);
@@ -241,7 +241,7 @@ void BeamGroup::AdvanceDrafts(const SelectionResult& result,
   if (drafts_.can_draft()) {
     has_asked_rows_ = false;
     ApplyDrafts(result, live, is_last);
-  } else if (!have_one_length_) {  // drafts are off since
+  } else if (!have_one_length_) {  // drafts were turned off
     has_asked_rows_ = false;
     have_one_length_ = HaveOneLength(live.size());
   }
@@ -341,13 +341,14 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
 void BeamGroup::KeepEnded() {
   if (!keeps_pages_ || is_preempted() || !prefill_.is_filled()) return;
   for (const EndedSequence& ended : strategy_->ended()) {
-    // Before the first answer there is one sequence, however many begin there.
+    // Before the first result there is one sequence, whatever the number of
+    // ended ones.
     if (ended.rank >= num_live_beams()) continue;
     Keep(ended.rank, ended.node, strategy_->tree().depth(ended.node));
   }
 }
 
-// What has no memory is not kept, and nothing else comes of it.
+// Caching is optional: on std::bad_alloc the pages are released uncached.
 void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) try {
   const std::vector<TokenId> generated = strategy_->tree().Path(node);
   const int num_prompt = static_cast<int>(request_.prompt_tokens.size());
@@ -364,7 +365,7 @@ void BeamGroup::KeepLive() {
   }
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     const TokenTree::Node node = strategy_->node(rank);
-    // The last token is not fed, or its step is not answered.
+    // The last token is not fed, or its step has no result yet.
     Keep(rank, node, strategy_->tree().depth(node) - 1);
   }
 }
@@ -378,7 +379,7 @@ void BeamGroup::Preempt(const PageSaving& saving, bool names_end,
                               prefill_.counts());
   }
   if (names_end) ReserveOneMore(&plan->ended);
-  // Its sequences begin as one stem.
+  // Its sequences share one stem.
   is_saving_ = pages_.Preempt(
       num_beams(), pages_.has_rows() ? PageSaving{} : saving, names_end, plan);
   if (names_end) plan->ended.push_back(id_);
@@ -405,7 +406,7 @@ void BeamGroup::Resume() {
     branches.emplace_back(walk_->stem().begin(), walk_->stem().end());
   }
   pages_.Restart();
-  is_asked_current_ = false;  // what is fed again may live in other slots
+  is_asked_current_ = false;  // sequences may get other slots
   has_asked_rows_ = false;
   prefill_.Restart(std::move(branches));
 }

@@ -1,46 +1,44 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
-// It writes its rows into step plans, and lets its pages follow its strategy's
-// decisions (beam/pages/group_pages.h): a surviving beam keeps its slot, its
-// other children fork into the slot of a beam that was pruned.
+// It writes its rows into step plans, and updates its pages as its strategy
+// decides (beam/pages/group_pages.h): a surviving beam keeps its slot, and its
+// other children fork into slots of pruned beams.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
 //   one row a live beam, each step                     (decode)
 //
-// For an executor that runs ahead a group may also plan one step ahead:
-// the step after one that is not answered yet (docs/step.md, "Running ahead").
-// Such a step is planned with a page for every slot to write into, its tail,
-// whichever beam will live there.
+// If the executor runs ahead, a group may also plan the step after one whose
+// result it has not read (docs/step.md, "Running ahead"). Such a plan gives
+// each slot a tail page to write into, whichever beam will live there.
 //
-// A request that speculates has its sequences feed drafts after their last
-// tokens (beam/drafts/group_drafts.h, beam/drafts/draft_choice.h). The answer
-// verifies them: what it accepts was fed already, and what it rejects is
-// truncated. Where a draft model drafts for samples, the plan that asks for
-// drafts verifies them, and may go ahead of the answer before it; for beams a
-// plan before asks, and feeds nothing of the group. Beams feed paths, in as
-// many rows as these take, and one answer may decide several steps
+// If a request speculates, its sequences feed drafts after their last tokens
+// (beam/drafts/group_drafts.h, beam/drafts/draft_choice.h), and the result
+// verifies them. Accepted tokens are fed already, and rejected ones are
+// truncated. Samples with a draft model: the plan that requests drafts also
+// verifies them, and may run ahead of the result before it. Beams with a draft
+// model: an earlier plan requests drafts, and feeds nothing of the group. Beams
+// feed paths, each in a row of its own, and one result may decide several steps
 // (beam/drafts/draft_replay.h).
 //
-// A request that only scores has no selections: after its prompt its one
-// sequence walks the trie of the continuations (beam/continuation_walk.h), as
-// part of its prefill, and beside it rows that are forks of it for a step. It
-// has ended when all of that is answered.
+// A request that only scores has no selections. After the prompt its one
+// sequence walks the trie of the continuations (beam/continuation_walk.h) as
+// part of its prefill, beside rows that are forks of it for one step. It ends
+// when all results have arrived.
 //
-// A group can be preempted, to make room for others, and resumed: it keeps its
-// tokens and its strategy, and loads from host memory or feeds again what its
-// pages held (beam/pages/group_prefill.h). That changes nothing about its
-// result.
+// A group can be preempted, to make room for others, and resumed. It keeps its
+// tokens and its strategy, and loads the contents of its pages from host memory
+// or recomputes them (beam/pages/group_prefill.h). The result is the same.
 //
-// A group belongs to its pool's strand. Answers come in the order of plans; a
-// plan that selects for this group is answered before the next is written, or
-// before the one after that if it goes ahead.
+// A group belongs to its pool's strand. Results come in the order of plans. A
+// plan that selects for this group is followed by its result before the next
+// plan is written, or before the second next if that one runs ahead.
 //
 //   BeamGroup group(id, PreparedRequest(request), &pool, &sequence_ids);
 //   StepPlan plan;
 //   while (!group.done()) {
 //     RETURN_IF_ERROR(group.PlanStep(max_tokens, &plan));
 //     group.OnPlanOut();
-//     StepResult result = ...;  // an executor's answer to the plan
+//     StepResult result = ...;  // an executor's result for the plan
 //     plan = StepPlan();
 //     group.OnAnswer();
 //     for (const SelectionResult& selection : result.selections) {
@@ -80,10 +78,10 @@
 
 namespace espalier {
 
-// Aligned, so that what a step reads of it lies in few lines of cache.
+// Aligned to minimize the cache lines that a step reads.
 class alignas(64) BeamGroup {
  public:
-  // Pool and ids outlive the group; so do `tree` and `trace`, which may be
+  // The pool, ids, `tree` and `trace` outlive the group; the last two may be
   // null.
   BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
             SequenceIdSource* ids, PrefixTree* tree = nullptr,
@@ -91,151 +89,151 @@ class alignas(64) BeamGroup {
 
   RequestId id() const { return id_; }
   const Request& request() const { return request_; }
-  // As they were given: those of a source without what lies after it.
+  // Prompt tokens as given: a source without its padding and decoder prompt.
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
-  // How many tokens it would feed in the next step: what is left to prefill, or
-  // one for each live beam. 0 when done or preempted.
+  // Returns the number of tokens that it would feed in the next step: the rest
+  // of the prefill, or one for each live beam. 0 when done or preempted.
   int64_t num_pending_tokens() const;
-  // Beams that feed in the step that runs: rows of the next answer. 1 in the
-  // prompt, 0 when done.
+  // Beams that feed in the running step, which are the rows of its result. 1 in
+  // the prompt, 0 when done.
   int num_live_beams() const { return pages_.num_sequences(); }
-  // Sequences that the next step feeds a token of, at most: one that goes ahead
-  // of an answer has room for all that may live then.
+  // Largest number of sequences that the next step feeds. A step that runs
+  // ahead reserves rows for all beams that may live then.
   int max_decode_rows() const {
     return outstanding() ? pages_.num_slots() : num_live_beams();
   }
-  // Whether some of the prompt, or of what is fed again, is not planned yet.
-  // So is some of what is scored.
+  // True if tokens of the prompt, tokens to recompute, or tokens to score are
+  // in no plan yet.
   bool prefilling() const {
     return !done_ && !is_preempted() &&
            (!prefill_.done() || (only_scores_ && !walk_->all_planned()));
   }
-  // Whether it generates nothing; and whether all that it is asked for is
-  // there, so that it is to be dropped and its result taken.
+  // only_scores(): the request generates nothing. has_scored_all(): all of its
+  // results are there, so the group must be dropped and its result taken.
   bool only_scores() const { return only_scores_; }
   bool has_scored_all() const {
     return only_scores() && !done_ && walk_->all_planned() &&
            !prefill_.has_plan_in_flight();
   }
-  // Tokens that one row of logits of it scores, at most.
+  // Largest number of tokens that one of its rows of logits scores.
   int max_asked_at_once() const {
     return only_scores() ? walk_->max_asked_at_once() : 0;
   }
-  // Tokens that its next `max_tokens` may ask one row of logits about, at most.
+  // As above, within its next `max_tokens` tokens.
   int NumAskedAtOnceIn(int max_tokens) const;
-  // Before a step of the prefill: shares what the prefix tree has and loads
-  // what was saved, with copies and loads into `*plan`. Afterwards it may have
-  // nothing to prefill, or wait for pages that another group is filling.
-  // `num_promised` pages are for groups before it in the plan. Throws
-  // std::bad_alloc, as PlanStep.
+  // Before a prefill step: shares pages of the prefix tree and loads saved
+  // pages, with copies and loads into `*plan`. Afterwards it may have nothing
+  // to prefill, or wait for pages that another group is filling. `num_promised`
+  // pages are reserved for groups before it in the plan. Throws std::bad_alloc,
+  // as PlanStep does.
   void MatchPrefix(int64_t num_promised, StepPlan* plan);
   bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
-  // Beams that live, or will when all is fed again that they had.
+  // Live beams; while prefilling, the beams that will live when all tokens are
+  // recomputed.
   int num_beams() const {
     return prefilling() ? prefill_.num_branches() : num_live_beams();
   }
   bool uses_prefix_tree() const { return keeps_pages_; }
   const PrefillCounts& prefill_counts() const { return prefill_.counts(); }
 
-  // Pages that PlanStep takes from the pool if it feeds `max_tokens`.
+  // Returns the pages that PlanStep takes from the pool to feed `max_tokens`.
   int64_t NumPagesForStep(int max_tokens) const;
-  // And what it takes at most until every sequence has begun a page.
+  // Returns the most pages that it takes until every sequence has begun a page.
   int64_t NumPagesSoon() const;
 
-  // Whether a step can be planned now. While an answer is outstanding, that is
-  // one ahead of it: if it is the only one, the step is within max_new_tokens,
-  // the strategy runs ahead, and neither step may have drafts, or both have a
-  // draft model's (ContinuedDrafts).
+  // True if a step can be planned now. If a result is outstanding, the step
+  // runs ahead of it. This requires that no other result is outstanding, that
+  // the step is within max_new_tokens, that the strategy supports it, and that
+  // either neither step has drafts or a draft model drafts for both
+  // (ContinuedDrafts).
   bool can_plan() const {
     if (done_ || is_preempted()) return false;
     if (only_scores_) return prefilling();
     return num_unanswered_ == 0 ? !drafts_.is_waiting() : CanPlanAhead();
   }
-  // Of a group that can plan: whether drafts decide whether it does, which
-  // depends on the room for them. It does so ahead of the answer of a step that
-  // verifies drafts.
+  // has_to_draft(): the group can only plan a step with drafts, ahead of the
+  // result of a step that verifies drafts. Whether it fits depends on the room
+  // for drafts, see can_draft_in().
   bool has_to_draft() const { return outstanding() && CanDraftAhead(); }
   bool can_draft_in(const DraftRoom& room) const {
     return ChoiceIn(room).NumAhead(in_flight_) > 0;
   }
-  // Whether a plan selected for it and is not answered.
+  // True if a plan selected for it and the result is outstanding.
   bool outstanding() const { return num_unanswered_ > 0; }
-  // Whether a plan has a part of it and is not answered, be that a chunk of its
-  // prompt or the saving of its pages.
+  // True if a plan in flight has work for it, which may be a chunk of its
+  // prompt or saves of its pages.
   bool has_plan_in_flight() const {
     return is_saving_ || prefill_.has_plan_in_flight();
   }
 
-  // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
-  // prompt while prefilling, and otherwise one of every live beam, and drafts
-  // that fit `draft_room`; with the page copies these need. Ahead of an answer
-  // it adds a continuation. A plan selects for the group unless its chunk
-  // leaves some of the prompt. A prompt whose log-probabilities are reported
-  // feeds at most `max_logits` tokens that have a row of logits each. What is
-  // scored takes DraftRoom::num_pages of `draft_room` for rows beside the
-  // first. Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool
-  // has fewer than NumPagesForStep; it must be preempted or dropped then.
+  // Adds its rows to `*plan`, with the page copies that they need. While
+  // prefilling it feeds at most `max_tokens` tokens of the prompt; otherwise
+  // one token of every live beam, and drafts that fit `draft_room`. If a result
+  // is outstanding, it adds a continuation. A plan selects for the group unless
+  // its chunk leaves a part of the prompt. If log-probabilities of the prompt
+  // are reported, at most `max_logits` of the fed tokens have a row of logits.
+  // Scored continuations use DraftRoom::num_pages for rows beside the first.
+  // Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool has
+  // fewer than NumPagesForStep; then the group must be preempted or dropped.
   // REQUIRES: can_plan(), max_tokens >= 1, max_logits >= 1;
   // can_draft_in(draft_room) if has_to_draft().
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max(),
                         int max_prefill_rows = std::numeric_limits<int>::max(),
                         const DraftRoom& draft_room = {});
-  // The same of a group that decodes and has no drafts, which is mostly so.
-  // REQUIRES: can_plan(), !prefilling(), !may_draft().
+  // Fast path of PlanStep for a group that decodes without drafts. REQUIRES:
+  // can_plan(), !prefilling(), !may_draft().
   absl::Status PlanDecode(StepPlan* plan) {
     if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
     prefill_.OnPlan();
-    return PlanTokens(plan);  // mostly
+    return PlanTokens(plan);  // the common case
   }
-  // Whether PlanStep, given these, ends the prompt: the rows that it adds are
-  // those of a selection.
+  // True if PlanStep, with these arguments, ends the prompt: its rows belong to
+  // a selection.
   bool EndsPrompt(int max_tokens, int max_logits) const;
 
-  // Whether `result` can be the oldest outstanding answer (validate_result.h).
-  // Errors: kInternal, saying what is wrong with it; the group must be dropped
-  // then.
+  // Validates `result` as the oldest outstanding one (validate_result.h).
+  // Errors: kInternal, saying what is wrong with it; then the group must be
+  // dropped.
   // REQUIRES: !done().
   absl::Status ValidateResult(const SelectionResult& result, int vocab_size);
 
   // Takes the log-probabilities of the `num_tokens` tokens that a plan scored,
-  // of the prompt or after it, in the order of plans, before the answer of the
-  // plan.
-  // Errors: kInternal if it is of other tokens; the group must be dropped then.
+  // in or after the prompt. Called in the order of plans, before the selection
+  // result of the plan is applied. Errors: kInternal if they are for other
+  // tokens; then the group must be dropped.
   absl::Status TakeScoring(const PromptLogprobsResult& result,
                            size_t num_tokens, int vocab_size);
 
-  // Takes what the draft model drafted for its sequences, before Advance.
-  // Errors: kInternal if it is not what was asked for (GroupDrafts::Validate);
-  // the group must be dropped then.
+  // Takes the draft model's drafts for its sequences, before Advance. Errors:
+  // kInternal if they do not match the request (GroupDrafts::Validate); then
+  // the group must be dropped.
   absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
 
-  // Pages that the next step takes to verify what the last plan asked for, at
-  // least, beside those of a token of each sequence.
+  // Least number of pages that the next step needs to verify the requested
+  // drafts, beside those for one token of each sequence.
   int64_t num_asked_pages() const { return num_asked_pages_; }
 
-  // Whether its steps may have drafts at present.
+  // True if its steps may have drafts at present.
   bool may_draft() const { return drafts_.is_on(); }
-  // Whether its next step verifies what the draft model has drafted.
+  // True if its next step verifies drafts of the draft model.
   bool has_drafts() const {
     return !done_ && !is_preempted() && !prefilling() && drafts_.has_answer();
   }
 
-  // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
-  // must be dropped then; so must it if PlanStep does. Forks of sequences, and
-  // those that ended, go into `*next_plan`; no forks if the next step is
-  // planned already. Errors: as DecodeStrategy::Advance; the group is done
-  // then.
-  // `watcher`, unless null, is called after each step that the answer decides,
-  // but one that failed.
-  // REQUIRES: !done(), a selection is not answered yet, and
-  // ValidateResult was OK.
+  // Applies the oldest outstanding result. Forks of sequences, and sequences
+  // that ended, go into `*next_plan`; no forks if the next step is planned
+  // already. `watcher`, unless null, is called after each step that the result
+  // decides, except one that failed. Throws std::bad_alloc; then the group must
+  // be dropped, as after PlanStep.
+  // Errors: as DecodeStrategy::Advance; then the group is done.
+  // REQUIRES: !done(), a selection result is outstanding, and ValidateResult
+  // was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan,
                        SearchWatcher* watcher = nullptr);
 
-  // ValidateResult, and Advance if that was OK.
-  // REQUIRES: as of these.
+  // Calls ValidateResult, and Advance if that was OK. REQUIRES: as both.
   absl::Status ApplyResult(const SelectionResult& result, int vocab_size,
                            StepPlan* next_plan,
                            SearchWatcher* watcher = nullptr) {
@@ -248,46 +246,46 @@ class alignas(64) BeamGroup {
     return absl::OkStatus();
   }
 
-  // Every plan in which it has a part is answered by one call, before Advance.
+  // Called once for the result of every plan with work for it, before Advance.
   void OnAnswer() { prefill_.OnAnswer(); }
 
-  // Gives all pages back, to the prefix tree what is worth keeping, and to host
-  // memory what is lost otherwise; answers that are outstanding are taken as
-  // ever. As of Drop, the group and its sequences go into `*plan` if
-  // `names_end`, and what the plan was to copy or load for it is taken out.
-  // Throws std::bad_alloc, and the group must be dropped then.
-  // REQUIRES: `*plan` has nothing of this group to run.
+  // Releases all pages. The prefix tree keeps those worth caching, and host
+  // memory those that would be lost otherwise. Outstanding results are applied
+  // as usual. As in Drop, the ended group and its sequences go into `*plan` if
+  // `names_end`, and its copies and loads are removed from the plan. Throws
+  // std::bad_alloc; then the group must be dropped. REQUIRES: `*plan` has no
+  // rows of this group.
   void Preempt(const PageSaving& saving, bool names_end, StepPlan* plan);
-  // Whether a plan that saves its pages is not answered. OnSaved answers that;
-  // where they were not saved DropSaved does, and all is fed again.
+  // True while a plan that saves its pages is in flight. OnSaved completes it;
+  // DropSaved does if the plan failed, and all tokens are recomputed.
   bool is_saving() const { return is_saving_; }
   void OnSaved() { is_saving_ = false; }
   void DropSaved();
   bool is_preempted() const { return pages_.is_preempted(); }
-  // Feeds again what it had fed. Throws std::bad_alloc, and has done nothing
-  // then.
-  // REQUIRES: is_preempted(), !has_plan_in_flight().
+  // Resumes by feeding all tokens again that it had fed. If it throws
+  // std::bad_alloc, nothing has changed. REQUIRES: is_preempted(),
+  // !has_plan_in_flight().
   void Resume();
-  // Pages that it takes to resume, at most.
+  // Returns the most pages that it takes to resume.
   int64_t NumPagesToResume() const;
 
-  // What MatchPrefix copies and loads is all that the plan has of it.
+  // Called if the plan has only MatchPrefix's copies and loads for the group.
   void OnMovesAlone() { prefill_.OnPlan(); }
-  // The plan that MatchPrefix and PlanStep wrote into is out.
+  // Called when the plan written by MatchPrefix and PlanStep is sent.
   void OnPlanOut() { pages_.OnPlanOut(prefill_.done()); }
-  // Takes out of the next plan what MatchPrefix wrote into it, before Drop.
+  // Removes MatchPrefix's changes from the next plan, before Drop.
   void WithdrawMoves(StepPlan* plan) { pages_.WithdrawMoves(plan); }
 
-  // Whether a token was generated: whether there is a best result so far.
+  // True if it has generated a token, so that there is a best result so far.
   bool has_output() const { return num_steps_ > 0; }
-  // Ends it where it stands, at any moment, as DecodeStrategy::FinishLive does;
-  // answers that are outstanding have no part in its result. Drops it. Throws
-  // std::bad_alloc, and the group must be dropped then.
+  // Ends the group with its best result so far, at any moment
+  // (DecodeStrategy::FinishLive), and drops it. Outstanding results do not
+  // contribute. Throws std::bad_alloc; then the group must be dropped.
   // REQUIRES: !done(), has_output().
   void FinishEarly(FinishReason reason, StepPlan* next_plan);
 
-  // For whoever goes through many groups: begins to read what a step of one
-  // sequence reads of it; and, once that is there, of what it points to.
+  // Prefetches for a loop over many groups: Prefetch() the members that a step
+  // of one sequence reads, PrefetchParts() the memory that these point to.
   // Always inlined: gcc drops calls of functions that only prefetch.
   [[gnu::always_inline]] void Prefetch() const {
     __builtin_prefetch(&num_unanswered_);
@@ -303,36 +301,34 @@ class alignas(64) BeamGroup {
     pages_.PrefetchSlots();
   }
 
-  // Whether a plan named it since it began or resumed.
+  // True if a plan named it since it began or resumed.
   bool was_planned() const { return was_planned_; }
 
-  // Releases all pages; if a plan ever named it, the group and its sequences
-  // go into next_plan->ended and finished, unless `next_plan` is null: no
-  // executor got those plans. The group is done then. Throws std::bad_alloc,
-  // and has done nothing then.
-  // REQUIRES: `*next_plan` has nothing of this group to run.
+  // Releases all pages. If a plan ever named the group, it and its sequences go
+  // into next_plan->ended and finished. `next_plan` is null if no executor
+  // received such a plan. Then the group is done. If it throws std::bad_alloc,
+  // nothing has changed. REQUIRES: `*next_plan` has no rows of this group.
   void Drop(StepPlan* next_plan);
 
   bool done() const { return done_; }
   // For a SearchWatcher.
   const DecodeStrategy& strategy() const { return *strategy_; }
-  // For the validator and for figures.
+  // For validation and statistics.
   const GroupPages& pages() const { return pages_; }
-  // REQUIRES: done(); of a group that only scores, has_scored_all() before it
-  // was dropped.
+  // REQUIRES: done(). If it only scores, has_scored_all() before the drop.
   Result TakeResult() const;
-  // Whether steps may have drafts, or might at first, and a model drafts them;
-  // and what these cost now, for the next.
+  // speculates(): steps may have drafts, or could at first. SetDraftCost sets
+  // the current cost of drafts for the next steps.
   bool speculates() const { return speculates_; }
   bool drafts_by_model() const { return drafts_.is_by_model(); }
   int num_logits_per_draft_token() const {
     return drafts_.num_logits_per_token();
   }
   void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
-  // Where plans run ahead of answers: how many answers its steps with drafts
-  // wait for that its others do not. That of the step before, unless a draft
-  // model drafts ahead; and that of a plan that asks a draft model.
-  //   drafts_ahead, drafts_before_steps  as ModelDescription's
+  // Returns the number of results that a step with drafts waits for beyond a
+  // step without, if plans run ahead: one for the step before, unless a draft
+  // model drafts ahead, and one for a plan that requests drafts first.
+  //   drafts_ahead, drafts_before_steps  as in ModelDescription
   int NumWaitsToDraft(bool drafts_ahead, bool drafts_before_steps) const {
     const bool is_by_model = drafts_.is_by_model();
     if (is_by_model && drafts_ahead && !is_beam_search()) return 0;
@@ -341,19 +337,20 @@ class alignas(64) BeamGroup {
     return (strategy_->supports_async_scheduling() ? 1 : 0) +
            (asks_first ? 1 : 0);
   }
-  // So far; and what its drafts came to since the last call.
+  // Counts since the start; TakeSpeculation returns those since its last call.
   int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }
   int64_t num_accepted_tokens() const { return drafts_.num_accepted(); }
   SpeculationFigures TakeSpeculation() { return drafts_.TakeFigures(); }
 
-  // Records in the trace, if there is one, how the request was answered.
-  // REQUIRES: done().
+  // Records the request's result in the trace, if there is one. REQUIRES:
+  // done().
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
-  // can_plan() while an answer is outstanding.
+  // As can_plan(), while a result is outstanding.
   bool CanPlanAhead() const;
-  // The same of a step that a draft model drafts for, after one of the kind.
+  // As CanPlanAhead(), for a step with a draft model's drafts after another
+  // one.
   bool CanDraftAhead() const;
   DraftChoice ChoiceIn(const DraftRoom& room) const {
     return {request_, finishing_token_ids_, *strategy_, pages_, drafts_, room};
@@ -364,44 +361,48 @@ class alignas(64) BeamGroup {
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
-  // A token of each sequence; and its draft, by rank.
+  // Plan one token of each sequence, and its drafts, by rank.
   absl::Status PlanTokens(StepPlan* plan);
   absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                           int max_draft_tokens, StepPlan* plan);
   absl::Status PlanPaths(PathRows drafts, StepPlan* plan);
-  // Adds the sequences that the draft model drafts for, of the next step; and
-  // of this one, with their rows.
+  // Adds the sequences that the draft model drafts for in the next step.
+  // PlanDrafted also adds their rows, to verify the drafts in this step.
   void AskForDrafts(const DraftChoice& choice, StepPlan* plan);
   absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
-  // What was drafted for the step that runs.
+  // Takes the drafts of the running step.
   void TakeDraftsOfStep();
   DraftSequence DraftOf(int rank, int num_tokens,
                         const PlanSelection& selection);
   absl::Status PlanNextAsync(StepPlan* plan);
-  // The answer that it asks for next, or that is outstanding.
+  // Returns the selection that it requests next, or whose result is
+  // outstanding.
   const PlanSelection& Asked();
   void UpdateAsked(PlanSelection* asked);
-  // The same, from these rows of logits on, of a plan that asks for it.
+  // Returns Asked() with rows of logits from `first_logits` on, for a plan that
+  // requests it, and counts its result as outstanding.
   const PlanSelection& AskFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
-  // Of a row after the tokens that the plan has so far.
+  // Adds a row for the tokens that the plan gets next.
   void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
                 StepPlan* plan) const;
-  // Of a sequence whose next token this is; and of all.
+  // Add a row that feeds one token; and such a row for every sequence.
   void AddTokenRow(int rank, TokenId token, StepPlan* plan) const;
   void AddTokenRows(std::span<const Continuation> live, StepPlan* plan) const;
   void AddHistories(PlanSelection* selection) const;
   void AddSelection(int first_logits, StepPlan* plan);
-  // Makes `*selection` that of the paths of `*replay_`.
+  // Sets the paths of `*replay_` in `*selection`.
   void DescribePaths(PlanSelection* selection) const;
-  // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
-  // has its log-probability.
+  // Returns how many of the prompt's `num_tokens` tokens from `first` on have a
+  // next token whose log-probability is reported.
   int NumScored(int first, int num_tokens) const;
-  // Of the prompt tokens after the `num_logits_rows` ones that were fed last.
+  // Adds scoring of the prompt tokens after the last `num_logits_rows` fed
+  // ones.
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
-  // Tokens of the prompt that have no row of logits, if it is scored, from the
-  // one on that is fed next; and log-probabilities of it that are reported.
+  // NumNextWithoutLogits: prompt tokens without a row of logits, counted from
+  // the next fed one, if the prompt is scored. NumPromptLogprobs:
+  // log-probabilities of the prompt that are reported.
   int64_t NumNextWithoutLogits() const;
   int64_t NumPromptLogprobs() const;
   absl::Status TakePromptLogprobs(const PromptLogprobsResult& result,
@@ -413,15 +414,16 @@ class alignas(64) BeamGroup {
   }
   absl::Status PlanWalk(int max_tokens, int max_asked, int max_rows,
                         int64_t num_pages, StepPlan* plan);
-  // Asks a row of logits about the tokens after a node.
+  // Adds the tokens after a node to the scorings of a row of logits.
   void AddWalked(ContinuationWalk::Node node, int logits_row,
                  StepPlan* plan) const;
-  // The rows of the last step are gone, and the stem is where the next begin.
+  // Removes the rows of the last step and truncates the stem to where the next
+  // rows begin.
   void RewindWalk(StepPlan* plan);
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
-  // Advances the strategy by an answer with which samples draw a token each and
-  // all go on, as most do. False of any other, and nothing is done.
+  // Fast path for a result in which each sample has one token and continues.
+  // Advances the strategy and returns true; otherwise changes nothing.
   bool ContinueAll(const SelectionResult& result, int vocab_size) {
     if (draws_only_ == nullptr || done_ || !outstanding() ||
         !result.num_tokens.empty() || !result.further.empty() ||
@@ -433,23 +435,23 @@ class alignas(64) BeamGroup {
   }
   absl::Status ApplyAnyResult(const SelectionResult& result, int vocab_size,
                               StepPlan* next_plan, SearchWatcher* watcher);
-  // Takes all steps of an answer; and one, which `is_last` or not.
+  // AdvanceSteps applies all steps of a result, AdvanceStep one of them.
   absl::Status AdvanceSteps(const SelectionResult& result, StepPlan* next_plan,
                             SearchWatcher* watcher);
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
-  // Advances the strategy, and drops the group or follows it. `decisions`
-  // may be null unless log-probabilities are reported.
+  // Advances the strategy, and drops the group or applies its continuations.
+  // `decisions` may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
-  // Applies a step's result to the drafts: what was accepted, how long the next
-  // are, and how long sequences are by that.
+  // Applies a step's result to the drafts: records the accepted tokens, and
+  // sets the length of the next drafts.
   void AdvanceDrafts(const SelectionResult& result,
                      std::span<const Continuation> live, bool is_last);
-  // Whether the step that was answered last could have drafts: the step of a
-  // prompt cannot.
+  // True if the last answered step could have drafts, which the prompt's step
+  // cannot.
   bool might_draft() const { return num_steps_ > 1; }
-  // The oldest outstanding answer is there.
+  // Counts the arrival of the oldest outstanding result.
   void CountAnswer() {
     --num_unanswered_;
     ++num_steps_;
@@ -457,32 +459,32 @@ class alignas(64) BeamGroup {
   }
   absl::Status DecideAndTrace(const SelectionResult& result, bool is_last,
                               StepPlan* next_plan);
-  // Does with the sequences and their pages what the strategy has decided.
+  // Updates the sequences and their pages by the strategy's decisions.
   void ApplyContinuations(const SelectionResult& result, bool is_last,
                           StepPlan* next_plan);
   void ApplyToPages(std::span<const Continuation> beams, bool is_last,
                     StepPlan* next_plan);
-  // Takes the sequences on where each has one child, of its own rank, and no
-  // page moves. False otherwise, and nothing is done.
+  // Fast path: updates the sequences if each has one child, of its own rank,
+  // and no page moves. Returns false otherwise, having changed nothing.
   bool KeepOrder(std::span<const Continuation> beams);
-  // Of the drafts of the step that was answered; truncates what was rejected.
-  // REQUIRES: steps may have drafts.
+  // Records the drafts of the step and truncates rejected tokens. REQUIRES:
+  // steps may have drafts.
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(const SelectionResult& result,
                   std::span<const Continuation> beams, bool is_last);
-  // Where drafts are from history, it goes on by the tokens of this step.
+  // Extends drafters that read history by this step's tokens.
   void AdvanceDrafters(std::span<const Continuation> beams);
-  // Of so many sequences that live on.
+  // True if the first `num_sequences` live sequences have one length.
   bool HaveOneLength(size_t num_sequences) const;
-  // Tokens that a live sequence has generated; and the last of them, the newest
-  // of which is not fed yet.
+  // Tokens that a live sequence has generated, and the last of them. The newest
+  // token is not fed yet.
   int LengthOf(int rank) const;
   const TokenId& LastToken(int rank) const {
     return strategy_->continuations()[rank].token;
   }
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
-  // One token for each live beam; until the next call.
+  // Returns a 1 for each slot; valid until the next call.
   std::span<const int> OneEach() const {
     const size_t count = pages_.slots().size();
     if (one_each_.size() < count) one_each_.resize(count, 1);
@@ -491,60 +493,63 @@ class alignas(64) BeamGroup {
   // Keeps the pages of sequences that ended with this step.
   void KeepEnded();
   void Keep(int rank, TokenTree::Node node, int num_generated);
-  // All that the live sequences have fed.
+  // Keeps the pages of all fed tokens of live sequences.
   void KeepLive();
-  // Of the next token of every beam, for a step ahead: a continuation names
-  // one position, so beams that go ahead have one length.
+  // Position of every beam's next token in a step that runs ahead. A
+  // continuation names one position, so its beams have one length.
   int PositionAhead() const;
 
   // Constant after construction.
   const RequestId id_;
-  const int64_t num_prompt_tokens_;  // as they were given
+  const int64_t num_prompt_tokens_;  // as given
   const Request request_;
   const std::shared_ptr<const SelectionParams> selection_params_;
   const SharedList<TokenId> finishing_token_ids_;             // ascending
   const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
-  const int source_length_;   // of its tokens; 0: there is none
-  const bool needs_history_;  // of each row, for its processors
+  const int source_length_;   // in tokens; 0: no source
+  const bool needs_history_;  // for the processors of its rows
   const bool keeps_pages_;
   const bool reports_logprobs_;
-  const bool restricts_tokens_;  // to those of a list
-  bool speculates_ = false;      // its steps may have drafts, or might at first
+  const bool restricts_tokens_;  // to an allow list
+  // True if its steps may have drafts, or could at first.
+  bool speculates_ = false;
 
-  // What each step reads lies together, as far as may be.
+  // Members that each step reads are adjacent.
   bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
   bool deadline_passed_ = false;
-  bool only_scores_ = false;  // there is a walk
-  // Of Asked(): whether it is that of the next answer; and whether its rows and
-  // slots are, whatever these have come to.
+  bool only_scores_ = false;  // walk_ is not null
+  // State of *asked_: is_asked_current_ if it describes the next result;
+  // has_asked_rows_ if its rows and slots are current.
   bool is_asked_current_ = false;
   bool has_asked_rows_ = false;
   bool have_one_length_ = true;  // the live sequences
-  int num_unanswered_ = 0;       // selections, at most 2
-  int64_t num_steps_ = 0;        // answered
+  int num_unanswered_ = 0;       // selections in flight, at most 2
+  int64_t num_steps_ = 0;        // steps with a result
   std::unique_ptr<DecodeStrategy> strategy_;
-  // The same, of a group that draws a token of each sequence a step and nothing
-  // besides: no list of allowed tokens restricts it, and nobody drafts, reports
-  // or traces. Otherwise null. Most groups are such.
+  // strategy_ if the group samples one token of each sequence per step and
+  // nothing else (no allow list, drafts, logprobs or trace), else null. This is
+  // the common case.
   SampleStrategy* draws_only_ = nullptr;
-  // Of Asked(). Plans share it: from step to step little of it changes.
+  // Selection that Asked() returns. Plans share it, because little of it
+  // changes from step to step.
   std::shared_ptr<PlanSelection> asked_;
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
   GroupPages pages_;
-  GroupPrefill prefill_;  // after the pages: it releases its own first
+  GroupPrefill prefill_;  // after pages_, because its pages are released first
   GroupDrafts drafts_;
 
   DraftsInFlight in_flight_;
-  // Of beams, instead; null if the step that runs has no paths.
+  // Drafted paths of beams, in place of in_flight_; null if the running step
+  // has none.
   std::unique_ptr<DraftReplay> replay_;
-  std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
+  std::shared_ptr<const std::vector<TokenId>> prompt_;  // for a draft model
   int64_t num_asked_pages_ = 0;
   std::unique_ptr<ContinuationWalk> walk_;     // null: it generates
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
-  TokenLogProbs logprobs_;                     // as well
-  mutable std::vector<int> one_each_;          // memory for each step
+  TokenLogProbs logprobs_;                     // if reported
+  mutable std::vector<int> one_each_;          // buffer of OneEach()
 };
 
 }  // namespace espalier

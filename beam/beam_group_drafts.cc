@@ -1,6 +1,6 @@
-// The part of a group that drafts: asks for drafts and feeds them, as
-// beam/drafts/draft_choice.h says, and does what follows when an answer is
-// there. beam_group_plan.cc writes the rows.
+// BeamGroup, part: requests drafts and feeds them, as
+// beam/drafts/draft_choice.h decides, and updates them when a result arrives.
+// beam_group_plan.cc writes the rows.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,9 +12,10 @@
 namespace espalier {
 namespace {
 
-// Tokens that the last answer gave each of so many samples, by rank.
-// REQUIRES: so many lived when it came, or `num_samples` is 0; it was not the
-// first, whose ends are not in ended().
+// Returns the number of tokens that the last result gave each of `num_samples`
+// samples, by rank. REQUIRES: this number of samples lived when it arrived, or
+// `num_samples` is 0; it was not the first result, whose ends are not in
+// ended().
 std::vector<int> NumTokensGiven(const DecodeStrategy& strategy,
                                 size_t num_samples) {
   std::vector<int> counts(num_samples);
@@ -37,7 +38,7 @@ bool BeamGroup::CanDraftAhead() const {
       !strategy_->supports_async_scheduling()) {
     return false;
   }
-  // Drafts of the step that runs are a model's, and of all of its rows.
+  // A draft model drafted for the running step, for each of its rows.
   const bool has_all = drafts_.is_waiting() && in_flight_.has_all();
   if (in_flight_.num_running() == 0 && !has_all) return false;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
@@ -65,7 +66,7 @@ DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
 }
 
 void BeamGroup::AskForDrafts(const DraftChoice& choice, StepPlan* plan) {
-  const PlanSelection& selection = Asked();  // which samples these are
+  const PlanSelection& selection = Asked();  // names the samples
   std::shared_ptr<const DraftedSearch> search;
   if (is_beam_search()) {
     search = std::make_shared<const DraftedSearch>(
@@ -133,7 +134,7 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
   return absl::OkStatus();
 }
 
-// Pages were planned for as many tokens as were asked for.
+// Truncates pages, which were planned for the requested number of tokens.
 void BeamGroup::TakeDraftsOfStep() {
   const std::vector<std::vector<TokenId>> planned = in_flight_.drafted();
   in_flight_.Feed(drafts_.TakeForStep(static_cast<int>(planned.size())));
@@ -196,7 +197,7 @@ void BeamGroup::ApplyPaths(const SelectionResult& result,
     } else {
       drafts_.RecordPaths(replay_.get());
     }
-    // All beams are one search.
+    // All beams count as one sequence.
     if ((replay_ == nullptr || is_unverified) && might_draft()) {
       drafts_.RecordUndrafted(1);
     }

@@ -1,6 +1,6 @@
-// The part of a group that writes its rows into plans: of its prompt, of its
-// sequences, and of drafts. beam_group_drafts.cc chooses the drafts;
-// beam_group.cc applies answers, keeps pages and gives them back.
+// BeamGroup, part: writes rows into plans, for the prompt, the sequences and
+// drafts. beam_group_drafts.cc chooses the drafts; beam_group.cc applies
+// results, and caches or releases pages.
 #include <algorithm>
 #include <utility>
 
@@ -90,7 +90,7 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   was_planned_ = true;
   AddSelection(plan->num_logits, plan);
   const std::span<const Continuation> live = strategy_->continuations();
-  if (live.size() == 1) {  // mostly
+  if (live.size() == 1) {  // the common case
     AddTokenRow(0, live[0].token, plan);
   } else {
     AddTokenRows(live, plan);
@@ -105,7 +105,7 @@ bool BeamGroup::CanPlanAhead() const {
   if (drafts_.is_on() || !in_flight_.empty() || replay_ != nullptr)
     return false;
   if (!have_one_length_) return false;
-  // The step ahead generates the token after the one that is outstanding.
+  // The step generates the token after the one whose result is outstanding.
   return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
          strategy_->supports_async_scheduling();
 }
@@ -123,7 +123,7 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
                                     .drafts = {.num_tokens = count}};
   const int page_size = pages_.pool().page_size();
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    // Before the last token that is known, nothing changes any more.
+    // Positions before the last known token do not change any more.
     const int64_t position =
         std::ssize(request_.prompt_tokens) + LengthOf(rank) - 1;
     const auto first = static_cast<int>(position / page_size);
@@ -200,7 +200,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   const bool is_prompt = prefill_.feeds_prompt();
   const bool is_scored = is_prompt && request_.params.prompt_logprobs;
   if (is_scored) {
-    // Its last row may score what comes after it, too.
+    // Its last row may also score tokens after the prompt.
     const int num_scored = std::max(max_logits - max_asked_at_once(), 1);
     max_tokens = static_cast<int>(
         std::min<int64_t>(max_tokens, NumNextWithoutLogits() + num_scored));
@@ -237,14 +237,14 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   return absl::OkStatus();
 }
 
-// What is fed again may be scored already.
+// Recomputed tokens may be scored already.
 int BeamGroup::NumScored(int first, int num_tokens) const {
   const int64_t num_scored =
       NumWithoutLogits(request_) + std::ssize(prompt_logprobs_) - first;
   return static_cast<int>(std::clamp<int64_t>(num_scored, 0, num_tokens));
 }
 
-// The last token of a prompt has no next one.
+// The last token of a prompt has no next token.
 void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
                            StepPlan* plan) const {
   const std::span<const TokenId> prompt = request_.prompt_tokens;
@@ -270,7 +270,7 @@ void BeamGroup::RewindWalk(StepPlan* plan) {
 
 void BeamGroup::AddWalked(ContinuationWalk::Node node, int logits_row,
                           StepPlan* plan) const {
-  // One best token says which it is that greedy search would take.
+  // The one best token is the one that greedy search would choose.
   for (const TokenId token : walk_->TokensAfter(node)) {
     plan->scorings.push_back({.request = id_,
                               .first_logits = logits_row,

@@ -128,7 +128,7 @@ std::vector<WalkRow> ContinuationWalk::Take(const WalkRoom& room) {
   }
   const bool branches = frames_.back().branches;
   Settle();
-  // Whole parts alone: what a fork has fed is gone after the step.
+  // Only complete parts: tokens that a fork has fed are dropped after the step.
   while (static_cast<int>(rows.size()) < room.num_rows && num_tokens > 0 &&
          !branches && frames_.size() == num_frames &&
          !frames_.back().branches) {

@@ -20,7 +20,7 @@ CandidateFate FateOf(Decision::What what) {
   return CandidateFate::kPruned;
 }
 
-// How many pages all slots begin with in common.
+// Returns the number of leading pages that all slots share.
 size_t NumShared(std::span<const HeldPages> slots) {
   if (slots.empty()) return 0;
   const std::vector<PageId>& first = slots.front().pages;
@@ -74,7 +74,8 @@ void GroupTracer::RecordPreemption(std::span<const HeldPages> slots,
                                    const PrefillCounts& counts) {
   cached_.clear();
   copies_.clear();
-  // Preempted again before it had all of its tokens, it is recorded once.
+  // If it is preempted again while it resumes, only the first event is
+  // recorded.
   if (preempted_.has_value()) return;
   preempted_ = counts;
   TracePreempted event{.request = id_,
@@ -106,7 +107,7 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
             counts.num_loaded_again - preempted_->num_loaded_again});
     preempted_.reset();
   }
-  // Where a longer sample has ended, the step takes on shorter ones.
+  // If a longer sample has ended, the step number continues from shorter ones.
   if (std::exchange(pages_step_, step_ + 1) == step_ + 1) return;
   TracePages event{.request = id_,
                    .step = step_ + 1,
@@ -130,7 +131,7 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
          .node = living == living_.end() ? kTraceRoot : living->second,
          .pages = std::move(own)});
   }
-  // What was released since may have been given out again, for another use.
+  // Pages released since then may have been reused.
   const std::set<PageId> held = PagesOf(slots);
   std::erase_if(cached_, [&](PageId page) {
     return !held.contains(page) || !pool.is_cached(page);
@@ -215,7 +216,7 @@ std::map<int, int> GroupTracer::AssignTraceSlots(
 
 void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                            TraceCandidate* event) {
-  // Samples that drew the same token come in the order of their slots.
+  // Samples with the same token are assigned in the order of their slots.
   const auto slot = free->lower_bound(sequence);
   if (slot == free->end() || slot->first != sequence) {  // the group is done
     event->fate = CandidateFate::kPruned;
@@ -266,7 +267,7 @@ void GroupTracer::RecordEnd(const absl::StatusOr<Result>& result) {
     return;
   }
   for (const Hypothesis& hypothesis : result->hypotheses) {
-    // Samples may be the same; each is recorded once.
+    // Samples may have equal tokens; each is recorded once.
     const auto found = std::find_if(finished_.begin(), finished_.end(),
                                     [&](const TraceHypothesis& f) {
                                       return f.score == hypothesis.score &&

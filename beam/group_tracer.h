@@ -1,6 +1,6 @@
-// GroupTracer: records what a group does in a trace sink (trace/trace.h). It
-// gives every candidate its place in the tree: strategies have nodes of the
-// candidates alone that go on or finish.
+// GroupTracer: records a group's events in a trace sink (trace/trace.h). It
+// assigns a tree node to every candidate; strategies only have nodes for
+// candidates that continue or finish.
 //
 // Belongs to its group and its strand.
 #pragma once
@@ -25,66 +25,67 @@ namespace espalier {
 
 class GroupTracer {
  public:
-  // `request` begins, of which the caller gave the first `num_prompt_tokens`
-  // tokens. `sink` outlives this.
+  // Starts the trace of `request`; its first `num_prompt_tokens` tokens are the
+  // caller's. `sink` outlives the tracer.
   GroupTracer(RequestId id, const Request& request, int64_t num_prompt_tokens,
               TraceSink* sink);
 
-  // The group shares pages of the prefix tree, some of them as `copies`: what
-  // it held, and holds.
+  // Records that the group shares pages of the prefix tree, some of them as
+  // `copies`: the pages held before and after.
   void RecordMatch(std::span<const HeldPages> before,
                    std::span<const HeldPages> after,
                    std::span<const PageCopy> copies);
-  // Of the next step.
+  // Records the copies of the next step.
   void RecordCopies(std::span<const PageCopy> copies);
-  // All pages are given back; from now on a sequence's slot is its rank.
-  //   slots_by_rank  where the sequences live
+  // Records that all pages are released. From now on a sequence's slot is its
+  // rank.
+  //   slots_by_rank  slots of the sequences before
   void RecordPreemption(std::span<const HeldPages> slots,
                         std::span<const int> slots_by_rank,
                         const PrefillCounts& counts);
 
-  // The next step's answer is there: what was held while it ran.
+  // Records the pages held during a step whose result has arrived.
   void RecordPages(std::span<const HeldPages> slots, const PagePool& pool,
                    const PrefillCounts& counts);
 
-  // What the strategy made of it.
+  // Records the strategy's decisions on the result.
   //   parents    [rows]   slots, by rank
-  //   sequences  by rank  that live on; empty if the group is done
-  //   slots      [sequences]  where they live
+  //   sequences  sequences that continue, by rank; empty if the group is done
+  //   slots      [sequences]  their slots
   void RecordStep(const SelectionResult& answer,
                   std::span<const Decision> decisions,
                   std::span<const int> parents,
                   std::span<const Continuation> sequences,
                   std::span<const int> slots);
 
-  // The request is answered. Hypotheses are those that steps finished, or,
-  // where it was ended early, sequences that lived after the last step.
+  // Records the request's result. Its hypotheses were finished by steps or, if
+  // it ended early, were live sequences after the last step.
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
-  // The slots of sequences that live on, by parent's rank and token.
+  // Slots of continuing sequences, by parent's rank and token.
   using Slots = std::multimap<std::pair<int, TokenId>, int>;
 
   TraceCandidate Describe(const Candidate& candidate,
                           const Decision& decision) const;
   // Assigns a slot in the trace to each sequence that lives on a row of drafts:
-  // its own slot is behind those of the search (GroupPages) until the step's
-  // last answer. It gets one that is free, its parent's if that is.
+  // until the step's last result, its own slot is beyond those of the search
+  // (GroupPages). Takes a free one, preferably its parent's.
   //   parents  [rows]  slots in the trace, by rank
   std::map<int, int> AssignTraceSlots(std::span<const int> parents,
                                       std::span<const Continuation> sequences,
                                       std::span<const int> slots) const;
   int TraceSlotOf(int slot) const;
-  // Gives a candidate that was kept the slot its sequence lives in.
+  // Assigns to a kept candidate the slot of its sequence.
   void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                 TraceCandidate* event);
   void Remember(const TraceCandidate& event, const Decision& decision);
-  // Takes out the node of a sequence that lives and whose path is `tokens`.
+  // Removes and returns the node of a live sequence whose path is `tokens`.
   std::optional<int> TakeLiving(std::span<const TokenId> tokens);
-  // Whether the path to `node` is `tokens`.
+  // True if the path to `node` is `tokens`.
   bool IsPath(int node, std::span<const TokenId> tokens) const;
 
-  // What is remembered of a candidate.
+  // Record of a candidate.
   struct Node {
     int parent = kTraceRoot;
     TokenId token = 0;
@@ -95,8 +96,8 @@ class GroupTracer {
   const RequestId id_;
   const int num_slots_;
   TraceSink* const sink_;
-  int step_ = 0;             // of the longest path
-  int pages_step_ = 0;       // of the last event of pages
+  int step_ = 0;             // depth of the longest path
+  int pages_step_ = 0;       // step of the last event of pages
   std::set<PageId> cached_;  // found in the prefix tree
   std::vector<TraceCopy> copies_;
   std::optional<PrefillCounts>
@@ -104,7 +105,7 @@ class GroupTracer {
   std::vector<Node> nodes_;
   std::vector<int> tree_nodes_;     // by the strategy's node
   std::map<int, int> living_;       // slot to node
-  std::map<int, int> trace_slots_;  // slot to that in the trace, if it differs
+  std::map<int, int> trace_slots_;  // slot to slot in the trace, if they differ
   std::vector<TraceHypothesis> finished_;
 };
 

@@ -12,9 +12,9 @@
 namespace espalier {
 namespace {
 
-// Tokens that may follow all sequences together, where few may. Beams of one
-// search have different tokens after them, so no two can come to the same
-// allowed sequence; samples and other groups can.
+// Returns the number of tokens that may follow all sequences together, under an
+// allow list. Beams of one search have different tokens after them, so no two
+// of them reach the same allowed sequence; samples and other groups can.
 int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
                          int vocab_size) {
   const int64_t num_slots = NumSlots(params);
@@ -23,8 +23,8 @@ int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
   return std::min(num_searches * num_allowed, num_slots * vocab_size);
 }
 
-// Whether steps of its beams may have drafts: BeamStrategy::supports_drafts,
-// and they can be worth it.
+// True if steps of its beams may have drafts, and these can be worth their cost
+// (BeamStrategy::supports_drafts).
 bool MayDraftForBeams(const PreparedRequest& prepared) {
   const GenerationParams& params = prepared.request.params;
   return params.speculate.has_value() &&
@@ -34,13 +34,13 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
          GroupDrafts::MayPay(params);
 }
 
-// Drafts may have one answer decide several steps.
+// Returns the largest number of steps that one result decides, with drafts.
 int64_t NumStepsOfAnswer(const PreparedRequest& prepared) {
   if (!MayDraftForBeams(prepared)) return 1;
   return 1 + prepared.request.params.speculate->num_tokens;
 }
 
-// Of one of these steps.
+// Returns the largest number of candidates in one of these steps.
 int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
   const GenerationParams& params = prepared.request.params;
   return std::min(MaxNumCandidates(params, prepared.allowed.get()),
@@ -69,13 +69,13 @@ PreparedRequest::PreparedRequest(Request from,
   if (request.params.speculate.has_value()) {
     drafter = MakeDrafter(*request.params.speculate);
     if (drafter != nullptr) {
-      // What is generated may repeat the source.
+      // The output may repeat the source.
       drafter->Append(
           std::span(request.prompt_tokens).first(source.num_tokens));
       drafter->Append(context());
     }
   }
-  // Empty, not unset: errors name the option that was given.
+  // Empty, not unset, because errors name the given option.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }
 
@@ -84,8 +84,8 @@ int PreparedRequest::num_prompt_tokens() const {
                                : static_cast<int>(request.prompt_tokens.size());
 }
 
-// What may not follow needs no edit: a row that is restricted has one for each
-// token that may, whatever its processors are.
+// A restricted row needs one edit for each allowed token, whatever its
+// processors are, and none for other tokens.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   const Request& request = prepared.request;
   if (prepared.allowed != nullptr) {

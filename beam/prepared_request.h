@@ -1,10 +1,9 @@
-// PreparedRequest: a request as a group takes it, with what may take long to
-// make of one: of a hundred thousand allowed sequences it is tens of
-// milliseconds, of the 4 KiB that stop strings may have it is one. So it is
-// made once, where the request comes from, and the strand, which all requests
-// share, only moves it.
+// PreparedRequest: a request with all data that a group needs and that is slow
+// to build. 100,000 allowed sequences take tens of milliseconds, and 4 KiB of
+// stop strings take one. The submitting thread builds it once, and the strand,
+// which all requests share, only moves it.
 //
-// Thread safety: a value; what it points to is constant.
+// Thread safety: a value; the data that it points to is constant.
 #pragma once
 
 #include <chrono>
@@ -26,47 +25,48 @@ namespace espalier {
 struct PreparedRequest {
   // `from` has passed ValidateRequest with `model`, and CheckStops
   // (beam/strategy/stopping_criteria.h) with `tokenizer`.
-  //   model  may be null where it has no encoder
+  //   model  may be null if the model has no encoder
   explicit PreparedRequest(Request from,
                            std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                            const ModelDescription* model = nullptr);
 
-  // Its params.allowed_sequences have become `allowed`, and are empty; a prompt
-  // that is a source is laid out.
+  // Its params.allowed_sequences are moved to `allowed`, and a prompt that is a
+  // source is laid out.
   Request request;
   SourceLayout source;
-  std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: all
-  // Of its group and of its stream. Null: without a tokenizer.
+  std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: no restriction
+  // Shared by the group and its stream; null without a tokenizer.
   std::shared_ptr<const RequestText> text;
-  // Keeps `allowed` alive.
+  // Owns `allowed`.
   std::shared_ptr<const SelectionParams> selection_params;
   std::unique_ptr<Drafter> drafter;        // has the prompt; null: no drafts
   std::unique_ptr<ContinuationWalk> walk;  // null: it generates
-  // When it was submitted, by its engine's clock: deadline_ms counts from then.
+  // Submission time by the engine's clock; deadline_ms counts from it.
   std::chrono::steady_clock::time_point submitted = {};
-  // Tokens of the prompt that those follow which are generated: a decoder's.
+  // Returns the prompt tokens that the output continues. With an encoder these
+  // are the decoder's.
   std::span<const TokenId> context() const {
     return std::span(request.prompt_tokens).subspan(source.end);
   }
-  // Those that the caller gave.
+  // Returns the number of prompt tokens that the caller gave.
   int num_prompt_tokens() const;
 
-  // Released when its group starts, or it ends before.
+  // Resource released when the group starts, or the request ends before that.
   std::shared_ptr<const void> while_waiting = nullptr;
 };
 
-// Edits of scores that the rows of its group have together at most, in any
+// Returns the largest number of score edits of all rows of its group in one
 // step, as StepLimits::max_score_edits counts them.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size);
 
-// Has a search by beams draft fewer tokens, or none, where an answer that
-// decides as many steps could have more candidates, or log-probabilities of
-// more tokens, than there is room for: no request is refused for its drafts.
+// Lowers the draft length of a beam search, to 0 if need be, until a result
+// that decides several steps fits the limits of candidates and reported
+// log-probabilities. So no request is refused because of its drafts.
 void FitDrafts(const StepLimits& limits, int vocab_size,
                PreparedRequest* prepared);
 
-// Candidates that a step's answer has at most: of all rows together where they
-// compete, of each row where the strategy ranks them.
+// Returns the largest number of candidates of a step's result: over all rows
+// for joint top-k, for each row if the strategy ranks them.
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size);
 
 }  // namespace espalier

@@ -15,15 +15,16 @@
 namespace espalier {
 namespace {
 
-// Where there is no token to name, a number below all tokens is the reason.
+// Returns the lowest valid token. In place of a token, some results have a
+// negative number that names the reason.
 TokenId LowestToken(const SelectionParams& params) {
   const bool may_lack =
       params.kind == SelectionKind::kDraws || params.gumbel_top_k;
   return may_lack ? kNotANumber : 0;
 }
 
-//   num_rows    that it may follow
-//   logits_row  of the selection's
+//   num_rows    rows that the candidate may follow
+//   logits_row  row of logits within the selection
 absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
                             const Candidate& candidate, int logits_row,
                             int vocab_size) {
@@ -49,7 +50,7 @@ absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
                   ", which may not follow");
 }
 
-// One for each sample, in the order of samples.
+// Checks that there is one token for each sample, in the order of samples.
 absl::Status CheckDraws(const PlanSelection& asked,
                         std::span<const Candidate> drawn) {
   if (drawn.size() != asked.samples.size()) {
@@ -64,7 +65,8 @@ absl::Status CheckDraws(const PlanSelection& asked,
   return absl::OkStatus();
 }
 
-// Of each sample accepted drafts and one token more, in the order of samples.
+// Checks that each sample has its accepted drafts and one more token, in the
+// order of samples.
 absl::Status CheckRuns(const PlanSelection& asked,
                        const SelectionResult& answer) {
   const std::vector<int>& counts = answer.num_tokens;
@@ -94,7 +96,7 @@ absl::Status CheckRuns(const PlanSelection& asked,
   return Internal("a step answered with ", left.size(), " tokens too many");
 }
 
-// The row of logits of each candidate of a selection with drafts.
+// Returns the row of logits of each candidate of a selection with drafts.
 std::vector<int> LogitsRowsOf(const PlanSelection& asked,
                               const SelectionResult& answer) {
   std::vector<int> logits_rows;
@@ -107,11 +109,12 @@ std::vector<int> LogitsRowsOf(const PlanSelection& asked,
   return logits_rows;
 }
 
-// By row in kRows; and best first, where scores are what they rank by.
+// Checks the order: by row in kRows, and best first if candidates rank by
+// score.
 absl::Status CheckRanks(const PlanSelection& asked,
                         std::span<const Candidate> candidates) {
   const bool by_row = asked.params->kind == SelectionKind::kRows;
-  int count = 0;  // of all, or of this row
+  int count = 0;  // in total, or in this row
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& next = candidates[i];
     const bool begins =
@@ -133,12 +136,12 @@ absl::Status CheckRanks(const PlanSelection& asked,
   return absl::OkStatus();
 }
 
-// Beams are different sequences: WorstCaseEdits (prepared_request.h) counts on
-// no two of a search that stand on the same allowed sequence, and a caller on
-// no hypothesis that comes back twice.
+// Checks that no candidate occurs twice. Beams must be different sequences:
+// WorstCaseEdits (prepared_request.h) relies on beams of a search being on
+// different allowed sequences, and callers rely on distinct hypotheses.
 //
-// A hash table, because the strand waits: the 2,000 candidates of 1,000 beams
-// take 9 us, and sorted they would take 120.
+// A hash table, because this runs on the strand: for the 2,000 candidates of
+// 1,000 beams it takes 9 us, sorting takes 120.
 absl::Status CheckDistinct(std::span<const Candidate> candidates) {
   constexpr int kFree = -1;
   absl::InlinedVector<int, 64> places(std::bit_ceil(2 * candidates.size() + 1),
@@ -168,8 +171,8 @@ std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
   return tokens;
 }
 
-// What all answers have to be, whether drafts were verified or not.
-//   logits_rows  of the candidates; empty where these are their rows
+// Checks common to all results, with or without verified drafts.
+//   logits_rows  row of logits of each candidate; empty: equal to its row
 absl::Status CheckEach(const PlanSelection& asked, int num_rows,
                        const SelectionResult& answer,
                        std::span<const int> logits_rows, int vocab_size) {
@@ -186,7 +189,8 @@ absl::Status CheckEach(const PlanSelection& asked, int num_rows,
                        vocab_size);
 }
 
-// One of beams that feed no drafts, or of a step after it.
+// Checks a step of beams without drafts, or a later step of a result with
+// drafts.
 absl::Status CheckRanked(const PlanSelection& asked, int num_rows,
                          const SelectionResult& answer, int vocab_size) {
   RETURN_IF_ERROR(CheckEach(asked, num_rows, answer, {}, vocab_size));
@@ -194,8 +198,8 @@ absl::Status CheckRanked(const PlanSelection& asked, int num_rows,
   return CheckDistinct(answer.candidates);
 }
 
-// The steps of a search whose beams feed paths: each is of the beams that the
-// one before makes, which are all on paths.
+// Checks the steps of a search whose beams feed paths: each selects from the
+// beams that the step before makes, which are all on paths.
 absl::Status CheckReplayed(const PlanSelection& asked,
                            const SelectionResult& answer, int vocab_size,
                            const DraftTree& tree) {

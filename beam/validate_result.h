@@ -1,6 +1,6 @@
-// ValidateResult: checks that a SelectionResult fits its PlanSelection. An
-// executor may be third-party code, on another device or machine; a group takes
-// from it only what the rest of the engine may rely on.
+// ValidateResult: checks that a SelectionResult fits its PlanSelection.
+// Executors may be user code, on another device or machine. A group validates
+// every result before it applies it.
 #pragma once
 
 #include <span>
@@ -12,22 +12,21 @@
 
 namespace espalier {
 
-// Checked are, as step_plan.h says of SelectionResult: how many candidates
-// there are, of which rows, in which order; that each token is of the
-// vocabulary and may follow its row, and stands there once unless samples drew
-// it; that sums are numbers, and finite where noise is to be added; and, if
-// they are reported, that log-probabilities are of these tokens. Not whether
-// scores are right.
-//   asked  as DecodeStrategy::DescribeSelection sets it, and the params
-//   paths  of the drafts of beams, DraftTree(asked); null: it is made
+// Checks the contract of SelectionResult in step_plan.h: number, rows and order
+// of candidates; that each token is in the vocabulary, may follow its row, and
+// occurs once unless it was sampled; that sums are numbers, and finite if noise
+// is added to them; and that reported log-probabilities belong to these tokens.
+// Does not check the values of scores.
+//   asked  as set by DecodeStrategy::DescribeSelection, with the params
+//   paths  DraftTree(asked) for drafts of beams; null: it is built here
 // Costs O(candidates * log(tokens that may follow)).
 // Errors: kInternal saying what is wrong.
 absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size,
                             const DraftTree* paths = nullptr);
 
-// Whether `logprobs` are of `tokens`, with at most `num_best` others each.
-// Errors: as above.
+// Checks that `logprobs` belong to `tokens`, with at most `num_best` other
+// tokens each. Errors: as above.
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,
                            std::span<const TokenId> tokens, int num_best,
                            int vocab_size);

@@ -28,13 +28,13 @@ bool DraftChoice::HasToAsk() const {
 }
 
 bool DraftChoice::DraftsBeforeStep() const {
-  // What may follow of allowed sequences depends on what is drafted.
+  // With allowed sequences, the tokens that may follow depend on the drafts.
   return room_.drafts_before_steps && !is_beam_search() &&
          strategy_.supports_late_drafts();
 }
 
 int DraftChoice::MaxTokensToAsk(int rank) const {
-  // Of what it drafts it does not feed the last.
+  // The draft model does not feed the last drafted token.
   const int64_t num_left =
       int64_t{room_.max_draft_context} + 1 - NumTokensOf(rank);
   return static_cast<int>(
@@ -42,11 +42,11 @@ int DraftChoice::MaxTokensToAsk(int rank) const {
 }
 
 std::vector<int> DraftChoice::NumTokensToAsk() const {
-  int max_tokens = drafts_.num_tokens();  // of each
+  int max_tokens = drafts_.num_tokens();  // per sequence
   if (is_beam_search()) {
     max_tokens = std::min(max_tokens, room_.num_tokens / num_sequences());
   }
-  // Of a later step: others go on meanwhile, and may begin a page.
+  // Other groups run before a later step verifies, and may begin a page.
   const int64_t num_spare = DraftsBeforeStep() ? 0 : 1;
   std::vector<int> counts(num_sequences());
   for (; max_tokens > 0; --max_tokens) {
@@ -77,7 +77,7 @@ int64_t DraftChoice::NumPagesToVerify(std::span<const int> counts) const {
   return pages_.NumPagesToAppend(num_tokens) - num_without;
 }
 
-// Pages are those of all that the two steps can feed.
+// Counts pages for all tokens that the two steps can feed.
 int DraftChoice::NumAhead(const DraftsInFlight& in_flight) const {
   int count =
       std::min(drafts_.num_tokens(), room_.num_tokens / num_sequences());
@@ -105,7 +105,7 @@ std::vector<std::vector<TokenId>> DraftChoice::Tokens() const {
   const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
   int num_drafted = 0;
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
-    // Whether drafts are verified must not depend on what was drawn.
+    // Verification must not depend on the sampled tokens.
     num_tokens[rank] +=
         drafts_.are_drawn()
             ? std::min(drafts_.max_draft_tokens(), max_tokens[rank])

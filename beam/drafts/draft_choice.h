@@ -1,9 +1,9 @@
-// DraftChoice: what a group drafts in a step, given the room for it: whether it
-// asks the draft model, for how many tokens of each sequence, and which of the
-// drafts that there are it feeds. It decides and changes nothing; the group
-// plans what it says (beam/beam_group_drafts.cc).
+// DraftChoice: a group's choice of drafts for a step, given the room for them:
+// whether to request drafts of the draft model, the length for each sequence,
+// and the available drafts to feed. It changes nothing; the group plans its
+// choice (beam/beam_group_drafts.cc).
 //
-// A view for the time of a call. Belongs to the group's strand.
+// A view that lives for one call. Belongs to the group's strand.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace espalier {
 
 class DraftChoice {
  public:
-  // All of one group; they outlive it.
+  // All arguments belong to one group and outlive the view.
   DraftChoice(const Request& request,
               std::span<const TokenId> finishing_token_ids,
               const DecodeStrategy& strategy, const GroupPages& pages,
@@ -34,34 +34,37 @@ class DraftChoice {
         drafts_(drafts),
         room_(room) {}
 
-  // Whether the draft model can never feed any of the sequences again: they
-  // only grow.
+  // True if the draft model can feed none of the sequences any more, because
+  // all are too long.
   bool IsTooLong() const;
-  // Whether a draft model drafts for the next step, which is planned then.
+  // True if the next plan requests drafts of the draft model.
   bool HasToAsk() const;
-  // Whether that step is this one: it feeds and verifies what is drafted.
+  // True if the requesting step itself feeds and verifies the drafts.
   bool DraftsBeforeStep() const;
-  // Tokens to draft for each sequence, by rank: as many as there are pages to
-  // verify.
+  // Returns the number of tokens to draft for each sequence, by rank, for which
+  // there are pages to verify them.
   std::vector<int> NumTokensToAsk() const;
-  // Pages that it takes to verify so many of each beside a token of each. Of
-  // beams, whose paths are cut to what there are pages for, one token.
+  // Returns the pages needed to verify `counts` drafted tokens beyond one token
+  // of each sequence. For beams, whose paths are truncated to the available
+  // pages, one drafted token counts.
   int64_t NumPagesToVerify(std::span<const int> counts) const;
-  // Tokens to draft for each sample in the step after the one that runs, ahead
-  // of its answer; 0 if there is no room, in length, tokens or pages.
+  // Returns the number of tokens to draft for each sample in the step after the
+  // running one, ahead of its result; 0 if there is no room in length, tokens
+  // or pages.
   int NumAhead(const DraftsInFlight& in_flight) const;
 
-  // What the next step verifies: of samples, by rank; of beams. Empty: nothing,
-  // or there is no room for it.
+  // Return the drafts that the next step verifies: tokens of samples, by rank,
+  // or paths of beams. Empty if there are none, or no room for them.
   std::vector<std::vector<TokenId>> Tokens() const;
   PathRows Paths() const;
 
  private:
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
   int num_sequences() const { return pages_.num_sequences(); }
-  // Of a sequence, its prompt included.
+  // Returns a sequence's length, including the prompt.
   int64_t NumTokensOf(int rank) const;
-  // Tokens that a draft model can draft for a sequence; may be below 1.
+  // Returns the tokens that a draft model can draft for a sequence; may be
+  // below 1.
   int MaxTokensToAsk(int rank) const;
 
   const Request& request_;

@@ -28,9 +28,8 @@ absl::Status DraftsInFlight::CheckNumDrafted(const SelectionResult& result,
                   counts.empty() ? 0 : *std::ranges::max_element(counts));
 }
 
-// Of drafts that were planned ahead only the executor knows the tokens. Those
-// of the answer stand for them, so they are not checked against what was
-// drafted.
+// Only the executor has the tokens of drafts that were planned ahead. The
+// result's tokens replace them, so they are not checked against the drafts.
 std::vector<std::vector<TokenId>> DraftsInFlight::DraftedAhead(
     const SelectionResult& result, int num_sequences) {
   std::vector<std::vector<TokenId>> drafts(num_sequences);

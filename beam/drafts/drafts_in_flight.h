@@ -1,13 +1,13 @@
-// DraftsInFlight: what a group's sequences feed after their last tokens in the
-// step that runs, and how many tokens a draft model may draft for the one
-// planned ahead of its answer. Drafted paths of beams are DraftReplay's.
+// DraftsInFlight: the drafts that a group's sequences feed after their last
+// tokens in the running step, and the draft lengths of a step planned ahead of
+// its result. DraftReplay has the drafted paths of beams.
 //
-//   Feed(drafts)      the step that runs verifies these
-//   FeedAhead(count)  the one after it, of as many a sequence as this
-//   Take(result)      the first is answered, so the second runs
+//   Feed(drafts)      the running step verifies these
+//   FeedAhead(count)  the step after it drafts at most `count` per sequence
+//   Take(result)      the running step has its result; the next one runs
 //
-// Of a step that was planned ahead the group never has the tokens, but only,
-// from its answer, the numbers that were drafted and accepted.
+// The group never has the tokens of a draft that was planned ahead. The result
+// has only the numbers of drafted and accepted tokens.
 //
 // Belongs to its group's strand.
 #pragma once
@@ -23,15 +23,18 @@ namespace espalier {
 
 class DraftsInFlight {
  public:
-  // Whether the step that runs verifies none.
+  // True if the running step verifies no drafts.
   bool empty() const { return drafted_.empty() && num_running_ == 0; }
-  // What it verifies, by rank, if that was known when it was planned.
+  // Drafts of the running step, by rank, if they were known when it was
+  // planned.
   const std::vector<std::vector<TokenId>>& drafted() const { return drafted_; }
-  // What each sequence drafts at most, if it was planned ahead; else 0.
+  // Largest draft length of each sequence if the running step was planned
+  // ahead; else 0.
   int num_running() const { return num_running_; }
-  // Whether each sequence has a draft that was known.
+  // True if each sequence has a known draft.
   bool has_all() const;
-  // Tokens that the step may accept of a sequence. REQUIRES: !empty().
+  // Largest number of tokens of a sequence that the step may accept. REQUIRES:
+  // !empty().
   int MaxAccepted(int rank) const {
     return num_running_ > 0 ? num_running_
                             : static_cast<int>(drafted_[rank].size());
@@ -42,22 +45,22 @@ class DraftsInFlight {
   }
   void FeedAhead(int num_tokens) { num_ahead_ = num_tokens; }
 
-  // Of the step that runs, if it was planned ahead, with so many sequences:
-  // whether its answer can have drafted so many tokens. Errors: kInternal.
+  // Checks the numbers of drafted tokens in the result of a running step that
+  // was planned ahead. Errors: kInternal.
   absl::Status CheckNumDrafted(const SelectionResult& result,
                                int num_sequences) const;
-  // What it drafted, by rank, of which the answer has the numbers and what was
-  // accepted; the rest is 0.
+  // Returns stand-ins for the drafts of such a step, by rank: the result's
+  // tokens, padded with zeros to the drafted length.
   static std::vector<std::vector<TokenId>> DraftedAhead(
       const SelectionResult& result, int num_sequences);
 
-  // By rank, or none if there were no drafts.
+  // Counts by rank; empty if there were no drafts.
   struct Counts {
     std::vector<int> drafted;
-    std::vector<int> planned;  // of which pages are held
+    std::vector<int> planned;  // drafted tokens whose pages are held
     bool were_ahead = false;
   };
-  // The step that runs is answered.
+  // Applies the result of the running step.
   Counts Take(const SelectionResult& result);
 
  private:

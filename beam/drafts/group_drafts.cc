@@ -14,7 +14,7 @@ DraftLengthOptions LengthOptions(const GenerationParams& params) {
   if (params.speculate.has_value()) {
     options.max_tokens = SaturateToInt(params.speculate->num_tokens);
     options.is_fixed = params.speculate->always_drafts;
-    // All beams have to be on drafts: the guess is worth less.
+    // All beams must be on drafts, so the prior acceptance rate weighs less.
     if (IsBeamSearch(params)) options.prior_weight = 2;
   }
   return options;
@@ -109,12 +109,12 @@ std::vector<std::vector<TokenId>> GroupDrafts::TakeForStep(int num_sequences) {
 
 void GroupDrafts::EndAnswer(bool verifies) {
   if (!is_counted_) {
-    // Pages come back when others end.
-    constexpr int kMaxUnverified = 1;  // answers that count: a step alone
+    // Pages are released when other requests end.
+    constexpr int kMaxUnverified = 1;  // delays one step at most
     num_empty_answers_ = std::min(num_empty_answers_, kMaxUnverified);
     CountAnswer(!verifies);
   }
-  ready_.clear();  // with its logits
+  ready_.clear();  // and its logits
   state_ = State::kIdle;
 }
 
@@ -122,7 +122,7 @@ void GroupDrafts::CountAnswer(bool is_empty) {
   num_empty_answers_ = is_empty ? num_empty_answers_ + 1 : 0;
   if (num_empty_answers_ < 2) return;
   const int doubled = 1 << std::min(num_empty_answers_ - 2, kMaxDoublings);
-  num_steps_alone_ = 1 + doubled;  // the step of this answer is one besides
+  num_steps_alone_ = 1 + doubled;  // the current step counts too
 }
 
 void GroupDrafts::CountStep() {
@@ -198,7 +198,7 @@ void GroupDrafts::RecordPaths(const DraftReplay* replay) {
   CountStep();
   if (replay != nullptr) {
     length_.Record(replay->num_steps_drafted(), replay->num_steps_followed());
-    constexpr double kNewest = 0.2;  // its part in the average
+    constexpr double kNewest = 0.2;  // weight in the average
     rows_per_token_ +=
         kNewest * (replay->num_tokens_per_step() - rows_per_token_);
     figures_.Record(replay->num_steps_drafted(), replay->num_steps_followed(),

@@ -16,8 +16,8 @@ bool BeginsWith(std::span<const TokenId> tokens,
          std::ranges::equal(tokens.first(beginning.size()), beginning);
 }
 
-// Each path once, and none that another has as its beginning. Longer ones come
-// first, and equals as they were.
+// Returns each path once, without paths that are a prefix of another. Longer
+// paths come first, and paths of one length keep their order.
 std::vector<BeamPath> Maximal(std::vector<BeamPath> paths) {
   std::vector<BeamPath> kept;
   std::ranges::stable_sort(paths, [](const BeamPath& a, const BeamPath& b) {
@@ -47,7 +47,7 @@ int64_t NumOfLength(std::span<const BeamPath> paths, size_t length) {
   });
 }
 
-// The first `count` of `paths` as they are, the others cut to `length`.
+// Returns the first `count` of `paths` unchanged, the others cut to `length`.
 std::vector<BeamPath> WithLastStep(std::vector<BeamPath> paths, size_t length,
                                    size_t count) {
   for (BeamPath& path : std::span(paths).subspan(count)) {
@@ -56,8 +56,8 @@ std::vector<BeamPath> WithLastStep(std::vector<BeamPath> paths, size_t length,
   return Maximal(std::move(paths));
 }
 
-// The greatest number in [0, most] for which `fits` is true: it is for 0, and
-// for all below one for which it is.
+// Returns the greatest number in [0, most] for which `fits` is true. It is true
+// for 0, and for all numbers below one for which it is true.
 template <typename Fits>
 int Most(int64_t most, const Fits& fits) {
   const auto numbers = std::views::iota(1, static_cast<int>(most) + 1);
@@ -126,8 +126,8 @@ PathRows ChoosePathRows(std::vector<BeamPath> paths, int num_beams,
   const int num_last = Most(NumOfLength(longer, num_whole + 1), [&](int count) {
     return fits_of(with_last(count));
   });
-  // Fewer are seldom all that the search goes on with: where it has no more
-  // candidates that go on than that.
+  // Fewer paths seldom contain all next beams: only if the search has fewer
+  // surviving candidates than beams.
   const bool has_last = num_last >= num_beams;
   if (num_whole == 0 && !has_last) return {};
   return RowsOf(with_last(has_last ? num_last : 0), num_beams);

@@ -1,12 +1,12 @@
-// Which drafted paths of a beam search a step feeds, and in which rows: row i
-// continues beam ranks[i] by drafts[i] (PlanSelection::ranks). A beam without a
-// path has a row of its own token alone.
+// PathRows: the drafted paths of a beam search that a step feeds, and their
+// rows: row i continues beam ranks[i] by drafts[i] (PlanSelection::ranks). A
+// beam without a path has a row with its own token alone.
 //
-// A step goes on after another only if all beams that survive are on paths. So
-// where not all have room, fewer steps are drafted rather than fewer paths: as
-// many as there is room for all paths of, those that end on the way included,
-// and of one more the paths that go furthest and of equals the most probable,
-// if there is room for as many as there are beams.
+// A later step is evaluated only if all surviving beams are on paths. So if not
+// all paths fit, the number of steps is reduced rather than the number of
+// paths: all paths, with those that end on the way, are kept up to the largest
+// depth that fits. For one step more, the longest and then the most probable
+// paths are kept, if at least as many as beams fit.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -31,20 +31,21 @@ struct PathRows {
   std::vector<std::vector<TokenId>> drafts;
 
   bool empty() const { return ranks.empty(); }
-  // Tokens that each row feeds: one, and its drafts.
+  // Returns the number of tokens that each row feeds: one, and its drafts.
   std::vector<int> num_tokens() const;
-  // Of all rows, beside one token of each of `num_beams` beams.
+  // Returns the number of tokens of all rows beyond one token of each of
+  // `num_beams` beams.
   int num_drafted(int num_beams) const;
 };
 
-// Without what comes after a token of `ending`, ascending, and that itself: no
-// beam goes on there.
+// Truncates paths before the first token in `ending`, ascending, because no
+// beam continues after it.
 std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending);
 
-// As much of `paths` as fits, in which beams are [0, num_beams); empty if not
-// even one step does. Fewer rows, and shorter ones, fit where more do, so
-// `fits` is called as often as lengths and paths can be halved.
+// Returns the part of `paths` that fits, for beams [0, num_beams); empty if not
+// even one step does. Fewer and shorter rows must fit if more do, because
+// `fits` is called in binary searches over lengths and numbers of paths.
 PathRows ChoosePathRows(std::vector<BeamPath> paths, int num_beams,
                         const std::function<bool(const PathRows&)>& fits);
 

@@ -55,8 +55,8 @@ absl::Status GroupPages::AppendOneToFirst(size_t count,
   return absl::OkStatus();
 }
 
-// Last one first: children rank below the one that stays in their parent's
-// slot, so that they copy the tail and it writes in place. So do rows.
+// Visits the last slot first: children rank below the one that stays in their
+// parent's slot, so they copy the tail and it writes in place. Rows do so too.
 absl::Status GroupPages::AppendToSlots(std::span<const int> slots,
                                        std::span<const int> num_tokens,
                                        std::vector<PageCopy>* copies) {
@@ -74,7 +74,7 @@ absl::Status GroupPages::AppendToSlots(std::span<const int> slots,
   return absl::OkStatus();
 }
 
-// Of the sequences that share a tail all but one copy it.
+// All but one of the sequences that share a tail copy it.
 int64_t GroupPages::NumPagesToAppend(std::span<const int> num_tokens) const {
   const int page_size = pool_->page_size();
   int64_t num_pages = 0;
@@ -95,7 +95,7 @@ int64_t GroupPages::NumPagesToAppend(std::span<const int> num_tokens) const {
   std::sort(shared_tails.begin(), shared_tails.end());
   for (auto at = shared_tails.begin(); at != shared_tails.end();) {
     const auto end = std::upper_bound(at, shared_tails.end(), *at);
-    // The last one writes in place, if no sequence beside these holds it.
+    // The last one writes in place, if only these sequences hold the page.
     if (end - at == pool_->ref_count(*at)) --num_pages;
     at = end;
   }
@@ -207,7 +207,7 @@ void GroupPages::PruneSequences(std::span<const int> slots,
     if (survives[slot] || !sequence.has_value()) continue;
     EndSequence(&sequence, next_plan);
   }
-  // The one pruned first is taken first.
+  // The first pruned table is reused first.
   std::reverse(spare_tables_.begin() + num_spare, spare_tables_.end());
 }
 
@@ -220,7 +220,7 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     const SequenceId child = ids_->Next();
     Sequence fork = {child, TakeTable()};
     fork.pages.ForkFrom(parent.pages, parent.num_tokens());
-    // Exactly the sequences that live are named, also where memory runs out.
+    // The plan names exactly the live sequences, even if memory runs out.
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);
   }
@@ -237,7 +237,7 @@ PageTable& GroupPages::EndSequence(std::optional<Sequence>* sequence,
   return spare_tables_.back();
 }
 
-// Before a table is made there is room for all to come back.
+// Reserves capacity before it makes a table, so that all can be returned.
 PageTable GroupPages::TakeTable() {
   if (spare_tables_.empty()) {
     spare_tables_.reserve(slots_.size() + 1);

@@ -1,5 +1,5 @@
-// Pages that come from elsewhere, and those that go: adopted from the cache of
-// prefixes, loaded from host memory, preempted to make room for others.
+// GroupPages, part: pages adopted from the prefix cache, loaded from host
+// memory, or released by a preemption.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -72,7 +72,7 @@ bool GroupPages::Holds(PageId page) const {
   });
 }
 
-// Of tails that are reserved only the executor knows what they will hold.
+// Reserved tails are not saved, because only the executor knows their contents.
 bool GroupPages::Preempt(int num_ranks, const PageSaving& saving,
                          bool names_end, StepPlan* plan) {
   SmallVector<int> ranks(num_ranks);

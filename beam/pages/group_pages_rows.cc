@@ -1,4 +1,5 @@
-// Rows of the paths that a step may take, several of one sequence.
+// GroupPages, part: rows of the paths that a step may take, several for one
+// sequence.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -65,8 +66,8 @@ void GroupPages::FollowRows(std::span<const int> rows) {
   }
 }
 
-// Those that live on are at most as many as slots, so one that is after them
-// finds one free.
+// At most num_slots rows live on, so each row beyond the regular slots finds a
+// free one.
 void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
   if (is_preempted_) return;
   std::vector<bool> lives(slots_.size());

@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// Tokens [first, first + count) of a path.
+// Returns tokens [first, first + count) of a path.
 TokenPath Part(const TokenPath& path, int64_t first, int64_t count) {
   const int64_t num_head = path.head.size();
   const int64_t in_head = std::clamp<int64_t>(num_head - first, 0, count);
@@ -109,7 +109,7 @@ int64_t GroupPrefill::num_pending_tokens() const {
 int64_t GroupPrefill::NumStemTokensToFeed() const {
   const int num_planned = pages_->sequence(0).num_tokens();
   const int64_t left = stem_length_ - num_planned;
-  // A prompt is fed to its end, which is told beforehand (EndsPrompt).
+  // A prompt is fed to its end, because EndsPrompt() predicts that.
   if (feeds_prompt() || pages_->saved().empty()) return left;
   const int page_size = pages_->pool().page_size();
   int next = pages_->saved().NextAfter(0, num_planned / page_size);
@@ -162,7 +162,7 @@ int64_t GroupPrefill::NumPagesToFeedAll() const {
     count = NumPages(stem_length_, page_size) -
             std::ssize(pages_->sequence(0).pages.pages());
     const int64_t num_shared = stem_length_ / page_size;
-    // One sequence is the stem.
+    // A single sequence is the stem.
     if (branches_.size() <= 1) return count;
     count -= NumPages(stem_length_, page_size) - num_shared;
     for (size_t rank = 0; rank < branches_.size(); ++rank) {
@@ -235,7 +235,7 @@ bool GroupPrefill::IsStemPlanned() const {
 
 void GroupPrefill::MatchStem(int64_t num_without_logits, int64_t num_promised,
                              StepPlan* plan) {
-  // Tokens of a prompt that have logits are fed.
+  // Prompt tokens with logits must be fed.
   int64_t end = stem_length_;
   if (feeds_prompt()) end = num_without_logits;
   do {
@@ -258,9 +258,9 @@ void GroupPrefill::ShareStem(int64_t end, int64_t num_promised,
   num_announced_ += static_cast<int>(std::ssize(match.pages));
   announced_ = match.end;
   pages_->AdoptPages(0, std::move(match.pages));
-  // Copying a token's keys and values costs less than computing them, however
-  // few there are. But branches copy the end of the stem in the plan that forks
-  // them, and copies of one plan do not follow on one another.
+  // Copying keys and values is cheaper than computing them, even for one token.
+  // But branches copy the end of the stem in the plan that forks them, and
+  // copies of one plan cannot depend on each other.
   int64_t num_copied = match.num_tail_tokens;
   if (branches_.size() > 1) {
     num_copied = std::min(num_copied, stem_length_ - 1 - first - num_matched);
@@ -278,7 +278,7 @@ void GroupPrefill::ShareStem(int64_t end, int64_t num_promised,
 
 bool GroupPrefill::LoadStem(int64_t end, int64_t num_promised, StepPlan* plan) {
   const int page_size = pages_->pool().page_size();
-  // Branches have their own pages of where it ends.
+  // Branches have their own page at its end.
   if (branches_.size() > 1) end = int64_t{FirstBranchPlace()} * page_size;
   bool has_loaded = false;
   GroupPages::LoadedPages loaded;
@@ -299,13 +299,13 @@ bool GroupPrefill::LoadStem(int64_t end, int64_t num_promised, StepPlan* plan) {
   return true;
 }
 
-// Loading takes no more than feeding would.
+// Loading takes no more pages than feeding does.
 bool GroupPrefill::HasRoomForLoads(int64_t num_promised) const {
   return num_promised + NumPagesToFeedAll() <= pages_->pool().num_available();
 }
 
-// The page that is copied from is in use until the plan is written: what the
-// group needs then must be there beside it.
+// The source page of the copy is in use until the plan is written, so the
+// group's other pages must be available beside it.
 bool GroupPrefill::HasRoomForCopy(int64_t num_promised) const {
   return num_promised + NumPagesToFeedAll() + pages_->num_slots() <=
          pages_->pool().num_available();
@@ -386,7 +386,7 @@ void GroupPrefill::CountFed(int64_t count) {
     counts_.num_fed_again += count;
     return;
   }
-  // Preempted within its prompt, it had fed the beginning alone.
+  // A group preempted within its prompt had fed only its beginning.
   const int64_t end = pages_->sequence(0).num_tokens();
   counts_.num_fed_again +=
       std::clamp<int64_t>(prompt_fed_ - (end - count), 0, count);
@@ -404,7 +404,7 @@ void GroupPrefill::Announce(int64_t plan_number) {
         Part(StemPath(), int64_t{num_announced_} * page_size, page_size);
     tokens.assign(page.head.begin(), page.head.end());
     tokens.insert(tokens.end(), page.rest.begin(), page.rest.end());
-    filling_.emplace_back();  // so that nothing is in the tree and not here
+    filling_.emplace_back();  // reserved first, in case of std::bad_alloc
     const auto inserted =
         tree_->Insert(salt(), announced_, tokens, table.pages()[num_announced_],
                       PageState::kFilling);
@@ -456,7 +456,7 @@ void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
       at = inserted->cursor;
       continue;
     }
-    // Its beginning has left the tree.
+    // The pages before it have left the tree.
     at = {};
     page = -1;
     may_announce_ = false;

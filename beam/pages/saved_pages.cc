@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// How often `tables` hold each page.
+// Returns the number of times that `tables` hold each page.
 std::unordered_map<PageId, int> CountPages(
     std::span<const PageTable* const> tables) {
   std::unordered_map<PageId, int> counts;
@@ -18,8 +18,8 @@ std::unordered_map<PageId, int> CountPages(
   return counts;
 }
 
-// Whether the page is lost with the `num_own` holders: a cache gives it up
-// when somebody needs one.
+// True if the page is lost when its `num_own` holders release it: the cache may
+// evict it.
 bool IsLost(const PageRef& page, int num_own) {
   const PagePool& pool = *page.pool();
   return pool.ref_count(page.id()) ==

@@ -1,18 +1,18 @@
-// SavedPages: what host memory has of a group that was preempted: the pages
-// that nothing else held, by the place that they had in the tables of its
-// sequences. When the group resumes they are loaded into fresh pages instead of
-// computed again (group_prefill.h).
+// SavedPages: the pages of a preempted group that are saved in host memory, by
+// their places in the tables of its sequences. Only pages that nothing else
+// held are saved. When the group resumes they are loaded into new pages instead
+// of being recomputed (group_prefill.h).
 //
-//   // As the group gives its pages back:
+//   // When the group releases its pages:
 //   saved.Save(tables, num_ranks, saving, &plan.page_saves);
-//   saved.Reorder(parent_ranks);  // by answers that come meanwhile
+//   saved.Reorder(parent_ranks);  // for results that arrive meanwhile
 //   const SavedPage* page = saved.Find(rank, page_idx);  // to load it
-//   saved.Clear();                // when that is done
+//   saved.Clear();                // when all are loaded
 //
-// Saving is a plan's work, done before the plan writes anything: so a page can
-// be given out at once. Pages that sequences share are saved once, and the slot
-// has as many holders. A page that others hold too, or that is sooner computed
-// than loaded, or for which no slot is free, leaves a gap.
+// A plan saves pages before it writes anything, so a saved page can be reused
+// at once. A page that several sequences share is saved once, and its slot has
+// as many holders. A gap remains for a page that other groups hold too, that is
+// cheaper to recompute than to load, or for which no slot is free.
 //
 // Belongs to its pools' strand.
 #pragma once
@@ -26,43 +26,43 @@
 
 namespace espalier {
 
-// Where preempted pages go to, and which.
+// Destination of preempted pages, and the choice of pages.
 struct PageSaving {
-  HostPool* pool = nullptr;  // null: none do
-  // A page of fewer tokens is dropped.
+  HostPool* pool = nullptr;  // null: no page is saved
+  // Pages with fewer tokens are dropped.
   int min_tokens = 1;
 };
 
 struct SavedPage {
-  HostSlot slot;       // holds nothing: a gap
-  int num_tokens = 0;  // in it
+  HostSlot slot;       // empty: a gap
+  int num_tokens = 0;  // tokens in the page
 };
 
 class SavedPages {
  public:
   // Takes slots for the pages of `tables`, by rank, that have none yet or have
-  // grown, and adds the saves to `*saves`: first pages first, so that where
-  // slots run out those are missing which come last. A table of fewer ranks
-  // than there are is every rank's. Returns whether it added any. Throws
-  // std::bad_alloc, and Clear must follow.
-  //   num_ranks  of the group
-  // REQUIRES: all tokens of the tables are fed by earlier plans.
+  // grown, and adds the saves to `*saves`. Saves first pages first, so that the
+  // last ones are missing if slots run out. If there are fewer tables than
+  // ranks, there is one table for all ranks. Returns true if it added any save.
+  // Throws std::bad_alloc; then Clear must follow.
+  //   num_ranks  ranks of the group
+  // REQUIRES: earlier plans feed all tokens of the tables.
   bool Save(std::span<const PageTable* const> tables, int num_ranks,
             const PageSaving& saving, std::vector<PageSave>* saves);
 
-  // The next ranks are the children of these.
+  // Makes the next ranks the children of `parent_ranks`.
   void Reorder(std::span<const int> parent_ranks);
   void Clear() { tables_.clear(); }
 
-  // Null if there is a gap.
+  // Returns the saved page, or null for a gap.
   const SavedPage* Find(int rank, int page_idx) const;
-  // Of a rank's pages after `page_idx`, the first; -1: none.
+  // Returns the place of a rank's first saved page after `page_idx`; -1: none.
   int NextAfter(int rank, int page_idx) const;
 
   bool empty() const { return tables_.empty(); }
-  // Ascending, each once for each page that is there.
+  // Returns the slots, ascending, once for each page in them.
   std::vector<HostSlotId> SlotIds() const;
-  // For the validator.
+  // For validation.
   std::vector<const HostSlot*> Slots() const;
 
  private:

@@ -1,6 +1,6 @@
-// Sequence: one token stream, the owner of one page table. Its tokens are read
-// from its group's token tree, or are the prompt's. How many of them are fed is
-// its own: sequences of one group may have different lengths.
+// Sequence: one token stream, the owner of one page table. Its tokens are in
+// its group's token tree or the prompt. The number of fed tokens is its own:
+// sequences of one group may have different lengths.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace espalier {
 
 struct Sequence {
   SequenceId id;
-  PageTable pages;  // of the tokens fed so far
+  PageTable pages;  // for the tokens fed so far
 
-  // Tokens fed, or planned to be: the position of the next one.
+  // Returns the number of tokens that are fed or in a plan: the next position.
   int num_tokens() const { return pages.num_tokens(); }
 };
 
-// Gives each sequence of an engine an id of its own. Used on the strand.
+// Assigns unique ids to the sequences of an engine. Used on the strand.
 class SequenceIdSource {
  public:
   SequenceId Next() { return SequenceId{next_++}; }

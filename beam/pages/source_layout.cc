@@ -15,7 +15,7 @@ SourceLayout LayOutSource(const ModelDescription& model, Request* request) {
   SourceLayout layout = {.num_tokens = static_cast<int>(tokens.size())};
   layout.end = static_cast<int>(NumPages(layout.num_tokens, model.page_size)) *
                model.page_size;
-  // No salt and source together are written as others are.
+  // Prefixing the length makes the encoding of salt and source unique.
   std::string& salt = request->params.cache_salt;
   salt = Concat(salt.size(), ":", salt);
   salt.append(reinterpret_cast<const char*>(tokens.data()),

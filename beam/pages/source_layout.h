@@ -1,22 +1,22 @@
-// SourceLayout: where the source of an encoder-decoder model lies in the
-// sequences of its request.
+// SourceLayout: place of an encoder-decoder model's source in the sequences of
+// a request.
 //
-// The encoder reads a request's prompt, its source, and what it makes of each
-// token are keys and values for every layer of the decoder (cross-attention).
-// These have the form of the decoder's own keys and values, so they lie in
-// pages like theirs, at the beginning of each sequence:
+// The encoder reads a request's prompt, its source, and computes keys and
+// values of each source token for every layer of the decoder (cross-attention).
+// These have the format of the decoder's own keys and values, so they are
+// stored in the same kind of pages, at the beginning of each sequence:
 //
 //   positions  [0, num_tokens)    the source
 //              [num_tokens, end)  padding: the page's rest
-//              [end, ...)         the decoder's tokens: what it begins with
-//                                 (request/decoder_prompt.h), then what it
-//                                 generates
+//              [end, ...)         the decoder's tokens: its prompt
+//                                 (request/decoder_prompt.h), then generated
+//                                 tokens
 //
-// The source is thereby a beginning that all beams and samples have in common,
-// on pages of their own: shared, counted, kept in the prefix tree, preempted
-// and resumed as those of any prompt. But an encoder reads both ways, so no
-// page of it is worth anything to another source: each has a root of its own in
-// the tree (pages/prefix_tree.h), by its salt.
+// So the source is a prefix that all beams and samples share, on pages of their
+// own. Its pages are shared, counted, kept in the prefix tree, preempted and
+// resumed as a prompt's are. But an encoder attends in both directions, so a
+// page is useless for any other source: the salt gives each source its own root
+// in the tree (pages/prefix_tree.h).
 #pragma once
 
 #include "exec_request/model_description.h"
@@ -29,11 +29,11 @@ struct SourceLayout {
   int end = 0;         // a multiple of page_size
 };
 
-// Replaces the prompt of `request`, the source, by what its sequences begin
-// with: source, padding, decoder_prompt. Adds the source's tokens to
+// Replaces the prompt of `request`, the source, by the beginning of its
+// sequences: source, padding, decoder_prompt. Adds the source's tokens to
 // cache_salt, so that only requests with the same source share its pages. Does
-// nothing if the model has no encoder. REQUIRES: `request` has passed
-// ValidateRequest.
+// nothing if the model has no encoder.
+// REQUIRES: `request` has passed ValidateRequest.
 SourceLayout LayOutSource(const ModelDescription& model, Request* request);
 
 }  // namespace espalier

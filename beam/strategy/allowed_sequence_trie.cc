@@ -17,7 +17,7 @@ struct Range {
   size_t depth;
 };
 
-// Tokens before what ends it.
+// Returns the number of tokens before a final ending token.
 int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
                        std::span<const TokenId> finishing) {
   const bool ends = !sequence.empty() &&
@@ -25,8 +25,8 @@ int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
   return static_cast<int64_t>(sequence.size()) - (ends ? 1 : 0);
 }
 
-// The tokens of all sequences, one after the other: a vector each would cost a
-// miss of the cache for every token that is looked at.
+// Tokens of all sequences in one array: a vector for each would cost a cache
+// miss for every token read.
 class FlatSequences {
  public:
   explicit FlatSequences(std::span<const TokenList> sequences) {
@@ -41,7 +41,7 @@ class FlatSequences {
     return std::span(tokens_).subspan(begin, ends_[i] - begin);
   }
 
-  // The sequences in ascending order.
+  // Returns the indices of the sequences in ascending order.
   std::vector<size_t> Sorted() const {
     std::vector<std::pair<uint64_t, size_t>> keyed;
     for (size_t i = 0; i < ends_.size(); ++i) keyed.push_back({Key(i), i});
@@ -56,8 +56,8 @@ class FlatSequences {
   }
 
  private:
-  // The first two tokens, which order most pairs without a look at the rest; 0
-  // stands for the end, which sorts first.
+  // Returns the first two tokens as a key, which orders most pairs without a
+  // read of the rest. 0 is the end, which sorts first.
   uint64_t Key(size_t i) const {
     const std::span<const TokenId> tokens = (*this)[i];
     const uint64_t first = tokens.empty() ? 0 : tokens[0] + 1;
@@ -93,8 +93,8 @@ std::shared_ptr<const AllowedSequenceTrie> AllowedSequenceTrie::Make(
   return sequences.Derived<AllowedSequenceTrie>(key, make);
 }
 
-// Nodes are made in the order of their numbers, so the ranges that wait are
-// those of the nodes whose children are not numbered yet.
+// Creates nodes in the order of their numbers, so the queue holds the nodes
+// whose children are not numbered yet.
 AllowedSequenceTrie::AllowedSequenceTrie(std::span<const TokenList> sequences)
     : tokens_(1, 0) {
   const FlatSequences flat(sequences);
@@ -103,7 +103,7 @@ AllowedSequenceTrie::AllowedSequenceTrie(std::span<const TokenList> sequences)
   std::vector<Node> parents = {kNone};
   for (size_t node = 0; node < ranges.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
-    // What ends here sorts first.
+    // A sequence that ends at this node sorts first.
     bool is_end = false;
     for (; begin < end && flat[sorted[begin]].size() == depth; ++begin) {
       is_end = depth > 0;

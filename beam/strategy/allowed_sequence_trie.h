@@ -1,12 +1,12 @@
-// AllowedSequenceTrie: the sequences one of which a request's output must be,
-// as a trie. A live beam stands on a node; only the node's tokens may follow
-// it, and it moves to a child with each. Forking a beam copies a number.
+// AllowedSequenceTrie: a trie of the sequences that a request's output is
+// restricted to. Each live beam is at a node. Only the node's tokens may follow
+// it, and each token leads to a child. Forking a beam copies a number.
 //
 // Nodes are numbered level by level, and the children of a node by ascending
-// token; so the children of all nodes lie one after the other, and a node needs
-// three numbers: the token that leads to it, where its children begin, and how
-// many of them are leaves. The tokens of a node's children are a piece of
-// the array of all tokens, which selection gets as it is.
+// token, so the children of all nodes are adjacent. A node needs three numbers:
+// the token that leads to it, its first child, and the number of its leaf
+// children. The tokens of a node's children are a slice of the array of all
+// tokens, which selection reads in place.
 //
 //   {5, 7}, {5, 8, 2}, {9}:    node   0 1 2 3 4 5
 //                              token  - 5 9 7 8 2
@@ -34,41 +34,40 @@ class AllowedSequenceTrie {
   static constexpr Node kRoot = 0;
   static constexpr Node kNone = -1;
 
-  // Null if the request allows everything. Sequences that min_new_tokens rules
-  // out, because they end, or come to an id that ends them, too early, are left
-  // out. `params` as ValidateParams leaves them.
+  // Returns null if the request allows everything. Drops sequences that
+  // min_new_tokens rules out, because they are too short or contain an ending
+  // id too early. `params` as ValidateParams leaves them.
   static std::shared_ptr<const AllowedSequenceTrie> Make(
       const GenerationParams& params);
 
-  // Equal sequences are one; empty ones are none.
+  // Builds the trie; drops duplicates and empty sequences.
   explicit AllowedSequenceTrie(
       std::span<const std::vector<int64_t>* const> sequences);
 
-  // The tokens that may follow, ascending.
+  // Returns the tokens that may follow, ascending.
   std::span<const TokenId> Next(Node node) const {
     return std::span(tokens_).subspan(first_child_[node], num_children(node));
   }
-  // Where `token` leads; kNone if it may not follow.
+  // Returns the child for `token`, or kNone if it may not follow.
   Node Child(Node node, TokenId token) const;
 
   int num_children(Node node) const {
     return first_child_[node + 1] - first_child_[node];
   }
-  // Children that nothing may follow.
+  // Returns the number of children without children.
   int num_leaf_children(Node node) const { return num_leaf_children_[node]; }
-  // Whether a sequence ends here. Something may follow all the same, if it is
-  // the beginning of another.
+  // True if a sequence ends here. It may also be a prefix of another one.
   bool is_end(Node node) const { return is_end_[node] != 0; }
-  // The token that leads to it. REQUIRES: not the root.
+  // Returns the token that leads to the node. REQUIRES: not the root.
   TokenId token(Node node) const { return tokens_[node]; }
   // Children are [first_child(node), first_child(node) + num_children(node)).
   Node first_child(Node node) const { return first_child_[node]; }
   int num_nodes() const { return static_cast<int>(tokens_.size()); }
-  // Different ones.
+  // Number of distinct sequences.
   int num_sequences() const { return num_sequences_; }
 
  private:
-  // All [num_nodes], first_child_ one more.
+  // All [num_nodes], but first_child_ [num_nodes + 1].
   std::vector<TokenId> tokens_;
   std::vector<Node> first_child_;
   std::vector<int32_t> num_leaf_children_;

@@ -1,6 +1,5 @@
-// AssignEach: makes a vector the values of a function, in the memory that it
-// has. What a group describes at each step is as long as at the last one, as a
-// rule.
+// AssignEach: overwrites a vector with the values of a function, reusing its
+// memory. A group's description usually has the same length at each step.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@
 
 namespace espalier {
 
-// Makes `*values` value_of(0), value_of(1) and so on: `count` of them.
+// Sets `*values` to value_of(0), ..., value_of(count - 1).
 template <typename T, typename ValueOf>
 void AssignEach(size_t count, const ValueOf& value_of, SmallVector<T>* values) {
   values->resize(count);

@@ -35,7 +35,7 @@ Decision BelowDecision(int candidate_idx, TokenTree::Node parent) {
           .parent = parent};
 }
 
-// What was recorded of a beam that has turned out to be below the others.
+// Changes the decision on a kept beam that ranks below the others to pruned.
 void Drop(const LiveBeam& beam, const BeamFrontier::Step& step) {
   if (step.decisions == nullptr) return;
   for (Decision& decision : *step.decisions) {
@@ -50,8 +50,8 @@ void Record(const BeamFrontier::Step& step, const Decision& decision) {
   if (step.decisions != nullptr) step.decisions->push_back(decision);
 }
 
-// The best first; equals as they ranked. Most come in this order, and sorting
-// takes memory.
+// Sorts by falling sum, stably. Most inputs are sorted already, and sorting
+// allocates memory.
 void SortBySum(std::vector<LiveBeam>* beams) {
   const auto ranks_before = [](const LiveBeam& a, const LiveBeam& b) {
     return a.cum_log_prob > b.cum_log_prob;
@@ -93,7 +93,7 @@ void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
     const bool may_finish = rank < num_beams_;
     const bool may_live =
         !step.is_last && (step.are_drawn || next_.size() < num_beams_);
-    // Nor may any that ranks after it.
+    // No candidate that ranks later may finish or live, either.
     if (!may_finish && !may_live && step.decisions == nullptr) break;
     if (Take(ranked, step, may_finish, may_live, &next_)) continue;
     if (step.decisions == nullptr) continue;
@@ -113,8 +113,8 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   if (!may_finish && !may_live) return false;
   const auto& [candidate, beam, candidate_idx] = ranked;
   const TokenTree::Node parent = live_[beam].node;
-  // Made where it stays: moved there, it would be loaded in wider pieces than
-  // it is stored in, for which the processor waits.
+  // Constructed in place. A move would load it in wider pieces than it was
+  // stored in, which stalls the processor (store forwarding).
   LiveBeam& live = next->emplace_back();
   live.progress = live_[beam].progress;
   StoppingCriteria::Outcome outcome =
@@ -189,7 +189,7 @@ int NumCandidates(std::span<const LiveBeam> beams,
     num_next += criteria.num_next(beam.progress);
     num_leaf_children += criteria.num_leaf_children(beam.progress);
   }
-  // Where nothing can go on, only candidates that finish are needed.
+  // If no candidate can continue, only candidates that finish are needed.
   int64_t count = num_beams;
   if (num_next > num_leaf_children) count += num_leaf_children;
   return SaturateToInt(

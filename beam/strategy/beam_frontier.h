@@ -1,14 +1,14 @@
-// BeamFrontier: the live beams of a search, the hypotheses that it has
-// finished, and how a step's candidates make the next of both. With k =
-// num_beams, candidates in the order in which they rank:
+// BeamFrontier: the live beams of a search, its finished hypotheses, and the
+// update of both by a step's candidates. With k = num_beams and candidates in
+// ranking order:
 //
-//   - those of the first k that hit (stopping_criteria.h) enter the finished
-//     pool;
-//   - the first k that go on live on, or if they are drawn the k of the highest
-//     cum_log_prob; by falling cum_log_prob.
+// - candidates among the first k that meet the stopping criteria
+//   (stopping_criteria.h) enter the finished pool;
+// - the first k that continue live on; if candidates are sampled, the k that
+//   continue with the highest cum_log_prob. Ordered by falling cum_log_prob.
 //
-// Every search by beams is made of frontiers: what differs is where candidates
-// come from, how they rank, and when it is over.
+// Every beam search is built from frontiers. Searches differ in the source of
+// candidates, their ranking, and the termination.
 #pragma once
 
 #include <cstdint>
@@ -29,56 +29,56 @@ struct LiveBeam {
   TokenTree::Node node = TokenTree::kRoot;
   float cum_log_prob = 0;
   StoppingCriteria::Progress progress = {};
-  Continuation from = {};  // how it came from a beam of the last step
-  int candidate_idx = 0;   // in that step's answer
+  Continuation from = {};  // its parent among the last step's beams
+  int candidate_idx = 0;   // in that step's result
 };
 
 // A candidate of the frontier's beams.
 struct RankedCandidate {
   Candidate candidate;    // `beam` is the row of the step, over all frontiers
-  int beam = 0;           // of this frontier
-  int candidate_idx = 0;  // in the step's answer
+  int beam = 0;           // index in this frontier
+  int candidate_idx = 0;  // in the step's result
 };
 
-// A step's answer as a frontier of all its rows ranks it: as it is. Into
-// `*ranked`, whatever it held.
+// Ranks a step's result for a frontier of all its rows, in the given order.
+// Overwrites `*ranked`.
 void RankAsGiven(std::span<const Candidate> candidates,
                  std::vector<RankedCandidate>* ranked);
 
 class BeamFrontier {
  public:
   struct Step {
-    int length = 0;          // tokens generated with it
+    int length = 0;          // generated tokens, including this step
     bool is_last = false;    // every candidate ends
-    bool are_drawn = false;  // candidates rank as they were drawn, not by sum
-    std::vector<Decision>* decisions = nullptr;  // or null
-    // As what FinishAll ends a beam that nothing else does.
+    bool are_drawn = false;  // rank in sampling order, not by sum
+    std::vector<Decision>* decisions = nullptr;  // may be null
+    // Finish reason of beams in FinishAll that have no other one.
     FinishReason reason = FinishReason::kLength;
   };
 
-  // One beam is live, from which all begin. `criteria`, `penalty` and `tree`
+  // Starts with one live beam, the root. `criteria`, `penalty` and `tree`
   // outlive this.
   BeamFrontier(int num_beams, int pool_capacity,
                const StoppingCriteria* criteria, const LengthPenalty* penalty,
                TokenTree* tree);
 
-  // Takes the candidates of a step, by rank. Each gets a decision; one that
-  // ends and goes on gets two.
+  // Applies the candidates of a step, by rank. Each gets a decision; one that
+  // both ends and continues gets two.
   void Advance(std::span<const RankedCandidate> candidates, const Step& step);
 
-  // Finishes all live beams, which are those that the step made; decides on
-  // them once more.
+  // Finishes all live beams after Advance, with a second decision for each.
   void FinishAll(const Step& step);
 
   // By rank.
   std::span<const LiveBeam> live() const { return live_; }
   void Clear() { live_.clear(); }
-  // Those that lived before the last Advance.
+  // Beams that lived before the last Advance.
   std::span<const LiveBeam> previous() const { return next_; }
   const FinishedPool& finished() const { return finished_; }
 
  private:
-  // Makes what it can be of a candidate; returns whether it became anything.
+  // Finishes a candidate, or keeps it as a beam, or both. Returns false if it
+  // becomes neither.
   bool Take(const RankedCandidate& ranked, const Step& step, bool may_finish,
             bool may_live, std::vector<LiveBeam>* next);
   FinishedBeam Finish(TokenTree::Node node, float cum_log_prob, int length,
@@ -90,30 +90,30 @@ class BeamFrontier {
   TokenTree* const tree_;
   FinishedPool finished_;
   std::vector<LiveBeam> live_;
-  std::vector<LiveBeam> next_;  // of Advance; then those before it
+  std::vector<LiveBeam> next_;  // in Advance; afterwards the previous beams
 };
 
-// How many candidates of `beams` a step needs so that num_beams go on if so
-// many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
-// sequence) * num_beams; where sequences are allowed, those that nothing may
-// follow are counted.
+// Returns the number of candidates of `beams` that a step needs so that
+// num_beams continue, whichever candidates end: as in transformers, max(2, 1 +
+// number of ids that end a sequence) * num_beams. With allowed sequences, adds
+// the leaf children instead.
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams);
-// And at most, of any beams; no two of a frontier come to the same allowed
-// sequence.
+// Returns the largest value of NumCandidates for any beams. No two beams of a
+// frontier reach the same allowed sequence.
 int64_t MaxNumCandidates(const GenerationParams& params,
                          const AllowedSequenceTrie* allowed, int64_t num_beams);
 
-// What `beams` go on from, by rank.
+// Sets the continuations of `beams`, by rank.
 void AssignContinuations(std::span<const LiveBeam> beams,
                          Continuations* continuations);
 
-// The first `count` of a pool, as a result has them.
+// Returns the first `count` of a pool as hypotheses of a result.
 std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,
                                      int count, const TokenTree& tree);
 
-// What a search shows of live beams of `length` tokens, and of the first
-// `count` of a pool.
+// Append the states that a search shows, of live beams with `length` tokens and
+// of the first `count` of a pool.
 void AppendStates(std::span<const LiveBeam> beams, int length,
                   const LengthPenalty& penalty,
                   std::vector<SequenceState>* states);

@@ -57,7 +57,7 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
 absl::Status BeamStrategy::Advance(const SelectionResult& result,
                                    std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  done_ = true;  // unless it goes on, below
+  done_ = true;  // reset below if the search continues
   const absl::Status numbers = CheckNumbers(result.candidates, num_generated_);
   const bool is_masked =
       result.candidates.empty() && frontier_.finished().size() == 0;
@@ -101,8 +101,8 @@ std::vector<Hypothesis> BeamStrategy::Hypotheses() const {
                       tree_);
 }
 
-// A hypothesis only ever sinks in the pool, so what is below those that are
-// returned stays there.
+// A hypothesis only moves down in the pool, so those below the returned ones
+// are never returned.
 std::vector<SequenceState> BeamStrategy::States() const {
   std::vector<SequenceState> states;
   if (!done_) {

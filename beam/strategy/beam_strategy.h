@@ -2,22 +2,22 @@
 // vectorised), to the token and to the score. With k = num_beams, t the length
 // generated including the new token and m = max(2, 1 + num_eos) * k:
 //
-//   - the m best continuations of the live beams are the candidates; with
-//     do_sample, m that are drawn (candidate_order.h);
-//   - a candidate hits if it meets the stopping criteria
-//     (stopping_criteria.h), such as an EOS id, or has max_new_tokens tokens;
-//   - the k best that do not hit live on, of candidates that are drawn as well;
-//   - those of the k best, or first drawn, that hit enter the finished pool of
-//     k with score cum / t^length_penalty (length_penalty.h);
-//   - it ends by its SearchTermination, or when every candidate hit.
+// - the m best continuations of the live beams are the candidates; with
+//   do_sample, m sampled ones (candidate_order.h);
+// - a candidate ends if it meets the stopping criteria
+//   (stopping_criteria.h), such as an EOS id, or has max_new_tokens tokens;
+// - the k best that do not end live on, even if candidates are sampled;
+// - candidates among the k best, or first sampled, that end enter the finished
+//   pool of k with score cum / t^length_penalty (length_penalty.h);
+// - the search ends by its SearchTermination, or when every candidate ends.
 //
-// The reference also keeps a pool from filling after such an end: there a
-// request goes on with its batch, here it is over.
+// After such an end the reference continues the request with its batch, but
+// adds nothing to the pool. Here the request is complete.
 //
-// Two deliberate differences. Where score processors leave fewer than k
-// continuations, fewer beams live and fewer hypotheses come back; the reference
-// fills up with copies of score -1e9. And where sequences are allowed m is as
-// many as it takes, so that no beam is lost to those that end.
+// Two deliberate differences. If score processors leave fewer than k
+// continuations, fewer beams live and fewer hypotheses are returned; the
+// reference pads with copies of score -1e9. With allowed sequences, m is large
+// enough that no beam is lost to candidates that end.
 #pragma once
 
 #include <memory>
@@ -35,21 +35,23 @@ namespace espalier {
 
 class BeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
-  // it.
+  // `params` as ValidateParams leaves them; other arguments as for
+  // StoppingCriteria.
   explicit BeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
-  // PlanSelection::num_candidates at most, in any step; so in other strategies.
+  // Returns the largest PlanSelection::num_candidates of any step; so do other
+  // strategies.
   static int64_t MaxNumCandidates(const GenerationParams& params,
                                   const AllowedSequenceTrie* allowed) {
     return espalier::MaxNumCandidates(params, allowed, params.num_beams);
   }
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override;
-  // Where the executor can go on by itself, drafts can be verified.
+  // Drafts can be verified if the executor can advance the search without the
+  // host.
   bool supports_drafts() const override { return supports_async_scheduling(); }
   int max_draft_tokens(int rank) const override;
   absl::Status Advance(const SelectionResult& result,
@@ -75,7 +77,7 @@ class BeamStrategy : public DecodeStrategy {
 
   TokenTree tree_;
   BeamFrontier frontier_;
-  std::vector<RankedCandidate> ranked_;  // of Advance: memory for each step
+  std::vector<RankedCandidate> ranked_;  // buffer of Advance
   int num_generated_ = 0;
   bool done_ = false;
 };

@@ -32,7 +32,7 @@ class GumbelTopKRanking : public CandidateOrder {
     for (const RankedCandidate& given : *ranked) {
       gumbel_top_k.push_back({AddNoise(given.candidate, num_generated), given});
     }
-    // Ties stay as they are: the lower beam, then the lower token.
+    // Stable: ties go to the lower beam, then the lower token.
     std::ranges::stable_sort(gumbel_top_k, std::greater(),
                              [](const auto& p) { return p.first; });
     ranked->clear();

@@ -1,16 +1,15 @@
-// CandidateOrder: where the candidates of a beam search come from, and how they
-// rank.
+// CandidateOrder: the source and the ranking of a beam search's candidates.
 //
 //   best first     the best continuations of all beams, by cumulative score
-//   drawing order  continuations of all beams, drawn one after the other
-//                  without putting them back, each with probability
-//                  proportional to exp(cumulative score): transformers' beam
-//                  sampling. Those are the highest of score + Gumbel noise, in
-//                  this order (kernels/gumbel_topk/gumbel.h).
+//   drawing order  continuations of all beams, sampled one after the other
+//                  without replacement, each with probability proportional to
+//                  exp(cumulative score): transformers' beam sampling. They are
+//                  the highest by score + Gumbel noise, in this order
+//                  (kernels/gumbel_topk/gumbel.h).
 //
-// For drawing, rows give their own candidates, drawn within the row; the noise
-// of each is computed again here, and ranks them all. The noise of a row is of
-// the rank of its beam and of the step: it depends on no other request.
+// For drawing order, rows give their own candidates, sampled within the row.
+// The noise of each is recomputed here and ranks them all. The noise of a row
+// depends on the rank of its beam and the step, but on no other request.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +26,18 @@ class CandidateOrder {
  public:
   virtual ~CandidateOrder() = default;
 
-  // Whether an answer ranks as it is.
+  // True if a result is in ranking order already.
   virtual bool is_best_first() const = 0;
 
-  // The `num_candidates` first of an answer, in their order, into `*ranked`,
-  // whatever it held; `num_generated` tokens were generated before it.
+  // Writes the first `num_candidates` of a result, in ranking order, to
+  // `*ranked`, overwriting it. `num_generated` tokens were generated before the
+  // result.
   virtual void Rank(std::span<const Candidate> answer, int num_generated,
                     int num_candidates,
                     std::vector<RankedCandidate>* ranked) const = 0;
 };
 
-// The order that the request's candidates rank in.
+// Returns the ranking of the request's candidates.
 std::unique_ptr<const CandidateOrder> MakeCandidateOrder(
     const GenerationParams& params);
 

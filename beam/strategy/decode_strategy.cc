@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// The options in use that make tokens impossible.
+// Returns the options in use that can mask tokens.
 std::vector<std::string> BanningOptions(const GenerationParams& params) {
   std::vector<std::string> names;
   const auto add = [&](bool in_use, const char* name) {

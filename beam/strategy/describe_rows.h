@@ -1,5 +1,5 @@
-// DescribeRows: the rows that the next step selects from: one row a live
-// sequence, of any kind of sequence.
+// DescribeRows: the rows that the next step selects from, one for each live
+// sequence, for any type of sequence.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 namespace espalier {
 
 // Sets num_rows, cum_log_probs and allowed of `*selection`.
-//   sequence_of  the sequence of a row, by rank: it has `cum_log_prob`, and
-//                `progress` by `criteria`
+//   sequence_of  returns the sequence of a row, by rank, with `cum_log_prob`,
+//                and `progress` in `criteria`
 template <typename SequenceOf>
 void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
                   const StoppingCriteria& criteria, PlanSelection* selection) {

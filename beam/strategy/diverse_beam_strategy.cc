@@ -29,9 +29,10 @@ DiverseBeamStrategy::DiverseBeamStrategy(
   }
 }
 
-// A row's best stay its best but for those that earlier groups have chosen: so
-// many more are selected as these can choose. Groups may stand on the same
-// allowed sequences, so each counts what ends for itself.
+// A row's best candidates remain best except those that earlier groups chose,
+// so the number of candidates grows by the number of tokens that these can
+// choose. Groups may be at equal allowed sequences, so each counts its leaf
+// children separately.
 void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   std::vector<LiveBeam> rows = LiveBeams();
@@ -107,7 +108,7 @@ absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
   return absl::OkStatus();
 }
 
-// The answer is by rows.
+// The result is in the order of rows.
 std::vector<RankedCandidate> DiverseBeamStrategy::Penalised(
     const RowRanking::Group& group, std::span<const Candidate> answer,
     const TokenChoices& choices) const {
@@ -134,7 +135,8 @@ void DiverseBeamStrategy::AdvanceGroup(
                                num_generated_)) {
     group->Clear();
   }
-  // Only now: a group that is over takes no beams that the length ends.
+  // Comes last, because a group that has ended by now has no beams to finish by
+  // length.
   if (num_generated_ >= max_new_tokens_) group->FinishAll(step);
 }
 
@@ -171,7 +173,7 @@ std::vector<Hypothesis> DiverseBeamStrategy::Hypotheses() const {
   return HypothesesOf(Finished(), num_return_sequences_, tree_);
 }
 
-// What leaves a pool leaves it for something better, so no hypothesis rises.
+// A better hypothesis replaces each one that leaves a pool, so none moves up.
 std::vector<SequenceState> DiverseBeamStrategy::States() const {
   std::vector<SequenceState> states;
   AppendStates(LiveBeams(), num_generated_, length_penalty_, &states);

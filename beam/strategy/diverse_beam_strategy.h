@@ -1,21 +1,21 @@
 // DiverseBeamStrategy: groups of beams that search one after the other at each
-// step and keep out of each other's way (Hamming diversity), as transformers 4
-// does it (`_group_beam_search` with BeamSearchScorer). With s = num_beams /
-// num_beam_groups beams a group:
+// step and avoid each other's tokens (Hamming diversity), as in transformers 4
+// (`_group_beam_search` with BeamSearchScorer). With s = num_beams /
+// num_beam_groups beams per group:
 //
-//   - each group begins at the prompt, has its own beams and its own pool of s;
-//   - a token's score is lowered by diversity_penalty for every beam of an
-//     earlier group that has just chosen it, and stays so in the sums;
-//   - then a group's step is that of a beam search of s beams
-//     (beam_frontier.h);
-//   - a group is over when its pool is full and its best candidate, which may
-//     be one that ends, cannot beat the pool's worst (search_termination.h); at
-//     the length limit all beams of groups that are not over finish;
-//   - the result is the best of all pools.
+// - each group begins at the prompt, with its own beams and its own pool of s;
+// - a token's score is lowered by diversity_penalty for every beam of an
+//   earlier group that chose it in this step; the sums keep the penalty;
+// - then a group's step is that of a beam search of s beams
+//   (beam_frontier.h);
+// - a group ends when its pool is full and its best candidate, which may be
+//   one that ends, cannot beat the pool's worst (search_termination.h); at the
+//   length limit all beams of active groups finish;
+// - the result is the best of all pools.
 //
-// Two deliberate differences: score processors act before the penalty, the
-// reference's repetition penalty after it. And a group that is over chooses no
-// more tokens, where the reference counts padding as its choice.
+// Two deliberate differences. Score processors act before the penalty; the
+// reference's repetition penalty acts after it. A group that has ended chooses
+// no more tokens; the reference counts padding as its choice.
 //
 // Source: Vijayakumar et al. 2016, https://arxiv.org/abs/1610.02424.
 #pragma once
@@ -35,15 +35,15 @@ namespace espalier {
 
 class DiverseBeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
-  // it.
+  // `params` as ValidateParams leaves them; other arguments as for
+  // StoppingCriteria.
   explicit DiverseBeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
-  // Rows are the beams of the first group that is not over, then those of the
-  // next; at the first step all begin in one row.
+  // Rows are the beams of the active groups, in order of the groups. At the
+  // first step all groups begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
   static int64_t MaxNumCandidates(const GenerationParams& params,
                                   const AllowedSequenceTrie* allowed);
@@ -58,9 +58,9 @@ class DiverseBeamStrategy : public DecodeStrategy {
   std::vector<SequenceState> States() const override;
 
  private:
-  // Of each group that is not over.
+  // Returns the rows of each active group.
   std::vector<RowRanking::Group> RowsOfGroups() const;
-  // The best candidates of a group, best first.
+  // Returns the best candidates of a group, best first.
   std::vector<RankedCandidate> Penalised(const RowRanking::Group& group,
                                          std::span<const Candidate> answer,
                                          const TokenChoices& choices) const;
@@ -68,7 +68,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
                     std::span<const RankedCandidate> candidates,
                     std::vector<Decision>* decisions, TokenChoices* choices);
   std::vector<LiveBeam> LiveBeams() const;
-  // Of all groups, best first.
+  // Returns the finished beams of all groups, best first.
   std::vector<FinishedBeam> Finished() const;
 
   // Constant after construction.
@@ -82,7 +82,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
   const StoppingCriteria stopping_criteria_;
 
   TokenTree tree_;
-  std::vector<BeamFrontier> groups_;  // those that are over have no live beams
+  std::vector<BeamFrontier> groups_;  // ended groups have no live beams
   int num_generated_ = 0;
   bool done_ = false;
 };

@@ -1,6 +1,6 @@
 // FinishedPool: the best hypotheses of a beam search so far, best first, at
-// most `capacity` of them; a better one replaces the worst of a full pool.
-// Among equal scores the earlier one is the better.
+// most `capacity`. A better one replaces the worst of a full pool. Among equal
+// scores the earlier one ranks higher.
 #pragma once
 
 #include <vector>
@@ -22,12 +22,12 @@ class FinishedPool {
   // REQUIRES: capacity >= 1.
   explicit FinishedPool(int capacity) : capacity_(capacity) {}
 
-  // Takes `beam` if the pool is not full or it beats the worst.
+  // Adds `beam` if the pool is not full or it beats the worst.
   void Add(const FinishedBeam& beam);
 
   int size() const { return static_cast<int>(beams_.size()); }
   bool full() const { return size() == capacity_; }
-  // Score of the worst. REQUIRES: not empty.
+  // Returns the worst score. REQUIRES: not empty.
   float worst_score() const { return beams_.back().score; }
   const std::vector<FinishedBeam>& beams() const { return beams_; }
 

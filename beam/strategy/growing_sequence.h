@@ -1,6 +1,6 @@
-// GrowingSequence: a sequence that grows by a token a step until one ends it,
-// and is kept from then on as it is: a sample, or a sequence of a search whose
-// finished ones keep competing.
+// GrowingSequence: a sequence that grows by one token per step until a token
+// ends it, and is constant afterwards: a sample, or a sequence of a search
+// whose finished sequences keep competing.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,12 @@ struct GrowingSequence {
   TokenTree::Node node = TokenTree::kRoot;
   int length = 0;  // tokens, the depth of `node`
   float cum_log_prob = 0;
-  std::optional<FinishReason> finish_reason = {};  // unset: it lives
+  std::optional<FinishReason> finish_reason = {};  // unset while it lives
   StoppingCriteria::Progress progress = {};
 };
 
-// Takes `*sequence`, a path of `*tree`, on by `candidate`, whose sum becomes
-// its own. If `is_last`, it ends by its length unless something else ends it.
+// Appends `candidate` to `*sequence`, a path of `*tree`, and takes its sum. If
+// `is_last`, the sequence ends by length unless it ends otherwise.
 // REQUIRES: it lives, and the token may follow.
 inline void Grow(const Candidate& candidate, bool is_last,
                  const StoppingCriteria& criteria, TokenTree* tree,

@@ -1,12 +1,12 @@
-// LengthPenalty: how the length of a hypothesis divides its sum of
-// log-probabilities, so that long ones can be compared with short ones:
+// LengthPenalty: divides a hypothesis's sum of log-probabilities by a function
+// of its length, so that long and short hypotheses compare:
 //
 //   power  score = cum / t^a              transformers, CTranslate2
 //   wu     score = cum / ((5 + t) / 6)^a  Wu et al. 2016
 //
-// with a = length_penalty and t the generated tokens, an EOS included. a = 0
-// compares sums. With a = 1 a power compares means; Wu's form grows a sixth as
-// fast, so it favours length less.
+// with a = length_penalty and t the number of generated tokens, including an
+// EOS. a = 0 compares sums. With a = 1, the power form compares means; Wu's
+// form grows a sixth as fast, so it favours length less.
 //
 // Source: Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14.
 #pragma once
@@ -20,11 +20,12 @@ class LengthPenalty {
   explicit LengthPenalty(const GenerationParams& params)
       : form_(params.length_penalty_form), exponent_(params.length_penalty) {}
 
-  // Each operation is rounded to float32, as in transformers. REQUIRES: length
-  // >= 1.
+  // Returns the score. Each operation is rounded to float32, as in
+  // transformers.
+  // REQUIRES: length >= 1.
   float Score(float cum_log_prob, int length) const;
 
-  // Whether the same sum scores higher the longer the hypothesis is.
+  // True if a longer hypothesis with an equal sum has a higher score.
   bool favours_length() const { return exponent_ > 0; }
 
  private:
@@ -32,7 +33,7 @@ class LengthPenalty {
   double exponent_;
 };
 
-// The mean, as samples are compared.
+// Returns the mean log-probability, by which samples compare.
 float MeanLogProb(float cum_log_prob, int length);
 
 }  // namespace espalier

@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// What is asked of the class of a strategy.
+// Functions of a strategy class.
 struct StrategyClass {
   std::unique_ptr<DecodeStrategy> (*make)(
       const GenerationParams& params,

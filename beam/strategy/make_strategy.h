@@ -11,19 +11,20 @@
 
 namespace espalier {
 
+// Returns the strategy of a request:
 //   stochastic                      StochasticBeamStrategy
 //   num_beams > 1, num_beam_groups  DiverseBeamStrategy
 //   num_beams > 1                   BeamStrategy
-//   else                            SampleStrategy
-// `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
-// it.
+//   otherwise                       SampleStrategy
+// `params` as ValidateParams leaves them; other arguments as for
+// StoppingCriteria.
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text);
 
-// PlanSelection::num_candidates at most, in any step of that strategy.
-//   allowed  null: all sequences are
+// Returns the largest PlanSelection::num_candidates of any step.
+//   allowed  null: no restriction
 int64_t MaxNumCandidates(const GenerationParams& params,
                          const AllowedSequenceTrie* allowed);
 

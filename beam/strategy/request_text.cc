@@ -7,7 +7,7 @@
 namespace espalier {
 namespace {
 
-// One for all copies of the list.
+// Returns one object for all copies of the list.
 std::shared_ptr<const StopStrings> StopsOf(const GenerationParams& params,
                                            const Tokenizer& tokenizer) {
   if (params.stop.empty()) return std::make_shared<const StopStrings>();

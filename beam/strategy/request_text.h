@@ -1,8 +1,8 @@
-// RequestText: how the texts of one request are made of tokens: by which
-// tokenizer, and truncated at which stops.
+// RequestText: the tokenizer and the stop strings that turn one request's
+// tokens into texts.
 //
 // Constant after construction, so that a request's group and its stream share
-// one. Streams refer to it, so it stays at its place.
+// it. Streams refer to it, so it cannot be copied.
 #pragma once
 
 #include <memory>
@@ -20,26 +20,27 @@ namespace espalier {
 
 class RequestText {
  public:
-  // Null without a tokenizer: there are no texts then. Else as below.
-  //   context  the tokens that texts continue; empty: texts of their own
+  // Returns null without a tokenizer, because there are no texts then.
+  //   context  tokens that the texts continue; empty: independent texts
   static std::shared_ptr<const RequestText> Make(
       const GenerationParams& params,
       std::shared_ptr<const Tokenizer> tokenizer,
       std::span<const TokenId> context = {});
 
   // `params` as ValidateParams leaves them.
-  //   begin  where texts begin (request/text_begin.h), of this tokenizer
-  // REQUIRES: there is a tokenizer.
+  //   begin  state before the texts' first token (request/text_begin.h),
+  //          made by this tokenizer
+  // REQUIRES: `tokenizer` is not null.
   RequestText(const GenerationParams& params,
               std::shared_ptr<const Tokenizer> tokenizer,
               const IncrementalDetokenizer& begin);
   RequestText(const RequestText&) = delete;
   RequestText& operator=(const RequestText&) = delete;
 
-  // The text of a sequence, before its first token.
+  // Returns the text stream of a sequence, before its first token.
   TextStream Begin() const;
 
-  // The text of a hypothesis.
+  // Returns the text of a hypothesis.
   std::string Of(std::span<const TokenId> tokens) const;
 
  private:

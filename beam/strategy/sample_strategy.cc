@@ -92,7 +92,7 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
       const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
       for (size_t i = 0; i < drafts[rank].size(); ++i) {
         if (i < length) stopping_criteria_.Feed(drafts[rank][i], &progress);
-        // Nothing follows where the draft is cut.
+        // Nothing may follow at the end of the truncated draft.
         selection->allowed.push_back(i < length
                                          ? *stopping_criteria_.Next(progress)
                                          : std::span<const TokenId>());
@@ -123,7 +123,7 @@ absl::Status SampleStrategy::Advance(const SelectionResult& result,
 void SampleStrategy::AdvanceByOne(std::span<const Candidate> drawn) {
   ended_.clear();
   continuations_.clear();
-  size_t num_live = 0;  // of those so far
+  size_t num_live = 0;  // samples that continue so far
   for (size_t rank = 0; rank < drawn.size(); ++rank) {
     const int idx = live_[rank];
     Sample& sample = samples_[idx];
@@ -148,8 +148,8 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
-  size_t num_live = 0;  // of those so far
-  size_t first = 0;     // candidate
+  size_t num_live = 0;  // samples that continue so far
+  size_t first = 0;     // index of the first candidate
   for (size_t rank = 0; rank < live_.size(); ++rank) {
     const std::span<const Candidate> run =
         std::span(result.candidates).subspan(first, num_tokens_of(rank));
@@ -178,7 +178,7 @@ absl::Status SampleStrategy::AdvanceByRuns(const SelectionResult& result,
   return absl::OkStatus();
 }
 
-// At the first step there is one sequence, which all samples begin with.
+// In the first step all samples share one sequence, so none ends.
 void SampleStrategy::OnEnd(size_t rank, TokenTree::Node node,
                            size_t num_tokens) {
   if (!is_forked_) return;

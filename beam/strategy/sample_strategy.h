@@ -1,21 +1,20 @@
-// SampleStrategy: independent sequences, each continued by a token drawn at
-// every step, until a token ends it or max_new_tokens is reached. Greedy search
-// is the case of one sample at temperature 0 (transformers 5 `_sample` without
-// sampling).
+// SampleStrategy: independent sequences, each continued by one sampled token
+// per step until a token ends it or it reaches max_new_tokens. Greedy search is
+// one sample at temperature 0 (transformers 5 `_sample` without sampling).
 //
-// Where drafts are verified a sample takes on several tokens in a step, and
+// If drafts are verified, a sample may get several tokens in a step, and
 // samples may differ in length.
 //
-// All samples draw their first token from one row, that of the prompt. Ranks
-// are those of the samples that live, in ascending order. Score processors act
-// on logits here; scores are the model's own log-probabilities.
+// All samples draw their first token from one row, the prompt's. Ranks number
+// the live samples in ascending order. Score processors act on logits here;
+// scores are the model's own log-probabilities.
 //
-// Where no token is possible for one sample the request ends with that error,
-// as in the reference: what the others are would be no draw of so many.
+// If no token is possible for one sample, the request ends with that error, as
+// in the reference: without that sample the others would be a biased draw.
 //
-// Where sequences are allowed, a sample ends with the first that it completes,
-// also if that is the beginning of another: sequences that end in an EOS leave
-// the choice between the two to the model.
+// With allowed sequences, a sample ends with the first one that it completes,
+// even if that is a prefix of another. If the sequences end in an EOS, the
+// model chooses between the two.
 #pragma once
 
 #include <cmath>
@@ -33,8 +32,8 @@ namespace espalier {
 
 class SampleStrategy final : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
-  // it.
+  // `params` as ValidateParams leaves them; other arguments as for
+  // StoppingCriteria.
   explicit SampleStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
@@ -49,8 +48,8 @@ class SampleStrategy final : public DecodeStrategy {
     if (stopping_criteria_.restricts()) return DescribeSelection(selection);
     UpdateUnrestricted(selection);
   }
-  // UpdateSelection without a look at lists of allowed tokens.
-  // REQUIRES: none restricts the request.
+  // UpdateSelection without allow lists.
+  // REQUIRES: no allow list restricts the request.
   void UpdateUnrestricted(PlanSelection* selection) const;
   bool supports_async_scheduling() const override {
     return stopping_criteria_.is_by_token();
@@ -66,19 +65,20 @@ class SampleStrategy final : public DecodeStrategy {
                       PlanSelection* selection) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;
-  // Advance after the first step where each sample goes on by a token, which
-  // is mostly so. False where one ends, or where `drawn` is no answer to what
-  // was asked (beam/validate_result.h), and nothing is done.
-  // REQUIRES: !done(); no drafts are verified, and none restricts the request.
+  // Fast path of Advance after the first step, for the common result in which
+  // each sample continues by one token. Returns false, having changed nothing,
+  // if a sample ends or `drawn` is not a valid result (beam/validate_result.h).
+  // REQUIRES: !done(); no drafts are verified, and no allow list restricts the
+  // request.
   bool ContinueAll(std::span<const Candidate> drawn, int vocab_size) {
-    // Mostly there is one: compiled by itself, its loops are gone.
+    // One sample is the common case; its loops are compiled away.
     return live_.size() == 1 ? ContinueSamples(drawn, 1, vocab_size)
                              : ContinueManySamples(drawn, vocab_size);
   }
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
-  // By mean log-probability; equals in the order of samples.
+  // By mean log-probability; ties in the order of samples.
   std::vector<Hypothesis> Hypotheses() const override;
   const TokenTree& tree() const override { return tree_; }
   std::vector<SequenceState> States() const override;
@@ -86,16 +86,16 @@ class SampleStrategy final : public DecodeStrategy {
  private:
   using Sample = GrowingSequence;
 
-  // Tokens that a live sample has generated.
+  // Returns the number of tokens that a live sample has generated.
   int NumGenerated(int sample) const { return samples_[sample].length; }
-  // How many tokens of a draft stand before one that ends the sample or may not
-  // follow.
+  // Returns the number of tokens of a draft before one that ends the sample or
+  // may not follow.
   size_t LengthOfDraft(const Sample& sample,
                        std::span<const TokenId> draft) const;
-  // Why `drawn` is no token. Of several samples it does not say after how many
-  // tokens: drafts decide which of them comes to such a place first.
+  // Returns the error for `drawn`, which is no token. With several samples it
+  // has no token count, because drafts determine which sample fails first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
-  // Whether a sample takes on `drawn` from row `rank`, and nothing more.
+  // True if a sample only appends the token `drawn` from row `rank`.
   bool GoesOn(const Candidate& drawn, int rank, const Sample& sample,
               int vocab_size) const {
     return drawn.beam == rank && drawn.token >= 0 && drawn.token < vocab_size &&
@@ -103,42 +103,41 @@ class SampleStrategy final : public DecodeStrategy {
            sample.length + 1 < max_new_tokens_ &&
            stopping_criteria_.IsIdle(drawn.token);
   }
-  // ContinueAll of `num_live` samples, which are all that live; and of any
-  // number, out of line.
+  // ContinueAll for `num_live` samples, which are all live ones; the second one
+  // handles any number and is not inlined.
   bool ContinueSamples(std::span<const Candidate> drawn, int num_live,
                        int vocab_size);
   bool ContinueManySamples(std::span<const Candidate> drawn, int vocab_size);
-  // Advance by a token of each sample, of which nobody reports.
+  // Advance by one token of each sample, without decisions.
   void AdvanceByOne(std::span<const Candidate> drawn);
-  // Advance of any answer.
+  // Advance for any result.
   absl::Status AdvanceByRuns(const SelectionResult& result,
                              std::vector<Decision>* decisions);
-  // Takes a sample on by the tokens of `run`, until one ends it; returns how
-  // many these are.
+  // Appends tokens of `run` to a sample until one ends it. Returns the number
+  // of appended tokens.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,
              std::vector<Decision>* decisions);
-  // The sample of a rank ends, whose path this was before the step, by the last
-  // of so many tokens.
+  // Records that the sample of a rank ended. `node` was its path before the
+  // step, which gave it `num_tokens` tokens.
   void OnEnd(size_t rank, TokenTree::Node node, size_t num_tokens);
-  // So many are left of those that lived, fewer.
+  // Shrinks the list of live samples.
   void ShrinkLive(size_t num_live);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
 
-  // What each step reads comes first.
+  // Members that each step reads come first.
   std::vector<Sample> samples_;
   SmallVector<int> live_;  // samples, ascending
   const int max_new_tokens_;
   const int num_return_sequences_;
-  bool is_forked_ = false;  // the first step is answered
+  bool is_forked_ = false;  // the first step has a result
   bool done_ = false;
   TokenTree tree_;
   const StoppingCriteria stopping_criteria_;
 };
 
-// UpdateUnrestricted and ContinueSamples are called for most groups at each
-// step.
+// UpdateUnrestricted and ContinueSamples run for most groups at each step.
 inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   const std::span<const int> live = live_;
   const Sample* const samples = samples_.data();
@@ -146,7 +145,7 @@ inline void SampleStrategy::UpdateUnrestricted(PlanSelection* selection) const {
   const auto update = [&](size_t rank) {
     cum_log_probs[rank] = samples[live[rank]].cum_log_prob;
   };
-  update(0);  // mostly all
+  update(0);  // usually the only one
   for (size_t rank = 1; rank < live.size(); ++rank) update(rank);
   selection->num_generated = samples[live.front()].length;
 }

@@ -10,7 +10,7 @@ namespace {
 
 int NumNeeded(const GenerationParams& params, int num_beams) {
   if (params.early_stopping != EarlyStopping::kTrue) return num_beams;
-  // Within int64 wherever patience is.
+  // Fits int64 for any patience.
   const double count = std::round(std::min(num_beams * params.patience, 1e15));
   return std::max(1, SaturateToInt(static_cast<int64_t>(count)));
 }

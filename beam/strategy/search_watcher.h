@@ -1,4 +1,4 @@
-// SearchWatcher: is called after each step of one request, and when it ends
+// SearchWatcher: callback after each step of one request, and when it ends
 // early, on its strand.
 #pragma once
 
@@ -12,13 +12,13 @@ class SearchWatcher {
  public:
   virtual ~SearchWatcher() = default;
 
-  // `strategy` has taken a step's answer; it may be done.
-  //   logprobs  of all nodes of its tree; null if the request has none
+  // Called when `strategy` has applied a step's result; it may be done.
+  //   logprobs  for all nodes of its tree; null if the request has none
   virtual void OnStep(const DecodeStrategy& strategy,
                       const TokenLogProbs* logprobs) = 0;
 
-  // The search was ended between two steps (DecodeStrategy::FinishLive), and no
-  // tokens are new.
+  // Called when the search ended between two steps
+  // (DecodeStrategy::FinishLive), without new tokens.
   virtual void OnFinishEarly(const DecodeStrategy& strategy) = 0;
 };
 

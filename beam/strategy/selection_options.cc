@@ -6,7 +6,7 @@
 namespace espalier {
 namespace {
 
-// The list that `make` makes of another, one for all copies of that.
+// Returns the list that `make` derives from another, one for all copies of it.
 template <typename To, typename From, typename Make>
 SharedList<To> MakeOnce(const SharedList<From>& from, const Make& make) {
   if (from.empty()) return {};
@@ -112,8 +112,8 @@ bool Draws(const GenerationParams& params) {
   return params.do_sample || params.stochastic;
 }
 
-// Beams that do not follow from their best candidates alone are their
-// strategy's to decide.
+// The strategy itself chooses beams that do not follow from the best candidates
+// alone.
 SelectionKind KindOf(const GenerationParams& params) {
   if (!IsBeamSearch(params)) return SelectionKind::kDraws;
   if (Draws(params) || params.num_beam_groups > 1) return SelectionKind::kRows;
@@ -150,7 +150,7 @@ SharedList<TokenId> FinishingTokenIds(const GenerationParams& params) {
   const SharedList<TokenId> eos = DistinctEosTokenIds(params);
   const SharedList<int64_t>& stops = params.stop_token_ids;
   if (stops.empty()) return eos;
-  // The model's own ids are a list of each request.
+  // Requests have separate lists of the model's own ids.
   const DerivedValues::Key key(eos.begin(), eos.end());
   return stops
       .Derived<FinishingTokens>(

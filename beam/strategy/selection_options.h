@@ -1,5 +1,5 @@
-// What strategies and selection need of a request's options, in the types the
-// kernels use. All take `params` as ValidateParams leaves them.
+// Request options: converts a request's options to the types that strategies
+// and selection use. All functions take `params` as ValidateParams leaves them.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@
 
 namespace espalier {
 
-// Sequences that live at a step, at most: beams, or samples.
+// Returns the largest number of live sequences in a step: beams or samples.
 int NumSequences(const GenerationParams& params);
 
-// Sequences that have pages, at most. The last token is never fed; where it is
-// the only one, nothing is fed after the prompt.
+// Returns the largest number of sequences with pages. The last token is never
+// fed; if it is the only one, nothing is fed after the prompt.
 int NumSlots(const GenerationParams& params);
 
-// The EOS ids that end a sequence; and with them the stop ids. Ascending, each
-// once.
+// Return the EOS ids that end a sequence; and the EOS and stop ids. Ascending,
+// without duplicates.
 SharedList<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 SharedList<TokenId> FinishingTokenIds(const GenerationParams& params);
 
-// With the edits of a request for `prompt`. `allowed_owner` owns what
-// allowed_sequences are looked up in, if there are any.
+// Returns the params with the edits of a request for `prompt`. `allowed_owner`
+// owns the allow lists, if there are any.
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt = {},
     std::shared_ptr<const void> allowed_owner = nullptr);
 
-// Lengths have no upper bound in a request but the model's context, and n-gram
-// sizes none at all: more than int can count behaves as that many.
+// Clamps to int. In a request lengths are bounded only by the model's context,
+// and n-gram sizes not at all.
 constexpr int SaturateToInt(int64_t value) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   return static_cast<int>(value < kMax ? value : kMax);

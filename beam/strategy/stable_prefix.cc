@@ -12,12 +12,12 @@ std::vector<TokenId> StablePrefix::Update(
   if (nodes.empty()) return {};
   std::vector<int> ends;
   for (const TokenTree::Node node : nodes) ends.push_back(PlaceOf(tree, node));
-  // In this order, what they have in common stays in use.
+  // Use before Leave, so that common places stay in use.
   for (const int end : ends) Use(end);
   for (const int end : ends_) Leave(end);
   ends_ = std::move(ends);
   std::vector<TokenId> grown;
-  // One use that is no end is one way on.
+  // A place with one use, which is a child and no end, has one continuation.
   while (places_[stable_].num_uses == 1 && places_[stable_].child_xor != 0) {
     stable_ = places_[stable_].child_xor;
     grown.push_back(places_[stable_].token);
@@ -30,7 +30,7 @@ bool StablePrefix::is_everything() const {
                      [&](int end) { return end == stable_; });
 }
 
-// As a rule the parent was a live sequence, so its place is set.
+// Usually the parent was a live sequence, so its place is set.
 int StablePrefix::PlaceOf(const TokenTree& tree, TokenTree::Node node) {
   if (place_of_.size() < tree.num_nodes()) {
     place_of_.resize(tree.num_nodes(), kNone);

@@ -45,7 +45,7 @@ absl::Status StochasticBeamStrategy::Advance(const SelectionResult& result,
                                              std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   continuations_.clear();
-  done_ = true;  // unless it goes on, below
+  done_ = true;  // reset below if the search continues
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   const std::vector<Contender> contenders = Contenders(result.candidates);
   if (contenders.empty()) return AllTokensMasked(num_generated_);
@@ -152,8 +152,8 @@ void StochasticBeamStrategy::GoOn() {
   if (!done_) ended_.clear();
 }
 
-// A sum of a prefix is the highest of the sequences that begin with it, so
-// prefixes of one length, and what ended before, are a draw of their own.
+// A prefix has the highest sum of the sequences that begin with it. So prefixes
+// of one length, and sequences that ended before, are a valid sample.
 void StochasticBeamStrategy::FinishLive(FinishReason reason) {
   CHECK(!done_ && num_generated_ > 0) << "nothing was generated";
   done_ = true;
@@ -182,7 +182,8 @@ std::vector<Hypothesis> StochasticBeamStrategy::Hypotheses() const {
   return hypotheses;
 }
 
-// All of the beam: a sequence rises where one above it can go no further.
+// Returns the whole beam: a sequence moves up when a better one cannot
+// continue.
 std::vector<SequenceState> StochasticBeamStrategy::States() const {
   std::vector<SequenceState> states;
   for (const Sequence& sequence : beam_) {

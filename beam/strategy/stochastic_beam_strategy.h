@@ -1,28 +1,27 @@
-// StochasticBeamStrategy: num_beams different sequences, drawn without
-// replacement from the distribution that single samples are drawn from.
+// StochasticBeamStrategy: num_beams different sequences, sampled without
+// replacement from the distribution of single samples.
 //
-// If every sequence had Gumbel noise added to its log-probability l, the k
-// highest would be such a draw. Of a beam the sum G of both is known for the
-// best sequence that begins with it, since that of its parent is: it is the
-// maximum over the children. So a step draws noise for the children and shifts
-// it until the maximum is right; with T the parent's G, Z the children's
-// maximum:
+// With Gumbel noise added to the log-probability l of every sequence, the k
+// highest sums would be such a sample. For a beam, the maximum G of the sums of
+// all sequences that begin with it is known, because its parent's is: G of the
+// parent is the maximum over its children. So a step adds noise to the children
+// and shifts their sums until the maximum is right. With T the parent's G, Z
+// the children's maximum:
 //
 //   v  = T - g + log(1 - exp(g - Z)),   g = l + noise of a child
 //   G  = T - max(0, v) - log(1 + exp(-|v|))        (ShiftToMaximum)
 //
-// The k highest of all children and of all sequences that are finished already
-// make the next beam: search is exact, a pruned sequence has k better
-// ones. Children of the root are not shifted: their maximum is the noise of the
-// best sequence of all.
+// The k highest of all children and all finished sequences make the next beam.
+// The search is exact, because a pruned sequence has k better ones. Children of
+// the root are not shifted: their maximum is the sum of the best sequence of
+// all.
 //
-// The result is in the order of G, which is the order of the draw. `threshold`
-// is the highest G of all that were pruned, that is of sequence k + 1; each row
-// gives k + 1 tokens, so none that could be it is missed. It depends on no
-// sequence drawn, which makes the importance weights 1 / P(G > threshold)
-// unbiased.
+// The result is ordered by G, which is the order of sampling. `threshold` is
+// the highest G of all pruned sequences, that of sequence k + 1. Each row gives
+// k + 1 tokens, so it is never missed. The threshold depends on no sampled
+// sequence, which makes the importance weights 1 / P(G > threshold) unbiased.
 //
-// The noise of a row is of the rank of its beam and of the step.
+// The noise of a row depends on the rank of its beam and on the step.
 //
 // Source: Kool et al. 2019, Stochastic beams and where to find them,
 // https://arxiv.org/abs/1903.06059, algorithm 1 and appendix B.3.
@@ -41,8 +40,8 @@ namespace espalier {
 
 class StochasticBeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
-  // it.
+  // `params` as ValidateParams leaves them; other arguments as for
+  // StoppingCriteria.
   explicit StochasticBeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
@@ -67,25 +66,25 @@ class StochasticBeamStrategy : public DecodeStrategy {
  private:
   struct Sequence : GrowingSequence {
     double gumbel_top_k = 0;  // G
-    Continuation from = {};   // of the last step, if it lives
+    Continuation from = {};   // in the last step, if it lives
   };
-  // A sequence that a beam could hold next: a child, or one that is finished.
+  // A sequence that may be in the next beam: a child, or a finished one.
   struct Contender {
     double gumbel_top_k = 0;
-    int idx = 0;  // of the candidate; or of the sequence that is finished
+    int idx = 0;  // index of the candidate, or of the finished sequence
     bool is_child = false;
   };
 
   std::vector<Contender> Contenders(
       std::span<const Candidate> candidates) const;
-  // What the children of one row sum to.
+  // Appends the children of one row with their sums.
   void AddChildren(std::span<const Candidate> candidates, int first_idx,
                    std::vector<Contender>* contenders) const;
   Sequence ChildOf(const Candidate& candidate, double gumbel_top_k);
   // `child` is null if the candidate is pruned.
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;
-  // The beams that live on, now that the beam is the next one.
+  // Updates the live beams after the beam was replaced.
   void GoOn();
 
   // Constant after construction.
@@ -97,7 +96,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
 
   TokenTree tree_;
   std::vector<Sequence> beam_;  // by falling G, at most num_beams
-  std::vector<int> live_;       // of these, by rank
+  std::vector<int> live_;       // indices in beam_, by rank
   std::optional<double> threshold_;
   int num_generated_ = 0;
   bool done_ = false;

@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-// Whether the text completes a stop as nothing follows, or only `last`.
+// True if the text, followed by `last` alone if given, completes a stop string.
 bool StopsAtEnd(TextStream text, std::optional<TokenId> last) {
   if (last && text.Feed(*last).stop_idx) return true;
   return text.Finish().stop_idx.has_value();

@@ -1,18 +1,18 @@
-// StoppingCriteria: which tokens may follow a live sequence, and which of them
-// end it, and as what:
+// StoppingCriteria: the tokens that may follow a live sequence, and those that
+// end it, with the finish reason:
 //
-//   allowed sequences   one of them is complete ("stop", or "eos" by an EOS
-//                       id); nothing else ends a sequence then, but it also
-//                       goes on if that is the beginning of another
-//   EOS id              "eos"; "stop" if the text ends at a stop string that
-//                       is only complete as nothing follows
+//   allowed sequences   one is complete ("stop", or "eos" by an EOS id). No
+//                       other criterion applies then; the sequence also
+//                       continues if it is a prefix of another one
+//   EOS id              "eos"; "stop" if the text ends with a stop string that
+//                       is complete only because nothing follows
 //   stop id             "stop"
 //   stop string         "stop": the token completes one in the text
 //
-// Length is not its matter: max_new_tokens ends what none of these did.
+// Does not check max_new_tokens: the strategy ends a sequence there.
 //
-// The state of a sequence is its Progress, a value that a beam forks by
-// copying.
+// The state of a sequence is its Progress, a value that is copied when a beam
+// forks.
 #pragma once
 
 #include <algorithm>
@@ -38,73 +38,73 @@ class StoppingCriteria {
     std::optional<TextStream> text;  // if there are stop strings
   };
   struct Outcome {
-    std::optional<FinishReason> hit;  // how it ends; unset: it does not
-    bool goes_on = true;              // may be so besides
+    std::optional<FinishReason> hit;  // unset: it does not end
+    bool goes_on = true;              // possible in both cases
   };
 
-  // `params` as ValidateParams leaves them. The others are of these params; a
-  // text there must be if there are stop strings.
+  // `params` as ValidateParams leaves them; the others are built from these
+  // params. `text` is required if there are stop strings.
   explicit StoppingCriteria(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
-  // A strategy's parts point to it.
+  // Not copyable: parts of a strategy point to it.
   StoppingCriteria(const StoppingCriteria&) = delete;
   StoppingCriteria& operator=(const StoppingCriteria&) = delete;
 
-  // Before the first token.
+  // Returns the progress before the first token.
   Progress Begin() const;
 
-  // What `token` makes of a sequence, whose progress is taken on.
-  // REQUIRES: it may follow.
+  // Appends `token` to a sequence, updating its progress, and returns the
+  // outcome.
+  // REQUIRES: the token may follow.
   Outcome Feed(TokenId token, Progress* progress) const {
     return IsIdle(token) ? Outcome() : FeedAny(token, progress);
   }
 
-  // Whether `token` ends no sequence, and Feed would do nothing more.
+  // True if `token` ends no sequence, and Feed has no other effect.
   bool IsIdle(TokenId token) const {
     return is_by_token() && !std::ranges::binary_search(token_ids_, token);
   }
 
-  // As what a sequence ends that nothing ends but its length: "stop" where the
-  // text that it ends with, the bytes of a character that never came, completes
-  // a stop string.
+  // Returns the finish reason of a sequence at the length limit: "stop" if its
+  // final text, the bytes of an incomplete character, completes a stop string.
   FinishReason AtFullLength(const Progress& progress) const {
     return AtEnd(progress, FinishReason::kLength);
   }
-  // The same of one that `reason` ends.
+  // As above, for a sequence that ends by `reason`.
   FinishReason AtEnd(const Progress& progress, FinishReason reason) const;
 
-  // The tokens that alone may follow; unset: all.
+  // Returns the tokens that may follow; unset: all.
   std::optional<std::span<const TokenId>> Next(const Progress& progress) const;
-  // Of these, all and those that nothing may follow.
+  // Return the number of tokens in Next(), and of those without children.
   int num_next(const Progress& progress) const;
   int num_leaf_children(const Progress& progress) const;
 
-  // Whether all tokens may follow, and a token alone decides whether its
-  // sequence ends: if it is one of token_ids().
+  // True if all tokens may follow, and a sequence ends only by a token of
+  // token_ids().
   bool is_by_token() const { return allowed_ == nullptr && !has_stops(); }
   bool restricts() const { return allowed_ != nullptr; }
 
-  // EOS and stop ids, ascending, each once.
+  // EOS and stop ids, ascending, without duplicates.
   std::span<const TokenId> token_ids() const { return token_ids_; }
 
  private:
   bool has_stops() const { return text_ != nullptr; }
-  // Feed, of any kind of token.
+  // Feed for a token of any kind.
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
   const SharedList<TokenId> shared_token_ids_;
-  const std::span<const TokenId> token_ids_;  // its elements, for each step
+  const std::span<const TokenId> token_ids_;  // its elements, read at each step
   const std::shared_ptr<const AllowedSequenceTrie> allowed_;  // or null
   const std::shared_ptr<const RequestText> text_;  // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;        // ascending
 };
 
-// Whether there is a text to find the request's stop strings in, which
-// ValidateParams has found right by themselves; `tokenizer` may be null.
-// Errors: kInvalidArgument naming the field, if there is none.
+// Checks that the request's stop strings, which ValidateParams has validated,
+// have a text to be found in. `tokenizer` may be null.
+// Errors: kInvalidArgument naming the field, if there is no text.
 absl::Status CheckStops(const GenerationParams& params,
                         const Tokenizer* tokenizer);
 

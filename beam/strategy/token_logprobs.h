@@ -1,11 +1,10 @@
-// TokenLogProbs: the log-probabilities of the tokens of a group's sequences,
-// for requests that report them (GenerationParams::logprobs). A step's answer
-// has them of every candidate. Those of candidates that the strategy kept or
-// finished are stored by their place in the tree of all texts, so a hypothesis
-// finds them by its tokens, whatever became of its ancestors' other children.
-// Equal texts are one place: the model scores them the same.
+// TokenLogProbs: the log-probabilities of a group's tokens, for requests that
+// report them (GenerationParams::logprobs). A step's result has them for every
+// candidate. Those of kept or finished candidates are stored by their place in
+// a tree of texts, so a hypothesis finds them by its tokens. Equal texts share
+// a place, because the model scores them alike.
 //
-// Thread safety: none of its own.
+// Thread safety: not thread-safe.
 #pragma once
 
 #include <map>
@@ -21,17 +20,18 @@ namespace espalier {
 
 class TokenLogProbs {
  public:
-  // Takes the log-probabilities of the candidates of `result`.
-  //   decisions  what the strategy made of them (DecodeStrategy::Advance)
+  // Stores the log-probabilities of the candidates of `result`.
+  //   decisions  the strategy's decisions on them (DecodeStrategy::Advance)
   // REQUIRES: result.logprobs has one of every candidate.
   void Take(const SelectionResult& result, std::span<const Decision> decisions);
 
-  // Of each of `tokens`, which are all that was generated of a sequence.
-  // REQUIRES: Take has taken all of them.
+  // Returns the log-probabilities of `tokens`, all generated tokens of a
+  // sequence.
+  // REQUIRES: Take has stored all of them.
   std::vector<TokenLogProb> Of(std::span<const TokenId> tokens) const;
 
-  // Of the token that `node` ends in.
-  // REQUIRES: Take has taken it, and it is not the root.
+  // Returns the log-probability of the last token of `node`.
+  // REQUIRES: Take has stored it, and it is not the root.
   const TokenLogProb& At(TokenTree::Node node) const {
     return logprobs_[places_[node]];
   }

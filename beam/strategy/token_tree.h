@@ -1,6 +1,6 @@
-// TokenTree: every hypothesis and every live beam of a group is a path in one
-// append-only tree of back pointers. Forking is free, nothing is ever copied
-// or moved, and a pruned beam simply stops growing.
+// TokenTree: every hypothesis and every live beam of a group as a path in one
+// append-only tree of back pointers. Forking is free, nothing is copied or
+// moved, and a pruned beam simply stops growing.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class TokenTree {
   using Node = int32_t;
   static constexpr Node kRoot = -1;
 
-  // A new node for `token` after `parent`.
+  // Adds a node for `token` after `parent`.
   Node Append(Node parent, TokenId token) {
-    // Where a path grows, its end is not read again: of many trees that grow in
-    // turn it would have to come from memory.
+    // Does not read the end of a growing path: with many trees that grow in
+    // turn, the read would miss the cache.
     if (parent != num_nodes_ - 1) {
       CHECK(parent >= kRoot && parent < num_nodes_) << "no node " << parent;
       last_depth_ = depth(parent);
@@ -36,9 +36,9 @@ class TokenTree {
   int depth(Node node) const { return node == kRoot ? 0 : nodes_[node].depth; }
   int num_nodes() const { return num_nodes_; }
 
-  // The tokens from the root to `node`, that one included.
+  // Returns the tokens from the root to `node`, inclusive.
   std::vector<TokenId> Path(Node node) const;
-  // The same, appended to `*tokens`.
+  // As Path, but appends to `*tokens`.
   void AppendPath(Node node, std::vector<TokenId>* tokens) const;
 
  private:
@@ -47,11 +47,11 @@ class TokenTree {
     TokenId token;
     int depth;  // tokens on its path
   };
-  // In blocks: a tree that grows copies nothing, and the ends of many trees
-  // that grow together lie in few pages of memory.
+  // Blocks: a growing tree copies nothing, and the ends of many trees that grow
+  // together share few pages of memory.
   std::deque<Entry> nodes_;
-  int num_nodes_ = 0;   // nodes_.size(), which takes a division
-  int last_depth_ = 0;  // of the last node
+  int num_nodes_ = 0;   // nodes_.size(), which needs a division
+  int last_depth_ = 0;  // depth of the last node
 };
 
 }  // namespace espalier

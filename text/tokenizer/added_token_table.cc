@@ -1,7 +1,10 @@
 #include "text/tokenizer/added_token_table.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
+
+#include "base/status.h"
 
 namespace espalier {
 namespace {
@@ -68,6 +71,37 @@ void AddedTokenTable::Add(const TokenEntry& token) {
 
 bool AddedTokenTable::Has(std::string_view content) const {
   return ids_.find(content) != ids_.end();
+}
+
+absl::Status AddedTokenTable::AddTokensOf(const TokenSettings& settings,
+                                          const std::string& path) {
+  const std::vector<const TokenEntry*> named = settings.NamedTokens();
+  std::set<std::string_view> names;
+  for (const TokenEntry* token : named) names.insert(token->content);
+  for (const auto& [id, listed] : settings.listed) {
+    TokenEntry token = listed;
+    token.special = token.special || names.contains(token.content);
+    Add(token);
+    const int64_t given = IdOf(token.content);
+    if (given == id || settings.listed_in.empty()) continue;
+    return InvalidArgument(settings.listed_in, ": ",
+                           ShownInQuotes(token.content), " must have the id ",
+                           given, " beside ", path, ", got ", id);
+  }
+  // Each once; of several that are spelt alike the last has its flags.
+  std::vector<TokenEntry> added;
+  std::set<TokenEntry> known;
+  const auto add_new = [&](const TokenEntry& token) {
+    const bool is_new = !Has(token.content) && known.insert(token).second;
+    if (is_new) added.push_back(token);
+  };
+  for (const TokenEntry* token : named) add_new(*token);
+  for (const TokenEntry& token : settings.ExtraTokens()) add_new(token);
+  for (TokenEntry& token : added) {
+    token.special = token.special || names.contains(token.content);
+    Add(token);
+  }
+  return absl::OkStatus();
 }
 
 int64_t AddedTokenTable::IdOf(std::string_view content) const {

@@ -27,6 +27,14 @@ class AddedTokenTable {
   void Add(const TokenEntry& token);
   bool Has(std::string_view content) const;
 
+  // Adds the listed tokens in the order of their ids, and then those with a
+  // role and further special ones that are none of them. `path` is that of the
+  // vocabulary.
+  // Errors: kInvalidArgument naming a token that is listed with another id than
+  // it has.
+  absl::Status AddTokensOf(const TokenSettings& settings,
+                           const std::string& path);
+
   // -1 if neither the vocabulary nor the table has it.
   int64_t IdOf(std::string_view content) const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -143,48 +142,9 @@ absl::Status BuildFromMerges(const std::string& directory, Build* build) {
   return absl::OkStatus();
 }
 
-std::vector<const TokenEntry*> NamedTokens(const TokenSettings& settings) {
-  std::vector<const TokenEntry*> tokens;
-  for (const std::string_view role : TokenSettings::kRoles) {
-    if (const TokenEntry* token = settings.Find(role)) tokens.push_back(token);
-  }
-  for (const TokenEntry& token : settings.named) tokens.push_back(&token);
-  return tokens;
-}
-
-// Adds the listed tokens in the order of their ids, and then those with a role
-// and further special ones that are none of them.
 absl::Status AddTokens(const Build& build, AddedTokenTable* table) {
   const TokenSettings& settings = build.settings;
-  const std::vector<const TokenEntry*> named = NamedTokens(settings);
-  std::set<std::string_view> names;
-  for (const TokenEntry* token : named) names.insert(token->content);
-  for (const auto& [id, listed] : settings.listed) {
-    TokenEntry token = listed;
-    token.special = token.special || names.contains(token.content);
-    table->Add(token);
-    const int64_t given = table->IdOf(token.content);
-    if (given == id || settings.listed_in.empty()) continue;
-    return InvalidArgument(settings.listed_in, ": ",
-                           ShownInQuotes(token.content), " must have the id ",
-                           given, " beside ", build.path, ", got ", id);
-  }
-  std::vector<TokenEntry> extra = settings.extra;
-  if (extra.empty() && !settings.has_extra) extra = settings.older_extra;
-  // Each once; of several that are spelt alike the last has its flags.
-  std::vector<TokenEntry> added;
-  std::set<TokenEntry> known;
-  const auto add_new = [&](const TokenEntry& token) {
-    const bool is_new =
-        !table->Has(token.content) && known.insert(token).second;
-    if (is_new) added.push_back(token);
-  };
-  for (const TokenEntry* token : named) add_new(*token);
-  for (const TokenEntry& token : extra) add_new(token);
-  for (TokenEntry& token : added) {
-    token.special = token.special || names.contains(token.content);
-    table->Add(token);
-  }
+  RETURN_IF_ERROR(table->AddTokensOf(settings, build.path));
   if (build.tokenizer_class != kQwen2) return absl::OkStatus();
   // This class adds all of them again, with no flags but "special".
   const auto add_plain = [&](const TokenEntry& token) {
@@ -193,8 +153,8 @@ absl::Status AddTokens(const Build& build, AddedTokenTable* table) {
     plain.special = true;
     table->Add(plain);
   };
-  for (const TokenEntry* token : named) add_plain(*token);
-  for (const TokenEntry& token : extra) add_plain(token);
+  for (const TokenEntry* token : settings.NamedTokens()) add_plain(*token);
+  for (const TokenEntry& token : settings.ExtraTokens()) add_plain(token);
   return absl::OkStatus();
 }
 
@@ -242,19 +202,6 @@ absl::Status AddPostProcessor(const AddedTokenTable& table, Build* build) {
                             {"single", std::move(single)},
                             {"special_tokens", std::move(special)}};
   return absl::OkStatus();
-}
-
-TokenizerConfig RolesOf(const TokenSettings& settings) {
-  const auto content =
-      [&](std::string_view role) -> std::optional<std::string> {
-    const TokenEntry* const token = settings.Find(role);
-    if (token == nullptr || token->content.empty()) return std::nullopt;
-    return token->content;
-  };
-  return {.bos_token = content("bos_token"),
-          .eos_token = content("eos_token"),
-          .pad_token = content("pad_token"),
-          .unk_token = content("unk_token")};
 }
 
 // AddedTokenTable leaves out tokens without an id, and the first of two with
@@ -328,7 +275,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectoryTokenizer(
   build.file["added_tokens"] = table.ToJson();
   auto tokenizer =
       JsonTokenizer::Make(json::value(std::move(build.file)), build.num_bytes,
-                          RolesOf(build.settings), build.path);
+                          build.settings.Roles(), build.path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), build.path);
   return tokenizer;
 }

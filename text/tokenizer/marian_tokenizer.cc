@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kMaxVocabularyBytes = size_t{64} << 20;
 // Looking for them may take as much at each place of a text.
 constexpr size_t kMaxSpecialBytes = 256;
+constexpr std::string_view kListedTokens = "added_tokens_decoder";
 constexpr int kNoLimit = std::numeric_limits<int>::max();
 
 bool IsEmpty(const json::value* value) {
@@ -24,20 +25,29 @@ bool IsEmpty(const json::value* value) {
   return value->is_object() && value->get_object().empty();
 }
 
+absl::Status CheckNoExtraTokens(const TokenizerConfigFile& file) {
+  for (const char* const field :
+       {"extra_special_tokens", "additional_special_tokens"}) {
+    const json::value* value = file.Find(field);
+    if (IsEmpty(value)) continue;
+    return InvalidArgument(file.path(), ": ", field, " must be empty, got ",
+                           Shown(value));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckConfig(const TokenizerConfigFile& config) {
   ASSIGN_OR_RETURN(const auto separate, config.Flag("separate_vocabs"));
   if (separate == true) {
     return InvalidArgument(config.path(),
                            ": separate_vocabs must be false, got true");
   }
-  for (const char* const field : {"sp_model_kwargs", "extra_special_tokens",
-                                  "additional_special_tokens"}) {
-    const json::value* value = config.Find(field);
-    if (IsEmpty(value)) continue;
-    return InvalidArgument(config.path(), ": ", field, " must be empty, got ",
-                           Shown(value));
+  if (const json::value* value = config.Find("sp_model_kwargs");
+      !IsEmpty(value)) {
+    return InvalidArgument(
+        config.path(), ": sp_model_kwargs must be empty, got ", Shown(value));
   }
-  return absl::OkStatus();
+  return CheckNoExtraTokens(config);
 }
 
 absl::StatusOr<Vocabulary> LoadVocabulary(const std::string& path) {
@@ -50,11 +60,37 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const std::string& path) {
   return Vocabulary::Read(value->get_object(), path);
 }
 
+// Files that say more of the tokens than vocab.json. The last two are empty if
+// the first has added_tokens_decoder: then they are not read.
+struct TokenFiles {
+  TokenizerConfigFile config;
+  TokenizerConfigFile special_map;
+  TokenizerConfigFile added;
+};
+
+absl::StatusOr<TokenFiles> LoadTokenFiles(const std::string& directory) {
+  TokenFiles files;
+  ASSIGN_OR_RETURN(files.config, TokenizerConfigFile::Load(
+                                     directory + "/tokenizer_config.json"));
+  RETURN_IF_ERROR(CheckConfig(files.config));
+  const json::value* const listed = files.config.Find(kListedTokens);
+  if (listed != nullptr && !listed->is_null()) return files;
+  ASSIGN_OR_RETURN(
+      files.special_map,
+      TokenizerConfigFile::Load(directory + "/special_tokens_map.json"));
+  RETURN_IF_ERROR(CheckNoExtraTokens(files.special_map));
+  ASSIGN_OR_RETURN(files.added,
+                   TokenizerConfigFile::Load(directory + "/added_tokens.json"));
+  return files;
+}
+
 // The token that has the role `name`, which `otherwise` has by default.
-absl::StatusOr<TokenId> FindRole(const TokenizerConfigFile& config,
+absl::StatusOr<TokenId> FindRole(const TokenFiles& files,
                                  const std::string& name,
                                  const std::string& otherwise,
                                  const Vocabulary& vocabulary) {
+  ASSIGN_OR_RETURN(const auto mapped, files.special_map.Token(name));
+  const TokenizerConfigFile& config = mapped ? files.special_map : files.config;
   ASSIGN_OR_RETURN(const auto given, config.Token(name));
   const std::string piece = given.value_or(otherwise);
   const bool has_size = !piece.empty() && piece.size() <= kMaxSpecialBytes;
@@ -66,44 +102,54 @@ absl::StatusOr<TokenId> FindRole(const TokenizerConfigFile& config,
                          ShownInQuotes(piece));
 }
 
-absl::StatusOr<SpecialTokens> FindRoles(const TokenizerConfigFile& config,
+absl::StatusOr<SpecialTokens> FindRoles(const TokenFiles& files,
                                         const Vocabulary& vocabulary) {
   SpecialTokens tokens;
   ASSIGN_OR_RETURN(tokens.eos,
-                   FindRole(config, "eos_token", "</s>", vocabulary));
+                   FindRole(files, "eos_token", "</s>", vocabulary));
   ASSIGN_OR_RETURN(tokens.pad,
-                   FindRole(config, "pad_token", "<pad>", vocabulary));
+                   FindRole(files, "pad_token", "<pad>", vocabulary));
   ASSIGN_OR_RETURN(tokens.unk,
-                   FindRole(config, "unk_token", "<unk>", vocabulary));
+                   FindRole(files, "unk_token", "<unk>", vocabulary));
   return tokens;
 }
 
-// A list of the added tokens by their ids, as newer versions write it. Those
-// that have a role are there already.
-absl::Status CheckAddedTokensDecoder(const TokenizerConfigFile& config,
-                                     const Vocabulary& vocabulary,
-                                     const std::vector<TokenId>& special) {
-  const json::value* value = config.Find("added_tokens_decoder");
+// Checks the added tokens of added_tokens_decoder, as newer versions write
+// them, and of added_tokens.json. Those that have a role are there already.
+absl::Status CheckAddedTokens(const TokenFiles& files,
+                              const Vocabulary& vocabulary,
+                              const std::vector<TokenId>& special) {
+  const auto is_role = [&](std::string_view content, std::string_view id) {
+    const auto found = vocabulary.Find(content);
+    return found && std::to_string(*found) == id &&
+           std::ranges::find(special, *found) != special.end();
+  };
+  constexpr std::string_view kRule =
+      " must be eos_token, pad_token or unk_token with its id in vocab.json, "
+      "got ";
+  for (const auto& [content, id] : files.added.object()) {
+    if (id.is_int64() && is_role(content, std::to_string(id.get_int64()))) {
+      continue;
+    }
+    return InvalidArgument(files.added.path(), ": ",
+                           ShownInQuotes(std::string_view(content)), kRule,
+                           Shown(&id));
+  }
+  const json::value* value = files.config.Find(kListedTokens);
   if (IsEmpty(value)) return absl::OkStatus();
-  const std::string place = config.path() + ": added_tokens_decoder";
+  const std::string place = Concat(files.config.path(), ": ", kListedTokens);
   if (!value->is_object()) {
     return InvalidArgument(place, " must be an object, got ", Shown(value));
   }
   for (const auto& [id, token] : value->get_object()) {
     const json::value* content =
         token.is_object() ? token.get_object().if_contains("content") : nullptr;
-    bool is_role = false;
-    if (content != nullptr && content->is_string()) {
-      const auto found =
-          vocabulary.Find(std::string_view(content->get_string()));
-      is_role = found && std::to_string(*found) == std::string_view(id) &&
-                std::ranges::find(special, *found) != special.end();
+    if (content != nullptr && content->is_string() &&
+        is_role(content->get_string(), id)) {
+      continue;
     }
-    if (is_role) continue;
-    return InvalidArgument(place, "[", ShownInQuotes(std::string_view(id)),
-                           "] must be eos_token, pad_token or unk_token with "
-                           "its id in vocab.json, got ",
-                           Shown(&token));
+    return InvalidArgument(place, "[", ShownInQuotes(std::string_view(id)), "]",
+                           kRule, Shown(&token));
   }
   return absl::OkStatus();
 }
@@ -127,10 +173,7 @@ MarianTokenizer::~MarianTokenizer() = default;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
     const std::string& directory) {
-  ASSIGN_OR_RETURN(
-      const TokenizerConfigFile config,
-      TokenizerConfigFile::Load(directory + "/tokenizer_config.json"));
-  RETURN_IF_ERROR(CheckConfig(config));
+  ASSIGN_OR_RETURN(const TokenFiles files, LoadTokenFiles(directory));
   ASSIGN_OR_RETURN(auto source,
                    SentencePieceTokenizer::Load(directory + "/source.spm"));
   ASSIGN_OR_RETURN(auto target,
@@ -138,10 +181,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
   ASSIGN_OR_RETURN(Vocabulary vocabulary,
                    LoadVocabulary(directory + "/vocab.json"));
   Parts parts;
-  ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(config, vocabulary));
+  ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(files, vocabulary));
   parts.special = {*parts.special_tokens.eos, *parts.special_tokens.pad,
                    *parts.special_tokens.unk};
-  RETURN_IF_ERROR(CheckAddedTokensDecoder(config, vocabulary, parts.special));
+  RETURN_IF_ERROR(CheckAddedTokens(files, vocabulary, parts.special));
   parts.after_text = {*parts.special_tokens.eos};
   for (TokenId token = 0; token < vocabulary.size(); ++token) {
     const bool is_text =

@@ -26,8 +26,10 @@ namespace espalier {
 
 class MarianTokenizer : public Tokenizer {
  public:
-  // Reads source.spm, target.spm, vocab.json and, if it is there,
-  // tokenizer_config.json in `directory`. None need be trusted.
+  // Reads source.spm, target.spm, vocab.json and, if they are there,
+  // tokenizer_config.json and, unless that has added_tokens_decoder,
+  // special_tokens_map.json and added_tokens.json in `directory`. None need be
+  // trusted.
   // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
   // with it, or the field that asks for what is not supported: vocabularies of
   // source and target that differ (separate_vocabs), sampling

@@ -1,5 +1,6 @@
 #include "text/tokenizer/t5_tokenizer.h"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstring>
@@ -10,8 +11,10 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "text/pipeline/base64.h"
+#include "text/tokenizer/added_token_table.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/token_settings.h"
 #include "text/tokenizer/tokenizer_config.h"
 
 namespace espalier {
@@ -22,10 +25,7 @@ constexpr int64_t kMaxExtraIds = 10'000;
 // T5Tokenizer's, whatever the names are.
 constexpr int kPadId = 0, kEosId = 1, kUnknownId = 2;
 
-json::object Special(int id, const std::string& piece) {
-  return {
-      {"id", id}, {"content", piece}, {"special", true}, {"normalized", false}};
-}
+std::string NameOfGap(int64_t i) { return Concat("<extra_id_", i, ">"); }
 
 absl::StatusOr<int64_t> NumExtraIds(const TokenizerConfigFile& config) {
   const json::value* value = config.Find("extra_ids");
@@ -73,66 +73,106 @@ absl::Status CheckPieces(const SentencePieceModel& model) {
   return absl::OkStatus();
 }
 
-// The steps around the pieces are the same of all.
-json::object StepsOf(const SentencePieceModel& model) {
+// Gives the roles their usual tokens, and makes the gaps special where no
+// further special tokens are listed.
+absl::Status SettleTokens(const SentencePieceModel& model,
+                          int64_t num_extra_ids, TokenSettings* settings) {
+  for (const auto& [role, id] :
+       {std::pair("pad_token", kPadId), std::pair("eos_token", kEosId),
+        std::pair("unk_token", kUnknownId)}) {
+    const TokenEntry* const given = settings->Find(role);
+    if (given == nullptr) {
+      settings->roles.erase(role);
+      settings->SetDefault(role, model.pieces[id].piece);
+      continue;
+    }
+    const bool is_piece = std::ranges::any_of(
+        model.pieces, [&](const SentencePieceModel::Entry& entry) {
+          return entry.piece == given->content;
+        });
+    if (is_piece) continue;
+    return InvalidArgument(settings->config.path(), ": ", role,
+                           " must be a token of spiece.model, got ",
+                           ShownInQuotes(given->content));
+  }
+  if (settings->has_extra || !settings->extra.empty()) return absl::OkStatus();
+  for (int64_t i = 0; i < num_extra_ids; ++i) {
+    TokenEntry token;
+    token.content = NameOfGap(i);
+    token.special = true;
+    settings->extra.push_back(std::move(token));
+  }
+  // They take the place of those of special_tokens_map.json.
+  settings->has_extra = true;
+  return absl::OkStatus();
+}
+
+json::object VocabularyOf(const SentencePieceModel& model,
+                          int64_t num_extra_ids) {
+  json::array vocab;
+  for (const SentencePieceModel::Entry& entry : model.pieces) {
+    vocab.push_back(json::array{std::string(entry.piece),
+                                static_cast<double>(entry.score)});
+  }
+  for (int64_t i = num_extra_ids - 1; i >= 0; --i) {
+    vocab.push_back(json::array{NameOfGap(i), 0.0});
+  }
+  return {
+      {"type", "Unigram"}, {"unk_id", kUnknownId}, {"vocab", std::move(vocab)}};
+}
+
+// Adds the steps around the pieces, which end a text with `eos`.
+void AddSteps(const SentencePieceModel& model, const std::string& eos,
+              int64_t eos_id, json::object* file) {
   const json::object metaspace = {{"type", "Metaspace"},
                                   {"replacement", "\u2581"},
                                   {"prepend_scheme", "always"},
                                   {"split", true}};
-  const std::string eos(model.pieces[kEosId].piece);
-  json::object file = {
-      {"pre_tokenizer",
-       {{"type", "Sequence"},
-        {"pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace}}}},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single",
-         {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-          {{"SpecialToken", {{"id", eos}, {"type_id", 0}}}}}},
-        {"special_tokens",
-         {{eos,
-           {{"id", eos},
-            {"ids", json::array{kEosId}},
-            {"tokens", json::array{eos}}}}}}}},
-      {"decoder", metaspace}};
+  (*file)["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace}}};
+  (*file)["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+        {{"SpecialToken", {{"id", eos}, {"type_id", 0}}}}}},
+      {"special_tokens",
+       {{eos,
+         {{"id", eos},
+          {"ids", json::array{eos_id}},
+          {"tokens", json::array{eos}}}}}}};
+  (*file)["decoder"] = metaspace;
   if (!model.charsmap.empty()) {
-    file["normalizer"] = {{"type", "Precompiled"},
-                          {"precompiled_charsmap", ToBase64(model.charsmap)}};
+    (*file)["normalizer"] = {
+        {"type", "Precompiled"},
+        {"precompiled_charsmap", ToBase64(model.charsmap)}};
   }
-  return file;
 }
 
-std::string AsTokenizerJson(const SentencePieceModel& model,
-                            int64_t num_extra_ids) {
-  json::array vocab, added;
-  for (const SentencePieceModel::Entry& entry : model.pieces) {
-    const int id = static_cast<int>(vocab.size());
-    const std::string piece(entry.piece);
-    if (id <= kUnknownId) added.push_back(Special(id, piece));
-    vocab.push_back(json::array{piece, static_cast<double>(entry.score)});
-  }
-  for (int64_t i = num_extra_ids - 1; i >= 0; --i) {
-    const std::string piece = Concat("<extra_id_", i, ">");
-    added.push_back(Special(static_cast<int>(vocab.size()), piece));
-    vocab.push_back(json::array{piece, 0.0});
-  }
-  json::object file = StepsOf(model);
+// The tokenizer.json that transformers makes of `model`.
+absl::StatusOr<json::object> AsTokenizerJson(const SentencePieceModel& model,
+                                             int64_t num_extra_ids,
+                                             const TokenSettings& settings,
+                                             const std::string& path) {
+  json::object file = {{"model", VocabularyOf(model, num_extra_ids)}};
+  AddedTokenTable table(file);
+  RETURN_IF_ERROR(table.AddTokensOf(settings, path));
+  const std::string& eos = settings.Find("eos_token")->content;
+  const int64_t eos_id = table.IdOf(eos);
+  json::array added = table.ToJson();
+  AddSteps(model, eos, eos_id, &file);
   file["added_tokens"] = std::move(added);
-  file["model"] = {
-      {"type", "Unigram"}, {"unk_id", kUnknownId}, {"vocab", std::move(vocab)}};
-  return WriteJson(file);
+  return file;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
     const std::string& directory) {
-  ASSIGN_OR_RETURN(
-      const TokenizerConfigFile file,
-      TokenizerConfigFile::Load(directory + "/tokenizer_config.json"));
-  RETURN_IF_ERROR(CheckClass(directory, file));
-  ASSIGN_OR_RETURN(const int64_t num_extra_ids, NumExtraIds(file));
-  ASSIGN_OR_RETURN(TokenizerConfig config, TokenizerConfig::Of(file));
+  ASSIGN_OR_RETURN(TokenSettings settings,
+                   TokenSettings::Load(directory, /*file=*/nullptr));
+  RETURN_IF_ERROR(CheckClass(directory, settings.config));
+  ASSIGN_OR_RETURN(const int64_t num_extra_ids, NumExtraIds(settings.config));
   const std::string path = directory + "/spiece.model";
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxT5ModelBytes));
   const absl::StatusOr<SentencePieceModel> model =
@@ -142,10 +182,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
         path, " is no SentencePiece model: ", Message(model.status()));
   }
   RETURN_IF_ERROR(Annotate(CheckPieces(*model), path));
-  if (!config.pad_token) config.pad_token = model->pieces[kPadId].piece;
-  if (!config.eos_token) config.eos_token = model->pieces[kEosId].piece;
-  auto tokenizer = JsonTokenizer::Parse(AsTokenizerJson(*model, num_extra_ids),
-                                        config, path);
+  RETURN_IF_ERROR(SettleTokens(*model, num_extra_ids, &settings));
+  ASSIGN_OR_RETURN(const json::object file,
+                   AsTokenizerJson(*model, num_extra_ids, settings, path));
+  auto tokenizer =
+      JsonTokenizer::Parse(WriteJson(file), settings.Roles(), path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
   return tokenizer;
 }

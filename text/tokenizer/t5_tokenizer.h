@@ -12,11 +12,12 @@
 
 namespace espalier {
 
-// Reads spiece.model and, if they are there, tokenizer_config.json and
-// config.json in `directory`. None need be trusted.
+// Reads spiece.model and, if they are there, config.json and the files beside it
+// that say more of its tokens (TokenSettings). None need be trusted.
 // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong with
 // it: another tokenizer_class than T5's or mT5's or, where none is named,
-// another model_type, no SentencePiece model, one whose
+// another model_type; a pad, EOS or unknown token that is no piece; a token
+// that is listed with another id than it has; no SentencePiece model, one whose
 // pieces are not of a unigram model, or whose pad, EOS and unknown tokens are
 // not the first three.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(

@@ -285,4 +285,30 @@ void TokenSettings::SetDefault(std::string_view role,
   roles.try_emplace(std::string(role), std::move(entry));
 }
 
+std::vector<const TokenEntry*> TokenSettings::NamedTokens() const {
+  std::vector<const TokenEntry*> tokens;
+  for (const std::string_view role : kRoles) {
+    if (const TokenEntry* token = Find(role)) tokens.push_back(token);
+  }
+  for (const TokenEntry& token : named) tokens.push_back(&token);
+  return tokens;
+}
+
+const std::vector<TokenEntry>& TokenSettings::ExtraTokens() const {
+  return extra.empty() && !has_extra ? older_extra : extra;
+}
+
+TokenizerConfig TokenSettings::Roles() const {
+  const auto content =
+      [&](std::string_view role) -> std::optional<std::string> {
+    const TokenEntry* const token = Find(role);
+    if (token == nullptr || token->content.empty()) return std::nullopt;
+    return token->content;
+  };
+  return {.bos_token = content("bos_token"),
+          .eos_token = content("eos_token"),
+          .pad_token = content("pad_token"),
+          .unk_token = content("unk_token")};
+}
+
 }  // namespace espalier

@@ -54,6 +54,14 @@ struct TokenSettings {
   // Gives `role` a token unless the files mention it, null included.
   void SetDefault(std::string_view role, std::string_view content);
 
+  // Those with a role, in the order of kRoles, and then those of roles of the
+  // model's own. They live as long as this.
+  std::vector<const TokenEntry*> NamedTokens() const;
+  // Further special tokens.
+  const std::vector<TokenEntry>& ExtraTokens() const;
+  // The spellings of bos_token, eos_token, pad_token and unk_token.
+  TokenizerConfig Roles() const;
+
   TokenizerConfigFile config;
   // Null: the files say that there is none.
   std::map<std::string, std::optional<TokenEntry>, std::less<>> roles;

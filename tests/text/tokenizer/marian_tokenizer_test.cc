@@ -150,6 +150,31 @@ TEST_F(MarianTokenizerTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_OK(Tokenizer::LoadDirectory(directory_.path()));
 }
 
+TEST_F(MarianTokenizerTest, OlderFilesOfTokensAreReadWithoutAList) {
+  directory_.Write("added_tokens.json", R"({"</s>": 2, "<new>": 64})");
+  ExpectError(kInvalid, "added_tokens.json",
+              "\"<new>\" must be eos_token, pad_token or unk_token with its id "
+              "in vocab.json, got 64");
+  directory_.Write("added_tokens.json", R"({"</s>": 3})");
+  ExpectError(kInvalid, "added_tokens.json", "\"</s>\" must be eos_token");
+  directory_.Write("added_tokens.json", R"({"</s>": 2})");
+  EXPECT_OK(Tokenizer::LoadDirectory(directory_.path()));
+  directory_.Write("special_tokens_map.json",
+                   R"({"additional_special_tokens": ["<x>"]})");
+  ExpectError(kInvalid, "special_tokens_map.json",
+              "additional_special_tokens must be empty, got [\"<x>\"]");
+  // It goes before tokenizer_config.json.
+  directory_.Write("special_tokens_map.json", R"({"pad_token": "</s>"})");
+  const auto tokenizer = Tokenizer::LoadDirectory(directory_.path()).value();
+  EXPECT_EQ(tokenizer->special_tokens().pad, 2);
+  directory_.Write("special_tokens_map.json", R"({"pad_token": "<none>"})");
+  ExpectError(kInvalid, "special_tokens_map.json", "pad_token must be a token");
+  // Neither is read beside a list.
+  directory_.Write("added_tokens.json", R"({"<new>": 64})");
+  directory_.Write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
+  EXPECT_OK(Tokenizer::LoadDirectory(directory_.path()));
+}
+
 // transformers has no tokenizer.json of such a model, other programs do.
 TEST_F(MarianTokenizerTest, ATokenizerJsonBesideItIsNotRead) {
   directory_.Write("tokenizer.json", "{");

@@ -22,6 +22,7 @@ using ::espalier::testing::PieceType;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kNotValid = absl::StatusCode::kInvalidArgument;
@@ -49,6 +50,66 @@ TEST(T5TokenizerTest, WithoutAConfigItHasAHundredGaps) {
   // A tokenizer.json takes precedence.
   directory.Write("tokenizer.json", "{");
   EXPECT_FALSE(Tokenizer::LoadDirectory(directory.path()).ok());
+}
+
+// The tokens are those of transformers 5.24.
+TEST(T5TokenizerTest, AddedTokensFollowTheGaps) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  const auto encode = [&](const char* text) {
+    const auto tokenizer = Tokenizer::LoadDirectory(directory.path());
+    EXPECT_OK(tokenizer);
+    return (*tokenizer)->Encode(text, {.parse_special = true}).value();
+  };
+  const char* const text = "il <new> pleut";
+  EXPECT_THAT(encode(text),
+              ElementsAre(3, 11, 15, 3, 2, 9, 4, 20, 2, 3, 26, 15, 4, 17, 8));
+  const std::vector<TokenId> found = {3, 11, 15, 156, 3, 26, 15, 4, 17, 8};
+  directory.Write("added_tokens.json", R"({"<new>": 156, "<sp>": 157})");
+  EXPECT_EQ(encode(text), found);
+  // The special tokens are the gaps still.
+  directory.Write("special_tokens_map.json",
+                  R"({"additional_special_tokens": ["<sp>"]})");
+  EXPECT_THAT(encode("<sp> a <extra_id_3>"), ElementsAre(157, 22, 152));
+  const auto tokenizer = Tokenizer::LoadDirectory(directory.path()).value();
+  EXPECT_EQ(tokenizer->vocab_size(), 158);
+  EXPECT_FALSE(tokenizer->is_special(156));
+  EXPECT_FALSE(tokenizer->is_special(157));
+  EXPECT_TRUE(tokenizer->is_special(152));
+  EXPECT_EQ(tokenizer->Decode(found).value(), "il<new> pleut");
+  // added_tokens_decoder takes their place.
+  directory.Write("tokenizer_config.json",
+                  R"({"added_tokens_decoder": {"156": {"content": "<new>",
+                      "special": true, "normalized": false, "lstrip": true}}})");
+  EXPECT_EQ(encode(text), found);
+  const auto listed = Tokenizer::LoadDirectory(directory.path()).value();
+  EXPECT_EQ(listed->vocab_size(), 157);
+  EXPECT_EQ(listed->Decode(found).value(), "il pleut");
+}
+
+TEST(T5TokenizerTest, SpecialTokensThatAreListedReplaceTheGaps) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  directory.Write("tokenizer_config.json",
+                  R"({"additional_special_tokens": ["<sp>"],
+                      "mask_token": "<mask>"})");
+  const auto tokenizer = Tokenizer::LoadDirectory(directory.path()).value();
+  EXPECT_EQ(tokenizer->PieceToId("<mask>"), 156);
+  EXPECT_EQ(tokenizer->PieceToId("<sp>"), 157);
+  EXPECT_TRUE(tokenizer->is_special(157));
+  EXPECT_FALSE(tokenizer->is_special(152));
+  EXPECT_EQ(
+      tokenizer->Encode("<sp> a <extra_id_3>", {.parse_special = true}).value(),
+      (std::vector<TokenId>{157, 22, 3, 152}));
+}
+
+TEST(T5TokenizerTest, AnotherIdThanATokensOwnIsRefused) {
+  const ScratchDirectory directory;
+  directory.Write("spiece.model", Pieces());
+  directory.Write("added_tokens.json", R"({"<new>": 161})");
+  EXPECT_THAT(Tokenizer::LoadDirectory(directory.path()),
+              StatusIs(kNotValid, HasSubstr("added_tokens.json: \"<new>\" must "
+                                            "have the id 156 beside ")));
 }
 
 TEST(T5TokenizerTest, OtherConfigsAreRefused) {

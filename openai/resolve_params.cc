@@ -263,6 +263,16 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
   return std::move(resolver).resolved();
 }
 
+int64_t MostNewTokens(const ModelDescription& model, const Limits& limits) {
+  constexpr int kShortestPrompt = 1;  // tokens
+  const GenerationParams params;
+  const int64_t in_context =
+      model.max_context - NumContextTokens(model, kShortestPrompt, params);
+  const int64_t in_pages = RoomInPages(model, kShortestPrompt, params);
+  return std::max<int64_t>(1,
+                           std::min({in_context, in_pages, limits.max_tokens}));
+}
+
 std::string SearchWarning(const Call& call,
                           const GenerationDefaults& model_defaults) {
   constexpr std::string_view kDoSample = "do_sample";

@@ -73,6 +73,11 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
                              const ModelDescription& model,
                              int64_t num_prompt_tokens);
 
+// Returns the most tokens that a sequence can generate: the server's limit, or
+// what the model's context and pages leave after a prompt of one token. At
+// least 1.
+int64_t MostNewTokens(const ModelDescription& model, const Limits& limits);
+
 // Returns a warning naming the model's sampling defaults that a call omits
 // because it selects beam search; empty if there are none.
 std::string SearchWarning(const Call& call,

@@ -17,6 +17,7 @@
 #include "batcher/prometheus_text.h"
 #include "espalier/chat.h"
 #include "openai/abort.h"
+#include "openai/resolve_params.h"
 #include "serve/http_metrics.h"
 #include "serve/page.h"
 #include "serve/prompt_tokens.h"
@@ -168,15 +169,17 @@ openai::ModelCard ServerCore::Card(const std::string& name) const {
   const ServedModel& model = *model_;
   // One request has no more sequences than a body, nor than the engine has room
   // for.
+  const ModelDescription& description = model.generator.description();
   openai::Limits limits = options_.requests;
-  const int64_t most = std::min<int64_t>(
-      model.generator.description().limits.max_beams, limits.max_choices);
+  const int64_t most =
+      std::min<int64_t>(description.limits.max_beams, limits.max_choices);
   limits.max_num_beams = std::min(limits.max_num_beams, most);
   limits.max_n = std::min(limits.max_n, most);
+  limits.max_tokens = openai::MostNewTokens(description, limits);
   return {.id = name,
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,
-          .max_model_len = model.generator.description().max_context,
+          .max_model_len = description.max_context,
           .has_chat_template = model.generator.chat_prompts().ok(),
           .templates = model.generator.template_names(),
           .has_traces = options_.traces != nullptr,

@@ -499,6 +499,22 @@ TEST(ResolveParamsTest, ADecoderPromptOfTheCallTakesThePlaceOfTheServers) {
   EXPECT_THAT(resolved.defaults, IsEmpty());
 }
 
+TEST(MostNewTokensTest, AreWhatContextPagesAndServerAllow) {
+  ModelDescription model = Model();
+  EXPECT_EQ(MostNewTokens(model, {}), 999);
+  EXPECT_EQ(MostNewTokens(model, {.max_tokens = 7}), 7);
+  // The last token takes no place.
+  model.num_pages = 2;
+  EXPECT_EQ(MostNewTokens(model, {}), 32);
+  // A source has pages of its own.
+  model.encoder = {.max_source_tokens = 50, .decoder_prompt = {0}};
+  EXPECT_EQ(MostNewTokens(model, {}), 16);
+  model.num_pages = 1000;
+  EXPECT_EQ(MostNewTokens(model, {}), 999);
+  model.num_pages = 0;
+  EXPECT_EQ(MostNewTokens(model, {}), 1);
+}
+
 TEST(ResolveParamsTest, BadServerDefaultsAreRefused) {
   EXPECT_THAT(ServerDefaults::Read("[]"),
               StatusIs(kInvalid, "the defaults must be a JSON object, got []"));

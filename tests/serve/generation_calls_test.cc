@@ -375,6 +375,25 @@ TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanARequestMayHave) {
               HasSubstr(R"("max_num_beams":2,"max_n":2)"));
 }
 
+TEST_F(GenerationCallsTest, TheModelListsNoMoreTokensThanItHasRoomFor) {
+  const auto card = [this](int64_t limit) {
+    Start({.requests = {.max_tokens = limit}});
+    return ParseJson(Get("/v1/models").body)->at("data").at(0);
+  };
+  const json::value unlimited = card(openai::Limits().max_tokens);
+  const int64_t most =
+      unlimited.at("espalier").at("max_tokens").to_number<int64_t>();
+  EXPECT_LT(most, unlimited.at("max_model_len").to_number<int64_t>());
+  const auto status = [this](int64_t max_tokens) {
+    return Post("/v1/completions",
+                Concat(R"({"prompt": [4], "max_tokens": )", max_tokens, "}"))
+        .status;
+  };
+  EXPECT_EQ(status(most), 200);
+  EXPECT_EQ(status(most + 1), 400);
+  EXPECT_EQ(card(3).at("espalier").at("max_tokens"), 3);
+}
+
 TEST_F(GenerationCallsTest, ARequestThatCanNeverFitIsNoMatterOfWaiting) {
   Start({}, {.num_threads = 1, .max_beams = 4});
   const RawResponse refused =

@@ -33,8 +33,8 @@ namespace {
 // Connections on their way out that do not count as open ones.
 constexpr int kMaxRefused = 256;
 
-// Times the largest body: what is read and dropped after a refusal.
-constexpr int64_t kMaxDroppedBodies = 4;
+// Connections at a time that may linger for longer than linger_timeout.
+constexpr int kMaxLingering = 1024;
 
 constexpr std::string_view kLate = "the request took too long to arrive";
 
@@ -61,6 +61,7 @@ Connection::~Connection() {
   if (is_linked()) worker_->Remove(this);
   CountUnread(0);
   if (is_refused_) --worker_->shared().num_refused;
+  if (lingers_) --worker_->shared().num_lingering;
   --worker_->shared().num_connections;
   worker_->counts().open_connections.Add(-1);
 }
@@ -178,10 +179,8 @@ void Connection::Receive(std::string_view bytes) {
   } else if (phase_ == Phase::kExchange) {
     input_.assign(bytes);
   } else {
-    dropped_bytes_ += std::ssize(bytes);
-    if (dropped_bytes_ / kMaxDroppedBodies > worker_->limits().max_body_bytes) {
-      return Close();
-    }
+    // Time alone limits them: they take no memory.
+    deadline_ = std::min(After(worker_->limits().linger_timeout), linger_end_);
     WaitReadable();
   }
 }
@@ -474,7 +473,11 @@ void Connection::BeginLinger() {
   DropReader();
   input_ = std::string();
   input_begin_ = 0;
-  deadline_ = After(worker_->limits().linger_timeout);
+  const Limits& limits = worker_->limits();
+  deadline_ = After(limits.linger_timeout);
+  lingers_ = true;
+  const bool has_room = ++worker_->shared().num_lingering <= kMaxLingering;
+  linger_end_ = has_room && !is_refused_ ? After(limits.max_linger) : deadline_;
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   WaitReadable();

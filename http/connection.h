@@ -152,7 +152,7 @@ class Connection : public Peer,
   bool is_refused_ = false;  // beyond max_connections
 
   // kRead, and kExchange while waits_body_: the end of the present time-out.
-  // kLinger: the client may close until then.
+  // kLinger: the client may close or send more until then.
   Clock::time_point deadline_;
   // But for bytes that have come since, and time in which none were read.
   Clock::time_point body_deadline_;
@@ -163,7 +163,8 @@ class Connection : public Peer,
   // Received bytes of the next requests, from input_begin_ on.
   std::string input_;
   size_t input_begin_ = 0;
-  int64_t dropped_bytes_ = 0;  // kLinger
+  bool lingers_ = false;          // counted by ServerShared
+  Clock::time_point linger_end_;  // kLinger: whatever is still sent
 
   // State of the exchange that runs.
   boost::asio::cancellation_signal cancel_;

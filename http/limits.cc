@@ -38,6 +38,7 @@ absl::Status Limits::Check() const {
   RETURN_IF_ERROR(
       CheckDuration("crowded_write_timeout", crowded_write_timeout));
   RETURN_IF_ERROR(CheckDuration("linger_timeout", linger_timeout));
+  RETURN_IF_ERROR(CheckDuration("max_linger", max_linger));
   if (max_unsent_bytes < 0) {
     return InvalidArgument("max_unsent_bytes must not be negative, got ",
                            max_unsent_bytes);

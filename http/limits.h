@@ -45,9 +45,13 @@ struct Limits {
   // (ServerOptions::others_wait): bytes that the system still holds count as
   // not taken.
   absl::Duration crowded_write_timeout = absl::Seconds(5);
-  // After an answer that ends a connection: how long what the client still
-  // sends is read and dropped, so that the answer is not lost to a reset.
+  // After an answer that ends a connection, what the client still sends is read
+  // and dropped, so that the answer is not lost to a reset: as long as no gap
+  // between its bytes is longer than linger_timeout, up to max_linger in all.
+  // A connection beyond max_connections has linger_timeout in all, and so has
+  // each beyond the first 1024 that linger.
   absl::Duration linger_timeout = absl::Seconds(2);
+  absl::Duration max_linger = absl::Seconds(30);
 
   // Bytes of an answer that the system may hold for a client that does not
   // read: the socket's send buffer. 0: the system's choice, megabytes.

@@ -20,7 +20,7 @@ std::chrono::nanoseconds CheckPeriod(const Limits& limits) {
   const absl::Duration shortest =
       std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout,
                 limits.write_timeout, limits.crowded_write_timeout,
-                limits.linger_timeout});
+                limits.linger_timeout, limits.max_linger});
   return absl::ToChronoNanoseconds(
       std::clamp(shortest / 8, absl::Milliseconds(1), absl::Milliseconds(100)));
 }

@@ -360,9 +360,31 @@ TEST(LimitsTest, ClientThatIsRefusedMaySendOnBeforeItReadsWhy) {
   }
 }
 
+// Whatever it sends for so long.
+TEST(LimitsTest, RefusedClientThatSendsMuchOrSlowlyGetsItsAnswer) {
+  const auto server = StartServer(Echo, WithLimits([](Limits* limits) {
+                                    limits->linger_timeout = 3 * kShort;
+                                    limits->max_body_bytes = 1000;
+                                  }));
+  const std::string body(24 << 20, 'b');  // more than sockets hold
+  RawClient fast(server->port());
+  EXPECT_TRUE(fast.Send(Post(body)));
+  EXPECT_EQ(fast.Receive().status, 413);
+  RawClient slow(server->port());
+  slow.Send("bad\r\n\r\n");
+  const absl::Time end = absl::Now() + 9 * kShort;
+  while (absl::Now() < end) {
+    EXPECT_TRUE(slow.Send("x"));
+    absl::SleepFor(kShort / 6);
+  }
+  EXPECT_EQ(slow.Receive().status, 400);
+  EXPECT_TRUE(slow.WaitForEnd());
+}
+
 TEST(LimitsTest, RefusedClientThatSendsOnIsClosed) {
   const auto server = StartServer(Echo, WithLimits([](Limits* limits) {
                                     limits->linger_timeout = kShort;
+                                    limits->max_linger = 2 * kShort;
                                     limits->max_body_bytes = 100;
                                   }));
   RawClient silent(server->port());

@@ -10,7 +10,7 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "examples/cli/input/text_source.h"
-#include "examples/cli/output/beam_note.h"
+#include "examples/cli/options/beam_options.h"
 #include "examples/cli/output/draw_note.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/figures.h"

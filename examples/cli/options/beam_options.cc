@@ -1,4 +1,4 @@
-#include "examples/cli/output/beam_note.h"
+#include "examples/cli/options/beam_options.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,10 +5,11 @@
 #
 # so many seconds each, all of them without a name, as many at a time as there
 # are processors, and says how many inputs each had. They start from
-# tests/fuzz/corpus/TARGET and from what earlier runs found, which is kept in
-# build/fuzz/corpus/TARGET. An input that breaks a law ends the run of its target
-# and fails; it lies in build/fuzz/broken/TARGET then. With FUZZ_SEED runs make
-# up the same inputs in the same order.
+# tests/fuzz/corpus/TARGET.tar, unpacked to build/fuzz/first/TARGET, and from
+# what earlier runs found, which is kept in build/fuzz/corpus/TARGET. An input
+# that breaks a law ends the run of its target and fails; it lies in
+# build/fuzz/broken/TARGET then. With FUZZ_SEED runs make up the same inputs in
+# the same order.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,14 +28,17 @@ max_bytes() {
 
 run_target() {
   local target=$1 seconds=$2 found=build/fuzz/corpus/$1
+  local first=build/fuzz/first/$1
   local broken=build/fuzz/broken/$1 log=build/fuzz/$1.log
   local dictionary=$sources/dictionaries/$target.dict arguments=()
-  mkdir -p "$found" "$broken"
+  rm -rf "$first"
+  mkdir -p "$first" "$found" "$broken"
+  tar -xf "$sources/corpus/$target.tar" -C "$first"
   [[ ! -f "$dictionary" ]] || arguments+=(-dict="$dictionary")
   if ! UBSAN_OPTIONS=print_stacktrace=1 "$programs/fuzz_$target" \
     "${options[@]}" -max_total_time="$seconds" -max_len="$(max_bytes "$target")" \
     -artifact_prefix="$broken/" "${arguments[@]}" \
-    "$found" "$sources/corpus/$target" >"$log" 2>&1; then
+    "$found" "$first" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "!!! $target: broken; the input lies in $broken" >&2
     return 1
@@ -46,8 +50,8 @@ run_target() {
 main() {
   local seconds=$1 targets=("${@:2}") target
   if [[ ${#targets[@]} == 0 ]]; then
-    for target in "$sources"/corpus/*/; do
-      targets+=("$(basename "$target")")
+    for target in "$sources"/corpus/*.tar; do
+      targets+=("$(basename "$target" .tar)")
     done
   fi
   if [[ ${#targets[@]} == 1 ]]; then

@@ -1,17 +1,18 @@
 // Feeds every fuzz target its corpus, without a fuzzer: earlier findings stay
 // fixed, with any compiler.
 //
-//   fuzz_corpus_test                  tests/fuzz/corpus/TARGET, all of them
+//   fuzz_corpus_test                  tests/fuzz/corpus/TARGET.tar, all of them
 //   fuzz_corpus_test TARGET FILE...   these files
-#include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/file.h"
+#include "base/status.h"
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/source_tree.h"
 
 namespace espalier::fuzz {
 
@@ -19,30 +20,29 @@ namespace {
 
 constexpr size_t kMaxInputBytes = 16 << 20;
 
-std::vector<std::string> CorpusOf(std::string_view target) {
-  const std::string directory =
-      SourcePath("tests/fuzz/corpus/" + std::string(target));
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    paths.push_back(entry.path().string());
+absl::StatusOr<std::vector<CorpusInput>> ReadInputs(
+    const std::vector<std::string>& paths) {
+  std::vector<CorpusInput> inputs;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kMaxInputBytes));
+    inputs.push_back({path, std::move(bytes)});
   }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  return inputs;
 }
 
-// True if all files could be read. A broken law ends the program: the last line
-// names the input.
-bool Feed(const FuzzTarget& target, const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    std::cerr << target.name << " " << path << std::endl;
-    const auto input = ReadFile(path, kMaxInputBytes);
-    if (!input.ok()) {
-      std::cerr << input.status().ToString() << std::endl;
-      return false;
-    }
-    target.run(*input);
+// True if there are inputs and all could be read. A broken law ends the
+// program: the last line names the input.
+bool Feed(const FuzzTarget& target,
+          const absl::StatusOr<std::vector<CorpusInput>>& inputs) {
+  if (!inputs.ok()) {
+    std::cerr << inputs.status().ToString() << std::endl;
+    return false;
   }
-  return !paths.empty();
+  for (const CorpusInput& input : *inputs) {
+    std::cerr << target.name << " " << input.name << std::endl;
+    target.run(input.bytes);
+  }
+  return !inputs->empty();
 }
 
 int Main(const std::vector<std::string>& args) {
@@ -50,8 +50,8 @@ int Main(const std::vector<std::string>& args) {
   for (const FuzzTarget& target : FuzzTargets()) {
     if (!args.empty() && args[0] != target.name) continue;
     if (!Feed(target, args.size() > 1
-                          ? std::vector(args.begin() + 1, args.end())
-                          : CorpusOf(target.name))) {
+                          ? ReadInputs({args.begin() + 1, args.end()})
+                          : ReadCorpus(target.name))) {
       return 1;
     }
     ++num_fed;

@@ -5,11 +5,10 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/source_tree.h"
 #include "text/tokenizer/json_tokenizer.h"
 
 namespace espalier::fuzz {
@@ -19,11 +18,14 @@ namespace {
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadWithConfig(
     std::string_view config_text) {
   static const std::string* const tokenizer_text = [] {
-    auto text = ReadFile(
-        SourcePath("tests/fuzz/corpus/tokenizer_json/small.json"), 1 << 20);
-    CHECK(text.ok()) << text.status().ToString();
-    return new std::string(*std::move(text));
+    const auto inputs = ReadCorpus("tokenizer_json");
+    CHECK(inputs.ok()) << inputs.status().ToString();
+    for (const CorpusInput& input : *inputs) {
+      if (input.name == "small.json") return new std::string(input.bytes);
+    }
+    return static_cast<std::string*>(nullptr);
   }();
+  CHECK(tokenizer_text != nullptr);
   ASSIGN_OR_RETURN(const TokenizerConfigFile file,
                    TokenizerConfigFile::Parse(config_text, "CONFIG"));
   ASSIGN_OR_RETURN(const TokenizerConfig config, TokenizerConfig::Of(file));

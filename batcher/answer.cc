@@ -38,7 +38,8 @@ asio::awaitable<bool> Waiter::Sleep(std::shared_ptr<Waiter> waiter) {
                                                       asio::use_awaitable);
 }
 
-// The link keeps the context running, and calls on_end if it ends all the same.
+// The link keeps the context running, and calls on_end if the context ends
+// nevertheless.
 void Waiter::Begin(const asio::any_io_executor& executor, Handler handler) {
   const auto on_end = [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->OnContextEnd();
@@ -61,10 +62,10 @@ void Waiter::Begin(const asio::any_io_executor& executor, Handler handler) {
   Post(*link, std::move(handler), outcome);
 }
 
-// The mutex is held until nothing of the handler is left here, and then nothing
-// of the link: a context that ends meanwhile waits for that in OnContextEnd, so
-// the handler is not destroyed after its context. Its gate's mutex is locked
-// while this one is held, never the other way round.
+// Holds the mutex until the handler and then the link are moved out of this
+// frame. A context that ends meanwhile waits for the mutex in OnContextEnd, so
+// the handler is destroyed before its context. The gate's mutex is locked
+// within this one, never the other way round.
 void Waiter::End(Outcome outcome) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (outcome_ != Outcome::kNone) return;
@@ -76,14 +77,14 @@ void Waiter::End(Outcome outcome) noexcept {
 
 void Waiter::Post(ContextLink& link, Handler handler, Outcome outcome) {
   const bool woken = outcome == Outcome::kWoken;
-  // Shared, so that a post that fails has not taken it.
+  // Shared, because a failed post destroys its copy.
   const auto shared = UntilThereIsMemory(
       [&] { return std::make_shared<Handler>(std::move(handler)); });
   UntilThereIsMemory(
       [&] { link.Post([shared, woken] { std::move (*shared)(woken); }); });
 }
 
-// What sleeps is destroyed with its context.
+// Destroys the handler of a sleeping coroutine with its context.
 void Waiter::OnContextEnd() {
   Handler handler;
   std::shared_ptr<ContextLink> link;

@@ -1,16 +1,16 @@
-// Answer: one value on its way from an engine's strand to a coroutine that
-// waits elsewhere.
+// Answer: one value sent from an engine's strand to a coroutine that waits
+// elsewhere (a oneshot channel).
 //
-// Either side may go first. The coroutine that waits may be cancelled, or
+// Either side may come first. The waiting coroutine may be cancelled, or
 // destroyed with its context; then the value is dropped. The sender may be
-// destroyed before it sends; then the waiter gets the sender's `otherwise`. So
-// every wait ends.
+// destroyed before it sends; then the waiter receives the sender's `otherwise`.
+// So every wait ends.
 //
 //   const auto answer = std::make_shared<Answer<int>>();
 //   core->Post([send = SendTo(answer, -1)](EngineCore&) { send(7); });
 //   const std::optional<int> value = co_await Answer<int>::Await(answer);
 //
-// Thread safety: one coroutine awaits, once; any thread answers.
+// Thread safety: one coroutine awaits, once; any thread gives the value.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@
 
 namespace espalier {
 
-// A coroutine's sleep, until Wake.
+// Suspends a coroutine until Wake.
 class Waiter : public std::enable_shared_from_this<Waiter> {
  public:
-  // Wakes the coroutine that sleeps, or the next that would sleep.
+  // Wakes the sleeping coroutine, or the next one that would sleep.
   void Wake() noexcept { End(Outcome::kWoken); }
 
-  // Whether it was woken; it was cancelled otherwise.
+  // Returns true if it was woken, false if it was cancelled.
   static boost::asio::awaitable<bool> Sleep(std::shared_ptr<Waiter> waiter);
 
  private:
@@ -49,8 +49,8 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
   void OnContextEnd();
 
   std::mutex mutex_;
-  Outcome outcome_ ABSL_GUARDED_BY(mutex_) = Outcome::kNone;  // the first
-  // While it sleeps.
+  Outcome outcome_ ABSL_GUARDED_BY(mutex_) = Outcome::kNone;  // the first one
+  // Set while it sleeps.
   Handler handler_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ContextLink> link_ ABSL_GUARDED_BY(mutex_);
 };
@@ -58,14 +58,14 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
 template <typename T>
 class Answer {
  public:
-  // Of several, the first counts.
+  // Gives the value. Only the first call counts.
   void Give(T value) noexcept {
     if (given_.exchange(true)) return;
     value_ = std::move(value);
     waiter_->Wake();
   }
 
-  // The value; nullopt if the wait was cancelled.
+  // Returns the value; nullopt if the wait was cancelled.
   static boost::asio::awaitable<std::optional<T>> Await(
       std::shared_ptr<Answer> answer) {
     // Written out: GCC 12 miscompiles an awaitable's argument in a condition.
@@ -81,7 +81,8 @@ class Answer {
   const std::shared_ptr<Waiter> waiter_ = std::make_shared<Waiter>();
 };
 
-// Gives `answer`; or, if all copies are destroyed without a call, `otherwise`.
+// Returns a function that gives `answer` its value. If all copies are destroyed
+// without a call, `otherwise` is given.
 template <typename T>
 std::function<void(T)> SendTo(std::shared_ptr<Answer<T>> answer, T otherwise) {
   struct Sender {
@@ -96,28 +97,29 @@ std::function<void(T)> SendTo(std::shared_ptr<Answer<T>> answer, T otherwise) {
   };
 }
 
-// Checks that the coroutine that awaits this can go on to wait for an answer.
-// Errors: kCancelled if its caller was cancelled before, under
-// throw_if_cancelled(false); kFailedPrecondition if cancelling it would be a
-// race: asio requires that a coroutine be cancelled where it runs, which on
-// threads takes a strand. (How many threads run an io_context cannot be read.)
+// Checks that the coroutine that awaits this may wait for an answer. Errors:
+// kCancelled if its caller was cancelled before, under
+// throw_if_cancelled(false); kFailedPrecondition if its cancellation would be a
+// race: asio requires that a coroutine is cancelled on its own executor, which
+// on several threads must be a strand. (The number of threads that run an
+// io_context is not accessible.)
 boost::asio::awaitable<absl::Status> CheckCanWait();
 
-// The error of a coroutine that is cancelled while it waits.
+// Returns the error of a coroutine that is cancelled while it waits.
 inline absl::Status CancelledByCaller() {
   return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
 }
 
-// The error of callers whose engine cannot answer any more. Every answer takes
-// it along, so that it is made once.
+// Returns the error of callers whose engine's context has ended. Every answer
+// holds it as its `otherwise`, so it is a constant.
 inline const absl::Status& ContextEnded() {
   static const auto* const ended = new absl::Status(MakeError(
       absl::StatusCode::kCancelled, "the engine's context has ended"));
   return *ended;
 }
 
-// Calls `cancel` when a coroutine stops waiting without an answer, also when it
-// is destroyed.
+// Scope guard: calls `cancel` when a coroutine stops waiting without an answer,
+// even if it is destroyed.
 class CancelOnDestruction {
  public:
   explicit CancelOnDestruction(std::function<void()> cancel)

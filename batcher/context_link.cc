@@ -11,7 +11,7 @@ namespace espalier {
 
 namespace asio = boost::asio;
 
-// What the links of one context share; outlives the context.
+// State that the links of one context share; outlives the context.
 class ContextGate {
  public:
   static std::shared_ptr<ContextGate> Of(asio::execution_context& context);
@@ -31,7 +31,7 @@ class ContextGate {
     entry->ends.reset();
   }
 
-  // The context ends.
+  // Called at the context's end.
   void Close() {
     std::unordered_set<std::shared_ptr<ContextLink::Entry>> entries;
     {
@@ -53,8 +53,8 @@ class ContextGate {
 
 namespace {
 
-// Calls the gate when its context ends: asio shuts services down first of all,
-// the youngest first, and a context's own scheduler is its oldest.
+// Calls the gate when its context ends. asio shuts services down first, the
+// youngest first, and the context's own scheduler is the oldest.
 class GateService : public asio::execution_context::service {
  public:
   static asio::execution_context::id id;

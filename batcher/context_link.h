@@ -1,13 +1,13 @@
-// ContextLink: a hold on an executor whose context may end first.
+// ContextLink: a handle to an executor whose context may end first.
 //
 // asio requires that a context lives while another thread posts to it. An
-// engine cannot test that: its context, and those of the coroutines that wait
-// for it, end when their owners like, while other threads are about to answer.
-// So all posts from outside go through a link. The context's end closes its
-// links: it waits for the posts in progress, and later posts do not reach it.
+// engine cannot test that: the owners of its context, and of the contexts of
+// waiting coroutines, may end them while other threads are about to answer. So
+// all posts from outside use a link. The end of the context closes its links:
+// it waits for the posts in progress, and later posts do not reach it.
 //
-// This is for engines and what belongs to them. Of a context that several
-// threads still run, asio itself allows no end.
+// Only for engines and their parts. asio itself forbids ending a context that
+// several threads still run.
 //
 //   ContextLink link(executor, [] { ... });  // the context has ended
 //   if (!link.Post([] { ... })) ...          // it had ended before
@@ -31,41 +31,42 @@ class ContextLink {
  public:
   using Executor = boost::asio::any_io_executor;
 
-  // `on_end` is called by the thread that destroys the context, before anything
-  // of it is gone, unless the link is gone first. It may destroy the link.
-  // REQUIRES: the context is there.
+  // The thread that destroys the context calls `on_end` first, unless the link
+  // is destroyed before. `on_end` may destroy the link. REQUIRES: the context
+  // exists.
   ContextLink(const Executor& executor, std::function<void()> on_end);
   ~ContextLink();
   ContextLink(const ContextLink&) = delete;
   ContextLink& operator=(const ContextLink&) = delete;
 
-  // Posts to the executor. After the context's end it destroys `work` and
-  // returns false. What asio throws for want of memory leaves `work` unused.
+  // Posts to the executor. After the context's end, destroys `work` and returns
+  // false. If asio throws for lack of memory, `work` is unused.
   template <typename Work>
   bool Post(Work work);
 
-  // Calls use(executor), unless the context has ended.
+  // Calls use(executor) unless the context has ended.
   template <typename Use>
   void WithExecutor(const Use& use);
 
-  // The context's run() does not return between these, as if work was posted.
+  // Between Hold and Release the context's run() does not return, as if work
+  // were posted.
   void Hold();
   void Release();
 
  private:
   friend class ContextGate;
 
-  // What must not outlive the context, in its gate's hands.
+  // Members that must not outlive the context, released by its gate.
   struct Ends {
     Executor executor;
     std::optional<Executor> held;
   };
   struct Entry {
-    std::optional<Ends> ends;  // until the context does
+    std::optional<Ends> ends;  // set until the context ends
     std::function<void()> on_end;
   };
 
-  std::mutex& mutex() const;  // of all entries of the context
+  std::mutex& mutex() const;  // shared by all entries of the context
 
   const std::shared_ptr<ContextGate> gate_;
   const std::shared_ptr<Entry> entry_;

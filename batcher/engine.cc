@@ -32,7 +32,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-// What ends the request, from any thread; its place is free at once.
+// Returns a function that ends the request, from any thread, and frees its
+// place at once.
 std::function<void()> Canceller(
     const std::shared_ptr<EngineCore>& core, RequestId id,
     const std::shared_ptr<QueueLimits::Place>& place) {
@@ -51,21 +52,21 @@ absl::Status Validate(const EngineCore& core, Request* request) {
   return CheckStops(request->params, core.tokenizer.get());
 }
 
-// Has a request that says nothing of it, and can, speculate as the engine's
-// options do.
+// Sets the engine's default speculation on a request without the option that
+// supports it.
 void SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
   if (!params->speculate.has_value() && CanSpeculate(*params)) {
     params->speculate = core.speculate;
   }
 }
 
-// A request that has a place among those that are open.
+// A request with a place among the open ones.
 struct OpenRequest {
   PreparedRequest prepared;
   std::shared_ptr<QueueLimits::Place> place;
 };
 
-// Checks a request, and fills in what it leaves open.
+// Validates a request and sets its defaults.
 absl::Status Complete(const EngineCore& core, Request* request) {
   if (request->continuations.empty()) {
     SpeculateByDefault(core, &request->params);
@@ -73,8 +74,8 @@ absl::Status Complete(const EngineCore& core, Request* request) {
   return Validate(core, request);
 }
 
-// All the work on a complete request that has not to be done on the strand.
-// Throws std::bad_alloc.
+// Does all work on a complete request that need not run on the strand. Throws
+// std::bad_alloc.
 std::unique_ptr<PreparedRequest> MakePrepared(
     const EngineCore& core, Request request,
     std::chrono::steady_clock::time_point submitted) {
@@ -85,10 +86,10 @@ std::unique_ptr<PreparedRequest> MakePrepared(
   return prepared;
 }
 
-// Throws std::bad_alloc.
-// Errors: kResourceExhausted if there is no place for it; kFailedPrecondition
-// if cancelling it would not be safe; kCancelled if its caller was cancelled
-// before, under throw_if_cancelled(false).
+// Takes a place for a request. Throws std::bad_alloc.
+// Errors: kResourceExhausted if there is no place; kFailedPrecondition if
+// cancelling would not be safe; kCancelled if its caller was cancelled before,
+// under throw_if_cancelled(false).
 asio::awaitable<absl::StatusOr<std::shared_ptr<QueueLimits::Place>>> TakePlace(
     std::shared_ptr<EngineCore> core, int64_t num_tokens, int64_t priority,
     std::string owner = {}) {
@@ -106,14 +107,14 @@ OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
   return open;
 }
 
-// `num_prompt_tokens`: those that the caller gave.
+// `num_prompt_tokens`: as given by the caller.
 int64_t NumWaitingTokens(int64_t num_prompt_tokens, const Request& request) {
   return num_prompt_tokens + std::ssize(request.params.decoder_prompt_tokens) +
          NumContinuationTokens(request);
 }
 
-// Makes the request ready to be submitted. Throws std::bad_alloc.
-// Errors: what is wrong with it; as TakePlace.
+// Prepares the request for submission. Throws std::bad_alloc.
+// Errors: of an invalid request; as TakePlace.
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
@@ -131,7 +132,7 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
 struct OwnedRequest {
   std::unique_ptr<PreparedRequest> prepared;
   std::string owner;
-  std::weak_ptr<EngineCore> engine;  // that prepared it
+  std::weak_ptr<EngineCore> engine;  // the engine that prepared it
 };
 
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
@@ -152,7 +153,8 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
   co_return OpenAt(*std::move(place), std::move(*ready.prepared));
 }
 
-// `done`, before which the request's place is free: its caller finds it so.
+// Returns `done` wrapped to free the request's place first, so that its caller
+// finds it free.
 Scheduler::Done GivingBack(std::shared_ptr<QueueLimits::Place> place,
                            Scheduler::Done done) {
   return [place = std::move(place),
@@ -162,9 +164,9 @@ Scheduler::Done GivingBack(std::shared_ptr<QueueLimits::Place> place,
   };
 }
 
-// Posts the work that submits a request, which `*guard` cancels. Throws
-// std::bad_alloc, and then there is nothing to cancel: that would wait for
-// memory, and the request's own is not free before.
+// Posts the work that submits a request, which `*guard` cancels. If it throws
+// std::bad_alloc, the guard is dismissed: cancelling would wait for memory,
+// while the request still holds its own.
 template <typename Work>
 void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
             Work work) try {
@@ -174,8 +176,8 @@ void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
   throw;
 }
 
-// Parameters are values: the coroutine may outlive the engine. Given is a
-// Request or an OwnedRequest.
+// Takes parameters by value, because the coroutine may outlive the engine.
+// Given is Request or OwnedRequest.
 template <typename Given>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Given request) {
@@ -208,7 +210,7 @@ Scheduler::Done EndOf(const std::shared_ptr<EventQueue>& queue) {
       [queue](absl::StatusOr<Result> result) { queue->End(std::move(result)); };
 }
 
-// A stream of a request that the strand has accepted.
+// Returns the stream of a request that the strand has accepted.
 ResultStream StreamOf(const std::shared_ptr<EngineCore>& core, RequestId id,
                       const std::shared_ptr<QueueLimits::Place>& place,
                       const std::shared_ptr<EventQueue>& queue) {
@@ -340,7 +342,8 @@ Engine& Engine::operator=(Engine&& other) {
 
 void Engine::EndRequests() {
   if (core_ == nullptr) return;
-  // In this order: requests end with the shutdown's reason, not a step's.
+  // In this order, so that requests end with the shutdown's reason, not with a
+  // step's.
   core_->Post([](EngineCore& core) { core.Stop(kShutDown, [] {}); });
   core_->Interrupt();
 }

@@ -1,6 +1,6 @@
-// Engine: the async front door. Any number of coroutines, on any executors,
-// submit requests; one strand owns all state, writes step plans, as many ahead
-// as the executor takes, and never waits for the model.
+// Engine: the asynchronous interface for requests. Any number of coroutines, on
+// any executors, submit requests. One strand owns all state, writes step plans,
+// with as many in flight as the executor takes, and never waits for the model.
 //
 //   boost::asio::io_context context;
 //   ASSIGN_OR_RETURN(auto steps, ModelExecutor::Create(model, threads));
@@ -12,36 +12,37 @@
 //   }, detached);
 //   context.run();
 //
-// A request is awaited (Generate), or read while it runs (Stream). What takes
-// long of making one ready runs on the thread that calls these, or on any
-// other, before: Prepare.
+// A request is awaited (Generate), or read while it runs (Stream). The
+// expensive preparation of a request runs on the thread that calls these, or
+// earlier on any thread by Prepare.
 //
-// Life: an engine shares what it uses (the StepExecutor, the tokenizer, the
-// trace sink), so callers release all of it, and the engine, when they like and
-// in any order, also while its context runs. Requests that still run then are
-// answered with kCancelled; a step that runs ends by itself, and with it the
-// executor. Contexts may go first, too: the engine's own, as soon as no thread
-// runs it (callers on other contexts are answered with kCancelled), and that of
-// a coroutine that waits, which ends its request. So a thread that blocks until
-// its request is answered may run a context of its own.
+// Lifetime: an engine shares ownership of the StepExecutor, the tokenizer and
+// the trace sink, so callers may release these and the engine at any time and
+// in any order, even while its context runs. Requests still running then end
+// with kCancelled. A running step ends by itself and then releases the
+// executor. Contexts may end first, too: the engine's own, once no thread runs
+// it (callers on other contexts receive kCancelled), and that of a waiting
+// coroutine, which ends its request. So a thread that blocks until its request
+// ends may run a context of its own.
 //
-// Racing: a coroutine must be cancelled where it runs; that is asio's rule, of
-// its operator || and make_parallel_group, too. A race with a timer on a
-// context of several threads therefore takes a strand:
+// Racing: by asio's rule a coroutine must be cancelled on its own executor,
+// which includes its operator || and make_parallel_group. A race with a timer
+// on a context of several threads therefore requires a strand:
 //
 //   co_spawn(make_strand(threads), [&]() -> awaitable<void> {
 //     auto first = co_await (engine.Generate(request) || timer.async_wait());
 //
-// On an asio::thread_pool Generate, Stream and Next are refused with
-// kFailedPrecondition where they could be cancelled without one. The number of
-// threads that run an io_context cannot be read, so there they are not refused.
+// On an asio::thread_pool, Generate, Stream and Next fail with
+// kFailedPrecondition if they could be cancelled without a strand. The number
+// of threads that run an io_context is not accessible, so there they do not
+// fail.
 //
-// Steps that hang: with EngineOptions::step_timeout, requests do not wait for a
-// step longer than that, and nor do Shutdown and the end of the engine
-// (docs/step.md, "Faults").
+// Steps that hang: with EngineOptions::step_timeout, neither requests nor
+// Shutdown nor the engine's destructor wait longer for a step (docs/step.md,
+// "Faults").
 //
-// Memory: where the host runs out of it the requests that it was for end with
-// kResourceExhausted, and others go on.
+// Memory: if the host runs out of memory, the affected requests end with
+// kResourceExhausted, and others continue.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -66,7 +67,7 @@ class StepExecutor;      // exec_request/step_executor.h
 
 class Engine {
  public:
-  // Work runs on `executor`, on a strand of the engine's own.
+  // Work runs on `executor`, on the engine's own strand.
   // Errors: kInvalidArgument naming the option, or the field of the model's
   // description, and its value; kFailedPrecondition if another engine uses
   // `steps`, until it is gone, or its Shutdown has completed;
@@ -74,15 +75,15 @@ class Engine {
   static absl::StatusOr<Engine> Create(boost::asio::any_io_executor executor,
                                        std::shared_ptr<StepExecutor> steps,
                                        const EngineOptions& options = {});
-  // Ends the requests that run. One that was moved from is only destroyed, or
+  // Ends the running requests. A moved-from engine can only be destroyed or
   // assigned to.
   ~Engine();
   Engine(Engine&&) = default;
   Engine& operator=(Engine&&);
 
-  // A request that has been checked and made ready to run, and holds no place
-  // among those that wait yet. It may outlive its engine, and runs once, in no
-  // other engine: Generate and Stream answer kFailedPrecondition then.
+  // A request that is validated and ready to run, but holds no place in the
+  // queue yet. It may outlive its engine. It runs once and only in its engine;
+  // otherwise Generate and Stream return kFailedPrecondition.
   class Prepared {
    public:
     Prepared(Prepared&&) noexcept;
@@ -99,65 +100,65 @@ class Engine {
     std::weak_ptr<EngineCore> engine_;
   };
 
-  // All work on a request that takes longer the larger its lists are. Requests
-  // that share lists (base/shared_list.h) share it. Any thread. Its deadline_ms
-  // counts from here. `owner` is whose share of the places it takes
-  // (batcher/queue_limits.h); empty: of none.
+  // Does all work on a request whose cost grows with the size of its lists.
+  // Requests that share lists (base/shared_list.h) share the work. Any thread.
+  // deadline_ms counts from this call. `owner` names the owner whose share of
+  // the places the request uses (batcher/queue_limits.h); empty: no owner.
   // Errors: kInvalidArgument, and kResourceExhausted if memory runs out, as
   // Generate.
   absl::StatusOr<Prepared> Prepare(Request request,
                                    std::string owner = {}) const;
 
   // Runs one request to its end. Cancelling the awaiting coroutine (by the
-  // types of cancellation that it lets through; terminal, unless it says
-  // otherwise) or destroying it ends the request at once, in whatever state it
-  // is, and its pages come back.
-  // Errors: kInvalidArgument for a bad request, naming field and value, before
-  // anything is held; kResourceExhausted for one that can never fit, with the
-  // figures, and with kTooFewPages if it lacks pages, for one too many
-  // (EngineOptions::max_waiting, max_waiting_tokens), or if memory runs out;
-  // kCancelled if its caller, a shutdown or the end of the engine's context
-  // cancelled it; kUnavailable after Drain, or if a step is not answered within
-  // step_timeout, or was not and still runs; kDeadlineExceeded if its
+  // cancellation types that it allows; by default terminal) or destroying it
+  // ends the request at once, in any state, and releases its pages.
+  // Errors: kInvalidArgument for an invalid request, naming field and value,
+  // before any resource is held; kResourceExhausted for a request that can
+  // never fit, with its sizes, and with kTooFewPages if it lacks pages, for one
+  // above the queue limits (EngineOptions::max_waiting, max_waiting_tokens), or
+  // if memory runs out; kCancelled if its caller, a shutdown or the end of the
+  // engine's context cancelled it; kUnavailable after Drain, or if a step
+  // exceeds step_timeout, or did and still runs; kDeadlineExceeded if its
   // deadline_ms passed before the first token; kFailedPrecondition if no token
-  // was possible; and what the model returned, if a step failed.
+  // was possible; and the model's error, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Prepared request);
 
   // Streams one request while it runs (result_stream.h). Until the stream is
-  // there it is cancelled as Generate is; from then on destroying the
-  // stream ends the request.
+  // returned, it is cancelled as Generate is; afterwards destroying the stream
+  // ends the request.
   // Errors: kInvalidArgument, kResourceExhausted and kUnavailable as Generate,
-  // kCancelled after a shutdown. Later errors come out of the stream.
+  // kCancelled after a shutdown. The stream returns later errors.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Prepared request, StreamOptions options = {});
 
-  // Refuses new requests, with kUnavailable, lets those that wait or run end,
-  // and completes when no request and no step is left. Shutdown cuts that short
-  // at any time; after either no request is taken any more. Any number of calls
+  // Refuses new requests with kUnavailable, lets waiting and running ones end,
+  // and completes when no request and no step is left. Shutdown can interrupt
+  // it at any time; after either no new requests are accepted. Concurrent calls
   // complete together. Cancelled as Shutdown is, which leaves the engine
   // draining.
   boost::asio::awaitable<void> Drain();
 
-  // Refuses new requests, cancels those that wait or run, and completes when
-  // nothing is held and the steps in flight, which are given up soon
-  // (StepPlan::stop), have ended or are late (step_timeout). Both kinds are
-  // answered with kCancelled and, of several shutdowns, the first one's `why`.
-  // A caller that is cancelled meanwhile gets boost::system::system_error.
+  // Refuses new requests and cancels waiting and running ones. Completes when
+  // nothing is held and the steps in flight, which are told to stop
+  // (StepPlan::stop), have ended or exceeded step_timeout. Both kinds of
+  // requests end with kCancelled and `why`, that of the first shutdown if there
+  // are several. A caller that is cancelled meanwhile gets
+  // boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
-  // Forgets all cached prefixes, those that running requests would leave
-  // included; no result changes. Returns the number of pages. Cancelled as
-  // Shutdown is. 0 after the end of the engine's context.
+  // Clears the prefix cache, including pages that running requests would leave
+  // in it; results do not change. Returns the number of pages. Cancelled as
+  // Shutdown is. Returns 0 after the end of the engine's context.
   boost::asio::awaitable<int> ResetPrefixCache();
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineStats> Stats();
 
-  // Requests that have not started yet and are not background ones
-  // (kBackgroundPriority), of this moment. Any thread; waits for nothing.
+  // Returns the current number of requests that have not started, without
+  // background ones (kBackgroundPriority). Any thread; does not wait.
   int64_t num_foreground_waiting() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-// Nanoseconds on the steady clock.
+// Returns nanoseconds on the steady clock.
 int64_t Now() {
   return std::chrono::nanoseconds(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -66,7 +66,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
 
 EngineCore::~EngineCore() {
   if (executor_is_empty_) GiveExecutorBack();
-  // The steps in flight have the rest of their time.
+  // Steps in flight have the rest of their time limit.
   if (watchdog_ != nullptr &&
       !unanswered_->AwaitNone(watchdog_->timeout() - step_watch_.Elapsed())) {
     KeepForever(steps_);
@@ -142,7 +142,7 @@ void EngineCore::OnContextEnd() {
   EndRequests("the engine's context has ended");
   CallOnDrained();
   CallOnIdle();
-  // The last of this, at the end of the block.
+  // May hold the last reference to this until the end of the block.
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);
 }
@@ -179,7 +179,7 @@ void EngineCore::Pump() {
 bool EngineCore::StartStep() {
   if (plan_was_refused_) return false;
   Stopwatch watch;
-  // Ready before there is a plan, which must then be given to the executor.
+  // Allocated before the plan, which must reach the executor once it exists.
   std::shared_ptr<StepInFlight> step;
   StepExecutor::Done done;
   UntilThereIsMemory([&] {
@@ -241,7 +241,7 @@ void EngineCore::TakeResults() {
                  stats_.step_time - done.forward_time - done.select_time -
                      stats_.plan_time - stats_.advance_time);
   }
-  std::shared_ptr<EngineCore> self;  // the last of this, maybe
+  std::shared_ptr<EngineCore> self;  // may hold the last reference to this
   if (in_flight_.empty()) {
     plan_was_refused_ = false;
     if (watchdog_ != nullptr) watchdog_->End();
@@ -275,7 +275,7 @@ void EngineCore::OnLate(int64_t step) {
   UntilThereIsMemory([&] { scheduler_.CancelAll(ends); });
   UntilThereIsMemory([&] { stops_.StopPresent(); });
   if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
-  // Nothing waits for it any more.
+  // No request waits for the step any more.
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);
   strand_->ReleaseContext();

@@ -1,12 +1,13 @@
-// EngineCore: an engine (engine.h) behind its coroutines. It owns the strand,
-// the scheduler that lives on it, and the use of the executor: plans go to the
-// executor, as many ahead as it takes, and results come back to the strand.
+// EngineCore: the implementation of an engine (engine.h) behind its coroutines.
+// It owns the strand, the scheduler on it, and the use of the executor: plans
+// go to the executor, as many in flight as it takes, and results return to the
+// strand.
 //
-// Three owners keep the state alive: the engine, work on its way to the strand,
-// and the steps in flight. The callback that an executor gets does not: so no
-// executor is destroyed on a thread of its own.
+// Three owners keep it alive: the engine, work posted to the strand, and steps
+// in flight. The executor's callback does not, so no executor is destroyed on
+// its own thread.
 //
-// Thread safety: Post, NextId and Interrupt from any thread; the rest on the
+// Thread safety: Post, NextId and Interrupt from any thread; all else on the
 // strand.
 #pragma once
 
@@ -45,10 +46,11 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   EngineCore(std::shared_ptr<StepExecutor> steps, const EngineOptions& options);
   ~EngineCore();
 
-  // Once, before all else. False if another engine uses the executor.
+  // Called once, before all else. Returns false if another engine uses the
+  // executor.
   bool TakeExecutor();
 
-  // Calls work(core) on the strand, from any thread; destroys it instead if the
+  // Calls work(core) on the strand, from any thread; destroys `work` if the
   // context has ended.
   template <typename Work>
   void Post(Work work) noexcept {
@@ -56,7 +58,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
                    work = std::move(work)]() mutable { work(*self); });
   }
 
-  // The same, but throws std::bad_alloc, and has done nothing then.
+  // As Post, but throws std::bad_alloc, having posted nothing.
   template <typename Work>
   void PostOrThrow(Work work) {
     strand_->PostOrThrow([self = shared_from_this(),
@@ -65,23 +67,24 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // Gives up the steps in flight soon: no request waits for them. Any thread.
+  // Stops the steps in flight, because no request waits for them. Any thread.
   void Interrupt() { stops_.StopAll(); }
 
-  // The rest runs on the strand, and does not throw: a call without memory for
-  // its work ends its request, and waits for the memory that its error needs.
+  // All that follows runs on the strand and does not throw: a call without
+  // memory for its work ends its request, and waits for the memory of the
+  // error.
 
   void Submit(RequestId id, PreparedRequest request,
               const Scheduler::Done& done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
   void Cancel(RequestId id);
 
-  // Refuses requests from now on; `drained` is called when none is held any
-  // more. The caller made it, since making one allocates.
+  // Refuses requests from now on. Calls `drained` when no request is held. The
+  // caller creates `drained`, because that allocates.
   void Drain(std::function<void()> drained);
 
-  // `stopped` is called when nothing runs any more. The caller made it, since
-  // making one allocates.
+  // Calls `stopped` when nothing runs any more. The caller creates it, because
+  // that allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
 
   int ResetPrefixCache() { return scheduler_.ResetPrefixCache(); }
@@ -90,75 +93,77 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // Constant after construction.
   const ModelDescription description;
   const std::shared_ptr<QueueLimits> limits;
-  const std::shared_ptr<const Tokenizer> tokenizer;  // or null
-  const std::optional<SpeculationParams> speculate;  // by default
-  // Made while there is some: who waited for the memory of an error would keep
-  // that of its request from others who wait.
+  const std::shared_ptr<const Tokenizer> tokenizer;  // null without text
+  const std::optional<SpeculationParams> speculate;  // default of requests
+  // Allocated in advance: a request that waited for memory for its error would
+  // hold memory that other waiting requests need.
   const absl::Status too_little_memory;
 
  private:
-  // A plan that the executor was given.
+  // A plan that the executor has.
   struct StepInFlight {
     bool only_ended = false;  // no sequence runs in it
     std::optional<absl::StatusOr<StepResult>> result = {};
   };
 
-  // For good, with the first reason.
+  // Ends all requests for good, with the reason of the first call.
   void EndRequests(std::string_view why);
-  // No work runs on the strand any more: the context's owner calls this alone.
-  // The results of steps in flight are dropped.
+  // Called by the context's owner when no work runs on the strand any more.
+  // Drops the results of steps in flight.
   void OnContextEnd();
-  // Before the first request that has a deadline. Throws std::bad_alloc and
+  // Called before the first request with a deadline. Throws std::bad_alloc and
   // boost::system::system_error.
   void MakeTimer();
-  // Plans after the work that is already queued, so that requests that arrive
-  // together start together.
+  // Posts Pump behind queued work, so that requests that arrive together start
+  // together.
   void PostStep();
   void Pump();
-  // False if there is nothing to run, or nothing may.
+  // Returns false if no step can run.
   bool StartStep();
-  // What takes a step's result to the strand, from any thread.
+  // Returns the callback that posts a step's result to the strand, from any
+  // thread.
   StepExecutor::Done ReportTo(const std::shared_ptr<StepInFlight>& step);
-  // In the order of the steps: one that could not be started reports before
-  // those that still run.
+  // Applies results in the order of the steps: a step that failed to start
+  // reports before earlier ones that still run.
   void TakeResults();
-  // A step has become the oldest in flight. Until it is answered, or late, this
-  // and the context live on.
+  // Called when a step becomes the oldest in flight. Keeps this and the context
+  // alive until the step has a result or is late.
   void WatchOldest();
-  // Of the watchdog: `step` may have been answered meanwhile.
+  // Called by the watchdog. `step` may have a result by now.
   void OnLate(int64_t step);
   void CallOnIdle();
   void CallOnDrained();
   void GiveExecutorBack();
 
   std::atomic<int64_t> next_id_{0};
-  StepStops stops_;  // of the steps in flight
+  StepStops stops_;  // for the steps in flight
   const int max_plans_in_flight_;
   // Constant after Create.
   std::shared_ptr<Mailbox> strand_;
   std::unique_ptr<StepWatchdog> watchdog_;       // null without a timeout
-  std::shared_ptr<UnansweredSteps> unanswered_;  // as well
+  std::shared_ptr<UnansweredSteps> unanswered_;  // null without a timeout
 
   // Touched on the strand.
   const std::shared_ptr<StepExecutor> steps_;
-  bool has_executor_ = false;      // for itself alone
-  bool executor_is_empty_ = true;  // no request is named and not ended
+  bool has_executor_ = false;      // exclusive use
+  bool executor_is_empty_ = true;  // it holds no state of requests
   Scheduler scheduler_;
-  // Pumps at the earliest deadline, also while a step runs. Null until a
-  // request has one, and after EndRequests: it does not outlive the context.
+  // Pumps at the earliest deadline, even while a step runs. Null until a
+  // request has a deadline, and after EndRequests, because it must not outlive
+  // the context.
   std::unique_ptr<WakeTimer> timer_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
   std::shared_ptr<EngineCore> while_in_flight_;          // this, or null
-  // The last one: nothing may go on from it.
+  // The executor refused the last plan, so no continuation of it is possible.
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
-  std::optional<absl::Status> stopped_by_;  // what requests get from then on
-  // The same, until the oldest step in flight is answered, which is late.
+  std::optional<absl::Status> stopped_by_;  // error of later requests
+  // As stopped_by_, while the oldest step in flight is late.
   std::optional<absl::Status> late_by_;
   std::vector<std::function<void()>> on_idle_;
   bool is_draining_ = false;
   std::vector<std::function<void()>> on_drained_;
-  Stopwatch step_watch_;  // since the oldest step in flight began to be so
+  Stopwatch step_watch_;  // since the oldest step in flight became the oldest
   EngineStats stats_;
 };
 

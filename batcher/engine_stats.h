@@ -1,11 +1,10 @@
-// EngineStats: what an engine (engine.h) has done since its construction, and
-// holds now, as one value that is consistent in itself. prometheus_text.h
-// writes it for those who collect metrics.
+// EngineStats: counters of an engine (engine.h) since its construction, and its
+// present state, as one consistent value. prometheus_text.h formats it for
+// metrics collectors.
 //
-// Of requests the engine was given: every one waits, runs, is preempted or has
-// ended, so num_requests is the sum of these four. Requests that are refused
-// before they reach the engine's strand, for a field that is wrong or after a
-// shutdown, are not in it.
+// Requests: each one waits, runs, is preempted or has ended, so num_requests is
+// the sum of these four. Requests refused before they reach the engine's
+// strand, because of an invalid field or a shutdown, are not counted.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,9 @@ struct EngineStats : SchedulerStats, SchedulerGauges {
   // From the start of each plan, or from the end of applying the last result
   // if that was later, to the end of applying its result, summed.
   absl::Duration step_time;
-  // What forward, select, plan and advance leave of step_time: between threads.
-  // Plans that are written while another step runs are in two of these, so it
-  // is the most that was ever left.
+  // Dispatch overhead: step_time minus forward, select, plan and advance time.
+  // Plans written while another step runs are counted in two of these, so this
+  // is the largest value of the difference so far.
   absl::Duration hand_over_time;
 };
 

@@ -78,7 +78,7 @@ void EventQueue::Read(int64_t num_received, Reader reader) {
 
 std::shared_ptr<EventBatch> EventQueue::Take() {
   auto batch = std::make_shared<EventBatch>();
-  batch->events.reserve(samples_.size() + 3);  // nothing fails from here on
+  batch->events.reserve(samples_.size() + 3);  // no allocation from here on
   const auto take = [&](auto& event) {
     if (event.has_value()) batch->events.push_back(*std::move(event));
     event.reset();

@@ -5,14 +5,14 @@
 // unread event; a new state of the beams replaces the unread one. So a slow
 // reader misses intermediate states of the beams, and nothing else.
 //
-// A reader may stop waiting just when it is served, so the last batch is kept
-// until the reader's next Read confirms that it was received.
+// A reader may stop waiting just when it receives a batch, so the last batch is
+// kept until the reader's next Read confirms it.
 //
-// Belongs to the engine's strand; a batch that was handed out is its reader's,
-// on any thread.
+// Belongs to the engine's strand. A batch that was handed out belongs to its
+// reader, on any thread.
 //
-//   queue.Extend(SampleEvent{...});  // what a step brought
-//   queue.Flush();                   // to a reader that waits
+//   queue.Extend(SampleEvent{...});  // output of a step
+//   queue.Flush();                   // to a waiting reader
 //   queue.End(result);
 #pragma once
 
@@ -28,10 +28,10 @@
 
 namespace espalier {
 
-// What a reader gets at once.
+// Events that a reader receives at once.
 struct EventBatch {
   std::vector<StreamEvent> events;
-  // Set if nothing follows: how the request ended.
+  // Set if nothing follows: the status of the request.
   std::optional<absl::Status> end = {};
 };
 
@@ -43,20 +43,20 @@ class EventQueue {
   void Extend(StablePrefixEvent event);
   void Replace(BeamsEvent event);
 
-  // The last event, or the error instead of it; flushes.
+  // Adds the result as the last event, or ends with the error; flushes.
   void End(absl::StatusOr<Result> result);
 
-  // Hands the unread events to the reader that waits, if there are both. Flush,
+  // Hands the unread events to the waiting reader, if there are both. Flush,
   // End and Read do not fail: only events need memory.
   void Flush();
 
-  // Calls `reader` once: now if something waits, or as soon as it does; instead
-  // of the one that waits, if there is one. `num_received` batches have got to
-  // the reader so far: if the last one has not, it is the next again.
-  // REQUIRES: all that were handed out but for the last have been received.
+  // Calls `reader` once, now or as soon as there are events; it replaces a
+  // waiting reader. `num_received` is the number of batches that the reader has
+  // received: if the last batch is not among them, it is handed out again.
+  // REQUIRES: all handed out batches but the last have been received.
   void Read(int64_t num_received, Reader reader);
 
-  // The error that the request ended with; OK before.
+  // Returns the error that ended the request; OK before.
   const absl::Status& error() const { return error_; }
 
  private:
@@ -64,7 +64,7 @@ class EventQueue {
   std::shared_ptr<EventBatch> Take();
 
   std::vector<SampleEvent> samples_;  // in the order of their oldest token
-  std::vector<int> waiting_idx_;      // by sample: in samples_, or -1
+  std::vector<int> waiting_idx_;      // index in samples_ by sample, or -1
   std::optional<StablePrefixEvent> prefix_;
   std::optional<BeamsEvent> beams_;
   std::optional<Result> result_;
@@ -72,7 +72,7 @@ class EventQueue {
   absl::Status error_;
   Reader reader_;
   int64_t num_handed_out_ = 0;        // batches
-  std::shared_ptr<EventBatch> last_;  // of these, until it is received
+  std::shared_ptr<EventBatch> last_;  // kept until it is received
 };
 
 }  // namespace espalier

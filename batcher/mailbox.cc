@@ -38,8 +38,8 @@ void Mailbox::Schedule() {
       [this] { link_->Post([self = shared_from_this()] { self->Run(); }); });
 }
 
-// As a strand does: what comes meanwhile waits for its turn among the other
-// handlers of the context.
+// As in a strand: work posted meanwhile waits behind the context's other
+// handlers.
 void Mailbox::Run() {
   std::list<Work> batch;
   {
@@ -48,7 +48,7 @@ void Mailbox::Run() {
   }
   while (!batch.empty()) {
     batch.front()();
-    batch.pop_front();  // what it refers to is gone before the next runs
+    batch.pop_front();  // destroyed before the next one runs
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,6 +1,6 @@
-// Mailbox: work that runs one after the other on a context, in the order it was
-// posted: a strand that outlives its context, and needs no memory that it
-// cannot wait for.
+// Mailbox: runs work items one after the other on a context, in the order of
+// posting. Unlike an asio strand it may outlive its context, and it can wait
+// for memory.
 //
 // Thread safety: any thread posts, at any time.
 #pragma once
@@ -24,32 +24,32 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   using Work = absl::AnyInvocable<void()>;
 
-  // `on_end` is called when the context ends, instead of any work: by the
+  // `on_end` is called when the context ends, in place of any work, by the
   // thread that destroys it, while nothing runs.
   static std::shared_ptr<Mailbox> Create(
       const boost::asio::any_io_executor& executor,
       std::function<void()> on_end);
 
-  // `work` must not throw. After the context's end it is destroyed instead.
+  // `work` must not throw. It is destroyed if the context has ended.
   template <typename F>
   void Post(F work) noexcept;
-  // The same, but throws std::bad_alloc, and has done nothing then.
+  // As Post, but throws std::bad_alloc, having posted nothing.
   template <typename F>
   void PostOrThrow(F work);
 
-  // A timer of the context, which calls `on_time` there, not as work of this.
-  // Null after the context's end. Throws std::bad_alloc, and
-  // boost::system::system_error where the system has none.
+  // Returns a timer of the context, which calls `on_time` there, outside the
+  // mailbox. Null after the context's end. Throws std::bad_alloc, and
+  // boost::system::system_error if the system has no descriptors.
   std::unique_ptr<WakeTimer> MakeTimer(std::function<void()> on_time);
 
-  // The context's run() does not return between these.
+  // Between these the context's run() does not return.
   void HoldContext() { link_->Hold(); }
   void ReleaseContext() { link_->Release(); }
 
  private:
   explicit Mailbox(std::function<void()> on_end);
 
-  // Takes the one element of `work`.
+  // Appends the one element of `work`.
   void Enqueue(std::list<Work> work) noexcept;
   void Schedule();
   void Run();
@@ -61,13 +61,13 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
 
   std::mutex mutex_;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_scheduled_ ABSL_GUARDED_BY(mutex_) = false;  // or runs
+  bool is_scheduled_ ABSL_GUARDED_BY(mutex_) = false;  // or running
   std::list<Work> posted_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename F>
 void Mailbox::Post(F work) noexcept {
-  // Who waits for memory holds no lock: what runs may be what gives some back.
+  // Waits for memory without a lock, because running work may free some.
   std::list<Work> one;
   UntilThereIsMemory([&] { one.emplace_back(std::move(work)); });
   Enqueue(std::move(one));

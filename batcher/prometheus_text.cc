@@ -27,7 +27,7 @@ void AppendEscaped(std::string_view text, std::string* out) {
   }
 }
 
-// Nanoseconds as seconds, to the last digit: 0.001, 2560.0.
+// Formats nanoseconds as seconds, exactly: 0.001, 2560.0.
 std::string Seconds(int64_t nanoseconds) {
   std::string text =
       absl::StrCat(nanoseconds / 1'000'000'000, ".",
@@ -45,7 +45,7 @@ std::string Ratio(double part, double whole) {
   return absl::StrFormat("%.9g", whole > 0 ? part / whole : 0);
 }
 
-// Writes families one after the other.
+// Writes metric families one after the other.
 class MetricWriter {
  public:
   explicit MetricWriter(std::span<const MetricLabel> labels) {
@@ -62,11 +62,11 @@ class MetricWriter {
                     "# TYPE ", ToAbsl(name), " ", ToAbsl(type), "\n");
   }
 
-  // Of any value of absl::StrCat, without a string for each.
+  // Values of any type of absl::StrCat, without a string for each.
   using Labels =
       std::initializer_list<std::pair<std::string_view, absl::AlphaNum>>;
 
-  // A sample of the family, or of a part of it: _sum.
+  // Writes a sample of the family, or of a part such as _sum.
   void Sample(const absl::AlphaNum& value, const Labels& labels = {},
               std::string_view part = "") {
     text_ += family_;
@@ -91,13 +91,13 @@ class MetricWriter {
     Family(name, "gauge", help);
     Sample(value);
   }
-  // Its name ends in _total.
+  // Writes a counter, whose name ends in _total.
   void Counter(std::string_view name, int64_t value, std::string_view help) {
     Family(name, "counter", help);
     Sample(value);
   }
 
-  // Of nanoseconds; its name ends in _seconds.
+  // Writes a histogram of nanoseconds, whose name ends in _seconds.
   void Times(std::string_view name, const Histogram& times,
              std::string_view help) {
     Family(name, "histogram", help);
@@ -125,7 +125,7 @@ class MetricWriter {
     *text += '"';
   }
 
-  std::string labels_;  // of every sample, as they are written
+  std::string labels_;  // formatted, for every sample
   std::string family_;
   std::string text_;
 };
@@ -138,7 +138,7 @@ void WritePlaces(std::string_view name, std::string_view help,
   }
 }
 
-// Sums over the steps of sequences, or of searches by beams.
+// Sums over the steps of sequences, or of beam searches.
 void WriteSpeculation(const SpeculationFigures& s, MetricWriter* out) {
   out->Counter("vllm:spec_decode_num_drafts_total", s.num_drafted_at[0],
                "Drafts that were verified, of a token or more.");
@@ -155,7 +155,7 @@ void WriteSpeculation(const SpeculationFigures& s, MetricWriter* out) {
                "Tokens that these steps gave their sequences.");
 }
 
-// As vLLM has it: of a preempted request it says that it waits.
+// As in vLLM, a preempted request counts as waiting.
 void WriteVllm(const EngineStats& s, MetricWriter* out) {
   out->Gauge("vllm:num_requests_running", s.num_running, "Requests that run.");
   out->Gauge("vllm:num_requests_waiting", s.num_waiting + s.num_preempted,

@@ -1,18 +1,17 @@
-// QueueLimits: how many requests of an engine may be open, and how many prompt
-// tokens of these may wait. A request takes its place on the thread that
-// submits it, before anything else is held for it, so that concurrent callers,
-// of whatever front, never exceed a limit together.
+// QueueLimits: limits of an engine's open requests and of their waiting prompt
+// tokens. A request takes its place on the submitting thread, before it holds
+// any other resource, so concurrent callers never exceed a limit together.
 //
-// Owners share the places: one may hold at most kShare times as many as are
-// free (the dynamic threshold of Choudhury and Hahne, 1998). So one that is
-// alone gets all but a ninth, and whatever it does another finds places.
+// Owners share the places: an owner may hold at most kShare times as many as
+// are free (the dynamic threshold of Choudhury and Hahne, 1998). So a lone
+// owner gets all but a ninth, and another owner always finds places.
 //
 //   ASSIGN_OR_RETURN(auto place, limits->Take(num_prompt_tokens));
 //   ...
-//   place->LeaveQueue();  // it starts: its prompt waits no more
-//   place->GiveBack();    // it is about to be answered
+//   place->LeaveQueue();  // it starts: its prompt no longer waits
+//   place->GiveBack();    // it is about to end
 //
-// Thread safety: all of it.
+// Thread safety: thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ namespace espalier {
 
 class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
  public:
-  // The place of one request; gives itself back when it is gone.
+  // The place of one request; the destructor gives it back.
   class Place {
    public:
     Place(std::shared_ptr<QueueLimits> limits, int64_t num_tokens,
@@ -39,7 +38,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    // Each does nothing from its second time on.
+    // Later calls of each have no effect.
     void LeaveQueue();
     void GiveBack();
 
@@ -47,10 +46,10 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
     friend class QueueLimits;
 
     const std::shared_ptr<QueueLimits> limits_;
-    const std::string owner_;  // empty: none
+    const std::string owner_;  // empty: no owner
     const bool is_background_;
     // Guarded by the limits' mutex.
-    int64_t num_tokens_;  // that wait
+    int64_t num_tokens_;  // waiting
     bool waits_ = true;
     bool is_taken_ = true;
   };
@@ -58,22 +57,24 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   explicit QueueLimits(const EngineOptions& options);
 
   static constexpr int64_t kShare = 8;
-  // Places of `num_places` that an owner who is alone may hold.
+  // Returns the number of `num_places` that a lone owner may hold.
   static constexpr int64_t MaxOfOwner(int64_t num_places) {
     return (kShare * num_places + kShare) / (kShare + 1);
   }
 
-  // Without an owner the request takes any place that is free. Throws
-  // std::bad_alloc, and has taken nothing then.
-  // `is_background`: nothing that runs is in its way.
-  // Errors: kResourceExhausted naming the limit, its value, and what is there.
+  // Takes a place. Without an owner any free place is available.
+  // `is_background`: has kBackgroundPriority or more, so that
+  // num_foreground_waiting() excludes it. If it throws std::bad_alloc, nothing
+  // was taken.
+  // Errors: kResourceExhausted naming the limit, its value, and the present
+  // count.
   absl::StatusOr<std::shared_ptr<Place>> Take(int64_t num_prompt_tokens,
                                               const std::string& owner = "",
                                               bool is_background = false);
 
   int64_t num_open() const;
-  int64_t num_waiting() const;  // of these, those that have not started yet
-  int64_t num_foreground_waiting() const;  // of these, all but background ones
+  int64_t num_waiting() const;             // not started yet
+  int64_t num_foreground_waiting() const;  // without background ones
   int64_t num_waiting_tokens() const;
 
  private:
@@ -92,7 +93,7 @@ class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_background_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Places of each owner that has any.
+  // Number of places of each owner with any.
   std::unordered_map<std::string, int64_t> owned_ ABSL_GUARDED_BY(mutex_);
 };
 

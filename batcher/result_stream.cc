@@ -15,11 +15,11 @@ namespace espalier {
 
 namespace asio = boost::asio;
 
-// Touched by the reader.
+// Accessed by the reader.
 struct ResultStream::State {
   explicit State(Source from) : source(std::move(from)) {}
 
-  // Once. Unread events are dropped.
+  // Called once. Drops unread events.
   void EndRequest() {
     ended = true;
     batch = nullptr;
@@ -34,7 +34,7 @@ struct ResultStream::State {
     if (!batch->end.has_value()) return;
     ended = true;
     error = *batch->end;
-    source = {};  // there is nothing to cancel any more
+    source = {};  // nothing is left to cancel
   }
 
   bool has_event() const {
@@ -44,13 +44,14 @@ struct ResultStream::State {
   std::atomic<bool> is_read = false;  // by a Next
   Source source;
   int64_t num_received = 0;           // batches
-  std::shared_ptr<EventBatch> batch;  // the last of these, or null
-  size_t num_given_out = 0;           // of its events
-  bool ended = false;  // nothing follows the batch's events but the error
+  std::shared_ptr<EventBatch> batch;  // the last one, or null
+  size_t num_given_out = 0;           // events of the batch
+  // Only the error follows the batch's events.
+  bool ended = false;
   absl::Status error;  // not given out yet
 };
 
-// Also if the Next is destroyed while it waits.
+// Resets is_read, even if the Next is destroyed while it waits.
 class ResultStream::ReadingEnds {
  public:
   explicit ReadingEnds(State* state) : state_(*state) {}
@@ -124,7 +125,7 @@ asio::awaitable<absl::Status> ResultStream::Receive(
     co_return ContextEnded();
   }
   state->Take(*std::move(batch));
-  // A reader that was cancelled meanwhile may not look at what comes back.
+  // The batch stays in `state` for the next call if the reader was cancelled.
   const asio::cancellation_state since =
       co_await asio::this_coro::cancellation_state;
   const bool is_cancelled = since.cancelled() != asio::cancellation_type::none;

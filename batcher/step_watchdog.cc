@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-// So that no clock overflows.
+// Upper bound that no clock overflows at.
 constexpr absl::Duration kLongest = absl::Hours(24 * 365 * 100);
 
 std::chrono::nanoseconds ForClock(absl::Duration timeout) {
@@ -46,7 +46,8 @@ void StepWatchdog::Begin() {
     deadline_ = Clock::now() + ForClock(timeout_);
     ++step_;
     is_watched_ = true;
-    // Otherwise it wakes by itself, no later than the last step's deadline.
+    // Otherwise the thread wakes by itself, no later than at the last step's
+    // deadline.
     wakes = std::exchange(is_sleeping_, false);
   }
   if (wakes) changed_.notify_one();
@@ -98,7 +99,7 @@ void StepStops::StopPresent() {
     if (all_stopped_) return;
     present = std::exchange(source_, std::move(next));
   }
-  present.request_stop();  // calls whoever waits for it
+  present.request_stop();  // runs stop callbacks, outside the lock
 }
 
 void StepStops::StopAll() {

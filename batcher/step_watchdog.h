@@ -1,21 +1,21 @@
-// StepWatchdog: what an engine with EngineOptions::step_timeout has beside its
-// strand. It measures how long the oldest step in flight has been the oldest,
-// and reports a step whose answer does not come in time: a device that hangs, a
-// model that waits for ever.
+// StepWatchdog: detects hanging steps for an engine with
+// EngineOptions::step_timeout. It measures the time for which the oldest step
+// in flight has been the oldest, and reports a step without a result in time: a
+// hanging device, or a model that waits for ever.
 //
 //   begins to be the oldest        answered               the next
 //   Begin() ---------------------- End() ... Begin() ---------------------> t
 //           |<- at most timeout ->|                 |<- timeout ->| on_late(2)
 //
-// It has a thread of its own, which sleeps until a step could be late, and so
-// costs a step a lock and a look at the clock. The report goes to the strand
-// after the answers that are there already: a strand that is busy makes no
-// step late, however long an answer waits for it.
+// Its thread sleeps until a step could be late, so a step costs one lock and
+// one read of the clock. The report is posted to the strand behind results that
+// have arrived: a busy strand makes no step late, however long a result waits
+// for it.
 //
-// StepStops and UnansweredSteps are what an engine needs to go on, or to end,
-// without the answer.
+// StepStops and UnansweredSteps let an engine continue or end without the
+// result.
 //
-// Thread safety: as noted; all of one engine.
+// Thread safety: as noted; all belong to one engine.
 #pragma once
 
 #include <chrono>
@@ -35,23 +35,25 @@ namespace espalier {
 
 class StepWatchdog {
  public:
-  // Called on the thread, once a step at most; must only hand it over.
+  // Called on the watchdog's thread, at most once per step; must only post the
+  // report.
   using OnLate = std::function<void(int64_t step)>;
 
-  // Throws std::system_error where there is no thread to be had.
+  // Throws std::system_error if no thread can be created.
   // REQUIRES: 0 < timeout < infinity.
   StepWatchdog(absl::Duration timeout, OnLate on_late);
-  // Not from within on_late.
+  // Must not be called within on_late.
   ~StepWatchdog();
   StepWatchdog(const StepWatchdog&) = delete;
   StepWatchdog& operator=(const StepWatchdog&) = delete;
 
   absl::Duration timeout() const { return timeout_; }
 
-  // A step is the oldest in flight from now on; or none is.
+  // Begin: a step is the oldest in flight from now on. End: no step is in
+  // flight.
   void Begin();
   void End();
-  // Whether on_late's `step` is still the oldest.
+  // True if on_late's `step` is still the oldest.
   bool IsOldest(int64_t step);
 
  private:
@@ -63,7 +65,7 @@ class StepWatchdog {
   const OnLate on_late_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Of the oldest step; unset if there is none, or it is late.
+  // Deadline of the oldest step; unset if there is none, or it is late.
   std::optional<Clock::time_point> deadline_ ABSL_GUARDED_BY(mutex_);
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;          // the oldest, or the last
   bool is_watched_ ABSL_GUARDED_BY(mutex_) = false;   // step_ is in flight
@@ -72,14 +74,14 @@ class StepWatchdog {
   std::thread thread_;
 };
 
-// The stop tokens of steps (StepPlan::stop). Any thread.
+// Stop tokens of steps (StepPlan::stop). Any thread.
 class StepStops {
  public:
   std::stop_token token();
-  // Steps that have a token are given up; later ones run. Throws
-  // std::bad_alloc, and has done nothing then.
+  // Stops the steps that have a token; later steps run. If it throws
+  // std::bad_alloc, nothing has changed.
   void StopPresent();
-  // So are all that follow.
+  // Stops these and all later steps.
   void StopAll();
 
  private:
@@ -88,13 +90,13 @@ class StepStops {
   bool all_stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Counts the steps that an executor has and has not answered; shared by an
-// engine and the callbacks of its steps. Any thread.
+// Counts the steps without a result; shared by an engine and the callbacks of
+// its steps. Any thread.
 class UnansweredSteps {
  public:
   void Add();
   void Remove();
-  // Whether there are none within `timeout`.
+  // Waits until the count is 0. Returns false if it is not within `timeout`.
   bool AwaitNone(absl::Duration timeout);
 
  private:
@@ -103,7 +105,7 @@ class UnansweredSteps {
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Keeps what a step that hangs may use as long as the process lives.
+// Leaks `used`, because a hanging step may use it as long as the process lives.
 void KeepForever(std::shared_ptr<const void> used);
 
 }  // namespace espalier

@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// A text that begins; nullopt if the request has none.
+// Returns an empty text stream; nullopt if the request has no text.
 std::optional<TextStream> Begin(const RequestText* text) {
   if (text == nullptr) return std::nullopt;
   return text->Begin();
@@ -60,7 +60,7 @@ class SampleWriter : public SearchWatcher {
 
  private:
   struct Sample {
-    TokenTree::Node node = TokenTree::kRoot;  // written up to here
+    TokenTree::Node node = TokenTree::kRoot;  // last written node
     bool ended = false;
     std::optional<TextStream> text;
   };
@@ -84,7 +84,7 @@ class SampleWriter : public SearchWatcher {
     queue_->Extend(std::move(event));
   }
 
-  const std::shared_ptr<const RequestText> request_text_;  // or null
+  const std::shared_ptr<const RequestText> request_text_;  // may be null
   const std::shared_ptr<EventQueue> queue_;
   std::vector<Sample> samples_;
 };
@@ -106,7 +106,7 @@ class BeamWriter : public SearchWatcher {
     if (writes_beams_) WriteBeams(strategy.tree(), states);
     queue_->Flush();
   }
-  // The beams stand where the last step left them.
+  // The beams are those of the last step.
   void OnFinishEarly(const DecodeStrategy& strategy) override {
     ExtendPrefix(strategy, strategy.States());
     queue_->Flush();
@@ -120,8 +120,7 @@ class BeamWriter : public SearchWatcher {
     StablePrefixEvent event;
     event.tokens = prefix_.Update(strategy.tree(), nodes);
     event.text = Feed(event.tokens, &text_);
-    // The held back text is stable only if one hypothesis is left and it is
-    // done.
+    // Held back text is stable only if one hypothesis is left and is done.
     if (strategy.done() && prefix_.is_everything()) {
       event.text += Finish(&text_);
     }
@@ -141,7 +140,7 @@ class BeamWriter : public SearchWatcher {
     queue_->Replace(std::move(event));
   }
 
-  const std::shared_ptr<const RequestText> request_text_;  // or null
+  const std::shared_ptr<const RequestText> request_text_;  // may be null
   const bool writes_beams_;
   const std::shared_ptr<EventQueue> queue_;
   StablePrefix prefix_;

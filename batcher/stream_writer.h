@@ -1,5 +1,5 @@
-// Writes the stream events of a request: turns the state of a search into
-// events, and tokens into text.
+// MakeStreamWriter: converts the state of a search into the stream events of
+// its request, and tokens into text.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace espalier {
 
-// Writes into `queue`, on its strand; texts only if the request has one.
+// Returns a writer to `queue`, on its strand; with texts only if the request
+// has one.
 std::unique_ptr<SearchWatcher> MakeStreamWriter(
     const PreparedRequest& prepared, const StreamOptions& options,
     std::shared_ptr<EventQueue> queue);

@@ -18,14 +18,15 @@
 namespace espalier {
 namespace {
 
-// The field of the request format that NumSequences is of.
+// Returns the request field that sets NumSequences.
 std::string_view CountName(const GenerationParams& params) {
   return IsBeamSearch(params) ? "num_beams"
          : params.best_of     ? "best_of"
                               : "num_return_sequences";
 }
 
-// What it is that needs so much, under the names of the request format.
+// Describes the sizes that cause the need, under the names of the request
+// format.
 std::string DescribeSize(const PreparedRequest& prepared) {
   const GenerationParams& params = prepared.request.params;
   return Concat(Pluralize(prepared.num_prompt_tokens(), "prompt token"), ", ",
@@ -33,8 +34,8 @@ std::string DescribeSize(const PreparedRequest& prepared) {
                 ", max_new_tokens ", *params.max_new_tokens);
 }
 
-// What to change of a request that needs too many pages: what is above its
-// least, unless the prompt alone takes them.
+// Suggests a change for a request that needs too many pages: to lower a field
+// that is above its minimum, unless the prompt alone is too long.
 std::string CapacityHint(const Request& request, const PagePool& pool) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const bool many = NumSequences(request.params) > 1;
@@ -148,7 +149,7 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
   if (num_running >= max_running_) return false;
   RequestNeeds total = running;
   total += next;
-  // A quarter of a step, as prompts have where nothing else is said.
+  // A quarter of a step, equal to the prompts' default share.
   const int64_t num_beside_widest = std::max(max_step_tokens_ / 4, 1);
   const int64_t max_sequences =
       std::max<int64_t>(max_step_tokens_, total.num_widest + num_beside_widest);
@@ -161,8 +162,8 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
 
 namespace {
 
-// What the request may take at most, prompt and all that is generated or
-// scored.
+// Returns the largest number of tokens of a request: its prompt, and all
+// generated or scored tokens.
 int64_t NumTokens(const Request& request) {
   const GenerationParams& params = request.params;
   if (OnlyScores(request)) {

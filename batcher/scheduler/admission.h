@@ -1,7 +1,7 @@
-// Admission: which requests may run. A request waits for its turn until it fits
-// beside those that run: its prompt and first steps in pages, its worst case in
-// what else the executor has limits for (StepLimits). One that does not fit
-// even alone is refused when it arrives.
+// Admission: decides which requests may run. A request waits for its turn until
+// it fits beside the running ones: its prompt and first steps in pages, and its
+// worst case in the executor's other limits (StepLimits). A request that does
+// not fit even alone is refused when it arrives.
 //
 //   const RequestNeeds needs = admission.NeedsOf(prepared);
 //   RETURN_IF_ERROR(admission.CheckFits(prepared, needs));
@@ -9,7 +9,7 @@
 //   ...
 //   if (admission.CanAdmit(waiting.front().needs, running, num_running)) ...
 //
-// Both belong to their scheduler's strand.
+// Both classes belong to their scheduler's strand.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +35,16 @@
 
 namespace espalier {
 
-// What a request takes at worst: of pages at any time, of the rest in a step.
+// Worst case of a request: pages at any time, other resources in one step.
 struct RequestNeeds {
   int64_t num_pages = 0;
-  int64_t num_sequences = 0;   // that live: rows
-  int64_t num_widest = 0;      // sequences of the widest of several requests
-  int64_t num_edits = 0;       // of scores
-  int64_t num_candidates = 0;  // of its answer
-  int64_t num_best = 0;        // tokens reported beside these
+  int64_t num_sequences = 0;   // live ones: rows
+  int64_t num_widest = 0;      // largest num_sequences of several requests
+  int64_t num_edits = 0;       // score edits
+  int64_t num_candidates = 0;  // in its result
+  int64_t num_best = 0;        // tokens reported beside candidates
 
-  // Of both together.
+  // Adds up the needs of both.
   RequestNeeds& operator+=(const RequestNeeds& other);
 };
 
@@ -54,28 +54,28 @@ class Admission {
   Admission(const ModelDescription& model, const SchedulerOptions& options,
             const PagePool* pool);
 
-  // Tokens fed in one step, within the limits.
+  // Largest number of tokens fed in one step, within the limits.
   int max_step_tokens() const { return max_step_tokens_; }
 
   RequestNeeds NeedsOf(const PreparedRequest& prepared) const;
-  // Has it draft no more than the limits leave room for (prepared_request.h).
+  // Lowers its draft length to fit the limits (prepared_request.h).
   void FitDrafts(PreparedRequest* prepared) const;
 
-  // Errors: kResourceExhausted, for good, if the request fits not even alone,
-  // with what it needs, what there is, and which options make it so; with
-  // kTooFewPages if it lacks pages.
+  // Errors: kResourceExhausted, marked as permanent, if the request does not
+  // fit even alone, with its needs, the limits, and the options that cause
+  // them; with kTooFewPages if it lacks pages.
   absl::Status CheckFits(const PreparedRequest& prepared,
                          const RequestNeeds& needs) const;
 
-  // Pages that a new request takes until each of its sequences has begun one of
-  // its own.
+  // Returns the pages that a new request takes until each of its sequences has
+  // begun its own page.
   int64_t NumPagesToStart(const Request& request) const;
 
-  // Whether `next` may run beside `num_running` requests that need `running`
-  // together, as far as a step's limits go. Pages are not counted. All their
-  // sequences are at most max(max_step_tokens, those of the widest of them +
-  // max(max_step_tokens / 4, 1)), so that a wide request does not keep all
-  // others out, and at most the executor's max_beams.
+  // True if `next` may run beside `num_running` requests with needs `running`,
+  // by the limits of a step; ignores pages. The sum of all sequences must be at
+  // most max(max_step_tokens, those of the widest request + max(max_step_tokens
+  // / 4, 1)), so that a wide request does not exclude all others, and at most
+  // the executor's max_beams.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 
@@ -92,29 +92,29 @@ struct WaitingRequest {
   PreparedRequest prepared;
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
-  std::unique_ptr<SearchWatcher> watcher;  // or null
+  std::unique_ptr<SearchWatcher> watcher;  // may be null
   int64_t arrival = 0;                     // Scheduler::SetTime
   Deadlines::Entry deadline = {};
-  // Its own turn, or, where several tenants wait, that of another request of
-  // its priority (fair_turns.h). Set by TakeFront.
+  // Its own turn or, if several tenants wait, that of another request of its
+  // priority (fair_turns.h). Set by TakeFront.
   Turn runs_at = {};
 };
 
-// The requests that wait, by turn and in shares of their tenants. Every call
+// Queue of waiting requests, by turn, with fair shares for tenants. Every call
 // but TakeAll is O(log n).
 class WaitingRequests {
  public:
   bool empty() const { return requests_.empty(); }
   int size() const { return static_cast<int>(requests_.size()); }
-  // Of all that wait.
+  // Sums over all waiting requests.
   int64_t num_sequences() const { return num_sequences_; }
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
-  // Throws std::bad_alloc, and the queue is unchanged then.
+  // Throws std::bad_alloc, leaving the queue unchanged.
   // REQUIRES: the id of its turn is not in the queue.
   void Push(WaitingRequest request);
 
-  // The request that runs next, and the turn that it takes.
+  // Returns the request that runs next; front_turn() is the turn that it takes.
   // REQUIRES: !empty().
   const WaitingRequest& front() const {
     return requests_.find(order_.NextRequest())->second;
@@ -122,9 +122,9 @@ class WaitingRequests {
   const Turn& front_turn() const { return order_.next_turn(); }
   WaitingRequest TakeFront();
 
-  // Nothing if no request with this id waits.
+  // Returns nothing if no request with this id waits.
   std::optional<WaitingRequest> Take(RequestId id);
-  // By turn.
+  // Returns all requests, by turn.
   std::vector<WaitingRequest> TakeAll();
 
  private:

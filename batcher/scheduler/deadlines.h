@@ -1,16 +1,15 @@
-// Deadlines: which requests have one, the earliest first. An entry lives with
-// its request, wherever that waits or runs, and takes itself out when the
-// request is gone, so nothing is left of requests that end before.
+// Deadlines: the requests with a deadline, earliest first. A request owns its
+// entry, while it waits and runs, and the entry removes itself with the
+// request, so no entries remain for ended requests.
 //
 //   waiting.deadline = deadlines.Add(now + std::chrono::milliseconds(50), id);
 //   ...
-//   while (const auto id = deadlines.FirstExpired(now)) ...  // ends the
-//   request
+//   while (const auto id = deadlines.FirstExpired(now)) ...  // ends it
 //
 // Adding is O(log n) for n deadlines, the rest O(1).
 //
 // Belongs to its scheduler's strand. It has no clock: the scheduler's caller
-// says what time it is.
+// passes the time.
 #pragma once
 
 #include <chrono>
@@ -35,7 +34,7 @@ class Deadlines {
   using Times = std::set<std::pair<Time, RequestId>>;
 
  public:
-  // The deadline of one request, or of none.
+  // The deadline of one request, or empty.
   class Entry {
    public:
     Entry() = default;
@@ -58,18 +57,19 @@ class Deadlines {
     friend class Deadlines;
     Entry(Deadlines* owner, Times::iterator at) : owner_(owner), at_(at) {}
 
-    Deadlines* owner_ = nullptr;  // null: none
+    Deadlines* owner_ = nullptr;  // null: empty
     Times::iterator at_ = {};
   };
 
   // Throws std::bad_alloc. The entry must not outlive this.
-  // REQUIRES: the request has no other.
+  // REQUIRES: the request has no other deadline.
   Entry Add(Time when, RequestId id);
 
   int size() const { return static_cast<int>(times_.size()); }
-  // The earliest.
+  // Returns the earliest deadline.
   std::optional<Time> first() const;
-  // Whose is the earliest that has passed; it stays until its entry is removed.
+  // Returns the request with the earliest deadline, if it has passed. The entry
+  // remains until it is removed.
   std::optional<RequestId> FirstExpired(Time now) const;
 
  private:

@@ -1,6 +1,6 @@
-// PlanSizes: how much one plan holds. The next one is mostly alike, so that
-// room for as much is made at once, and writing it takes a few blocks of
-// memory, however many groups run.
+// PlanSizes: the sizes of one plan. The next plan is usually similar, so
+// reserving these sizes lets it be written with a few allocations, whatever the
+// number of groups.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct PlanSizes {
     plan->rows.reserve(num_rows);
     plan->tokens.reserve(num_tokens);
     plan->page_indptr.reserve(num_rows + 1);
-    // Each sequence may have one more.
+    // Each sequence may begin one page.
     plan->page_indices.reserve(num_page_indices + num_rows);
     plan->selections.reserve(num_selections);
     plan->continuations.reserve(num_continuations);

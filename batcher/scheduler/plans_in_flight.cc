@@ -43,7 +43,7 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   PlanInFlight remembered;
   remembered.requests = std::move(requests);
   remembered.saved.assign(saved.begin(), saved.end());
-  // One selection of each, in order.
+  // One selection for each, in order.
   remembered.asks_all = plan.selections.size() == remembered.requests.size() &&
                         plan.continuations.empty();
   if (!remembered.asks_all) {
@@ -54,7 +54,7 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     }
   }
   remembered.num_selections = plan.selections.size();
-  bool is_known = true;  // what it feeds, but for samples that have ended
+  bool is_known = true;  // the tokens fed, except for samples that ended
   int num_tokens_ahead = 0;
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked_of.push_back(continuation.request);
@@ -73,7 +73,7 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     }
     ++drafted.back().second;
   }
-  // Rows that decode have logits of all their tokens.
+  // Rows that decode have logits for all their tokens.
   if (plan.num_logits == std::ssize(plan.tokens) && plan.scorings.empty() &&
       is_known) {
     remembered.num_decode_only_tokens = plan.num_logits + num_tokens_ahead;

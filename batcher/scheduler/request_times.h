@@ -1,6 +1,6 @@
-// RequestTimes: when a request arrived, started and had its tokens, for the
-// histograms of SchedulerStats. A scheduler has no clock: whoever drives it
-// says what time it is (Scheduler::SetTime), in nanoseconds since any moment.
+// RequestTimes: the times of a request's arrival, start and tokens, for the
+// histograms of SchedulerStats. A scheduler has no clock: its caller passes the
+// time (Scheduler::SetTime), in nanoseconds since any origin.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct RequestTimes {
   std::optional<int64_t> first_token = {};
   int64_t last_token = 0;
   int64_t arrival = 0;
-  int64_t start = 0;  // of its first prefill
+  int64_t start = 0;  // first prefill
 
-  // Its group has a token more.
+  // Records a new token of its group.
   void OnToken(int64_t now, SchedulerStats* stats) {
     if (first_token) {
       stats->time_between_tokens.Add(now - last_token);
@@ -27,7 +27,7 @@ struct RequestTimes {
     last_token = now;
   }
 
-  // It was answered with a result.
+  // Records its end with a result.
   void OnEnd(int64_t now, SchedulerStats* stats) const {
     const int64_t first = first_token.value_or(now);
     stats->queue_time.Add(start - arrival);

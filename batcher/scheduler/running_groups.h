@@ -1,6 +1,6 @@
-// RunningGroups: the groups that were admitted and have not ended, by turn. A
-// group runs, holding pages, or is preempted: it has given them back to make
-// room for others, and resumes at its turn (BeamGroup::Preempt).
+// RunningGroups: the admitted groups that have not ended, by turn. A group
+// runs, holding pages, or is preempted: it has released them to make room for
+// others, and resumes at its turn (BeamGroup::Preempt).
 //
 // Belongs to its scheduler's strand.
 #pragma once
@@ -24,25 +24,25 @@
 namespace espalier {
 
 struct RunningGroup {
-  Turn turn;     // that it runs at, which may be another request's
-  RequestId id;  // of the group; beside it, so that it is found without that
+  Turn turn;     // its turn, which may have been another request's
+  RequestId id;  // copy of the group's id, adjacent for fast lookup
   std::unique_ptr<BeamGroup> group;
-  std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
-  bool is_known = false;       // to the executor: a plan has named it
-  bool was_preempted = false;  // with pages, and has not resumed since
+  std::unique_ptr<SearchWatcher> watcher;  // may be null
+  bool is_known = false;       // a plan has named it to the executor
+  bool was_preempted = false;  // while holding pages; reset when it resumes
   RequestTimes times = {};
-  // What is above is read at each step.
+  // Each step reads the members above.
   RequestNeeds needs = {};
   std::function<void(absl::StatusOr<Result>)> done = nullptr;
   Deadlines::Entry deadline = {};
 
   bool is_preempted() const { return group->is_preempted(); }
-  // Throws std::bad_alloc, and the group must be ended then.
+  // Throws std::bad_alloc; then the group must be ended.
   void Preempt(const PageSaving& saving, StepPlan* plan);
 };
 
-// For whoever goes through groups, at `idx`: the next two begin to be read.
-// They lie anywhere, and those that run are more than a cache holds.
+// Prefetches the next two groups of a loop at `idx`. Groups are scattered in
+// memory, and the running ones exceed a cache.
 [[gnu::always_inline]] inline void PrefetchAfter(
     std::span<const RunningGroup> groups, size_t idx) {
   if (idx + 2 < groups.size()) groups[idx + 2].group->Prefetch();
@@ -59,12 +59,13 @@ class RunningGroups {
   auto begin() const { return groups_.begin(); }
   auto end() const { return groups_.end(); }
 
-  // So that Add does not fail. Throws std::bad_alloc.
+  // Reserves room so that Add cannot fail. Throws std::bad_alloc.
   void ReserveOne();
   RunningGroup& Add(RunningGroup group);
   void EraseDone();
 
-  // Null if it is not here, or done. Fast for ids in the order of plans.
+  // Returns null if the group is not here or is done. Fast for ids in plan
+  // order.
   RunningGroup* Find(RequestId id) {
     RunningGroup* const next = groups_.data() + found_;
     if (next < std::to_address(groups_.end()) && next->id == id &&
@@ -74,14 +75,13 @@ class RunningGroups {
     }
     return Search(id);
   }
-  // Of those that are preempted, the one whose turn comes first; null if none
-  // is.
+  // Returns the preempted group with the first turn; null if there is none.
   RunningGroup* FirstPreempted();
-  // Of those that run the one whose turn comes last; null if none does.
+  // Returns the running group with the last turn; null if there is none.
   RunningGroup* LastRunning();
 
   int num_running() const;
-  // Of all that run: what they need of a step at worst, and pages that they
+  // Sums over running groups: worst-case needs of a step, and pages that they
   // take soon.
   RequestNeeds Needs() const;
   int64_t NumPagesSoon() const;
@@ -90,7 +90,7 @@ class RunningGroups {
   RunningGroup* Search(RequestId id);
 
   std::vector<RunningGroup> groups_;
-  size_t found_ = 0;  // index after the one found last
+  size_t found_ = 0;  // index after the last one found
 };
 
 }  // namespace espalier

@@ -6,7 +6,7 @@
 namespace espalier {
 namespace {
 
-// What a step counts of the one before it: the last twenty make the figure.
+// Weight of a step relative to the next one: about the last 20 steps count.
 constexpr double kRateDecay = 0.95;
 
 double SecondsPerPage(const ModelDescription& model) {

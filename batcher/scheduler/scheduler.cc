@@ -1,5 +1,5 @@
-// The part of a scheduler that takes requests, applies answers and ends
-// requests. scheduler_plan.cc has what runs in the next step.
+// Scheduler, part: takes requests, applies results and ends requests.
+// scheduler_plan.cc chooses the work of the next step.
 #include "batcher/scheduler/scheduler.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void IfThereIsMemory(const Body& body) {
   }
 }
 
-// What a request without a token waits for.
+// Returns what a request without a token waits for.
 std::string_view WaitsFor(const BeamGroup& group) {
   if (group.is_preempted())
     return "the request was preempted, and waited for pages";
@@ -222,7 +222,7 @@ void Scheduler::TakeDrafts(const PlanInFlight& plan,
 void Scheduler::AdvanceGroups(std::span<const SelectionResult> results,
                               bool answers_plan) {
   for (const SelectionResult& result : results) {
-    // It may have been cancelled, or have ended a step before.
+    // It may have been cancelled, or may have ended a step before.
     RunningGroup* running = groups_.Find(result.request);
     if (running == nullptr) continue;
     if (answers_plan) running->group->OnAnswer();
@@ -357,7 +357,7 @@ void Scheduler::FinishAtDeadline(RunningGroup& running) {
 
 void Scheduler::CountStep() {
   const PlanInFlight& plan = in_flight_.oldest();
-  if (plan.requests.empty()) return;  // it only names what ended
+  if (plan.requests.empty()) return;  // it only names ended sequences
   if (plan.only_drafts) {
     ++stats_.num_draft_steps;
     return;

@@ -1,6 +1,6 @@
-// The part of a scheduler that writes plans: what runs in the next step, and
-// who comes in. scheduler_room.cc has what there is room for; scheduler.cc the
-// rest: requests in, answers applied, ends.
+// Scheduler, part: writes plans with the work of the next step, and admits
+// requests. scheduler_room.cc computes the available room; scheduler.cc does
+// the rest: submission, results, ends.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -16,20 +16,20 @@
 namespace espalier {
 namespace {
 
-// Thrown while a plan is written that cannot be.
+// Thrown if a plan cannot be written.
 struct PlanError {
   absl::Status status;
 };
 
-// What one group's drafts may take: no more tokens than have rows of logits.
+// Limits one group's drafts to tokens that have rows of logits.
 DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
   room.num_tokens = std::min(
       room.num_tokens, room.num_logits / group.num_logits_per_draft_token());
   return room;
 }
 
-// Of the last `num_tokens` that a group's prefill has put into a plan, from
-// `first_row` on: those that lie after a source.
+// Returns how many of the last `num_tokens` tokens that a group's prefill has
+// planned, in rows from `first_row` on, lie after a source.
 int64_t NumAfterSource(const BeamGroup& group, const StepPlan& plan,
                        size_t first_row, int64_t num_tokens) {
   if (num_tokens == 0 || plan.rows[first_row].source_length == 0) return 0;
@@ -47,8 +47,8 @@ int NumAsked(std::span<const PlanPromptLogprobs> scorings) {
   return count;
 }
 
-// Rows of logits that the drafts of a selection take, `num_drafted` tokens.
-// Those that were drawn count as if none had ended early
+// Returns the rows of logits for the `num_drafted` drafted tokens of a
+// selection. Sampled drafts count in full length, as if none had ended early
 // (PlanSelection::max_draft_tokens).
 int NumDraftLogits(const BeamGroup& group, const PlanSelection& selection,
                    int num_drafted) {
@@ -73,7 +73,7 @@ StepPlan Scheduler::Plan() {
       WritePlan(&plan);
       if (plan.empty() && !in_flight_.empty()) {
         DropSaves(&plan);
-        std::swap(next_plan_, plan);  // what ended is for the next that runs
+        std::swap(next_plan_, plan);  // ended sequences go into the next plan
         return plan;
       }
       if (options_.validate_steps) {
@@ -100,11 +100,11 @@ void Scheduler::WritePlan(StepPlan* plan) {
                      !(demand.may_any_draft_ahead && CanAnyDraftAhead());
   const bool decodes = !waits && !IsForPrefillAlone(demand);
   FillPlan(decodes, demand, plan);
-  // Where no prompt had room after all, the step is the beams'.
+  // If no prompt had room after all, the beams get the step.
   if (plan->empty() && !waits && !decodes) FillPlan(true, FindDemand(), plan);
 }
 
-// Of a group that is done there is none.
+// A done group has no demand.
 void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
   may_any_draft |= group.may_draft();
   is_any_scoring |= group.only_scores();
@@ -167,12 +167,12 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
   plan->max_draft_step_tokens = admission_.max_step_tokens();
-  // Where all decode, and there is a page for each, no room has to be made.
+  // If all groups decode and each has a page available, no room must be made.
   const bool has_room = !demand.is_any_prefilling && !demand.may_any_draft &&
                         demand.max_decode_pages() <= pool_.num_available();
   const Room room = has_room ? Room() : MakeRoom(decodes, plan);
-  // Where memory is short drafts would take what others need next. So would
-  // rows of continuations beside the first.
+  // If memory is short, drafts would take pages that others need next, and so
+  // would rows of continuations beside the first.
   const bool may_draft = decodes && demand.may_any_draft;
   if (!room.was_made && (may_draft || demand.is_any_scoring)) {
     budget.drafts = RoomForDrafts(room);
@@ -183,8 +183,8 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
     PlanDecodes(plan, &budget);
   }
   if (demand.is_any_prefilling) PlanPrefills(plan, &budget);
-  // Groups that were preempted resume before others start. Those that come in
-  // share and load pages, which are no longer there for drafts.
+  // Preempted groups resume before others start. Admitted groups share and load
+  // pages, which are not available for drafts any more.
   budget.drafts = {};
   const bool may_come_in = !waiting_.empty() || demand.is_any_preempted;
   if (!room.was_made && may_come_in) Admit(plan, &budget);
@@ -195,7 +195,7 @@ void Scheduler::PlanDecodes(StepPlan* plan, Budget* budget) {
     const BeamGroup& group = *running.group;
     if (group.prefilling() || !group.can_plan()) continue;
     if (group.has_to_draft() && !CanDraftAhead(group, budget->drafts)) {
-      continue;  // until its answer is there
+      continue;  // until its result has arrived
     }
     PlanGroup(running, plan, budget);
   }
@@ -206,7 +206,7 @@ bool Scheduler::CanDraftAhead(const BeamGroup& group,
   return drafts_ahead_ && group.can_draft_in(RoomOf(group, room));
 }
 
-// Before room is made for a plan: if some has to be, drafts get none.
+// Runs before room is made: if room must be made, drafts get none.
 bool Scheduler::CanAnyDraftAhead() {
   Room taken;
   for (const RunningGroup& running : groups_) {
@@ -241,16 +241,16 @@ bool Scheduler::IsForPrefillAlone(const Demand& demand) {
            (may_admit_ = NextFits());
   };
   const int max_tokens = admission_.max_step_tokens();
-  // At least one token, unless it is 0: a request that is admitted beside a
-  // group wider than a step is fed only in steps for prompts alone.
+  // At least one token, unless the share is 0: beside a group wider than a
+  // step, a request is fed only in steps for prompts alone.
   const int64_t share =
       std::max(static_cast<int64_t>(options_.prefill_share * max_tokens),
                int64_t{options_.prefill_share > 0});
   int64_t left = std::max(max_tokens - demand.num_decode_rows, 0);
-  // A scoring that has too few rows of logits gets no token.
+  // A scoring request with too few rows of logits gets no token.
   if (demand.is_any_scoring && NeedsRowsOf(demand.num_decode_rows)) left = 0;
   prefill_debt_ = left < share && feeds() ? prefill_debt_ + share - left : 0;
-  // Beams have the other steps.
+  // Beams get every second step at least.
   was_for_prefill_alone_ =
       prefill_debt_ >= max_tokens && !was_for_prefill_alone_;
   if (was_for_prefill_alone_) prefill_debt_ -= max_tokens;
@@ -265,7 +265,7 @@ void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
   next_plan_.finished = std::move(plan.finished);
   next_plan_.ended = std::move(plan.ended);
   if (groups_.num_running() == 0) {
-    // Nothing ends. What has no memory now waits for others of the process.
+    // No group can end here, so wait for memory of other parts of the process.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (RunningGroup& running : groups_) {
@@ -301,7 +301,7 @@ bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
     return group.num_live_beams() <=
            std::min(budget.num_tokens, budget.num_logits);
   }
-  // A source is fed at once, by which a step may exceed max_step_tokens.
+  // A source is fed at once, so a step may exceed max_step_tokens.
   if (budget.is_used_up()) return false;
   if (NumAskedIn(group, budget.num_tokens) > budget.num_logits) return false;
   return budget.num_prefill_rows > 0 ||
@@ -315,8 +315,8 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   PlanDecode({&running, 1}, plan, budget);
 }
 
-// Room was made for it: too few pages are a mistake of ours, which ends those
-// that run rather than the program.
+// Room was made before, so too few pages are an internal error. It ends the
+// running groups rather than the program.
 void Scheduler::PlanRows(RunningGroup& running, StepPlan* plan,
                          Budget* budget) {
   BeamGroup& group = *running.group;
@@ -433,7 +433,7 @@ void Scheduler::Remember(const StepPlan& plan) {
   const bool runs_now = in_flight_.empty();
   PlanInFlight& remembered =
       in_flight_.Push(plan, std::exchange(planned_, {}), saved_);
-  // Nothing fails from here on.
+  // No allocation from here on.
   const size_t num_decode_groups = planned_counts_.num_decode_groups;
   remembered.only_decodes = num_decode_groups == remembered.requests.size();
   if (runs_now) remembered.planned_alone_ns = now_;

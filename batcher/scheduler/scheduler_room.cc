@@ -1,6 +1,5 @@
-// The part of a scheduler that finds out what there is room for: who is
-// preempted to make some, what drafts may take, and who fits beside those that
-// run.
+// Scheduler, part: computes the available room: groups to preempt, room for
+// drafts, and requests that fit beside the running ones.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -24,7 +23,7 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
 DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
   bool feeds_prompts = !waiting_.empty() || groups_.FirstPreempted() != nullptr;
   bool verifies = false;
-  int num_rows = 0;  // that decode, at most
+  int num_rows = 0;  // decoding rows, at most
   for (const RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
     feeds_prompts = feeds_prompts || group.prefilling();
@@ -33,21 +32,21 @@ DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
     }
     verifies = verifies || group.has_drafts();
   }
-  // Of so many, for beams and drafts.
+  // Share of `count` for beams and drafts.
   const auto share_of = [&](int count) {
     if (!feeds_prompts) return count;
     const double share = 1 - options_.prefill_share;
     return std::min(static_cast<int>(share * count), count - 1);
   };
   const int64_t num_left = pool_.num_available() - taken.num_pages;
-  // What groups feed now they do not take soon; and whoever waits for pages
-  // that drafts have comes in when these are back.
+  // Pages that groups take in this step are not needed soon. A request that
+  // waits for pages of drafts is admitted when these are released.
   const int64_t num_without_drafts =
       num_left + taken.num_prefill_pages + in_flight_.num_draft_pages();
   const int64_t num_for_next =
       NumPagesForNext(num_without_drafts).value_or(0) - taken.num_prefill_pages;
-  // Groups that ask a draft model do so together, so that their drafts are
-  // verified together: one that comes in between decodes a token meanwhile.
+  // Groups request drafts of a draft model together, so that these are verified
+  // together: a group that joins in between decodes a token meanwhile.
   return {.num_tokens = share_of(admission_.max_step_tokens()) - num_rows,
           .num_logits = share_of(max_logits_) - num_rows,
           .num_pages = std::max<int64_t>(
@@ -95,7 +94,7 @@ void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
   const PrefillCounts before = running.group->prefill_counts();
   running.group->MatchPrefix(num_promised, plan);
   const PrefillCounts& after = running.group->prefill_counts();
-  // What lies after a source is no part of its prompt.
+  // Tokens after a source are not part of its prompt.
   const int64_t num_prompt_tokens = running.group->num_prompt_tokens();
   stats_.num_cached_tokens += std::min(after.num_cached, num_prompt_tokens) -
                               std::min(before.num_cached, num_prompt_tokens);
@@ -140,18 +139,19 @@ std::optional<int64_t> Scheduler::NumPagesFor(const RequestNeeds& needs,
   if (!has_shareable_pages_ || !request.params.prefix_cache) {
     return std::nullopt;
   }
-  // What it can share it need not take; nor may it be taken from it meanwhile.
+  // Pages that it can share need not be taken, and must not be evicted
+  // meanwhile.
   const std::span<const TokenId> prompt =
       std::span(request.prompt_tokens).first(NumWithoutLogits(request));
-  // Not looked up where finding all of it would not do: while pages are short
-  // this is asked at every step.
+  // Skips the lookup if sharing all of the prompt would not suffice: while
+  // pages are short, every step gets here.
   const int64_t num_found = std::ssize(prompt) / pool_.page_size();
   if (num_pages - num_found > num_available) return std::nullopt;
   try {
     const int64_t num_before = pool_.num_available();
     const PrefixMatch match =
         tree_.Find(request.params.cache_salt, {}, {prompt});
-    // Idle ones are available until it shares them.
+    // Idle pages are available until it shares them.
     const int64_t num_idle = num_before - pool_.num_available();
     num_pages -= std::ssize(match.pages) - num_idle;
   } catch (const std::bad_alloc&) {

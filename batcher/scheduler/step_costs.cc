@@ -7,14 +7,14 @@
 namespace espalier {
 namespace {
 
-constexpr double kDecay = 0.99;     // an observation's worth, a step later
-constexpr double kLeastWeight = 8;  // steps, and rows of a draft model
-// Steps without drafts last so many times as long as the last drafts until
-// drafts are tried again.
+constexpr double kDecay = 0.99;     // weight decay per step
+constexpr double kLeastWeight = 8;  // in steps, and in rows of a draft model
+// Drafts are tried again when steps without them have lasted this many times as
+// long as the last drafts.
 constexpr double kIdleTimes = 50;
 constexpr int kLeastIdleSteps = 64;
-// Tokens squared. Below this all steps were about the same, and noise would
-// make the slope.
+// Tokens squared. Below this variance the steps were about equal, and noise
+// would determine the slope.
 constexpr double kLeastVariance = 0.05;
 
 }  // namespace
@@ -64,8 +64,7 @@ std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
   const double variance = steps_.xx / steps_.weight - mean_x * mean_x;
   if (variance < kLeastVariance) return std::nullopt;
   const double covariance = steps_.xy / steps_.weight - mean_x * mean_y;
-  // The line has no negative part: more tokens cost no less, and no more than
-  // in proportion.
+  // Clamped: more tokens never cost less, nor more than in proportion.
   const double slope = std::clamp(covariance / variance, 0.0, mean_y / mean_x);
   const double start = mean_y - slope * mean_x;
   const double step = start + slope * num_sequences;

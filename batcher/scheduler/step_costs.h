@@ -1,32 +1,33 @@
-// StepCosts: what tokens cost on this machine, learnt from how long steps took,
-// so that as many tokens are drafted as pay (speculate/draft_length.h).
+// StepCosts: costs of tokens on this machine, estimated from the duration of
+// steps, so that the number of drafted tokens is profitable
+// (speculate/draft_length.h).
 //
-// A step that decodes is taken to last a + b * tokens: a straight line through
-// the last steps, each worth 0.99 of the one after it. Where weights are read
-// from memory a is most of it, and where a processor computes as long as it
-// reads, as it does for a small model or many sequences, b is. If R sequences
-// run, each with k drafts, a step lasts a + b * R * (1 + k), so that
+// The duration of a decoding step is modelled as a + b * tokens: a linear
+// regression over recent steps with weights that decay by 0.99 per step. If
+// reading weights from memory dominates, a is most of it; if computing takes as
+// long as reading, as for a small model or many sequences, b is. If R sequences
+// run, each with k drafts, a step lasts a + b * R * (1 + k), so
 //
 //   DraftCost::row    R * b / (a + b * R)
 //   DraftCost::draft  R * (time to draft a token) / (a + b * R)
 //
 // R is a number of sequences, though several rows of a step may feed paths of
-// one beam. The time to draft a token is that of a row of logits of the draft
-// model, without what it fed to catch up, whether it drafts for samples or
-// searches on from beams, on the host or beside a GPU.
+// one beam. The time to draft a token is the time per row of logits of the
+// draft model, without the tokens fed to catch up, both for samples and for
+// beam searches, on the host or beside a GPU.
 //
-// Where plans run ahead of answers, a group that drafts from history, or for
-// beams, does not: the device waits until the host has read an answer and sent
-// the next plan. DraftCost::wait is that time by the step's, for one answer of
-// those that drafts wait for (BeamGroup::NumWaitsToDraft). Some steps are held
-// up by what happens once, so it is the least of the last 16.
+// If plans run ahead of results, a group that drafts from history, or for
+// beams, does not: the device waits until the host has read a result and sent
+// the next plan. DraftCost::wait is this time relative to a step, for each
+// result that drafts wait for (BeamGroup::NumWaitsToDraft). One-off delays hold
+// up some steps, so it is the minimum of the last 16.
 //
-// Who finds drafts too dear asks for none, and learns nothing more. So what
-// they cost is taken to be unknown again when 64 steps or more without any have
-// lasted 50 times as long as the last drafts: 2% of the time is for trying. The
-// next drafts then count alone.
+// If drafts appear too expensive, no group requests any, and nothing more is
+// learned. So their cost is reset to unknown after at least 64 steps without
+// drafts that lasted 50 times as long as the last drafts: 2% of the time is
+// spent on trying. Only later drafts count then.
 //
-// Executors that report no times leave the costs unknown. Belongs to its
+// The costs remain unknown if the executor reports no times. Belongs to its
 // scheduler's strand.
 #pragma once
 
@@ -41,23 +42,25 @@ namespace espalier {
 
 class StepCosts {
  public:
-  // A step fed so many tokens, each with a row of logits, and nothing else.
+  // Records a step that fed `num_tokens` tokens, each with a row of logits, and
+  // nothing else.
   void RecordStep(int num_tokens, absl::Duration forward_time);
-  // A step that was planned when no other ran took so long beside the time on
-  // its device: the way there and back.
+  // Records the round-trip time of a step that was planned when no other one
+  // ran: its duration minus the time on its device.
   void RecordWait(absl::Duration wait);
-  // A draft model computed so many rows of logits: one for each token that it
-  // drew, or for each beam that it searched on from.
+  // Records that a draft model computed `num_rows` rows of logits: one for each
+  // sampled token, or for each beam that it extended.
   void RecordDrafts(int num_rows, absl::Duration draft_time);
 
-  // Beside a step of so many sequences, for a group that drafts from history
-  // or, `by_model`, with a draft model, whose drafts cost no more than
-  // GroupDrafts::kModelCost when what they cost is unknown again. Nothing while
-  // it is not known yet: too few steps, or all of the same number of tokens.
+  // Returns the costs relative to a step of `num_sequences` sequences, for a
+  // group that drafts from history or, `by_model`, with a draft model. If the
+  // cost of a draft model was reset to unknown, it is at most
+  // GroupDrafts::kModelCost. Returns nothing while the costs are unknown: too
+  // few steps, or all with the same number of tokens.
   std::optional<DraftCost> At(int num_sequences, bool by_model) const;
 
  private:
-  // Whether what drafts cost is to be tried again.
+  // True if the cost of drafts is to be measured again.
   bool is_draft_cost_old() const;
 
   // Weighted sums over steps, of tokens x and seconds y.
@@ -67,12 +70,12 @@ class StepCosts {
 
   Sums steps_;
   static constexpr int kNumWaits = 16;
-  std::array<double, kNumWaits> waits_ = {};  // seconds, the last ones
+  std::array<double, kNumWaits> waits_ = {};  // seconds, the most recent ones
   int64_t num_waits_ = 0;
   double drafted_ = 0;  // rows
   double draft_seconds_ = 0;
   double last_draft_seconds_ = 0;
-  double idle_seconds_ = 0;  // of steps since
+  double idle_seconds_ = 0;  // duration of steps since then
   int64_t num_idle_steps_ = 0;
 };
 

@@ -1,10 +1,10 @@
-// kTooFewPages: what marks the error of a request that needs more pages.
+// kTooFewPages: payload that marks the error of a request without enough pages.
 #pragma once
 
 namespace espalier {
 
-// Payload of the error of a request that needs more pages than there are. The
-// owner of the pool can append a hint on how to get more of them.
+// Type URL of the payload. The owner of the pool can append a hint on how to
+// get more pages.
 inline constexpr char kTooFewPages[] = "espalier/too_few_pages";
 
 }  // namespace espalier

@@ -1,7 +1,7 @@
-// Turn: the order in which requests run: a request's place, for good. A request
-// of priority p that arrives at step s has its turn at s + p *
-// kStepsPerPriority steps: so one that waits moves up by a level every so many
-// steps, and nothing waits for ever (ageing, in closed form).
+// Turn: the fixed place of a request in the order of running. A request of
+// priority p that arrives at step s has its turn at s + p * kStepsPerPriority.
+// So a waiting request moves up one priority every kStepsPerPriority steps, and
+// none waits for ever (ageing, in closed form).
 #pragma once
 
 #include <compare>
@@ -17,7 +17,7 @@ struct Turn {
   static Turn Of(int64_t priority, int64_t step, RequestId id);
 
   int64_t step = 0;
-  RequestId id = {};  // of two that are equal the older one
+  RequestId id = {};  // ties go to the older request
   friend auto operator<=>(const Turn&, const Turn&) = default;
 };
 

@@ -1,10 +1,10 @@
-// Checks the invariants of pages (pages/validate.h) over all that a scheduler
-// holds, and over what its next plan does to them: no page is leaked, written
-// by two, or written while others read it. For debug builds and tests
+// ValidateStep: checks the page invariants (pages/validate.h) over all pages of
+// a scheduler and over the effects of its next plan: no page is leaked, written
+// by two rows, or written while others read it. For debug builds and tests
 // (SchedulerOptions::validate_steps).
 //
-// Cost: each page of every group and of the prefix tree once, a step. Time and
-// memory grow with the pages in use, not with the plan.
+// Cost: visits each page of every group and of the prefix tree once per step.
+// Time and memory grow with the pages in use, not with the plan.
 #pragma once
 
 #include <span>
@@ -17,9 +17,9 @@
 
 namespace espalier {
 
-// Dies, naming the page and the invariant, unless they hold of `pool` and
-// `host`, whose pages `groups` and `tree` hold and nobody else, and of what
-// `plan` swaps, copies and writes. Throws std::bad_alloc.
+// Aborts, naming the page and the invariant, unless `pool`, `host` and the
+// swaps, copies and writes of `plan` fulfil all invariants. Only `groups` and
+// `tree` may hold pages. Throws std::bad_alloc.
 void ValidateStep(const PagePool& pool, const HostPool& host,
                   const PrefixTree& tree,
                   std::span<const GroupPages* const> groups,

@@ -448,8 +448,8 @@ class alignas(64) BeamGroup {
   // sets the length of the next drafts.
   void AdvanceDrafts(const SelectionResult& result,
                      std::span<const Continuation> live, bool is_last);
-  // True if the last answered step could have drafts, which the prompt's step
-  // cannot.
+  // True if the last step with a result could have drafts, which the prompt's
+  // step cannot.
   bool might_draft() const { return num_steps_ > 1; }
   // Counts the arrival of the oldest outstanding result.
   void CountAnswer() {

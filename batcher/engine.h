@@ -142,10 +142,11 @@ class Engine {
   boost::asio::awaitable<void> Drain();
 
   // Refuses new requests and cancels waiting and running ones. Completes when
-  // nothing is held and the steps in flight have ended or exceeded step_timeout;
-  // their stop tokens (StepPlan::stop) shorten them. Both kinds of requests end
-  // with kCancelled and `why`, that of the first shutdown if there are several.
-  // A caller that is cancelled meanwhile gets boost::system::system_error.
+  // nothing is held and the steps in flight have ended or exceeded
+  // step_timeout; their stop tokens (StepPlan::stop) shorten them. Both kinds
+  // of requests end with kCancelled and `why`, that of the first shutdown if
+  // there are several. A caller that is cancelled meanwhile gets
+  // boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
   // Clears the prefix cache, including pages that running requests would leave

@@ -43,7 +43,9 @@ class JobCalls {
   absl::Status Start(jobs::RunCall run) {
     return batches_->Start(std::move(run));
   }
-  // Batches run no more from now on, and calls fail.
+  // Batches run no more from now on. Calls are still answered.
+  void StopBatches() { batches_->Stop(); }
+  // As StopBatches; and calls fail.
   void Stop();
 
   using Answer = absl::StatusOr<std::string> (JobCalls::*)(const JobCall&);

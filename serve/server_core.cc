@@ -221,7 +221,7 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
 int ServerCore::Drain(absl::Duration timeout) {
   is_draining_ = true;
   // The next server does what they do not finish.
-  if (jobs_ != nullptr) jobs_->Stop();
+  if (jobs_ != nullptr) jobs_->StopBatches();
   http_->Drain();
   http_->WaitUntilIdle(timeout);
   const int num_left = num_generating_;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -386,6 +387,39 @@ TEST_F(JobCallsTest, BatchThatAServerLeftIsEndedByTheNext) {
   const json::object batch = AwaitBatch(id);
   EXPECT_EQ(batch.at("request_counts").at("completed"), 5);
   EXPECT_EQ(ResponsesOf(batch.at("output_file_id")).size(), 5);
+}
+
+// A file that is on its way, up or down, arrives whole.
+TEST_F(JobCallsTest, DrainingLetsFilesArrive) {
+  ServerOptions options = Options();
+  Start(options);
+  const std::string content(3'000'000, 'x');
+  const std::string stored = IdOf(Upload(content));
+  RawClient reader(server_->port(), /*receive_buffer=*/4096);
+  reader.Send(GetText(Concat("/v1/files/", stored, "/content")));
+  ASSERT_THAT(reader.ReceiveBytes(15), HasSubstr("200"));
+  const std::string form = FormOf(content);
+  RawClient writer = Connect();
+  writer.Send(Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+                     "Content-Type: ", kForm, "\r\nContent-Length: ",
+                     form.size(), "\r\n\r\n", form.substr(0, form.size() / 2)));
+  for (int i = 0; i < 2'000 && NumFiles() < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_EQ(NumFiles(), 3);
+  std::jthread drain([&] { server_->Drain(absl::Seconds(20)); });
+  while (Get("/health").Find("connection") != "close") {
+    std::this_thread::yield();
+  }
+  writer.Send(form.substr(form.size() / 2));
+  const std::string added = IdOf(writer.Receive());
+  const std::optional<std::string> rest = reader.ReceiveAll();
+  ASSERT_TRUE(rest.has_value());
+  EXPECT_TRUE(rest->ends_with("\r\n0\r\n\r\n"));
+  drain.join();
+  server_.reset();
+  Start(options);
+  EXPECT_EQ(Get(Concat("/v1/files/", added, "/content")).body, content);
 }
 
 // A call of a client that comes later runs before those of a batch.

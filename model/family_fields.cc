@@ -63,10 +63,11 @@ absl::Status ReadDecoder(const json::object& json,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(config->hidden_size,
                    ReadInt(json, "hidden_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->intermediate_size,
+  ASSIGN_OR_RETURN(const int intermediate_size,
                    ReadInt(json, "intermediate_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->num_layers,
+  ASSIGN_OR_RETURN(const int num_layers,
                    ReadInt(json, "num_hidden_layers", 1, kMaxLayers));
+  config->layers.assign(num_layers, {.intermediate_size = intermediate_size});
   ASSIGN_OR_RETURN(config->max_context,
                    ReadInt(json, "max_position_embeddings", 1, kMaxContext));
   RETURN_IF_ERROR(ReadHeads(json, defaults, config));
@@ -149,13 +150,13 @@ absl::Status ReadLayerTypes(const json::object& json, int window,
   const json::value* types = FindField(json, "layer_types");
   if (types != nullptr &&
       (!types->is_array() ||
-       std::ssize(types->get_array()) != config->num_layers)) {
-    return InvalidArgument("layer_types must be a list of ", config->num_layers,
-                           " names, got ", Shown(types));
+       std::ssize(types->get_array()) != config->num_layers())) {
+    return InvalidArgument("layer_types must be a list of ",
+                           config->num_layers(), " names, got ", Shown(types));
   }
-  std::vector<int> windows(config->num_layers, 0);
-  bool any = false;
-  for (int i = 0; i < config->num_layers; ++i) {
+  for (int i = 0; i < config->num_layers(); ++i) {
+    LayerConfig& layer = config->layers[i];
+    layer.window = 0;
     bool local = false;
     if (types == nullptr) {
       local = is_local(i);
@@ -170,10 +171,8 @@ absl::Status ReadLayerTypes(const json::object& json, int window,
           "got ",
           Shown(json.if_contains("sliding_window")));
     }
-    windows[i] = window;
-    any = true;
+    layer.window = window;
   }
-  if (any) config->windows = std::move(windows);
   return absl::OkStatus();
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "model/find_tensor.h"
 
@@ -34,88 +33,99 @@ std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
 class LayerFinder {
  public:
   LayerFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
-              const TensorNames& names, std::string prefix)
+              const LayerConfig& layer, const TensorNames& names,
+              std::string prefix)
       : checkpoint_(checkpoint),
         config_(config),
+        layer_(layer),
         names_(names),
         prefix_(std::move(prefix)) {}
 
-  absl::StatusOr<TransformerLayerTensors> Run(int intermediate_size) {
-    RETURN_IF_ERROR(FindAttention());
-    if (!names_.cross_q.empty()) RETURN_IF_ERROR(FindCrossAttention());
-    RETURN_IF_ERROR(FindFeedForward(intermediate_size));
-    return std::move(layer_);
+  absl::StatusOr<TransformerLayerTensors> Run() const {
+    TransformerLayerTensors found;
+    for (const NormTensor& norm : kNormTensors) {
+      if (!Has(config_, layer_, norm.feature)) continue;
+      RETURN_IF_ERROR(FindNorm(norm, &found[norm.norm]));
+    }
+    for (const MatrixPart matrix : kMatrixParts) {
+      RETURN_IF_ERROR(FindGroup(matrix, &found[matrix]));
+    }
+    return found;
   }
 
  private:
-  absl::Status FindAttention() {
-    const int q = config_.q_size(), kv = config_.kv_size();
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(Norm(names_.attention_norm, &layer_.attention_norm,
-                         &layer_.attention_norm_bias));
-    if (!names_.qkv.empty()) {
-      RETURN_IF_ERROR(Stacked(names_.qkv, q + 2 * kv, hidden,
-                              config_.has_qkv_bias, &layer_.qkv,
-                              &layer_.qkv_bias));
-    } else {
-      for (const auto& [name, rows] :
-           {std::pair(names_.q, q), std::pair(names_.k, kv),
-            std::pair(names_.v, kv)}) {
-        RETURN_IF_ERROR(Stacked(name, rows, hidden, config_.has_qkv_bias,
-                                &layer_.qkv, &layer_.qkv_bias));
-      }
+  absl::Status FindNorm(const NormTensor& norm, NormTensors* found) const {
+    const std::string_view name = names_.*norm.name;
+    const int size = SizeOf(config_, layer_, norm.size);
+    ASSIGN_OR_RETURN(found->weight, Vector(name, ".weight", size));
+    if (config_.norm != NormKind::kLayer || norm.size != LayerDim::kHidden) {
+      return absl::OkStatus();
     }
-    if (config_.has_qk_norms) {
-      ASSIGN_OR_RETURN(layer_.q_norm,
-                       Vector(names_.q_norm, ".weight", config_.head_dim));
-      ASSIGN_OR_RETURN(layer_.k_norm,
-                       Vector(names_.k_norm, ".weight", config_.head_dim));
-    }
-    RETURN_IF_ERROR(Product(names_.output, hidden, q, config_.has_output_bias,
-                            &layer_.output, &layer_.output_bias));
-    if (!config_.has_post_norms) return absl::OkStatus();
-    return Norm(names_.post_attention_norm, &layer_.post_attention_norm,
-                nullptr);
+    ASSIGN_OR_RETURN(found->bias, Vector(name, ".bias", size));
+    return absl::OkStatus();
   }
 
-  absl::Status FindCrossAttention() {
-    const int q = config_.q_size(), kv = config_.kv_size();
-    const int hidden = config_.hidden_size;
-    const bool bias = config_.has_qkv_bias;
-    RETURN_IF_ERROR(
-        Norm(names_.cross_norm, &layer_.cross_norm, &layer_.cross_norm_bias));
-    RETURN_IF_ERROR(Product(names_.cross_q, q, hidden, bias, &layer_.cross_q,
-                            &layer_.cross_q_bias));
-    for (const std::string_view name : {names_.cross_k, names_.cross_v}) {
-      RETURN_IF_ERROR(Stacked(name, kv, hidden, bias, &layer_.cross_kv,
-                              &layer_.cross_kv_bias));
+  absl::Status FindGroup(MatrixPart matrix, MatrixTensors* found) const {
+    std::vector<MatrixTensor> members;
+    for (const MatrixTensor& member : kMatrixTensors) {
+      if (member.matrix != matrix || !Has(config_, layer_, member.feature)) {
+        continue;
+      }
+      members.push_back(member);
     }
-    return Product(names_.cross_output, hidden, q, config_.has_output_bias,
-                   &layer_.cross_output, &layer_.cross_output_bias);
+    for (const FusedTensor& fused : kFusedTensors) {
+      if (fused.matrix != matrix || (names_.*fused.name).empty()) continue;
+      return FindFused(names_.*fused.name, members, found);
+    }
+    for (const MatrixTensor& member : members) {
+      RETURN_IF_ERROR(FindProduct(names_.*member.name,
+                                  SizeOf(config_, layer_, member.rows),
+                                  SizeOf(config_, layer_, member.cols),
+                                  config_.*member.has_bias, found));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status FindFeedForward(int size) {
-    const int hidden = config_.hidden_size;
-    const bool bias = config_.has_mlp_bias;
-    RETURN_IF_ERROR(
-        Norm(names_.mlp_norm, &layer_.mlp_norm, &layer_.mlp_norm_bias));
-    if (!names_.gate_up.empty()) {
-      RETURN_IF_ERROR(Stacked(names_.gate_up, 2 * size, hidden, bias,
-                              &layer_.gate_up, &layer_.gate_up_bias));
-      const auto [gate, up] = Split(layer_.gate_up[0], size);
-      layer_.gate_up = {gate, up};
-    } else {
-      if (config_.has_gate) {
-        RETURN_IF_ERROR(Stacked(names_.gate, size, hidden, bias,
-                                &layer_.gate_up, &layer_.gate_up_bias));
-      }
-      RETURN_IF_ERROR(Stacked(names_.up, size, hidden, bias, &layer_.gate_up,
-                              &layer_.gate_up_bias));
+  // The tensor of a whole group. Gates and ups are used apart.
+  absl::Status FindFused(std::string_view name,
+                         const std::vector<MatrixTensor>& members,
+                         MatrixTensors* found) const {
+    int num_rows = 0;
+    for (const MatrixTensor& member : members) {
+      num_rows += SizeOf(config_, layer_, member.rows);
     }
-    RETURN_IF_ERROR(Product(names_.down, hidden, size, bias, &layer_.down,
-                            &layer_.down_bias));
-    if (!config_.has_post_norms) return absl::OkStatus();
-    return Norm(names_.post_mlp_norm, &layer_.post_mlp_norm, nullptr);
+    const MatrixTensor& first = members[0];
+    RETURN_IF_ERROR(FindProduct(name, num_rows,
+                                SizeOf(config_, layer_, first.cols),
+                                config_.*first.has_bias, found));
+    if (first.matrix != MatrixPart::kGateUp) return absl::OkStatus();
+    for (std::vector<Tensor>* tensors : {&found->weights, &found->biases}) {
+      if (tensors->empty()) continue;
+      const auto [gate, up] = Split((*tensors)[0], num_rows / 2);
+      *tensors = {gate, up};
+    }
+    return absl::OkStatus();
+  }
+
+  // Appends a matrix and its bias.
+  absl::Status FindProduct(std::string_view name, int num_rows, int num_cols,
+                           bool has_bias, MatrixTensors* found) const {
+    const std::string whole = Concat(prefix_, name, ".weight");
+    Tensor weight;
+    if (names_.are_transposed) {
+      ASSIGN_OR_RETURN(weight,
+                       FindTensor(checkpoint_, whole, {num_cols, num_rows}));
+      weight.num_rows = num_rows;
+      weight.is_transposed = true;
+    } else {
+      ASSIGN_OR_RETURN(
+          weight, FindMatrix(checkpoint_, config_, whole, num_rows, num_cols));
+    }
+    found->weights.push_back(std::move(weight));
+    if (!has_bias) return absl::OkStatus();
+    ASSIGN_OR_RETURN(Tensor bias, Vector(name, ".bias", num_rows));
+    found->biases.push_back(std::move(bias));
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Tensor> Vector(std::string_view name, std::string_view suffix,
@@ -123,57 +133,20 @@ class LayerFinder {
     return FindTensor(checkpoint_, Concat(prefix_, name, suffix), {size});
   }
 
-  absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
-    ASSIGN_OR_RETURN(*weight, Vector(name, ".weight", config_.hidden_size));
-    // Norms after a part, which have no bias, are those of RMSNorm families.
-    CHECK(config_.norm != NormKind::kLayer || bias != nullptr) << name;
-    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", config_.hidden_size));
-    return absl::OkStatus();
-  }
-
-  absl::Status Product(std::string_view name, int num_rows, int num_cols,
-                       bool has_bias, Tensor* weight, Tensor* bias) const {
-    const std::string whole = Concat(prefix_, name, ".weight");
-    if (names_.are_transposed) {
-      ASSIGN_OR_RETURN(*weight,
-                       FindTensor(checkpoint_, whole, {num_cols, num_rows}));
-      weight->num_rows = num_rows;
-      weight->is_transposed = true;
-    } else {
-      ASSIGN_OR_RETURN(
-          *weight, FindMatrix(checkpoint_, config_, whole, num_rows, num_cols));
-    }
-    if (!has_bias) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", num_rows));
-    return absl::OkStatus();
-  }
-
-  absl::Status Stacked(std::string_view name, int num_rows, int num_cols,
-                       bool has_bias, std::vector<Tensor>* weights,
-                       std::vector<Tensor>* biases) const {
-    Tensor weight, bias;
-    RETURN_IF_ERROR(
-        Product(name, num_rows, num_cols, has_bias, &weight, &bias));
-    weights->push_back(weight);
-    if (has_bias) biases->push_back(bias);
-    return absl::OkStatus();
-  }
-
   const Checkpoint& checkpoint_;
   const TransformerConfig& config_;
+  const LayerConfig& layer_;
   const TensorNames& names_;
   const std::string prefix_;
-  TransformerLayerTensors layer_;
 };
 
 }  // namespace
 
 absl::StatusOr<TransformerLayerTensors> FindLayerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config,
-    const TensorNames& names, const std::string& prefix,
-    int intermediate_size) {
-  return LayerFinder(checkpoint, config, names, prefix).Run(intermediate_size);
+    const LayerConfig& layer, const TensorNames& names,
+    const std::string& prefix) {
+  return LayerFinder(checkpoint, config, layer, names, prefix).Run();
 }
 
 }  // namespace espalier

@@ -10,11 +10,12 @@
 
 namespace espalier {
 
-// Those whose names begin with `prefix`, of an encoder's layer or a decoder's,
-// whose names these are.
+// Finds the tensors of a layer of this kind, whose names begin with `prefix`.
+//   names  those of the encoder or the decoder that has the layer
 // Errors: as FindTensor.
 absl::StatusOr<TransformerLayerTensors> FindLayerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config,
-    const TensorNames& names, const std::string& prefix, int intermediate_size);
+    const LayerConfig& layer, const TensorNames& names,
+    const std::string& prefix);
 
 }  // namespace espalier

@@ -113,6 +113,18 @@ absl::Status ReadGeneration(const json::object& json,
 
 }  // namespace
 
+int TransformerConfig::max_intermediate_size() const {
+  int most = 0;
+  const auto count = [&](const std::vector<LayerConfig>& counted) {
+    for (const LayerConfig& layer : counted) {
+      most = std::max(most, layer.intermediate_size);
+    }
+  };
+  count(layers);
+  if (encoder) count(encoder->layers);
+  return most;
+}
+
 float TransformerConfig::attention_scale() const {
   const double scalar =
       query_pre_attn_scalar > 0 ? query_pre_attn_scalar : head_dim;

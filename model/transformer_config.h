@@ -41,13 +41,21 @@ enum class PositionKind {
   kDistances,   // scores have biases by the distance of query and key
 };
 
-// The encoder that a decoder is behind. It has the decoder's features, with the
-// same heads, and sees all of its tokens from each; each layer of the decoder
-// has cross-attention to what it makes of them.
+// The kind of a layer.
+struct LayerConfig {
+  // Positions that a token attends to, its own among them; 0: all before it.
+  int window = 0;
+  bool has_cross_attention = false;  // to the encoder's output
+  int intermediate_size = 0;         // of the feed-forward part
+
+  friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
+};
+
+// The encoder of an encoder-decoder. It has the decoder's features and heads,
+// and each of its tokens attends to all of them.
 struct EncoderConfig {
   TensorNames names;
-  int num_layers = 0;
-  int intermediate_size = 0;
+  std::vector<LayerConfig> layers;
   int max_tokens = 0;
   TokenId decoder_start_token_id = 0;
 };
@@ -63,8 +71,7 @@ struct TransformerConfig {
   // The size of embeddings that are projected to hidden_size, and back before
   // the head; 0: they have that size.
   int word_embed_proj_dim = 0;
-  int intermediate_size = 0;
-  int num_layers = 0;
+  std::vector<LayerConfig> layers;
   int num_heads = 0;     // a multiple of num_kv_heads
   int num_kv_heads = 0;  // default: num_heads
   int head_dim = 0;      // even, if rotated; default: hidden_size / num_heads
@@ -95,9 +102,6 @@ struct TransformerConfig {
   int num_distance_buckets = 0;
   int max_distance = 0;
 
-  // Layers' windows: a token sees the last so many positions, its own among
-  // them; 0: all of them. Empty stands for zeros.
-  std::vector<int> windows;
   // Scores are divided by its root; 0: head_dim.
   double query_pre_attn_scalar = 0;
   double attention_soft_cap = 0;   // of scores; 0: none
@@ -120,7 +124,9 @@ struct TransformerConfig {
   }
   int q_size() const { return num_heads * head_dim; }
   int kv_size() const { return num_kv_heads * head_dim; }
-  int window(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  int num_layers() const { return static_cast<int>(layers.size()); }
+  // The largest of the decoder's layers and the encoder's.
+  int max_intermediate_size() const;
   float attention_scale() const;
 };
 

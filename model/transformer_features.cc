@@ -58,12 +58,14 @@ std::string DescribeBiases(const TransformerConfig& config) {
 }
 
 std::string DescribeWindow(const TransformerConfig& config) {
-  if (config.windows.empty()) return "";
   const auto num_local =
-      config.windows.size() - std::ranges::count(config.windows, 0);
-  return Concat("a window of ", *std::ranges::max_element(config.windows),
-                " tokens in ", num_local, " of ",
-                Pluralize(config.num_layers, "layer"));
+      config.num_layers() -
+      std::ranges::count(config.layers, 0, &LayerConfig::window);
+  if (num_local == 0) return "";
+  const LayerConfig& widest =
+      *std::ranges::max_element(config.layers, {}, &LayerConfig::window);
+  return Concat("a window of ", widest.window, " tokens in ", num_local, " of ",
+                Pluralize(config.num_layers(), "layer"));
 }
 
 }  // namespace
@@ -78,8 +80,8 @@ std::vector<std::string> DescribeFeatures(const TransformerConfig& config) {
     if (has) features.push_back(std::move(feature));
   };
   if (config.encoder) {
-    features.push_back(Concat("an encoder of ",
-                              Pluralize(config.encoder->num_layers, "layer")));
+    features.push_back(Concat(
+        "an encoder of ", Pluralize(config.encoder->layers.size(), "layer")));
   }
   add_if(config.norms_sums, "norms of sums");
   add_if(config.has_embedding_norm, "a norm of embeddings");

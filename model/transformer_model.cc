@@ -27,7 +27,7 @@ constexpr int kMaxPassPercent = 120;
 constexpr int kMaxPieceTokens = 512;
 
 KvCacheShape CacheShape(const TransformerConfig& config, int page_size) {
-  return {.num_layers = config.num_layers,
+  return {.num_layers = config.num_layers(),
           .page_size = page_size,
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim};
@@ -255,7 +255,7 @@ std::vector<RowRange> TransformerModel::Impl::Divide(
 }
 
 void TransformerModel::Impl::MovePages(const StepPlan& plan) {
-  pool_->ParallelFor(network_.config.num_layers, [&](int i) {
+  pool_->ParallelFor(network_.config.num_layers(), [&](int i) {
     KvLayer layer = network_.cache.layer(i);
     if (host_) {
       KvLayer host = host_->layer(i);

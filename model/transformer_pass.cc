@@ -78,15 +78,16 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
   Batch batch = TokensOf(plan, rows);
   if (batch.num_tokens == 0) return;
   Embed(batch, weights);
-  const int last = network_.config.num_layers - 1;
+  const int last = network_.config.num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
     const TransformerLayerWeights& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
     if (plan.stop.stop_requested()) return;
     StoreProjections(i, layer, batch, kv_layer);
     if (i == last) batch = KeepLogitsTokens(plan, rows, batch);
-    AttendAndAdd(weights, i, OptionsOf(weights, network_.config.window(i)),
-                 batch, kv_layer);
+    AttendAndAdd(weights, i,
+                 OptionsOf(weights, network_.config.layers[i].window), batch,
+                 kv_layer);
     if (!batch.source_rows.empty()) {
       AttendToSourceAndAdd(layer, batch, kv_layer);
     }
@@ -186,7 +187,7 @@ void TransformerPass::Embed(const Batch& batch,
     if (config.norms_sums) {
       std::ranges::copy(sums, to.begin());
     } else {
-      Normalise(sums, stack.layers[0].attention_norm, to);
+      Normalise(sums, stack.layers[0][NormPart::kAttentionNorm], to);
     }
   });
 }
@@ -196,7 +197,7 @@ void TransformerPass::StoreProjections(int layer_idx,
                                        const TransformerLayerWeights& layer,
                                        const Batch& batch, KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config;
-  const ProductWeights& product = layer.qkv;
+  const ProductWeights& product = layer[MatrixPart::kQkv];
   const int stride = product.matrix.num_rows();
   const auto qkv = FirstRows(qkv_, batch.num_tokens, stride);
   MatMul(Normed(batch.num_tokens), product.matrix, qkv, *pool_);
@@ -223,11 +224,12 @@ void TransformerPass::FinishQueriesAndKeys(int layer_idx,
   if (config.has_qk_norms) {
     const auto q = qk.first(config.q_size());
     const auto k = qk.subspan(config.q_size());
-    Normalise(q, layer.q_norm, q);
-    Normalise(k, layer.k_norm, k);
+    Normalise(q, layer[NormPart::kQueryNorm], q);
+    Normalise(k, layer[NormPart::kKeyNorm], k);
   }
   if (config.positions != PositionKind::kRotary) return;
-  const bool is_local = config.local_rope && config.window(layer_idx) > 0;
+  const bool is_local =
+      config.local_rope && config.layers[layer_idx].window > 0;
   const RotaryTable& table = is_local ? network_.local_rotary : network_.rotary;
   table.Rotate(qk, config.num_heads + config.num_kv_heads, position);
 }
@@ -289,14 +291,15 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
   const TransformerConfig& config = network_.config;
   const TransformerLayerWeights& layer = stack.layers[layer_idx];
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
-  Attention(batch.rows, qkv_.data(), layer.qkv.matrix.num_rows(),
+  Attention(batch.rows, qkv_.data(), layer[MatrixPart::kQkv].matrix.num_rows(),
             config.num_heads, kv_layer, attended, *pool_, options);
   const auto branch = FirstRows(branch_, batch.num_tokens, config.hidden_size);
-  Multiply(attended, layer.output, branch);
-  const NormWeights& next =
-      batch.source_rows.empty() ? layer.mlp_norm : layer.cross_norm;
-  AddAndNormalise(branch, layer.post_attention_norm,
-                  config.norms_sums ? layer.attention_norm : next,
+  Multiply(attended, layer[MatrixPart::kOutput], branch);
+  const NormWeights& next = batch.source_rows.empty()
+                                ? layer[NormPart::kMlpNorm]
+                                : layer[NormPart::kCrossNorm];
+  AddAndNormalise(branch, layer[NormPart::kPostAttentionNorm],
+                  config.norms_sums ? layer[NormPart::kAttentionNorm] : next,
                   batch.num_tokens);
 }
 
@@ -305,39 +308,42 @@ void TransformerPass::AttendToSourceAndAdd(const TransformerLayerWeights& layer,
                                            const KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config;
   const auto q = FirstRows(qkv_, batch.num_tokens, config.q_size());
-  Multiply(Normed(batch.num_tokens), layer.cross_q, q);
+  Multiply(Normed(batch.num_tokens), layer[MatrixPart::kCrossQuery], q);
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
   Attention(batch.source_rows, q.data(), config.q_size(), config.num_heads,
             kv_layer, attended, *pool_, {.scale = config.attention_scale()});
   const auto branch = FirstRows(branch_, batch.num_tokens, config.hidden_size);
-  Multiply(attended, layer.cross_output, branch);
+  Multiply(attended, layer[MatrixPart::kCrossOutput], branch);
   AddAndNormalise(branch, {},
-                  config.norms_sums ? layer.cross_norm : layer.mlp_norm,
+                  config.norms_sums ? layer[NormPart::kCrossNorm]
+                                    : layer[NormPart::kMlpNorm],
                   batch.num_tokens);
 }
 
 void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
                                         int layer_idx, int num_tokens) {
   const TransformerLayerWeights& layer = stack.layers[layer_idx];
-  const int size = layer.down.matrix.num_cols();
-  const int width = layer.gate_up.matrix.num_rows();
+  const int size = layer[MatrixPart::kDown].matrix.num_cols();
+  const ProductWeights& product = layer[MatrixPart::kGateUp];
+  const int width = product.matrix.num_rows();
   const auto gate_up = FirstRows(gate_up_, num_tokens, width);
-  MatMul(Normed(num_tokens), layer.gate_up.matrix, gate_up, *pool_);
+  MatMul(Normed(num_tokens), product.matrix, gate_up, *pool_);
   const bool has_gate = network_.config.has_gate;
   const auto gated = has_gate ? FirstRows(gated_, num_tokens, size) : gate_up;
   ForRowBlocks(num_tokens, width, [&](int begin, int end) {
     const auto rows = RowsBetween(gate_up, begin, end, width);
-    if (!layer.gate_up.bias.empty()) AddToRows(layer.gate_up.bias, rows);
+    if (!product.bias.empty()) AddToRows(product.bias, rows);
     Activate(rows, size, RowsBetween(gated, begin, end, size));
   });
   const auto branch =
       FirstRows(branch_, num_tokens, network_.config.hidden_size);
-  Multiply(gated, layer.down, branch);
+  Multiply(gated, layer[MatrixPart::kDown], branch);
   const bool is_last = layer_idx + 1 == std::ssize(stack.layers);
   const NormWeights& next =
-      is_last ? stack.final_norm : stack.layers[layer_idx + 1].attention_norm;
-  AddAndNormalise(branch, layer.post_mlp_norm,
-                  network_.config.norms_sums ? layer.mlp_norm : next,
+      is_last ? stack.final_norm
+              : stack.layers[layer_idx + 1][NormPart::kAttentionNorm];
+  AddAndNormalise(branch, layer[NormPart::kPostMlpNorm],
+                  network_.config.norms_sums ? layer[NormPart::kMlpNorm] : next,
                   num_tokens);
 }
 

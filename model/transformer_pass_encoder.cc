@@ -85,9 +85,10 @@ void TransformerPass::StoreSources(const StepPlan& plan,
                     .pages = plan.row_pages(source.row)});
     first_token += length;
   }
-  for (int i = 0; i < network_.config.num_layers; ++i) {
+  for (int i = 0; i < network_.config.num_layers(); ++i) {
     const auto kv = GrownTo(qkv_, size_t(num_tokens) * 2 * kv_size);
-    Multiply(Normed(num_tokens), network_.weights.layers[i].cross_kv, kv);
+    Multiply(Normed(num_tokens),
+             network_.weights.layers[i][MatrixPart::kCrossKv], kv);
     KvLayer kv_layer = network_.cache.layer(i);
     StoreKeyValues(rows, kv.data(), kv.data() + kv_size, 2 * kv_size, kv_layer);
   }

@@ -59,28 +59,27 @@ bool IsOfOtherModel(std::string_view name, const TensorNames& names) {
   });
 }
 
+void AppendNorm(const NormTensors& norm, std::vector<Tensor>* all) {
+  all->insert(all->end(), {norm.weight, norm.bias});
+}
+
 void AppendLayer(const TransformerLayerTensors& layer,
                  std::vector<Tensor>* all) {
-  for (const auto& stack :
-       {layer.qkv, layer.qkv_bias, layer.cross_kv, layer.cross_kv_bias,
-        layer.gate_up, layer.gate_up_bias}) {
-    all->insert(all->end(), stack.begin(), stack.end());
+  for (const MatrixPart matrix : kMatrixParts) {
+    const MatrixTensors& group = layer[matrix];
+    all->insert(all->end(), group.weights.begin(), group.weights.end());
+    all->insert(all->end(), group.biases.begin(), group.biases.end());
   }
-  all->insert(
-      all->end(),
-      {layer.attention_norm, layer.attention_norm_bias, layer.q_norm,
-       layer.k_norm, layer.output, layer.output_bias, layer.post_attention_norm,
-       layer.cross_norm, layer.cross_norm_bias, layer.cross_q,
-       layer.cross_q_bias, layer.cross_output, layer.cross_output_bias,
-       layer.mlp_norm, layer.mlp_norm_bias, layer.down, layer.down_bias,
-       layer.post_mlp_norm});
+  for (const NormTensor& norm : kNormTensors) {
+    AppendNorm(layer[norm.norm], all);
+  }
 }
 
 void AppendStack(const TransformerStackTensors& stack,
                  std::vector<Tensor>* all) {
-  all->insert(all->end(),
-              {stack.positions, stack.embedding_norm, stack.embedding_norm_bias,
-               stack.distance_biases, stack.final_norm, stack.final_norm_bias});
+  all->insert(all->end(), {stack.positions, stack.distance_biases});
+  AppendNorm(stack.embedding_norm, all);
+  AppendNorm(stack.final_norm, all);
   for (const TransformerLayerTensors& layer : stack.layers) {
     AppendLayer(layer, all);
   }
@@ -113,7 +112,7 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
     if (is_known) continue;
     return InvalidArgument(located.path, ": tensor ", Shown(name),
                            " is no part of a ", config.family, " model of ",
-                           "num_hidden_layers ", config.num_layers,
+                           "num_hidden_layers ", config.num_layers(),
                            ", as config.json describes it");
   }
   return absl::OkStatus();
@@ -139,8 +138,9 @@ class StackFinder {
               std::string base)
       : checkpoint_(checkpoint), config_(config), base_(std::move(base)) {}
 
-  absl::Status Run(const TensorNames& names, int num_layers,
-                   int intermediate_size, TransformerStackTensors* stack) {
+  absl::Status Run(const TensorNames& names,
+                   const std::vector<LayerConfig>& layers,
+                   TransformerStackTensors* stack) {
     const int hidden = config_.hidden_size;
     if (config_.positions == PositionKind::kLearned) {
       // An encoder has as many, though it may read fewer tokens.
@@ -158,18 +158,15 @@ class StackFinder {
                  {config_.num_distance_buckets, config_.num_heads}));
     }
     if (config_.has_embedding_norm) {
-      RETURN_IF_ERROR(Norm(names.embedding_norm, &stack->embedding_norm,
-                           &stack->embedding_norm_bias));
+      ASSIGN_OR_RETURN(stack->embedding_norm, Norm(names.embedding_norm));
     }
     if (!config_.norms_sums) {
-      RETURN_IF_ERROR(
-          Norm(names.final_norm, &stack->final_norm, &stack->final_norm_bias));
+      ASSIGN_OR_RETURN(stack->final_norm, Norm(names.final_norm));
     }
-    for (int i = 0; i < num_layers; ++i) {
+    for (size_t i = 0; i < layers.size(); ++i) {
       ASSIGN_OR_RETURN(TransformerLayerTensors layer,
-                       FindLayerTensors(checkpoint_, config_, names,
-                                        Concat(base_, names.layers, i, "."),
-                                        intermediate_size));
+                       FindLayerTensors(checkpoint_, config_, layers[i], names,
+                                        Concat(base_, names.layers, i, ".")));
       stack->layers.push_back(std::move(layer));
     }
     return absl::OkStatus();
@@ -195,13 +192,14 @@ class StackFinder {
     return tensor;
   }
 
-  absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
-    ASSIGN_OR_RETURN(*weight, Weight(name, {config_.hidden_size}));
-    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*bias,
+  absl::StatusOr<NormTensors> Norm(std::string_view name) const {
+    NormTensors norm;
+    ASSIGN_OR_RETURN(norm.weight, Weight(name, {config_.hidden_size}));
+    if (config_.norm != NormKind::kLayer) return norm;
+    ASSIGN_OR_RETURN(norm.bias,
                      FindTensor(checkpoint_, Concat(base_, name, ".bias"),
                                 {config_.hidden_size}));
-    return absl::OkStatus();
+    return norm;
   }
 
   const Checkpoint& checkpoint_;
@@ -263,12 +261,10 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
                      FindTensor(checkpoint, bias, {1, config.vocab_size}));
   }
   StackFinder finder(checkpoint, config, base);
-  RETURN_IF_ERROR(
-      finder.Run(names, config.num_layers, config.intermediate_size, &tensors));
+  RETURN_IF_ERROR(finder.Run(names, config.layers, &tensors));
   if (config.encoder) {
-    const EncoderConfig& encoder = *config.encoder;
-    RETURN_IF_ERROR(finder.Run(encoder.names, encoder.num_layers,
-                               encoder.intermediate_size, &tensors.encoder));
+    RETURN_IF_ERROR(finder.Run(config.encoder->names, config.encoder->layers,
+                               &tensors.encoder));
   }
   RETURN_IF_ERROR(CheckAllAreUsed(checkpoint, config, tensors));
   return tensors;

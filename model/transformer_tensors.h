@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "model/checkpoint.h"
+#include "model/layer_parts.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
@@ -43,48 +44,30 @@ struct TransformerTensor {
   }
 };
 
-// Sizes as in TransformerConfig; what a model does not have is empty.
-struct TransformerLayerTensors {
-  TransformerTensor attention_norm;  // [hidden_size]
-  TransformerTensor attention_norm_bias;
-  // In one piece or three: [q_size + 2 * kv_size, hidden_size].
-  std::vector<TransformerTensor> qkv;
-  std::vector<TransformerTensor> qkv_bias;
-  TransformerTensor q_norm;  // [head_dim]
-  TransformerTensor k_norm;
-  TransformerTensor output;  // [hidden_size, q_size]
-  TransformerTensor output_bias;
-  TransformerTensor post_attention_norm;  // [hidden_size]
-  // Of a decoder with an encoder.
-  TransformerTensor cross_norm;  // [hidden_size]
-  TransformerTensor cross_norm_bias;
-  TransformerTensor cross_q;  // [q_size, hidden_size]
-  TransformerTensor cross_q_bias;
-  std::vector<TransformerTensor> cross_kv;  // [kv_size, hidden_size], two
-  std::vector<TransformerTensor> cross_kv_bias;
-  TransformerTensor cross_output;  // [hidden_size, q_size]
-  TransformerTensor cross_output_bias;
-  TransformerTensor mlp_norm;  // [hidden_size]
-  TransformerTensor mlp_norm_bias;
-  // The gate, if there is one, and up: [intermediate_size, hidden_size] each.
-  std::vector<TransformerTensor> gate_up;
-  std::vector<TransformerTensor> gate_up_bias;
-  TransformerTensor down;  // [hidden_size, intermediate_size]
-  TransformerTensor down_bias;
-  TransformerTensor post_mlp_norm;  // [hidden_size]
+// No data: the model has none.
+struct NormTensors {
+  TransformerTensor weight;
+  TransformerTensor bias;
 };
+
+// A fuse group: its tensors in the order of kMatrixTensors, or the one that has
+// the rows of all. As many biases, or none.
+struct MatrixTensors {
+  std::vector<TransformerTensor> weights;
+  std::vector<TransformerTensor> biases;
+};
+
+using TransformerLayerTensors = LayerParts<NormTensors, MatrixTensors>;
 
 // An encoder, or a decoder.
 struct TransformerStackTensors {
   // [offset + max_context, hidden_size]; of sinusoidal ones no rows, if they
   // are not stored
   TransformerTensor positions;
-  TransformerTensor embedding_norm;  // [hidden_size]
-  TransformerTensor embedding_norm_bias;
+  NormTensors embedding_norm;         // [hidden_size]
   TransformerTensor distance_biases;  // [num_distance_buckets, num_heads]
   std::vector<TransformerLayerTensors> layers;
-  TransformerTensor final_norm;  // [hidden_size]
-  TransformerTensor final_norm_bias;
+  NormTensors final_norm;  // [hidden_size]
 };
 
 struct TransformerTensors : TransformerStackTensors {

@@ -34,10 +34,6 @@ class MatrixPacker {
     return PackAs(format_, tensors, num_cols);
   }
 
-  PackedMatrix Pack(const Tensor& tensor, int num_cols) {
-    return PackAs(format_, std::span(&tensor, 1), num_cols);
-  }
-
   // What it decides is a choice among thousands, for which 4 bits are few, and
   // e4m3's three of mantissa.
   PackedMatrix PackHead(const Tensor& tensor, int num_cols) {
@@ -101,16 +97,14 @@ class MatrixPacker {
   absl::Status status_;
 };
 
-// Of the tensors that are packed.
+// Bytes of the tensors that are packed.
 size_t NumPackedBytes(const TransformerStackTensors& tensors) {
   size_t sum = 0;
   for (const TransformerLayerTensors& layer : tensors.layers) {
-    for (const auto& stack : {layer.qkv, layer.gate_up, layer.cross_kv}) {
-      for (const Tensor& tensor : stack) sum += tensor.data.size();
-    }
-    for (const Tensor& tensor :
-         {layer.output, layer.down, layer.cross_q, layer.cross_output}) {
-      sum += tensor.data.size();
+    for (const MatrixPart matrix : kMatrixParts) {
+      for (const Tensor& tensor : layer[matrix].weights) {
+        sum += tensor.data.size();
+      }
     }
   }
   return sum;
@@ -147,55 +141,34 @@ std::vector<float> WidenAll(const Tensor& matrix, int num_cols) {
   return result;
 }
 
-// Makes the parts of a layer of its tensors.
-class LayerPacker {
- public:
-  LayerPacker(const TransformerConfig& config, MatrixPacker* matrices)
-      : config_(config), matrices_(*matrices) {}
-
-  TransformerLayerWeights Run(const TransformerLayerTensors& layer,
-                              int intermediate_size) {
-    const int hidden = config_.hidden_size;
-    TransformerLayerWeights weights = {
-        .attention_norm = Norm(layer.attention_norm, layer.attention_norm_bias),
-        .qkv = {matrices_.Stack(layer.qkv, hidden), Widen(layer.qkv_bias)},
-        .q_norm = Norm(layer.q_norm),
-        .k_norm = Norm(layer.k_norm),
-        .output = Product(layer.output, layer.output_bias, config_.q_size()),
-        .post_attention_norm = Norm(layer.post_attention_norm),
-        .mlp_norm = Norm(layer.mlp_norm, layer.mlp_norm_bias),
-        .gate_up = {matrices_.Stack(layer.gate_up, hidden),
-                    Widen(layer.gate_up_bias)},
-        .down = Product(layer.down, layer.down_bias, intermediate_size),
-        .post_mlp_norm = Norm(layer.post_mlp_norm)};
-    if (layer.cross_kv.empty()) return weights;
-    weights.cross_norm = Norm(layer.cross_norm, layer.cross_norm_bias);
-    weights.cross_q = Product(layer.cross_q, layer.cross_q_bias, hidden);
-    weights.cross_kv = {matrices_.Stack(layer.cross_kv, hidden),
-                        Widen(layer.cross_kv_bias)};
-    weights.cross_output =
-        Product(layer.cross_output, layer.cross_output_bias, config_.q_size());
-    return weights;
+NormWeights MakeNorm(const TransformerConfig& config,
+                     const NormTensors& tensors) {
+  NormWeights norm = {Widen(std::span(&tensors.weight, 1)),
+                      Widen(std::span(&tensors.bias, 1))};
+  if (config.norm_adds_one) {
+    for (float& value : norm.weight) value += 1.0f;
   }
+  return norm;
+}
 
-  NormWeights Norm(const Tensor& weight, const Tensor& bias = {}) const {
-    NormWeights norm = {Widen(std::span(&weight, 1)),
-                        Widen(std::span(&bias, 1))};
-    if (config_.norm_adds_one) {
-      for (float& value : norm.weight) value += 1.0f;
-    }
-    return norm;
+TransformerLayerWeights PackLayer(const TransformerConfig& config,
+                                  const LayerConfig& layer,
+                                  const TransformerLayerTensors& tensors,
+                                  MatrixPacker* matrices) {
+  TransformerLayerWeights weights;
+  for (const NormTensor& norm : kNormTensors) {
+    weights[norm.norm] = MakeNorm(config, tensors[norm.norm]);
   }
-
- private:
-  ProductWeights Product(const Tensor& matrix, const Tensor& bias,
-                         int num_cols) {
-    return {matrices_.Pack(matrix, num_cols), Widen(std::span(&bias, 1))};
+  for (const MatrixPart matrix : kMatrixParts) {
+    const MatrixTensors& group = tensors[matrix];
+    if (group.weights.empty()) continue;
+    weights[matrix] = {
+        matrices->Stack(group.weights,
+                        SizeOf(config, layer, FirstMember(matrix).cols)),
+        Widen(group.biases)};
   }
-
-  const TransformerConfig& config_;
-  MatrixPacker& matrices_;
-};
+  return weights;
+}
 
 EmbeddingTable Table(const Tensor& tensor, int num_cols) {
   return EmbeddingTable(tensor.data, tensor.dtype, num_cols);
@@ -203,10 +176,9 @@ EmbeddingTable Table(const Tensor& tensor, int num_cols) {
 
 // `sees_all`: an encoder's.
 void PackStack(const TransformerConfig& config,
-               const TransformerStackTensors& tensors, int intermediate_size,
-               bool sees_all, MatrixPacker* matrices,
-               TransformerStackWeights* weights) {
-  LayerPacker packer(config, matrices);
+               const std::vector<LayerConfig>& layers,
+               const TransformerStackTensors& tensors, bool sees_all,
+               MatrixPacker* matrices, TransformerStackWeights* weights) {
   if (tensors.positions.num_rows > 0) {
     weights->positions = Table(tensors.positions, config.hidden_size);
   }
@@ -215,13 +187,12 @@ void PackStack(const TransformerConfig& config,
         BiasesByDistance(WidenAll(tensors.distance_biases, config.num_heads),
                          config.num_heads, config.max_distance, sees_all);
   }
-  weights->embedding_norm =
-      packer.Norm(tensors.embedding_norm, tensors.embedding_norm_bias);
-  for (const TransformerLayerTensors& layer : tensors.layers) {
-    weights->layers.push_back(packer.Run(layer, intermediate_size));
+  weights->embedding_norm = MakeNorm(config, tensors.embedding_norm);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    weights->layers.push_back(
+        PackLayer(config, layers[i], tensors.layers[i], matrices));
   }
-  weights->final_norm =
-      packer.Norm(tensors.final_norm, tensors.final_norm_bias);
+  weights->final_norm = MakeNorm(config, tensors.final_norm);
 }
 
 absl::StatusOr<TransformerWeights> Load(
@@ -239,10 +210,10 @@ absl::StatusOr<TransformerWeights> Load(
   if (!tensors.logits_bias.data.empty()) {
     weights.logits_bias = WidenAll(tensors.logits_bias, config.vocab_size);
   }
-  PackStack(config, tensors, config.intermediate_size, /*sees_all=*/false,
-            &matrices, &weights);
+  PackStack(config, config.layers, tensors, /*sees_all=*/false, &matrices,
+            &weights);
   if (config.encoder) {
-    PackStack(config, tensors.encoder, config.encoder->intermediate_size,
+    PackStack(config, config.encoder->layers, tensors.encoder,
               /*sees_all=*/true, &matrices, &weights.encoder);
   }
   weights.project_out =

@@ -16,6 +16,7 @@
 #include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
 #include "model/embedding_table.h"
+#include "model/layer_parts.h"
 #include "model/load_progress.h"
 #include "model/transformer_config.h"
 
@@ -32,26 +33,7 @@ struct ProductWeights {
   std::vector<float> bias;  // [outputs]
 };
 
-// Sizes as in TransformerConfig.
-struct TransformerLayerWeights {
-  NormWeights attention_norm;       // [hidden_size]
-  ProductWeights qkv;               // [q_size + 2 * kv_size, hidden_size]
-  NormWeights q_norm;               // [head_dim]
-  NormWeights k_norm;               // [head_dim]
-  ProductWeights output;            // [hidden_size, q_size]
-  NormWeights post_attention_norm;  // [hidden_size]
-  // Of a decoder with an encoder.
-  NormWeights cross_norm = {};       // [hidden_size]
-  ProductWeights cross_q = {};       // [q_size, hidden_size]
-  ProductWeights cross_kv = {};      // [2 * kv_size, hidden_size]
-  ProductWeights cross_output = {};  // [hidden_size, q_size]
-  NormWeights mlp_norm;              // [hidden_size]
-  // [2 * intermediate_size, hidden_size]: the gate's rows, then up's; or up's
-  // alone.
-  ProductWeights gate_up;
-  ProductWeights down;        // [hidden_size, intermediate_size]
-  NormWeights post_mlp_norm;  // [hidden_size]
-};
+using TransformerLayerWeights = LayerParts<NormWeights, ProductWeights>;
 
 // An encoder, or a decoder.
 struct TransformerStackWeights {

@@ -64,8 +64,8 @@ TransformerConfig ConfigOf(const Shape& shape) {
   TransformerConfig config;
   config.vocab_size = shape.vocab_size;
   config.hidden_size = shape.hidden_size;
-  config.intermediate_size = shape.intermediate_size;
-  config.num_layers = shape.num_layers;
+  config.layers.assign(shape.num_layers,
+                       {.intermediate_size = shape.intermediate_size});
   config.num_heads = shape.num_heads;
   config.num_kv_heads = shape.num_kv_heads;
   config.head_dim = shape.head_dim;
@@ -156,8 +156,9 @@ double Bytes(const CudaMatrix& w) {
 double WeightBytes(const CudaTransformerWeights& weights) {
   double bytes = Bytes(weights.head);
   for (const CudaTransformerLayer& layer : weights.layers) {
-    bytes += Bytes(layer.qkv) + Bytes(layer.output) + Bytes(layer.gate_up) +
-             Bytes(layer.down);
+    for (const MatrixPart matrix : kMatrixParts) {
+      bytes += Bytes(layer[matrix].matrix);
+    }
   }
   return bytes;
 }
@@ -177,8 +178,8 @@ class Profile {
                      .max_outputs = 2 * weights.widths.intermediate,
                      .largest_matrix = MaxMatrixWeights(weights)}))) {
     int widest = weights.head.num_rows;
-    for (const CudaMatrix& w :
-         {weights.layers[0].gate_up, weights.layers[0].qkv}) {
+    for (const MatrixPart matrix : {MatrixPart::kGateUp, MatrixPart::kQkv}) {
+      const CudaMatrix& w = weights.layers[0][matrix].matrix;
       widest = std::max({widest, w.num_rows, w.num_cols});
     }
     const size_t size = size_t(num_rows) * widest;
@@ -193,25 +194,25 @@ class Profile {
   }
 
   void Print(const CudaBatch& batch, cudaStream_t stream) {
-    using Layer = CudaTransformerLayer;
     double sum = 0;
     const auto print = [&](const char* name, double ms) {
       std::printf("    %-10s %8.4f ms\n", name, ms);
       sum += ms;
     };
-    const auto products = [&](CudaMatrix Layer::*w, CudaEpilogue epilogue) {
+    const auto products = [&](MatrixPart matrix, CudaEpilogue epilogue) {
       return TimeCaptured(stream, [&] {
-        for (const Layer& layer : weights_.layers) {
-          RETURN_IF_ERROR(matmul_->Run(x_.data(), num_rows_, layer.*w, epilogue,
+        for (const CudaTransformerLayer& layer : weights_.layers) {
+          RETURN_IF_ERROR(matmul_->Run(x_.data(), num_rows_,
+                                       layer[matrix].matrix, epilogue,
                                        out_.data(), stream));
         }
         return absl::OkStatus();
       });
     };
-    print("qkv", products(&Layer::qkv, CudaEpilogue::kStore));
-    print("output", products(&Layer::output, CudaEpilogue::kAddFloat));
-    print("gate_up", products(&Layer::gate_up, CudaEpilogue::kSiluMul));
-    print("down", products(&Layer::down, CudaEpilogue::kAddFloat));
+    print("qkv", products(MatrixPart::kQkv, CudaEpilogue::kStore));
+    print("output", products(MatrixPart::kOutput, CudaEpilogue::kAddFloat));
+    print("gate_up", products(MatrixPart::kGateUp, CudaEpilogue::kSiluMul));
+    print("down", products(MatrixPart::kDown, CudaEpilogue::kAddFloat));
     print("head", TimeCaptured(stream, [&] {
             return matmul_->Run(x_.data(), num_rows_, weights_.head,
                                 CudaEpilogue::kStoreFloat, out_.data(), stream);
@@ -230,8 +231,9 @@ class Profile {
   absl::Status Norms(cudaStream_t stream) {
     const int size = transformer_.config().hidden_size;
     for (const CudaTransformerLayer& layer : weights_.layers) {
-      for (const CudaNormWeights& weights :
-           {layer.attention_norm, layer.mlp_norm}) {
+      for (const NormPart norm :
+           {NormPart::kAttentionNorm, NormPart::kMlpNorm}) {
+        const CudaNormWeights& weights = layer[norm];
         RETURN_IF_ERROR(
             CudaRmsNorm(x_.data(), num_rows_,
                         {weights.weight, size, weights_.widths.hidden, 1e-5f},
@@ -247,7 +249,7 @@ class Profile {
                                   batch.attention.tables,
                                   batch.attention.table_stride};
     const TransformerConfig& config = transformer_.config();
-    for (int i = 0; i < config.num_layers; ++i) {
+    for (int i = 0; i < config.num_layers(); ++i) {
       RETURN_IF_ERROR(CudaRotateAndStore(
           out_.data(), num_rows_, config.num_heads,
           {static_cast<const float*>(weights_.embedding.data),
@@ -260,7 +262,7 @@ class Profile {
   absl::Status Attend(const CudaBatch& batch, cudaStream_t stream) {
     const CudaAttentionShape shape = transformer_.attention_shape();
     const TransformerConfig& config = transformer_.config();
-    for (int i = 0; i < config.num_layers; ++i) {
+    for (int i = 0; i < config.num_layers(); ++i) {
       RETURN_IF_ERROR(CudaAttention(batch.attention, shape, x_.data(),
                                     config.q_size() + 2 * config.kv_size(),
                                     transformer_.cache(), i, out_.data(),

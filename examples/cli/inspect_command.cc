@@ -94,12 +94,12 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
 
 // Bytes of the keys and values of one token.
 int64_t KvBytesOfToken(const TransformerConfig& config, int64_t element_bytes) {
-  return int64_t{2} * config.num_layers * config.kv_size() * element_bytes;
+  return int64_t{2} * config.num_layers() * config.kv_size() * element_bytes;
 }
 
 std::string DescribeShape(const TransformerConfig& config) {
-  return Concat(config.num_layers, " layers, hidden ", config.hidden_size,
-                ", feed-forward ", config.intermediate_size, ", ",
+  return Concat(config.num_layers(), " layers, hidden ", config.hidden_size,
+                ", feed-forward ", config.max_intermediate_size(), ", ",
                 config.num_heads, " heads of ", config.head_dim, ", ",
                 config.num_kv_heads, " of keys and values");
 }
@@ -233,9 +233,9 @@ void Inspection::AddShape() {
       Line("family", Concat(config_.family, ": ", DescribeShape(config_)));
   report_ += Line("features", JoinFeatures(features));
   json_["family"] = config_.family;
-  json_["num_layers"] = config_.num_layers;
+  json_["num_layers"] = config_.num_layers();
   json_["hidden_size"] = config_.hidden_size;
-  json_["intermediate_size"] = config_.intermediate_size;
+  json_["intermediate_size"] = config_.max_intermediate_size();
   json_["num_heads"] = config_.num_heads;
   json_["num_kv_heads"] = config_.num_kv_heads;
   json_["head_dim"] = config_.head_dim;

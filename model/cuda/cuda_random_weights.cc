@@ -24,47 +24,45 @@ class RandomFiller {
     if (!config_.tie_word_embeddings) {
       RETURN_IF_ERROR(Fill(weights.head, config_.vocab_size, hidden));
     }
-    RETURN_IF_ERROR(FillStack(weights, config_.intermediate_size));
-    if (!config_.encoder) return absl::OkStatus();
-    for (const CudaTransformerLayer& layer : weights.layers) {
-      RETURN_IF_ERROR(FillNorm(layer.cross_norm.weight, hidden));
-      RETURN_IF_ERROR(Fill(layer.cross_q, widths_.q, hidden));
-      RETURN_IF_ERROR(Fill(layer.cross_kv, 2 * widths_.kv, hidden));
-      RETURN_IF_ERROR(Fill(layer.cross_output, hidden, widths_.q));
-    }
-    return FillStack(weights.encoder, config_.encoder->intermediate_size);
+    RETURN_IF_ERROR(FillStack(config_.layers, weights));
+    return config_.encoder ? FillStack(config_.encoder->layers, weights.encoder)
+                           : absl::OkStatus();
   }
 
  private:
-  absl::Status FillStack(const CudaTransformerStack& stack,
-                         int intermediate_size) {
+  absl::Status FillStack(const std::vector<LayerConfig>& layers,
+                         const CudaTransformerStack& stack) {
     const int hidden = config_.hidden_size;
     if (stack.positions.data != nullptr) {
       RETURN_IF_ERROR(Fill(stack.positions, stack.positions.num_rows, hidden));
     }
     RETURN_IF_ERROR(FillNorm(stack.embedding_norm.weight, hidden));
     RETURN_IF_ERROR(FillNorm(stack.final_norm.weight, hidden));
-    for (const CudaTransformerLayer& layer : stack.layers) {
-      RETURN_IF_ERROR(FillLayer(layer, intermediate_size));
+    for (size_t i = 0; i < layers.size(); ++i) {
+      RETURN_IF_ERROR(FillLayer(layers[i], stack.layers[i]));
     }
     return absl::OkStatus();
   }
 
   // Rows past the real ones get numbers too: those of gate_up meet columns of
   // `down` that are zero, and heads are as wide as they lie in memory.
-  absl::Status FillLayer(const CudaTransformerLayer& layer,
-                         int intermediate_size) {
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(FillNorm(layer.attention_norm.weight, hidden));
-    RETURN_IF_ERROR(Fill(layer.qkv, layer.qkv.num_rows, hidden));
-    RETURN_IF_ERROR(Fill(layer.output, hidden, widths_.q));
-    RETURN_IF_ERROR(FillNorm(layer.q_norm, config_.head_dim));
-    RETURN_IF_ERROR(FillNorm(layer.k_norm, config_.head_dim));
-    RETURN_IF_ERROR(FillNorm(layer.post_attention_norm, hidden));
-    RETURN_IF_ERROR(FillNorm(layer.mlp_norm.weight, hidden));
-    RETURN_IF_ERROR(Fill(layer.gate_up, layer.gate_up.num_rows, hidden));
-    RETURN_IF_ERROR(Fill(layer.down, hidden, intermediate_size));
-    return FillNorm(layer.post_mlp_norm, hidden);
+  absl::Status FillLayer(const LayerConfig& kind,
+                         const CudaTransformerLayer& layer) {
+    for (const NormTensor& norm : kNormTensors) {
+      RETURN_IF_ERROR(
+          FillNorm(layer[norm.norm].weight, SizeOf(config_, kind, norm.size)));
+    }
+    for (const MatrixPart matrix : kMatrixParts) {
+      const CudaMatrix& w = layer[matrix].matrix;
+      if (w.data == nullptr) continue;
+      const auto [rows, cols] =
+          std::pair(FirstMember(matrix).rows, FirstMember(matrix).cols);
+      RETURN_IF_ERROR(
+          Fill(w, rows == LayerDim::kHidden ? config_.hidden_size : w.num_rows,
+               cols == LayerDim::kQueries ? widths_.q
+                                          : SizeOf(config_, kind, cols)));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Fill(const CudaMatrix& w, int num_rows, int num_cols) {

@@ -65,12 +65,12 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
     const TransformerConfig& config, const CudaTransformerOptions& options) {
   CudaKvMemory kv;
   kv.cache = {.dtype = options.dtype,
-              .num_layers = config.num_layers,
+              .num_layers = config.num_layers(),
               .page_size = options.page_size,
               .num_kv_heads = config.num_kv_heads,
               .head_dim = WidthsOf(config).head};
   const int64_t page_bytes =
-      kv.cache.page_stride() * config.num_layers * NumBytes(options.dtype);
+      kv.cache.page_stride() * config.num_layers() * NumBytes(options.dtype);
   const int64_t num_pages = std::min<int64_t>(
       options.kv_cache_bytes / page_bytes, std::numeric_limits<int32_t>::max());
   if (num_pages < 2) {

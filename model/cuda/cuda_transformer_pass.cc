@@ -58,7 +58,7 @@ CudaTransformerPass::Create(const TransformerConfig& config,
                             CudaTransformerWeights weights) {
   std::unique_ptr<CudaTransformerPass> pass(
       new CudaTransformerPass(config, options, device, std::move(weights)));
-  for (int i = 0; i < config.num_layers; ++i) {
+  for (int i = 0; i < config.num_layers(); ++i) {
     RETURN_IF_ERROR(PrepareCudaAttention(pass->LayerShape(i), device));
   }
   ASSIGN_OR_RETURN(
@@ -132,7 +132,7 @@ CudaAttentionShape CudaTransformerPass::SelfAttentionShape(
 // With the layer's window, if that hides anything.
 CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
   CudaAttentionShape shape = SelfAttentionShape(weights_);
-  const int window = config_.window(layer_idx);
+  const int window = config_.layers[layer_idx].window;
   if (window < config_.max_context) shape.window = window;
   return shape;
 }
@@ -166,7 +166,7 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
                               batch.attention,  kv_.cache};
   RETURN_IF_ERROR(Embed(weights_, tokens, stream));
   TokenRows rows = {batch.num_tokens, scratch_.x, scratch_.attended};
-  const int last = config_.num_layers - 1;
+  const int last = config_.num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
     RETURN_IF_ERROR(StoreProjections(layers[i], i, tokens, stream));
     if (i == last && batch.num_logits == 0) return absl::OkStatus();
@@ -180,7 +180,8 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
     RETURN_IF_ERROR(FinishLayer(
         layers[i],
         config_.encoder ? CrossOutputOf(layers[i]) : OutputOf(layers[i]), rows,
-        i == last ? weights_.final_norm : layers[i + 1].attention_norm,
+        i == last ? weights_.final_norm
+                  : layers[i + 1][NormPart::kAttentionNorm],
         stream));
   }
   return WriteLogits(rows.num_rows, logits, stream);
@@ -196,7 +197,7 @@ absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
                                    .positions = sinusoids_.table.data == nullptr
                                                     ? stack.positions
                                                     : sinusoids_.table};
-  const CudaNorm first_norm = Norm(stack.layers[0].attention_norm);
+  const CudaNorm first_norm = Norm(stack.layers[0][NormPart::kAttentionNorm]);
   CudaNorm norm = first_norm;
   if (config_.has_embedding_norm || config_.norms_sums) {
     norm = Norm(stack.embedding_norm);
@@ -220,12 +221,13 @@ absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
 absl::Status CudaTransformerPass::StoreProjections(
     const CudaTransformerLayer& layer, int layer_idx, const StackTokens& tokens,
     cudaStream_t stream) {
-  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, tokens.num_tokens, layer.qkv,
+  const CudaProductWeights& qkv = layer[MatrixPart::kQkv];
+  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, tokens.num_tokens, qkv.matrix,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
   const CudaHeadWeights heads = {
-      .bias = layer.qkv_bias,
-      .q_norm = layer.q_norm,
-      .k_norm = layer.k_norm,
+      .bias = qkv.bias,
+      .q_norm = layer[NormPart::kQueryNorm].weight,
+      .k_norm = layer[NormPart::kKeyNorm].weight,
       .epsilon = static_cast<float>(config_.norm_eps)};
   RETURN_IF_ERROR(FinishHeads(heads, config_.num_heads, config_.num_kv_heads,
                               tokens.num_tokens, stream));
@@ -233,7 +235,8 @@ absl::Status CudaTransformerPass::StoreProjections(
                                 .token_tables = tokens.token_tables,
                                 .tables = tokens.attention.tables,
                                 .table_stride = tokens.attention.table_stride};
-  const bool is_local = config_.local_rope && config_.window(layer_idx) > 0;
+  const bool is_local =
+      config_.local_rope && config_.layers[layer_idx].window > 0;
   const CudaRotaryMemory& rotary = is_local ? local_rotary_ : rotary_;
   return CudaRotateAndStore(scratch_.qkv, tokens.num_tokens, config_.num_heads,
                             rotary.view(), slots, tokens.cache, layer_idx,
@@ -256,8 +259,9 @@ absl::Status CudaTransformerPass::FinishHeads(const CudaHeadWeights& heads,
 
 CudaTransformerPass::AttentionOutput CudaTransformerPass::OutputOf(
     const CudaTransformerLayer& layer) {
-  return {layer.output, layer.output_bias, layer.post_attention_norm,
-          layer.attention_norm};
+  return {layer[MatrixPart::kOutput],
+          layer[NormPart::kPostAttentionNorm].weight,
+          layer[NormPart::kAttentionNorm]};
 }
 
 // The rows that go on to the head, in the order of the logits.
@@ -288,27 +292,29 @@ absl::Status CudaTransformerPass::FinishLayer(const CudaTransformerLayer& layer,
                                               const TokenRows& rows,
                                               const CudaNormWeights& next_norm,
                                               cudaStream_t stream) {
-  RETURN_IF_ERROR(
-      AddAndNormalise({rows.attended, output.w, output.bias, output.post_norm},
-                      rows, NormOfSum(output.norm, layer.mlp_norm), stream));
+  RETURN_IF_ERROR(AddAndNormalise(
+      {rows.attended, output.product, output.post_norm}, rows,
+      NormOfSum(output.norm, layer[NormPart::kMlpNorm]), stream));
   RETURN_IF_ERROR(FeedForward(layer, rows.num_rows, stream));
-  return AddAndNormalise(
-      {scratch_.gated, layer.down, layer.down_bias, layer.post_mlp_norm}, rows,
-      NormOfSum(layer.mlp_norm, next_norm), stream);
+  return AddAndNormalise({scratch_.gated, layer[MatrixPart::kDown],
+                          layer[NormPart::kPostMlpNorm].weight},
+                         rows, NormOfSum(layer[NormPart::kMlpNorm], next_norm),
+                         stream);
 }
 
 absl::Status CudaTransformerPass::FeedForward(const CudaTransformerLayer& layer,
                                               int num_rows,
                                               cudaStream_t stream) {
+  const CudaProductWeights& gate_up = layer[MatrixPart::kGateUp];
   const CudaActivation activation = {.has_gate = config_.has_gate,
                                      .kind = KindOf(config_.activation),
-                                     .bias = layer.gate_up_bias};
+                                     .bias = gate_up.bias};
   if (activation.has_gate && activation.kind == CudaActivationKind::kSilu &&
       activation.bias == nullptr) {
-    return matmul_->Run(scratch_.normed, num_rows, layer.gate_up,
+    return matmul_->Run(scratch_.normed, num_rows, gate_up.matrix,
                         CudaEpilogue::kSiluMul, scratch_.gated, stream);
   }
-  return matmul_->RunActivated(scratch_.normed, num_rows, layer.gate_up,
+  return matmul_->RunActivated(scratch_.normed, num_rows, gate_up.matrix,
                                activation, scratch_.gated, stream);
 }
 
@@ -317,19 +323,21 @@ absl::Status CudaTransformerPass::AddAndNormalise(const Addition& addition,
                                                   const CudaNorm& norm,
                                                   cudaStream_t stream) {
   const int n = rows.num_rows;
-  CudaBranch branch = {.bias = addition.bias, .post_norm = addition.post_norm};
+  CudaBranch branch = {.bias = addition.product.bias,
+                       .post_norm = addition.post_norm};
   if (branch.post_norm == nullptr) {
-    ASSIGN_OR_RETURN(
-        branch.partials,
-        matmul_->RunSplitK(addition.in, n, addition.w, rows.x, stream));
+    ASSIGN_OR_RETURN(branch.partials,
+                     matmul_->RunSplitK(addition.in, n, addition.product.matrix,
+                                        rows.x, stream));
     if (branch.bias == nullptr && norm.is_plain()) {
       return CudaAddRmsNorm(rows.x, branch.partials, n, norm, options_.dtype,
                             scratch_.normed, stream);
     }
   } else {
-    ASSIGN_OR_RETURN(branch.partials,
-                     matmul_->RunPartials(addition.in, n, addition.w,
-                                          scratch_.branch, stream));
+    ASSIGN_OR_RETURN(
+        branch.partials,
+        matmul_->RunPartials(addition.in, n, addition.product.matrix,
+                             scratch_.branch, stream));
   }
   return CudaAddBranch(rows.x, branch, n, norm, options_.dtype, scratch_.normed,
                        stream);

@@ -71,16 +71,14 @@ class CudaTransformerPass {
   };
   // What is in `attended`, and the product that follows it.
   struct AttentionOutput {
-    const CudaMatrix& w;
-    const float* bias = nullptr;
+    const CudaProductWeights& product;
     const float* post_norm = nullptr;
     const CudaNormWeights& norm;  // of the sum, where sums are normed
   };
   // What a part of a layer leaves to the stream.
   struct Addition {
     const void* in = nullptr;
-    const CudaMatrix& w;
-    const float* bias = nullptr;
+    const CudaProductWeights& product;
     const float* post_norm = nullptr;
   };
 

@@ -24,11 +24,12 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
         sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
         weights_.widths.qkv(), source_kv_.cache, /*layer=*/0, scratch_.attended,
         scratch_.attention, device_, stream));
-    RETURN_IF_ERROR(FinishLayer(layer, OutputOf(layer), rows,
-                                i + 1 == encoder.layers.size()
-                                    ? encoder.final_norm
-                                    : encoder.layers[i + 1].attention_norm,
-                                stream));
+    RETURN_IF_ERROR(
+        FinishLayer(layer, OutputOf(layer), rows,
+                    i + 1 == encoder.layers.size()
+                        ? encoder.final_norm
+                        : encoder.layers[i + 1][NormPart::kAttentionNorm],
+                    stream));
   }
   return StoreSources(batch, stream);
 }
@@ -42,12 +43,12 @@ absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
       .token_tables = sources.cross_tables,
       .tables = batch.cross_attention.tables,
       .table_stride = batch.cross_attention.table_stride};
-  for (int i = 0; i < config_.num_layers; ++i) {
+  for (int i = 0; i < config_.num_layers(); ++i) {
     const CudaTransformerLayer& layer = weights_.layers[i];
-    RETURN_IF_ERROR(matmul_->Run(scratch_.normed, sources.num_tokens,
-                                 layer.cross_kv, CudaEpilogue::kStore,
-                                 scratch_.qkv, stream));
-    RETURN_IF_ERROR(FinishHeads({.bias = layer.cross_kv_bias}, /*num_heads=*/0,
+    const CudaProductWeights& kv = layer[MatrixPart::kCrossKv];
+    RETURN_IF_ERROR(matmul_->Run(scratch_.normed, sources.num_tokens, kv.matrix,
+                                 CudaEpilogue::kStore, scratch_.qkv, stream));
+    RETURN_IF_ERROR(FinishHeads({.bias = kv.bias}, /*num_heads=*/0,
                                 config_.num_kv_heads, sources.num_tokens,
                                 stream));
     // Models with an encoder rotate nothing.
@@ -64,12 +65,13 @@ absl::Status CudaTransformerPass::AttendToSource(int layer_idx,
   const CudaTransformerLayer& layer = weights_.layers[layer_idx];
   const TokenRows rows = {batch.num_tokens, scratch_.x, scratch_.attended};
   const AttentionOutput output = OutputOf(layer);
-  RETURN_IF_ERROR(
-      AddAndNormalise({rows.attended, output.w, output.bias, output.post_norm},
-                      rows, NormOfSum(output.norm, layer.cross_norm), stream));
-  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, batch.num_tokens, layer.cross_q,
+  RETURN_IF_ERROR(AddAndNormalise(
+      {rows.attended, output.product, output.post_norm}, rows,
+      NormOfSum(output.norm, layer[NormPart::kCrossNorm]), stream));
+  const CudaProductWeights& query = layer[MatrixPart::kCrossQuery];
+  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, batch.num_tokens, query.matrix,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
-  RETURN_IF_ERROR(FinishHeads({.bias = layer.cross_q_bias}, config_.num_heads,
+  RETURN_IF_ERROR(FinishHeads({.bias = query.bias}, config_.num_heads,
                               /*num_kv_heads=*/0, batch.num_tokens, stream));
   return CudaAttention(batch.cross_attention, attention_shape(), scratch_.qkv,
                        weights_.widths.q, kv_.cache, layer_idx,
@@ -78,8 +80,8 @@ absl::Status CudaTransformerPass::AttendToSource(int layer_idx,
 
 CudaTransformerPass::AttentionOutput CudaTransformerPass::CrossOutputOf(
     const CudaTransformerLayer& layer) {
-  return {layer.cross_output, layer.cross_output_bias, nullptr,
-          layer.cross_norm};
+  return {layer[MatrixPart::kCrossOutput], nullptr,
+          layer[NormPart::kCrossNorm]};
 }
 
 }  // namespace espalier

@@ -21,6 +21,32 @@ namespace {
 
 int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 
+// A dimension, as wide as its rows are in device memory.
+int WidthOf(const CudaTransformerWidths& widths, const LayerConfig& layer,
+            LayerDim dim) {
+  switch (dim) {
+    case LayerDim::kHidden:
+      return widths.hidden;
+    case LayerDim::kQueries:
+      return widths.q;
+    case LayerDim::kKeys:
+    case LayerDim::kValues:
+      return widths.kv;
+    case LayerDim::kHead:
+      return widths.head;
+    case LayerDim::kIntermediate:
+      return RoundUp8(layer.intermediate_size);
+  }
+  return 0;
+}
+
+// How a fuse group's stored tensors lie in its matrix: the table's members, or
+// the one tensor of all of them.
+struct PlacedTensor {
+  std::string_view label;
+  CudaTensorPlace place;
+};
+
 // Fills in all pointers and shapes of weights, in the order in which the pass
 // reads them.
 class WeightPlacer {
@@ -42,22 +68,16 @@ class WeightPlacer {
                         : Matrix(config_.vocab_size, widths_.hidden);
     weights->logits_bias =
         VectorIf(config_.has_logits_bias, config_.vocab_size);
-    PlaceStack(config_.num_layers, config_.max_context,
-               config_.intermediate_size, tensors_, weights);
+    PlaceStack(config_.layers, config_.max_context, tensors_, weights);
     if (!config_.encoder) return arena_.size();
-    for (size_t i = 0; i < weights->layers.size(); ++i) {
-      PlaceCross(tensors_ == nullptr ? nullptr : &tensors_->layers[i],
-                 &weights->layers[i]);
-    }
-    PlaceStack(config_.encoder->num_layers, config_.encoder->max_tokens,
-               config_.encoder->intermediate_size,
+    PlaceStack(config_.encoder->layers, config_.encoder->max_tokens,
                tensors_ == nullptr ? nullptr : &tensors_->encoder,
                &weights->encoder);
     return arena_.size();
   }
 
  private:
-  void PlaceStack(int num_layers, int num_positions, int intermediate_size,
+  void PlaceStack(const std::vector<LayerConfig>& layers, int num_positions,
                   const TransformerStackTensors* from,
                   CudaTransformerStack* stack) {
     if (config_.positions == PositionKind::kLearned) {
@@ -68,10 +88,10 @@ class WeightPlacer {
         VectorIf(config_.positions == PositionKind::kDistances,
                  config_.num_heads * (2 * config_.max_distance + 1));
     if (!config_.norms_sums) stack->final_norm = Norm();
-    stack->layers.resize(num_layers);
-    for (int i = 0; i < num_layers; ++i) {
-      PlaceLayer(RoundUp8(intermediate_size),
-                 from == nullptr ? nullptr : &from->layers[i],
+    static const TransformerLayerTensors kNone;
+    stack->layers.resize(layers.size());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      PlaceLayer(layers[i], from == nullptr ? kNone : from->layers[i],
                  &stack->layers[i]);
     }
   }
@@ -81,7 +101,7 @@ class WeightPlacer {
     return CudaMatrix{arena_.TakeBytes(bytes), dtype, num_rows, num_cols};
   }
   // Of a layer, made of `tensors`.
-  CudaMatrix LayerMatrix(std::span<const TransformerTensor> tensors,
+  CudaMatrix PlaceMatrix(std::span<const TransformerTensor> tensors,
                          int num_rows, int num_cols) {
     const bool is_fp8 =
         types_.format == WeightFormat::kFp8 ||
@@ -105,45 +125,34 @@ class WeightPlacer {
     return norm;
   }
 
-  // `given` is null if nothing is stored.
-  void PlaceLayer(int intermediate, const TransformerLayerTensors* given,
-                  CudaTransformerLayer* layer) {
-    static const TransformerLayerTensors kNone;
-    const TransformerLayerTensors& from = given == nullptr ? kNone : *given;
-    const int hidden = widths_.hidden;
-    layer->attention_norm = Norm();
-    layer->qkv = LayerMatrix(from.qkv, widths_.qkv(), hidden);
-    layer->qkv_bias = VectorIf(config_.has_qkv_bias, widths_.qkv());
-    layer->q_norm = VectorIf(config_.has_qk_norms, widths_.head);
-    layer->k_norm = VectorIf(config_.has_qk_norms, widths_.head);
-    layer->output = LayerMatrix(std::span(&from.output, 1), hidden, widths_.q);
-    layer->output_bias = VectorIf(config_.has_output_bias, hidden);
-    layer->post_attention_norm = VectorIf(config_.has_post_norms, hidden);
-    layer->mlp_norm = Norm();
-    const int num_parts = config_.has_gate ? 2 : 1;
-    layer->gate_up =
-        LayerMatrix(from.gate_up, num_parts * intermediate, hidden);
-    layer->gate_up_bias =
-        VectorIf(config_.has_mlp_bias, layer->gate_up.num_rows);
-    layer->down = LayerMatrix(std::span(&from.down, 1), hidden, intermediate);
-    layer->down_bias = VectorIf(config_.has_mlp_bias, hidden);
-    layer->post_mlp_norm = VectorIf(config_.has_post_norms, hidden);
-  }
-
-  void PlaceCross(const TransformerLayerTensors* given,
-                  CudaTransformerLayer* layer) {
-    static const TransformerLayerTensors kNone;
-    const TransformerLayerTensors& from = given == nullptr ? kNone : *given;
-    const int hidden = widths_.hidden;
-    layer->cross_norm = Norm();
-    layer->cross_q =
-        LayerMatrix(std::span(&from.cross_q, 1), widths_.q, hidden);
-    layer->cross_q_bias = VectorIf(config_.has_qkv_bias, widths_.q);
-    layer->cross_kv = LayerMatrix(from.cross_kv, 2 * widths_.kv, hidden);
-    layer->cross_kv_bias = VectorIf(config_.has_qkv_bias, 2 * widths_.kv);
-    layer->cross_output =
-        LayerMatrix(std::span(&from.cross_output, 1), hidden, widths_.q);
-    layer->cross_output_bias = VectorIf(config_.has_output_bias, hidden);
+  // `from` is empty if nothing is stored.
+  void PlaceLayer(const LayerConfig& layer, const TransformerLayerTensors& from,
+                  CudaTransformerLayer* to) {
+    for (const NormTensor& norm : kNormTensors) {
+      if (!Has(config_, layer, norm.feature)) continue;
+      if (norm.size == LayerDim::kHidden) {
+        (*to)[norm.norm] = Norm();
+      } else {
+        (*to)[norm.norm].weight = arena_.Take<float>(widths_.head);
+      }
+    }
+    for (const MatrixPart matrix : kMatrixParts) {
+      int num_rows = 0;
+      bool has_bias = false;
+      for (const MatrixTensor& member : kMatrixTensors) {
+        if (member.matrix != matrix || !Has(config_, layer, member.feature)) {
+          continue;
+        }
+        num_rows += WidthOf(widths_, layer, member.rows);
+        has_bias = config_.*member.has_bias;
+      }
+      if (num_rows == 0) continue;
+      CudaProductWeights& product = (*to)[matrix];
+      product.matrix =
+          PlaceMatrix(from[matrix].weights, num_rows,
+                      WidthOf(widths_, layer, FirstMember(matrix).cols));
+      product.bias = VectorIf(has_bias, num_rows);
+    }
   }
 
   const TransformerConfig& config_;
@@ -162,6 +171,7 @@ class ModelUploader {
       : config_(config),
         quantises_(format == WeightFormat::kFp8),
         widths_(widths),
+        head_rows_(HeadRowOrder(config, widths.head)),
         uploader_(uploader) {}
 
   absl::Status Run(const TransformerTensors& from,
@@ -179,19 +189,17 @@ class ModelUploader {
       bias.num_rows = config_.vocab_size;  // it is stored as one row
       RETURN_IF_ERROR(UploadVector(bias, to.logits_bias));
     }
-    RETURN_IF_ERROR(UploadStack(from, /*sees_all=*/false, to));
+    RETURN_IF_ERROR(UploadStack(config_.layers, from, /*sees_all=*/false, to));
     RETURN_IF_ERROR(ScaleHead(from, to));
     if (!config_.encoder) return absl::OkStatus();
-    for (int i = 0; i < config_.num_layers; ++i) {
-      RETURN_IF_ERROR(Annotate(UploadCross(from.layers[i], to.layers[i]),
-                               Concat("layer ", i)));
-    }
-    return Annotate(UploadStack(from.encoder, /*sees_all=*/true, to.encoder),
+    return Annotate(UploadStack(config_.encoder->layers, from.encoder,
+                                /*sees_all=*/true, to.encoder),
                     "encoder");
   }
 
  private:
-  absl::Status UploadStack(const TransformerStackTensors& from, bool sees_all,
+  absl::Status UploadStack(const std::vector<LayerConfig>& layers,
+                           const TransformerStackTensors& from, bool sees_all,
                            const CudaTransformerStack& to) {
     if (config_.positions == PositionKind::kLearned) {
       RETURN_IF_ERROR(uploader_.Upload(
@@ -206,13 +214,12 @@ class ModelUploader {
                            config_.num_heads, config_.max_distance, sees_all),
           to.distance_biases));
     }
-    RETURN_IF_ERROR(UploadNorm(from.embedding_norm, from.embedding_norm_bias,
-                               to.embedding_norm));
-    RETURN_IF_ERROR(
-        UploadNorm(from.final_norm, from.final_norm_bias, to.final_norm));
-    for (size_t i = 0; i < to.layers.size(); ++i) {
-      RETURN_IF_ERROR(Annotate(UploadLayer(from.layers[i], to.layers[i]),
-                               Concat("layer ", i)));
+    RETURN_IF_ERROR(UploadNorm(from.embedding_norm, to.embedding_norm));
+    RETURN_IF_ERROR(UploadNorm(from.final_norm, to.final_norm));
+    for (size_t i = 0; i < layers.size(); ++i) {
+      RETURN_IF_ERROR(
+          Annotate(UploadLayer(layers[i], from.layers[i], to.layers[i]),
+                   Concat("layer ", i)));
     }
     return absl::OkStatus();
   }
@@ -222,7 +229,7 @@ class ModelUploader {
   absl::Status ScaleHead(const TransformerTensors& from,
                          const CudaTransformerWeights& to) {
     if (!config_.scales_head) return absl::OkStatus();
-    std::vector<float> norm = NormNumbers(from.final_norm);
+    std::vector<float> norm = NormNumbers(from.final_norm.weight);
     for (float& weight : norm) {
       weight /= std::sqrt(static_cast<float>(config_.hidden_size));
     }
@@ -241,152 +248,143 @@ class ModelUploader {
     return used;
   }
 
-  absl::Status UploadLayer(const TransformerLayerTensors& from,
+  absl::Status UploadLayer(const LayerConfig& layer,
+                           const TransformerLayerTensors& from,
                            const CudaTransformerLayer& to) {
-    RETURN_IF_ERROR(UploadNorm(from.attention_norm, from.attention_norm_bias,
-                               to.attention_norm));
-    RETURN_IF_ERROR(UploadHeads(from, to));
-    RETURN_IF_ERROR(UploadOutput(from.output, to.output));
-    RETURN_IF_ERROR(UploadVector(from.output_bias, to.output_bias));
-    RETURN_IF_ERROR(UploadNorm(from.mlp_norm, from.mlp_norm_bias, to.mlp_norm));
-    RETURN_IF_ERROR(UploadGateUp(from, to));
-    RETURN_IF_ERROR(UploadMatrix("down_proj", from.down, to.down));
-    RETURN_IF_ERROR(UploadVector(from.down_bias, to.down_bias));
-    RETURN_IF_ERROR(
-        UploadNormWeight(from.post_attention_norm, to.post_attention_norm));
-    return UploadNormWeight(from.post_mlp_norm, to.post_mlp_norm);
+    for (const NormTensor& norm : kNormTensors) {
+      const bool is_of_heads = norm.size == LayerDim::kHead;
+      RETURN_IF_ERROR(is_of_heads
+                          ? UploadHeadNorm(from[norm.norm], to[norm.norm])
+                          : UploadNorm(from[norm.norm], to[norm.norm]));
+    }
+    for (const MatrixPart matrix : kMatrixParts) {
+      RETURN_IF_ERROR(UploadProduct(layer, matrix, from[matrix], to[matrix]));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status UploadCross(const TransformerLayerTensors& from,
-                           const CudaTransformerLayer& to) {
-    const std::vector<int> order = HeadRowOrder(config_, widths_.head);
-    const std::span<const int> rows(order);
-    const auto q = rows.first(widths_.q);
-    RETURN_IF_ERROR(
-        UploadNorm(from.cross_norm, from.cross_norm_bias, to.cross_norm));
-    RETURN_IF_ERROR(
-        UploadMatrix("cross q_proj", from.cross_q, to.cross_q, {.sources = q}));
-    for (int part = 0; part < 2; ++part) {
-      const int first = part * widths_.kv;
-      RETURN_IF_ERROR(UploadMatrix(
-          part == 0 ? "cross k_proj" : "cross v_proj", from.cross_kv[part],
-          to.cross_kv,
-          {.first_row = first,
-           .sources = rows.subspan(widths_.q + first, widths_.kv),
-           .first_source = config_.q_size() + part * config_.kv_size()}));
+  absl::Status UploadProduct(const LayerConfig& layer, MatrixPart matrix,
+                             const MatrixTensors& from,
+                             const CudaProductWeights& to) {
+    if (from.weights.empty()) return absl::OkStatus();
+    const std::vector<PlacedTensor> placed =
+        Place(layer, matrix, from.weights.size());
+    for (size_t i = 0; i < placed.size(); ++i) {
+      RETURN_IF_ERROR(uploader_.Upload(placed[i].label, from.weights[i],
+                                       to.matrix, placed[i].place));
     }
-    RETURN_IF_ERROR(UploadOutput(from.cross_output, to.cross_output));
-    RETURN_IF_ERROR(UploadVector(from.cross_output_bias, to.cross_output_bias));
-    if (!config_.has_qkv_bias) return absl::OkStatus();
-    // Those of q, k and v together, as the order counts rows.
-    std::vector<float> bias = WidenedNumbers(std::span(&from.cross_q_bias, 1));
-    const std::vector<float> kv_bias = WidenedNumbers(from.cross_kv_bias);
-    bias.insert(bias.end(), kv_bias.begin(), kv_bias.end());
-    RETURN_IF_ERROR(UploadOrdered(bias, q, to.cross_q_bias));
-    return UploadOrdered(bias, rows.subspan(widths_.q), to.cross_kv_bias);
+    if (to.bias == nullptr) return absl::OkStatus();
+    std::vector<float> bias(to.matrix.num_rows);
+    for (size_t i = 0; i < placed.size(); ++i) {
+      PlaceRows(WidenedNumbers(std::span(&from.biases[i], 1)), placed[i].place,
+                bias);
+    }
+    return uploader_.UploadFloats(bias, to.bias);
   }
 
-  absl::Status UploadOutput(const TransformerTensor& from,
-                            const CudaMatrix& to) {
-    return UploadMatrix("o_proj", from, to,
-                        {.from_run = config_.head_dim, .to_run = widths_.head});
+  // Where the `num_stored` tensors of a group go. Rows of heads are in the
+  // order of head_rows_, columns of heads in runs, and rows of gates and ups
+  // lie in turn.
+  std::vector<PlacedTensor> Place(const LayerConfig& layer, MatrixPart matrix,
+                                  size_t num_stored) const {
+    std::vector<PlacedTensor> placed;
+    int num_rows = 0;
+    for (const MatrixTensor& member : kMatrixTensors) {
+      if (member.matrix != matrix || !Has(config_, layer, member.feature)) {
+        continue;
+      }
+      PlacedTensor tensor = {member.label, {.first_row = num_rows}};
+      PlaceHeads(layer, member.rows, &tensor.place);
+      if (member.cols == LayerDim::kQueries) {
+        tensor.place.from_run = config_.head_dim;
+        tensor.place.to_run = widths_.head;
+      }
+      tensor.place.quantises = quantises_;
+      num_rows += WidthOf(widths_, layer, member.rows);
+      placed.push_back(tensor);
+    }
+    if (matrix == MatrixPart::kGateUp && placed.size() == 2) {
+      placed[1].place.first_row = kUploadedBlockRows;
+      for (PlacedTensor& tensor : placed) {
+        tensor.place.row_step = 2 * kUploadedBlockRows;
+      }
+    }
+    if (placed.size() > num_stored) Fuse(matrix, num_rows, &placed);
+    return placed;
   }
 
-  // Of a layer.
-  absl::Status UploadMatrix(std::string_view name,
-                            const TransformerTensor& from, const CudaMatrix& to,
-                            CudaTensorPlace place = {}) {
-    place.quantises = quantises_;
-    return uploader_.Upload(name, from, to, place);
+  // Rows of heads come from head_rows_, which counts rows of q, k and v.
+  void PlaceHeads(const LayerConfig& layer, LayerDim rows,
+                  CudaTensorPlace* place) const {
+    int first_row = 0;
+    for (const LayerDim dim :
+         {LayerDim::kQueries, LayerDim::kKeys, LayerDim::kValues}) {
+      const int width = WidthOf(widths_, layer, dim);
+      if (dim == rows) {
+        place->sources = std::span(head_rows_).subspan(first_row, width);
+        return;
+      }
+      first_row += width;
+      place->first_source += SizeOf(config_, layer, dim);
+    }
+    place->first_source = 0;
   }
 
-  // q, k and v, and what is done to them.
-  absl::Status UploadHeads(const TransformerLayerTensors& from,
-                           const CudaTransformerLayer& to) {
-    constexpr const char* kQkvNames[] = {"q_proj", "k_proj", "v_proj"};
-    const std::vector<int> order = HeadRowOrder(config_, widths_.head);
-    int row = 0;
-    int source = 0;
-    for (size_t i = 0; i < from.qkv.size(); ++i) {
-      const int num_rows =
-          from.qkv[i].num_rows / config_.head_dim * widths_.head;
-      RETURN_IF_ERROR(UploadMatrix(
-          from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i], from.qkv[i], to.qkv,
-          {.first_row = row,
-           .sources = std::span(order).subspan(row, num_rows),
-           .first_source = source}));
-      row += num_rows;
-      source += from.qkv[i].num_rows;
-    }
-    if (config_.has_qkv_bias) {
-      RETURN_IF_ERROR(
-          UploadOrdered(WidenedNumbers(from.qkv_bias), order, to.qkv_bias));
-    }
-    if (!config_.has_qk_norms) return absl::OkStatus();
-    const std::vector<int> of_head = QkRowOrder(config_, widths_.head);
-    RETURN_IF_ERROR(
-        UploadOrdered(NormNumbers(from.q_norm), of_head, to.q_norm));
-    return UploadOrdered(NormNumbers(from.k_norm), of_head, to.k_norm);
+  // One stored tensor has the rows of the whole group, which begins with q.
+  void Fuse(MatrixPart matrix, int num_rows,
+            std::vector<PlacedTensor>* placed) const {
+    placed->resize(1);
+    PlacedTensor& whole = placed->front();
+    whole.label =
+        std::ranges::find(kFusedTensors, matrix, &FusedTensor::matrix)->label;
+    whole.place.sources = std::span(head_rows_).first(num_rows);
   }
 
-  absl::Status UploadGateUp(const TransformerLayerTensors& from,
-                            const CudaTransformerLayer& to) {
-    const bool has_bias = config_.has_mlp_bias;
-    const std::vector<float> bias = WidenedNumbers(from.gate_up_bias);
-    if (!config_.has_gate) {
-      RETURN_IF_ERROR(UploadMatrix("up_proj", from.gate_up[0], to.gate_up));
-      return has_bias ? uploader_.UploadFloats(bias, to.gate_up_bias)
-                      : absl::OkStatus();
+  // Writes a bias to the rows that CudaWeightUploader writes the matrix to.
+  static void PlaceRows(std::span<const float> numbers,
+                        const CudaTensorPlace& place, std::span<float> to) {
+    const size_t num_rows =
+        place.sources.empty() ? numbers.size() : place.sources.size();
+    for (size_t i = 0; i < num_rows; ++i) {
+      const int source = place.sources.empty()
+                             ? static_cast<int>(i)
+                             : place.sources[i] - place.first_source;
+      const bool is_padding =
+          !place.sources.empty() && place.sources[i] == kNoHeadRow;
+      const size_t block = i / kUploadedBlockRows;
+      to[place.first_row + block * place.row_step + i % kUploadedBlockRows] =
+          is_padding ? 0 : numbers[source];
     }
-    constexpr int kPair = 2 * kUploadedBlockRows;
-    RETURN_IF_ERROR(UploadMatrix("gate_proj", from.gate_up[0], to.gate_up,
-                                 {.first_row = 0, .row_step = kPair}));
-    RETURN_IF_ERROR(
-        UploadMatrix("up_proj", from.gate_up[1], to.gate_up,
-                     {.first_row = kUploadedBlockRows, .row_step = kPair}));
-    if (!has_bias) return absl::OkStatus();
-    std::vector<float> blocks(to.gate_up.num_rows);
-    const int num_gates = static_cast<int>(bias.size() / 2);
-    for (size_t i = 0; i < bias.size(); ++i) {
-      const int row = static_cast<int>(i) % num_gates;
-      const int first =
-          static_cast<int>(i) < num_gates ? 0 : kUploadedBlockRows;
-      blocks[first + row / kUploadedBlockRows * kPair +
-             row % kUploadedBlockRows] = bias[i];
-    }
-    return uploader_.UploadFloats(blocks, to.gate_up_bias);
+  }
+
+  absl::Status UploadHeadNorm(const NormTensors& from,
+                              const CudaNormWeights& to) {
+    if (to.weight == nullptr) return absl::OkStatus();
+    const std::vector<int> order = QkRowOrder(config_, widths_.head);
+    std::vector<float> ordered(widths_.head);
+    PlaceRows(NormNumbers(from.weight), {.sources = order}, ordered);
+    return uploader_.UploadFloats(ordered, to.weight);
   }
 
   std::vector<float> NormNumbers(const TransformerTensor& norm) const {
     return WidenedNumbers(std::span(&norm, 1),
                           config_.norm_adds_one ? 1.0f : 0.0f);
   }
-  absl::Status UploadNorm(const TransformerTensor& weight,
-                          const TransformerTensor& bias,
-                          const CudaNormWeights& to) {
-    RETURN_IF_ERROR(UploadNormWeight(weight, to.weight));
-    return UploadVector(bias, to.bias);
-  }
-  absl::Status UploadNormWeight(const TransformerTensor& weight, float* to) {
-    if (to == nullptr) return absl::OkStatus();
-    return uploader_.UploadFloats(NormNumbers(weight), to);
+  absl::Status UploadNorm(const NormTensors& from, const CudaNormWeights& to) {
+    if (to.weight == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(
+        uploader_.UploadFloats(NormNumbers(from.weight), to.weight));
+    return UploadVector(from.bias, to.bias);
   }
   absl::Status UploadVector(const TransformerTensor& vector, float* to) {
     if (to == nullptr) return absl::OkStatus();
     return uploader_.UploadFloats(WidenedNumbers(std::span(&vector, 1)), to);
   }
-  absl::Status UploadOrdered(const std::vector<float>& numbers,
-                             std::span<const int> order, float* to) {
-    std::vector<float> ordered;
-    for (const int row : order) {
-      ordered.push_back(row == kNoHeadRow ? 0 : numbers[row]);
-    }
-    return uploader_.UploadFloats(ordered, to);
-  }
 
   const TransformerConfig& config_;
   const bool quantises_;  // layers' matrices
   const CudaTransformerWidths& widths_;
+  const std::vector<int> head_rows_;  // (model/rotary_order.h)
   CudaWeightUploader& uploader_;
 };
 
@@ -398,10 +396,8 @@ void ForEachLayerMatrix(const CudaTransformerWeights& weights,
                         Function function) {
   for (const auto* layers : {&weights.layers, &weights.encoder.layers}) {
     for (const CudaTransformerLayer& layer : *layers) {
-      for (const CudaMatrix* w :
-           {&layer.qkv, &layer.output, &layer.cross_q, &layer.cross_kv,
-            &layer.cross_output, &layer.gate_up, &layer.down}) {
-        function(*w);
+      for (const MatrixPart matrix : kMatrixParts) {
+        function(layer[matrix].matrix);
       }
     }
   }
@@ -412,9 +408,7 @@ void ForEachLayerMatrix(const CudaTransformerWeights& weights,
 CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
   const int head = CudaHeadWidth(config.head_dim);
   return {.hidden = RoundUp8(config.hidden_size),
-          .intermediate = RoundUp8(
-              std::max(config.intermediate_size,
-                       config.encoder ? config.encoder->intermediate_size : 0)),
+          .intermediate = RoundUp8(config.max_intermediate_size()),
           .head = head,
           .q = config.num_heads * head,
           .kv = config.num_kv_heads * head};

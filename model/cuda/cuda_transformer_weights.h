@@ -29,6 +29,7 @@
 #include "kernels/cuda_matrix.h"
 #include "kernels/matmul/weight_format.h"
 #include "model/checkpoint.h"
+#include "model/layer_parts.h"
 #include "model/transformer_config.h"
 #include "model/transformer_tensors.h"
 
@@ -46,38 +47,19 @@ struct CudaTransformerWidths {
 };
 CudaTransformerWidths WidthsOf(const TransformerConfig& config);
 
-// [hidden]; null where the model has none.
+// [hidden], or [head] of queries and keys; null where the model has none.
 struct CudaNormWeights {
   float* weight = nullptr;
   float* bias = nullptr;
 };
 
-// Sizes are widths; a vector that the model does not have is null.
-struct CudaTransformerLayer {
-  CudaNormWeights attention_norm;
-  CudaMatrix qkv;                        // [q + 2 * kv, hidden]
-  float* qkv_bias = nullptr;             // [q + 2 * kv]
-  float* q_norm = nullptr;               // [head]
-  float* k_norm = nullptr;               // [head]
-  CudaMatrix output;                     // [hidden, q]
-  float* output_bias = nullptr;          // [hidden]
-  float* post_attention_norm = nullptr;  // [hidden]
-  // Of a decoder with an encoder.
-  CudaNormWeights cross_norm;
-  CudaMatrix cross_q;                  // [q, hidden]
-  float* cross_q_bias = nullptr;       // [q]
-  CudaMatrix cross_kv;                 // [2 * kv, hidden]
-  float* cross_kv_bias = nullptr;      // [2 * kv]
-  CudaMatrix cross_output;             // [hidden, q]
-  float* cross_output_bias = nullptr;  // [hidden]
-  CudaNormWeights mlp_norm;
-  CudaMatrix gate_up;  // [2 * intermediate, hidden]; no gate: [intermediate,
-                       // hidden]
-  float* gate_up_bias = nullptr;   // [gate_up.num_rows]
-  CudaMatrix down;                 // [hidden, intermediate]
-  float* down_bias = nullptr;      // [hidden]
-  float* post_mlp_norm = nullptr;  // [hidden]
+// [outputs, inputs], as wide as rows are; no data where the model has none.
+struct CudaProductWeights {
+  CudaMatrix matrix;
+  float* bias = nullptr;  // [outputs]; null: none
 };
+
+using CudaTransformerLayer = LayerParts<CudaNormWeights, CudaProductWeights>;
 
 // An encoder, or a decoder.
 struct CudaTransformerStack {

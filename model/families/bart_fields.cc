@@ -63,20 +63,24 @@ absl::Status ReadBartSizes(const json::object& json,
   ASSIGN_OR_RETURN(
       config->hidden_size,
       ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 1024));
-  ASSIGN_OR_RETURN(config->num_layers,
+  ASSIGN_OR_RETURN(const int num_layers,
                    ReadInt(json, "decoder_layers", 1, kMaxLayers, 12));
-  ASSIGN_OR_RETURN(config->intermediate_size,
+  ASSIGN_OR_RETURN(const int intermediate_size,
                    ReadInt(json, "decoder_ffn_dim", 1, kMaxWidth, 4096));
+  config->layers.assign(num_layers, {.has_cross_attention = true,
+                                     .intermediate_size = intermediate_size});
   ASSIGN_OR_RETURN(config->max_context, ReadInt(json, "max_position_embeddings",
                                                 2, kMaxContext, 1024));
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kEncoderNames;
   encoder.max_tokens = std::min(config->max_context, kMaxSourceTokens);
-  ASSIGN_OR_RETURN(encoder.num_layers,
+  ASSIGN_OR_RETURN(const int num_encoder_layers,
                    ReadAliasedInt(json, "encoder_layers", "num_hidden_layers",
                                   1, kMaxLayers, 12));
-  ASSIGN_OR_RETURN(encoder.intermediate_size,
+  ASSIGN_OR_RETURN(const int encoder_intermediate_size,
                    ReadInt(json, "encoder_ffn_dim", 1, kMaxWidth, 4096));
+  encoder.layers.assign(num_encoder_layers,
+                        {.intermediate_size = encoder_intermediate_size});
   return ReadBartHeads(json, config);
 }
 

@@ -28,7 +28,7 @@ absl::Status ReadGpt2Sizes(const json::object& json,
   ASSIGN_OR_RETURN(config->hidden_size,
                    ReadAliasedInt(json, "n_embd", "hidden_size", 1, kMaxWidth));
   ASSIGN_OR_RETURN(
-      config->num_layers,
+      const int num_layers,
       ReadAliasedInt(json, "n_layer", "num_hidden_layers", 1, kMaxLayers));
   ASSIGN_OR_RETURN(config->max_context,
                    ReadAliasedInt(json, "n_positions",
@@ -37,8 +37,9 @@ absl::Status ReadGpt2Sizes(const json::object& json,
       config->num_heads,
       ReadAliasedInt(json, "n_head", "num_attention_heads", 1, kMaxHeads));
   ASSIGN_OR_RETURN(
-      config->intermediate_size,
+      const int intermediate_size,
       ReadInt(json, "n_inner", 1, kMaxWidth, 4 * config->hidden_size));
+  config->layers.assign(num_layers, {.intermediate_size = intermediate_size});
   return SetHeadDim(config, "n_embd", "n_head");
 }
 

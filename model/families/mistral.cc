@@ -13,12 +13,12 @@ absl::Status ReadMistral(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadDecoder(json, {.num_kv_heads = 8}, config));
   ASSIGN_OR_RETURN(const int window,
                    ReadWindow(json, "sliding_window", kDefaultMistralWindow));
-  if (window > 0) config->windows.assign(config->num_layers, window);
+  for (LayerConfig& layer : config->layers) layer.window = window;
   // transformers looks past layer_types here, so they may only say the same.
   TransformerConfig named = *config;
   RETURN_IF_ERROR(ReadLayerTypes(
       json, window, [&](int) { return window > 0; }, &named));
-  if (named.windows != config->windows) {
+  if (named.layers != config->layers) {
     return InvalidArgument("layer_types must all be ",
                            window > 0 ? "sliding_attention" : "full_attention",
                            ", got ", Shown(FindField(json, "layer_types")));

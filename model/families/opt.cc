@@ -26,10 +26,11 @@ absl::Status ReadOptSizes(const json::object& json, TransformerConfig* config) {
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(config->hidden_size,
                    ReadInt(json, "hidden_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->intermediate_size,
+  ASSIGN_OR_RETURN(const int intermediate_size,
                    ReadInt(json, "ffn_dim", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->num_layers,
+  ASSIGN_OR_RETURN(const int num_layers,
                    ReadInt(json, "num_hidden_layers", 1, kMaxLayers));
+  config->layers.assign(num_layers, {.intermediate_size = intermediate_size});
   ASSIGN_OR_RETURN(config->max_context,
                    ReadInt(json, "max_position_embeddings", 1, kMaxContext));
   ASSIGN_OR_RETURN(config->num_heads,

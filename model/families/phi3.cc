@@ -14,7 +14,7 @@ absl::Status ReadPhi3(const json::object& json, TransformerConfig* config) {
   config->names.qkv = "self_attn.qkv_proj";
   config->names.gate_up = "mlp.gate_up_proj";
   ASSIGN_OR_RETURN(const int window, ReadWindow(json, "sliding_window", 0));
-  if (window > 0) config->windows.assign(config->num_layers, window);
+  for (LayerConfig& layer : config->layers) layer.window = window;
   return ReadRope(json,
                   {.types = kPhi3RopeTypes,
                    .allows_partial = true,

@@ -76,7 +76,7 @@ absl::Status ReadT5Sizes(const json::object& json, const T5Defaults& defaults,
   ASSIGN_OR_RETURN(
       config->hidden_size,
       ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 512));
-  ASSIGN_OR_RETURN(config->intermediate_size,
+  ASSIGN_OR_RETURN(const int intermediate_size,
                    ReadInt(json, "d_ff", 1, kMaxWidth, defaults.d_ff));
   ASSIGN_OR_RETURN(config->num_heads,
                    ReadAliasedInt(json, "num_heads", "num_attention_heads", 1,
@@ -88,12 +88,16 @@ absl::Status ReadT5Sizes(const json::object& json, const T5Defaults& defaults,
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kT5EncoderNames;
   encoder.max_tokens = kMaxSourceTokens;
-  encoder.intermediate_size = config->intermediate_size;
-  ASSIGN_OR_RETURN(encoder.num_layers,
+  ASSIGN_OR_RETURN(const int num_encoder_layers,
                    ReadAliasedInt(json, "num_layers", "num_hidden_layers", 1,
                                   kMaxLayers, defaults.num_layers));
-  ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "num_decoder_layers", 1,
-                                               kMaxLayers, encoder.num_layers));
+  ASSIGN_OR_RETURN(
+      const int num_layers,
+      ReadInt(json, "num_decoder_layers", 1, kMaxLayers, num_encoder_layers));
+  encoder.layers.assign(num_encoder_layers,
+                        {.intermediate_size = intermediate_size});
+  config->layers.assign(num_layers, {.has_cross_attention = true,
+                                     .intermediate_size = intermediate_size});
   return absl::OkStatus();
 }
 

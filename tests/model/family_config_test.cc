@@ -20,6 +20,7 @@ namespace {
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -350,7 +351,7 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
                                {"feed_forward_proj", kAbsent},
                                {"scale_decoder_outputs", kAbsent},
                                {"tie_word_embeddings", kAbsent}});
-  EXPECT_EQ(config.num_layers, 3);
+  EXPECT_EQ(config.num_layers(), 3);
   EXPECT_EQ(config.activation, Activation::kRelu);
   EXPECT_FALSE(config.has_gate);
   EXPECT_TRUE(config.scales_head);
@@ -444,7 +445,7 @@ TEST(FamilyConfigTest, SizesHaveTheirOtherNames) {
       ASSERT_OK_AND_ASSIGN(const TransformerConfig same,
                            ReadChanged(family, changes));
       EXPECT_EQ(same.hidden_size, config.hidden_size) << family;
-      EXPECT_EQ(same.num_layers, config.num_layers) << family;
+      EXPECT_EQ(same.num_layers(), config.num_layers()) << family;
       EXPECT_EQ(same.num_heads, config.num_heads) << family;
       EXPECT_EQ(same.head_dim, config.head_dim) << family;
       EXPECT_EQ(same.max_context, config.max_context) << family;
@@ -597,19 +598,26 @@ TEST(FamilyConfigTest, RotaryPositionsThatAreNotComputedAreRefused) {
   });
 }
 
+std::vector<int> WindowsOf(const TransformerConfig& config) {
+  std::vector<int> windows;
+  for (const LayerConfig& layer : config.layers)
+    windows.push_back(layer.window);
+  return windows;
+}
+
 TEST(FamilyConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
   TransformerConfig config =
       *ReadChanged("mistral", {{"sliding_window", kAbsent}});
-  EXPECT_THAT(config.windows, ElementsAre(4096, 4096, 4096));
+  EXPECT_THAT(WindowsOf(config), ElementsAre(4096, 4096, 4096));
   config = *ReadChanged("mistral", {{"sliding_window", "null"}});
-  EXPECT_THAT(config.windows, ElementsAre());
+  EXPECT_THAT(WindowsOf(config), Each(0));
   config = *ReadChanged("qwen2_window", {{"layer_types", kAbsent},
                                          {"max_window_layers", "2"},
                                          {"sliding_window", kAbsent}});
-  EXPECT_THAT(config.windows, ElementsAre(0, 0, 4096));
+  EXPECT_THAT(WindowsOf(config), ElementsAre(0, 0, 4096));
   config = *ReadChanged("qwen2_window", {{"layer_types", kAbsent},
                                          {"max_window_layers", kAbsent}});
-  EXPECT_THAT(config.windows, ElementsAre());
+  EXPECT_THAT(WindowsOf(config), Each(0));
   config = *ReadChanged("qwen3", {{"head_dim", kAbsent}});
   EXPECT_EQ(config.head_dim, 128);
   config = *ReadChanged("gemma2", {{"layer_types", kAbsent},
@@ -619,7 +627,7 @@ TEST(FamilyConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
                                    {"tie_word_embeddings", kAbsent},
                                    {"hidden_activation", kAbsent},
                                    {"head_dim", kAbsent}});
-  EXPECT_THAT(config.windows, ElementsAre(6, 0, 6, 0));
+  EXPECT_THAT(WindowsOf(config), ElementsAre(6, 0, 6, 0));
   EXPECT_EQ(config.attention_soft_cap, 50);
   EXPECT_EQ(config.logit_soft_cap, 30);
   EXPECT_EQ(config.query_pre_attn_scalar, 256);
@@ -629,14 +637,14 @@ TEST(FamilyConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
   config = *ReadChanged("gemma3", {{"layer_types", kAbsent},
                                    {"rope_parameters", kAbsent},
                                    {"num_hidden_layers", "7"}});
-  EXPECT_THAT(config.windows, ElementsAre(5, 5, 5, 5, 5, 0, 5));
+  EXPECT_THAT(WindowsOf(config), ElementsAre(5, 5, 5, 5, 5, 0, 5));
   EXPECT_EQ(config.rope.theta, 1e6);
   EXPECT_EQ(config.local_rope->theta, 1e4);
   EXPECT_EQ(config.attention_soft_cap, 0);
   config = *ReadChanged("gpt2", {{"layer_norm_epsilon", kAbsent},
                                  {"activation_function", kAbsent}});
   EXPECT_EQ(config.norm_eps, 1e-5);
-  EXPECT_EQ(config.intermediate_size, 120);
+  EXPECT_EQ(config.layers[0].intermediate_size, 120);
   config = *ReadChanged("phi3", {{"rms_norm_eps", kAbsent}});
   EXPECT_EQ(config.norm_eps, 1e-5);
   // Its "gelu" has always stood for the tanh approximation.

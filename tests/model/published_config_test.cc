@@ -55,10 +55,11 @@ TEST(PublishedConfigTest, Mistral) {
     "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
     "tie_word_embeddings": false, "vocab_size": 32000, "sliding_window": )";
   const TransformerConfig first = ReadPublished(form + "4096}");
-  EXPECT_EQ(std::ranges::count(first.windows, 4096), 32);
+  EXPECT_EQ(std::ranges::count(first.layers, 4096, &LayerConfig::window), 32);
   EXPECT_OK(CheckCudaLimits(first));
   const TransformerConfig later = ReadPublished(form + "null}");
-  EXPECT_TRUE(later.windows.empty());
+  EXPECT_EQ(std::ranges::count(later.layers, 0, &LayerConfig::window),
+            later.num_layers());
   EXPECT_EQ(later.head_dim, 128);
   EXPECT_OK(CheckCudaLimits(later));
 }
@@ -76,7 +77,8 @@ TEST(PublishedConfigTest, Qwen25) {
     "vocab_size": 151936})");
   EXPECT_TRUE(config.has_qkv_bias);
   EXPECT_FALSE(config.has_output_bias);
-  EXPECT_TRUE(config.windows.empty());
+  EXPECT_EQ(std::ranges::count(config.layers, 0, &LayerConfig::window),
+            config.num_layers());
   EXPECT_EQ(config.head_dim, 64);
   EXPECT_OK(CheckCudaLimits(config));
 }
@@ -111,8 +113,8 @@ TEST(PublishedConfigTest, Gemma2) {
     "num_key_value_heads": 4, "pad_token_id": 0, "query_pre_attn_scalar": 256,
     "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096,
     "vocab_size": 256000})");
-  EXPECT_EQ(std::ranges::count(config.windows, 4096), 13);
-  EXPECT_EQ(config.window(0), 4096);
+  EXPECT_EQ(std::ranges::count(config.layers, 4096, &LayerConfig::window), 13);
+  EXPECT_EQ(config.layers[0].window, 4096);
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_EQ(config.attention_scale(), 0.0625f);
 }
@@ -131,8 +133,8 @@ TEST(PublishedConfigTest, Gemma3) {
     "rope_local_base_freq": 10000, "rope_scaling": null,
     "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
     "vocab_size": 262144})");
-  EXPECT_EQ(std::ranges::count(config.windows, 512), 22);
-  EXPECT_EQ(config.window(5), 0);
+  EXPECT_EQ(std::ranges::count(config.layers, 512, &LayerConfig::window), 22);
+  EXPECT_EQ(config.layers[5].window, 0);
   EXPECT_EQ(config.rope.theta, 1e6);
   EXPECT_EQ(config.local_rope->theta, 1e4);
 }
@@ -163,7 +165,7 @@ TEST(PublishedConfigTest, Gemma3WithImages) {
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 256);
   EXPECT_EQ(config.max_context, 131072);
-  EXPECT_EQ(std::ranges::count(config.windows, 1024), 29);
+  EXPECT_EQ(std::ranges::count(config.layers, 1024, &LayerConfig::window), 29);
   EXPECT_EQ(config.rope.factor, 8);
   EXPECT_EQ(config.eos_token_ids, (std::vector<TokenId>{1, 106}));
   EXPECT_OK(CheckCudaLimits(config));
@@ -226,7 +228,7 @@ TEST(PublishedConfigTest, Gpt2) {
     "summary_type": "cls_index", "summary_use_proj": true,
     "task_specific_params": {"text-generation": {"do_sample": true,
     "max_length": 50}}, "vocab_size": 50257})");
-  EXPECT_EQ(config.intermediate_size, 3072);
+  EXPECT_EQ(config.layers[0].intermediate_size, 3072);
   EXPECT_EQ(config.max_context, 1024);
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_EQ(config.attention_scale(), 0.125f);
@@ -311,7 +313,7 @@ TEST(PublishedConfigTest, Pegasus) {
   EXPECT_FALSE(config.norms_sums);
   EXPECT_EQ(config.positions, PositionKind::kSinusoidal);
   EXPECT_TRUE(config.scales_embeddings && config.tie_word_embeddings);
-  EXPECT_EQ(config.encoder->num_layers, 16);
+  EXPECT_EQ(config.encoder->layers.size(), 16);
   EXPECT_OK(CheckCudaLimits(config));
 }
 

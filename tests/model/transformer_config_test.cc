@@ -64,7 +64,7 @@ TEST(TransformerConfigTest, EmbeddedModelsReadAsTheyWereTrained) {
   ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
                        ReadTransformerConfig(SourcePath("models/en-fr")));
   EXPECT_EQ(config.vocab_size, 6000);
-  EXPECT_EQ(config.num_layers, 6);
+  EXPECT_EQ(config.num_layers(), 6);
   EXPECT_EQ(config.q_size(), 256);
   EXPECT_EQ(config.kv_size(), 128);
   EXPECT_EQ(config.max_context, 1024);

@@ -269,8 +269,8 @@ CudaTransformerOptions OptionsOf(const TransformerConfig& config,
           (NumPages(kNumPromptTokens + max_new_tokens, kPageSize) + 4) +
       64;
   return {.page_size = kPageSize,
-          .kv_cache_bytes =
-              num_pages * kPageSize * 4 * config.num_layers * config.kv_size(),
+          .kv_cache_bytes = num_pages * kPageSize * 4 * config.num_layers() *
+                            config.kv_size(),
           .dtype = DType::kBFloat16,
           .max_tokens = kMaxStepTokens,
           .max_logits = 1024};

@@ -186,7 +186,7 @@ int64_t KvBytes(const DecodeCase& c, const TransformerConfig& config,
           (CeilDiv(c.num_prompt_tokens, kPageSize) +
            int64_t{c.num_beams} * (CeilDiv(num_new_tokens, kPageSize) + 2)) +
       64;
-  return pages * kPageSize * 4 * config.num_layers * config.kv_size();
+  return pages * kPageSize * 4 * config.num_layers() * config.kv_size();
 }
 
 absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,

@@ -129,7 +129,7 @@ void Measure(const DecodeCase& c, int num_drafts, const CudaDevice& device) {
   const CudaTransformerOptions options = {
       .page_size = kPageSize,
       .kv_cache_bytes =
-          num_pages * kPageSize * 4 * config.num_layers * config.kv_size(),
+          num_pages * kPageSize * 4 * config.num_layers() * config.kv_size(),
       .max_tokens = std::max(256, num_tokens),
       .max_logits = std::max(256, num_tokens)};
   auto model = CudaTransformer::Random(config, options, device);

@@ -15,30 +15,29 @@ TransformerConfig Shape(int hidden, int layers, int heads, int kv_heads,
                         int head_dim, int ffn, int vocab, bool tied) {
   TransformerConfig config;
   config.hidden_size = hidden;
-  config.num_layers = layers;
+  config.layers.assign(layers, {.intermediate_size = ffn});
   config.num_heads = heads;
   config.num_kv_heads = kv_heads;
   config.head_dim = head_dim;
-  config.intermediate_size = ffn;
   config.vocab_size = vocab;
   config.tie_word_embeddings = tied;
   config.max_context = kMaxContext;
   return config;
 }
 
-// `local` layers with a window, then one without, and so on; all if 0.
-std::vector<int> Windows(int num_layers, int window, int local) {
-  std::vector<int> windows(num_layers, window);
-  for (int i = local; local > 0 && i < num_layers; i += local + 1) {
-    windows[i] = 0;
+// Gives `local` layers a window, then none to one layer, and so on; 0: a window
+// to all layers.
+void SetWindows(int window, int local, TransformerConfig* config) {
+  for (int i = 0; i < config->num_layers(); ++i) {
+    const bool is_global = local > 0 && i % (local + 1) == local;
+    config->layers[i].window = is_global ? 0 : window;
   }
-  return windows;
 }
 
 TransformerConfig Mistral7b() {
   TransformerConfig config =
       Shape(4096, 32, 32, 8, 128, 14336, 32000, /*tied=*/false);
-  config.windows = Windows(config.num_layers, 4096, 0);
+  SetWindows(4096, 0, &config);
   return config;
 }
 
@@ -54,7 +53,7 @@ TransformerConfig Gemma(TransformerConfig config) {
 TransformerConfig Gemma2Of2b() {
   TransformerConfig config =
       Gemma(Shape(2304, 26, 8, 4, 256, 9216, 256000, /*tied=*/true));
-  config.windows = Windows(config.num_layers, 4096, 1);
+  SetWindows(4096, 1, &config);
   config.attention_soft_cap = 50;
   config.logit_soft_cap = 30;
   return config;
@@ -63,7 +62,7 @@ TransformerConfig Gemma2Of2b() {
 TransformerConfig Gemma3Of1b() {
   TransformerConfig config =
       Gemma(Shape(1152, 26, 4, 1, 256, 6912, 262144, /*tied=*/true));
-  config.windows = Windows(config.num_layers, 512, 5);
+  SetWindows(512, 5, &config);
   config.has_qk_norms = true;
   config.local_rope = config.rope;
   return config;
@@ -139,8 +138,8 @@ double DecodeCase::NumLayerWeights() const {
   const double projections =
       double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
   const double mlp = (config.has_gate ? 3.0 : 2.0) * config.hidden_size *
-                     config.intermediate_size;
-  return config.num_layers * (projections + mlp);
+                     config.layers[0].intermediate_size;
+  return config.num_layers() * (projections + mlp);
 }
 
 double DecodeCase::NumWeights() const {

@@ -356,8 +356,7 @@ TEST(CudaTransformerTest, RandomWeightsComputeTheSameEveryTime) {
   TransformerConfig config;
   config.vocab_size = 100;
   config.hidden_size = 72;
-  config.intermediate_size = 100;
-  config.num_layers = 2;
+  config.layers.assign(2, {.intermediate_size = 100});
   config.num_heads = 2;
   config.num_kv_heads = 1;
   config.head_dim = 64;

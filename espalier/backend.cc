@@ -64,8 +64,34 @@ absl::Status CheckSameVocabulary(const std::string& directory,
                      std::min(size, other_size), " is in one of them alone");
 }
 
+ModelWeights::ModelWeights(std::string directory, const BackendOptions& options)
+    : directory_(std::move(directory)),
+      device_(options.device),
+      dtype_(options.dtype),
+      format_(options.weights),
+      draft_model_(options.draft_model) {}
+
+absl::Status ModelWeights::CheckFit(const std::string& directory,
+                                    const BackendOptions& options) const {
+  const auto check = [](std::string_view option, const auto& loaded,
+                        const auto& given) {
+    if (loaded == given) return absl::OkStatus();
+    return OptionError(absl::StatusCode::kInvalidArgument, OptionName{option},
+                       " must be that of loaded_weights, ",
+                       BytesInQuotes(loaded), ", got ", BytesInQuotes(given));
+  };
+  RETURN_IF_ERROR(check("directory", directory_, directory));
+  RETURN_IF_ERROR(check("device", NameOf(device_), NameOf(options.device)));
+  RETURN_IF_ERROR(check("dtype", NameOf(dtype_), NameOf(options.dtype)));
+  RETURN_IF_ERROR(check("weights", NameOf(format_), NameOf(options.weights)));
+  return check("draft_model", draft_model_, options.draft_model);
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(
     const std::string& directory, const BackendOptions& options) {
+  if (options.loaded_weights != nullptr) {
+    RETURN_IF_ERROR(options.loaded_weights->CheckFit(directory, options));
+  }
   if (!options.draft_model.empty()) {
     const absl::Status is_model = CheckModelDirectory(options.draft_model);
     if (!is_model.ok()) return AnnotateOption(is_model, "draft_model");

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "espalier/backend_options.h"
 #include "exec_request/step_executor.h"
@@ -30,9 +31,28 @@ bool HasEncoder(const std::string& directory);
 absl::Status CheckSameVocabulary(const std::string& directory,
                                  const std::string& draft);
 
+// Weights of a loaded model and of its draft model. Immutable.
+class ModelWeights {
+ public:
+  ModelWeights(std::string directory, const BackendOptions& options);
+  virtual ~ModelWeights() = default;
+
+  // Checks that a backend of these options can use the weights.
+  // Errors: kInvalidArgument naming the option that differs, and both values.
+  absl::Status CheckFit(const std::string& directory,
+                        const BackendOptions& options) const;
+
+ private:
+  const std::string directory_;
+  const DeviceChoice device_;
+  const DType dtype_;
+  const WeightFormat format_;
+  const std::string draft_model_;
+};
+
 class Backend {
  public:
-  // Loads a model directory.
+  // Loads a model directory, or makes a backend of options.loaded_weights.
   // Errors: naming the file or field that is wrong, or what the machine or
   // this build lacks.
   static absl::StatusOr<std::unique_ptr<Backend>> Load(
@@ -40,6 +60,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::shared_ptr<StepExecutor> steps() = 0;
+  // For other backends.
+  virtual std::shared_ptr<const ModelWeights> weights() const = 0;
   // Returns device statistics as text; may be empty.
   virtual std::string FormatFigures() const { return ""; }
 };

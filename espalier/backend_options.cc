@@ -241,11 +241,16 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   }
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
   resolved.load_progress = options_.load_progress;
+  resolved.loaded_weights = options_.loaded_weights;
   resolved.trace = options_.trace;
   return resolved;
 }
 
 }  // namespace
+
+std::string NameOf(const DeviceChoice& device) {
+  return device.is_cuda ? Concat("cuda:", device.ordinal) : "cpu";
+}
 
 std::string FieldName(std::string_view field) { return std::string(field); }
 

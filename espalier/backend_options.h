@@ -47,6 +47,9 @@ struct DeviceChoice {
   bool is_cuda = false;
   int ordinal = 0;
 };
+std::string NameOf(const DeviceChoice& device);  // "cpu", "cuda:0"
+
+class ModelWeights;  // espalier/backend.h
 
 // GeneratorOptions with every option resolved.
 struct BackendOptions {
@@ -76,6 +79,7 @@ struct BackendOptions {
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
   LoadProgress load_progress = nullptr;  // CPU only
+  std::shared_ptr<const ModelWeights> loaded_weights = nullptr;
   std::shared_ptr<TraceSink> trace = nullptr;
 };
 

@@ -12,6 +12,13 @@
 namespace espalier {
 namespace {
 
+struct CpuWeights : ModelWeights {
+  using ModelWeights::ModelWeights;
+
+  std::shared_ptr<const TransformerWeights> model;
+  std::shared_ptr<const TransformerWeights> draft;  // null: none
+};
+
 class CpuBackend : public Backend {
  public:
   absl::Status LoadModel(const std::string& directory,
@@ -27,8 +34,15 @@ class CpuBackend : public Backend {
                                    .max_score_edits = options.max_score_edits};
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
-    ASSIGN_OR_RETURN(auto model,
-                     TransformerModel::Load(directory, transformer, threads));
+    const auto* loaded =
+        static_cast<const CpuWeights*>(options.loaded_weights.get());
+    auto weights = std::make_shared<CpuWeights>(directory, options);
+    ASSIGN_OR_RETURN(
+        auto model,
+        loaded == nullptr
+            ? TransformerModel::Load(directory, transformer, threads)
+            : TransformerModel::Create(loaded->model, transformer, threads));
+    weights->model = model->weights();
     if (!options.draft_model.empty()) {
       // A small model's keys and values are small.
       TransformerOptions draft = transformer;
@@ -40,19 +54,30 @@ class CpuBackend : public Backend {
       draft.kv_cache_bytes =
           std::max<int64_t>(options.kv_cache_bytes / 4, int64_t{1} << 20);
       draft.host_cache_bytes = 0;
-      auto loaded = TransformerModel::Load(options.draft_model, draft, threads);
-      if (!loaded.ok()) return AnnotateOption(loaded.status(), "draft_model");
-      bounds.draft_model = *std::move(loaded);
+      auto drafting =
+          loaded == nullptr
+              ? TransformerModel::Load(options.draft_model, draft, threads)
+              : TransformerModel::Create(loaded->draft, draft, threads);
+      if (!drafting.ok()) {
+        return AnnotateOption(drafting.status(), "draft_model");
+      }
+      weights->draft = (*drafting)->weights();
+      bounds.draft_model = *std::move(drafting);
     }
+    weights_ = std::move(weights);
     ASSIGN_OR_RETURN(steps_,
                      ModelExecutor::Create(std::move(model), threads, bounds));
     return absl::OkStatus();
   }
 
   std::shared_ptr<StepExecutor> steps() override { return steps_; }
+  std::shared_ptr<const ModelWeights> weights() const override {
+    return weights_;
+  }
 
  private:
   std::shared_ptr<ModelExecutor> steps_;
+  std::shared_ptr<const CpuWeights> weights_;
 };
 
 }  // namespace

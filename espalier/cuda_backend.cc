@@ -18,6 +18,13 @@
 namespace espalier {
 namespace {
 
+struct CudaWeights : ModelWeights {
+  using ModelWeights::ModelWeights;
+
+  std::shared_ptr<const CudaTransformerWeights> model;
+  std::shared_ptr<const CudaTransformerWeights> draft;  // null: none
+};
+
 class CudaBackend : public Backend {
  public:
   absl::Status LoadModel(const std::string& directory,
@@ -30,8 +37,15 @@ class CudaBackend : public Backend {
         .weights = options.weights,
         .max_tokens = options.max_step_tokens,
         .max_logits = options.max_beams};
-    ASSIGN_OR_RETURN(std::shared_ptr<CudaTransformer> model,
-                     CudaTransformer::Load(directory, transformer, device_));
+    const auto* loaded =
+        static_cast<const CudaWeights*>(options.loaded_weights.get());
+    weights_ = std::make_shared<CudaWeights>(directory, options);
+    ASSIGN_OR_RETURN(
+        std::shared_ptr<CudaTransformer> model,
+        loaded == nullptr
+            ? CudaTransformer::Load(directory, transformer, device_)
+            : CudaTransformer::Create(loaded->model, transformer, device_));
+    weights_->model = model->weights();
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(
                          std::move(model),
@@ -47,6 +61,9 @@ class CudaBackend : public Backend {
   }
 
   std::shared_ptr<StepExecutor> steps() override { return steps_; }
+  std::shared_ptr<const ModelWeights> weights() const override {
+    return weights_;
+  }
 
   std::string FormatFigures() const override {
     const CudaExecutorFigures figures = executor_->figures();
@@ -70,9 +87,14 @@ class CudaBackend : public Backend {
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
+    const auto* given =
+        static_cast<const CudaWeights*>(options.loaded_weights.get());
     auto loaded =
-        CudaTransformer::Load(options.draft_model, transformer, device_);
+        given == nullptr
+            ? CudaTransformer::Load(options.draft_model, transformer, device_)
+            : CudaTransformer::Create(given->draft, transformer, device_);
     if (!loaded.ok()) return AnnotateOption(loaded.status(), "draft_model");
+    weights_->draft = (*loaded)->weights();
     const std::shared_ptr<CudaModel> model = *std::move(loaded);
     ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(model));
     ASSIGN_OR_RETURN(auto sampler, CudaDraftSampler::Create(model));
@@ -90,6 +112,7 @@ class CudaBackend : public Backend {
   CudaDevice device_;
   CudaExecutor* executor_ = nullptr;  // owned by steps_
   std::shared_ptr<StepExecutor> steps_;
+  std::shared_ptr<CudaWeights> weights_;
 };
 
 }  // namespace

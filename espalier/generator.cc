@@ -245,6 +245,10 @@ std::vector<std::string> Generator::template_names() const {
   return core_->template_names();
 }
 
+std::shared_ptr<const ModelWeights> Generator::weights() const {
+  return core_->weights();
+}
+
 Engine& Generator::engine() { return core_->engine(); }
 
 absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(

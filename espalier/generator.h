@@ -300,6 +300,11 @@ class Generator {
   // tokenizer; as ChatTemplate::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts() const;
 
+  // For GeneratorOptions::loaded_weights. They live as long as the last holder;
+  // the key/value memory lives as long as its generator. Null for a model of
+  // your own.
+  std::shared_ptr<const ModelWeights> weights() const;
+
   // For coroutines: the engine, owned by this generator, and the conversion of
   // requests to the engine's. They count as open requests, too; GenerateAll
   // does not wait for their room.

@@ -49,6 +49,7 @@ struct GeneratorParts {
   // Advice appended to errors of too few pages: ", or ...".
   std::string advice = {};
   std::string directory = {};  // the model's; empty: it has none
+  std::shared_ptr<const ModelWeights> weights = nullptr;
 };
 
 class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
@@ -147,6 +148,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   }
   const GenerationDefaults& defaults() const { return parts_.defaults; }
   const std::string& advice() const { return parts_.advice; }
+  const std::shared_ptr<const ModelWeights>& weights() const {
+    return parts_.weights;
+  }
   boost::asio::io_context& calls_context() { return calls_context_; }
 
   // Enclose every operation on the calls thread. BeginOperation returns nullopt

@@ -28,7 +28,8 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
       {"host_cache_bytes", options.host_cache_bytes.has_value()},
       {"page_size", options.page_size.has_value()},
       {"draft_model", !options.draft_model.empty()},
-      {"load_progress", options.load_progress != nullptr}};
+      {"load_progress", options.load_progress != nullptr},
+      {"loaded_weights", options.loaded_weights != nullptr}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
       return InvalidArgument(field, " must be unset: a model of your own ",
@@ -58,7 +59,8 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(auto core, GeneratorCore::Create(
                                   {backend->steps(), std::move(text), engine,
                                    std::move(defaults), resolved.max_waiting,
-                                   ", or raise kv_cache_bytes", directory}));
+                                   ", or raise kv_cache_bytes", directory,
+                                   backend->weights()}));
   return Generator(std::move(core));
 }
 

@@ -13,7 +13,8 @@
 
 namespace espalier {
 
-class TraceSink;  // espalier/trace.h
+class ModelWeights;  // weights of a loaded model; opaque
+class TraceSink;     // espalier/trace.h
 
 struct GeneratorOptions {
   // "cpu"; "cuda", an NVIDIA GPU, or "cuda:1" for the second of them; "auto",
@@ -73,6 +74,12 @@ struct GeneratorOptions {
   // and support it. Unset: by the draft model, if there is one, else off;
   // SpeculationParams() is off.
   std::optional<SpeculationParams> speculate = {};
+
+  // Weights of another generator (Generator::weights), used instead of reading
+  // the directory's: this one differs in its key/value memory alone, and is
+  // ready in milliseconds. An error unless directory, device, dtype, weights
+  // and draft_model are those of the other. Null: the weights are loaded.
+  std::shared_ptr<const ModelWeights> loaded_weights = nullptr;
 
   // Source of the defaults for params that requests leave open
   // (request/generation_defaults.h): "auto", the model's generation_config.json

@@ -61,7 +61,7 @@ std::optional<EncoderDescription> DescribeEncoder(
 
 ModelDescription Describe(const TransformerNetwork& network,
                           const std::optional<PagedKvCache>& host) {
-  const TransformerConfig& config = network.config;
+  const TransformerConfig& config = network.config();
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
@@ -83,21 +83,13 @@ absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
   return host;
 }
 
-absl::StatusOr<TransformerNetwork> LoadNetwork(
-    const std::string& directory, const TransformerOptions& options,
-    ThreadPool* pool) {
-  ASSIGN_OR_RETURN(TransformerConfig config, ReadTransformerConfig(directory));
+absl::StatusOr<TransformerNetwork> MakeNetwork(
+    std::shared_ptr<const TransformerWeights> weights,
+    const TransformerOptions& options) {
+  const TransformerConfig& config = weights->config;
   ASSIGN_OR_RETURN(PagedKvCache cache,
                    PagedKvCache::Create(CacheShape(config, options.page_size),
                                         options.kv_cache_bytes));
-  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(directory));
-  ASSIGN_OR_RETURN(
-      TransformerWeights weights,
-      LoadTransformerWeights(
-          std::make_shared<const Checkpoint>(std::move(checkpoint)), config,
-          {.format = options.weights,
-           .pool = pool,
-           .progress = options.progress}));
   RotaryTable rotary, local_rotary;
   if (config.positions == PositionKind::kRotary) {
     rotary = MakeRotary(config, config.rope, cache);
@@ -110,9 +102,19 @@ absl::StatusOr<TransformerNetwork> LoadNetwork(
     sinusoidal =
         SinusoidalPositions(NumPositions(config, cache), config.hidden_size);
   }
-  return TransformerNetwork{std::move(config),       std::move(weights),
-                            std::move(cache),        std::move(rotary),
-                            std::move(local_rotary), std::move(sinusoidal)};
+  return TransformerNetwork{std::move(weights), std::move(cache),
+                            std::move(rotary), std::move(local_rotary),
+                            std::move(sinusoidal)};
+}
+
+// Checks what a cache of the model would be, before weights are loaded for it.
+absl::Status CheckCache(const std::string& directory,
+                        const TransformerOptions& options) {
+  ASSIGN_OR_RETURN(const TransformerConfig config,
+                   ReadTransformerConfig(directory));
+  return PagedKvCache::Create(CacheShape(config, options.page_size),
+                              options.kv_cache_bytes)
+      .status();
 }
 
 // Positions of a row's source and its padding.
@@ -161,6 +163,9 @@ class TransformerModel::Impl {
        std::shared_ptr<ThreadPool> pool);
 
   const ModelDescription& description() const { return description_; }
+  const std::shared_ptr<const TransformerWeights>& weights() const {
+    return network_.weights;
+  }
   absl::Status Forward(const StepPlan& plan, std::span<float> logits);
 
  private:
@@ -255,7 +260,7 @@ std::vector<RowRange> TransformerModel::Impl::Divide(
 }
 
 void TransformerModel::Impl::MovePages(const StepPlan& plan) {
-  pool_->ParallelFor(network_.config.num_layers(), [&](int i) {
+  pool_->ParallelFor(network_.config().num_layers(), [&](int i) {
     KvLayer layer = network_.cache.layer(i);
     if (host_) {
       KvLayer host = host_->layer(i);
@@ -302,15 +307,38 @@ absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Load(
     std::shared_ptr<ThreadPool> pool) {
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   try {
+    RETURN_IF_ERROR(CheckCache(directory, options));
+    ASSIGN_OR_RETURN(
+        auto weights,
+        LoadTransformerWeights(directory, {.format = options.weights,
+                                           .pool = pool.get(),
+                                           .progress = options.progress}));
+    return Create(std::move(weights), options, std::move(pool));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(directory, ": not enough memory for the model");
+  }
+}
+
+absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
+    std::shared_ptr<const TransformerWeights> weights,
+    const TransformerOptions& options, std::shared_ptr<ThreadPool> pool) {
+  if (weights == nullptr) return InvalidArgument("weights must not be null");
+  if (pool == nullptr) return InvalidArgument("pool must not be null");
+  if (options.weights != weights->format) {
+    return InvalidArgument("weights must be ", NameOf(weights->format),
+                           ", as they are loaded, got ",
+                           NameOf(options.weights));
+  }
+  try {
     ASSIGN_OR_RETURN(TransformerNetwork network,
-                     LoadNetwork(directory, options, pool.get()));
+                     MakeNetwork(std::move(weights), options));
     ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
                      MakeHostCache(network.cache, options));
     return std::unique_ptr<TransformerModel>(
         new TransformerModel(std::make_unique<Impl>(
             std::move(network), std::move(host), std::move(pool))));
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted(directory, ": not enough memory for the model");
+    return ResourceExhausted("not enough memory for the model");
   }
 }
 
@@ -320,6 +348,11 @@ TransformerModel::~TransformerModel() = default;
 
 const ModelDescription& TransformerModel::description() const {
   return impl_->description();
+}
+
+const std::shared_ptr<const TransformerWeights>& TransformerModel::weights()
+    const {
+  return impl_->weights();
 }
 
 absl::Status TransformerModel::Forward(const StepPlan& plan,

@@ -46,6 +46,8 @@ struct TransformerOptions {
   LoadProgress progress = nullptr;  // null: nothing is called
 };
 
+struct TransformerWeights;  // model/transformer_weights.h
+
 class TransformerModel : public Model {
  public:
   // Loads a model directory as transformers writes it: config.json,
@@ -56,6 +58,17 @@ class TransformerModel : public Model {
   static absl::StatusOr<std::unique_ptr<TransformerModel>> Load(
       const std::string& directory, const TransformerOptions& options,
       std::shared_ptr<ThreadPool> pool);
+
+  // Makes a model of loaded weights, with a cache of its own: the positions it
+  // can have are computed, nothing is read.
+  // Errors: kInvalidArgument naming the option and the value, also if
+  // options.weights is not the format of `weights`; kResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(
+      std::shared_ptr<const TransformerWeights> weights,
+      const TransformerOptions& options, std::shared_ptr<ThreadPool> pool);
+
+  // For other models on the same weights.
+  const std::shared_ptr<const TransformerWeights>& weights() const;
 
   ~TransformerModel() override;
 

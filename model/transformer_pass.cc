@@ -74,11 +74,11 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
                           std::span<float> logits, ThreadPool& pool) {
   pool_ = &pool;
   if (!plan.sources.empty() && !ReadSources(plan, rows)) return;
-  const TransformerWeights& weights = network_.weights;
+  const TransformerWeights& weights = *network_.weights;
   Batch batch = TokensOf(plan, rows);
   if (batch.num_tokens == 0) return;
   Embed(batch, weights);
-  const int last = network_.config.num_layers() - 1;
+  const int last = network_.config().num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
     const TransformerLayerWeights& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
@@ -86,7 +86,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
     StoreProjections(i, layer, batch, kv_layer);
     if (i == last) batch = KeepLogitsTokens(plan, rows, batch);
     AttendAndAdd(weights, i,
-                 OptionsOf(weights, network_.config.layers[i].window), batch,
+                 OptionsOf(weights, network_.config().layers[i].window), batch,
                  kv_layer);
     if (!batch.source_rows.empty()) {
       AttendToSourceAndAdd(layer, batch, kv_layer);
@@ -96,7 +96,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
   const int first_logits_row = FirstLogitsRow(plan, rows);
   WriteLogits(
       RowsBetween(logits, first_logits_row, first_logits_row + batch.num_tokens,
-                  network_.config.vocab_size),
+                  network_.config().vocab_size),
       batch.num_tokens);
 }
 
@@ -141,7 +141,7 @@ TransformerPass::Batch TransformerPass::TokensOf(const StepPlan& plan,
 void TransformerPass::AddPosition(const TransformerStackWeights& stack,
                                   int position, std::span<float> buffer,
                                   std::span<float> x) const {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   if (!stack.positions.empty()) {
     stack.positions.CopyRow(position + config.position_offset, buffer);
     AddInPlace(buffer, x);
@@ -154,18 +154,18 @@ void TransformerPass::AddPosition(const TransformerStackWeights& stack,
 
 void TransformerPass::ProjectEmbeddings(const Batch& batch,
                                         std::span<float> x) {
-  const int size = network_.config.embedding_size();
+  const int size = network_.config().embedding_size();
   const auto rows = FirstRows(branch_, batch.num_tokens, size);
   for (int t = 0; t < batch.num_tokens; ++t) {
-    network_.weights.embedding.CopyRow(batch.tokens[t],
-                                       RowsBetween(rows, t, t + 1, size));
+    network_.weights->embedding.CopyRow(batch.tokens[t],
+                                        RowsBetween(rows, t, t + 1, size));
   }
-  MatMul(rows, network_.weights.project_in, x, *pool_);
+  MatMul(rows, network_.weights->project_in, x, *pool_);
 }
 
 void TransformerPass::Embed(const Batch& batch,
                             const TransformerStackWeights& stack) {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   const int size = config.hidden_size;
   const auto x = FirstRows(x_, batch.num_tokens, size);
   const auto normed = FirstRows(normed_, batch.num_tokens, size);
@@ -175,7 +175,7 @@ void TransformerPass::Embed(const Batch& batch,
   ForRowBlocks(batch.num_tokens, size, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       const auto to = RowsBetween(x, t, t + 1, size);
-      if (!projects) network_.weights.embedding.CopyRow(batch.tokens[t], to);
+      if (!projects) network_.weights->embedding.CopyRow(batch.tokens[t], to);
       if (config.scales_embeddings) ScaleInPlace(scale, to);
       // The norm's place in memory is free until the row's norm is taken.
       AddPosition(stack, batch.positions[t],
@@ -196,7 +196,7 @@ void TransformerPass::Embed(const Batch& batch,
 void TransformerPass::StoreProjections(int layer_idx,
                                        const TransformerLayerWeights& layer,
                                        const Batch& batch, KvLayer& kv_layer) {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   const ProductWeights& product = layer[MatrixPart::kQkv];
   const int stride = product.matrix.num_rows();
   const auto qkv = FirstRows(qkv_, batch.num_tokens, stride);
@@ -220,7 +220,7 @@ void TransformerPass::StoreProjections(int layer_idx,
 void TransformerPass::FinishQueriesAndKeys(int layer_idx,
                                            const TransformerLayerWeights& layer,
                                            int position, std::span<float> qk) {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   if (config.has_qk_norms) {
     const auto q = qk.first(config.q_size());
     const auto k = qk.subspan(config.q_size());
@@ -265,7 +265,7 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
     }
     std::swap(buffer, kept_);
   };
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   keep_rows(x_, config.hidden_size);
   keep_rows(qkv_, config.q_size() + 2 * config.kv_size());
   return kept;
@@ -273,7 +273,7 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
 
 AttentionOptions TransformerPass::OptionsOf(
     const TransformerStackWeights& stack, int window) const {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   return {.scale = config.attention_scale(),
           .soft_cap = static_cast<float>(config.attention_soft_cap),
           .window = window,
@@ -288,7 +288,7 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
                                    const AttentionOptions& options,
                                    const Batch& batch,
                                    const KvLayer& kv_layer) {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   const TransformerLayerWeights& layer = stack.layers[layer_idx];
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
   Attention(batch.rows, qkv_.data(), layer[MatrixPart::kQkv].matrix.num_rows(),
@@ -306,7 +306,7 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
 void TransformerPass::AttendToSourceAndAdd(const TransformerLayerWeights& layer,
                                            const Batch& batch,
                                            const KvLayer& kv_layer) {
-  const TransformerConfig& config = network_.config;
+  const TransformerConfig& config = network_.config();
   const auto q = FirstRows(qkv_, batch.num_tokens, config.q_size());
   Multiply(Normed(batch.num_tokens), layer[MatrixPart::kCrossQuery], q);
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
@@ -328,7 +328,7 @@ void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
   const int width = product.matrix.num_rows();
   const auto gate_up = FirstRows(gate_up_, num_tokens, width);
   MatMul(Normed(num_tokens), product.matrix, gate_up, *pool_);
-  const bool has_gate = network_.config.has_gate;
+  const bool has_gate = network_.config().has_gate;
   const auto gated = has_gate ? FirstRows(gated_, num_tokens, size) : gate_up;
   ForRowBlocks(num_tokens, width, [&](int begin, int end) {
     const auto rows = RowsBetween(gate_up, begin, end, width);
@@ -336,21 +336,22 @@ void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
     Activate(rows, size, RowsBetween(gated, begin, end, size));
   });
   const auto branch =
-      FirstRows(branch_, num_tokens, network_.config.hidden_size);
+      FirstRows(branch_, num_tokens, network_.config().hidden_size);
   Multiply(gated, layer[MatrixPart::kDown], branch);
   const bool is_last = layer_idx + 1 == std::ssize(stack.layers);
   const NormWeights& next =
       is_last ? stack.final_norm
               : stack.layers[layer_idx + 1][NormPart::kAttentionNorm];
-  AddAndNormalise(branch, layer[NormPart::kPostMlpNorm],
-                  network_.config.norms_sums ? layer[NormPart::kMlpNorm] : next,
-                  num_tokens);
+  AddAndNormalise(
+      branch, layer[NormPart::kPostMlpNorm],
+      network_.config().norms_sums ? layer[NormPart::kMlpNorm] : next,
+      num_tokens);
 }
 
 void TransformerPass::Activate(std::span<float> gate_up, int size,
                                std::span<float> gated) const {
-  const Activation activation = network_.config.activation;
-  if (network_.config.has_gate) {
+  const Activation activation = network_.config().activation;
+  if (network_.config().has_gate) {
     if (activation == Activation::kSilu) return SiluMul(gate_up, size, gated);
     CHECK(activation == Activation::kGeluTanh) << "no family has another gate";
     return GeluMul(gate_up, size, gated);
@@ -368,8 +369,8 @@ void TransformerPass::Activate(std::span<float> gate_up, int size,
 }
 
 void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
-  const TransformerConfig& config = network_.config;
-  const TransformerWeights& weights = network_.weights;
+  const TransformerConfig& config = network_.config();
+  const TransformerWeights& weights = *network_.weights;
   if (config.scales_head) {
     const float scale =
         1.0f / std::sqrt(static_cast<float>(config.hidden_size));
@@ -404,7 +405,7 @@ void TransformerPass::ForRowBlocks(int num_rows, int num_cols,
 
 std::span<const float> TransformerPass::Normed(int num_tokens) const {
   return std::span(normed_).first(size_t(num_tokens) *
-                                  network_.config.hidden_size);
+                                  network_.config().hidden_size);
 }
 
 void TransformerPass::Multiply(std::span<const float> x,
@@ -422,8 +423,8 @@ void TransformerPass::Multiply(std::span<const float> x,
 void TransformerPass::Normalise(std::span<const float> x,
                                 const NormWeights& norm,
                                 std::span<float> out) const {
-  const auto epsilon = static_cast<float>(network_.config.norm_eps);
-  if (network_.config.norm == NormKind::kLayer) {
+  const auto epsilon = static_cast<float>(network_.config().norm_eps);
+  if (network_.config().norm == NormKind::kLayer) {
     LayerNorm(x, norm.weight, norm.bias, epsilon, out);
   } else {
     RmsNorm(x, norm.weight, epsilon, out);
@@ -434,7 +435,7 @@ void TransformerPass::AddAndNormalise(std::span<float> branch,
                                       const NormWeights& post_norm,
                                       const NormWeights& next_norm,
                                       int num_tokens) {
-  const int size = network_.config.hidden_size;
+  const int size = network_.config().hidden_size;
   const auto x = FirstRows(x_, num_tokens, size);
   const auto normed = FirstRows(normed_, num_tokens, size);
   ForRowBlocks(num_tokens, size, [&](int begin, int end) {
@@ -444,7 +445,7 @@ void TransformerPass::AddAndNormalise(std::span<float> branch,
     AddInPlace(added, sum);
     const auto to = RowsBetween(normed, begin, end, size);
     Normalise(sum, next_norm, to);
-    if (network_.config.norms_sums) std::ranges::copy(to, sum.begin());
+    if (network_.config().norms_sums) std::ranges::copy(to, sum.begin());
   });
 }
 

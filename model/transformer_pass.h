@@ -25,6 +25,7 @@
 // A pass itself divides its loops among the threads of the pool it is given.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -41,13 +42,14 @@ namespace espalier {
 
 // What passes share: constant, but for the keys and values behind `cache`.
 struct TransformerNetwork {
-  TransformerConfig config;
-  TransformerWeights weights;
+  std::shared_ptr<const TransformerWeights> weights;
   PagedKvCache cache;
   RotaryTable rotary;
   RotaryTable local_rotary;  // of layers with a window, if it is another
   // [positions, hidden_size], if they are sinusoidal.
   std::vector<float> sinusoidal_positions;
+
+  const TransformerConfig& config() const { return weights->config; }
 };
 
 // Rows [begin, end) of a plan.

@@ -37,8 +37,8 @@ std::span<float> GrownTo(AlignedVector<float>& buffer, size_t size) {
 bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
   const std::span<const PlanSource> sources = SourcesOf(plan, rows);
   if (sources.empty()) return true;
-  const TransformerConfig& config = network_.config;
-  const TransformerStackWeights& encoder = network_.weights.encoder;
+  const TransformerConfig& config = network_.config();
+  const TransformerStackWeights& encoder = network_.weights->encoder;
   std::vector<PageId> pages;
   for (int i = 0; i < std::ssize(sources); ++i) pages.push_back(PageId{i});
   Batch batch;
@@ -72,7 +72,7 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
 void TransformerPass::StoreSources(const StepPlan& plan,
                                    std::span<const PlanSource> sources,
                                    int num_tokens) {
-  const int kv_size = network_.config.kv_size();
+  const int kv_size = network_.config().kv_size();
   std::vector<PagedRow> rows;
   int first_token = 0;
   for (const PlanSource& source : sources) {
@@ -85,10 +85,10 @@ void TransformerPass::StoreSources(const StepPlan& plan,
                     .pages = plan.row_pages(source.row)});
     first_token += length;
   }
-  for (int i = 0; i < network_.config.num_layers(); ++i) {
+  for (int i = 0; i < network_.config().num_layers(); ++i) {
     const auto kv = GrownTo(qkv_, size_t(num_tokens) * 2 * kv_size);
     Multiply(Normed(num_tokens),
-             network_.weights.layers[i][MatrixPart::kCrossKv], kv);
+             network_.weights->layers[i][MatrixPart::kCrossKv], kv);
     KvLayer kv_layer = network_.cache.layer(i);
     StoreKeyValues(rows, kv.data(), kv.data() + kv_size, 2 * kv_size, kv_layer);
   }

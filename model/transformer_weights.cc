@@ -203,6 +203,8 @@ absl::StatusOr<TransformerWeights> Load(
   const int embedding_size = config.embedding_size();
   MatrixPacker matrices(options, NumPackedBytes(tensors));
   TransformerWeights weights;
+  weights.config = config;
+  weights.format = options.format;
   weights.checkpoint = std::move(checkpoint);
   weights.embedding = Table(tensors.embedding, embedding_size);
   weights.project_in =
@@ -236,6 +238,19 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(
     return ResourceExhausted(checkpoint->path(),
                              ": not enough memory for the weights");
   }
+}
+
+absl::StatusOr<std::shared_ptr<const TransformerWeights>>
+LoadTransformerWeights(const std::string& directory,
+                       const WeightOptions& options) {
+  ASSIGN_OR_RETURN(const TransformerConfig config,
+                   ReadTransformerConfig(directory));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(directory));
+  ASSIGN_OR_RETURN(TransformerWeights weights,
+                   LoadTransformerWeights(std::make_shared<const Checkpoint>(
+                                              std::move(checkpoint)),
+                                          config, options));
+  return std::make_shared<const TransformerWeights>(std::move(weights));
 }
 
 }  // namespace espalier

@@ -1,6 +1,7 @@
-// TransformerWeights: the weights of a transformer, packed for its forward
-// pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
-// bf16 and f16, or are quantised; norms and biases are widened to float32.
+// TransformerWeights: a transformer's config and weights, without a KV cache.
+// Models with caches of their own share them. The weights are packed for its
+// forward pass: q, k, v of a layer as one matrix, gate and up as one. Matrices
+// keep bf16 and f16, or are quantised; norms and biases are widened to float32.
 // Embeddings stay in the checkpoint's files, which are mapped as long as there
 // is a model: files may be removed or replaced by others under their names, but
 // not written to or cut short.
@@ -48,6 +49,8 @@ struct TransformerStackWeights {
 };
 
 struct TransformerWeights : TransformerStackWeights {
+  TransformerConfig config;
+  WeightFormat format = WeightFormat::kAsStored;
   std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
   EmbeddingTable embedding;                      // [vocab_size, embedding_size]
   PackedMatrix project_in;   // [hidden_size, embedding_size]; or nothing
@@ -79,5 +82,11 @@ struct WeightOptions {
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(
     std::shared_ptr<const Checkpoint> checkpoint,
     const TransformerConfig& config, const WeightOptions& options = {});
+
+// The same from a model directory.
+// Errors: also kNotFound if a file is missing, and as ReadTransformerConfig.
+absl::StatusOr<std::shared_ptr<const TransformerWeights>>
+LoadTransformerWeights(const std::string& directory,
+                       const WeightOptions& options = {});
 
 }  // namespace espalier

@@ -31,10 +31,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace espalier {
 
 enum class WeightFormat : uint8_t { kAsStored, kInt8, kInt4, kFp8 };
+
+constexpr std::string_view NameOf(WeightFormat format) {
+  constexpr std::string_view kNames[] = {"stored", "int8", "int4", "fp8"};
+  return kNames[static_cast<int>(format)];
+}
 
 // Inputs that share a scale, of kInt8 and kInt4; the last group may have fewer.
 constexpr int QuantGroupSize(WeightFormat format) {

@@ -87,14 +87,14 @@ ModelDescription Describe(const TransformerConfig& config,
 class LoadedCudaTransformer : public CudaTransformer {
  public:
   static absl::StatusOr<std::unique_ptr<CudaTransformer>> Create(
-      const TransformerConfig& config, const CudaTransformerOptions& options,
-      const CudaDevice& device, CudaTransformerWeights weights) {
-    ASSIGN_OR_RETURN(std::unique_ptr<CudaTransformerPass> pass,
-                     CudaTransformerPass::Create(config, options, device,
-                                                 std::move(weights)));
+      std::shared_ptr<const CudaTransformerWeights> weights,
+      const CudaTransformerOptions& options, const CudaDevice& device) {
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<CudaTransformerPass> pass,
+        CudaTransformerPass::Create(std::move(weights), options, device));
     RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
     return std::unique_ptr<CudaTransformer>(
-        new LoadedCudaTransformer(config, options, device, std::move(pass)));
+        new LoadedCudaTransformer(options, device, std::move(pass)));
   }
 
   ~LoadedCudaTransformer() override {
@@ -102,7 +102,10 @@ class LoadedCudaTransformer : public CudaTransformer {
   }
 
   const ModelDescription& description() const override { return description_; }
-  const TransformerConfig& config() const override { return config_; }
+  const std::shared_ptr<const CudaTransformerWeights>& weights()
+      const override {
+    return pass_->shared_weights();
+  }
   const CudaDevice& device() const override { return device_; }
   const CudaCallBounds& bounds() const override { return bounds_; }
   const CudaKvCache& cache() const override { return pass_->cache(); }
@@ -124,25 +127,22 @@ class LoadedCudaTransformer : public CudaTransformer {
   }
 
  private:
-  LoadedCudaTransformer(const TransformerConfig& config,
-                        const CudaTransformerOptions& options,
+  LoadedCudaTransformer(const CudaTransformerOptions& options,
                         const CudaDevice& device,
                         std::unique_ptr<CudaTransformerPass> pass)
-      : config_(config),
-        bounds_(BoundsOf(config, options)),
+      : pass_(std::move(pass)),
+        bounds_(BoundsOf(config(), options)),
         device_(device),
-        description_(Describe(config, pass->cache(), options.max_tokens)),
-        pass_(std::move(pass)) {}
+        description_(Describe(config(), pass_->cache(), options.max_tokens)) {}
 
   absl::Status CheckBounds(const CudaBatch& batch) const;
 
   // First, so that it is left last: what is owned below is freed on its device.
   std::optional<CudaDeviceScope> freeing_;
-  const TransformerConfig config_;
+  const std::unique_ptr<CudaTransformerPass> pass_;
   const CudaCallBounds bounds_;
   const CudaDevice device_;
   const ModelDescription description_;
-  const std::unique_ptr<CudaTransformerPass> pass_;
 };
 
 absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
@@ -171,36 +171,51 @@ absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
                 {"rows of logits", batch.num_logits,
                  std::min(bounds_.max_logits, batch.num_tokens)},
                 {"tokens of sources", batch.sources.num_tokens,
-                 config_.encoder ? bounds_.max_tokens : 0}});
+                 config().encoder ? bounds_.max_tokens : 0}});
 }
 
-absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadDirectory(
-    const std::string& directory, const CudaTransformerOptions& given,
-    const CudaDevice& device) {
+using SharedWeights = std::shared_ptr<const CudaTransformerWeights>;
+
+absl::StatusOr<SharedWeights> LoadWeights(const std::string& directory,
+                                          const CudaTransformerOptions& given) {
   ASSIGN_OR_RETURN(const TransformerConfig config,
                    ReadTransformerConfig(directory));
-  const CudaTransformerOptions options = WithBounds(given, config.vocab_size);
-  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckOptions(WithBounds(given, config.vocab_size)));
   RETURN_IF_ERROR(Annotate(CheckCudaLimits(config), directory));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
-                   LoadCudaTransformerWeights(
-                       checkpoint, config, {options.dtype, options.weights}));
-  return LoadedCudaTransformer::Create(config, options, device,
-                                       std::move(weights));
+                   LoadCudaTransformerWeights(checkpoint, config,
+                                              {given.dtype, given.weights}));
+  return std::make_shared<const CudaTransformerWeights>(std::move(weights));
 }
 
-absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeRandom(
-    const TransformerConfig& config, const CudaTransformerOptions& given,
-    const CudaDevice& device) {
-  const CudaTransformerOptions options = WithBounds(given, config.vocab_size);
-  RETURN_IF_ERROR(CheckOptions(options));
+absl::StatusOr<SharedWeights> RandomWeights(
+    const TransformerConfig& config, const CudaTransformerOptions& given) {
+  RETURN_IF_ERROR(CheckOptions(WithBounds(given, config.vocab_size)));
   RETURN_IF_ERROR(CheckCudaLimits(config));
   ASSIGN_OR_RETURN(
       CudaTransformerWeights weights,
-      RandomCudaTransformerWeights(config, {options.dtype, options.weights}));
-  return LoadedCudaTransformer::Create(config, options, device,
-                                       std::move(weights));
+      RandomCudaTransformerWeights(config, {given.dtype, given.weights}));
+  return std::make_shared<const CudaTransformerWeights>(std::move(weights));
+}
+
+absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeModel(
+    SharedWeights weights, const CudaTransformerOptions& given,
+    const CudaDevice& device) {
+  const CudaTransformerOptions options =
+      WithBounds(given, weights->config.vocab_size);
+  RETURN_IF_ERROR(CheckOptions(options));
+  if (options.dtype != weights->types.dtype) {
+    return InvalidArgument("dtype must be ", NameOf(weights->types.dtype),
+                           ", as the weights are loaded, got ",
+                           NameOf(options.dtype));
+  }
+  if (options.weights != weights->types.format) {
+    return InvalidArgument("weights must be ", NameOf(weights->types.format),
+                           ", as they are loaded, got ",
+                           NameOf(options.weights));
+  }
+  return LoadedCudaTransformer::Create(std::move(weights), options, device);
 }
 
 }  // namespace
@@ -231,7 +246,8 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Load(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    return LoadDirectory(directory, options, device);
+    ASSIGN_OR_RETURN(SharedWeights weights, LoadWeights(directory, options));
+    return MakeModel(std::move(weights), options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
@@ -243,10 +259,28 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Random(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    return MakeRandom(config, options, device);
+    ASSIGN_OR_RETURN(SharedWeights weights, RandomWeights(config, options));
+    return MakeModel(std::move(weights), options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the model");
   }
+}
+
+absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Create(
+    std::shared_ptr<const CudaTransformerWeights> weights,
+    const CudaTransformerOptions& options, const CudaDevice& device) {
+  if (weights == nullptr) return InvalidArgument("weights must not be null");
+  try {
+    ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                     CudaDeviceScope::Enter(device.ordinal));
+    return MakeModel(std::move(weights), options, device);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for the model");
+  }
+}
+
+const TransformerConfig& CudaTransformer::config() const {
+  return weights()->config;
 }
 
 }  // namespace espalier

@@ -55,6 +55,8 @@ struct CudaTransformerOptions {
 CudaTransformerOptions WithBounds(CudaTransformerOptions options,
                                   int vocab_size);
 
+struct CudaTransformerWeights;  // model/cuda/cuda_transformer_weights.h
+
 class CudaTransformer : public CudaModel {
  public:
   // Loads a model directory as TransformerModel does, converting weights to
@@ -72,7 +74,17 @@ class CudaTransformer : public CudaModel {
       const TransformerConfig& config, const CudaTransformerOptions& options,
       const CudaDevice& device);
 
-  virtual const TransformerConfig& config() const = 0;
+  // Makes a model of loaded weights, with a cache and scratch of its own.
+  // Errors: as Load; also if options.dtype or options.weights is not that of
+  // `weights`.
+  static absl::StatusOr<std::unique_ptr<CudaTransformer>> Create(
+      std::shared_ptr<const CudaTransformerWeights> weights,
+      const CudaTransformerOptions& options, const CudaDevice& device);
+
+  const TransformerConfig& config() const;
+  // For other models on the same weights and device.
+  virtual const std::shared_ptr<const CudaTransformerWeights>& weights()
+      const = 0;
 };
 
 }  // namespace espalier

@@ -41,23 +41,23 @@ CudaActivationKind KindOf(Activation activation) {
 
 }  // namespace
 
-CudaTransformerPass::CudaTransformerPass(const TransformerConfig& config,
-                                         const CudaTransformerOptions& options,
-                                         const CudaDevice& device,
-                                         CudaTransformerWeights weights)
-    : config_(config),
+CudaTransformerPass::CudaTransformerPass(
+    std::shared_ptr<const CudaTransformerWeights> weights,
+    const CudaTransformerOptions& options, const CudaDevice& device)
+    : shared_weights_(std::move(weights)),
+      weights_(*shared_weights_),
+      config_(weights_.config),
       options_(options),
       device_(device),
-      weights_(std::move(weights)),
-      embedding_scale_(EmbeddingScale(config, options.dtype)) {}
+      embedding_scale_(EmbeddingScale(config_, options.dtype)) {}
 
 absl::StatusOr<std::unique_ptr<CudaTransformerPass>>
-CudaTransformerPass::Create(const TransformerConfig& config,
-                            const CudaTransformerOptions& options,
-                            const CudaDevice& device,
-                            CudaTransformerWeights weights) {
+CudaTransformerPass::Create(
+    std::shared_ptr<const CudaTransformerWeights> weights,
+    const CudaTransformerOptions& options, const CudaDevice& device) {
   std::unique_ptr<CudaTransformerPass> pass(
-      new CudaTransformerPass(config, options, device, std::move(weights)));
+      new CudaTransformerPass(std::move(weights), options, device));
+  const TransformerConfig& config = pass->config_;
   for (int i = 0; i < config.num_layers(); ++i) {
     RETURN_IF_ERROR(PrepareCudaAttention(pass->LayerShape(i), device));
   }

@@ -38,8 +38,8 @@ class CudaTransformerPass {
   // Errors: kInvalidArgument if options.kv_cache_bytes is too little;
   // kResourceExhausted, naming the bytes, if device memory runs out; kInternal.
   static absl::StatusOr<std::unique_ptr<CudaTransformerPass>> Create(
-      const TransformerConfig& config, const CudaTransformerOptions& options,
-      const CudaDevice& device, CudaTransformerWeights weights);
+      std::shared_ptr<const CudaTransformerWeights> weights,
+      const CudaTransformerOptions& options, const CudaDevice& device);
 
   // CudaModel::Enqueue. REQUIRES: counts are within the options' bounds, and
   // batch.num_tokens or batch.sources.num_tokens is not 0.
@@ -50,6 +50,9 @@ class CudaTransformerPass {
   // Of every layer, its window and biases aside.
   CudaAttentionShape attention_shape() const;
   CudaMemoryParts memory() const;
+  const std::shared_ptr<const CudaTransformerWeights>& shared_weights() const {
+    return shared_weights_;
+  }
 
  private:
   // Tokens that a stack of layers reads, and where it keeps their keys and
@@ -82,9 +85,9 @@ class CudaTransformerPass {
     const float* post_norm = nullptr;
   };
 
-  CudaTransformerPass(const TransformerConfig& config,
+  CudaTransformerPass(std::shared_ptr<const CudaTransformerWeights> weights,
                       const CudaTransformerOptions& options,
-                      const CudaDevice& device, CudaTransformerWeights weights);
+                      const CudaDevice& device);
 
   CudaAttentionShape SelfAttentionShape(
       const CudaTransformerStack& stack) const;
@@ -123,10 +126,11 @@ class CudaTransformerPass {
                                const CudaNorm& norm, cudaStream_t stream);
   absl::Status WriteLogits(int num_rows, float* logits, cudaStream_t stream);
 
-  const TransformerConfig config_;
+  const std::shared_ptr<const CudaTransformerWeights> shared_weights_;
+  const CudaTransformerWeights& weights_;
+  const TransformerConfig& config_;
   const CudaTransformerOptions options_;
   const CudaDevice device_;
-  const CudaTransformerWeights weights_;
   float embedding_scale_ = 1;
   CudaKvMemory kv_;
   CudaRotaryMemory rotary_;

@@ -433,6 +433,8 @@ absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
     const TransformerConfig& config, const CudaWeightTypes& types,
     const TransformerTensors* tensors) {
   CudaTransformerWeights weights;
+  weights.config = config;
+  weights.types = types;
   const size_t bytes =
       WeightPlacer(config, types, tensors, nullptr).Run(&weights);
   ASSIGN_OR_RETURN(weights.memory, ZeroedDeviceMemory("weights", bytes));

@@ -1,5 +1,5 @@
-// CudaTransformerWeights: a model's weights in device memory, one
-// allocation, in the layout in which the forward pass reads them:
+// CudaTransformerWeights: a model's config, and its weights in device memory,
+// one allocation, in the layout in which the forward pass reads them:
 //
 //   qkv      q, k and v of a layer stacked, as on the host, their heads as
 //            model/rotary_order.h has them
@@ -72,7 +72,17 @@ struct CudaTransformerStack {
   CudaNormWeights final_norm;
 };
 
+// What numbers are, in device memory.
+struct CudaWeightTypes {
+  DType dtype = DType::kBFloat16;
+  // kFp8: layers' matrices are e4m3. kAsStored: those of the checkpoint that
+  // are, if dtype is kBFloat16.
+  WeightFormat format = WeightFormat::kAsStored;
+};
+
 struct CudaTransformerWeights : CudaTransformerStack {
+  TransformerConfig config;
+  CudaWeightTypes types;
   CudaTransformerWidths widths;
   CudaMatrix embedding;  // [vocab_size, hidden]
   CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied
@@ -86,14 +96,6 @@ struct CudaTransformerWeights : CudaTransformerStack {
 int64_t MaxMatrixWeights(const CudaTransformerWeights& weights);
 // The same of those stored as e4m3 codes; 0 if there is none.
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights);
-
-// What numbers are, in device memory.
-struct CudaWeightTypes {
-  DType dtype = DType::kBFloat16;
-  // kFp8: layers' matrices are e4m3. kAsStored: those of the checkpoint that
-  // are, if dtype is kBFloat16.
-  WeightFormat format = WeightFormat::kAsStored;
-};
 
 // All pointers and shapes, and zeros everywhere: what is past a tensor's rows
 // and columns stays zero. `tensors` are those to be loaded; null: none is

@@ -149,7 +149,7 @@ double DecodeCase::NumWeights() const {
 double DecodeCase::StepBytes(int num_generated, int layer_weight_bytes) const {
   const double num_tokens =
       num_requests * (num_prompt_tokens + double(num_beams) * num_generated);
-  const double token = 2.0 * shape().num_layers * shape().kv_size();
+  const double token = 2.0 * shape().num_layers() * shape().kv_size();
   return 2 * (NumWeights() + num_tokens * token) +
          (layer_weight_bytes - 2) * NumLayerWeights();
 }
@@ -157,7 +157,7 @@ double DecodeCase::StepBytes(int num_generated, int layer_weight_bytes) const {
 double DecodeCase::StepFlops(int num_generated) const {
   const double num_tokens = num_prompt_tokens + num_generated;
   const double attention =
-      2 * num_tokens * shape().num_layers * shape().q_size();
+      2 * num_tokens * shape().num_layers() * shape().q_size();
   return 2 * num_rows() * (NumWeights() + attention);
 }
 

@@ -352,6 +352,34 @@ TEST(CudaTransformerTest, ACallBeyondTheBoundsIsRefused) {
   EXPECT_OK(model->transformer().Enqueue({}, nullptr, nullptr));
 }
 
+// The model that loaded the weights is gone when others use them.
+TEST(CudaTransformerTest, ModelsOnSharedWeightsEqualLoadedOnes) {
+  const TempDirectory directory(FilesOf(MakeTinyModel({}, /*seed=*/3)));
+  const auto load = [&](int page_size) {
+    auto loaded = CudaTransformer::Load(
+        directory.path(), SmallOptions(DType::kFloat32, page_size), Device());
+    EXPECT_OK(loaded);
+    return *std::move(loaded);
+  };
+  const auto feed = [&](std::unique_ptr<CudaTransformer> transformer) {
+    CudaPlanModel model(std::move(transformer), Device());
+    return FeedAlone(&model, RandomTokens(20, 60, 16), 7);
+  };
+  const std::shared_ptr<const CudaTransformerWeights> weights =
+      load(16)->weights();
+  for (const int page_size : {1, 5, 16, 32}) {
+    auto other = CudaTransformer::Create(
+        weights, SmallOptions(DType::kFloat32, page_size), Device());
+    ASSERT_OK(other);
+    EXPECT_EQ((*other)->description().page_size, page_size);
+    EXPECT_EQ(feed(*std::move(other)), feed(load(page_size))) << page_size;
+  }
+  EXPECT_THAT(CudaTransformer::Create(
+                  weights, SmallOptions(DType::kBFloat16, 16), Device())
+                  .status(),
+              StatusIs(kInvalid, HasSubstr("dtype must be f32")));
+}
+
 TEST(CudaTransformerTest, RandomWeightsComputeTheSameEveryTime) {
   TransformerConfig config;
   config.vocab_size = 100;

@@ -4,7 +4,7 @@
     benchmarks/speculation.py [--espalier PROGRAM] [--rounds 9] [--threads 1]
     benchmarks/speculation.py --before PROGRAM     plain requests, two builds
 
-A table of espalier verify-speculation: requests with speculation and without,
+A table of verify_speculation: requests with speculation and without,
 in turn in one process, medians. "Sentences": 50 English sentences that the
 models were not trained on, translated one at a time or 8 together. "Copies":
 texts that repeat themselves, which drafts from history are for: the sentences'
@@ -58,7 +58,8 @@ def copies(count):
 
 
 def verify(args, name, requests, options):
-    command = [args.espalier, "verify-speculation", "-m", str(MODEL),
+    program = pathlib.Path(args.espalier).with_name("verify_speculation")
+    command = [str(program), "-m", str(MODEL),
                "--rounds", str(args.rounds), "--threads", str(args.threads),
                *options, requests]
     run = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -26,7 +26,6 @@
 #include "examples/cli/serve_options.h"
 #include "examples/cli/tokenize_command.h"
 #include "examples/cli/trace_command.h"
-#include "examples/cli/verify_speculation_command.h"
 #include "request/json/param_fields.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -340,44 +339,6 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
   });
 }
 
-void AddVerifySpeculationCommand(CLI::App* app, int* exit_code) {
-  CLI::App* command = app->add_subcommand(
-      "verify-speculation", "whether speculation changes what is generated");
-  const auto options = std::make_shared<VerifySpeculationOptions>();
-  command
-      ->add_option("file", options->file, "JSON lines, as of batch; - is stdin")
-      ->required()
-      ->option_text(" ");
-  command
-      ->add_option("--speculate", options->speculate,
-                   "for requests that do not say: METHOD[:N[:MODE]], as of "
-                   "generate; default draft with --draft-model, otherwise "
-                   "ngram")
-      ->option_text("METHOD");
-  command
-      ->add_option("--samples", options->num_samples,
-                   Concat("of a request in mode rejection, each way: at least "
-                          "100; default ",
-                          options->num_samples))
-      ->transform(InRange(100, 10000000))
-      ->option_text("N");
-  command
-      ->add_option("--seed", options->seed, "of the first of them; default 1")
-      ->transform(InRange(0, int64_t{1} << 52))
-      ->option_text("N");
-  command
-      ->add_option("--rounds", options->num_rounds,
-                   Concat("timed runs each way; default ", options->num_rounds))
-      ->transform(InRange(1, 1000))
-      ->option_text("N");
-  AddRuntimeOptions(command, &options->runtime);
-  command->footer(kVerifySpeculationExamples);
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = VerifySpeculation(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
-}
-
 void AddServeCommand(CLI::App* app, std::span<char* const> args,
                      int* exit_code) {
   CLI::App* command =
@@ -441,7 +402,6 @@ int ParseAndRun(std::span<char* const> args) {
   AddTokenizeCommand(&app, &exit_code);
   AddInspectCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);
-  AddVerifySpeculationCommand(&app, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }

@@ -187,22 +187,5 @@ TEST_F(ExamplesTest, DocumentsShowWhatIsPrinted) {
   EXPECT_GE(num_commands, 5);
 }
 
-// Its times vary, so its output is not shown.
-TEST_F(ExamplesTest, TheProofOfSpeculationRunsAsDocumentsHaveIt) {
-  for (const char* document : {"README.md", "docs/speculation.md"}) {
-    SCOPED_TRACE(document);
-    const std::string text = ReadText(kRoot + "/" + document);
-    const size_t begin = text.find("```\ncat > requests.jsonl <<END\n");
-    ASSERT_NE(begin, text.npos);
-    const size_t first = begin + 4;
-    std::string command = text.substr(first, text.find("```", first) - first);
-    command.insert(command.find(" -m "), " --samples 100 --rounds 1");
-    const ProgramRun run = Run(command);
-    EXPECT_EQ(run.exit_code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("drafts were verified in 2 of 2 requests"));
-    EXPECT_THAT(run.out, HasSubstr("verdict: equal\n"));
-  }
-}
-
 }  // namespace
 }  // namespace espalier::testing

@@ -283,15 +283,5 @@ TEST_F(GenerationConfigTest, HelpOnAModelListsThem) {
   }
 }
 
-// Whatever the model would have them do both runs of it do.
-TEST_F(GenerationConfigTest, SpeculationIsVerifiedWithThem) {
-  WriteConfig(R"({"do_sample": true, "temperature": 0.5})");
-  const std::string file =
-      model_.Write("requests.jsonl", R"({"prompt": "It rains.", "params": {}})"
-                                     "\n");
-  const ProgramRun run = Run({"verify-speculation", file, "--rounds", "1"});
-  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
-}
-
 }  // namespace
 }  // namespace espalier::testing

@@ -34,7 +34,7 @@ void Become(const std::vector<std::string>& args) {
 LiveProgram::LiveProgram(const std::vector<std::string>& args, Ends ends) {
   if (ends != Ends::kPipes) {
     const bool is_narrow = ends == Ends::kNarrowTerminal;
-    const winsize size = {24, static_cast<uint16_t>(is_narrow ? 40 : 80), 0, 0};
+    const winsize size = {24, static_cast<uint16_t>(is_narrow ? 12 : 80), 0, 0};
     pid_ = forkpty(&out_, nullptr, nullptr, &size);
     CHECK_GE(pid_, 0);
     if (pid_ == 0) Become(args);

@@ -183,34 +183,15 @@ TEST(TerminalTest, OneLongRequestTellsThatItRuns) {
               ContainsRegex("\r\x1b\\[K0/1 request, 0/s, [0-9]+ s\r"));
 }
 
-TEST(TerminalTest, AComparisonTellsItsPhases) {
-  const ScratchDirectory scratch;
-  const std::string input =
-      scratch.Write("in",
-                    "{\"prompt\": \"No.\", \"params\": {\"max_tokens\": 6}}\n"
-                    "{\"prompt\": \"No.\", \"params\": {\"max_tokens\": 6, "
-                    "\"do_sample\": true, "
-                    "\"speculate\": \"ngram::rejection\"}}\n");
-  const ProgramRun run =
-      RunOnTerminal({"verify-speculation", "-m", ModelDirectory("en-fr"),
-                     "--rounds", "1", "--samples", "100", input});
-  for (const char* what :
-       {"comparing, without speculation: 0/2 requests, ",
-        "comparing, with speculation: 0/2 requests, ",
-        "timing, run 2 of 2: 0/2 requests, ",
-        "sampling line 2, 1 of 1, with speculation: 0/100 requests, "}) {
-    EXPECT_THAT(run.out, HasSubstr(what));
-  }
-  EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
-}
-
-// One that went on in the next line would not be erased.
+// A wrapped line would not be erased.
 TEST(TerminalTest, ProgressStaysWithinTheTerminalsWidth) {
   const ScratchDirectory scratch;
-  const std::string input =
-      scratch.Write("in", "{\"prompt\": \"No.\"}\n{\"prompt\": \"Yes.\"}\n");
+  const std::string line =
+      "{\"prompt\": \"No.\", \"params\": {\"min_tokens\": 250}}\n";
+  const std::string input = scratch.Write("in", line + line + line + line);
   const std::string out =
-      LiveProgram({"verify-speculation", "-m", ModelDirectory("en-fr"), input},
+      LiveProgram({"batch", "-m", ModelDirectory("en-fr"), "--max-running", "1",
+                   "-i", input, "-o", scratch.path("out")},
                   LiveProgram::Ends::kNarrowTerminal)
           .Wait()
           .out;
@@ -222,23 +203,7 @@ TEST(TerminalTest, ProgressStaysWithinTheTerminalsWidth) {
     if (at == std::string::npos) break;  // what follows stays
     longest = std::max(longest, at - begin);
   }
-  EXPECT_EQ(longest, 39u) << out;
-}
-
-// From what the parts after it took, of all together.
-TEST(TerminalTest, ALongComparisonTellsWhenItWillBeDone) {
-  const ScratchDirectory scratch;
-  const std::string input = scratch.Write(
-      "in", "{\"prompt\": \"No.\", \"params\": {\"min_tokens\": 250}}\n");
-  LiveProgram program({"verify-speculation", "-m", ModelDirectory("en-fr"),
-                       "--rounds", "1000", input},
-                      LiveProgram::Ends::kTerminal);
-  EXPECT_TRUE(program.WaitFor("timing, run ", " left\r"));
-  program.Send(SIGINT);
-  const std::string out = program.Wait().out;
-  EXPECT_THAT(out, HasSubstr("1 request, 2002 runs each\r\n"));
-  EXPECT_THAT(out, ContainsRegex("timing, run [0-9]+ of 2000: [01]/1 request, "
-                                 "[0-9]+ (s|min) left"));
+  EXPECT_EQ(longest, 11u) << out;
 }
 
 }  // namespace

@@ -39,12 +39,12 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
   } cases[] = {
       {{},
        "a command is needed. The commands are generate, batch, score, "
-       "serve, tokenize, inspect, trace and verify-speculation."},
+       "serve, tokenize, inspect and trace."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
        "no command \"translate\". The commands are generate, batch, score, "
-       "serve, tokenize, inspect, trace and verify-speculation."},
+       "serve, tokenize, inspect and trace."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},
@@ -161,15 +161,10 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "; there is none: an answer has its text as the model writes it\n"},
       {{"trace", "f", "--input-file", "g"},
        "trace has no option --input-file\n"},
-      {{"verify-speculation", "--num-samples", "4"}, "did you mean --samples?"},
       {{"inspect"}, "inspect: a model is needed: espalier inspect DIR\n"},
       {{"trace"},
        "trace: a file that --trace has written is needed: espalier trace "
        "FILE\n"},
-      {{"verify-speculation", "-m", "x"},
-       "verify-speculation: a file of requests is needed: espalier "
-       "verify-speculation -m DIR FILE\n"},
-      {{"verify-speculation", "x"}, "verify-speculation: --model is required"},
   };
   for (size_t i = 0; i < std::size(cases); i += Cases(1, 2)) {
     const auto& [args, message] = cases[i];
@@ -246,15 +241,13 @@ TEST(UsageTest, OptionsOfOtherEnginesAreAnswered) {
   EXPECT_THAT(RunEspalier({"batch", "-m", "x", "-t", "8"}).err,
               AllOf(HasSubstr("has no option -t"), Not(HasSubstr("GPU"))));
   // Without an option that does it there is no hint.
-  EXPECT_THAT(
-      RunEspalier({"verify-speculation", "--enable-prefix-caching"}).err,
-      HasSubstr("has no option --enable-prefix-caching\n"));
+  EXPECT_THAT(RunEspalier({"tokenize", "--enable-prefix-caching"}).err,
+              HasSubstr("has no option --enable-prefix-caching\n"));
 }
 
 TEST(UsageTest, AModelWithoutItsOptionIsGivenOne) {
   const std::string model = ModelDirectory("en-fr");
-  for (const char* const command :
-       {"batch", "generate", "tokenize", "verify-speculation"}) {
+  for (const char* const command : {"batch", "generate", "tokenize"}) {
     EXPECT_THAT(RunEspalier({command, model}).err,
                 StartsWith(Concat("espalier: ", command,
                                   ": --model is required: give it as -m ",
@@ -434,7 +427,7 @@ TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {
 
 TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {
   const std::string help = RunEspalier({"--help"}).out;
-  EXPECT_THAT(help, HasSubstr("verify-speculation"));
+  EXPECT_THAT(help, HasSubstr("tokenize"));
   EXPECT_EQ(RunEspalier({"help"}).out, help);
   EXPECT_EQ(RunEspalier({"version"}).out, RunEspalier({"--version"}).out);
   for (const char* command : {"generate", "batch", "tokenize"}) {
@@ -459,7 +452,7 @@ TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
 
 TEST(UsageTest, HelpFitsATerminal) {
   for (const char* command : {"generate", "batch", "score", "tokenize", "trace",
-                              "serve", "verify-speculation", "inspect"}) {
+                              "serve", "inspect"}) {
     const ProgramRun help = RunEspalier({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     for (const std::string& line : SplitLines(help.out)) {

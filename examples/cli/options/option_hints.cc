@@ -163,8 +163,6 @@ constexpr Needed kNeeded[] = {
     {"inspect", "--model", "a model is needed: espalier inspect DIR"},
     {"trace", "file",
      "a file that --trace has written is needed: espalier trace FILE"},
-    {"verify-speculation", "file",
-     "a file of requests is needed: espalier verify-speculation -m DIR FILE"},
 };
 
 // A field of another program's requests as an option.

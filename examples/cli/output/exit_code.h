@@ -8,7 +8,6 @@ enum ExitCode {
   kAllSucceeded = 0,
   kSomeFailed = 1,
   kNothingRan = 2,
-  kNothingShown = 3,  // verify-speculation only
 };
 
 // Exit code of a program that `signal` ended, by convention.

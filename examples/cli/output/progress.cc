@@ -30,23 +30,8 @@ void Progress::Erase() {
   if (std::exchange(is_shown_, false)) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::Begin(std::string what, int total) {
-  what_ = std::move(what) + ": ";
-  total_ = total;
-  num_done_ = 0;
-  since_start_.Lap();
-  if (enabled_) Show();
-}
-
-void Progress::Expect(int64_t work) {
-  work_ = work;
-  work_done_ = 0;
-  since_expected_.Lap();
-}
-
-void Progress::Step(int64_t work) {
+void Progress::Step() {
   ++num_done_;
-  work_done_ += work;
   if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
   Show();
 }
@@ -56,33 +41,15 @@ void Progress::Tick() {
   Show(Concat(", ", absl::ToInt64Seconds(since_start_.Elapsed()), " s"));
 }
 
-std::string Progress::TimeLeft() const {
-  const absl::Duration passed = since_expected_.Elapsed();
-  if (work_done_ == 0 || work_done_ >= work_ || passed < absl::Seconds(1)) {
-    return "";
-  }
-  const double seconds = absl::ToDoubleSeconds(passed) *
-                         static_cast<double>(work_ - work_done_) /
-                         static_cast<double>(work_done_);
-  if (seconds < 100) return Concat(std::lround(seconds), " s left");
-  return Concat(std::lround(seconds / 60), " min left");
-}
-
 void Progress::Show(const std::string& more) {
   since_print_.Lap();
   const std::string done =
       total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
-  const bool has_requests = total_ > 0 || num_done_ > 0 || what_.empty();
   const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
   const double rate = seconds > 0 ? num_done_ / seconds : 0;
-  const std::string left = TimeLeft();
-  const std::string line =
-      has_requests
-          ? Concat(what_, done, ", ",
-                   left.empty() ? Concat(std::llround(rate), "/s") : left, more)
-          : Concat(what_, "...");
+  const std::string line = Concat(done, ", ", std::llround(rate), "/s", more);
   std::fprintf(stderr, "\r\033[K%s", line.substr(0, MaxLength()).c_str());
 }
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "benchmarks/speculate/two_sample_test.h"
 #include "espalier/generator.h"
-#include "examples/cli/two_sample_test.h"
 
-namespace espalier::cli {
+namespace espalier::verify_speculation {
 
 // The tokens at the beginning of a text that are compared as distributions. No
 // draft is verified at the first place, which a prompt's step draws.
@@ -53,4 +53,4 @@ class BeginningTables {
   std::vector<int64_t> tables_[kNumTables];
 };
 
-}  // namespace espalier::cli
+}  // namespace espalier::verify_speculation

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace espalier::cli {
+namespace espalier::verify_speculation {
 
 class TwoSampleTest {
  public:
@@ -92,4 +92,4 @@ class TwoSampleTest {
   std::vector<int> totals_;  // observations by cell
 };
 
-}  // namespace espalier::cli
+}  // namespace espalier::verify_speculation

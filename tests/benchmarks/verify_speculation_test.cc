@@ -1,11 +1,14 @@
-// `espalier verify-speculation` as its users meet it.
+// The verify_speculation program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -17,9 +20,8 @@ using ::testing::Not;
 
 ProgramRun Verify(const std::string& input,
                   std::vector<std::string> options = {}) {
-  options.insert(options.begin(),
-                 {"verify-speculation", "-m", ModelDirectory("en-fr"), "-"});
-  return RunEspalier(options, input);
+  options.insert(options.begin(), {"-m", ModelDirectory("en-fr"), "-"});
+  return RunProgram(ESPALIER_VERIFY_SPECULATION, options, input);
 }
 
 std::vector<std::string> WithDraftModel(std::vector<std::string> options = {}) {
@@ -45,7 +47,8 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
       WithDraftModel({"--samples", "100", "--rounds", "1"}));
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.err,
-            "espalier: 3 requests, 4 runs each; 1 of them in mode rejection, "
+            "verify_speculation: 3 requests, 4 runs each; 1 of them in mode "
+            "rejection, "
             "200 samples each besides (2 x --samples)\n");
   EXPECT_THAT(run.out, AllOf(HasSubstr("2 requests, 4 hypotheses: all equal\n"),
                              HasSubstr("as distributions, rejection: "
@@ -71,7 +74,7 @@ TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
   const ProgramRun run = Verify(R"({"prompt": "No, no, no, no, no."})",
                                 {"--rounds", "1", "--speculate", "suffix:3"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(run.err, "espalier: 1 request, 4 runs each\n");
+  EXPECT_EQ(run.err, "verify_speculation: 1 request, 4 runs each\n");
   EXPECT_THAT(run.out, HasSubstr("1 request, 1 hypothesis: all equal"));
   const ProgramRun by_default =
       Verify(R"({"prompt": "No, no, no, no, no."})", {"--rounds", "1"});
@@ -127,20 +130,32 @@ TEST(VerifySpeculationTest, WhatDoesNotPayIsComparedAllTheSame) {
                     HasSubstr("as they pay: no step verified drafts")));
 }
 
-// Which would refuse it.
-TEST(VerifySpeculationTest, NobodyIsToAddADraftModelBesideAnEncoder) {
+// Both runs take the model's defaults.
+TEST(VerifySpeculationTest, DefaultsOfTheModelAreTaken) {
+  const ScratchDirectory model;
+  LinkFiles(ModelDirectory("en-fr"), model);
+  model.Write("generation_config.json",
+              R"({"do_sample": true, "temperature": 0.5})");
+  const ProgramRun run = RunProgram(ESPALIER_VERIFY_SPECULATION,
+                                    {"-m", model.path(), "-", "--rounds", "1"},
+                                    R"({"prompt": "It rains.", "params": {}})");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+}
+
+// An encoder model refuses a draft model.
+TEST(VerifySpeculationTest, NoDraftModelIsAdvisedBesideAnEncoder) {
   const auto verify = [](std::vector<std::string> options) {
-    options.insert(options.begin(), {"verify-speculation", "-m",
-                                     ModelDirectory("en-fr-marian"), "-"});
-    return RunEspalier(
-        options, R"({"prompt": "Yes.", "params": {"max_new_tokens": 1}})");
+    options.insert(options.begin(),
+                   {"-m", ModelDirectory("en-fr-marian"), "-"});
+    return RunProgram(ESPALIER_VERIFY_SPECULATION, options,
+                      R"({"prompt": "Yes.", "params": {"max_new_tokens": 1}})");
   };
   const ProgramRun refused = verify({"--speculate", "draft"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_EQ(
-      refused.err,
-      "espalier: --speculate draft needs a draft model, and a model with an "
-      "encoder takes none: ngram and suffix need none\n");
+  EXPECT_EQ(refused.err,
+            "verify_speculation: --speculate draft needs a draft model, and a "
+            "model with an "
+            "encoder takes none: ngram and suffix need none\n");
   const ProgramRun nothing = verify({"--rounds", "1"});
   EXPECT_EQ(nothing.exit_code, 3) << nothing.err;
   EXPECT_THAT(nothing.out, AllOf(HasSubstr("repeat themselves"),
@@ -154,7 +169,7 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
     std::vector<std::string> options;
     const char* error;
   } cases[] = {
-      {"", {}, "espalier: stdin has no request\n"},
+      {"", {}, "verify_speculation: stdin has no request\n"},
       {R"({"prompt": "Yes.", "params": {"speculate": false}})",
        {},
        "stdin has no request that speculates: line 1: its speculate is off"},
@@ -185,9 +200,7 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
       {kGood,
        {"--speculate", "guess"},
        "must be \"ngram\", \"suffix\", \"draft\" or \"off\", got \"guess\""},
-      {kGood,
-       {"--samples", "1"},
-       "--samples must be an integer in [100, 10000000], got \"1\""},
+      {kGood, {"--samples", "1"}, "--samples: Value 1 not in range"},
   };
   for (const auto& c : cases) {
     const ProgramRun run = Verify(c.input, c.options);
@@ -208,12 +221,38 @@ TEST(VerifySpeculationTest, ALineThatIsTooLongIsRefused) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(run.out, "");
   EXPECT_EQ(run.err,
-            "espalier: stdin, line 1: a line may have 16777216 bytes, this one "
+            "verify_speculation: stdin, line 1: a line may have 16777216 "
+            "bytes, this one "
             "has more\n");
 }
 
+// Its times vary, so documents do not show its output.
+TEST(VerifySpeculationTest, RunsAsDocumentsHaveIt) {
+  const ScratchDirectory scratch;
+  std::filesystem::create_symlink(SourcePath("models"), scratch.path("models"));
+  std::filesystem::create_directories(scratch.path("build/release/bin"));
+  std::filesystem::create_symlink(
+      ESPALIER_VERIFY_SPECULATION,
+      scratch.path("build/release/bin/verify_speculation"));
+  for (const char* document : {"README.md", "docs/speculation.md"}) {
+    SCOPED_TRACE(document);
+    const std::string text = ReadText(SourcePath(document));
+    const size_t begin = text.find("```\ncat > requests.jsonl <<END\n");
+    ASSERT_NE(begin, text.npos);
+    const size_t first = begin + 4;
+    std::string command = text.substr(first, text.find("```", first) - first);
+    command.insert(command.find(" -m "), " --samples 100 --rounds 1");
+    const ProgramRun run = RunProgram(
+        "/bin/sh", {"-c", "cd '" + scratch.path() + "' && " + command}, "");
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("drafts were verified in 2 of 2 requests"));
+    EXPECT_THAT(run.out, HasSubstr("verdict: equal\n"));
+  }
+}
+
 TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {
-  const ProgramRun run = RunEspalier({"verify-speculation", "--help"});
+  const ProgramRun run =
+      RunProgram(ESPALIER_VERIFY_SPECULATION, {"--help"}, "");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("permutation test"), HasSubstr("it does not see"),
@@ -221,8 +260,7 @@ TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {
                     HasSubstr("3 if nothing was shown"),
                     HasSubstr("4,000 runs unless --samples says"),
                     HasSubstr("100; default 2000"), HasSubstr("at least 100"),
-                    HasSubstr("of CPU time with models/en-fr"),
-                    Not(HasSubstr("--trace"))));
+                    HasSubstr("of CPU time with models/en-fr")));
 }
 
 }  // namespace

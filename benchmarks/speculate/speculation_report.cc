@@ -1,4 +1,4 @@
-#include "examples/cli/speculation_report.h"
+#include "benchmarks/speculate/speculation_report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 
-namespace espalier::cli {
+namespace espalier::verify_speculation {
 namespace {
 
 constexpr size_t kMostLines = 10;  // per kind
@@ -287,4 +287,4 @@ std::string Format(const SpeculationReport& report) {
   return text + FormatTimes(report) + FormatVerdict(report);
 }
 
-}  // namespace espalier::cli
+}  // namespace espalier::verify_speculation

@@ -1,4 +1,4 @@
-// SpeculationReport: what espalier verify-speculation has found, for people.
+// SpeculationReport: what verify_speculation has found, for people.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "espalier/generator.h"
 #include "speculate/speculation_figures.h"
 
-namespace espalier::cli {
+namespace espalier::verify_speculation {
 
 // Requests whose results must be equal: on the CPU to the bit, on a GPU token
 // for token, with scores and log-probabilities within rounding.
@@ -61,4 +61,4 @@ struct SpeculationReport {
 
 std::string Format(const SpeculationReport& report);
 
-}  // namespace espalier::cli
+}  // namespace espalier::verify_speculation

@@ -1,5 +1,5 @@
-// Differences that verify-speculation reports, and those that it accepts.
-#include "examples/cli/speculation_report.h"
+// Differences that verify_speculation reports, and those that it accepts.
+#include "benchmarks/speculate/speculation_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "examples/cli/two_sample_test.h"
+#include "benchmarks/speculate/two_sample_test.h"
 #include "tests/few_cases.h"
 
-namespace espalier::cli {
+namespace espalier::verify_speculation {
 namespace {
 
 using ::espalier::testing::Cases;
@@ -284,4 +284,4 @@ TEST(SpeculationReportTest, WithoutAcceptedDraftsItSaysSo) {
 }
 
 }  // namespace
-}  // namespace espalier::cli
+}  // namespace espalier::verify_speculation

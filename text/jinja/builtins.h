@@ -38,13 +38,14 @@ GlobalFunction FindFunction(std::string_view name);
 Method FindMethod(const Value& object, std::string_view name);
 // True if the sandbox refuses the method because it would change `object`.
 bool IsRefusedMethod(const Value& object, std::string_view name);
+// True for a method of Python's strings that templates do not have here.
+bool IsUnsupportedMethod(const Value& object, std::string_view name);
 
 // Parts of the above, a file each.
 Filter FindTextFilter(std::string_view name);
 Filter FindSequenceFilter(std::string_view name);
 Filter FindSelectionFilter(std::string_view name);
 Method FindTextMethod(std::string_view name);
-Method FindLayoutMethod(std::string_view name);
 
 // Returns a string argument.
 // Errors (thrown): another type, naming `function`.

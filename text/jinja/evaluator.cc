@@ -340,6 +340,10 @@ Value Evaluator::MethodOf(const Value& object, const std::string& name) {
     return Value::Undefined(Concat("access to attribute '", name, "' of '",
                                    TypeName(object), "' object is unsafe"));
   }
+  if (IsUnsupportedMethod(object, name)) {
+    return Value::Undefined(
+        Concat("the method ", name, " of strings is not supported"));
+  }
   const Method method = FindMethod(object, name);
   if (method == nullptr) return MissingAttribute(object, name);
   return MakeFunction(

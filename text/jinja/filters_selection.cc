@@ -100,50 +100,7 @@ Value Map(Evaluator& evaluator, const Value& value,
   return MakeGenerator("sync_do_map", std::move(mapped));
 }
 
-// An element with what it is grouped by, as it is and as it is compared.
-struct Keyed {
-  Value key;
-  Value sort_key;
-  Value item;
-};
-
-// Pairs of what elements have in common and a list of them, in order of that.
-Value GroupBy(Evaluator& evaluator, const Value& value,
-              const Arguments& arguments) {
-  const ArgumentReader args("groupby", arguments,
-                            {"attribute", "default", "case_sensitive"}, 1);
-  const AttributePath path(args[0], evaluator.budget());
-  const Value otherwise = args.Has(1) ? args[1] : Value();
-  const bool keeps_case = args.BoolOr(2, false);
-  std::vector<Keyed> keyed;
-  for (Value& item : evaluator.Iterate(value)) {
-    Value key = args.Has(1) ? path.GetOr(evaluator, item, otherwise)
-                            : path.Get(evaluator, item);
-    Value sort_key = SortKey(evaluator, key, keeps_case);
-    keyed.push_back({std::move(key), std::move(sort_key), std::move(item)});
-  }
-  Budget& budget = evaluator.budget();
-  std::ranges::stable_sort(keyed, [&](const Keyed& left, const Keyed& right) {
-    budget.TakeSteps(1);
-    return IsLess(left.sort_key, right.sort_key, budget);
-  });
-  std::vector<Value> groups;
-  for (size_t i = 0; i < keyed.size();) {
-    const size_t first = i;
-    std::vector<Value> group;
-    while (i < keyed.size() &&
-           AreEqual(keyed[i].sort_key, keyed[first].sort_key, budget)) {
-      group.push_back(keyed[i++].item);
-    }
-    if (group.empty()) group.push_back(keyed[i++].item);  // NaN is not itself
-    groups.push_back(
-        Value::Tuple({keyed[first].key, Value::List(std::move(group))}));
-  }
-  return Value::List(std::move(groups));
-}
-
 constexpr NamedFilter kSelectionFilters[] = {
-    {"groupby", GroupBy},
     {"map", Map},
     {"reject", Choose<false, false>},
     {"rejectattr", Choose<true, false>},

@@ -236,38 +236,14 @@ Value Sum(Evaluator& evaluator, const Value& value,
   return sum;
 }
 
-Value Batch(Evaluator& evaluator, const Value& value,
-            const Arguments& arguments) {
-  const ArgumentReader args("batch", arguments, {"linecount", "fill_with"}, 1);
-  const int64_t size = args.IntOr(0, 1);
-  if (size < 1) Fail("batch() needs a size of at least 1, got ", size);
-  std::vector<Value> batches;
-  std::vector<Value> batch;
-  for (Value& item : evaluator.Iterate(value)) {
-    batch.push_back(std::move(item));
-    if (static_cast<int64_t>(batch.size()) < size) continue;
-    batches.push_back(Value::List(std::exchange(batch, {})));
-  }
-  const bool fills = args.Has(1) && !args[1].is(Kind::kNone);
-  if (!batch.empty()) {
-    while (fills && static_cast<int64_t>(batch.size()) < size) {
-      evaluator.budget().TakeSteps(1);
-      batch.push_back(args[1]);
-    }
-    batches.push_back(Value::List(std::move(batch)));
-  }
-  return MakeGenerator("do_batch", std::move(batches));
-}
-
 constexpr NamedFilter kSequenceFilters[] = {
-    {"batch", Batch},        {"count", Length},
-    {"dictsort", DictSort},  {"first", First},
-    {"items", ItemsFilter},  {"join", JoinFilter},
-    {"last", Last},          {"length", Length},
-    {"list", ToList},        {"max", Extreme<true>},
-    {"min", Extreme<false>}, {"reverse", Reverse},
-    {"sort", Sort},          {"sum", Sum},
-    {"unique", Unique}};
+    {"count", Length},      {"dictsort", DictSort},
+    {"first", First},       {"items", ItemsFilter},
+    {"join", JoinFilter},   {"last", Last},
+    {"length", Length},     {"list", ToList},
+    {"max", Extreme<true>}, {"min", Extreme<false>},
+    {"reverse", Reverse},   {"sort", Sort},
+    {"sum", Sum},           {"unique", Unique}};
 
 }  // namespace
 

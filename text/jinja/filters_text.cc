@@ -4,6 +4,7 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
+#include "text/jinja/format.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
@@ -129,35 +130,10 @@ Value Escape(Evaluator& evaluator, const Value& value,
   return Value::Markup(EscapeHtml(text, evaluator.budget()));
 }
 
-Value ForceEscape(Evaluator& evaluator, const Value& value,
-                  const Arguments& arguments) {
-  const ArgumentReader args("forceescape", arguments, {});
-  return Value::Markup(
-      EscapeHtml(Value::String(TextOf(evaluator, value)), evaluator.budget()));
-}
-
 Value Safe(Evaluator& evaluator, const Value& value,
            const Arguments& arguments) {
   const ArgumentReader args("safe", arguments, {});
   return Value::Markup(TextOf(evaluator, value));
-}
-
-Value WordCount(Evaluator& evaluator, const Value& value,
-                const Arguments& arguments) {
-  const ArgumentReader args("wordcount", arguments, {});
-  const Text text = TextOf(evaluator, value);
-  int64_t count = 0;
-  bool in_word = false;
-  const std::string_view bytes = text.bytes();
-  for (size_t i = 0; i < bytes.size(); i += CharacterSize(bytes[i])) {
-    const uint32_t c = FirstCodePoint(bytes.substr(i));
-    const bool is_word = c >= 0x80 ? IsPrintable(c)
-                                   : (c >= '0' && c <= '9') || c == '_' ||
-                                         ((c | 32) >= 'a' && (c | 32) <= 'z');
-    if (is_word && !in_word) ++count;
-    in_word = is_word;
-  }
-  return Value::Int(count);
 }
 
 Value Format(Evaluator& evaluator, const Value& value,
@@ -174,31 +150,12 @@ Value Format(Evaluator& evaluator, const Value& value,
     }
     values = Value::Of(std::move(dict));
   }
-  return Value::String(FormatPercent(text, values, evaluator.budget()).text());
-}
-
-Value Center(Evaluator& evaluator, const Value& value,
-             const Arguments& arguments) {
-  const ArgumentReader args("center", arguments, {"width"});
-  const Text text = TextOf(evaluator, value);
-  const int64_t width = std::max<int64_t>(args.IntOr(0, 80), 0);
-  const int64_t spaces = width - CountCharacters(text.bytes());
-  if (spaces <= 0) return Value::String(text);
-  evaluator.budget().TakeBytes(static_cast<size_t>(spaces));
-  // If `spaces` is odd, the width's parity decides the extra space, as in
-  // Python.
-  const int64_t left = spaces / 2 + (spaces & width & 1);
-  Text centered(std::string(static_cast<size_t>(left), ' '));
-  centered.Append(text);
-  centered.Append(std::string(static_cast<size_t>(spaces - left), ' '));
-  return Value::String(std::move(centered));
+  return Value::String(FormatPercent(text, values, evaluator.budget()));
 }
 
 constexpr NamedFilter kTextFilters[] = {{"capitalize", CapitalizeFilter},
-                                        {"center", Center},
                                         {"e", Escape},
                                         {"escape", Escape},
-                                        {"forceescape", ForceEscape},
                                         {"format", Format},
                                         {"indent", Indent},
                                         {"lower", Lower},
@@ -206,8 +163,7 @@ constexpr NamedFilter kTextFilters[] = {{"capitalize", CapitalizeFilter},
                                         {"safe", Safe},
                                         {"title", TitleFilter},
                                         {"trim", Trim},
-                                        {"upper", Upper},
-                                        {"wordcount", WordCount}};
+                                        {"upper", Upper}};
 
 }  // namespace
 

@@ -1,21 +1,25 @@
-// str.format, with fields by place or name, their attributes, and format
-// specifications (format_spec.h).
+// str.format and % of strings, in the forms that chat templates use.
+//
+//   str.format   {} {0} {name}, each with
+//   [:[[fill]align][0][width][,][.N][type]]
+//                for an align of < > ^ and a type of d, f or s
+//   %            %s %r %d %i %f, each with [(name)][-][0][width][.N]
+//
+// Other forms of Python are errors that say so.
 #pragma once
 
 #include "text/jinja/arguments.h"
+#include "text/jinja/budget.h"
 #include "text/jinja/text.h"
+#include "text/jinja/value.h"
 
 namespace espalier::jinja {
 
-class Evaluator;
-
-// Errors (thrown): a field that is not there, or a specification that does not
-// fit its value.
-Text FormatBraces(Evaluator& evaluator, const Text& format,
-                  const Arguments& arguments);
-
-// `text`, which a format's `field` made: an input as a whole if the field has
-// one, of which its fill, sign and digits are then.
-Text MadeBy(const Text& field, Text text);
+// Both throw TemplateError for an argument that is not there, a form that is
+// not supported, and one that does not fit its value.
+Text FormatBraces(const Text& format, const Arguments& arguments,
+                  Budget& budget);
+// `arguments` are a tuple, a dict for names, or the only value.
+Text FormatPercent(const Text& format, const Value& arguments, Budget& budget);
 
 }  // namespace espalier::jinja

@@ -104,6 +104,12 @@ constexpr std::string_view kRefusedOfDicts[] = {"clear", "pop", "popitem",
 constexpr std::string_view kRefusedOfLists[] = {
     "append", "clear", "extend", "insert", "pop", "reverse", "remove", "sort"};
 
+// Methods of Python's str that are left out.
+constexpr std::string_view kUnsupportedOfStrings[] = {
+    "casefold",  "center",       "encode",      "expandtabs", "format_map",
+    "isascii",   "isidentifier", "isprintable", "istitle",    "ljust",
+    "maketrans", "rjust",        "swapcase",    "translate",  "zfill"};
+
 template <size_t kSize>
 Method FindIn(const NamedMethod (&methods)[kSize], std::string_view name) {
   const auto found = std::ranges::find(methods, name, &NamedMethod::name);
@@ -126,6 +132,11 @@ Method FindMethod(const Value& object, std::string_view name) {
   const bool is_list = object.sequence().form == SequenceForm::kList;
   if (name == "copy" && !is_list) return nullptr;
   return FindIn(kListMethods, name);
+}
+
+bool IsUnsupportedMethod(const Value& object, std::string_view name) {
+  return object.is(Kind::kString) &&
+         std::ranges::count(kUnsupportedOfStrings, name) > 0;
 }
 
 bool IsRefusedMethod(const Value& object, std::string_view name) {

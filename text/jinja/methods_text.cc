@@ -175,23 +175,8 @@ Value JoinMethod(Evaluator& evaluator, const Value& object,
 
 Value FormatMethod(Evaluator& evaluator, const Value& object,
                    const Arguments& arguments) {
-  return Value::String(FormatBraces(evaluator, object.text(), arguments));
-}
-
-Value FormatMap(Evaluator& evaluator, const Value& object,
-                const Arguments& arguments) {
-  const ArgumentReader args("format_map", arguments, {"mapping"}, 1);
-  if (!args[0].is(Kind::kDict)) {
-    Fail("format_map() needs a dict, got ", TypeName(args[0]));
-  }
-  Arguments fields;
-  for (const auto& [name, value] : args[0].dict().items) {
-    evaluator.budget().TakeSteps(1);
-    if (!name.is(Kind::kString)) continue;
-    evaluator.budget().TakeBytes(name.text().size());
-    fields.named.emplace_back(name.text(), value);
-  }
-  return Value::String(FormatBraces(evaluator, object.text(), fields));
+  return Value::String(
+      FormatBraces(object.text(), arguments, evaluator.budget()));
 }
 
 Value RemovePrefix(Evaluator& evaluator, const Value& object,
@@ -227,11 +212,8 @@ bool IsLetterOrDigit(std::string_view c) {
 }
 bool IsSpaceCharacter(std::string_view c) { return IsSpace(FirstCodePoint(c)); }
 
-bool IsAscii(std::string_view c) { return c.size() == 1; }
-bool IsShown(std::string_view c) { return IsPrintable(FirstCodePoint(c)); }
-
-// True if kIs holds for all characters; `kOfEmpty` for an empty text.
-template <bool (*kIs)(std::string_view), bool kOfEmpty = false>
+// True if kIs holds for all characters; false for an empty text.
+template <bool (*kIs)(std::string_view)>
 Value AllAre(Evaluator& evaluator, const Value& object,
              const Arguments& arguments) {
   const ArgumentReader args("a test of characters", arguments, {});
@@ -240,29 +222,7 @@ Value AllAre(Evaluator& evaluator, const Value& object,
   for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
     if (!kIs(text.substr(i, CharacterSize(text[i])))) return Value::Bool(false);
   }
-  return Value::Bool(!text.empty() || kOfEmpty);
-}
-
-// True if there are cased characters, and each is upper case at the start of a
-// word and lower case within it.
-Value IsTitle(Evaluator& evaluator, const Value& object,
-              const Arguments& arguments) {
-  const ArgumentReader args("istitle", arguments, {});
-  const std::string_view text = object.bytes();
-  evaluator.budget().TakeBytes(2 * text.size());
-  bool has_cased = false;
-  bool in_word = false;
-  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
-    const std::string_view c = text.substr(i, CharacterSize(text[i]));
-    const bool is_lower = IsLowerCharacter(c);
-    const bool is_upper = IsUpperCharacter(c) || ToLower(c) != c;
-    if ((is_lower && !in_word) || (is_upper && in_word)) {
-      return Value::Bool(false);
-    }
-    in_word = is_lower || is_upper;
-    has_cased = has_cased || in_word;
-  }
-  return Value::Bool(has_cased);
+  return Value::Bool(!text.empty());
 }
 
 // True if there are cased characters, and all have this case.
@@ -308,18 +268,14 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
                                         {"endswith", StartsOrEndsWith<true>},
                                         {"find", FindSubstring<false>},
                                         {"format", FormatMethod},
-                                        {"format_map", FormatMap},
                                         {"index", Index<false>},
                                         {"isalnum", AllAre<IsLetterOrDigit>},
                                         {"isalpha", AllAre<IsLetter>},
-                                        {"isascii", AllAre<IsAscii, true>},
                                         {"isdecimal", AllAre<IsAsciiDigit>},
                                         {"isdigit", AllAre<IsAsciiDigit>},
                                         {"islower", HasCaseMethod<false>},
                                         {"isnumeric", AllAre<IsAsciiDigit>},
-                                        {"isprintable", AllAre<IsShown, true>},
                                         {"isspace", AllAre<IsSpaceCharacter>},
-                                        {"istitle", IsTitle},
                                         {"isupper", HasCaseMethod<true>},
                                         {"join", JoinMethod},
                                         {"lower", CaseMethod<ToLower>},
@@ -337,7 +293,6 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
                                         {"splitlines", SplitLinesMethod},
                                         {"startswith", StartsOrEndsWith<false>},
                                         {"strip", StripMethod<true, true>},
-                                        {"swapcase", CaseMethod<SwapCase>},
                                         {"title", CaseMethod<Title>},
                                         {"upper", CaseMethod<ToUpper>}};
 
@@ -355,7 +310,7 @@ Method FindTextMethod(std::string_view name) {
   for (const NamedMethod& named : kTextMethods) {
     if (named.name == name) return named.method;
   }
-  return FindLayoutMethod(name);
+  return nullptr;
 }
 
 }  // namespace espalier::jinja

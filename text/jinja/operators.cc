@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "text/jinja/error.h"
+#include "text/jinja/format.h"
 #include "text/jinja/number.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
@@ -264,7 +265,7 @@ Value SliceText(const Text& text, const Value& begin, const Value& end,
 Value ApplyBinary(std::string_view op, const Value& left, const Value& right,
                   Budget& budget) {
   if (op == "%" && left.is(Kind::kString)) {
-    return FormatPercent(left.text(), right, budget);
+    return Value::String(FormatPercent(left.text(), right, budget));
   }
   if (left.is_number() && right.is_number()) {
     Value result = left.is_integer() && right.is_integer()

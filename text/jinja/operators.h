@@ -19,7 +19,5 @@ bool Contains(const Value& container, const Value& item, Budget& budget);
 // object[begin:end:step]; bounds that are left out are none.
 Value Slice(const Value& object, const Value& begin, const Value& end,
             const Value& step, Budget& budget);
-// format % arguments.
-Value FormatPercent(const Text& format, const Value& arguments, Budget& budget);
 
 }  // namespace espalier::jinja

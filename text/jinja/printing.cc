@@ -160,20 +160,10 @@ std::string Repr(const Value& value, Budget& budget, bool* has_input) {
   return text;
 }
 
-Text ReprText(const Value& value, bool is_ascii, Budget& budget) {
+Text ReprText(const Value& value, Budget& budget) {
   bool has_input = false;
   const std::string repr = Repr(value, budget, &has_input);
-  if (!is_ascii) return Text(repr, has_input);
-  std::string ascii;
-  for (size_t i = 0; i < repr.size(); i += CharacterSize(repr[i])) {
-    if (CharacterSize(repr[i]) == 1) {
-      ascii += repr[i];
-    } else {
-      ascii += EscapeOfCharacter(FirstCodePoint(repr.substr(i, 4)));
-    }
-  }
-  budget.TakeBytes(ascii.size());
-  return Text(std::move(ascii), has_input);
+  return Text(repr, has_input);
 }
 
 Text ToText(const Value& value, Budget& budget) {

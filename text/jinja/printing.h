@@ -22,7 +22,7 @@ std::string ReprOfString(std::string_view text);
 // repr() of a value; sets `*has_input` if it or something in it is an input.
 std::string Repr(const Value& value, Budget& budget, bool* has_input);
 // repr(), or ascii(), which escapes all that is not ASCII.
-Text ReprText(const Value& value, bool is_ascii, Budget& budget);
+Text ReprText(const Value& value, Budget& budget);
 
 // The fewest digits that read back to the same value, as Python writes them:
 // 1.0, 0.1, 1e+16, inf.

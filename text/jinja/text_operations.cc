@@ -292,14 +292,4 @@ std::string Title(std::string_view text) {
   return title;
 }
 
-std::string SwapCase(std::string_view text) {
-  std::string swapped;
-  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
-    const std::string_view character = text.substr(i, CharacterSize(text[i]));
-    swapped +=
-        IsUpperCharacter(character) ? ToLower(character) : ToUpper(character);
-  }
-  return swapped;
-}
-
 }  // namespace espalier::jinja

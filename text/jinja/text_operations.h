@@ -59,6 +59,5 @@ bool EndsInLineBreak(std::string_view text);
 
 std::string Capitalize(std::string_view text);
 std::string Title(std::string_view text);
-std::string SwapCase(std::string_view text);
 
 }  // namespace espalier::jinja

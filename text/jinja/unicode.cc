@@ -1,37 +1,27 @@
 #include "text/jinja/unicode.h"
 
-#include <algorithm>
-#include <optional>
+#include <utf8proc.h>
 
-#include "text/jinja/unicode_tables.h"
+#include <algorithm>
 
 namespace espalier::jinja {
 namespace {
 
-// The last range that begins at or before `code_point`, or null.
-template <typename Range>
-const Range* FindRange(std::span<const Range> ranges, uint32_t code_point) {
-  const auto after =
-      std::ranges::upper_bound(ranges, code_point, {}, &Range::first);
-  return after == ranges.begin() ? nullptr : &*std::prev(after);
-}
-
-uint32_t MapCase(std::span<const CaseRange> ranges, uint32_t code_point) {
-  const CaseRange* const range = FindRange(ranges, code_point);
-  if (range == nullptr || code_point > range->last ||
-      (code_point - range->first) % range->stride != 0) {
-    return code_point;
+// "SS" of "ß": the upper case of a character that becomes several; nothing if
+// it becomes one. Full case folding has the same characters in lower case.
+std::string UpperExpansion(uint32_t code_point) {
+  constexpr size_t kMostCharacters = 3;
+  const auto character = static_cast<utf8proc_int32_t>(code_point);
+  if (utf8proc_category(character) == UTF8PROC_CATEGORY_LU) return "";
+  utf8proc_int32_t folded[kMostCharacters];
+  int boundary = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      character, folded, kMostCharacters, UTF8PROC_CASEFOLD, &boundary);
+  std::string upper;
+  for (utf8proc_ssize_t i = 0; count > 1 && i < count; ++i) {
+    AppendCodePoint(static_cast<uint32_t>(utf8proc_toupper(folded[i])), &upper);
   }
-  return code_point + range->delta;
-}
-
-const char* FindExpansion(uint32_t code_point) {
-  const auto expansions = UpperExpansions();
-  const auto found = std::ranges::lower_bound(expansions, code_point, {},
-                                              &CaseExpansion::code_point);
-  return found == expansions.end() || found->code_point != code_point
-             ? nullptr
-             : found->text;
+  return upper;
 }
 
 bool IsAscii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
@@ -55,23 +45,10 @@ uint32_t FirstCodePoint(std::string_view text) {
 }
 
 void AppendCodePoint(uint32_t code_point, std::string* out) {
-  const auto add = [&](uint32_t byte) { *out += static_cast<char>(byte); };
-  if (code_point < 0x80) {
-    add(code_point);
-    return;
-  }
-  if (code_point < 0x800) {
-    add(0xC0 | code_point >> 6);
-  } else {
-    if (code_point < 0x10000) {
-      add(0xE0 | code_point >> 12);
-    } else {
-      add(0xF0 | code_point >> 18);
-      add(0x80 | (code_point >> 12 & 0x3F));
-    }
-    add(0x80 | (code_point >> 6 & 0x3F));
-  }
-  add(0x80 | (code_point & 0x3F));
+  utf8proc_uint8_t bytes[4];
+  const utf8proc_ssize_t size =
+      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes);
+  out->append(bytes, bytes + size);
 }
 
 int64_t CountCharacters(std::string_view text) {
@@ -127,11 +104,11 @@ std::string ToUpper(std::string_view text) {
       continue;
     }
     const uint32_t code_point = FirstCodePoint(text.substr(i));
-    if (const char* const expansion = FindExpansion(code_point)) {
-      upper += expansion;
-    } else {
-      AppendCodePoint(MapCase(UpperRanges(), code_point), &upper);
-    }
+    const std::string expansion = UpperExpansion(code_point);
+    upper += expansion;
+    if (!expansion.empty()) continue;
+    AppendCodePoint(utf8proc_toupper(static_cast<utf8proc_int32_t>(code_point)),
+                    &upper);
   }
   return upper;
 }
@@ -150,7 +127,8 @@ std::string ToLower(std::string_view text) {
     if (code_point == kDottedCapitalI) {
       lower += "i\u0307";
     } else {
-      AppendCodePoint(MapCase(LowerRanges(), code_point), &lower);
+      AppendCodePoint(
+          utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point)), &lower);
     }
   }
   return lower;
@@ -161,7 +139,7 @@ std::string ToTitleCharacter(std::string_view character) {
   const bool is_georgian = code_point >= 0x10D0 && code_point <= 0x10FF;
   if (is_georgian) return std::string(character);
   const std::string upper = ToUpper(character);
-  if (FindExpansion(code_point) == nullptr) return upper;
+  if (UpperExpansion(code_point).empty()) return upper;
   const size_t first = CharacterSize(upper[0]);
   return upper.substr(0, first) + ToLower(upper.substr(first));
 }
@@ -179,9 +157,19 @@ bool IsCased(std::string_view character) {
 }
 
 bool IsPrintable(uint32_t code_point) {
-  const CodePointRange* const range =
-      FindRange(UnprintableRanges(), code_point);
-  return range == nullptr || code_point > range->last;
+  if (code_point == ' ') return true;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace espalier::jinja

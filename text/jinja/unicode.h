@@ -1,7 +1,7 @@
 // Character functions of templates, as in Python's str: code points, white
-// space, case. Input and output are UTF-8. Case mappings are those of Unicode
-// 14, including characters that become several ("ß".upper() is "SS"), but not
-// the ones that depend on neighbours (a final sigma).
+// space, case. Input and output are UTF-8. Case mappings are utf8proc's (2.8:
+// Unicode 15), including characters that become several ("ß".upper() is "SS"),
+// but not the ones that depend on neighbours (a final sigma).
 #pragma once
 
 #include <cstddef>

@@ -58,8 +58,7 @@ TEST(TemplateBoundsTest, ComparingSharedValuesTakesSteps) {
   const std::string lists = Shared("a", "[", "]") + Shared("b", "[", "]");
   const std::string tuples = Shared("a", "(", ")") + Shared("b", "(", ")");
   for (const char* const use :
-       {"{{ [{'k': a}, {'k': b}]|groupby('k')|length }}",
-        "{{ [a, b]|sort|length }}", "{{ [a, b]|max|length }}", "{{ a == b }}",
+       {"{{ [a, b]|sort|length }}", "{{ [a, b]|max|length }}", "{{ a == b }}",
         "{{ a < b }}", "{{ a in [b] }}", "{{ [a].index(b) }}",
         "{{ [a].count(b) }}", "{{ {'x': a} == {'x': b} }}"}) {
     EXPECT_THAT(ErrorOf(lists + use), HasSubstr(kSteps)) << use;
@@ -84,12 +83,9 @@ TEST(TemplateBoundsTest, LongKeysAreRead) {
        {"{{ d[s] }}", "{{ s in d }}", "{{ d.get(s) }}", "{{ 'a'|attr(s) }}",
         "{{ s|length }}", "{{ s|int }}", "{{ s|float }}", "{{ 'a'.strip(s) }}",
         "{{ 'a'|trim(s) }}", "{{ []|join(s) }}", "{{ 'a'|replace(s, '') }}",
-        "{{ 'a'.split(s) }}", "{{ 'a'.rpartition(s)[0] }}",
-        "{{ 'a'.rjust(1, s) }}"}) {
+        "{{ 'a'.split(s) }}", "{{ 'a'.rpartition(s)[0] }}"}) {
     const std::string error = ErrorOf(begin + use + "{% endfor %}");
-    EXPECT_TRUE(error.find(kMemory) != std::string::npos ||
-                error.find("one character") != std::string::npos)
-        << use << ": " << error;
+    EXPECT_THAT(error, HasSubstr(kMemory)) << use;
   }
   for (const char* const use :
        {"{{ []|map(attribute=s)|list }}", "{{ []|sort(attribute=s) }}"}) {
@@ -164,23 +160,15 @@ TEST(TemplateBoundsTest, WhatIsSlowTakesMore) {
     EXPECT_THAT(error_within(use, kMany, 4900), HasSubstr(kMemory)) << use;
     EXPECT_EQ(error_within(use, kMany, 9000), "no error") << use;
   }
-  EXPECT_EQ(error_within("{{ 'a'.ljust(1000, 'é')|length }}", kMany, 9000),
-            "no error");
-  EXPECT_THAT(
-      error_within("{{ 'a'.ljust(9223372036854775807, 'é') }}", kMany, kMany),
-      HasSubstr(kMemory));
 }
 
 // Each field is looked for among all arguments.
 TEST(TemplateBoundsTest, LookingForFieldsTakesSteps) {
   std::string names;
   for (int i = 0; i < 5'000; ++i) names += Concat(i == 0 ? "p" : ",p", i, "=1");
-  for (const char* const use :
-       {"'{p4999}' * 9000).format(**d)", "'{p4999}' * 9000).format_map(d)"}) {
-    EXPECT_THAT(ErrorOf("{% set d = dict(" + names + ") %}{{ (" + use + " }}"),
-                HasSubstr(kSteps))
-        << use;
-  }
+  EXPECT_THAT(ErrorOf("{% set d = dict(" + names +
+                      ") %}{{ ('{p4999}' * 9000).format(**d) }}"),
+              HasSubstr(kSteps));
 }
 
 TEST(TemplateBoundsTest, FiltersThatApplyFiltersAreNested) {
@@ -213,8 +201,6 @@ std::string Rendered(const std::string& source) {
 
 TEST(TemplateBoundsTest, TheLeastAndTheMostIntegerAreNumbersAsAnyOther) {
   const std::string least = "(-9223372036854775807 - 1)";
-  EXPECT_EQ(Rendered("{{ 'a'|center(" + least + ") }}"), "a");
-  EXPECT_EQ(Rendered("{{ 'a'.ljust(" + least + ") }}"), "a");
   EXPECT_EQ(Rendered("{{ 1.5|round(" + least + ") }}"), "0.0");
   EXPECT_EQ(Rendered("{{ 'aa'.replace('a', 'b', " + least + ") }}"), "bb");
   EXPECT_EQ(
@@ -233,20 +219,14 @@ TEST(TemplateBoundsTest, SearchesFromTheEndFindWhatPythonFinds) {
   EXPECT_EQ(Rendered("{{ 'abc'.rfind('abcd') }}"), "-1");
 }
 
-TEST(TemplateBoundsTest, WhatIsNotItselfIsAGroupOfItsOwn) {
-  EXPECT_EQ(Rendered("{{ [{'k': 'nan'|float}, {'k': 'nan'|float}]"
-                     "|groupby('k')|length }}"),
-            "2");
-}
-
 TEST(TemplateBoundsTest, AnErrorQuotesWholeCharacters) {
   const std::string name = std::string(59, 'x') + Repeat("\xC3\xA9", 9);
   const std::string error = ErrorOf("{{ 1 " + name + " }}");
   EXPECT_TRUE(CheckUtf8(error).ok()) << error;
   EXPECT_THAT(ErrorOf("{{ '%és' % 'a' }}"),
-              HasSubstr("unsupported format character 'é'"));
+              HasSubstr("format character 'é' is not supported"));
   EXPECT_THAT(ErrorOf("{{ '{:é}'.format('a') }}"),
-              HasSubstr("Invalid format specifier"));
+              HasSubstr("format specification 'é' is not supported"));
 }
 
 TEST(TemplateBoundsTest, ALongSourceIsRefused) {

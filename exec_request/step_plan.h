@@ -118,8 +118,8 @@ std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params);
 
 // Ranking of the candidates of all rows by the group's strategy. Using it is
 // optional: an executor may drop candidates that the strategy can never choose
-// (executor/contenders.h). The others keep their order. A result with more
-// candidates leads to the same beams.
+// (executor/candidate_filter.h). The others keep their order. A result with
+// more candidates leads to the same beams.
 struct RowRanking {
   // kBeams: number of beams. Candidates that end in one of eos_token_ids may be
   // dropped if they rank below 2 * num_first.

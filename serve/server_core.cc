@@ -362,7 +362,7 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
                                                  const Route* route,
                                                  const std::string& allowed,
                                                  Caller* caller) {
-  const bool is_health = route != nullptr && route->needs == For::kAnybody;
+  const bool is_health = route != nullptr && route->needs == Needs::kNothing;
   if (!options_.api_keys.empty() && !is_health) {
     const std::optional<int> key =
         options_.api_keys.Find(request.Find("authorization"));
@@ -419,10 +419,10 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
   } else if (route->method == "POST" && route->takes == Takes::kJson) {
     if (auto error = CheckBodyHeaders(request, &caller->headers)) return error;
   }
-  if (route->needs >= For::kModel && model_ == nullptr) {
+  if (route->needs >= Needs::kModel && model_ == nullptr) {
     return openai::MakeHttpError(503, "the model is being loaded");
   }
-  if (route->needs == For::kGeneration && is_draining_) {
+  if (route->needs == Needs::kGeneration && is_draining_) {
     return openai::MakeHttpError(
         503, "the server shuts down and takes no more requests");
   }

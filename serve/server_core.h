@@ -54,8 +54,8 @@ class ServerCore {
   };
 
   // Condition for a route to answer.
-  enum class For {
-    kAnybody,     // always, without a key too
+  enum class Needs {
+    kNothing,     // always, without a key too
     kClients,     // always
     kModel,       // once there is a model
     kGeneration,  // from then on until the server drains
@@ -66,7 +66,7 @@ class ServerCore {
     std::string_view method;
     std::string_view path;  // {id} stands for any segment
     Work (ServerCore::*answer)(Call& call);
-    For needs = For::kClients;
+    Needs needs = Needs::kClients;
     Takes takes = Takes::kJson;
     bool is_control = false;  // with ServerOptions::allow_control alone
   };

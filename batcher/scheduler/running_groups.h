@@ -1,6 +1,6 @@
 // RunningGroups: the admitted groups that have not ended, by turn. A group
 // runs, holding pages, or is preempted: it has released them to make room for
-// others, and resumes at its turn (BeamGroup::Preempt).
+// others, and resumes at its turn (SequenceGroup::Preempt).
 //
 // Belongs to its scheduler's strand.
 #pragma once
@@ -16,7 +16,7 @@
 #include "batcher/scheduler/admission.h"
 #include "batcher/scheduler/deadlines.h"
 #include "batcher/scheduler/request_times.h"
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -26,7 +26,7 @@ namespace espalier {
 struct RunningGroup {
   Turn turn;     // its turn, which may have been another request's
   RequestId id;  // copy of the group's id, adjacent for fast lookup
-  std::unique_ptr<BeamGroup> group;
+  std::unique_ptr<SequenceGroup> group;
   std::unique_ptr<SearchWatcher> watcher;  // may be null
   bool is_known = false;       // a plan has named it to the executor
   bool was_preempted = false;  // while holding pages; reset when it resumes

@@ -27,7 +27,7 @@ void IfThereIsMemory(const Body& body) {
 }
 
 // Returns what a request without a token waits for.
-std::string_view WaitsFor(const BeamGroup& group) {
+std::string_view WaitsFor(const SequenceGroup& group) {
   if (group.is_preempted())
     return "the request was preempted, and waited for pages";
   if (group.is_waiting_for_prefix()) {
@@ -236,7 +236,7 @@ void Scheduler::AdvanceGroups(std::span<const SelectionResult> results,
 
 inline void Scheduler::Advance(RunningGroup& running,
                                const SelectionResult& result) {
-  BeamGroup& group = *running.group;
+  SequenceGroup& group = *running.group;
   const absl::Status status =
       !result.error.ok()   ? result.error
       : group.speculates() ? AdvanceDrafting(running, result)
@@ -250,7 +250,7 @@ inline void Scheduler::Advance(RunningGroup& running,
 
 absl::Status Scheduler::AdvanceDrafting(RunningGroup& running,
                                         const SelectionResult& result) {
-  BeamGroup& group = *running.group;
+  SequenceGroup& group = *running.group;
   auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
   if (cost.has_value()) {
     cost->wait *= async_scheduling_ ? group.NumWaitsToDraft(
@@ -338,7 +338,7 @@ void Scheduler::ExpireDeadlines(Deadlines::Time now) {
 }
 
 void Scheduler::FinishAtDeadline(RunningGroup& running) {
-  BeamGroup& group = *running.group;
+  SequenceGroup& group = *running.group;
   if (!group.has_output()) {
     return Finish(running, PassedDeadline(group.request(), WaitsFor(group)));
   }
@@ -387,7 +387,7 @@ void Scheduler::CountNow(SchedulerGauges* now) const {
   now->num_rows_waiting = waiting_.num_sequences();
   now->num_prompt_tokens_waiting = waiting_.num_prompt_tokens();
   for (const RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     const int64_t num_rows = running.times.first_token.has_value()
                                  ? group.num_beams()
                                  : running.needs.num_sequences;

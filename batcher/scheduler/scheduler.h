@@ -61,9 +61,9 @@
 #include "batcher/scheduler/scheduler_options.h"
 #include "batcher/scheduler/scheduler_stats.h"
 #include "batcher/scheduler/step_costs.h"
-#include "beam/beam_group.h"
 #include "beam/pages/sequence.h"
 #include "beam/prepared_request.h"
+#include "beam/sequence_group.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
@@ -197,11 +197,11 @@ class Scheduler {
     int64_t max_decode_pages() const {
       return num_decode_rows + num_pages_ahead;
     }
-    void Add(const BeamGroup& group, bool drafts_ahead);
+    void Add(const SequenceGroup& group, bool drafts_ahead);
     friend bool operator==(const Demand&, const Demand&) = default;
 
    private:
-    void AddAny(const BeamGroup& group, bool drafts_ahead);
+    void AddAny(const SequenceGroup& group, bool drafts_ahead);
   };
   // TakeDemand returns the demand collected while results were applied, if
   // these covered all running groups, which are in the cache then. Otherwise it
@@ -219,7 +219,7 @@ class Scheduler {
   // NumAskedIn: rows of logits that must be left for the next `num_tokens` of a
   // group that feeds its prompt. NeedsRowsOf: true if a step with
   // `num_decode_rows` decoding beams leaves some group too few.
-  int NumAskedIn(const BeamGroup& group, int num_tokens) const;
+  int NumAskedIn(const SequenceGroup& group, int num_tokens) const;
   bool NeedsRowsOf(int num_decode_rows) const;
   // Preempts groups until all pages for PlanGroup are available, and shares
   // prefixes.
@@ -240,14 +240,14 @@ class Scheduler {
   // Returns the pages that the group takes in this plan.
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // True if the budget has room for the group's next rows.
-  bool HasRoomFor(const BeamGroup& group, const Budget& budget) const;
+  bool HasRoomFor(const SequenceGroup& group, const Budget& budget) const;
   // Parts of FillPlan: groups that can decode, with or without drafts; and
   // groups that feed their prompts.
   void PlanDecodes(StepPlan* plan, Budget* budget);
   void PlanPrefills(StepPlan* plan, Budget* budget);
   // True if a group that must draft to run ahead has room for that;
   // CanAnyDraftAhead: if any group does.
-  bool CanDraftAhead(const BeamGroup& group, const DraftRoom& room) const;
+  bool CanDraftAhead(const SequenceGroup& group, const DraftRoom& room) const;
   bool CanAnyDraftAhead();
   // Adds the next work of a group: a chunk of its prompt, or tokens that may
   // have drafts; PlanDecode: tokens alone, for several groups.
@@ -256,14 +256,14 @@ class Scheduler {
   void PlanDrafting(RunningGroup& running, StepPlan* plan, Budget* budget);
   void PlanDecode(std::span<RunningGroup> groups, StepPlan* plan,
                   Budget* budget);
-  // Calls BeamGroup::PlanStep, and subtracts its rows from the budget.
+  // Calls SequenceGroup::PlanStep, and subtracts its rows from the budget.
   void PlanRows(RunningGroup& running, StepPlan* plan, Budget* budget);
   // Subtract from the budget: drafts of one group that the step verifies; and
   // drafts that it requests of a draft model for later verification.
   void CountDrafts(int num_drafted, int num_logits, int64_t num_pages,
                    Budget* budget);
-  void CountAsked(const BeamGroup& group, std::span<const DraftSequence> asked,
-                  Budget* budget);
+  void CountAsked(const SequenceGroup& group,
+                  std::span<const DraftSequence> asked, Budget* budget);
   // Admits resuming groups and waiting requests, by turn.
   void Admit(StepPlan* plan, Budget* budget);
   bool AdmitNext(StepPlan* plan, Budget* budget);
@@ -301,7 +301,7 @@ class Scheduler {
   void AdvanceGroups(std::span<const SelectionResult> results,
                      bool answers_plan);
   void Advance(RunningGroup& running, const SelectionResult& result);
-  // BeamGroup::ApplyResult for a group that may have drafts.
+  // SequenceGroup::ApplyResult for a group that may have drafts.
   absl::Status AdvanceDrafting(RunningGroup& running,
                                const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
@@ -357,7 +357,8 @@ class Scheduler {
   int64_t now_ = 0;
 };
 
-inline void Scheduler::Demand::Add(const BeamGroup& group, bool drafts_ahead) {
+inline void Scheduler::Demand::Add(const SequenceGroup& group,
+                                   bool drafts_ahead) {
   ++num_groups;
   // The common case: it decodes, and no result is outstanding.
   if (group.prefilling() || group.outstanding() || group.speculates() ||

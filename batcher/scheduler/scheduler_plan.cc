@@ -22,7 +22,7 @@ struct PlanError {
 };
 
 // Limits one group's drafts to tokens that have rows of logits.
-DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
+DraftRoom RoomOf(const SequenceGroup& group, DraftRoom room) {
   room.num_tokens = std::min(
       room.num_tokens, room.num_logits / group.num_logits_per_draft_token());
   return room;
@@ -30,7 +30,7 @@ DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
 
 // Returns how many of the last `num_tokens` tokens that a group's prefill has
 // planned, in rows from `first_row` on, lie after a source.
-int64_t NumAfterSource(const BeamGroup& group, const StepPlan& plan,
+int64_t NumAfterSource(const SequenceGroup& group, const StepPlan& plan,
                        size_t first_row, int64_t num_tokens) {
   if (num_tokens == 0 || plan.rows[first_row].source_length == 0) return 0;
   const PlanRow& row = plan.rows[first_row];
@@ -50,7 +50,7 @@ int NumAsked(std::span<const PlanPromptLogprobs> scorings) {
 // Returns the rows of logits for the `num_drafted` drafted tokens of a
 // selection. Sampled drafts count in full length, as if none had ended early
 // (PlanSelection::max_draft_tokens).
-int NumDraftLogits(const BeamGroup& group, const PlanSelection& selection,
+int NumDraftLogits(const SequenceGroup& group, const PlanSelection& selection,
                    int num_drafted) {
   const int num_logits_per_token = group.num_logits_per_draft_token();
   if (num_logits_per_token == 1) return num_drafted;
@@ -105,7 +105,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 }
 
 // A done group has no demand.
-void Scheduler::Demand::AddAny(const BeamGroup& group, bool drafts_ahead) {
+void Scheduler::Demand::AddAny(const SequenceGroup& group, bool drafts_ahead) {
   may_any_draft |= group.may_draft();
   is_any_scoring |= group.only_scores();
   is_any_preempted |= group.is_preempted();
@@ -192,7 +192,7 @@ void Scheduler::FillPlan(bool decodes, const Demand& demand, StepPlan* plan) {
 
 void Scheduler::PlanDecodes(StepPlan* plan, Budget* budget) {
   for (RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     if (group.prefilling() || !group.can_plan()) continue;
     if (group.has_to_draft() && !CanDraftAhead(group, budget->drafts)) {
       continue;  // until its result has arrived
@@ -201,7 +201,7 @@ void Scheduler::PlanDecodes(StepPlan* plan, Budget* budget) {
   }
 }
 
-bool Scheduler::CanDraftAhead(const BeamGroup& group,
+bool Scheduler::CanDraftAhead(const SequenceGroup& group,
                               const DraftRoom& room) const {
   return drafts_ahead_ && group.can_draft_in(RoomOf(group, room));
 }
@@ -215,7 +215,7 @@ bool Scheduler::CanAnyDraftAhead() {
   if (taken.num_pages > pool_.num_available()) return false;
   const DraftRoom room = RoomForDrafts(taken);
   return std::ranges::any_of(groups_, [&](const RunningGroup& running) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     return group.can_plan() && group.has_to_draft() &&
            CanDraftAhead(group, room);
   });
@@ -223,7 +223,7 @@ bool Scheduler::CanAnyDraftAhead() {
 
 void Scheduler::PlanPrefills(StepPlan* plan, Budget* budget) {
   for (RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     if (group.prefilling() && !group.is_waiting_for_prefix() &&
         HasRoomFor(group, *budget)) {
       PlanPrefill(running, plan, budget);
@@ -283,20 +283,21 @@ void Scheduler::DropSaves(StepPlan* plan) {
   plan->page_saves.clear();
 }
 
-int Scheduler::NumAskedIn(const BeamGroup& group, int num_tokens) const {
+int Scheduler::NumAskedIn(const SequenceGroup& group, int num_tokens) const {
   return std::min(group.NumAskedAtOnceIn(num_tokens), max_logits_);
 }
 
 bool Scheduler::NeedsRowsOf(int num_decode_rows) const {
   const int num_tokens = admission_.max_step_tokens() - num_decode_rows;
   return std::ranges::any_of(groups_, [&](const RunningGroup& running) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     return group.prefilling() && !group.is_waiting_for_prefix() &&
            NumAskedIn(group, num_tokens) > max_logits_ - num_decode_rows;
   });
 }
 
-bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
+bool Scheduler::HasRoomFor(const SequenceGroup& group,
+                           const Budget& budget) const {
   if (!group.prefilling()) {
     return group.num_live_beams() <=
            std::min(budget.num_tokens, budget.num_logits);
@@ -319,7 +320,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
 // running groups rather than the program.
 void Scheduler::PlanRows(RunningGroup& running, StepPlan* plan,
                          Budget* budget) {
-  BeamGroup& group = *running.group;
+  SequenceGroup& group = *running.group;
   changes_groups_ = true;
   const size_t num_tokens = plan->tokens.size();
   const int num_logits = plan->num_logits;
@@ -339,7 +340,7 @@ void Scheduler::PlanRows(RunningGroup& running, StepPlan* plan,
 
 void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
                             Budget* budget) {
-  const BeamGroup& group = *running.group;
+  const SequenceGroup& group = *running.group;
   const size_t first_row = plan->rows.size();
   const size_t first_token = plan->tokens.size();
   const size_t num_selections = plan->selections.size();
@@ -369,7 +370,7 @@ void Scheduler::PlanPrefill(RunningGroup& running, StepPlan* plan,
 
 void Scheduler::PlanDrafting(RunningGroup& running, StepPlan* plan,
                              Budget* budget) {
-  const BeamGroup& group = *running.group;
+  const SequenceGroup& group = *running.group;
   const size_t num_rows = plan->rows.size();
   const size_t first_token = plan->tokens.size();
   const size_t num_continuations = plan->continuations.size();
@@ -412,7 +413,7 @@ void Scheduler::CountDrafts(int num_drafted, int num_logits, int64_t num_pages,
   budget->drafts.num_pages -= num_pages;
 }
 
-void Scheduler::CountAsked(const BeamGroup& group,
+void Scheduler::CountAsked(const SequenceGroup& group,
                            std::span<const DraftSequence> asked,
                            Budget* budget) {
   budget->drafts.num_pages -= group.num_asked_pages();
@@ -466,7 +467,7 @@ void Scheduler::Remember(const StepPlan& plan) {
 
 void Scheduler::AddMovers() {
   for (RunningGroup& running : groups_) {
-    BeamGroup& group = *running.group;
+    SequenceGroup& group = *running.group;
     if (!group.pages().has_moves()) continue;
     const auto planned =
         std::find(planned_.begin(), planned_.end(), running.id);
@@ -491,7 +492,7 @@ bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
     if (running == nullptr) return true;
   }
   MatchPrefix(*running, 0, plan);
-  const BeamGroup& group = *running->group;
+  const SequenceGroup& group = *running->group;
   if (!group.is_waiting_for_prefix() && HasRoomFor(group, *budget)) {
     PlanGroup(*running, plan, budget);
   }
@@ -502,7 +503,7 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
   Deadlines::Entry deadline = std::move(next.deadline);
   try {
     groups_.ReserveOne();
-    auto group = std::make_unique<BeamGroup>(
+    auto group = std::make_unique<SequenceGroup>(
         next.turn.id, std::move(next.prepared), &pool_, &sequence_ids_,
         has_shareable_pages_ ? &tree_ : nullptr, options_.trace.get());
     if (group->uses_prefix_tree()) {

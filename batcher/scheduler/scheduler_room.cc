@@ -11,7 +11,7 @@ namespace espalier {
 
 int64_t Scheduler::NumPagesNow(const RunningGroup& running,
                                bool decodes) const {
-  const BeamGroup& group = *running.group;
+  const SequenceGroup& group = *running.group;
   if (group.prefilling()) {
     return group.is_waiting_for_prefix()
                ? 0
@@ -25,7 +25,7 @@ DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
   bool verifies = false;
   int num_rows = 0;  // decoding rows, at most
   for (const RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
+    const SequenceGroup& group = *running.group;
     feeds_prompts = feeds_prompts || group.prefilling();
     if (!group.prefilling() && group.can_plan()) {
       num_rows += group.max_decode_rows();

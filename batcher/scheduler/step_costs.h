@@ -19,8 +19,8 @@
 // If plans run ahead of results, a group that drafts from history, or for
 // beams, does not: the device waits until the host has read a result and sent
 // the next plan. DraftCost::wait is this time relative to a step, for each
-// result that drafts wait for (BeamGroup::NumWaitsToDraft). One-off delays hold
-// up some steps, so it is the minimum of the last 16.
+// result that drafts wait for (SequenceGroup::NumWaitsToDraft). One-off delays
+// hold up some steps, so it is the minimum of the last 16.
 //
 // If drafts appear too expensive, no group requests any, and nothing more is
 // learned. So their cost is reset to unknown after at least 64 steps without

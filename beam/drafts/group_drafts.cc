@@ -21,7 +21,7 @@ DraftLengthOptions LengthOptions(const GenerationParams& params) {
 }
 
 absl::Status ValidateTokens(std::span<const TokenId> tokens,
-                            const AskedDraft& asked, int vocab_size) {
+                            const RequestedDraft& asked, int vocab_size) {
   if (std::ssize(tokens) > asked.num_tokens) {
     return Internal("a step drafted ", tokens.size(), " tokens for sequence ",
                     asked.rank, ", which asked for ", asked.num_tokens);
@@ -60,7 +60,7 @@ bool GroupDrafts::MayPay(const GenerationParams& params) {
 
 int GroupDrafts::max_asked_tokens() const {
   int count = 0;
-  for (const AskedDraft& asked : asked_) {
+  for (const RequestedDraft& asked : asked_) {
     count = std::max(count, asked.num_tokens);
   }
   return count;

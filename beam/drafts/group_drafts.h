@@ -1,7 +1,8 @@
 // GroupDrafts: the drafts of one group's sequences: their source, the number of
 // tokens that each step drafts, and the statistics of acceptance. The source is
 // a drafter for each sequence (speculate/drafter.h), or the executor's draft
-// model. The group (beam/beam_group.h) feeds the drafts and has them verified.
+// model. The group (beam/sequence_group.h) feeds the drafts and has them
+// verified.
 //
 //   from history                       from a draft model
 //   Draft(...)    for the next step    OnAsk(...)   -> StepPlan::drafting
@@ -58,7 +59,7 @@ struct DraftRoom {
 };
 
 // A requested draft.
-struct AskedDraft {
+struct RequestedDraft {
   int rank = 0;
   int num_tokens = 0;  // at most
 };
@@ -132,7 +133,7 @@ class GroupDrafts {
     state_ = State::kIdle;
   }
   // True if drafts were requested and have not arrived.
-  bool is_waiting() const { return state_ == State::kAsked; }
+  bool is_waiting() const { return state_ == State::kRequested; }
   // True if drafts for the next step have arrived.
   bool has_answer() const { return state_ == State::kReady; }
   // Largest draft length of each sequence.
@@ -141,8 +142,8 @@ class GroupDrafts {
   // rank. REQUIRES: Take.
   std::vector<std::vector<TokenId>> TakeForStep(int num_sequences);
   // Records a request, by rank, ascending.
-  void OnAsk(std::vector<AskedDraft> asked) {
-    state_ = State::kAsked;
+  void OnAsk(std::vector<RequestedDraft> asked) {
+    state_ = State::kRequested;
     asked_ = std::move(asked);
   }
   // Largest draft length in the next step (PlanSelection::max_draft_tokens).
@@ -209,7 +210,7 @@ class GroupDrafts {
   int64_t num_accepted() const { return num_accepted_; }
 
  private:
-  enum class State { kIdle, kAsked, kReady };  // drafts of a draft model
+  enum class State { kIdle, kRequested, kReady };  // drafts of a draft model
 
   int max_asked_tokens() const;  // per sequence
   // Count a reply of a draft model, and a step's result.
@@ -240,7 +241,7 @@ class GroupDrafts {
   // next request.
   int num_empty_answers_ = 0;
   int num_steps_alone_ = 0;
-  std::vector<AskedDraft> asked_;
+  std::vector<RequestedDraft> asked_;
   std::vector<DraftedTokens> ready_;  // by rank
   bool is_counted_ = false;           // the current reply is counted
   SpeculationFigures figures_;

@@ -1,7 +1,7 @@
 // GroupPages: the pages of one group. Its sequences live in slots, each with a
-// page table of its own. The group (beam/beam_group.h) names sequences by rank,
-// best first, and has their tokens and scores. GroupPages assigns ranks to
-// slots, forks tables and chooses the page to write.
+// page table of its own. The group (beam/sequence_group.h) names sequences by
+// rank, best first, and has their tokens and scores. GroupPages assigns ranks
+// to slots, forks tables and chooses the page to write.
 //
 // A decode step takes two calls:
 //

@@ -1,7 +1,7 @@
 // DecodeStrategy: how one request's sequences continue. A strategy turns the
 // candidates of a step into decisions: which beams live, which hypotheses are
 // finished. It reads no pages, no device and no other request. Its group
-// (beam/beam_group.h) applies the decisions.
+// (beam/sequence_group.h) applies the decisions.
 //
 // Beams are named by rank: 0 is the best live one after the last step. The
 // group alone assigns the slot of a beam's pages, which never influences a

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "executor/beam_replay.h"
-#include "executor/contenders.h"
+#include "executor/candidate_filter.h"
 
 namespace espalier {
 namespace {
@@ -43,7 +43,7 @@ SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
       .has_unverified_drafts = answer.has_unverified_drafts,
       .error = answer.error};
   if (answer.rows != nullptr) {
-    Contenders contenders(*answer.rows);
+    CandidateFilter contenders(*answer.rows);
     for (const CudaAnswerPart& row : answer.parts) {
       contenders.Add(row.first_rank, CandidatesOf(answer, row));
     }

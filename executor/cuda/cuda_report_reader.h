@@ -2,9 +2,10 @@
 //
 // For kRows the device reports all candidates of each row. The reader drops the
 // candidates that the group's strategy cannot choose, as executors on the host
-// do (executor/contenders.h), with their log-probabilities. For beams with
-// draft paths the device reports the candidates of each row of logits, from
-// which the reader replays the steps of the search (executor/beam_replay.h).
+// do (executor/candidate_filter.h), with their log-probabilities. For beams
+// with draft paths the device reports the candidates of each row of logits,
+// from which the reader replays the steps of the search
+// (executor/beam_replay.h).
 //
 // Thread safety: a plain value; the report does not change while it is read.
 #pragma once

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "executor/beam_replay.h"
 #include "executor/best_of_selection.h"
-#include "executor/contenders.h"
+#include "executor/candidate_filter.h"
 #include "executor/host/logits_place.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/verify_row.h"
@@ -80,7 +80,7 @@ class GroupWork {
                selection_.num_rows > 0) {
       best_ = BestOfSelection(selection_);
     } else if (params_.kind == SelectionKind::kRows) {
-      contenders_ = std::make_unique<Contenders>(selection_);
+      contenders_ = std::make_unique<CandidateFilter>(selection_);
     } else if (!selection_.drafts.empty()) {
       runs_.resize(selection_.num_rows);
       first_logits_ = selection_.FirstLogits();
@@ -213,7 +213,7 @@ class GroupWork {
   // Only the members of the selection's kind are set.
   std::unique_ptr<BeamReplay> replay_;
   std::unique_ptr<BestCandidates> best_;
-  std::unique_ptr<Contenders> contenders_;
+  std::unique_ptr<CandidateFilter> contenders_;
   SmallVector<Candidate> drawn_;              // [samples]
   std::vector<std::vector<Candidate>> runs_;  // [rows], verified
   SmallVector<int> first_logits_;             // PlanSelection::FirstLogits()

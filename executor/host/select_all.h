@@ -2,8 +2,8 @@
 // all threads of a pool.
 //
 // A group never holds all candidates of all its rows at once: later rows drop
-// candidates below its best so far (best_candidates.h, contenders.h). Samples
-// that draw from one row read it once.
+// candidates below its best so far (best_candidates.h, candidate_filter.h).
+// Samples that draw from one row read it once.
 #pragma once
 
 #include <span>

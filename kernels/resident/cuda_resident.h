@@ -1,6 +1,6 @@
 // The beams that stay on the device between steps, and the small kernels that
-// update them, as beam_group.h and page tables do on the host. The next step
-// can start before the host has read the last result.
+// update them, as sequence_group.h and page tables do on the host. The next
+// step can start before the host has read the last result.
 //
 //   CudaApplyStagedWrites  writes the host's changes: groups that join or
 //                          leave, fresh tail pages, work lists

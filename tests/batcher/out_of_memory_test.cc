@@ -25,7 +25,7 @@
 #include "batcher/answer.h"
 #include "batcher/engine.h"
 #include "batcher/scheduler/scheduler.h"
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_log.h"
 #include "tests/batcher/toy_requests.h"

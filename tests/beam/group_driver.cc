@@ -28,7 +28,7 @@ absl::Status GroupDriver::Add(const Request& request, int chunk) {
   const int64_t max_candidates =
       MaxCandidates(prepared, model_.description().vocab_size);
   groups_.push_back(
-      {std::make_unique<BeamGroup>(id, std::move(prepared), &pool_, &ids_),
+      {std::make_unique<SequenceGroup>(id, std::move(prepared), &pool_, &ids_),
        chunk, max_asked, max_candidates, absl::OkStatus()});
   return absl::OkStatus();
 }
@@ -88,7 +88,7 @@ absl::Status GroupDriver::Plan() {
 }
 
 absl::Status GroupDriver::PlanGroup(Entry& entry, int* num_copies) {
-  BeamGroup& group = *entry.group;
+  SequenceGroup& group = *entry.group;
   const int num_pending = group.num_pending_tokens();
   const bool prefilling = group.prefilling();
   const bool ahead = !prefilling && group.outstanding();
@@ -215,7 +215,7 @@ absl::Status GroupDriver::Advance(const StepResult& result) {
   return absl::OkStatus();
 }
 
-absl::Status GroupDriver::CheckTablesAhead(const BeamGroup& group) const {
+absl::Status GroupDriver::CheckTablesAhead(const SequenceGroup& group) const {
   Tables tables;
   for (const PageTable* table : group.pages().Tables()) {
     std::vector<PageId> pages;

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "executor/host/persistent_groups.h"
 #include "pages/page_pool.h"
 #include "tests/toy_model.h"
@@ -29,7 +29,7 @@ class GroupDriver {
 
   // Plans all groups that can run, runs the model, and advances those whose
   // result is due.
-  // Errors: as BeamGroup::PlanStep; kInternal if an invariant is broken.
+  // Errors: as SequenceGroup::PlanStep; kInternal if an invariant is broken.
   absl::Status Step();
   // Gives groups the answer that running ahead has left open, so that the next
   // step is planned from all that is known.
@@ -40,7 +40,7 @@ class GroupDriver {
   absl::Status Finish();
 
   bool done() const;
-  const BeamGroup& group(size_t group_idx) const {
+  const SequenceGroup& group(size_t group_idx) const {
     return *groups_[group_idx].group;
   }
   // Status of the group's last Advance.
@@ -58,7 +58,7 @@ class GroupDriver {
   using Tables = std::multiset<std::vector<PageId>>;
 
   struct Entry {
-    std::unique_ptr<BeamGroup> group;
+    std::unique_ptr<SequenceGroup> group;
     int chunk;
     int64_t max_asked;       // candidates, of a selection
     int64_t max_candidates;  // candidates, of a result
@@ -81,7 +81,7 @@ class GroupDriver {
   absl::Status Advance(const StepResult& result);
   absl::Status AdvanceUntil(size_t num_late);
   // That the group's tables are now those its step ahead ran with.
-  absl::Status CheckTablesAhead(const BeamGroup& group) const;
+  absl::Status CheckTablesAhead(const SequenceGroup& group) const;
 
   ToyModel model_;
   PagePool pool_;

@@ -15,7 +15,7 @@
 #include "base/thread_pool.h"
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
-#include "executor/contenders.h"
+#include "executor/candidate_filter.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
@@ -116,10 +116,10 @@ std::vector<std::vector<Candidate>> CandidatesOfRows(const StepInputs& asked) {
   return rows;
 }
 
-// Returns the candidates that Contenders keeps, with rows added in order.
+// Returns the candidates that CandidateFilter keeps, with rows added in order.
 std::vector<Candidate> Left(const PlanSelection& selection,
                             const std::vector<std::vector<Candidate>>& rows) {
-  Contenders contenders(selection);
+  CandidateFilter contenders(selection);
   for (int row = 0; row < selection.num_rows; ++row) {
     contenders.Add(row, rows[row]);
   }
@@ -191,13 +191,13 @@ TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
   }
 }
 
-// Returns the candidates that Contenders keeps, with rows added in `order` by
-// several threads.
+// Returns the candidates that CandidateFilter keeps, with rows added in `order`
+// by several threads.
 std::vector<Candidate> TakeInOrder(
     const PlanSelection& selection,
     const std::vector<std::vector<Candidate>>& rows,
     const std::vector<int>& order, ThreadPool& pool) {
-  Contenders contenders(selection);
+  CandidateFilter contenders(selection);
   pool.ParallelFor(static_cast<int>(order.size()),
                    [&](int i) { contenders.Add(order[i], rows[order[i]]); });
   return contenders.Take();

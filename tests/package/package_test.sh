@@ -59,7 +59,7 @@ grep -q 'call_stack.*::top_$' "$scratch/state" || fail "no state of Asio's"
 if hidden=$(grep -vxFf "$scratch/exported" "$scratch/state"); then
   fail "state of Asio's that programs would have a second one of: $hidden"
 fi
-if grep -E 'espalier::(Scheduler|BeamGroup|PagePool|TransformerPass|reference)\b' \
+if grep -E 'espalier::(Scheduler|SequenceGroup|PagePool|TransformerPass|reference)\b' \
     "$scratch/exported"; then
   fail "exported, and no part of the API"
 fi

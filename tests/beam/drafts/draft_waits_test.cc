@@ -1,11 +1,11 @@
 // Number of results that a group's steps with drafts wait for, beyond those of
-// its other steps (BeamGroup::NumWaitsToDraft).
+// its other steps (SequenceGroup::NumWaitsToDraft).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "tests/beam/drafts/drafting_model.h"
 #include "tests/status_matchers.h"
 
@@ -34,8 +34,8 @@ class DraftWaitsTest : public ::testing::Test {
     request.params.speculate = {method};
     if (has_allowed_sequences) request.params.allowed_sequences = {{7, 8, 9}};
     EXPECT_OK(ValidateRequest(DraftingModel(), &request));
-    const BeamGroup group(RequestId{1}, PreparedRequest(std::move(request)),
-                          &pool_, &ids_);
+    const SequenceGroup group(RequestId{1}, PreparedRequest(std::move(request)),
+                              &pool_, &ids_);
     EXPECT_TRUE(group.speculates());
     EXPECT_EQ(group.drafts_by_model(), method == SpeculationMethod::kDraft);
     return group.NumWaitsToDraft(abilities.drafts_ahead,

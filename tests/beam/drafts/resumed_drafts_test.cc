@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "tests/beam/drafts/drafting_model.h"
 #include "tests/status_matchers.h"
 
@@ -29,7 +29,7 @@ class ResumedDraftsTest : public ::testing::Test {
 
   // Feeds the prompt and tokens until `num_generated` are generated, without
   // room for drafts, and preempts the group.
-  void RunAndPreempt(int num_generated, BeamGroup* group) {
+  void RunAndPreempt(int num_generated, SequenceGroup* group) {
     StepPlan next;
     for (int i = 0; i < num_generated; ++i) {
       StepPlan plan;
@@ -50,9 +50,9 @@ class ResumedDraftsTest : public ::testing::Test {
 };
 
 TEST_F(ResumedDraftsTest, WhereAPageIsCopiedATokenIsFedFirst) {
-  BeamGroup longer(RequestId{0}, Prepared(), &pool_, &ids_, &tree_);
+  SequenceGroup longer(RequestId{0}, Prepared(), &pool_, &ids_, &tree_);
   RunAndPreempt(8, &longer);  // 13 tokens are fed: three full pages
-  BeamGroup group(RequestId{1}, Prepared(), &pool_, &ids_, &tree_);
+  SequenceGroup group(RequestId{1}, Prepared(), &pool_, &ids_, &tree_);
   RunAndPreempt(4, &group);  // 9 tokens are fed, the last in a page of its own
   group.Resume();
   StepPlan plan;

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "executor/contenders.h"
+#include "executor/candidate_filter.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 
@@ -308,7 +308,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
     FakeReport report;
     report.Write({{0, 8, -1}, {0, 9, -1}}, 0);
     CudaStep::Answer answer = {.has_log_probs = true, .rows = &selection};
-    Contenders contenders(selection);
+    CandidateFilter contenders(selection);
     std::vector<TokenLogProb> log_probs;  // [candidates of the device]
     int place = 2;
     for (int row = 0; row < selection.num_rows; ++row) {

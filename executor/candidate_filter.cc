@@ -1,4 +1,4 @@
-#include "executor/contenders.h"
+#include "executor/candidate_filter.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ struct Place {
 
 }  // namespace
 
-Contenders::Contenders(const PlanSelection& selection)
+CandidateFilter::CandidateFilter(const PlanSelection& selection)
     : selection_(selection),
       ranking_(selection.ranking),
       rows_(selection.num_rows),
@@ -41,7 +41,7 @@ Contenders::Contenders(const PlanSelection& selection)
 // A candidate's cumulative score is rounded to float32 once, by less than 2^-24
 // of itself. If its sum reaches the floor, the score is less than 36.7 below
 // the floor, because noise is at most 36.7.
-double Contenders::Above(int row) const {
+double CandidateFilter::Above(int row) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor || !ranking_.parent_sums.empty()) return kNoFloor;
   const double cum = selection_.cum_log_probs[row];
@@ -49,7 +49,7 @@ double Contenders::Above(int row) const {
   return floor - cum - slack;
 }
 
-std::vector<double> Contenders::SumsOf(
+std::vector<double> CandidateFilter::SumsOf(
     int row, std::span<const Candidate> candidates) const {
   const RandomKey key = GumbelKey(selection_.params->sampling.seed, row,
                                   selection_.num_generated);
@@ -71,7 +71,7 @@ std::vector<double> Contenders::SumsOf(
 // higher only by less than the slack below, which includes differences of noise
 // between devices. ShiftToMaximum keeps the order except for rounding of
 // double. If the maximum may come later, the parent's sum itself is too low.
-bool Contenders::EndsAfter(int row, double sum, double maximum) const {
+bool CandidateFilter::EndsAfter(int row, double sum, double maximum) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor) return false;
   const double most = sum + 0x1p-22 * (std::abs(sum) + 64);
@@ -82,7 +82,7 @@ bool Contenders::EndsAfter(int row, double sum, double maximum) const {
   return ShiftToMaximum(most, maximum, parent) + slack < floor;
 }
 
-size_t Contenders::Shift(int row, std::vector<double>* sums) const {
+size_t CandidateFilter::Shift(int row, std::vector<double>* sums) const {
   const auto highest = std::ranges::max_element(*sums);
   const size_t idx = highest - sums->begin();
   const double maximum = *highest;
@@ -92,7 +92,7 @@ size_t Contenders::Shift(int row, std::vector<double>* sums) const {
   return idx;
 }
 
-void Contenders::Add(int row, std::vector<Candidate> candidates) {
+void CandidateFilter::Add(int row, std::vector<Candidate> candidates) {
   Row& added = rows_[row];
   std::vector<double> sums;
   // A row of kNotANumber ends the request, so it is kept.
@@ -115,7 +115,7 @@ void Contenders::Add(int row, std::vector<Candidate> candidates) {
   }
 }
 
-void Contenders::RaiseFloor(std::span<const double> sums) {
+void CandidateFilter::RaiseFloor(std::span<const double> sums) {
   const size_t num_first = ranking_.num_first;
   const double floor = floor_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
@@ -129,7 +129,7 @@ void Contenders::RaiseFloor(std::span<const double> sums) {
   floor_.store(first_sums_.back(), std::memory_order_relaxed);
 }
 
-std::vector<Candidate> Contenders::Take() {
+std::vector<Candidate> CandidateFilter::Take() {
   std::vector<Candidate> taken;
   const auto take_all = [&](const Row& row) {
     taken.insert(taken.end(), row.candidates.begin(), row.candidates.end());

@@ -1,7 +1,7 @@
-// BeamGroup: the sequences of one request, from its prompt to its hypotheses.
-// It writes its rows into step plans, and updates its pages as its strategy
-// decides (beam/pages/group_pages.h): a surviving beam keeps its slot, and its
-// other children fork into slots of pruned beams.
+// SequenceGroup: the sequences of one request, from its prompt to its
+// hypotheses. It writes its rows into step plans, and updates its pages as its
+// strategy decides (beam/pages/group_pages.h): a surviving beam keeps its slot,
+// and its other children fork into slots of pruned beams.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
@@ -33,7 +33,7 @@
 // plan that selects for this group is followed by its result before the next
 // plan is written, or before the second next if that one runs ahead.
 //
-//   BeamGroup group(id, PreparedRequest(request), &pool, &sequence_ids);
+//   SequenceGroup group(id, PreparedRequest(request), &pool, &sequence_ids);
 //   StepPlan plan;
 //   while (!group.done()) {
 //     RETURN_IF_ERROR(group.PlanStep(max_tokens, &plan));
@@ -79,13 +79,13 @@
 namespace espalier {
 
 // Aligned to minimize the cache lines that a step reads.
-class alignas(64) BeamGroup {
+class alignas(64) SequenceGroup {
  public:
   // The pool, ids, `tree` and `trace` outlive the group; the last two may be
   // null.
-  BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
-            SequenceIdSource* ids, PrefixTree* tree = nullptr,
-            TraceSink* trace = nullptr);
+  SequenceGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
+                SequenceIdSource* ids, PrefixTree* tree = nullptr,
+                TraceSink* trace = nullptr);
 
   RequestId id() const { return id_; }
   const Request& request() const { return request_; }
@@ -368,7 +368,7 @@ class alignas(64) BeamGroup {
   absl::Status PlanPaths(PathRows drafts, StepPlan* plan);
   // Adds the sequences that the draft model drafts for in the next step.
   // PlanDrafted also adds their rows, to verify the drafts in this step.
-  void AskForDrafts(const DraftChoice& choice, StepPlan* plan);
+  void RequestDrafts(const DraftChoice& choice, StepPlan* plan);
   absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
   // Takes the drafts of the running step.
   void TakeDraftsOfStep();
@@ -381,7 +381,7 @@ class alignas(64) BeamGroup {
   void UpdateAsked(PlanSelection* asked);
   // Returns Asked() with rows of logits from `first_logits` on, for a plan that
   // requests it, and counts its result as outstanding.
-  const PlanSelection& AskFrom(int first_logits);
+  const PlanSelection& SelectFrom(int first_logits);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
   // Adds a row for the tokens that the plan gets next.

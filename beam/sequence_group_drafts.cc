@@ -1,13 +1,13 @@
-// BeamGroup, part: requests drafts and feeds them, as
+// SequenceGroup, part: requests drafts and feeds them, as
 // beam/drafts/draft_choice.h decides, and updates them when a result arrives.
-// beam_group_plan.cc writes the rows.
+// sequence_group_plan.cc writes the rows.
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 
 namespace espalier {
 namespace {
@@ -33,7 +33,7 @@ std::vector<int> NumTokensGiven(const DecodeStrategy& strategy,
 
 }  // namespace
 
-bool BeamGroup::CanDraftAhead() const {
+bool SequenceGroup::CanDraftAhead() const {
   if (num_unanswered_ != 1 || !drafts_.can_go_on() ||
       !strategy_->supports_async_scheduling()) {
     return false;
@@ -48,8 +48,8 @@ bool BeamGroup::CanDraftAhead() const {
   return true;
 }
 
-DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
-                                 const PlanSelection& selection) {
+DraftSequence SequenceGroup::DraftOf(int rank, int num_tokens,
+                                     const PlanSelection& selection) {
   if (prompt_ == nullptr) {
     prompt_ =
         std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
@@ -65,7 +65,7 @@ DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
   return sequence;
 }
 
-void BeamGroup::AskForDrafts(const DraftChoice& choice, StepPlan* plan) {
+void SequenceGroup::RequestDrafts(const DraftChoice& choice, StepPlan* plan) {
   const PlanSelection& selection = Asked();  // names the samples
   std::shared_ptr<const DraftedSearch> search;
   if (is_beam_search()) {
@@ -76,7 +76,7 @@ void BeamGroup::AskForDrafts(const DraftChoice& choice, StepPlan* plan) {
   }
   const std::vector<int> counts = choice.NumTokensToAsk();
   num_asked_pages_ = choice.NumPagesToVerify(counts);
-  std::vector<AskedDraft> asked;
+  std::vector<RequestedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
@@ -87,7 +87,8 @@ void BeamGroup::AskForDrafts(const DraftChoice& choice, StepPlan* plan) {
   drafts_.OnAsk(std::move(asked));
 }
 
-absl::Status BeamGroup::PlanDrafted(const DraftChoice& choice, StepPlan* plan) {
+absl::Status SequenceGroup::PlanDrafted(const DraftChoice& choice,
+                                        StepPlan* plan) {
   const std::vector<int> counts = choice.NumTokensToAsk();
   std::vector<std::vector<TokenId>> drafts;
   for (const int count : counts) drafts.emplace_back(count);
@@ -96,7 +97,7 @@ absl::Status BeamGroup::PlanDrafted(const DraftChoice& choice, StepPlan* plan) {
   RETURN_IF_ERROR(
       PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
   const PlanSelection& selection = plan->selections[selection_idx];
-  std::vector<AskedDraft> asked;
+  std::vector<RequestedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
@@ -108,13 +109,14 @@ absl::Status BeamGroup::PlanDrafted(const DraftChoice& choice, StepPlan* plan) {
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
+absl::Status SequenceGroup::PlanBeams(const DraftRoom& draft_room,
+                                      StepPlan* plan) {
   const DraftChoice choice = ChoiceIn(draft_room);
   if (drafts_.has_to_ask() && choice.IsTooLong()) drafts_.TurnOff();
   if (!drafts_.is_on()) return PlanTokens(plan);
   if (choice.HasToAsk()) {
     if (choice.DraftsBeforeStep()) return PlanDrafted(choice, plan);
-    AskForDrafts(choice, plan);
+    RequestDrafts(choice, plan);
     return absl::OkStatus();
   }
   if (PathRows paths = choice.Paths(); !paths.empty()) {
@@ -126,8 +128,8 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   return PlanTokens(plan);
 }
 
-absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
-                                   int vocab_size) {
+absl::Status SequenceGroup::TakeDrafts(std::span<DraftedTokens> drafts,
+                                       int vocab_size) {
   RETURN_IF_ERROR(drafts_.Validate(drafts, vocab_size));
   drafts_.Take(drafts);
   if (!in_flight_.drafted().empty()) TakeDraftsOfStep();
@@ -135,7 +137,7 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
 }
 
 // Truncates pages, which were planned for the requested number of tokens.
-void BeamGroup::TakeDraftsOfStep() {
+void SequenceGroup::TakeDraftsOfStep() {
   const std::vector<std::vector<TokenId>> planned = in_flight_.drafted();
   in_flight_.Feed(drafts_.TakeForStep(static_cast<int>(planned.size())));
   if (is_preempted()) return;
@@ -147,8 +149,9 @@ void BeamGroup::TakeDraftsOfStep() {
   }
 }
 
-void BeamGroup::ApplyDrafts(const SelectionResult& result,
-                            std::span<const Continuation> beams, bool is_last) {
+void SequenceGroup::ApplyDrafts(const SelectionResult& result,
+                                std::span<const Continuation> beams,
+                                bool is_last) {
   if (is_beam_search()) return ApplyPaths(result, beams, is_last);
   const DraftsInFlight::Counts counts = in_flight_.Take(result);
   const std::vector<int>& drafted = counts.drafted;
@@ -185,8 +188,9 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   AdvanceDrafters(beams);
 }
 
-void BeamGroup::ApplyPaths(const SelectionResult& result,
-                           std::span<const Continuation> beams, bool is_last) {
+void SequenceGroup::ApplyPaths(const SelectionResult& result,
+                               std::span<const Continuation> beams,
+                               bool is_last) {
   const bool ends = strategy_->done();
   if (!is_last && !ends) replay_->Follow(beams);
   if (is_last || ends) {
@@ -205,7 +209,7 @@ void BeamGroup::ApplyPaths(const SelectionResult& result,
   if (!ends) AdvanceDrafters(beams);
 }
 
-void BeamGroup::AdvanceDrafters(std::span<const Continuation> beams) {
+void SequenceGroup::AdvanceDrafters(std::span<const Continuation> beams) {
   if (!drafts_.reads_history()) return;
   std::vector<int> parents;
   std::vector<std::vector<TokenId>> tokens;

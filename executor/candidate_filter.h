@@ -1,7 +1,7 @@
-// Contenders: drops candidates that a group's strategy can never choose, by the
-// ranking that the strategy declares (RowRanking). Executors then send, and the
-// strand sorts, a few candidates per beam instead of a few per pair of beams.
-// These are kept:
+// CandidateFilter: drops candidates that a group's strategy can never choose,
+// by the ranking that the strategy declares (RowRanking). Executors then send,
+// and the strand sorts, a few candidates per beam instead of a few per pair of
+// beams. These are kept:
 //
 //   sampled     the first of all rows by cum_log_prob + noise
 //   stochastic  the first of all rows by that sum, shifted to the parent's; and
@@ -27,10 +27,10 @@
 
 namespace espalier {
 
-class Contenders {
+class CandidateFilter {
  public:
   // REQUIRES: `selection` is of kRows, and outlives this.
-  explicit Contenders(const PlanSelection& selection);
+  explicit CandidateFilter(const PlanSelection& selection);
 
   // Returns a lower bound for `row`, which never falls: candidates are dropped
   // unless value + noise (kernels/gumbel_topk/gumbel_topk.h) is above it.

@@ -125,7 +125,7 @@ void AssertResultIsThatOfTheStrategyAlone(const ToyModelOptions& options,
 
 int AnyChunk() { return *rc::gen::element(1, 2, 5, 7, 100); }
 
-RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
+RC_GTEST_PROP(SequenceGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);
   const Request request = AnyRequest(options);
@@ -141,7 +141,8 @@ RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
 }
 
 // As above for all other searches, with the engine's own selections.
-RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
+RC_GTEST_PROP(SequenceGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone,
+              ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);
   GroupDriver driver(options, run_ahead);
@@ -169,7 +170,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
   RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
 }
 
-RC_GTEST_PROP(BeamGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {
+RC_GTEST_PROP(SequenceGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {
   const ToyModelOptions options = AnyModel(true);
   const Request request = AnyRequest(options);
   GroupDriver driver(options, true);
@@ -187,7 +188,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
 }
 
-RC_GTEST_PROP(BeamGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
+RC_GTEST_PROP(SequenceGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);
   std::vector<Request> requests;
@@ -206,7 +207,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
   }
 }
 
-RC_GTEST_PROP(BeamGroupPropertyTest, DroppedAtAnyStepNothingIsHeld, ()) {
+RC_GTEST_PROP(SequenceGroupPropertyTest, DroppedAtAnyStepNothingIsHeld, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);
   const Request dropped = AnyRequest(options);

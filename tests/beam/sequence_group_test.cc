@@ -1,4 +1,4 @@
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,21 +36,21 @@ Request MakeRequest(std::vector<TokenId> prompt, int64_t num_beams,
 }
 
 // A group for itself on a pool of 20 pages of 4 tokens; the test answers.
-class BeamGroupTest : public ::testing::Test {
+class SequenceGroupTest : public ::testing::Test {
  protected:
-  BeamGroup MakeGroup(const Request& request) {
-    return BeamGroup(RequestId{7}, PreparedRequest(request), &pool_, &ids_);
+  SequenceGroup MakeGroup(const Request& request) {
+    return SequenceGroup(RequestId{7}, PreparedRequest(request), &pool_, &ids_);
   }
 
   // Plans a step of the group, with the forks and releases that the last
   // Advance() has left.
-  StepPlan Plan(BeamGroup& group, int max_tokens = 100) {
+  StepPlan Plan(SequenceGroup& group, int max_tokens = 100) {
     StepPlan plan = std::move(next_);
     next_ = StepPlan();
     EXPECT_OK(group.PlanStep(max_tokens, &plan));
     return plan;
   }
-  absl::Status Answer(BeamGroup& group, SmallVector<Candidate> candidates) {
+  absl::Status Answer(SequenceGroup& group, SmallVector<Candidate> candidates) {
     return group.Advance({RequestId{7}, std::move(candidates)}, &next_);
   }
 
@@ -65,8 +65,8 @@ std::vector<SequenceId> SequencesOf(const StepPlan& plan) {
   return sequences;
 }
 
-TEST_F(BeamGroupTest, APromptIsFedInChunksAndItsLastTokenSelects) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9}, 2, 3));
+TEST_F(SequenceGroupTest, APromptIsFedInChunksAndItsLastTokenSelects) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9}, 2, 3));
   EXPECT_TRUE(group.prefilling());
   EXPECT_EQ(group.num_pending_tokens(), 5);
 
@@ -96,8 +96,8 @@ TEST_F(BeamGroupTest, APromptIsFedInChunksAndItsLastTokenSelects) {
   EXPECT_EQ(plan.selections[0].num_candidates, 4);
 }
 
-TEST_F(BeamGroupTest, RowsFollowWhatThePlanAlreadyHas) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
+TEST_F(SequenceGroupTest, RowsFollowWhatThePlanAlreadyHas) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
   StepPlan plan;
   plan.rows.push_back({.sequence = {99}, .num_tokens = 3, .num_logits = 2});
   plan.tokens = {1, 2, 3};
@@ -114,8 +114,8 @@ TEST_F(BeamGroupTest, RowsFollowWhatThePlanAlreadyHas) {
 
 // A group shares its selection with the plan, and must copy it before it
 // changes it.
-TEST_F(BeamGroupTest, APlanThatIsKeptStaysAsItWas) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 2, 4));
+TEST_F(SequenceGroupTest, APlanThatIsKeptStaysAsItWas) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7}, 2, 4));
   const StepPlan prompt = Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
   const StepPlan first = Plan(group);
@@ -130,8 +130,8 @@ TEST_F(BeamGroupTest, APlanThatIsKeptStaysAsItWas) {
   EXPECT_THAT(second.selections.at(0).slots, ElementsAre(1, 0));
 }
 
-TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+TEST_F(SequenceGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
   const SequenceId first = Plan(group).rows.at(0).sequence;
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   EXPECT_EQ(group.num_pending_tokens(), 3);
@@ -156,8 +156,8 @@ TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   for (const PlanRow& row : plan.rows) EXPECT_EQ(row.first_position, 4);
 }
 
-TEST_F(BeamGroupTest, TwinsCopyTheTailAndTheBeamInItsSlotWritesInPlace) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+TEST_F(SequenceGroupTest, TwinsCopyTheTailAndTheBeamInItsSlotWritesInPlace) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
   const PageId tail = Plan(group).page_indices.at(0);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   const StepPlan plan = Plan(group);
@@ -169,8 +169,8 @@ TEST_F(BeamGroupTest, TwinsCopyTheTailAndTheBeamInItsSlotWritesInPlace) {
   }
 }
 
-TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8}, 3, 9));
+TEST_F(SequenceGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7, 8}, 3, 9));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   const std::vector<SequenceId> rows = SequencesOf(Plan(group));
@@ -190,10 +190,10 @@ TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
   EXPECT_THAT(group.pages().Tables(), SizeIs(2));
 }
 
-TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
+TEST_F(SequenceGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
   Request request = MakeRequest({5, 6}, 2, 4);
   request.params.repetition_penalty = 1.5;
-  BeamGroup group = MakeGroup(request);
+  SequenceGroup group = MakeGroup(request);
   EXPECT_THAT(Plan(group).selections.at(0).histories, ElementsAre(IsEmpty()));
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
   Plan(group);
@@ -206,21 +206,21 @@ TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
               ElementsAre(ElementsAre(2, 3), ElementsAre(1, 4)));
 }
 
-TEST_F(BeamGroupTest, HistoriesAreLeftOutIfNothingNeedsThem) {
+TEST_F(SequenceGroupTest, HistoriesAreLeftOutIfNothingNeedsThem) {
   Request request = MakeRequest({5, 6}, 2, 4);
-  BeamGroup plain = MakeGroup(request);
+  SequenceGroup plain = MakeGroup(request);
   StepPlan plan = Plan(plain);
   EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
   request.params.suppress_tokens = {3};
-  BeamGroup banning = MakeGroup(request);
+  SequenceGroup banning = MakeGroup(request);
   plan = Plan(banning);
   EXPECT_THAT(plan.selections.at(0).params->processors.suppress_tokens,
               ElementsAre(3));
   EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
 }
 
-TEST_F(BeamGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 2));
+TEST_F(SequenceGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6}, 2, 2));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
   const std::vector<SequenceId> rows = SequencesOf(Plan(group));
@@ -236,12 +236,12 @@ TEST_F(BeamGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
   EXPECT_EQ(result.usage.num_steps, 2);
 }
 
-TEST_F(BeamGroupTest, OptionsThatLeaveNoTokenAreNamed) {
+TEST_F(SequenceGroupTest, OptionsThatLeaveNoTokenAreNamed) {
   Request request = MakeRequest({5, 6}, 2, 4);
   request.params.suppress_tokens = {1};
   request.params.bad_words_ids = {{2}};
   request.params.no_repeat_ngram_size = 1;
-  BeamGroup group = MakeGroup(std::move(request));
+  SequenceGroup group = MakeGroup(std::move(request));
   Plan(group);
   EXPECT_THAT(
       Answer(group, {}),
@@ -252,8 +252,8 @@ TEST_F(BeamGroupTest, OptionsThatLeaveNoTokenAreNamed) {
                "NaN"));
 }
 
-TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
+TEST_F(SequenceGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
   const std::vector<SequenceId> rows = SequencesOf(Plan(group));
@@ -267,14 +267,14 @@ TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
   EXPECT_THAT(group.TakeResult().hypotheses, IsEmpty());
 }
 
-TEST_F(BeamGroupTest, AGroupThatNeverRanHasNoSequencesToEnd) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
+TEST_F(SequenceGroupTest, AGroupThatNeverRanHasNoSequencesToEnd) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
   group.Drop(&next_);
   EXPECT_THAT(next_.finished, IsEmpty());
 }
 
-TEST_F(BeamGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+TEST_F(SequenceGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   std::vector<PageRef> thief;  // leaves one page for the two tail copies
@@ -292,7 +292,7 @@ TEST_F(BeamGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
   EXPECT_THAT(plan.finished, SizeIs(3));
 }
 
-std::vector<std::vector<PageId>> PagesOf(const BeamGroup& group) {
+std::vector<std::vector<PageId>> PagesOf(const SequenceGroup& group) {
   std::vector<std::vector<PageId>> tables;
   for (const PageTable* table : group.pages().Tables()) {
     tables.emplace_back();
@@ -303,8 +303,8 @@ std::vector<std::vector<PageId>> PagesOf(const BeamGroup& group) {
   return tables;
 }
 
-TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
+TEST_F(SequenceGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
   EXPECT_EQ(Plan(group).selections.at(0).num_slots, 3);
   ASSERT_TRUE(group.can_plan());
   StepPlan plan = Plan(group);
@@ -356,8 +356,8 @@ TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
   EXPECT_THAT(plan.selections.at(0).slots, ElementsAre(0, 2, 1));
 }
 
-TEST_F(BeamGroupTest, NoStepIsPlannedAheadOfTheLastToken) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
+TEST_F(SequenceGroupTest, NoStepIsPlannedAheadOfTheLastToken) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
   Plan(group);
   ASSERT_TRUE(group.can_plan());
   Plan(group);
@@ -368,22 +368,22 @@ TEST_F(BeamGroupTest, NoStepIsPlannedAheadOfTheLastToken) {
   EXPECT_FALSE(group.can_plan());
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
   EXPECT_TRUE(group.done());
-  BeamGroup one_token = MakeGroup(MakeRequest({5, 6}, 2, 1));
+  SequenceGroup one_token = MakeGroup(MakeRequest({5, 6}, 2, 1));
   EXPECT_EQ(Plan(one_token).selections.at(0).num_slots, 1);
   EXPECT_FALSE(one_token.can_plan());
 }
 
-TEST_F(BeamGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
+TEST_F(SequenceGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
   Request request = MakeRequest({5, 6}, 2, 4);
   request.params.suppress_tokens = {3};
-  BeamGroup banning = MakeGroup(request);
+  SequenceGroup banning = MakeGroup(request);
   Plan(banning);
   ASSERT_TRUE(banning.can_plan());
   EXPECT_THAT(
       Plan(banning).continuations.at(0).params->processors.suppress_tokens,
       ElementsAre(3));
   request.params.no_repeat_ngram_size = 2;
-  BeamGroup with_history = MakeGroup(request);
+  SequenceGroup with_history = MakeGroup(request);
   EXPECT_THAT(Plan(with_history).selections.at(0).histories,
               ElementsAre(IsEmpty()));
   ASSERT_TRUE(with_history.can_plan());
@@ -392,7 +392,7 @@ TEST_F(BeamGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
             2);
 }
 
-TEST_F(BeamGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {
+TEST_F(SequenceGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {
   Request request = MakeRequest({5, 6}, 2, 4);
   request.params.suppress_tokens = {3, 4};
   EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000), 2);
@@ -404,8 +404,8 @@ TEST_F(BeamGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {
             3 + 2 * (3 + 5) + 3);
 }
 
-TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
-  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
+TEST_F(SequenceGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
+  SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
   Plan(group);
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
@@ -418,7 +418,7 @@ TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
 }
 
 // A second strategy, in step with the group, has every beam's parent.
-TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
+TEST(SequenceGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
   ToyModelOptions options = {.vocab_size = 9, .eos_token_ids = {0}};
   for (options.seed = 0; options.seed < 30; ++options.seed) {
     Request request = MakeRequest({1, 2, 3, 4}, 5, 12);

@@ -1,21 +1,20 @@
-// BeamGroup, part: writes rows into plans, for the prompt, the sequences and
-// drafts. beam_group_drafts.cc chooses the drafts; beam_group.cc applies
-// results, and caches or releases pages.
+// SequenceGroup, part: writes rows into plans, for the prompt, the sequences
+// and drafts. sequence_group_drafts.cc chooses the drafts; sequence_group.cc
+// applies results, and caches or releases pages.
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/beam_group.h"
+#include "beam/sequence_group.h"
 #include "beam/strategy/assign_each.h"
 #include "beam/strategy/selection_options.h"
 
 namespace espalier {
 
-[[gnu::always_inline]] inline void BeamGroup::AddRowOf(const Sequence& sequence,
-                                                       int num_tokens,
-                                                       int num_logits,
-                                                       StepPlan* plan) const {
+[[gnu::always_inline]] inline void SequenceGroup::AddRowOf(
+    const Sequence& sequence, int num_tokens, int num_logits,
+    StepPlan* plan) const {
   plan->rows.push_back({
       .sequence = sequence.id,
       .first_token = static_cast<int>(plan->tokens.size()),
@@ -30,7 +29,7 @@ namespace espalier {
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-inline void BeamGroup::UpdateAsked(PlanSelection* asked) {
+inline void SequenceGroup::UpdateAsked(PlanSelection* asked) {
   is_asked_current_ = true;
   if (has_asked_rows_) {
     return draws_only_ != nullptr ? draws_only_->UpdateUnrestricted(asked)
@@ -43,12 +42,12 @@ inline void BeamGroup::UpdateAsked(PlanSelection* asked) {
       slots.size(), [&](size_t rank) { return slots[rank]; }, &asked->slots);
 }
 
-const PlanSelection& BeamGroup::Asked() {
+const PlanSelection& SequenceGroup::Asked() {
   if (!is_asked_current_) UpdateAsked(&EditShared(&asked_));
   return *asked_;
 }
 
-inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
+inline const PlanSelection& SequenceGroup::SelectFrom(int first_logits) {
   PlanSelection& selection = EditShared(&asked_);
   if (!is_asked_current_) UpdateAsked(&selection);
   selection.first_logits = first_logits;
@@ -57,7 +56,7 @@ inline const PlanSelection& BeamGroup::AskFrom(int first_logits) {
   return selection;
 }
 
-void BeamGroup::AddHistories(PlanSelection* selection) const {
+void SequenceGroup::AddHistories(PlanSelection* selection) const {
   const size_t num_rows = num_live_beams();
   selection->histories.resize(num_rows);
   for (size_t rank = 0; rank < num_rows; ++rank) {
@@ -67,25 +66,25 @@ void BeamGroup::AddHistories(PlanSelection* selection) const {
   }
 }
 
-inline void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
-  AskFrom(first_logits);
+inline void SequenceGroup::AddSelection(int first_logits, StepPlan* plan) {
+  SelectFrom(first_logits);
   plan->selections.push_back(asked_);
 }
 
-[[gnu::always_inline]] inline void BeamGroup::AddTokenRow(
+[[gnu::always_inline]] inline void SequenceGroup::AddTokenRow(
     int rank, TokenId token, StepPlan* plan) const {
   AddRowOf(pages_.sequence(rank), 1, 1, plan);
   plan->tokens.push_back(token);
 }
 
-[[gnu::noinline]] void BeamGroup::AddTokenRows(
+[[gnu::noinline]] void SequenceGroup::AddTokenRows(
     std::span<const Continuation> live, StepPlan* plan) const {
   for (size_t rank = 0; rank < live.size(); ++rank) {
     AddTokenRow(static_cast<int>(rank), live[rank].token, plan);
   }
 }
 
-absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
+absl::Status SequenceGroup::PlanTokens(StepPlan* plan) {
   RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
   was_planned_ = true;
   AddSelection(plan->num_logits, plan);
@@ -99,7 +98,7 @@ absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
   return absl::OkStatus();
 }
 
-bool BeamGroup::CanPlanAhead() const {
+bool SequenceGroup::CanPlanAhead() const {
   if (num_unanswered_ > 1) return false;
   if (CanDraftAhead()) return true;
   if (drafts_.is_on() || !in_flight_.empty() || replay_ != nullptr)
@@ -110,7 +109,8 @@ bool BeamGroup::CanPlanAhead() const {
          strategy_->supports_async_scheduling();
 }
 
-absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
+absl::Status SequenceGroup::PlanDraftsAhead(const DraftRoom& room,
+                                            StepPlan* plan) {
   const int count = ChoiceIn(room).NumAhead(in_flight_);
   CHECK_GE(count, 1) << "drafts of request " << id_;
   const std::vector<int> num_tokens(num_live_beams(), 1 + count);
@@ -139,9 +139,9 @@ absl::Status BeamGroup::PlanDraftsAhead(const DraftRoom& room, StepPlan* plan) {
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
-                                 int max_prefill_rows,
-                                 const DraftRoom& draft_room) {
+absl::Status SequenceGroup::PlanStep(int max_tokens, StepPlan* plan,
+                                     int max_logits, int max_prefill_rows,
+                                     const DraftRoom& draft_room) {
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
@@ -155,9 +155,9 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
   return status;
 }
 
-absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
-                                 int max_prefill_rows,
-                                 const DraftRoom& draft_room) {
+absl::Status SequenceGroup::PlanRows(int max_tokens, StepPlan* plan,
+                                     int max_logits, int max_prefill_rows,
+                                     const DraftRoom& draft_room) {
   if (prefilling()) {
     const int max_rows =
         EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;
@@ -173,7 +173,7 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
   return drafts_.is_on() ? PlanBeams(draft_room, plan) : PlanTokens(plan);
 }
 
-bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
+bool SequenceGroup::EndsPrompt(int max_tokens, int max_logits) const {
   if (!prefilling() || !prefill_.feeds_prompt() || only_scores()) return false;
   const int64_t num_pending = prefill_.num_pending_tokens();
   return num_pending <= std::max(max_tokens, prefill_.NumTokensAtOnce()) &&
@@ -181,7 +181,7 @@ bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
           num_pending - NumNextWithoutLogits() <= max_logits);
 }
 
-int BeamGroup::NumAskedAtOnceIn(int max_tokens) const {
+int SequenceGroup::NumAskedAtOnceIn(int max_tokens) const {
   const bool leaves_prompt =
       prefill_.feeds_prompt() &&
       prefill_.num_pending_tokens() >
@@ -189,14 +189,14 @@ int BeamGroup::NumAskedAtOnceIn(int max_tokens) const {
   return leaves_prompt ? 0 : max_asked_at_once();
 }
 
-int64_t BeamGroup::NumNextWithoutLogits() const {
+int64_t SequenceGroup::NumNextWithoutLogits() const {
   const int64_t first =
       NumWithoutLogits(request_) + std::ssize(prompt_logprobs_);
   return std::max<int64_t>(first - pages_.sequence(0).num_tokens(), 0);
 }
 
-absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
-                                    int max_rows, StepPlan* plan) {
+absl::Status SequenceGroup::PlanPrefill(int max_tokens, int max_logits,
+                                        int max_rows, StepPlan* plan) {
   const bool is_prompt = prefill_.feeds_prompt();
   const bool is_scored = is_prompt && request_.params.prompt_logprobs;
   if (is_scored) {
@@ -238,15 +238,15 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
 }
 
 // Recomputed tokens may be scored already.
-int BeamGroup::NumScored(int first, int num_tokens) const {
+int SequenceGroup::NumScored(int first, int num_tokens) const {
   const int64_t num_scored =
       NumWithoutLogits(request_) + std::ssize(prompt_logprobs_) - first;
   return static_cast<int>(std::clamp<int64_t>(num_scored, 0, num_tokens));
 }
 
 // The last token of a prompt has no next token.
-void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
-                           StepPlan* plan) const {
+void SequenceGroup::AddScoring(int first_logits, int num_logits_rows,
+                               StepPlan* plan) const {
   const std::span<const TokenId> prompt = request_.prompt_tokens;
   const int first = pages_.sequence(0).num_tokens() - num_logits_rows + 1;
   const int end = std::min<int>(first + num_logits_rows, std::ssize(prompt));
@@ -258,7 +258,7 @@ void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
        .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
 }
 
-void BeamGroup::RewindWalk(StepPlan* plan) {
+void SequenceGroup::RewindWalk(StepPlan* plan) {
   const int num_tokens = static_cast<int>(std::ssize(request_.prompt_tokens) +
                                           std::ssize(walk_->stem()));
   if (pages_.has_rows()) {
@@ -268,8 +268,8 @@ void BeamGroup::RewindWalk(StepPlan* plan) {
   }
 }
 
-void BeamGroup::AddWalked(ContinuationWalk::Node node, int logits_row,
-                          StepPlan* plan) const {
+void SequenceGroup::AddWalked(ContinuationWalk::Node node, int logits_row,
+                              StepPlan* plan) const {
   // The one best token is the one that greedy search would choose.
   for (const TokenId token : walk_->TokensAfter(node)) {
     plan->scorings.push_back({.request = id_,
@@ -279,8 +279,9 @@ void BeamGroup::AddWalked(ContinuationWalk::Node node, int logits_row,
   }
 }
 
-absl::Status BeamGroup::PlanWalk(int max_tokens, int max_asked, int max_rows,
-                                 int64_t num_pages, StepPlan* plan) {
+absl::Status SequenceGroup::PlanWalk(int max_tokens, int max_asked,
+                                     int max_rows, int64_t num_pages,
+                                     StepPlan* plan) {
   RewindWalk(plan);
   const std::vector<WalkRow> rows =
       walk_->Take({.num_tokens = max_tokens,
@@ -307,8 +308,8 @@ absl::Status BeamGroup::PlanWalk(int max_tokens, int max_asked, int max_rows,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
-                                   int max_draft_tokens, StepPlan* plan) {
+absl::Status SequenceGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
+                                       int max_draft_tokens, StepPlan* plan) {
   std::vector<int> num_tokens;
   for (const std::vector<TokenId>& draft : drafts) {
     num_tokens.push_back(1 + static_cast<int>(draft.size()));
@@ -322,7 +323,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
            plan);
   }
   PlanSelection& selection =
-      plan->selections.emplace_back(AskFrom(first_logits));
+      plan->selections.emplace_back(SelectFrom(first_logits));
   in_flight_.Feed(drafts);
   selection.draft_logits = drafts_.Logits(drafts);
   selection.max_draft_tokens = max_draft_tokens;
@@ -331,7 +332,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanPaths(PathRows drafts, StepPlan* plan) {
+absl::Status SequenceGroup::PlanPaths(PathRows drafts, StepPlan* plan) {
   const std::vector<int> num_tokens = drafts.num_tokens();
   RETURN_IF_ERROR(pages_.AppendRows(drafts.ranks, num_tokens, plan));
   was_planned_ = true;
@@ -342,12 +343,12 @@ absl::Status BeamGroup::PlanPaths(PathRows drafts, StepPlan* plan) {
            num_tokens[row], plan);
   }
   replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
-  DescribePaths(&plan->selections.emplace_back(AskFrom(first_logits)));
+  DescribePaths(&plan->selections.emplace_back(SelectFrom(first_logits)));
   drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
+absl::Status SequenceGroup::PlanNextAsync(StepPlan* plan) {
   const PlanSelection& selection = Asked();
   GroupContinuation continuation = {
       .request = id_,
@@ -361,7 +362,7 @@ absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
   return absl::OkStatus();
 }
 
-int BeamGroup::PositionAhead() const {
+int SequenceGroup::PositionAhead() const {
   const int position = pages_.sequence(0).num_tokens();
   for (int rank = 1; rank < num_live_beams(); ++rank) {
     CHECK_EQ(pages_.sequence(rank).num_tokens(), position)
@@ -370,8 +371,8 @@ int BeamGroup::PositionAhead() const {
   return position;
 }
 
-void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
-                       int num_logits, StepPlan* plan) const {
+void SequenceGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
+                           int num_logits, StepPlan* plan) const {
   AddRowOf(sequence, static_cast<int>(tokens.size()), num_logits, plan);
   plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
                       tokens.head.end());
@@ -379,7 +380,7 @@ void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
                       tokens.rest.end());
 }
 
-void BeamGroup::DescribePaths(PlanSelection* selection) const {
+void SequenceGroup::DescribePaths(PlanSelection* selection) const {
   const PathRows& rows = replay_->drafts();
   selection->ranks.assign(rows.ranks.begin(), rows.ranks.end());
   selection->drafts = rows.drafts;

@@ -1,5 +1,5 @@
-// Contenders against all sums and a full sort.
-#include "executor/contenders.h"
+// CandidateFilter against all sums and a full sort.
+#include "executor/candidate_filter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -118,12 +118,12 @@ std::vector<Candidate> ByFullSort(const PlanSelection& selection,
 
 std::vector<Candidate> Left(const PlanSelection& selection, const Rows& rows,
                             const std::vector<int>& order) {
-  Contenders contenders(selection);
+  CandidateFilter contenders(selection);
   for (const int row : order) contenders.Add(row, rows[row]);
   return contenders.Take();
 }
 
-TEST(ContendersTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
+TEST(CandidateFilterTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
   for (int seed = 0; seed < testing::Cases(5000, 500); ++seed) {
     const AnyGumbelRows group(seed);
     std::vector<int> order(group.rows.size());
@@ -137,7 +137,7 @@ TEST(ContendersTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
 }
 
 // They reach the validation of the result.
-TEST(ContendersTest, RowsThatAreNoNumbersStay) {
+TEST(CandidateFilterTest, RowsThatAreNoNumbersStay) {
   AnyGumbelRows group(3);
   group.selection.num_rows = 3;
   group.selection.cum_log_probs = {-1, -2, -3};

@@ -1,7 +1,7 @@
-// BeamGroup, part: applies results, and caches or releases pages.
-// beam_group_plan.cc writes rows into plans, beam_group_drafts.cc handles
-// drafts.
-#include "beam/beam_group.h"
+// SequenceGroup, part: applies results, and caches or releases pages.
+// sequence_group_plan.cc writes rows into plans, sequence_group_drafts.cc
+// handles drafts.
+#include "beam/sequence_group.h"
 
 #include <algorithm>
 #include <limits>
@@ -51,8 +51,9 @@ std::shared_ptr<const std::vector<TokenId>> MakeSource(
 
 }  // namespace
 
-BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
-                     SequenceIdSource* ids, PrefixTree* tree, TraceSink* trace)
+SequenceGroup::SequenceGroup(RequestId id, PreparedRequest prepared,
+                             PagePool* pool, SequenceIdSource* ids,
+                             PrefixTree* tree, TraceSink* trace)
     : id_(id),
       num_prompt_tokens_(prepared.num_prompt_tokens()),
       request_(std::move(prepared.request)),
@@ -86,14 +87,14 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
   }
 }
 
-int64_t BeamGroup::num_pending_tokens() const {
+int64_t SequenceGroup::num_pending_tokens() const {
   if (done_ || is_preempted()) return 0;
   if (!prefilling()) return num_live_beams();
   return prefill_.num_pending_tokens() +
          (only_scores() ? walk_->num_pending_tokens() : 0);
 }
 
-void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
+void SequenceGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
   if (is_walking()) return RewindWalk(plan);
   const int64_t num_without_logits =
       NumWithoutLogits(request_) + std::ssize(prompt_logprobs_);
@@ -106,7 +107,7 @@ void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
                        std::span(plan->page_copies).subspan(num_copies));
 }
 
-int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
+int64_t SequenceGroup::NumPagesForStep(int max_tokens) const {
   if (prefilling()) {
     if (!is_walking()) return prefill_.NumPagesToFeed(max_tokens);
     const int next = walk_->NumNext(max_tokens, kAnyNumber);
@@ -117,7 +118,7 @@ int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
   return pages_.NumPagesToAppend(OneEach());
 }
 
-int64_t BeamGroup::NumPagesSoon() const {
+int64_t SequenceGroup::NumPagesSoon() const {
   if (done_ || is_preempted()) return 0;
   if (!prefilling() && num_steps_ > 0) return num_live_beams();
   if (only_scores()) {
@@ -130,22 +131,22 @@ int64_t BeamGroup::NumPagesSoon() const {
   return prefill_.NumPagesToFeedAll() + pages_.num_slots();
 }
 
-int64_t BeamGroup::NumPromptLogprobs() const {
+int64_t SequenceGroup::NumPromptLogprobs() const {
   if (!request_.params.prompt_logprobs) return 0;
   return std::ssize(request_.prompt_tokens) - FirstLogprob(request_);
 }
 
 // Scores of the prompt come first, even in a plan with both kinds.
-absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
-                                    size_t num_tokens, int vocab_size) {
+absl::Status SequenceGroup::TakeScoring(const PromptLogprobsResult& result,
+                                        size_t num_tokens, int vocab_size) {
   if (std::ssize(prompt_logprobs_) < NumPromptLogprobs()) {
     return TakePromptLogprobs(result, num_tokens, vocab_size);
   }
   return TakeWalked(result, num_tokens, vocab_size);
 }
 
-absl::Status BeamGroup::TakePromptLogprobs(const PromptLogprobsResult& result,
-                                           size_t num_tokens, int vocab_size) {
+absl::Status SequenceGroup::TakePromptLogprobs(
+    const PromptLogprobsResult& result, size_t num_tokens, int vocab_size) {
   const std::vector<TokenLogProb>& logprobs = result.logprobs;
   const auto scored =
       std::span(request_.prompt_tokens)
@@ -158,8 +159,8 @@ absl::Status BeamGroup::TakePromptLogprobs(const PromptLogprobsResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::TakeWalked(const PromptLogprobsResult& result,
-                                   size_t num_tokens, int vocab_size) {
+absl::Status SequenceGroup::TakeWalked(const PromptLogprobsResult& result,
+                                       size_t num_tokens, int vocab_size) {
   if (result.logprobs.size() != num_tokens) {
     return Internal("a step answered with ", result.logprobs.size(),
                     " log-probabilities of ", num_tokens, " tokens");
@@ -173,8 +174,8 @@ absl::Status BeamGroup::TakeWalked(const PromptLogprobsResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
-                                       int vocab_size) {
+absl::Status SequenceGroup::ValidateResult(const SelectionResult& result,
+                                           int vocab_size) {
   if (in_flight_.empty() && replay_ == nullptr) {
     return espalier::ValidateResult(Asked(), result, vocab_size);
   }
@@ -201,7 +202,7 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   return status;
 }
 
-inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
+inline bool SequenceGroup::KeepOrder(std::span<const Continuation> beams) {
   if (std::ssize(beams) != num_live_beams()) return false;
   for (size_t rank = 0; rank < beams.size(); ++rank) {
     if (beams[rank].parent_rank != static_cast<int>(rank)) return false;
@@ -209,9 +210,9 @@ inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
   return pages_.KeepOrder();
 }
 
-absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
-                               std::vector<Decision>* decisions,
-                               StepPlan* next_plan) {
+absl::Status SequenceGroup::Decide(const SelectionResult& result, bool is_last,
+                                   std::vector<Decision>* decisions,
+                                   StepPlan* next_plan) {
   is_asked_current_ = false;
   const absl::Status status = strategy_->Advance(result, decisions);
   if (reports_logprobs_) logprobs_.Take(result, *decisions);
@@ -223,8 +224,8 @@ absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
   return absl::OkStatus();
 }
 
-void BeamGroup::ApplyContinuations(const SelectionResult& result, bool is_last,
-                                   StepPlan* next_plan) {
+void SequenceGroup::ApplyContinuations(const SelectionResult& result,
+                                       bool is_last, StepPlan* next_plan) {
   const std::span<const Continuation> live = strategy_->continuations();
   KeepEnded();
   if (speculates_) AdvanceDrafts(result, live, is_last);
@@ -235,9 +236,9 @@ void BeamGroup::ApplyContinuations(const SelectionResult& result, bool is_last,
   if (is_last) replay_ = nullptr;
 }
 
-void BeamGroup::AdvanceDrafts(const SelectionResult& result,
-                              std::span<const Continuation> live,
-                              bool is_last) {
+void SequenceGroup::AdvanceDrafts(const SelectionResult& result,
+                                  std::span<const Continuation> live,
+                                  bool is_last) {
   if (drafts_.can_draft()) {
     has_asked_rows_ = false;
     ApplyDrafts(result, live, is_last);
@@ -247,8 +248,9 @@ void BeamGroup::AdvanceDrafts(const SelectionResult& result,
   }
 }
 
-inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
-                                           bool is_last, StepPlan* next_plan) {
+inline absl::Status SequenceGroup::AdvanceStep(const SelectionResult& result,
+                                               bool is_last,
+                                               StepPlan* next_plan) {
   if (tracer_ != nullptr) return DecideAndTrace(result, is_last, next_plan);
   if (!reports_logprobs_) {
     return Decide(result, is_last, nullptr, next_plan);
@@ -257,15 +259,16 @@ inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
   return Decide(result, is_last, &decisions, next_plan);
 }
 
-absl::Status BeamGroup::ApplyAnyResult(const SelectionResult& result,
-                                       int vocab_size, StepPlan* next_plan,
-                                       SearchWatcher* watcher) {
+absl::Status SequenceGroup::ApplyAnyResult(const SelectionResult& result,
+                                           int vocab_size, StepPlan* next_plan,
+                                           SearchWatcher* watcher) {
   RETURN_IF_ERROR(ValidateResult(result, vocab_size));
   return Advance(result, next_plan, watcher);
 }
 
-absl::Status BeamGroup::Advance(const SelectionResult& result,
-                                StepPlan* next_plan, SearchWatcher* watcher) {
+absl::Status SequenceGroup::Advance(const SelectionResult& result,
+                                    StepPlan* next_plan,
+                                    SearchWatcher* watcher) {
   CHECK(!done_) << "request " << id_ << " is done";
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   CountAnswer();
@@ -275,9 +278,9 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   return AdvanceSteps(result, next_plan, watcher);
 }
 
-absl::Status BeamGroup::AdvanceSteps(const SelectionResult& result,
-                                     StepPlan* next_plan,
-                                     SearchWatcher* watcher) {
+absl::Status SequenceGroup::AdvanceSteps(const SelectionResult& result,
+                                         StepPlan* next_plan,
+                                         SearchWatcher* watcher) {
   const auto advance = [&](const SelectionResult& step, bool is_last) {
     const absl::Status status = AdvanceStep(step, is_last, next_plan);
     if (status.ok() && watcher != nullptr) {
@@ -292,8 +295,8 @@ absl::Status BeamGroup::AdvanceSteps(const SelectionResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::DecideAndTrace(const SelectionResult& result,
-                                       bool is_last, StepPlan* next_plan) {
+absl::Status SequenceGroup::DecideAndTrace(const SelectionResult& result,
+                                           bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents(pages_.slots().begin(), pages_.slots().end());
   std::vector<Decision> decisions;
@@ -303,8 +306,8 @@ absl::Status BeamGroup::DecideAndTrace(const SelectionResult& result,
   return status;
 }
 
-void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
-                             StepPlan* next_plan) {
+void SequenceGroup::ApplyToPages(std::span<const Continuation> beams,
+                                 bool is_last, StepPlan* next_plan) {
   if (!is_last) return pages_.FollowRows(replay_->rows());
   if (replay_ != nullptr) {
     const size_t num_prompt = request_.prompt_tokens.size();
@@ -317,18 +320,18 @@ void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
   pages_.Reorder(parent_ranks, next_plan);
 }
 
-bool BeamGroup::HaveOneLength(size_t num_sequences) const {
+bool SequenceGroup::HaveOneLength(size_t num_sequences) const {
   for (size_t rank = 1; rank < num_sequences; ++rank) {
     if (LengthOf(static_cast<int>(rank)) != LengthOf(0)) return false;
   }
   return true;
 }
 
-int BeamGroup::LengthOf(int rank) const {
+int SequenceGroup::LengthOf(int rank) const {
   return strategy_->tree().depth(strategy_->node(rank));
 }
 
-std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
+std::vector<TokenId> SequenceGroup::LastTokens(int rank, int num_tokens) const {
   std::vector<TokenId> tokens(num_tokens);
   TokenTree::Node node = strategy_->node(rank);
   for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
@@ -338,7 +341,7 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
   return tokens;
 }
 
-void BeamGroup::KeepEnded() {
+void SequenceGroup::KeepEnded() {
   if (!keeps_pages_ || is_preempted() || !prefill_.is_filled()) return;
   for (const EndedSequence& ended : strategy_->ended()) {
     // Before the first result there is one sequence, whatever the number of
@@ -349,7 +352,8 @@ void BeamGroup::KeepEnded() {
 }
 
 // Caching is optional: on std::bad_alloc the pages are released uncached.
-void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) try {
+void SequenceGroup::Keep(int rank, TokenTree::Node node,
+                         int num_generated) try {
   const std::vector<TokenId> generated = strategy_->tree().Path(node);
   const int num_prompt = static_cast<int>(request_.prompt_tokens.size());
   prefill_.Keep(pages_.sequence(rank).pages,
@@ -358,7 +362,7 @@ void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) try {
 } catch (const std::bad_alloc&) {
 }
 
-void BeamGroup::KeepLive() {
+void SequenceGroup::KeepLive() {
   if (!keeps_pages_ || num_steps_ == 0 || !prefill_.done() ||
       !prefill_.is_filled()) {
     return;
@@ -370,8 +374,8 @@ void BeamGroup::KeepLive() {
   }
 }
 
-void BeamGroup::Preempt(const PageSaving& saving, bool names_end,
-                        StepPlan* plan) {
+void SequenceGroup::Preempt(const PageSaving& saving, bool names_end,
+                            StepPlan* plan) {
   CHECK(!done_ && !is_preempted()) << "request " << id_ << " holds nothing";
   KeepLive();
   if (tracer_ != nullptr) {
@@ -387,12 +391,12 @@ void BeamGroup::Preempt(const PageSaving& saving, bool names_end,
   was_planned_ = false;
 }
 
-void BeamGroup::DropSaved() {
+void SequenceGroup::DropSaved() {
   is_saving_ = false;
   pages_.DropSaved();
 }
 
-void BeamGroup::Resume() {
+void SequenceGroup::Resume() {
   CHECK(is_preempted() && !has_plan_in_flight()) << "request " << id_;
   std::vector<std::vector<TokenId>> branches;
   if (num_steps_ > 0) {
@@ -411,7 +415,7 @@ void BeamGroup::Resume() {
   prefill_.Restart(std::move(branches));
 }
 
-int64_t BeamGroup::NumPagesToResume() const {
+int64_t SequenceGroup::NumPagesToResume() const {
   const int page_size = pages_.pool().page_size();
   const int64_t num_prompt = std::ssize(request_.prompt_tokens);
   int64_t num_pages = num_prompt / page_size;
@@ -426,7 +430,7 @@ int64_t BeamGroup::NumPagesToResume() const {
   return std::min(num_pages, pages_.max_pages());
 }
 
-void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
+void SequenceGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
   CHECK(!done_ && has_output()) << "request " << id_ << " has no output";
   if (!is_preempted()) KeepLive();
   strategy_->FinishLive(reason);
@@ -435,7 +439,7 @@ void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
   Drop(next_plan);
 }
 
-void BeamGroup::Drop(StepPlan* next_plan) {
+void SequenceGroup::Drop(StepPlan* next_plan) {
   if (done_) return;
   if (was_planned() && next_plan != nullptr) {
     ReserveOneMore(&next_plan->ended);
@@ -449,12 +453,12 @@ void BeamGroup::Drop(StepPlan* next_plan) {
   done_ = true;
 }
 
-void BeamGroup::RecordEnd(const absl::StatusOr<Result>& result) {
+void SequenceGroup::RecordEnd(const absl::StatusOr<Result>& result) {
   CHECK(done_) << "request " << id_ << " is not done";
   if (tracer_ != nullptr) tracer_->RecordEnd(result);
 }
 
-Result BeamGroup::TakeResult() const {
+Result SequenceGroup::TakeResult() const {
   CHECK(done_) << "request " << id_ << " is not done";
   Result result;
   result.hypotheses = strategy_->Hypotheses();

@@ -41,7 +41,7 @@ ONE_TOKEN = {"prompt": [3, 4, 5], "max_tokens": 1}
 
 
 class Server:
-    """A server process. Its first thread after the main one does the I/O."""
+    """A server process, whose I/O thread is called http."""
 
     def __init__(self, command, port_of):
         self.process = subprocess.Popen(
@@ -60,12 +60,16 @@ class Server:
     def cpu(self):
         """CPU seconds: of the I/O thread, and of the rest."""
         tasks = f"/proc/{self.process.pid}/task"
-        threads = sorted(int(name) for name in os.listdir(tasks))
-        seconds = []
-        for thread in threads:
-            with open(f"{tasks}/{thread}/schedstat", encoding="ascii") as file:
-                seconds.append(int(file.read().split()[0]) / 1e9)
-        return seconds[1], sum(seconds) - seconds[1]
+        io = rest = 0.0
+        for thread in os.listdir(tasks):
+            name = pathlib.Path(tasks, thread, "comm").read_text().strip()
+            run = pathlib.Path(tasks, thread, "schedstat").read_text()
+            seconds = int(run.split()[0]) / 1e9
+            if name == "http":
+                io += seconds
+            else:
+                rest += seconds
+        return io, rest
 
     def rss_mb(self):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:

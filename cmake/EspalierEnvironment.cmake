@@ -55,6 +55,13 @@ target_compile_options(espalier_environment INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda>
   # It is the same machine code, and takes a quarter longer to compile.
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ESPALIER_CUDA_LINEINFO}>>:-lineinfo>)
+# In a program's first build optimization takes half of the time, and more of it
+# than it saves later where little is computed: for targets with the property
+# ESPALIER_COMPUTES_LITTLE, unless they are on the path of a step.
+if(NOT ESPALIER_SANITIZE)
+  target_compile_options(espalier_environment INTERFACE
+    $<$<AND:$<CONFIG:Release>,$<BOOL:$<TARGET_PROPERTY:ESPALIER_COMPUTES_LITTLE>>,$<NOT:$<BOOL:$<TARGET_PROPERTY:ESPALIER_ON_STEP_PATH>>>>:-O1>)
+endif()
 # Clang before 17 has coroutines and does not say so.
 target_compile_definitions(espalier_environment INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,17>>:__cpp_impl_coroutine=201902L>)

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 
-// What is not kept of a line that is too long may be anything.
+// A line that is too long counts as not blank: its end is not kept.
 bool IsBlank(const LineFile::Line& line) {
   return !line.is_too_long &&
          line.text.find_first_not_of(" \t") == line.text.npos;

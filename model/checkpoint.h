@@ -4,7 +4,7 @@
 //   model.safetensors.index.json
 //   {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
 //
-// Where both are there, the one file is taken, as transformers does.
+// If both exist, the single file is used, as in transformers.
 //
 // Thread safety: immutable after Open.
 #pragma once
@@ -38,10 +38,10 @@ class Checkpoint {
   // Errors: kInvalidArgument naming path() and the tensor, if it is missing.
   absl::StatusOr<LocatedTensor> Find(const std::string& name) const;
 
-  // Of all tensors, ascending.
+  // Names of all tensors, ascending.
   std::vector<std::string_view> names() const;
 
-  // Of the one file, or of the index.
+  // The single file, or the index.
   const std::string& path() const { return path_; }
 
  private:
@@ -50,7 +50,7 @@ class Checkpoint {
   std::string path_;
   // Stable addresses, because `owners_` points at them.
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, const SafetensorsFile*> owners_;  // of each tensor
+  std::map<std::string, const SafetensorsFile*> owners_;  // by tensor name
 };
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
-// Reading fields of a JSON object with a range each: the small part of every
-// config reader. Errors are kInvalidArgument naming the field and the value.
+// Readers of JSON fields with range checks, for all config readers. Errors are
+// kInvalidArgument naming the field and the value.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ absl::StatusOr<int> ReadInt(const json::object& object, std::string_view key,
                             int low, int high,
                             std::optional<int> fallback = std::nullopt);
 
-// The same of a field that transformers' configurations know by another name as
-// well (`attribute_map`): `alias` may stand in its place, or say the same.
+// ReadInt for a field that has a second name in transformers (`attribute_map`).
+// If both `key` and `alias` are present, their values must be equal.
 absl::StatusOr<int> ReadAliasedInt(const json::object& object,
                                    std::string_view key, std::string_view alias,
                                    int low, int high,
                                    std::optional<int> fallback = std::nullopt);
 
-// The same for a number in (low, high].
+// A number in (low, high]; `fallback` as in ReadInt.
 absl::StatusOr<double> ReadNumber(
     const json::object& object, std::string_view key, double low, double high,
     std::optional<double> fallback = std::nullopt);

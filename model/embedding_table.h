@@ -1,5 +1,5 @@
-// EmbeddingTable: rows of numbers by token or position, read where they lie in
-// a mapped file: a step needs a few rows, so nothing is packed or copied.
+// EmbeddingTable: embeddings by token or position, read directly from a mapped
+// file. A step reads few rows, so the table is neither packed nor copied.
 //
 // Thread safety: immutable after construction.
 #pragma once
@@ -20,7 +20,7 @@ class EmbeddingTable {
 
   bool empty() const { return rows_.empty(); }
 
-  // Row `row`, widened exactly.
+  // Copies row `row`, widened exactly to float32.
   //   out  [num_cols]
   // REQUIRES: 0 <= row < num_rows.
   void CopyRow(int row, std::span<float> out) const;

@@ -1,6 +1,6 @@
-// What the readers of families (model_family.h) share: groups of fields that
-// several of them have, with the limits of each. Errors are kInvalidArgument
-// naming the field and the value.
+// Readers for groups of config fields that several families (model_family.h)
+// share, with their limits. Errors are kInvalidArgument naming the field and
+// the value.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,17 @@
 
 namespace espalier {
 
-// Far above any model's.
+// Limits far above those of any model.
 inline constexpr int kMaxWidth = 1 << 20;
 inline constexpr int kMaxLayers = 1 << 12;
 inline constexpr int kMaxHeads = 1 << 14;
 inline constexpr int kMaxHeadDim = 1 << 12;
 inline constexpr int kMaxVocabulary = 1 << 26;
 inline constexpr int kMaxContext = 1 << 26;
-// A source is read in one step, whose work grows with its square.
+// The encoder reads a source in one step, at a cost quadratic in its length.
 inline constexpr int kMaxSourceTokens = 2048;
 
-// What a family's configuration class has for fields that are missing.
+// Defaults that a family's configuration class has for missing fields.
 struct DecoderDefaults {
   int num_kv_heads = 0;  // 0: as many as heads
   int head_dim = 0;      // 0: hidden_size / num_heads
@@ -35,18 +35,19 @@ struct DecoderDefaults {
   bool tie_word_embeddings = false;
 };
 
-// Errors: fields of any family that would change the computation.
+// Checks fields common to all families that would change the computation.
+// Errors: naming a field that is not supported.
 absl::Status CheckFeatures(const json::object& config, bool is_encoder_decoder);
 
-// Fields that all families with rotated heads have under the same names: sizes,
+// Reads the fields that all RoPE families have under the same names: sizes,
 // heads, the norms' epsilon, the activation, tie_word_embeddings.
 absl::Status ReadDecoder(const json::object& json,
                          const DecoderDefaults& defaults,
                          TransformerConfig* config);
 
-// num_kv_heads and head_dim where the hidden size is divided among the heads.
-// Errors: naming the two fields that are given, if it does not divide, or a
-// head is larger than any.
+// Sets num_kv_heads = num_heads and head_dim = hidden_size / num_heads.
+// Errors: naming the two fields, if the division has a remainder or head_dim
+// exceeds kMaxHeadDim.
 absl::Status SetHeadDim(TransformerConfig* config, std::string_view size_field,
                         std::string_view heads_field);
 
@@ -54,32 +55,32 @@ absl::StatusOr<Activation> ReadActivation(const json::object& json,
                                           std::string_view key,
                                           Activation fallback);
 
-// The same where there may be no gate, of all activations that there are.
+// ReadActivation for families without a gate, which may also use gelu and relu.
 absl::StatusOr<Activation> ReadAnyActivation(const json::object& json,
                                              std::string_view key,
                                              Activation fallback);
 
-// attention_bias, of q, k, v and the output.
+// Reads attention_bias: biases of the q, k, v and output projections.
 absl::Status ReadAttentionBias(const json::object& json,
                                TransformerConfig* config);
 
-// rope_parameters or rope_theta and rope_scaling, of all layers.
+// Reads rope_parameters, or rope_theta and rope_scaling, for all layers.
 absl::Status ReadRope(const json::object& json, const RopeRules& rules,
                       TransformerConfig* config);
 
-// A window of tokens, of the field's value. A missing field stands for
-// `fallback`, null for none.
+// Reads an attention window in tokens; `fallback` if the field is missing, 0
+// (no window) if it is null.
 absl::StatusOr<int> ReadWindow(const json::object& json, std::string_view key,
                                int fallback);
 
-// Which layers have the window: layer_types, or what `is_local` says of a layer
-// where the field is missing.
-// Errors: also if such a layer is there and `window` is 0.
+// Sets the window of each layer, from layer_types or, if the field is missing,
+// from is_local(layer_idx).
+// Errors: also if a layer has a window and `window` is 0.
 absl::Status ReadLayerTypes(const json::object& json, int window,
                             const std::function<bool(int)>& is_local,
                             TransformerConfig* config);
 
-// A soft cap; null stands for none.
+// Reads a soft cap; 0 (no cap) if the field is null.
 absl::StatusOr<double> ReadSoftCap(const json::object& json,
                                    std::string_view key, double fallback);
 

@@ -1,4 +1,4 @@
-// The tensors of one layer of a checkpoint, under the names of its family.
+// Finds the tensors of one layer of a checkpoint by the names of its family.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace espalier {
 
-// Finds the tensors of a layer of this kind, whose names begin with `prefix`.
-//   names  those of the encoder or the decoder that has the layer
+// Finds the tensors of a layer; `prefix` is the beginning of their names.
+//   names  tensor names of the encoder or decoder that the layer belongs to
 // Errors: as FindTensor.
 absl::StatusOr<TransformerLayerTensors> FindLayerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config,

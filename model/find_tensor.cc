@@ -39,7 +39,7 @@ absl::Status WrongDType(const LocatedTensor& located, const std::string& name,
                          allowed, ", got ", located.tensor->dtype);
 }
 
-// Of a matrix of codes, one a row or one for all.
+// Finds the scales of an e4m3 matrix: one per row, or one for the matrix.
 absl::StatusOr<Fp8Scales> FindScales(const Checkpoint& checkpoint,
                                      const std::string& name, int num_rows) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));

@@ -1,4 +1,4 @@
-// One tensor of a checkpoint, checked against what config.json says of it.
+// Finds one tensor of a checkpoint and checks it against config.json.
 //
 // Errors: kInvalidArgument naming the file, the tensor and the value, if it is
 // missing, or its shape or dtype is wrong.
@@ -15,13 +15,13 @@
 
 namespace espalier {
 
-// Of BF16, F16 or F32.
+// Finds a BF16, F16 or F32 tensor.
 absl::StatusOr<TransformerTensor> FindTensor(const Checkpoint& checkpoint,
                                              const std::string& name,
                                              const std::vector<int64_t>& shape);
 
-// A matrix, `name` being that of its weight; of codes, with their scales, if
-// config.json says that there are some.
+// Finds a weight matrix, which may be e4m3 codes with scales if config.json
+// says so. `name` is that of the weight tensor.
 absl::StatusOr<TransformerTensor> FindMatrix(const Checkpoint& checkpoint,
                                              const TransformerConfig& config,
                                              const std::string& name,

@@ -1,5 +1,5 @@
-// quantization_config of a config.json: whether matrices are stored as e4m3
-// codes with scales (fp8_rows.h), as the formats of two tools have them,
+// Reads quantization_config of a config.json: matrices stored as e4m3 codes
+// with scales (fp8_rows.h), in the formats of two tools,
 //
 //   {"quant_method": "compressed-tensors", "format": "float-quantized",
 //    "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8,
@@ -7,9 +7,9 @@
 //    "ignore": ["lm_head"]}
 //   {"quant_method": "fp8", "activation_scheme": "dynamic"}
 //
-// Which matrices those are their tensors say. That inputs of products are to be
-// quantised too, row by row when they are made ("dynamic"), is left undone: it
-// makes products faster elsewhere, and results less exact.
+// The dtype of each tensor in the checkpoint says which matrices are quantised.
+// Dynamic quantisation of activations is not applied: inputs of products keep
+// their precision, and results are more exact than the format asks for.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -17,7 +17,7 @@
 
 namespace espalier {
 
-// Whether there is one; of another kind it is an error.
+// Returns true if the config has an e4m3 format, false if it has none.
 // Errors: kInvalidArgument naming the field and its value: other methods,
 // formats and types, scales of blocks or groups, zero points, stored scales of
 // activations or of a cache.

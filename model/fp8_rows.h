@@ -1,10 +1,9 @@
-// The rows of a matrix in e4m3 (kernels/matmul/fp8.h), which a checkpoint has
-// or which are made of its numbers.
+// Rows of e4m3 matrices (kernels/matmul/fp8.h), stored in a checkpoint or
+// quantised from its weights.
 //
-// A stored matrix has codes and scales, w = code * scale. Scales become
-// bfloat16 when they are read, and what a code stands for from then on is
-// bf16(code * scale): that of transformers, where it dequantises to bfloat16
-// and the scales are stored so.
+// A stored matrix has codes and scales, w = code * scale. Scales are rounded to
+// bfloat16 when they are read, and w becomes bf16(code * scale). This equals
+// transformers if it dequantises to bfloat16 and the scales are stored in it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace espalier {
 
-// kInvalidArgument naming the first that is not in [0, 256).
+// Errors: kInvalidArgument naming the first scale outside [0, 256).
 absl::Status CheckFp8Scales(const Fp8Scales& scales);
 
 // Writes the codes of a row and returns its scale.
@@ -27,9 +26,9 @@ absl::Status CheckFp8Scales(const Fp8Scales& scales);
 absl::StatusOr<float> ReadFp8Row(const TransformerTensor& tensor, int row,
                                  uint8_t* codes);
 
-// What the codes of all rows stand for, by the threads of `pool`.
-//   [num_rows, num_cols]  bf16
-// Errors: as ReadFp8Row, of one of the rows.
+// Dequantises all rows on the threads of `pool`.
+//   result  [num_rows, num_cols]  bf16
+// Errors: as ReadFp8Row, for one of the rows.
 absl::StatusOr<std::vector<uint16_t>> WidenFp8(const TransformerTensor& tensor,
                                                ThreadPool& pool);
 

@@ -2,12 +2,12 @@
 //
 // A checkpoint stores a layer as tensors. A forward pass reads fewer and larger
 // ones: matrices that multiply the same input are stacked, q, k and v for
-// instance. Such a fuse group is a MatrixPart; kMatrixTensors and kNormTensors
-// say which tensors it consists of, under which name of the family, of which
-// shape, and of which models. Everything that goes through a layer's tensors
-// iterates these tables: the finder, weights of the CPU and of CUDA, random
-// weights, sums of bytes. A new tensor is a row here, a name in TensorNames,
-// and its use in the two passes.
+// instance. Such a fuse group is a MatrixPart. kMatrixTensors and kNormTensors
+// give each tensor's fuse group, its name in TensorNames, its shape, and the
+// models that have it. All code that visits a layer's tensors iterates these
+// tables: the finder, the weights of the CPU and of CUDA, random weights,
+// memory sums. A new tensor is a row here, a name in TensorNames, and its use
+// in the two passes.
 #pragma once
 
 #include <array>
@@ -37,9 +37,9 @@ inline constexpr MatrixPart kMatrixParts[] = {
 
 enum class NormPart : uint8_t {
   kAttentionNorm,
-  kQueryNorm,  // of each head
+  kQueryNorm,  // per head
   kKeyNorm,
-  kPostAttentionNorm,  // of the attention's output, before it is added
+  kPostAttentionNorm,  // on the attention's output, before the residual add
   kCrossNorm,
   kMlpNorm,
   kPostMlpNorm,
@@ -57,7 +57,7 @@ enum class LayerDim : uint8_t {
 int SizeOf(const TransformerConfig& config, const LayerConfig& layer,
            LayerDim dim);
 
-// Models that have a tensor.
+// The models and layers that have a tensor.
 enum class LayerFeature : uint8_t {
   kAlways,
   kCrossAttention,  // layers that have it
@@ -68,8 +68,8 @@ enum class LayerFeature : uint8_t {
 bool Has(const TransformerConfig& config, const LayerConfig& layer,
          LayerFeature feature);
 
-// The dimension that ranks of tensor parallelism divide. Each sum over inputs
-// that are divided is one sum over ranks.
+// The dimension that tensor parallelism shards. kInputs needs an all-reduce
+// over the ranks.
 enum class ShardAxis : uint8_t { kOutputs, kInputs };
 
 // A matrix [rows, cols] of a checkpoint, [outputs, inputs], with an optional

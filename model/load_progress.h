@@ -1,4 +1,4 @@
-// LoadProgress: how far the loading of a model is.
+// LoadProgress: a callback that reports the progress of loading a model.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace espalier {
 
-// Called with how many bytes of the weights are packed, as `done` rises to
-// `total`, by the thread that loads.
+// Called by the loading thread with the bytes of weights packed so far; `done`
+// rises to `total`.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
 }  // namespace espalier

@@ -1,10 +1,10 @@
-// ModelFamily: a `model_type` of config.json: a reader that says which features
-// of TransformerConfig its models have, and under which names their tensors
-// are. There is one in each file of model/families/.
+// ModelFamily: one `model_type` of config.json. Its reader sets the features of
+// TransformerConfig and the names of the tensors. model/families/ has one file
+// per family.
 //
-// A reader takes fields and their defaults as transformers' configuration class
-// of the same name does, and refuses what changes the computation and is not a
-// feature.
+// A reader uses the fields and defaults of transformers' configuration class of
+// the same name. It refuses fields that change the computation and are not a
+// feature of TransformerConfig.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ namespace espalier {
 
 struct ModelFamily {
   std::string_view model_type;    // "llama"
-  std::string_view name;          // "Llama": for people
+  std::string_view name;          // "Llama", for messages
   std::string_view architecture;  // "LlamaForCausalLM"
   // Fills in everything but generation defaults.
   // Errors: kInvalidArgument naming field and value.
@@ -48,7 +48,7 @@ extern const ModelFamily kT5Family;
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();
 
-// That of a config.json.
+// Returns the family of a config.json.
 // Errors: kInvalidArgument naming model_type or architectures and the value.
 absl::StatusOr<const ModelFamily*> FindModelFamily(const json::object& json);
 

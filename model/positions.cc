@@ -51,7 +51,7 @@ absl::Status CheckSinusoidalPositions(std::span<const std::byte> stored,
                                       DType dtype, int num_positions,
                                       int size) {
   constexpr float kTolerance = 1e-3f;
-  constexpr float kRounding = 0x1p-8f;  // of bf16, the coarsest
+  constexpr float kRounding = 0x1p-8f;  // bf16's, the coarsest
   const std::vector<float> computed = SinusoidalPositions(num_positions, size);
   for (size_t i = 0; i < computed.size(); ++i) {
     const float value = LoadAsFloat(&stored[i * NumBytes(dtype)], dtype);

@@ -204,8 +204,9 @@ double PairOfTurns(const RopeParameters& rope, int rotary_dim, double turns) {
          (2 * std::log(rope.theta));
 }
 
-// Of pair `i`: kept up to the pair of beta_fast turns, divided from that of
-// beta_slow on, and a linear blend between.
+// Returns the scaled frequency of pair `i`: unchanged up to the pair that turns
+// beta_fast times, divided by rope.factor from the pair that turns beta_slow
+// times on, linearly interpolated between.
 double ScaleYarn(const RopeParameters& rope, int rotary_dim, int i,
                  double frequency) {
   double low = PairOfTurns(rope, rotary_dim, rope.beta_fast);

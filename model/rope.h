@@ -1,9 +1,9 @@
-// RopeParameters: how positions turn into rotation angles, with the scalings
-// that models trained further on longer texts use.
+// RopeParameters: rotary position embeddings (RoPE) and their scalings for long
+// contexts.
 //
-// Two scalings change all angles once a sequence gets longer than the model was
-// first trained on: dynamic and longrope. Pages that sequences of any length
-// share cannot change with one of them, so contexts end there (MaxContext).
+// Dynamic and longrope change all angles once a sequence exceeds the original
+// training context. Cached pages are shared by sequences of any length and
+// cannot be rotated again, so the context ends there (MaxContext).
 // Source: transformers 5, modeling_rope_utils.py.
 #pragma once
 
@@ -26,7 +26,7 @@ enum class RopeType {
   kDynamic,   // as kDefault up to max_position_embeddings
   kLlama3,    // long waves divided by `factor`, short ones kept, and a blend
               // between
-  kYarn,      // the same by how often a wave turns in the original context
+  kYarn,      // as kLlama3, by the turns of a wave in the original context
   kLongRope,  // divided by a factor for each pair of dimensions
 };
 
@@ -36,7 +36,7 @@ struct RopeParameters {
   double factor = 1.0;     // > 0
   // The share of a head's dimensions that are rotated, the first ones.
   double partial_rotary_factor = 1.0;
-  // What cosines and sines are multiplied by: kYarn and kLongRope.
+  // Factor of cosines and sines; kYarn and kLongRope only.
   double attention_factor = 1.0;
   // kLlama3 only: waves longer than original_context / low_freq_factor are
   // divided, waves shorter than original_context / high_freq_factor are kept.
@@ -55,17 +55,17 @@ struct RopeParameters {
   }
 };
 
-// What a family allows, and its defaults.
+// The rope types that a family allows, and its defaults.
 struct RopeRules {
   static constexpr RopeType kAllTypes[] = {
       RopeType::kDefault, RopeType::kLinear, RopeType::kDynamic,
       RopeType::kLlama3,  RopeType::kYarn,   RopeType::kLongRope};
   std::span<const RopeType> types = kAllTypes;
   bool allows_partial = false;
-  double partial_rotary_factor = 1.0;  // where there is none
-  // Whether the types su and yarn stand for longrope, as in early Phi-3.
+  double partial_rotary_factor = 1.0;  // if the field is missing
+  // The types su and yarn mean longrope, as in early Phi-3.
   bool has_old_longrope_names = false;
-  // Where config.json does not have it beside the rope's own fields.
+  // Used if config.json has no original_max_position_embeddings.
   std::optional<int> original_context = std::nullopt;
 };
 
@@ -77,7 +77,7 @@ absl::StatusOr<RopeParameters> ReadRopeParameters(const json::object& config,
                                                   int max_context, int head_dim,
                                                   const RopeRules& rules = {});
 
-// One object of them, with `theta` where it has none. `config` is all of
+// Reads one rope object; `theta` is used if it has none. `config` is all of
 // config.json.
 absl::StatusOr<RopeParameters> ReadRopeObject(const json::object& rope,
                                               const json::object& config,
@@ -85,10 +85,10 @@ absl::StatusOr<RopeParameters> ReadRopeObject(const json::object& rope,
                                               int head_dim,
                                               const RopeRules& rules);
 
-// The longest context whose angles are those of `rope`.
+// Returns the longest context, at most max_context, that `rope`'s angles cover.
 int MaxContext(const RopeParameters& rope, int max_context);
 
-// Radians a position, for each pair of dimensions.
+// Radians per position, for each pair of dimensions.
 //   result  [rope.RotaryDim(head_dim) / 2]
 std::vector<double> InverseFrequencies(const RopeParameters& rope,
                                        int head_dim);

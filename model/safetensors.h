@@ -9,7 +9,7 @@
 // A file is checked completely when it is opened, as strictly as the
 // safetensors library does: every tensor's bytes are what its shape and dtype
 // need, and together they are the whole data, without overlaps and holes.
-// Files come from anywhere; nothing in them is trusted.
+// Files are untrusted input.
 //
 // Thread safety: immutable after Open.
 // Source: https://github.com/huggingface/safetensors, "Format".
@@ -38,12 +38,12 @@ struct StoredTensor {
 class SafetensorsFile {
  public:
   // Errors, all naming the file:
-  //   kNotFound            there is none
-  //   kFailedPrecondition  it may not be opened, say for want of permission
-  //   kInvalidArgument     it is no regular file, its header is longer than
+  //   kNotFound            it does not exist
+  //   kFailedPrecondition  it may not be opened, for example by its permissions
+  //   kInvalidArgument     it is not a regular file, its header is longer than
   //                        16 MiB, or something in it is wrong: names the
   //                        tensor and the value, of which 60 bytes are shown
-  //   kInternal            the system does not map it
+  //   kInternal            mmap fails
   //   kResourceExhausted   memory runs out
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 

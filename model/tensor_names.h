@@ -1,5 +1,5 @@
-// TensorNames: where a family's checkpoints keep the weights, by the names of
-// transformers. A family whose names are Llama's but for two says those two.
+// TensorNames: the names of a family's tensors in checkpoints of transformers.
+// The defaults are Llama's; a family sets the names that differ.
 #pragma once
 
 #include <span>
@@ -7,23 +7,23 @@
 
 namespace espalier {
 
-// Each is followed by ".weight", or by ".bias" for what has one. An empty name
-// stands for a tensor that the family does not have.
+// ".weight" or ".bias" follows each name. An empty name is a tensor that the
+// family does not have.
 struct TensorNames {
-  // Before all names but the head's. A checkpoint of the model without its head
-  // lacks it, and is read all the same, as transformers does.
+  // Prefix of all names but the head's. Checkpoints of a model without a head
+  // lack the prefix and load too, as in transformers.
   std::string_view base = "model.";
-  // Another beginning that they may have in its place.
+  // Alternative prefix.
   std::string_view other_base = "";
-  // Beginnings of the names of what a checkpoint has beside the text model.
+  // Prefixes of tensors that are not part of the text model.
   std::span<const std::string_view> not_of_text = {};
   std::string_view embedding = "embed_tokens";
-  // Other names of the embedding, which a checkpoint may have beside it or in
-  // its place.
+  // Other names under which a checkpoint may store the embedding, in addition
+  // or instead.
   std::span<const std::string_view> embedding_aliases = {};
-  std::string_view project_in = "";  // of embeddings, and back
+  std::string_view project_in = "";  // embedding_size to hidden_size
   std::string_view project_out = "";
-  std::string_view positions = "";  // learned ones
+  std::string_view positions = "";  // learned
   std::string_view embedding_norm = "";
   std::string_view distance_biases = "";  // [buckets, num_heads]
   std::string_view final_norm = "norm";
@@ -32,30 +32,30 @@ struct TensorNames {
 
   std::string_view layers = "layers.";  // then a layer's number and a dot
   std::string_view attention_norm = "input_layernorm";
-  // Three tensors, or one with the rows of all three.
+  // Three tensors, or qkv with the rows of all three.
   std::string_view q = "self_attn.q_proj";
   std::string_view k = "self_attn.k_proj";
   std::string_view v = "self_attn.v_proj";
   std::string_view qkv = "";
-  std::string_view q_norm = "";  // of each head
+  std::string_view q_norm = "";  // per head
   std::string_view k_norm = "";
   std::string_view output = "self_attn.o_proj";
-  std::string_view post_attention_norm = "";  // of what is added
-  // Of cross-attention: a decoder's with an encoder.
+  std::string_view post_attention_norm = "";  // before the residual add
+  // Cross-attention of an encoder-decoder's decoder.
   std::string_view cross_norm = "";
   std::string_view cross_q = "";
   std::string_view cross_k = "";
   std::string_view cross_v = "";
   std::string_view cross_output = "";
   std::string_view mlp_norm = "post_attention_layernorm";
-  // Two tensors, or one with the rows of both; `up` alone without a gate.
+  // Two tensors, or gate_up with the rows of both; `up` alone without a gate.
   std::string_view gate = "mlp.gate_proj";
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = "";
   std::string_view down = "mlp.down_proj";
-  std::string_view post_mlp_norm = "";  // of what is added
+  std::string_view post_mlp_norm = "";  // before the residual add
 
-  // Whether layers' matrices are stored [inputs, outputs].
+  // The layers' matrices are stored [inputs, outputs].
   bool are_transposed = false;
 };
 

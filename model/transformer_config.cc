@@ -39,10 +39,10 @@ absl::Status CheckFeatures(const json::object& config,
 
 namespace {
 
-// What "eos_token_id": null says.
+// The meaning of "eos_token_id": null.
 enum class NullEos {
-  kIsNone,     // no id, not even that of the family's class
-  kIsMissing,  // nothing
+  kIsNone,     // no id, not even the family's default
+  kIsMissing,  // as if the field were missing
 };
 
 absl::Status ReadEosTokenIds(const json::object& json, NullEos null,
@@ -62,15 +62,15 @@ absl::Status ReadEosTokenIds(const json::object& json, NullEos null,
           "eos_token_id must be an integer or a list of integers, got ",
           Shown(&id));
     }
-    // An id that is not in the vocabulary never comes, so nothing ends with it:
-    // GPT-2's default stays where a small one is trained from scratch.
+    // An id outside the vocabulary is never generated and is ignored: small
+    // GPT-2 models trained from scratch keep the default of the large ones.
     if (id.get_int64() < 0 || id.get_int64() >= config->vocab_size) continue;
     config->eos_token_ids.push_back(static_cast<TokenId>(id.get_int64()));
   }
   return absl::OkStatus();
 }
 
-// What a decoder begins with, where the object says it.
+// Reads decoder_start_token_id if the object has it.
 absl::Status ReadDecoderStart(const json::object& json,
                               TransformerConfig* config) {
   if (!config->encoder) return absl::OkStatus();

@@ -3,10 +3,10 @@
 // directory's config.json and generation_config.json under the names
 // transformers gives them.
 //
-// One forward pass computes what the features say, on each device; a family
-// (model_family.h) is a reader of config.json and a table of tensor names. What
-// a family's config.json may ask for and is not among the features is refused
-// by name: a model that loads is computed exactly.
+// Each device has one forward pass for all features. A family (model_family.h)
+// is a reader of config.json and a table of tensor names. The reader refuses,
+// by name, fields of config.json that no feature covers, so a model that loads
+// is computed exactly.
 #pragma once
 
 #include <optional>
@@ -29,24 +29,24 @@ enum class NormKind {
 enum class Activation {
   kSilu,
   kGeluTanh,  // gelu_new and gelu_pytorch_tanh
-  kGelu,      // that of the error function
+  kGelu,      // by the error function
   kRelu,
 };
 
-// What tells a token where it is.
+// The position encoding.
 enum class PositionKind {
   kRotary,      // queries and keys are rotated
-  kLearned,     // a table is added to the embeddings
-  kSinusoidal,  // so is one of sines and cosines (model/positions.h)
+  kLearned,     // a learned table is added to the embeddings
+  kSinusoidal,  // sines and cosines are added (model/positions.h)
   kDistances,   // scores have biases by the distance of query and key
 };
 
 // The kind of a layer.
 struct LayerConfig {
-  // Positions that a token attends to, its own among them; 0: all before it.
+  // Positions that a token attends to, including its own; 0: no window.
   int window = 0;
   bool has_cross_attention = false;  // to the encoder's output
-  int intermediate_size = 0;         // of the feed-forward part
+  int intermediate_size = 0;         // feed-forward width
 
   friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
@@ -61,15 +61,15 @@ struct EncoderConfig {
 };
 
 struct TransformerConfig {
-  std::string_view family = "Llama";  // for people
-  // A translator that is trained on single sentences shortens texts of several.
+  std::string_view family = "Llama";  // for messages
+  // Trained on single sentences: it truncates texts of several.
   bool translates_sentences = false;
   TensorNames names;
 
   int vocab_size = 0;
   int hidden_size = 0;
-  // The size of embeddings that are projected to hidden_size, and back before
-  // the head; 0: they have that size.
+  // Embedding size of models that project embeddings to hidden_size and back
+  // before the head; 0: hidden_size.
   int word_embed_proj_dim = 0;
   std::vector<LayerConfig> layers;
   int num_heads = 0;     // a multiple of num_kv_heads
@@ -81,14 +81,15 @@ struct TransformerConfig {
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-6;
   bool norm_adds_one = false;   // norms multiply by 1 + weight
-  bool has_post_norms = false;  // a norm of what is added, after each part
-  // x = norm(x + part(x)), else x + part(norm(x)). Then there is no final norm.
+  bool has_post_norms = false;  // a norm before each residual add
+  // Post-norm: x = norm(x + part(x)), without a final norm; else pre-norm:
+  // x + part(norm(x)).
   bool norms_sums = false;
   bool has_embedding_norm = false;  // before the first layer
   bool has_qk_norms = false;  // queries and keys have a norm, head by head
   bool has_qkv_bias = false;
-  bool has_output_bias = false;  // of the attention's output
-  bool has_mlp_bias = false;     // of all of the feed-forward part
+  bool has_output_bias = false;  // o_proj
+  bool has_mlp_bias = false;     // all feed-forward matrices
 
   Activation activation = Activation::kSilu;
   bool has_gate = true;  // activation(gate) * up, else activation(up)
@@ -96,26 +97,26 @@ struct TransformerConfig {
   PositionKind positions = PositionKind::kRotary;
   RopeParameters rope;
   std::optional<RopeParameters> local_rope =
-      std::nullopt;         // of layers with a window
-  int position_offset = 0;  // rows of learned positions before that of 0
-  // Of kDistances. Those of at least max_distance have one bias.
+      std::nullopt;         // for layers with a window
+  int position_offset = 0;  // row of position 0 in the learned table
+  // kDistances only. All distances from max_distance on share a bias.
   int num_distance_buckets = 0;
   int max_distance = 0;
 
-  // Scores are divided by its root; 0: head_dim.
+  // Scores are divided by its square root; 0: head_dim.
   double query_pre_attn_scalar = 0;
-  double attention_soft_cap = 0;   // of scores; 0: none
-  double logit_soft_cap = 0;       // of logits; 0: none
-  bool scales_embeddings = false;  // by the root of hidden_size
+  double attention_soft_cap = 0;   // on attention scores; 0: none
+  double logit_soft_cap = 0;       // on logits; 0: none
+  bool scales_embeddings = false;  // by sqrt(hidden_size)
   bool tie_word_embeddings = false;
   bool may_lack_head = false;    // tied if the checkpoint has none
-  bool scales_head = false;      // what it reads is divided by that root
+  bool scales_head = false;      // its input is divided by sqrt(hidden_size)
   bool has_logits_bias = false;  // added to the logits
-  bool has_fp8_weights = false;  // matrices may be stored so (fp8_rows.h)
+  bool has_fp8_weights = false;  // matrices may be e4m3 (fp8_rows.h)
 
   std::optional<EncoderConfig> encoder = std::nullopt;
 
-  // generation_config.json's where it has them, else config.json's.
+  // From generation_config.json if it has them, else from config.json.
   std::vector<TokenId> eos_token_ids;
 
   bool projects_embeddings() const { return word_embed_proj_dim > 0; }
@@ -131,15 +132,14 @@ struct TransformerConfig {
 };
 
 // Reads `directory`/config.json and, if there is one, generation_config.json.
-// Sizes are checked against limits far above any model's, so that products of
-// two of them fit 64 bits; what they make a reader allocate is bounded by the
-// weights, whose shapes must agree.
+// Sizes are limited far above any model's, so that products of two fit 64 bits.
+// Allocations are bounded by the weights, whose shapes must agree.
 // Errors: kNotFound if there is no config.json, kInvalidArgument naming file,
 // field and value.
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory);
 
-// What is special about the model, for people: "biases of q, k and v", "a
+// Describes the model's features for messages: "biases of q, k and v", "a
 // window of 4096 tokens in 16 of 32 layers".
 std::vector<std::string> DescribeFeatures(const TransformerConfig& config);
 

@@ -18,12 +18,12 @@ namespace {
 // Tokens a pass of its own must have to be worth reading all weights for: two
 // tiles of rows of a matrix product (kernels/matmul/matmul_tile.h).
 constexpr int kMinPassTokens = 24;
-// How much more than its share a pass may have, in percent: passes that run
-// side by side are as slow as the largest.
+// The largest pass, in percent of an equal share: parallel passes take as long
+// as the slowest.
 constexpr int kMaxPassPercent = 120;
-// Tokens that go through the layers together at most: enough that reading all
-// weights again costs a few percent, and so few that what a layer makes of them
-// stays near, and a step can be given up soon.
+// Most tokens that go through the layers together: enough that reading all
+// weights again costs a few percent, and few enough that a layer's activations
+// stay in cache and a step can be cancelled soon.
 constexpr int kMaxPieceTokens = 512;
 
 KvCacheShape CacheShape(const TransformerConfig& config, int page_size) {
@@ -117,12 +117,13 @@ absl::Status CheckCache(const std::string& directory,
       .status();
 }
 
-// Positions of a row's source and its padding.
+// Positions of a row's source, rounded up to whole pages.
 int64_t NumSourceTokens(const PlanRow& row, int page_size) {
   return (int64_t{row.source_length} + page_size - 1) / page_size * page_size;
 }
 
-// Whether the rows that feed positions of sources, and they alone, have these.
+// True if exactly the rows that feed source positions have a source, with all
+// of its tokens valid.
 bool AreSourcesSound(const StepPlan& plan, int vocab_size) {
   size_t next = 0;
   for (int i = 0; i < std::ssize(plan.rows); ++i) {
@@ -140,7 +141,8 @@ bool AreSourcesSound(const StepPlan& plan, int vocab_size) {
   return next == plan.sources.size();
 }
 
-// Rows in runs of at most kMaxPieceTokens tokens, unless one has more.
+// Divides rows into runs of at most kMaxPieceTokens tokens; a longer row is a
+// run of its own.
 std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
   std::vector<RowRange> pieces;
   for (int row = rows.begin; row < rows.end;) {
@@ -180,7 +182,7 @@ class TransformerModel::Impl {
   const std::optional<PagedKvCache> host_;
   const ModelDescription description_;
   const std::shared_ptr<ThreadPool> pool_;
-  ThreadPool one_thread_;  // of passes that run side by side
+  ThreadPool one_thread_;  // for passes that run in parallel
 
   std::vector<TransformerPass> passes_;  // [pool's threads]
 };
@@ -194,8 +196,8 @@ TransformerModel::Impl::Impl(TransformerNetwork network,
       pool_(std::move(pool)),
       passes_(pool_->num_threads(), TransformerPass(&network_)) {}
 
-// Whether the plan keeps within this model's tokens, positions and pages, and
-// its rows follow each other.
+// True if the plan's tokens, positions and pages are in this model's range and
+// its rows are contiguous.
 bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   const auto in_vocabulary = [&](TokenId token) {
     return token >= 0 && token < description_.vocab_size;

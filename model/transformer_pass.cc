@@ -37,7 +37,7 @@ std::span<T> RowsBetween(std::span<T> matrix, int begin, int end,
 struct DecoderRow {
   int first_token = 0;     // index in StepPlan::tokens
   int num_tokens = 0;      // may be 0
-  int first_position = 0;  // of the decoder
+  int first_position = 0;  // in the decoder
   std::span<const PageId> pages;
   std::span<const PageId> source_pages;
 };
@@ -59,7 +59,7 @@ DecoderRow DecoderRowOf(const StepPlan& plan, int i, int page_size) {
           .source_pages = pages.first(num_source_pages)};
 }
 
-// Where the rows of logits of these rows begin.
+// Returns the first row of logits of rows.begin.
 int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
   int logits_row = 0;
   for (int i = 0; i < rows.begin; ++i) logits_row += plan.rows[i].num_logits;
@@ -240,7 +240,7 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
                                                          RowRange rows,
                                                          const Batch& batch) {
   Batch kept;
-  std::vector<std::pair<int, int>> ranges;  // of the batch's tokens
+  std::vector<std::pair<int, int>> ranges;  // tokens of `batch` that are kept
   int row_end = 0;
   for (int i = rows.begin; i < rows.end; ++i) {
     const DecoderRow row =

@@ -1,28 +1,26 @@
-// TransformerPass: the layers of a transformer, run over some rows of a plan,
-// with the scratch this takes.
+// TransformerPass: runs the layers of a transformer over rows of a plan, and
+// owns the scratch for it.
 //
 //   embed -> [ norm, q k v, rotate, store k v, attend, output, +,
 //              norm, gate up, silu * up, down, + ] x layers -> norm -> head
 //
-// That is Llama; features of TransformerConfig change its parts: biases after
-// products, norms of q and k, norms before additions or after them, windows
-// and caps of attention, another activation, learned positions in place of
-// rotation.
+// This is Llama. Features of TransformerConfig change its parts: biases, norms
+// of q and k, norms before or after the residual adds, attention windows and
+// soft caps, other activations, other position encodings.
 //
 // With an encoder, a layer has cross-attention between its two parts:
 //
 //   + -> [ norm, q, attend to the source's k v, output, + ] -> norm ...
 //
-// Those keys and values are computed where a row feeds positions of its source
-// (PlanRow::source_length): first the encoder reads the sources of such rows,
-// all of their tokens seeing each other; then each layer of the decoder stores
-// its keys and values of the positions that are fed. Tokens after the source
-// go through the decoder as everywhere, but that their positions, and the pages
-// they attend to, begin after it.
+// The source's keys and values are computed in the step in which a row feeds
+// its source's positions (PlanRow::source_length): the encoder reads the
+// sources with bidirectional attention, then each decoder layer stores its
+// cross-attention keys and values. Tokens after the source go through the
+// decoder; their positions and their self-attention pages begin after it.
 //
-// Rows are sequences, and sequences do not read what others write in the same
-// step; so passes over different rows of one plan may run at the same time.
-// A pass itself divides its loops among the threads of the pool it is given.
+// Each row is a sequence, and no sequence reads keys or values that another
+// writes in the same step, so passes over different rows of a plan may run in
+// parallel. A pass divides its loops among the threads of its pool.
 #pragma once
 
 #include <memory>
@@ -40,13 +38,13 @@
 
 namespace espalier {
 
-// What passes share: constant, but for the keys and values behind `cache`.
+// State that all passes share. Constant, except for the contents of `cache`.
 struct TransformerNetwork {
   std::shared_ptr<const TransformerWeights> weights;
   PagedKvCache cache;
   RotaryTable rotary;
-  RotaryTable local_rotary;  // of layers with a window, if it is another
-  // [positions, hidden_size], if they are sinusoidal.
+  RotaryTable local_rotary;  // for layers with a window, if it differs
+  // [positions, hidden_size]; empty unless positions are sinusoidal.
   std::vector<float> sinusoidal_positions;
 
   const TransformerConfig& config() const { return weights->config; }
@@ -64,39 +62,38 @@ class TransformerPass {
   explicit TransformerPass(const TransformerNetwork* network)
       : network_(*network) {}
 
-  // Feeds the rows' tokens and fills their rows of logits; or gives up before
-  // some layer, once plan.stop is requested. Throws std::bad_alloc.
-  //   logits  [plan.num_logits, vocab_size]  those of all rows of the plan
+  // Computes the rows' tokens and fills their rows of logits. Returns early,
+  // between two layers, once plan.stop is requested. Throws std::bad_alloc.
+  //   logits  [plan.num_logits, vocab_size]  for all rows of the plan
   // REQUIRES: `rows` is not empty.
   void Run(const StepPlan& plan, RowRange rows, std::span<float> logits,
            ThreadPool& pool);
 
  private:
-  // The tokens a layer works on, as rows of the scratch.
+  // The tokens that a layer works on; token i is row i of the scratch.
   struct Batch {
     std::vector<PagedRow> rows;
-    std::vector<PagedRow> source_rows;  // of the same tokens; with an encoder
+    std::vector<PagedRow> source_rows;  // for cross-attention
     std::vector<TokenId> tokens;
-    std::vector<int> positions;  // of the tokens
+    std::vector<int> positions;  // [num_tokens]
     int num_tokens = 0;
   };
-  // Adds tokens in attention rows of at most so many: a long chunk of a prompt
-  // is work for several threads.
+  // Adds a row's tokens, split into short attention rows, so that several
+  // threads share a long chunk of a prompt.
   static void AddTokens(std::span<const TokenId> tokens, const PagedRow& row,
                         int source_length, std::span<const PageId> source_pages,
                         Batch* batch);
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
   void Embed(const Batch& batch, const TransformerStackWeights& stack);
-  // x = the tokens' embeddings, where these have another size.
+  // x = project_in * embeddings, if embeddings have another size than x.
   void ProjectEmbeddings(const Batch& batch, std::span<float> x);
-  // Adds the vectors of the tokens' positions, if embeddings have them.
+  // Adds the position's vector to `x`, if positions are added to embeddings.
   void AddPosition(const TransformerStackWeights& stack, int position,
                    std::span<float> buffer, std::span<float> x) const;
   void StoreProjections(int layer_idx, const TransformerLayerWeights& layer,
                         const Batch& batch, KvLayer& kv_layer);
-  // Norms, rotates: what q and k of a token at `position` become before they
-  // are used, in place.
+  // Applies the head norms and RoPE to q and k of a token, in place.
   //   qk  [num_heads + num_kv_heads, head_dim]
   void FinishQueriesAndKeys(int layer_idx, const TransformerLayerWeights& layer,
                             int position, std::span<float> qk);
@@ -111,15 +108,14 @@ class TransformerPass {
                          int num_tokens);
   AttentionOptions OptionsOf(const TransformerStackWeights& stack,
                              int window) const;
-  // gated = activation(gate) * up; or activation(up) in place.
-  //   size  of a row of `gated`
+  // gated = activation(gate) * up; without a gate, activation(up) in place.
+  //   size  width of a row of `gated`
   void Activate(std::span<float> gate_up, int size,
                 std::span<float> gated) const;
   void WriteLogits(std::span<float> logits, int num_tokens);
 
-  // The encoder's part (transformer_pass_encoder.cc): reads the sources of the
-  // rows and stores their keys and values of cross-attention. False if it gave
-  // up.
+  // Runs the encoder over the rows' sources and stores their cross-attention
+  // keys and values (transformer_pass_encoder.cc). False if plan.stop ended it.
   bool ReadSources(const StepPlan& plan, RowRange rows);
   void StoreSources(const StepPlan& plan, std::span<const PlanSource> sources,
                     int num_tokens);
@@ -135,28 +131,27 @@ class TransformerPass {
                 std::span<float> y);
   void Normalise(std::span<const float> x, const NormWeights& norm,
                  std::span<float> out) const;
-  // x_ += branch, which goes through `post_norm` before, if there is one;
-  // normed_ = next_norm of x_. Where sums are normed, x_ becomes that too.
+  // x_ += post_norm(branch), or branch without a post_norm; then
+  // normed_ = next_norm(x_). With norms_sums also x_ = normed_.
   void AddAndNormalise(std::span<float> branch, const NormWeights& post_norm,
                        const NormWeights& next_norm, int num_tokens);
 
   const TransformerNetwork& network_;
-  ThreadPool* pool_ = nullptr;  // of the present Run
+  ThreadPool* pool_ = nullptr;  // the current Run's
 
-  // Scratch of one Run, kept for the next; each grows to the largest step so
-  // far. Rows are tokens.
+  // Scratch, kept between Runs; grows to the largest step so far. n: tokens.
   AlignedVector<float> x_;         // [n, hidden_size]  residual stream
   AlignedVector<float> normed_;    // [n, hidden_size]
   AlignedVector<float> qkv_;       // [n, q_size + 2 * kv_size]
   AlignedVector<float> attended_;  // [n, q_size]
   AlignedVector<float> gate_up_;   // [n, 2 * intermediate_size]
   AlignedVector<float> gated_;     // [n, intermediate_size]
-  // [n, hidden_size] what is added to x_; [n, embedding_size] embeddings, and
-  // what the head reads.
+  // [n, hidden_size]: the branch to be added to x_. [n, embedding_size]:
+  // embeddings before project_in, and the head's input after project_out.
   AlignedVector<float> branch_;
-  AlignedVector<float> kept_;  // rows of x_ or qkv_ that are kept
-  // Keys and values of the encoder's present layer:
-  // [sources, longest, kv_size] each.
+  AlignedVector<float> kept_;  // rows of x_ or qkv_ whose tokens have logits
+  // Keys and values of the encoder's current layer:
+  // [sources, longest source, kv_size] each.
   AlignedVector<float> source_keys_;
   AlignedVector<float> source_values_;
 };

@@ -68,7 +68,8 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
   return true;
 }
 
-// Of normed_, the encoder's output.
+// Computes the decoder's cross-attention keys and values of the encoder's
+// output, which is in normed_.
 void TransformerPass::StoreSources(const StepPlan& plan,
                                    std::span<const PlanSource> sources,
                                    int num_tokens) {

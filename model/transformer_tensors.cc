@@ -35,8 +35,9 @@ absl::Status CheckTied(const Checkpoint& checkpoint, const TensorNames& names,
                          "tie_word_embeddings true");
 }
 
-// What transformers writes beside weights, or did: masks, tables that it makes
-// of the config, and biases of T5's cross-attention, which has no use for them.
+// True for tensors that are not weights but that some version of transformers
+// stores: masks, tables computed from the config, and relative position biases
+// of T5's cross-attention, which does not use them.
 bool IsNoWeight(std::string_view name, const TransformerConfig& config) {
   if (config.positions == PositionKind::kSinusoidal &&
       name.ends_with(".embed_positions.weight")) {
@@ -207,7 +208,7 @@ class StackFinder {
   const std::string base_;
 };
 
-// What all names but the head's begin with in this checkpoint.
+// Returns the prefix of all names but the head's in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
                         const TensorNames& names) {
   for (const std::string_view base :
@@ -254,7 +255,7 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
         FindTensor(checkpoint, Concat(base, names.project_out, ".weight"),
                    {size, config.hidden_size}));
   }
-  // Where it is missing it is zeros, as in transformers.
+  // A missing logits bias is zero, as in transformers.
   const std::string bias(names.logits_bias);
   if (config.has_logits_bias && checkpoint.Find(bias).ok()) {
     ASSIGN_OR_RETURN(tensors.logits_bias,

@@ -1,10 +1,9 @@
-// TransformerTensors: the tensors of a checkpoint, each found under its name of
-// the model's family (tensor_names.h) and checked against config.json, before
-// anything is made of them. Nothing is copied: parts point into the
-// checkpoint's files.
+// TransformerTensors: a model's tensors, found in a checkpoint by the names of
+// the model's family (tensor_names.h) and checked against config.json. Nothing
+// is copied: the tensors point into the checkpoint's files.
 //
-// A tensor that the model's config.json does not speak of is an error
-// (docs/models.md): what is left unread would be missing from the results.
+// A weight that config.json does not account for is an error (docs/models.md):
+// ignoring it would change the results.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +19,9 @@
 
 namespace espalier {
 
-// Those of a matrix that is stored as e4m3 codes.
+// Scales of an e4m3 matrix.
 struct Fp8Scales {
-  std::span<const std::byte> data;  // one for each row, or for all
+  std::span<const std::byte> data;  // one per row, or one for the matrix
   DType dtype = DType::kFloat32;
 };
 
@@ -32,26 +31,26 @@ struct TransformerTensor {
   DType dtype = DType::kFloat32;
   int num_rows = 0;
   bool is_transposed = false;  // stored [num_cols, num_rows]
-  // Not empty: data are e4m3 codes and dtype, kBFloat16, is what they stand for
-  // (model/fp8_rows.h).
+  // If not empty, `data` are e4m3 codes, and `dtype` is kBFloat16, the type
+  // they dequantise to (model/fp8_rows.h).
   Fp8Scales fp8_scales = {};
   std::string name = {};  // in the checkpoint
 
   bool is_fp8() const { return !fp8_scales.data.empty(); }
-  // Of a row as it is stored.
+  // Columns of a stored row.
   size_t num_cols() const {
     return data.size() / (is_fp8() ? 1 : NumBytes(dtype)) / num_rows;
   }
 };
 
-// No data: the model has none.
+// Empty if the model has no such norm.
 struct NormTensors {
   TransformerTensor weight;
   TransformerTensor bias;
 };
 
-// A fuse group: its tensors in the order of kMatrixTensors, or the one that has
-// the rows of all. As many biases, or none.
+// A fuse group: its tensors in the order of kMatrixTensors, or one fused tensor
+// with the rows of all. One bias per tensor, or none.
 struct MatrixTensors {
   std::vector<TransformerTensor> weights;
   std::vector<TransformerTensor> biases;
@@ -61,8 +60,8 @@ using TransformerLayerTensors = LayerParts<NormTensors, MatrixTensors>;
 
 // An encoder, or a decoder.
 struct TransformerStackTensors {
-  // [offset + max_context, hidden_size]; of sinusoidal ones no rows, if they
-  // are not stored
+  // [position_offset + max_context, hidden_size]; no rows for sinusoidal
+  // positions that are not stored
   TransformerTensor positions;
   NormTensors embedding_norm;         // [hidden_size]
   TransformerTensor distance_biases;  // [num_distance_buckets, num_heads]
@@ -77,7 +76,7 @@ struct TransformerTensors : TransformerStackTensors {
   // [vocab_size, embedding_size]; no rows if tied
   TransformerTensor head;
   TransformerTensor logits_bias;    // [1, vocab_size]
-  TransformerStackTensors encoder;  // no layers if there is none
+  TransformerStackTensors encoder;  // without layers in a decoder-only model
 };
 
 // The result lives as long as the checkpoint. Throws std::bad_alloc.
@@ -85,11 +84,11 @@ struct TransformerTensors : TransformerStackTensors {
 // tensor), the tensor and the value, of which 60 bytes are shown, if a tensor
 // is missing, its shape or dtype (BF16, F16, F32; of a matrix F8_E4M3 with
 // scales, where config.json says so) is wrong, a scale is not in [0, 256), a
-// tied head has numbers of its own, or there is a weight that nothing reads.
+// tied head differs from the embedding, or a weight is not used.
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config);
 
-// All of them that there are.
+// Returns all tensors that are present.
 std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors);
 
 }  // namespace espalier

@@ -34,8 +34,8 @@ class MatrixPacker {
     return PackAs(format_, tensors, num_cols);
   }
 
-  // What it decides is a choice among thousands, for which 4 bits are few, and
-  // e4m3's three of mantissa.
+  // The head ranks thousands of tokens, for which int4 and e4m3's 3-bit
+  // mantissa are too coarse.
   PackedMatrix PackHead(const Tensor& tensor, int num_cols) {
     const WeightFormat format =
         format_ == WeightFormat::kInt4  ? WeightFormat::kInt8
@@ -79,7 +79,7 @@ class MatrixPacker {
     return matrix;
   }
 
-  // What the codes stand for that it has, or that are made of it.
+  // Dequantises the tensor's e4m3 codes, quantising it first if it has none.
   std::vector<uint16_t> Widen(const Tensor& tensor) {
     auto widened = WidenFp8(tensor, pool_);
     if (widened.ok()) return *std::move(widened);

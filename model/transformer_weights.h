@@ -2,9 +2,9 @@
 // Models with caches of their own share them. The weights are packed for its
 // forward pass: q, k, v of a layer as one matrix, gate and up as one. Matrices
 // keep bf16 and f16, or are quantised; norms and biases are widened to float32.
-// Embeddings stay in the checkpoint's files, which are mapped as long as there
-// is a model: files may be removed or replaced by others under their names, but
-// not written to or cut short.
+// Embeddings stay in the checkpoint's files, which are mapped as long as the
+// weights live: the files may be removed or replaced, but not modified or
+// truncated.
 //
 // Thread safety: immutable after loading.
 #pragma once
@@ -23,10 +23,10 @@
 
 namespace espalier {
 
-// What a model does not have is empty.
+// Empty if the model has no such norm.
 struct NormWeights {
-  std::vector<float> weight;  // 1 is added, if norm_adds_one
-  std::vector<float> bias;    // of NormKind::kLayer
+  std::vector<float> weight;  // includes the 1 of norm_adds_one
+  std::vector<float> bias;    // NormKind::kLayer only
 };
 
 struct ProductWeights {
@@ -38,11 +38,11 @@ using TransformerLayerWeights = LayerParts<NormWeights, ProductWeights>;
 
 // An encoder, or a decoder.
 struct TransformerStackWeights {
-  // [position_offset + max_context, hidden_size]; of sinusoidal ones nothing,
-  // if they are not stored
+  // [position_offset + max_context, hidden_size]; empty for sinusoidal
+  // positions that are not stored
   EmbeddingTable positions;
   NormWeights embedding_norm;  // [hidden_size]
-  // By distance, as AttentionOptions::biases.
+  // As AttentionOptions::biases.
   std::vector<float> distance_biases;
   std::vector<TransformerLayerWeights> layers;
   NormWeights final_norm;
@@ -51,18 +51,18 @@ struct TransformerStackWeights {
 struct TransformerWeights : TransformerStackWeights {
   TransformerConfig config;
   WeightFormat format = WeightFormat::kAsStored;
-  std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
+  std::shared_ptr<const Checkpoint> checkpoint;  // owns embeddings
   EmbeddingTable embedding;                      // [vocab_size, embedding_size]
-  PackedMatrix project_in;   // [hidden_size, embedding_size]; or nothing
-  PackedMatrix project_out;  // [embedding_size, hidden_size]; or nothing
-  PackedMatrix head;  // [vocab_size, embedding_size]; of the embedding, if tied
-  std::vector<float> logits_bias;   // [vocab_size]
-  TransformerStackWeights encoder;  // no layers if there is none
+  PackedMatrix project_in;         // [hidden_size, embedding_size]; or empty
+  PackedMatrix project_out;        // [embedding_size, hidden_size]; or empty
+  PackedMatrix head;               // [vocab_size, embedding_size]; also if tied
+  std::vector<float> logits_bias;  // [vocab_size]
+  TransformerStackWeights encoder;  // without layers in a decoder-only model
 };
 
 struct WeightOptions {
-  // Of layers' matrices and the head, which is kInt8 where layers are kInt4,
-  // and kAsStored where they are kFp8.
+  // Format of the layers' matrices and the head; the head is kInt8 with kInt4
+  // layers, and kAsStored with kFp8 layers.
   WeightFormat format = WeightFormat::kAsStored;
   ThreadPool* pool = nullptr;  // null: the caller's thread alone
   LoadProgress progress = nullptr;
@@ -70,12 +70,12 @@ struct WeightOptions {
 
 // Finds and checks the tensors (transformer_tensors.h) and packs them.
 //
-// Allocates as many bytes as the tensors but the embeddings have in the files,
-// and twice those of 16-bit norms and biases and of 16-bit matrices that are
-// stacked with those of another type, which all become f32; and a packed matrix
-// has its rows rounded up to a multiple of 32, and where it is quantised its
-// columns to one of a group, which next to nothing is in real models. So what a
-// damaged file can ask for is at most 64 times its size, and quantised 160.
+// Allocates as many bytes as the tensors other than embeddings have in the
+// files. 16-bit norms and biases, and 16-bit matrices that are stacked with
+// ones of another type, become f32 and take twice their bytes. Packing rounds
+// rows up to a multiple of 32, and quantisation rounds columns up to whole
+// groups, which is negligible in real models. A damaged file can make it
+// allocate at most 64 times the file's size, 160 times if quantised.
 //
 // Errors: as FindTransformerTensors, and ReadFp8Row (fp8_rows.h) with matrices
 // of e4m3; kResourceExhausted if memory runs out.
@@ -83,7 +83,7 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(
     std::shared_ptr<const Checkpoint> checkpoint,
     const TransformerConfig& config, const WeightOptions& options = {});
 
-// The same from a model directory.
+// Loads weights from a model directory.
 // Errors: also kNotFound if a file is missing, and as ReadTransformerConfig.
 absl::StatusOr<std::shared_ptr<const TransformerWeights>>
 LoadTransformerWeights(const std::string& directory,

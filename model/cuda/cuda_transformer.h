@@ -1,20 +1,21 @@
 // CudaTransformer: the forward pass of transformer models on the device, over
-// paged keys and values. It computes what TransformerModel does, in bf16, f16
-// or f32; the residual stream, norms, softmax and logits are float32 in all of
-// them.
+// paged keys and values. It computes the same model as TransformerModel, in
+// bf16, f16 or f32; the residual stream, norms, softmax and logits are always
+// float32.
 //
-// One entry point takes rows of any length: prompt chunks, decoding rows, many
-// at once (exec_request/cuda_model.h).
+// One call takes a batch of rows of any length, prompt chunks and decoding rows
+// together (exec_request/cuda_model.h).
 //
-// It computes every feature of TransformerConfig
-// (model/cuda/cuda_transformer_pass.h); models that are too large for its
-// kernels are refused by name (model/cuda_limits.h).
+// It supports every feature of TransformerConfig
+// (model/cuda/cuda_transformer_pass.h). Models that exceed the kernels' limits
+// are refused, naming the size (model/cuda_limits.h).
 //
-// In the last layer, once keys and values are stored and attention has run,
-// only the tokens that have logits go on.
+// In the last layer, after attention, only tokens that have logits are computed
+// further.
 //
-// A token's logits depend on its own sequence and, by the rounding of sums
-// alone, on how many tokens a call has and how attention's work was divided.
+// A token's logits depend on its own sequence only, except for the rounding of
+// sums, which depends on the number of tokens in a call and on the division of
+// attention's work.
 //
 // Thread safety: as CudaModel.
 #pragma once
@@ -33,25 +34,25 @@ namespace espalier {
 
 struct CudaTransformerOptions {
   int page_size = 16;  // tokens; 16, 32 or 64 are fast
-  // Key/value memory; description().num_pages is what it holds, less one page
-  // that rows without a beam write to.
+  // Size of the KV cache; description().num_pages is one less than the pages
+  // that fit, because rows without a beam write to a page of their own.
   int64_t kv_cache_bytes = int64_t{1} << 30;
-  DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
-  // kFp8: layers' matrices are e4m3, whatever the file has; of kBFloat16.
-  // kAsStored: those that the file has so, if dtype is kBFloat16.
+  DType dtype = DType::kBFloat16;  // weights, activations, KV cache
+  // kFp8: layers' matrices are quantised to e4m3; needs dtype kBFloat16.
+  // kAsStored: matrices that the file stores as e4m3 stay so, if dtype is
+  // kBFloat16.
   WeightFormat weights = WeightFormat::kAsStored;
-  // Bounds of one call, which size the scratch.
+  // Bounds of one call; they size the scratch.
   int max_tokens = 4096;
-  // Rows of logits: of beams, samples and scored tokens of prompts. 0 stands
-  // for as many as 1 GiB of logits holds, but 256 at least, up to max_tokens
-  // and kMaxCudaLogitsRows.
+  // Rows of logits, for beams, samples and scored prompt tokens. 0: as many as
+  // fit in 1 GiB, at least 256, at most max_tokens and kMaxCudaLogitsRows.
   int max_logits = 0;
-  // Of attention's work; 0 stands for as many as divide any call well.
+  // Work items of attention; 0: enough to divide any call well.
   int max_attention_items = 0;
   int max_attention_partials = 0;  // items, summed over tokens
 };
 
-// `options` for a model of so many tokens, with its zeros filled in.
+// Returns `options` with its zeros replaced by the defaults for vocab_size.
 CudaTransformerOptions WithBounds(CudaTransformerOptions options,
                                   int vocab_size);
 
@@ -68,21 +69,21 @@ class CudaTransformer : public CudaModel {
   static absl::StatusOr<std::unique_ptr<CudaTransformer>> Load(
       const std::string& directory, const CudaTransformerOptions& options,
       const CudaDevice& device);
-  // The same with normally distributed weights made on the device, to measure
-  // shapes that no weights exist for.
+  // Makes a model with normally distributed weights, generated on the device,
+  // for benchmarks of shapes without published weights.
   static absl::StatusOr<std::unique_ptr<CudaTransformer>> Random(
       const TransformerConfig& config, const CudaTransformerOptions& options,
       const CudaDevice& device);
 
-  // Makes a model of loaded weights, with a cache and scratch of its own.
-  // Errors: as Load; also if options.dtype or options.weights is not that of
-  // `weights`.
+  // Makes a model of loaded weights, with a KV cache and scratch of its own.
+  // Errors: as Load; also if options.dtype or options.weights differs from that
+  // of `weights`.
   static absl::StatusOr<std::unique_ptr<CudaTransformer>> Create(
       std::shared_ptr<const CudaTransformerWeights> weights,
       const CudaTransformerOptions& options, const CudaDevice& device);
 
   const TransformerConfig& config() const;
-  // For other models on the same weights and device.
+  // Pass to Create for another model on the same weights and device.
   virtual const std::shared_ptr<const CudaTransformerWeights>& weights()
       const = 0;
 };

@@ -1,9 +1,8 @@
-// The device memory of a CudaTransformer besides its weights: keys and values,
-// the rotary table, and what a pass writes on its way. All of it is allocated
-// at load.
+// The device memory of a CudaTransformer besides its weights: the KV cache, the
+// rotary table, and the scratch of a pass. All of it is allocated at load.
 //
-// Errors: kResourceExhausted, naming what and how many bytes, if device memory
-// runs out; kInternal if the device fails.
+// Errors: kResourceExhausted, naming the purpose and the bytes, if device
+// memory runs out; kInternal if the device fails.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +21,8 @@
 
 namespace espalier {
 
-// Places arrays one after the other from `base` on, as a DeviceLayout does.
-// From null it only counts.
+// Bump allocator: places arrays one after the other from `base` on, aligned as
+// in DeviceLayout. With a null base it only computes the size.
 class DeviceArena {
  public:
   explicit DeviceArena(std::byte* base) : base_(base) {}
@@ -45,13 +44,13 @@ struct CudaKvMemory {
   DeviceBuffer<std::byte> memory;
 };
 
-// Pages in which an encoder keeps the keys and values of its present layer: so
-// many tokens as a call has.
+// Pages for the keys and values of the encoder's current layer: enough for
+// max_tokens.
 int NumSourcePages(const CudaTransformerOptions& options);
 absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
     const TransformerConfig& config, const CudaTransformerOptions& options);
 
-// Sinusoidal positions of all tokens that sequences and sources can have.
+// Sinusoidal encodings of all positions that sequences and sources can have.
 struct CudaSinusoids {
   CudaMatrix table;  // [positions, hidden]
   DeviceBuffer<std::byte> memory;
@@ -59,8 +58,8 @@ struct CudaSinusoids {
 absl::StatusOr<CudaSinusoids> MakeCudaSinusoids(const TransformerConfig& config,
                                                 const CudaKvCache& cache);
 
-// As many pages as options.kv_cache_bytes holds.
-// Errors: also kInvalidArgument if those are fewer than two.
+// Allocates as many pages as fit in options.kv_cache_bytes.
+// Errors: also kInvalidArgument if fewer than two fit.
 absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
     const TransformerConfig& config, const CudaTransformerOptions& options);
 
@@ -74,25 +73,25 @@ struct CudaRotaryMemory {
   }
 };
 
-// For all positions that a sequence with pages in `cache` can have. Without
-// `rope` no position turns anything.
+// Makes the table for all positions that a sequence in `cache` can have. With a
+// null `rope` all angles are 0.
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
                                                 const RopeParameters* rope,
                                                 const CudaKvCache& cache);
 
-// Rows are tokens, sizes widths; those of T are of the options' dtype.
+// Rows are tokens; sizes are CudaTransformerWidths; T is options.dtype.
 struct CudaTransformerScratch {
   float* x = nullptr;        // [max_tokens, hidden]  residual stream
   void* normed = nullptr;    // [max_tokens, hidden]  T
   void* qkv = nullptr;       // [max_tokens, qkv]  T
   void* attended = nullptr;  // [max_tokens, q]  T
   void* gated = nullptr;     // [max_tokens, intermediate]  T
-  // Rows of the tokens that have logits, where not all have.
+  // Rows of the tokens that have logits, if not all have.
   float* kept_x = nullptr;        // [max_logits, hidden]
   void* kept_attended = nullptr;  // [max_logits, q]  T
-  // What a part adds to the stream, where it has a norm of its own.
+  // Output of a part with a norm of its own, before it is added to x.
   float* branch = nullptr;    // [max_tokens, hidden]
-  void* attention = nullptr;  // CudaAttention's
+  void* attention = nullptr;  // CudaAttention's scratch
 
   DeviceBuffer<std::byte> memory;
 };

@@ -187,8 +187,8 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
   return WriteLogits(rows.num_rows, logits, stream);
 }
 
-// What the first layer reads is in `normed`: the norm of x, or x where sums are
-// normed, since the embeddings' own norm replaces it.
+// Writes the first layer's input to `normed`: its attention norm of x, or, with
+// norms_sums, x itself after the embedding norm, if any.
 absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
                                         const StackTokens& tokens,
                                         cudaStream_t stream) {
@@ -243,7 +243,7 @@ absl::Status CudaTransformerPass::StoreProjections(
                             stream);
 }
 
-// Of so many heads a row in qkv.
+// Applies biases and head norms to the heads of each row of qkv, in place.
 absl::Status CudaTransformerPass::FinishHeads(const CudaHeadWeights& heads,
                                               int num_heads, int num_kv_heads,
                                               int num_tokens,
@@ -264,7 +264,7 @@ CudaTransformerPass::AttentionOutput CudaTransformerPass::OutputOf(
           layer[NormPart::kAttentionNorm]};
 }
 
-// The rows that go on to the head, in the order of the logits.
+// Returns the rows that have logits, in the order of the logits.
 absl::StatusOr<CudaTransformerPass::TokenRows>
 CudaTransformerPass::KeepLogitsTokens(const CudaBatch& batch,
                                       cudaStream_t stream) {
@@ -281,12 +281,13 @@ CudaTransformerPass::KeepLogitsTokens(const CudaBatch& batch,
   return TokenRows{batch.num_logits, scratch_.kept_x, scratch_.kept_attended};
 }
 
-// What follows attention, and the norm that the next part begins with.
-// Two things that could save time here were measured on an H200 and left out:
-// norms as part of the products around them made steps of 4 and 5 rows 1 to 6 %
-// slower (the sums of squares are one more round trip before a product begins);
-// blocks of the small kernels that bring the next weights into L2 made them
-// between 4 % faster and 3 % slower, by model and by how much was brought.
+// Runs a layer from the attention's output projection on, up to the norm that
+// the next layer begins with. Two optimisations were measured on an H200 and
+// rejected. Fusing norms into the products around them made steps of 4 and 5
+// rows 1 to 6 % slower: the sums of squares are one more round trip before a
+// product begins. Prefetching the next weights into L2 from the small kernels
+// made steps between 4 % faster and 3 % slower, depending on the model and the
+// amount prefetched.
 absl::Status CudaTransformerPass::FinishLayer(const CudaTransformerLayer& layer,
                                               const AttentionOutput& output,
                                               const TokenRows& rows,

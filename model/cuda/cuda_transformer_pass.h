@@ -1,18 +1,18 @@
-// CudaTransformerPass: what a transformer has on a device, its weights, keys
-// and values and the memory it computes in, and one forward pass over them.
+// CudaTransformerPass: a transformer's device memory (weights, KV cache,
+// scratch) and its forward pass.
 //
 //   embed + norm -> [ q k v, finish heads, rotate and store k v, attend,
 //                     output +=, norm, gate up, activation, down +=, norm ]
 //                   x layers -> head
 //
-// A model has what its TransformerConfig says: where that is what Llama has,
-// activations are part of the gate's and up's product, heads need no finishing,
-// and norms are the plain ones of kernels/elementwise/cuda_elementwise.h.
+// TransformerConfig selects the parts. With Llama's features the activation is
+// fused into the gate_up product, heads need no finishing, and norms are the
+// plain ones of kernels/elementwise/cuda_elementwise.h.
 //
-// With an encoder a layer has cross-attention between its two parts, as on
-// the host (model/transformer_pass.h); and before the layers the encoder reads
-// the batch's sources, whose keys and values of cross-attention are stored in
-// their pages.
+// With an encoder, a layer has cross-attention between its two parts, as on the
+// host (model/transformer_pass.h). Before the decoder's layers, the encoder
+// reads the batch's sources, and their cross-attention keys and values are
+// stored in the sources' pages.
 //
 // Thread safety: one thread, one stream at a time.
 #pragma once
@@ -34,7 +34,7 @@ namespace espalier {
 
 class CudaTransformerPass {
  public:
-  // Everything but the weights is allocated here.
+  // Allocates all memory but the weights.
   // Errors: kInvalidArgument if options.kv_cache_bytes is too little;
   // kResourceExhausted, naming the bytes, if device memory runs out; kInternal.
   static absl::StatusOr<std::unique_ptr<CudaTransformerPass>> Create(
@@ -47,7 +47,7 @@ class CudaTransformerPass {
                        cudaStream_t stream);
 
   const CudaKvCache& cache() const { return kv_.cache; }
-  // Of every layer, its window and biases aside.
+  // The decoder's shape, without the window and biases of single layers.
   CudaAttentionShape attention_shape() const;
   CudaMemoryParts memory() const;
   const std::shared_ptr<const CudaTransformerWeights>& shared_weights() const {
@@ -55,8 +55,7 @@ class CudaTransformerPass {
   }
 
  private:
-  // Tokens that a stack of layers reads, and where it keeps their keys and
-  // values.
+  // Input tokens of a stack of layers, and their KV cache.
   struct StackTokens {
     int num_tokens = 0;
     const int* tokens = nullptr;
@@ -65,20 +64,20 @@ class CudaTransformerPass {
     const CudaAttentionInputs& attention;
     const CudaKvCache& cache;
   };
-  // Activations between two parts of a layer: the residual stream, and what
-  // the next part reads.
+  // Activations between two parts of a layer: the residual stream, and the
+  // output of attention.
   struct TokenRows {
     int num_rows = 0;
     float* x = nullptr;
     void* attended = nullptr;
   };
-  // What is in `attended`, and the product that follows it.
+  // The output projection that is applied to `attended`.
   struct AttentionOutput {
     const CudaProductWeights& product;
     const float* post_norm = nullptr;
-    const CudaNormWeights& norm;  // of the sum, where sums are normed
+    const CudaNormWeights& norm;  // norms the sum, with norms_sums
   };
-  // What a part of a layer leaves to the stream.
+  // A part's last product, whose result is added to the residual stream.
   struct Addition {
     const void* in = nullptr;
     const CudaProductWeights& product;
@@ -91,10 +90,10 @@ class CudaTransformerPass {
 
   CudaAttentionShape SelfAttentionShape(
       const CudaTransformerStack& stack) const;
-  CudaAttentionShape LayerShape(int layer_idx) const;  // of the decoder
+  CudaAttentionShape LayerShape(int layer_idx) const;  // decoder layer
   CudaNorm Norm(const CudaNormWeights& weights) const;
-  // Of a sum: `own`, which then replaces it, where sums are normed; else what
-  // the next part begins with.
+  // Returns the norm after a residual add: with norms_sums `own`, whose result
+  // replaces x, else `next`, the norm that the next part begins with.
   CudaNorm NormOfSum(const CudaNormWeights& own,
                      const CudaNormWeights& next) const;
   absl::Status Embed(const CudaTransformerStack& stack,
@@ -105,11 +104,11 @@ class CudaTransformerPass {
   absl::Status FinishHeads(const CudaHeadWeights& heads, int num_heads,
                            int num_kv_heads, int num_tokens,
                            cudaStream_t stream);
-  // The encoder's part (cuda_transformer_pass_encoder.cc).
+  // Encoder (cuda_transformer_pass_encoder.cc).
   absl::Status ReadSources(const CudaBatch& batch, cudaStream_t stream);
   absl::Status StoreSources(const CudaBatch& batch, cudaStream_t stream);
-  // What self-attention found goes into the stream; `attended` becomes what
-  // cross-attention finds.
+  // Adds the output of self-attention to the residual stream and writes the
+  // output of cross-attention to `attended`.
   absl::Status AttendToSource(int layer_idx, const CudaBatch& batch,
                               cudaStream_t stream);
   static AttentionOutput OutputOf(const CudaTransformerLayer& layer);
@@ -134,9 +133,9 @@ class CudaTransformerPass {
   float embedding_scale_ = 1;
   CudaKvMemory kv_;
   CudaRotaryMemory rotary_;
-  CudaRotaryMemory local_rotary_;  // of layers with a window; or empty
+  CudaRotaryMemory local_rotary_;  // for layers with a window; or empty
   CudaSinusoids sinusoids_;        // or empty
-  CudaKvMemory source_kv_;         // of the encoder's present layer; or empty
+  CudaKvMemory source_kv_;         // encoder's current layer; or empty
   CudaTransformerScratch scratch_;
   std::unique_ptr<CudaMatMul> matmul_;
 };

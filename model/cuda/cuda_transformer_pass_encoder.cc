@@ -34,7 +34,8 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
   return StoreSources(batch, stream);
 }
 
-// Of `normed`, the encoder's output.
+// Computes the decoder's cross-attention keys and values of the encoder's
+// output, which is in `normed`.
 absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
                                                cudaStream_t stream) {
   const CudaSourceBatch& sources = batch.sources;

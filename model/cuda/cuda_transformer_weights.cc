@@ -40,8 +40,7 @@ int WidthOf(const CudaTransformerWidths& widths, const LayerConfig& layer,
   return 0;
 }
 
-// How a fuse group's stored tensors lie in its matrix: the table's members, or
-// the one tensor of all of them.
+// The place of a stored tensor in the matrix of its fuse group.
 struct PlacedTensor {
   std::string_view label;
   CudaTensorPlace place;
@@ -100,7 +99,7 @@ class WeightPlacer {
     const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype);
     return CudaMatrix{arena_.TakeBytes(bytes), dtype, num_rows, num_cols};
   }
-  // Of a layer, made of `tensors`.
+  // Allocates a layer's matrix for `tensors`.
   CudaMatrix PlaceMatrix(std::span<const TransformerTensor> tensors,
                          int num_rows, int num_cols) {
     const bool is_fp8 =
@@ -224,8 +223,8 @@ class ModelUploader {
     return absl::OkStatus();
   }
 
-  // What the head reads is scaled by the norm before it. REQUIRES: it is no
-  // LayerNorm.
+  // Folds scales_head into the final norm, which precedes the head. REQUIRES:
+  // that norm has no bias.
   absl::Status ScaleHead(const TransformerTensors& from,
                          const CudaTransformerWeights& to) {
     if (!config_.scales_head) return absl::OkStatus();
@@ -236,8 +235,8 @@ class ModelUploader {
     return uploader_.UploadFloats(norm, to.final_norm.weight);
   }
 
-  // `num_rows` from that of position 0 on: an encoder may read fewer tokens
-  // than it has positions.
+  // Returns `num_rows` rows from position 0 on: an encoder may read fewer
+  // tokens than it has positions.
   TransformerTensor UsedPositions(const TransformerStackTensors& from,
                                   int64_t num_rows) const {
     TransformerTensor used = from.positions;
@@ -282,9 +281,9 @@ class ModelUploader {
     return uploader_.UploadFloats(bias, to.bias);
   }
 
-  // Where the `num_stored` tensors of a group go. Rows of heads are in the
-  // order of head_rows_, columns of heads in runs, and rows of gates and ups
-  // lie in turn.
+  // Returns the places of the `num_stored` tensors of a fuse group. Rows of
+  // heads have the order of head_rows_, columns of heads are padded to the head
+  // width, and blocks of gate and up rows alternate.
   std::vector<PlacedTensor> Place(const LayerConfig& layer, MatrixPart matrix,
                                   size_t num_stored) const {
     std::vector<PlacedTensor> placed;

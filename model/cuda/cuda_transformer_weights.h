@@ -1,20 +1,18 @@
 // CudaTransformerWeights: a model's config, and its weights in device memory,
 // one allocation, in the layout in which the forward pass reads them:
 //
-//   qkv      q, k and v of a layer stacked, as on the host, their heads as
-//            model/rotary_order.h has them
-//   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
-//            product holds both halves of silu(gate) * up at once; without a
-//            gate the ups
-//   e4m3     matrices of layers with inputs in multiples of 64, where the model
-//            has them so: CudaMatrix::fp8_scales; others of e4m3 are the bf16
-//            that they stand for
-//   vectors  norms and biases, f32, in the order of the rows that they belong
-//            to; norms with the 1 that some models add to them
-//   widths   hidden_size, intermediate_size and head_dim rounded up to
-//   multiples
-//            of 8, the rows and columns past them zero: they stay zero through
-//            the whole pass
+//   qkv      q, k and v of a layer stacked, with heads in the order of
+//            model/rotary_order.h
+//   gate_up  blocks of 16 rows, eight of gate and the same eight of up, so that
+//            the epilogue has both halves of silu(gate) * up; without a gate,
+//            up alone
+//   e4m3     layers' matrices that are e4m3 keep codes and scales
+//            (CudaMatrix::fp8_scales) if their inputs are a multiple of 64, and
+//            are dequantised to bf16 otherwise
+//   vectors  norms and biases, f32, in the row order of their matrices; norms
+//            include the 1 of norm_adds_one
+//   widths   hidden_size, intermediate_size and head_dim are rounded up to a
+//            multiple of 8; the padding is zero and stays zero through the pass
 //
 // Thread safety: immutable after loading.
 #pragma once
@@ -35,25 +33,25 @@
 
 namespace espalier {
 
-// A model's sizes, as wide as its rows are in device memory.
+// A model's sizes, padded as its rows are in device memory.
 struct CudaTransformerWidths {
   int hidden = 0;
-  int intermediate = 0;  // the encoder's or the decoder's, the larger
+  int intermediate = 0;  // the larger of the encoder's and the decoder's
   int head = 0;
-  int q = 0;   // of all heads
-  int kv = 0;  // of the keys, and of the values
+  int q = 0;   // all heads
+  int kv = 0;  // the keys' width, which is also the values'
 
   int qkv() const { return q + 2 * kv; }
 };
 CudaTransformerWidths WidthsOf(const TransformerConfig& config);
 
-// [hidden], or [head] of queries and keys; null where the model has none.
+// [hidden], or [head] for q_norm and k_norm; null if the model has none.
 struct CudaNormWeights {
   float* weight = nullptr;
   float* bias = nullptr;
 };
 
-// [outputs, inputs], as wide as rows are; no data where the model has none.
+// [outputs, inputs], padded; no data if the model has none.
 struct CudaProductWeights {
   CudaMatrix matrix;
   float* bias = nullptr;  // [outputs]; null: none
@@ -63,20 +61,20 @@ using CudaTransformerLayer = LayerParts<CudaNormWeights, CudaProductWeights>;
 
 // An encoder, or a decoder.
 struct CudaTransformerStack {
-  CudaMatrix positions;  // [max_context or encoder.max_tokens, hidden], of
-                         // positions that are learned; no data: none
+  // Learned positions, [max_context or encoder.max_tokens, hidden]; or no data.
+  CudaMatrix positions;
   CudaNormWeights embedding_norm;
-  // Of scores: [num_heads, 2 * max_distance + 1], or null.
+  // Biases of attention scores, [num_heads, 2 * max_distance + 1]; or null.
   float* distance_biases = nullptr;
   std::vector<CudaTransformerLayer> layers;
   CudaNormWeights final_norm;
 };
 
-// What numbers are, in device memory.
+// Number formats in device memory.
 struct CudaWeightTypes {
   DType dtype = DType::kBFloat16;
-  // kFp8: layers' matrices are e4m3. kAsStored: those of the checkpoint that
-  // are, if dtype is kBFloat16.
+  // kFp8: layers' matrices are e4m3. kAsStored: matrices that the checkpoint
+  // stores as e4m3 stay so, if dtype is kBFloat16.
   WeightFormat format = WeightFormat::kAsStored;
 };
 
@@ -87,19 +85,19 @@ struct CudaTransformerWeights : CudaTransformerStack {
   CudaMatrix embedding;  // [vocab_size, hidden]
   CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied
   float* logits_bias = nullptr;  // [vocab_size]
-  CudaTransformerStack encoder;  // no layers if there is none
+  CudaTransformerStack encoder;  // without layers in a decoder-only model
 
-  DeviceBuffer<std::byte> memory;  // what all of these point into
+  DeviceBuffer<std::byte> memory;  // owns all of the above
 };
 
-// The weights of the largest matrix that rows are multiplied with.
+// Returns the number of weights of the largest matrix in a product.
 int64_t MaxMatrixWeights(const CudaTransformerWeights& weights);
-// The same of those stored as e4m3 codes; 0 if there is none.
+// Returns the number of weights of the largest e4m3 matrix; 0 if there is none.
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights);
 
-// All pointers and shapes, and zeros everywhere: what is past a tensor's rows
-// and columns stays zero. `tensors` are those to be loaded; null: none is
-// stored as e4m3.
+// Sets all pointers and shapes and fills the memory with zeros, which the
+// padding keeps. `tensors` are those that will be loaded, for their e4m3
+// formats; null if none is e4m3.
 // Errors: kResourceExhausted, naming the bytes, if device memory runs out.
 absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
     const TransformerConfig& config, const CudaWeightTypes& types,
@@ -108,7 +106,7 @@ absl::StatusOr<CudaTransformerWeights> AllocateCudaTransformerWeights(
 // Converts the tensors to their types, rounding to nearest even, and uploads
 // them. Throws std::bad_alloc.
 // Errors: as FindTransformerTensors; kInvalidArgument naming the tensor and the
-// value if one that is finite has no finite place in float16, or as ReadFp8Row
+// value if a finite weight overflows float16, or as ReadFp8Row
 // (model/fp8_rows.h); kResourceExhausted, naming the bytes, if device memory
 // runs out.
 // REQUIRES: types.format is kAsStored, or kFp8 and types.dtype kBFloat16.
@@ -116,7 +114,8 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     const Checkpoint& checkpoint, const TransformerConfig& config,
     const CudaWeightTypes& types);
 
-// Normally distributed weights of deviation 0.02, norms of 1, biases of 0.
+// Makes normally distributed weights with standard deviation 0.02, norms of 1
+// and biases of 0.
 absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
     const TransformerConfig& config, const CudaWeightTypes& types);
 

@@ -65,7 +65,7 @@ class Fp8RowConverter {
     return static_cast<uint16_t>(std::bit_cast<uint32_t>(scale) >> 16);
   }
 
-  // Over zeros.
+  // Writes a dequantised row. REQUIRES: `to` is zero.
   absl::Status WriteNumbers(int row, std::byte* to) {
     if (row == kNoHeadRow) return absl::OkStatus();
     ASSIGN_OR_RETURN(const float scale,
@@ -86,10 +86,10 @@ class Fp8RowConverter {
   const TransformerTensor& tensor_;
   const DType dtype_;
   const size_t from_run_, to_run_;
-  std::vector<uint8_t> codes_;  // of a row
+  std::vector<uint8_t> codes_;  // [tensor's columns]
 };
 
-// Makes rows of a matrix of rows of a tensor.
+// Converts rows of a tensor to rows of a matrix.
 class RowConverter {
  public:
   RowConverter(const TransformerTensor& tensor, const CudaMatrix& matrix,
@@ -139,8 +139,8 @@ class RowConverter {
   const TransformerTensor& tensor_;
   const size_t from_bytes_, to_bytes_;
   const DType dtype_;
-  const size_t num_cols_;  // of the tensor
-  const size_t width_;     // of the matrix
+  const size_t num_cols_;  // the tensor's columns
+  const size_t width_;     // the matrix's columns
   const size_t from_run_, to_run_;
 };
 

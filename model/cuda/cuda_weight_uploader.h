@@ -1,5 +1,6 @@
-// CudaWeightUploader: brings tensors of a checkpoint to device memory, in
-// another dtype, with rows and columns where the forward pass wants them.
+// CudaWeightUploader: copies tensors of a checkpoint to device memory,
+// converted to another dtype and to the row and column layout of the forward
+// pass.
 //
 // Thread safety: one thread.
 #pragma once
@@ -16,39 +17,39 @@
 
 namespace espalier {
 
-// Rows are uploaded in blocks of as many: those of gate and up that lie
-// together (CudaEpilogue::kSiluMul).
+// Rows are uploaded in blocks of this size, the block size in which rows of
+// gate and up alternate (CudaEpilogue::kSiluMul).
 inline constexpr int kUploadedBlockRows = 8;
 
-// Where a tensor goes in a matrix. Block b of eight of its rows begins at row
-// first_row + b * row_step.
+// The place of a tensor in a matrix. The tensor's block b of eight rows begins
+// at the matrix's row first_row + b * row_step.
 struct CudaTensorPlace {
   int first_row = 0;
   int row_step = kUploadedBlockRows;
-  // Rows of the tensor that rows of the matrix come from, plus first_source;
-  // kNoHeadRow (model/rotary_order.h) is zeros. Empty: all as they are.
+  // Source row of each placed row, plus first_source; kNoHeadRow
+  // (model/rotary_order.h) is a row of zeros. Empty: all rows in order.
   std::span<const int> sources = {};
   int first_source = 0;
-  // Runs of from_run columns begin at multiples of to_run; the columns after
-  // them are zero. 0: columns as they are.
+  // Each run of from_run source columns is padded with zeros to to_run columns.
+  // 0: columns are not padded.
   int from_run = 0;
   int to_run = 0;
-  // Numbers become those that e4m3 codes made of them stand for, also where the
-  // matrix has no codes.
+  // Quantises weights to e4m3. If the matrix has no codes, it gets their
+  // dequantised values.
   bool quantises = false;
 };
 
 class CudaWeightUploader {
  public:
-  // `widest_row` numbers are the most that a row of a matrix has.
+  // `widest_row` is the largest number of columns of any matrix.
   // Errors: kResourceExhausted, naming the bytes, if memory runs out.
   static absl::StatusOr<CudaWeightUploader> Create(int widest_row);
 
-  // Writes the tensor's rows to `to`, rounded to nearest even, with zeros
-  // after their columns. A matrix of e4m3 codes gets those that are stored, or
-  // quantised ones.
-  // Errors: kInvalidArgument naming `name` and the value if one that is finite
-  // has no finite place in float16; as ReadFp8Row (model/fp8_rows.h).
+  // Writes the tensor's rows to `to`, rounded to nearest even, and zeros to the
+  // padding columns. An e4m3 matrix gets the tensor's codes, or quantised
+  // weights if it has none.
+  // Errors: kInvalidArgument naming `name` and the value if a finite weight
+  // overflows float16; as ReadFp8Row (model/fp8_rows.h).
   absl::Status Upload(std::string_view name, const TransformerTensor& tensor,
                       const CudaMatrix& to, const CudaTensorPlace& place = {});
 
@@ -61,16 +62,16 @@ class CudaWeightUploader {
   absl::Status ForStagedRows(const TransformerTensor& tensor,
                              const CudaTensorPlace& place, size_t row_bytes,
                              const Stage& stage);
-  // What is staged, as rows [row, row + num_rows) of a tensor, of so many bytes
-  // each, in a matrix that begins at `matrix`: weights are written to here and
-  // nowhere else. REQUIRES: row % kUploadedBlockRows == 0.
+  // Copies the staged rows to rows [row, row + num_rows) of a tensor's place in
+  // `matrix`. This is the only function that writes weights to the device.
+  // REQUIRES: row % kUploadedBlockRows == 0.
   absl::Status Copy(int row, int num_rows, size_t row_bytes, void* matrix,
                     const CudaTensorPlace& place);
 
   PinnedBuffer<std::byte> staging_;
 };
 
-// The numbers of vectors, one after the other, each plus `addend`.
+// Concatenates the vectors as float32 and adds `addend` to each element.
 std::vector<float> WidenedNumbers(std::span<const TransformerTensor> vectors,
                                   float addend = 0);
 

@@ -1,6 +1,6 @@
-// What BART, Marian and PEGASUS have in common: an encoder and a decoder of one
-// width, LayerNorm, biases everywhere, a feed-forward part without a gate, one
-// embedding for both and for the head.
+// Config fields that BART, Marian and PEGASUS share: an encoder and a decoder
+// of one width, LayerNorm, biases everywhere, a feed-forward part without a
+// gate, one embedding for both and for the head.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,14 +9,14 @@
 
 namespace espalier {
 
-// Missing fields stand for what BartConfig has for them, which MarianConfig and
-// PegasusConfig have too. Norms are before each part.
+// Missing fields have the defaults of BartConfig, which are also those of
+// MarianConfig and PegasusConfig. The result is pre-norm.
 absl::Status ReadBartFields(const json::object& json,
                             TransformerConfig* config);
 
-// Norms after each part, of BART and Marian. Fields of the scripts that models
-// were converted by, of which transformers takes no notice, are refused where
-// they say otherwise: they are of another model.
+// Sets norms_sums (post-norm), as BART and Marian are. Conversion scripts left
+// norm fields in config.json that transformers ignores; values that contradict
+// post-norm belong to another model and are refused.
 absl::Status ReadNormsOfSums(const json::object& json,
                              TransformerConfig* config);
 

@@ -1,4 +1,4 @@
-// What the families of Qwen share.
+// Config fields that all Qwen families share.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,9 +7,9 @@
 
 namespace espalier {
 
-// use_sliding_window, sliding_window, max_window_layers and layer_types: where
-// a window is used, layers from max_window_layers on have it, unless
-// layer_types says which.
+// Reads use_sliding_window, sliding_window, max_window_layers and layer_types.
+// If a window is used, layers from max_window_layers on have it, unless
+// layer_types lists the layers.
 absl::Status ReadQwenWindows(const json::object& json,
                              TransformerConfig* config);
 

@@ -11,7 +11,7 @@ constexpr RopeType kStableLmRopeTypes[] = {RopeType::kDefault,
                                            RopeType::kLinear};
 
 absl::Status ReadStableLm(const json::object& json, TransformerConfig* config) {
-  // Those of StableLM 2 12B.
+  // Only StableLM 2 12B sets these.
   for (const char* key : {"qk_layernorm", "use_parallel_residual"}) {
     ASSIGN_OR_RETURN(const bool is_set, ReadBool(json, key, false));
     if (is_set) return InvalidArgument(key, " true is not supported");

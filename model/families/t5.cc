@@ -194,8 +194,8 @@ absl::Status ReadT5Fields(const json::object& json, const T5Defaults& defaults,
   config->query_pre_attn_scalar = 1;
   ASSIGN_OR_RETURN(config->norm_eps,
                    ReadNumber(json, "layer_norm_epsilon", 0, 1, 1e-6));
-  // Whether the head is the embedding is for transformers what the checkpoint
-  // has, whatever tie_word_embeddings says.
+  // As in transformers, the head is tied if the checkpoint has none, whatever
+  // tie_word_embeddings says.
   config->may_lack_head = true;
   config->encoder->decoder_start_token_id = 0;
   config->eos_token_ids = {1};

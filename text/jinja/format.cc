@@ -14,7 +14,7 @@
 namespace espalier::jinja {
 namespace {
 
-// How a field writes its value.
+// The format spec of a replacement field, as in Python.
 struct FieldSpec {
   std::string fill = " ";
   char align = '\0';  // one of < > ^; none: by the value's type

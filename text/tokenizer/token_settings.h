@@ -54,8 +54,8 @@ struct TokenSettings {
   // Gives `role` a token unless the files mention it, null included.
   void SetDefault(std::string_view role, std::string_view content);
 
-  // Those with a role, in the order of kRoles, and then those of roles of the
-  // model's own. They live as long as this.
+  // Tokens that have a role: kRoles in their order, then the model's own roles.
+  // The pointers live as long as this object.
   std::vector<const TokenEntry*> NamedTokens() const;
   // Further special tokens.
   const std::vector<TokenEntry>& ExtraTokens() const;

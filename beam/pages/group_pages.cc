@@ -337,4 +337,183 @@ std::vector<HeldPages> GroupPages::PagesBySlot() const {
   return held;
 }
 
+absl::Status GroupPages::AppendRows(std::span<const int> ranks,
+                                    std::span<const int> num_tokens,
+                                    StepPlan* plan) {
+  CHECK(!has_rows()) << "the rows of the last step are not merged";
+  slots_by_row_.reserve(ranks.size());
+  slots_.reserve(slots_.size() + ranks.size());
+  for (size_t row = 0; row < ranks.size(); ++row) {
+    const int slot = slots_by_rank_[ranks[row]];
+    if (row == 0 || ranks[row - 1] != ranks[row]) {
+      slots_by_row_.push_back(slot);
+      continue;
+    }
+    const Sequence& parent = *slots_[slot].sequence;
+    num_pages_of_rows_ += NumPagesOfFork(parent.pages, num_tokens[row]);
+    const SequenceId child = ids_->Next();
+    Sequence fork = {child, TakeTable()};
+    fork.pages.ForkFrom(parent.pages, parent.num_tokens());
+    plan->forks.push_back({parent.id, child});
+    slots_by_row_.push_back(static_cast<int>(slots_.size()));
+    slots_.emplace_back().sequence = std::move(fork);
+  }
+  return AppendToSlots(slots_by_row_, num_tokens, &plan->page_copies);
+}
+
+int64_t GroupPages::NumPagesOfFork(const PageTable& table,
+                                   int num_tokens) const {
+  const int page_size = pool_->page_size();
+  return NumPages(table.num_tokens() + num_tokens, page_size) -
+         table.num_tokens() / page_size;
+}
+
+int64_t GroupPages::NumPagesToAppendRows(
+    std::span<const int> ranks, std::span<const int> num_tokens) const {
+  std::vector<int> of_first_rows;
+  int64_t num_pages = 0;
+  for (size_t row = 0; row < ranks.size(); ++row) {
+    if (row == 0 || ranks[row - 1] != ranks[row]) {
+      of_first_rows.push_back(num_tokens[row]);
+    } else {
+      num_pages += NumPagesOfFork(sequence(ranks[row]).pages, num_tokens[row]);
+    }
+  }
+  return num_pages + NumPagesToAppend(of_first_rows);
+}
+
+void GroupPages::FollowRows(std::span<const int> rows) {
+  slots_by_rank_.resize(rows.size());
+  if (is_preempted_) {
+    std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
+    return;
+  }
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    slots_by_rank_[rank] = slots_by_row_.at(rows[rank]);
+  }
+}
+
+// At most num_slots rows live on, so each row beyond the regular slots finds a
+// free one.
+void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
+  if (is_preempted_) return;
+  std::vector<bool> lives(slots_.size());
+  for (const int slot : slots_by_rank_) lives[slot] = true;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::optional<Sequence>& sequence = slots_[slot].sequence;
+    if (lives[slot] || !sequence.has_value()) continue;
+    EndSequence(&sequence, next_plan).Clear();
+  }
+  size_t free = 0;
+  for (int& slot : slots_by_rank_) {
+    if (slot >= num_slots_) {
+      while (lives[free]) ++free;
+      slots_[free].sequence = std::move(slots_[slot].sequence);
+      slots_[slot].sequence.reset();
+      lives[free] = true;
+      slot = static_cast<int>(free);
+    }
+    slots_[slot].sequence->pages.Truncate(num_tokens);
+  }
+  if (std::ssize(slots_) > num_slots_) slots_.resize(num_slots_);
+  slots_by_row_.clear();
+  num_pages_of_rows_ = 0;
+}
+
+void GroupPages::Truncate(int rank, int num_tokens) {
+  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  slots_[slots_by_rank_[rank]].sequence->pages.Truncate(num_tokens);
+}
+
+void GroupPages::AdoptPages(int rank, std::vector<PageRef> pages) {
+  slots_[slots_by_rank_[rank]].sequence->pages.AdoptPages(std::move(pages));
+}
+
+void GroupPages::ReplaceTail(int rank, std::vector<PageRef> pages) {
+  PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
+  table.Truncate(table.num_tokens() / pool_->page_size() * pool_->page_size());
+  table.AdoptPages(std::move(pages));
+}
+
+absl::Status GroupPages::AppendCopy(int rank, PageRef from, int num_tokens,
+                                    std::vector<PageCopy>* copies) {
+  copy_source_ = std::move(from);
+  return slots_[slots_by_rank_[rank]].sequence->pages.AppendCopy(
+      copy_source_, num_tokens, copies);
+}
+
+absl::Status GroupPages::Load(int rank, int saved_rank, int num_tokens,
+                              LoadedPages* loaded, StepPlan* plan) {
+  PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
+  const int place = table.num_tokens() / pool_->page_size();
+  const SavedPage* const saved = saved_.Find(saved_rank, place);
+  CHECK(saved != nullptr && num_tokens <= saved->num_tokens)
+      << num_tokens << " tokens to load at place " << place;
+  const HostSlotId slot = saved->slot.id();
+  PageRef page = (*loaded)[slot];
+  if (!page) {
+    ASSIGN_OR_RETURN(page, pool_->Allocate());
+    plan->page_loads.push_back({slot, page.id()});
+    has_loads_ = true;
+    (*loaded)[slot] = page;
+  }
+  table.AdoptTail(std::move(page), num_tokens);
+  return absl::OkStatus();
+}
+
+void GroupPages::EndMoves() {
+  copy_source_ = PageRef();
+  has_loads_ = false;
+}
+
+void GroupPages::WithdrawMoves(StepPlan* plan) {
+  if (!has_moves()) return;
+  const std::vector<HostSlotId> slots = saved_.SlotIds();
+  std::erase_if(plan->page_loads, [&](const PageLoad& load) {
+    return std::ranges::binary_search(slots, load.slot);
+  });
+  std::erase_if(plan->page_copies, [&](const PageCopy& copy) {
+    return copy_source_ && copy.from == copy_source_.id() && Holds(copy.to);
+  });
+  EndMoves();
+}
+
+bool GroupPages::Holds(PageId page) const {
+  const auto is_it = [&](const PageRef& held) { return held.id() == page; };
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    return slot.sequence.has_value() &&
+           std::ranges::any_of(slot.sequence->pages.pages(), is_it);
+  });
+}
+
+// Reserved tails are not saved, because only the executor knows their contents.
+bool GroupPages::Preempt(int num_ranks, const PageSaving& saving,
+                         bool names_end, StepPlan* plan) {
+  SmallVector<int> ranks(num_ranks);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  bool has_saved = false;
+  if (has_moves()) {
+    WithdrawMoves(plan);
+  } else if (!has_reserved_tails_) {
+    std::vector<const PageTable*> tables;
+    for (int rank = 0; rank < num_sequences(); ++rank) {
+      tables.push_back(&sequence(rank).pages);
+    }
+    has_saved = saved_.Save(tables, num_ranks, saving, &plan->page_saves);
+  }
+  ReleasePages(names_end ? &plan->finished : nullptr);
+  slots_by_rank_ = std::move(ranks);
+  is_preempted_ = true;
+  return has_saved;
+}
+
+void GroupPages::Restart() {
+  CHECK(is_preempted_) << "a group that holds pages";
+  std::vector<Slot> slots(1);
+  slots[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
+  slots_by_rank_.assign(1, 0);
+  slots_ = std::move(slots);
+  is_preempted_ = false;
+}
+
 }  // namespace espalier

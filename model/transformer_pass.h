@@ -115,7 +115,7 @@ class TransformerPass {
   void WriteLogits(std::span<float> logits, int num_tokens);
 
   // Runs the encoder over the rows' sources and stores their cross-attention
-  // keys and values (transformer_pass_encoder.cc). False if plan.stop ended it.
+  // keys and values. False if plan.stop ended it.
   bool ReadSources(const StepPlan& plan, RowRange rows);
   void StoreSources(const StepPlan& plan, std::span<const PlanSource> sources,
                     int num_tokens);

@@ -104,7 +104,7 @@ class CudaTransformerPass {
   absl::Status FinishHeads(const CudaHeadWeights& heads, int num_heads,
                            int num_kv_heads, int num_tokens,
                            cudaStream_t stream);
-  // Encoder (cuda_transformer_pass_encoder.cc).
+  // Encoder.
   absl::Status ReadSources(const CudaBatch& batch, cudaStream_t stream);
   absl::Status StoreSources(const CudaBatch& batch, cudaStream_t stream);
   // Adds the output of self-attention to the residual stream and writes the

@@ -1,5 +1,5 @@
-/* The parameters of a request: what there is to fill in, and what of it is sent.
-   A field that is empty, or not asked for, is left to the server. */
+/* The form's parameters and the request body made of them. Empty and hidden
+   fields are left out of the body, and the server's defaults hold. */
 
 const byId = (id) => document.getElementById(id);
 
@@ -14,50 +14,50 @@ const make = (tag, properties = {}, ...children) => {
 const BEAMS = "beams";
 const SAMPLES = "samples";
 
-/* `of` is the way of choosing tokens that the field belongs to, both without
-   it; `drawn` fields matter where tokens are drawn; `value` is what the page
-   begins with, `otherwise` what holds where it is empty. */
+/* Labels are the API's names in words. `of` is the decoding method that the
+   field belongs to, both if absent; `drawn` fields are for sampling only;
+   `value` is the initial value, `otherwise` the placeholder of an empty field. */
 const FIELDS = [
   {name: "num_beams", label: "Beams", kind: "int", min: 1, max: 1024, value: 4,
    of: BEAMS},
-  {name: "n", label: "Returned", kind: "int", min: 1, max: 1024,
-   otherwise: "all beams", of: BEAMS},
+  {name: "n", label: "Return sequences", kind: "int", min: 1, max: 1024,
+   otherwise: "default: all beams", of: BEAMS},
   {name: "n", label: "Samples", kind: "int", min: 1, max: 1024, value: 3,
    of: SAMPLES},
   {name: "temperature", label: "Temperature", kind: "number", min: 0, max: 100,
-   otherwise: "1", drawn: true},
+   otherwise: "default 1", drawn: true},
   {name: "length_penalty", label: "Length penalty", kind: "number",
-   otherwise: "1; more: longer", of: BEAMS},
-  {name: "max_tokens", label: "Tokens at most", kind: "int", min: 1, value: 64},
-  {name: "early_stopping", label: "The search ends", kind: "choice", of: BEAMS, wide: true,
-   choices: [["", "as the model says"],
-             ["false", "when no beam is better now"],
-             ["true", "with as many hypotheses as beams"],
-             ["\"never\"", "when no beam can become better"]]},
-  {name: "do_sample", label: "Draw beams at random", kind: "check", of: BEAMS,
+   otherwise: "default 1", of: BEAMS},
+  {name: "max_tokens", label: "Max new tokens", kind: "int", min: 1, value: 64},
+  {name: "early_stopping", label: "Early stopping", kind: "choice", of: BEAMS, wide: true,
+   choices: [["", "model default"],
+             ["false", "false: when a better hypothesis is unlikely"],
+             ["true", "true: when num_beams hypotheses are finished"],
+             ["\"never\"", "never: when no better hypothesis is possible"]]},
+  {name: "do_sample", label: "Sampled beam search", kind: "check", of: BEAMS,
    wide: true},
-  {name: "num_beam_groups", label: "Diverse groups", kind: "int", min: 1,
-   max: 1024, otherwise: "1", of: BEAMS, more: true},
+  {name: "num_beam_groups", label: "Beam groups", kind: "int", min: 1,
+   max: 1024, otherwise: "default 1", of: BEAMS, more: true},
   {name: "diversity_penalty", label: "Diversity penalty", kind: "number",
-   min: 0, otherwise: "0", of: BEAMS, more: true},
-  {name: "top_k", label: "Top k", kind: "int", min: 0, otherwise: "off",
+   min: 0, otherwise: "default 0", of: BEAMS, more: true},
+  {name: "top_k", label: "Top k", kind: "int", min: 0, otherwise: "default 0: off",
    drawn: true, more: true},
   {name: "top_p", label: "Top p", kind: "number", min: 0, max: 1,
-   otherwise: "1", drawn: true, more: true},
+   otherwise: "default 1", drawn: true, more: true},
   {name: "min_p", label: "Min p", kind: "number", min: 0, max: 1,
-   otherwise: "0", drawn: true, more: true},
+   otherwise: "default 0", drawn: true, more: true},
   {name: "repetition_penalty", label: "Repetition penalty", kind: "number",
-   min: 0, otherwise: "1", more: true},
-  {name: "no_repeat_ngram_size", label: "No repeated n-grams of", kind: "int",
-   min: 0, otherwise: "off", more: true},
-  {name: "min_tokens", label: "Tokens at least", kind: "int", min: 0,
-   otherwise: "0", more: true},
-  {name: "seed", label: "Seed", kind: "seed", otherwise: "drawn", more: true},
-  {name: "stop", label: "Stop strings, one a line", kind: "lines", wide: true,
+   min: 0, otherwise: "default 1", more: true},
+  {name: "no_repeat_ngram_size", label: "No repeat n-gram size", kind: "int",
+   min: 0, otherwise: "default 0: off", more: true},
+  {name: "min_tokens", label: "Min new tokens", kind: "int", min: 0,
+   otherwise: "default 0", more: true},
+  {name: "seed", label: "Seed", kind: "seed", otherwise: "random", more: true},
+  {name: "stop", label: "Stop strings, one per line", kind: "lines", wide: true,
    more: true},
 ];
 
-/* What errors of the server may call a field of the page. */
+/* Other names of fields in the server's errors. */
 const ALIASES = {messages: "prompt", max_new_tokens: "max_tokens",
                  min_new_tokens: "min_tokens", num_return_sequences: "n",
                  max_completion_tokens: "max_tokens"};
@@ -65,7 +65,7 @@ const ALIASES = {messages: "prompt", max_new_tokens: "max_tokens",
 const searchKind = () => byId("form").elements.search.value;
 const isChat = () => byId("form").elements.kind.value === "chat";
 
-/* A model with one template leaves no choice; a chat has its own. */
+/* True if there is a choice of templates; chats use the chat template. */
 const hasTemplates = () => !isChat() && byId("template").options.length > 1;
 
 const makeControl = (field) => {
@@ -115,7 +115,7 @@ const showFields = () => {
   byId("prompt-label").textContent = isChat() ? "Message" : "Prompt";
 };
 
-/* Something is wrong with a field; `param` is its name. */
+/* An invalid value; `param` is the name of its field. */
 class FieldError extends Error {
   constructor(param, message) {
     super(message);
@@ -151,13 +151,12 @@ const readField = (field) => {
   return kind === "seed" ? text.replace(/^(?:\+|(-))?0*(?=\d)/, "$1") : value;
 };
 
-/* The text of a request's body. A seed may have more digits than a number
-   keeps: it is text in `body`, and its digits go as they stand. */
+/* Returns the body as JSON. A seed may have more digits than a JavaScript
+   number keeps, so it is a string in `body` and loses its quotes here. */
 const writeBody = (body, space) =>
   JSON.stringify(body, null, space).replace(/("seed": ?)"(-?\d+)"/, "$1$2");
 
-/* What the form asks for, as the body of a request of the API.
-   Throws a FieldError. */
+/* Returns the form as the body of an API request. Throws a FieldError. */
 const readRequest = (model) => {
   const body = {};
   if (model) body.model = model;
@@ -201,7 +200,7 @@ const clearError = () => {
   }
 };
 
-/* The control that an error's `param` means, or undefined. */
+/* The control of the field that an error names, or undefined. */
 const controlOf = (param) => {
   const name = String(param ?? "").split(/[.[]/)[0];
   const known = ALIASES[name] ?? name;
@@ -227,7 +226,7 @@ const takeTemplates = (names) => {
   showFields();
 };
 
-/* What the server allows, as far as it says so. */
+/* Applies the limits that the server reports. */
 const takeLimits = (limits) => {
   const known = {num_beams: limits.max_num_beams, n: limits.max_n,
                  max_tokens: limits.max_tokens};

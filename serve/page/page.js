@@ -1,8 +1,8 @@
-/* The page: runs one request at a time, and shows what comes of it. */
+/* The page: runs one request at a time and shows its result. */
 
 const EMPTY_LIST = "Run a prompt to see its hypotheses here.";
-const SAMPLES_HINT = "What all have in common is grey.";
-const BEAMS_HINT = `Best first, with their scores. ${SAMPLES_HINT}`;
+const SAMPLES_HINT = "The common prefix is grey.";
+const BEAMS_HINT = `Best first, with scores. ${SAMPLES_HINT}`;
 const MAP_HINT = byId("map-hint").textContent;
 
 const tree = new BeamTree(byId("tree"));
@@ -276,7 +276,7 @@ const end = (own) => {
     return showMap(own);
   }
   if (own.error.name === "AbortError") return showStatus("Stopped.");
-  showStatus(own.answer.hasBegun() ? "Ended by an error." : "Not run.");
+  showStatus(own.answer.hasBegun() ? "Ended by an error." : "Request failed.");
   if (own.error.status === 401) askForKey();
   showError(own.error.message,
             own.error.status === 401 ? "key" : own.error.param);
@@ -298,13 +298,13 @@ const tracePath = (own) =>
 
 const showMap = async (own) => {
   if (own.sentence !== undefined) {
-    byId("map-hint").textContent = "Each sentence was searched by itself; " +
-      "the tree is that of the last one.";
+    byId("map-hint").textContent = "Each sentence was decoded separately; " +
+      "the tree shows the last one.";
     return;
   }
   if (model.espalier?.traces === false || own.answer.id === "") {
-    byId("map-hint").textContent = "A server that is started with " +
-      "--trace-requests 16 shows here which pages the sequences share.";
+    byId("map-hint").textContent = "Start the server with " +
+      "--trace-requests 16 to see which pages the sequences share.";
     return;
   }
   try {
@@ -322,7 +322,7 @@ const showMap = async (own) => {
   } catch (error) {
     if (own !== run) return;
     byId("map-hint").textContent =
-      `There is no trace to show pages of: ${error.message}` +
+      `No trace of this request: ${error.message}` +
       (error.status === 404 ? " Start the server with --trace-requests 16."
                             : "");
   }

@@ -55,8 +55,9 @@ const makeCell = (page, step, x, y, most) => {
     isCached ? "cached" : "", copies.length > 0 ? "copied" : "",
     strength > 0.55 ? "strong" : ""].join(" ").trim()});
   const title = makeSvg("title");
-  title.textContent = `Page ${page}, step ${step.step}: held by ${count}` +
-    (isCached ? ", found in the prefix cache" : "") +
+  title.textContent = `Page ${page}, step ${step.step}: ${count} ` +
+    (count === 1 ? "sequence" : "sequences") +
+    (isCached ? ", prefix cache hit" : "") +
     copies.map((copy) => `, ${copy.num_tokens} tokens copied from page ` +
                          `${copy.from}`).join("");
   const number = makeSvg("text", {x: x + CELL / 2 - 1, y: y + 12});
@@ -82,7 +83,7 @@ const drawPageMap = (steps, picture) => {
   const svg = makeSvg("svg", {
     width: MAP_LEFT + steps.length * CELL + 12,
     height: MAP_TOP + rows.size * CELL + 10, role: "img",
-    "aria-label": "Pages held, a row each, steps from left to right"});
+    "aria-label": "Pages in use, one row per page, one column per step"});
   const mark = (text, x, y) => {
     const label = makeSvg("text", {x, y, class: "axis"});
     label.textContent = text;

@@ -180,7 +180,8 @@ function(espalier_cuda_dry_run_test)
       cudaEventCreate cudaEventCreateWithFlags cudaEventDestroy
       cudaEventElapsedTime cudaEventQuery cudaEventRecord cudaEventSynchronize
       cudaFree cudaFreeHost cudaFuncGetAttributes cudaFuncSetAttribute
-      cudaGetDevice cudaHostAlloc cudaHostGetDevicePointer cudaHostRegister
+      cudaGetDevice cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion
+      cudaHostAlloc cudaHostGetDevicePointer cudaHostRegister
       cudaHostUnregister cudaLaunchKernelExC cudaMalloc cudaMemcpy
       cudaMemGetInfo cudaMemset cudaMemsetAsync cudaOccupancyMaxActiveClusters
       cudaSetDevice cudaStreamCreateWithFlags cudaStreamDestroy

@@ -163,6 +163,19 @@ cudaError_t __wrap_cudaFuncGetAttributes(cudaFuncAttributes* attributes,
   attributes->sharedSizeBytes = compiled_capability >= 90 ? 1 : 0;
   return cudaSuccess;
 }
+// The driver's functions have an address, and are not called.
+cudaError_t __wrap_cudaGetDriverEntryPointByVersion(
+    const char*, void** function, unsigned, unsigned long long,
+    cudaDriverEntryPointQueryResult* result) {
+  *result = cudaDriverEntryPointSuccess;
+  return MakeHandle(function);
+}
+cudaError_t __wrap_cudaGetDriverEntryPoint(
+    const char*, void** function, unsigned long long,
+    cudaDriverEntryPointQueryResult* result) {
+  *result = cudaDriverEntryPointSuccess;
+  return MakeHandle(function);
+}
 cudaError_t __wrap_cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
   return UseDevice();
 }

@@ -6,7 +6,6 @@
 #include "base/ceil_div.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
-#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/matmul/cuda_fp8_gemm.h"
 #include "kernels/matmul/cuda_fp8_gemm_store.cuh"
 #include "kernels/matmul/cuda_fp8_gemm_tiles.cuh"
@@ -160,10 +159,7 @@ struct CostPolicy {
 
 absl::StatusOr<CudaFp8Gemm> CudaFp8Gemm::Create(const CudaDevice& device) {
   CudaFp8Gemm made;
-  if (device.compute_capability != 90 ||
-      !HasKernelImage(Fp8GemmKernel<Shape<128, 4>>)) {
-    return made;
-  }
+  if (!HasTileInstructions(Fp8GemmKernel<Shape<128, 4>>, device)) return made;
   const auto set_memory = []<typename Shape>(Shape) {
     return SetMaxDynamicSharedMemory(Fp8GemmKernel<Shape>, Shape::kSharedBytes);
   };

@@ -6,22 +6,14 @@
 #include "kernels/matmul/fp8_order.h"
 
 namespace espalier {
-namespace {
-
-// Up to this many rows the skinny kernel is faster, or nearly.
-constexpr int kMaxSkinnyRows = 16;
-// With more rows it is cheaper to widen the weights first.
-constexpr int kMaxGemmRows = 1024;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaFp8MatMul>> CudaFp8MatMul::Create(
-    const CudaDevice& device, int64_t max_weights) {
+    const CudaDevice& device, const CudaFp8Gemm& gemm, int64_t max_weights) {
   std::unique_ptr<CudaFp8MatMul> made(new CudaFp8MatMul);
-  made->device_ = device;
+  made->tuning_ = &MatMulTuningOf(device);
   made->max_weights_ = max_weights;
   RETURN_IF_ERROR(PrepareFp8Skinny(device));
-  ASSIGN_OR_RETURN(made->gemm_, CudaFp8Gemm::Create(device));
+  made->gemm_ = gemm;
   ASSIGN_OR_RETURN(made->widened_, DeviceBuffer<uint16_t>::Create(max_weights));
   return made;
 }
@@ -45,25 +37,9 @@ absl::Status CudaFp8MatMul::Check(const CudaMatrix& w) const {
   return absl::OkStatus();
 }
 
-bool CudaFp8MatMul::CanImplement(int num_rows, const CudaMatrix& w) const {
-  return HasFp8Skinny(num_rows, device_) ||
-         (gemm_.CanImplement(w) && num_rows <= kMaxGemmRows);
-}
-
-absl::Status CudaFp8MatMul::Run(const void* x, int num_rows,
-                                const CudaMatrix& w, CudaEpilogue epilogue,
-                                void* out, cudaStream_t stream) const {
-  const bool has_skinny = HasFp8Skinny(num_rows, device_);
-  if (has_skinny && (num_rows <= kMaxSkinnyRows || !gemm_.CanImplement(w))) {
-    return Fp8SkinnyMatMul(x, num_rows, w, epilogue, out, device_, stream);
-  }
-  return gemm_.Run(x, num_rows, w, epilogue,
-                   gemm_.Divide(num_rows, w, /*may_split=*/false), out, stream);
-}
-
 int CudaFp8MatMul::NumParts(int num_rows, const CudaMatrix& w) const {
-  if (num_rows <= kMaxSkinnyRows || num_rows > kMaxGemmRows ||
-      !gemm_.CanImplement(w)) {
+  if (num_rows <= tuning_->max_fp8_skinny_rows ||
+      num_rows > tuning_->max_fp8_gemm_rows || !gemm_.CanImplement(w)) {
     return 1;
   }
   return gemm_.Divide(num_rows, w, /*may_split=*/true).parts;

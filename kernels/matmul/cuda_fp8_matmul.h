@@ -1,5 +1,5 @@
-// Products with e4m3 weights: chooses the kernel by shape. Where no kernel
-// supports the shape, the weights are widened to bfloat16 in scratch.
+// Products with e4m3 weights that need more than a kernel: sums in parts, and
+// weights that are widened to bfloat16 in scratch.
 //
 // Thread safety: one thread, one stream at a time (scratch is shared).
 #pragma once
@@ -14,30 +14,21 @@
 #include "base/cuda.h"
 #include "kernels/matmul/cuda_fp8_gemm.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_matmul_tuning.h"
 
 namespace espalier {
 
 class CudaFp8MatMul {
  public:
-  // `max_weights` bounds the weights of a matrix. Scratch takes two bytes for
-  // each.
+  // `gemm` is of this device. `max_weights` bounds the weights of a matrix.
+  // Scratch takes two bytes for each.
   // Errors: kResourceExhausted; kInternal if the device refuses a kernel.
   static absl::StatusOr<std::unique_ptr<CudaFp8MatMul>> Create(
-      const CudaDevice& device, int64_t max_weights);
+      const CudaDevice& device, const CudaFp8Gemm& gemm, int64_t max_weights);
 
   // kInvalidArgument if w has more weights than `max_weights`, or its number of
   // inputs is no multiple of 64.
   absl::Status Check(const CudaMatrix& w) const;
-
-  // True if Run supports the product. Otherwise call Widen.
-  bool CanImplement(int num_rows, const CudaMatrix& w) const;
-
-  // CudaMatMul::Run of e4m3 weights. A row has the same bits at any place of
-  // the batch and in every call with as many rows. Among another number of rows
-  // its sum may be added in another order. REQUIRES: CanImplement(num_rows, w),
-  // num_rows >= 1.
-  absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
-                   CudaEpilogue epilogue, void* out, cudaStream_t stream) const;
 
   // Returns the number of parts that RunParts should divide the inputs into: 1,
   // 2 or 4.
@@ -58,7 +49,7 @@ class CudaFp8MatMul {
   CudaFp8MatMul() = default;
 
   // Constant after Create.
-  CudaDevice device_;
+  const CudaMatMulTuning* tuning_ = nullptr;
   int64_t max_weights_ = 0;
   CudaFp8Gemm gemm_;
   DeviceBuffer<uint16_t> widened_;  // [max_weights_]

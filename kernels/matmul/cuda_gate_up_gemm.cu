@@ -18,7 +18,6 @@
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
-#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/cuda_ptx.cuh"
 #include "kernels/matmul/cuda_gate_up_gemm.h"
 #include "kernels/matmul/cuda_silu_mul.cuh"
@@ -411,10 +410,7 @@ int NumTiles(const CudaMatrix& w, int num_sms) {
 absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
     const CudaDevice& device) {
   CudaGateUpGemm made;
-  if (device.compute_capability != 90 ||
-      !HasKernelImage(MultiplyGated<__half, 128, 2>)) {
-    return made;
-  }
+  if (!HasTileInstructions(MultiplyGated<__half, 128, 2>, device)) return made;
   const auto set_memory = [](auto kernel) {
     return SetMaxDynamicSharedMemory(kernel.kFunction, kernel.kSharedBytes);
   };

@@ -9,8 +9,9 @@
 #include "kernels/cuda_element_type.cuh"
 #include "kernels/matmul/cuda_blas_matmul.h"
 #include "kernels/matmul/cuda_fp8_matmul.h"
-#include "kernels/matmul/cuda_gate_up_gemm.h"
+#include "kernels/matmul/cuda_fp8_skinny.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_matmul_choice.h"
 #include "kernels/matmul/cuda_skinny_matmul.h"
 #include "kernels/matmul/cuda_small_gemm.h"
 
@@ -82,31 +83,234 @@ absl::Status EnqueueSiluMul(DType dtype, const void* gate_up,
   });
 }
 
+// One product, as CudaMatMul::Run takes it.
+struct Product {
+  const void* x;
+  int num_rows;
+  const CudaMatrix& w;
+  CudaEpilogue epilogue;
+  void* out;
+  cudaStream_t stream;
+};
+
+// The kernels and scratch of a CudaMatMul. Constant after its creation.
+struct Resources {
+  CudaMatMulKernels kernels;
+  int max_rows = 0;
+  int silu_rows = 0;
+  int max_outputs = 0;
+  std::unique_ptr<CudaBlasMatMul> blas;  // null: all matrices are small
+  std::unique_ptr<CudaFp8MatMul> fp8;    // null: no weights of e4m3
+  DeviceBuffer<float> scratch;  // [silu_rows, max_outputs] of any dtype
+};
+
+// ---- Launches ---------------------------------------------------------------
+
+absl::Status LaunchFp8Skinny(const Resources& r, const Product& p) {
+  return Fp8SkinnyMatMul(p.x, p.num_rows, p.w, p.epilogue, p.out,
+                         r.kernels.device, p.stream);
+}
+
+absl::Status LaunchFp8Gemm(const Resources& r, const Product& p) {
+  const CudaFp8Gemm& gemm = r.kernels.fp8_gemm;
+  return gemm.Run(p.x, p.num_rows, p.w, p.epilogue,
+                  gemm.Divide(p.num_rows, p.w, /*may_split=*/false), p.out,
+                  p.stream);
+}
+
+absl::Status LaunchSkinny(const Resources& r, const Product& p) {
+  return SkinnyMatMul(p.x, p.num_rows, p.w, p.epilogue, p.out, r.kernels.device,
+                      p.stream);
+}
+
+absl::Status LaunchGateUpGemm(const Resources& r, const Product& p) {
+  return r.kernels.gate_up.Run(p.x, p.num_rows, p.w, p.out, p.stream);
+}
+
+absl::Status LaunchSmallGemm(const Resources&, const Product& p) {
+  return SmallGemm(p.x, p.num_rows, p.w, p.epilogue, p.out, p.stream);
+}
+
+absl::Status LaunchBlasSiluMul(const Resources& r, const Product& p) {
+  const CudaMatrix& w = p.w;
+  const int bytes = NumBytes(w.dtype);
+  for (int row = 0; row < p.num_rows; row += r.silu_rows) {
+    const int n = std::min(r.silu_rows, p.num_rows - row);
+    RETURN_IF_ERROR(r.blas->Run(
+        static_cast<const char*>(p.x) + int64_t{row} * w.num_cols * bytes, n, w,
+        w.dtype, /*add=*/false, r.scratch.data(), p.stream));
+    const int64_t num_outputs = int64_t{n} * (w.num_rows / 2);
+    RETURN_IF_ERROR(EnqueueSiluMul(
+        w.dtype, r.scratch.data(), num_outputs,
+        static_cast<char*>(p.out) + int64_t{row} * (w.num_rows / 2) * bytes,
+        p.stream));
+  }
+  return absl::OkStatus();
+}
+
+// Reads nothing before the previous kernels have ended.
+absl::Status LaunchBlas(const Resources& r, const Product& p) {
+  if (p.epilogue == CudaEpilogue::kSiluMul) return LaunchBlasSiluMul(r, p);
+  const DType out_dtype =
+      p.epilogue == CudaEpilogue::kStore ? p.w.dtype : DType::kFloat32;
+  return r.blas->Run(p.x, p.num_rows, p.w, out_dtype,
+                     p.epilogue == CudaEpilogue::kAddFloat, p.out, p.stream);
+}
+
+absl::Status LaunchFp8Widened(const Resources& r, const Product& p) {
+  ASSIGN_OR_RETURN(const CudaMatrix widened, r.fp8->Widen(p.w, p.stream));
+  return LaunchBlas(r, {p.x, p.num_rows, widened, p.epilogue, p.out, p.stream});
+}
+
+// ---- The candidates ---------------------------------------------------------
+
+// A kernel, with functions of a product's shapes.
+struct KernelCandidate {
+  using Condition = bool (*)(const CudaMatMulKernels& kernels, int num_rows,
+                             const CudaMatrix& w, CudaEpilogue epilogue);
+
+  CudaMatMulKernel kernel;
+  bool is_fp8;  // the weights are e4m3 codes
+  // The kernel supports the product on this device.
+  Condition can_run;
+  // By the GPU's tuning it is faster than the candidates after it.
+  // REQUIRES: can_run.
+  Condition is_fastest;
+  absl::Status (*launch)(const Resources& resources, const Product& product);
+};
+
+bool Always(const CudaMatMulKernels&, int, const CudaMatrix&, CudaEpilogue) {
+  return true;
+}
+
+// Fastest first. The last candidate of each kind of weights runs every product
+// that the ones before it do not.
+constexpr KernelCandidate kCandidates[] = {
+    {.kernel = CudaMatMulKernel::kFp8Skinny,
+     .is_fp8 = true,
+     .can_run =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix&,
+            CudaEpilogue) { return HasFp8Skinny(num_rows, kernels.device); },
+     .is_fastest =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix&,
+            CudaEpilogue) {
+           return num_rows <= kernels.tuning->max_fp8_skinny_rows;
+         },
+     .launch = LaunchFp8Skinny},
+    {.kernel = CudaMatMulKernel::kFp8Gemm,
+     .is_fp8 = true,
+     .can_run = [](const CudaMatMulKernels& kernels, int, const CudaMatrix& w,
+                   CudaEpilogue) { return kernels.fp8_gemm.CanImplement(w); },
+     .is_fastest =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix&,
+            CudaEpilogue) {
+           return num_rows <= kernels.tuning->max_fp8_gemm_rows;
+         },
+     .launch = LaunchFp8Gemm},
+    {.kernel = CudaMatMulKernel::kFp8Widened,
+     .is_fp8 = true,
+     .can_run = Always,
+     .is_fastest = Always,
+     .launch = LaunchFp8Widened},
+    {.kernel = CudaMatMulKernel::kSkinny,
+     .is_fp8 = false,
+     .can_run =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix& w,
+            CudaEpilogue) {
+           return CanRunSkinnyMatMul(num_rows, w, kernels.device);
+         },
+     .is_fastest =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix& w,
+            CudaEpilogue) {
+           return SkinnyMatMulIsProfitable(num_rows, w, kernels.device,
+                                           *kernels.tuning);
+         },
+     .launch = LaunchSkinny},
+    {.kernel = CudaMatMulKernel::kGateUpGemm,
+     .is_fp8 = false,
+     .can_run =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix& w,
+            CudaEpilogue epilogue) {
+           return epilogue == CudaEpilogue::kSiluMul &&
+                  kernels.gate_up.CanImplement(num_rows, w);
+         },
+     .is_fastest =
+         [](const CudaMatMulKernels& kernels, int num_rows, const CudaMatrix& w,
+            CudaEpilogue) { return kernels.gate_up.IsProfitable(num_rows, w); },
+     .launch = LaunchGateUpGemm},
+    {.kernel = CudaMatMulKernel::kBlas,
+     .is_fp8 = false,
+     .can_run = [](const CudaMatMulKernels& kernels, int, const CudaMatrix&,
+                   CudaEpilogue) { return kernels.has_blas; },
+     .is_fastest = Always,
+     .launch = LaunchBlas},
+    {.kernel = CudaMatMulKernel::kSmallGemm,
+     .is_fp8 = false,
+     .can_run = Always,
+     .is_fastest = Always,
+     .launch = LaunchSmallGemm},
+};
+
+const KernelCandidate& FindCandidate(const CudaMatMulKernels& kernels,
+                                     int num_rows, const CudaMatrix& w,
+                                     CudaEpilogue epilogue) {
+  const bool is_fp8 = w.fp8_scales != nullptr;
+  return *std::ranges::find_if(
+      kCandidates, [&](const KernelCandidate& candidate) {
+        return candidate.is_fp8 == is_fp8 &&
+               candidate.can_run(kernels, num_rows, w, epilogue) &&
+               candidate.is_fastest(kernels, num_rows, w, epilogue);
+      });
+}
+
 }  // namespace
+
+absl::StatusOr<CudaMatMulKernels> CudaMatMulKernels::Prepare(
+    const CudaDevice& device, bool has_fp8_weights) {
+  CudaMatMulKernels kernels;
+  kernels.device = device;
+  kernels.tuning = &MatMulTuningOf(device);
+  ASSIGN_OR_RETURN(kernels.gate_up, CudaGateUpGemm::Create(device));
+  if (has_fp8_weights) {
+    ASSIGN_OR_RETURN(kernels.fp8_gemm, CudaFp8Gemm::Create(device));
+  }
+  return kernels;
+}
+
+CudaMatMulKernel ChooseMatMulKernel(const CudaMatMulKernels& kernels,
+                                    int num_rows, const CudaMatrix& w,
+                                    CudaEpilogue epilogue) {
+  return FindCandidate(kernels, num_rows, w, epilogue).kernel;
+}
 
 class CudaMatMul::Impl {
  public:
   absl::Status Init(const CudaDevice& device, const CudaMatMulLimits& limits) {
-    device_ = device;
-    max_rows_ = limits.max_rows;
-    silu_rows_ = std::min(max_rows_, kSiluRows);
-    max_outputs_ = limits.max_outputs;
+    r_.max_rows = limits.max_rows;
+    r_.silu_rows = std::min(r_.max_rows, kSiluRows);
+    r_.max_outputs = limits.max_outputs;
     RETURN_IF_ERROR(PrepareSkinnyMatMul(device));
-    ASSIGN_OR_RETURN(tile_, CudaGateUpGemm::Create(device));
-    if (limits.max_fp8_weights > 0) {
-      ASSIGN_OR_RETURN(fp8_,
-                       CudaFp8MatMul::Create(device, limits.max_fp8_weights));
+    const bool has_fp8_weights = limits.max_fp8_weights > 0;
+    ASSIGN_OR_RETURN(r_.kernels,
+                     CudaMatMulKernels::Prepare(device, has_fp8_weights));
+    if (has_fp8_weights) {
+      ASSIGN_OR_RETURN(r_.fp8,
+                       CudaFp8MatMul::Create(device, r_.kernels.fp8_gemm,
+                                             limits.max_fp8_weights));
     }
-    if (limits.largest_matrix > CudaMatMulLimits::kSmallMatrix || fp8_ ||
-        !CanRunSmallGemm(device)) {
-      ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
+    r_.kernels.has_blas =
+        limits.largest_matrix > CudaMatMulLimits::kSmallMatrix ||
+        has_fp8_weights || !CanRunSmallGemm(device);
+    if (r_.kernels.has_blas) {
+      ASSIGN_OR_RETURN(r_.blas, CudaBlasMatMul::Create());
     } else {
       RETURN_IF_ERROR(PrepareSmallGemm(device));
     }
-    ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
-                                                           max_outputs_));
+    ASSIGN_OR_RETURN(r_.scratch, DeviceBuffer<float>::Create(
+                                     size_t(r_.silu_rows) * r_.max_outputs));
     // Cleared for the same reason as cuBLASLt's workspace.
-    RETURN_IF_CUDA_ERROR(cudaMemset(scratch_.data(), 0, scratch_.size_bytes()));
+    RETURN_IF_CUDA_ERROR(
+        cudaMemset(r_.scratch.data(), 0, r_.scratch.size_bytes()));
     // Other streams would not wait for the memset.
     RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
     return absl::OkStatus();
@@ -120,20 +324,20 @@ class CudaMatMul::Impl {
     RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     const int num_parts = NumParts(num_rows, w);
     if (w.fp8_scales != nullptr && num_parts > 1) {
-      RETURN_IF_ERROR(
-          fp8_->RunParts(x, num_rows, w, num_parts, scratch_.data(), stream));
-      return SplitKPartials{scratch_.data(), num_parts};
+      RETURN_IF_ERROR(r_.fp8->RunParts(x, num_rows, w, num_parts,
+                                       r_.scratch.data(), stream));
+      return SplitKPartials{r_.scratch.data(), num_parts};
     }
     if (num_parts == 1) {
       RETURN_IF_ERROR(Run(x, num_rows, w, epilogue, out, stream));
       if (epilogue == CudaEpilogue::kAddFloat) return SplitKPartials{};
       return SplitKPartials{out, 1};
     }
-    RETURN_IF_ERROR(blas_ ? blas_->RunParts(x, num_rows, w, num_parts,
-                                            scratch_.data(), stream)
-                          : SmallGemmParts(x, num_rows, w, num_parts,
-                                           scratch_.data(), stream));
-    return SplitKPartials{scratch_.data(), num_parts};
+    RETURN_IF_ERROR(r_.blas ? r_.blas->RunParts(x, num_rows, w, num_parts,
+                                                r_.scratch.data(), stream)
+                            : SmallGemmParts(x, num_rows, w, num_parts,
+                                             r_.scratch.data(), stream));
+    return SplitKPartials{r_.scratch.data(), num_parts};
   }
 
   absl::Status RunActivated(const void* x, int num_rows, const CudaMatrix& w,
@@ -141,21 +345,21 @@ class CudaMatMul::Impl {
                             cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, CudaEpilogue::kStore));
     RETURN_IF_ERROR(CheckActivation(activation, w.num_rows));
-    if (w.num_rows > max_outputs_) {
+    if (w.num_rows > r_.max_outputs) {
       return InvalidArgument("a feed-forward part of ", w.num_rows,
-                             " rows, at most ", max_outputs_,
+                             " rows, at most ", r_.max_outputs,
                              " were planned for");
     }
     const int bytes = NumBytes(w.dtype);
     const int64_t width =
         activation.has_gate ? int64_t{w.num_rows} / 2 : w.num_rows;
-    for (int row = 0; row < num_rows; row += silu_rows_) {
-      const int n = std::min(silu_rows_, num_rows - row);
+    for (int row = 0; row < num_rows; row += r_.silu_rows) {
+      const int n = std::min(r_.silu_rows, num_rows - row);
       RETURN_IF_ERROR(
           Run(static_cast<const char*>(x) + int64_t{row} * w.num_cols * bytes,
-              n, w, CudaEpilogue::kStore, scratch_.data(), stream));
+              n, w, CudaEpilogue::kStore, r_.scratch.data(), stream));
       RETURN_IF_ERROR(
-          CudaActivate(scratch_.data(), w.dtype, n, w.num_rows, activation,
+          CudaActivate(r_.scratch.data(), w.dtype, n, w.num_rows, activation,
                        static_cast<char*>(out) + row * width * bytes, stream));
     }
     return absl::OkStatus();
@@ -165,124 +369,75 @@ class CudaMatMul::Impl {
                    CudaEpilogue epilogue, void* out, cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     if (num_rows == 0 || w.num_rows == 0) return absl::OkStatus();
-    if (w.fp8_scales != nullptr) {
-      if (fp8_->CanImplement(num_rows, w)) {
-        return fp8_->Run(x, num_rows, w, epilogue, out, stream);
-      }
-      ASSIGN_OR_RETURN(const CudaMatrix widened, fp8_->Widen(w, stream));
-      return RunBlas(x, num_rows, widened, epilogue, out, stream);
-    }
-    if (SkinnyMatMulIsProfitable(num_rows, w, device_)) {
-      return SkinnyMatMul(x, num_rows, w, epilogue, out, device_, stream);
-    }
-    if (epilogue == CudaEpilogue::kSiluMul && tile_.IsProfitable(num_rows, w)) {
-      return tile_.Run(x, num_rows, w, out, stream);
-    }
-    if (!blas_) return SmallGemm(x, num_rows, w, epilogue, out, stream);
-    return RunBlas(x, num_rows, w, epilogue, out, stream);
+    return FindCandidate(r_.kernels, num_rows, w, epilogue)
+        .launch(r_, {x, num_rows, w, epilogue, out, stream});
   }
 
  private:
-  // Reads nothing before the previous kernels have ended.
-  absl::Status RunBlas(const void* x, int num_rows, const CudaMatrix& w,
-                       CudaEpilogue epilogue, void* out, cudaStream_t stream) {
-    if (epilogue == CudaEpilogue::kSiluMul) {
-      return RunSiluMul(x, num_rows, w, out, stream);
-    }
-    const DType out_dtype =
-        epilogue == CudaEpilogue::kStore ? w.dtype : DType::kFloat32;
-    return blas_->Run(x, num_rows, w, out_dtype,
-                      epilogue == CudaEpilogue::kAddFloat, out, stream);
-  }
-
   absl::Status Check(int num_rows, const CudaMatrix& w,
                      CudaEpilogue epilogue) const {
-    if (num_rows < 0 || num_rows > max_rows_) {
+    if (num_rows < 0 || num_rows > r_.max_rows) {
       return InvalidArgument("a product of ", num_rows, " rows, at most ",
-                             max_rows_, " were planned for");
+                             r_.max_rows, " were planned for");
     }
     if (w.num_cols < 8 || w.num_cols % 8 != 0) {
       return InvalidArgument("weights of ", w.num_cols,
                              " columns, not a multiple of 8");
     }
     if (epilogue == CudaEpilogue::kSiluMul &&
-        (w.num_rows % 16 != 0 || w.num_rows > max_outputs_)) {
+        (w.num_rows % 16 != 0 || w.num_rows > r_.max_outputs)) {
       return InvalidArgument("gates and ups in ", w.num_rows,
                              " rows: not a multiple of 16, or over the ",
-                             max_outputs_, " planned for");
+                             r_.max_outputs, " planned for");
     }
-    if (!blas_ && w.dtype == DType::kFloat32) {
+    if (!r_.blas && w.dtype == DType::kFloat32) {
       return InvalidArgument("weights of f32, of 16 bits were planned for");
     }
     if (const int64_t size = int64_t{w.num_rows} * w.num_cols;
-        !blas_ && size > CudaMatMulLimits::kSmallMatrix) {
+        !r_.blas && size > CudaMatMulLimits::kSmallMatrix) {
       return InvalidArgument("a matrix of ", size, " weights, at most ",
                              CudaMatMulLimits::kSmallMatrix,
                              " were planned for");
     }
     if (w.fp8_scales == nullptr) return absl::OkStatus();
-    if (fp8_ == nullptr) {
+    if (r_.fp8 == nullptr) {
       return InvalidArgument("weights of e4m3, none were planned for");
     }
-    return fp8_->Check(w);
+    return r_.fp8->Check(w);
   }
 
   // Returns the number of parts that RunSplitK divides the inputs into.
   int NumParts(int num_rows, const CudaMatrix& w) const {
     const int64_t part_size = int64_t{num_rows} * w.num_rows;
     if (w.fp8_scales != nullptr) {
-      const int num_parts = fp8_->NumParts(num_rows, w);
+      const int num_parts = r_.fp8->NumParts(num_rows, w);
       const bool fits =
-          num_parts * part_size <= int64_t{silu_rows_} * max_outputs_;
+          num_parts * part_size <= int64_t{r_.silu_rows} * r_.max_outputs;
       return fits ? num_parts : 1;
     }
     if (num_rows == 0 || w.num_rows == 0 || w.num_cols <= w.num_rows ||
         w.dtype == DType::kFloat32 ||
-        SkinnyMatMulIsProfitable(num_rows, w, device_)) {
+        ChooseMatMulKernel(r_.kernels, num_rows, w, CudaEpilogue::kAddFloat) ==
+            CudaMatMulKernel::kSkinny) {
       return 1;
     }
     const int num_tiles =
         CeilDiv(num_rows, kPartTile) * CeilDiv(w.num_rows, kPartTile);
     const auto fits = [&](int num_parts) {
       const int num_blocks = num_parts * num_tiles;
-      const bool leaves_half = 2 * num_blocks <= device_.num_sms;
+      const bool leaves_half = 2 * num_blocks <= r_.kernels.device.num_sms;
       return (leaves_half || (num_parts == 2 && num_rows <= kMaxHalvedRows &&
-                              num_blocks <= device_.num_sms)) &&
+                              num_blocks <= r_.kernels.device.num_sms)) &&
              w.num_cols % (num_parts * kPartUnit) == 0 &&
              w.num_rows % 4 == 0 &&  // parts are 16-byte aligned
-             num_parts * part_size <= int64_t{silu_rows_} * max_outputs_;
+             num_parts * part_size <= int64_t{r_.silu_rows} * r_.max_outputs;
     };
     int num_parts = kMaxParts;
     while (num_parts > 1 && !fits(num_parts)) num_parts /= 2;
     return num_parts;
   }
 
-  absl::Status RunSiluMul(const void* x, int num_rows, const CudaMatrix& w,
-                          void* out, cudaStream_t stream) {
-    const int bytes = NumBytes(w.dtype);
-    for (int row = 0; row < num_rows; row += silu_rows_) {
-      const int n = std::min(silu_rows_, num_rows - row);
-      RETURN_IF_ERROR(blas_->Run(
-          static_cast<const char*>(x) + int64_t{row} * w.num_cols * bytes, n, w,
-          w.dtype, /*add=*/false, scratch_.data(), stream));
-      const int64_t num_outputs = int64_t{n} * (w.num_rows / 2);
-      RETURN_IF_ERROR(EnqueueSiluMul(
-          w.dtype, scratch_.data(), num_outputs,
-          static_cast<char*>(out) + int64_t{row} * (w.num_rows / 2) * bytes,
-          stream));
-    }
-    return absl::OkStatus();
-  }
-
-  // Constant after Init.
-  CudaDevice device_;
-  int max_rows_ = 0;
-  int silu_rows_ = 0;
-  int max_outputs_ = 0;
-  CudaGateUpGemm tile_;
-  std::unique_ptr<CudaBlasMatMul> blas_;  // null: all matrices are small
-  std::unique_ptr<CudaFp8MatMul> fp8_;    // null: no weights of e4m3
-  DeviceBuffer<float> scratch_;  // [silu_rows_, max_outputs_] of any dtype
+  Resources r_;  // constant after Init
 };
 
 absl::StatusOr<std::unique_ptr<CudaMatMul>> CudaMatMul::Create(

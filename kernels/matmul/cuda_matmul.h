@@ -1,7 +1,9 @@
 // Matrix products of activations with weights on the device: y = x * w^T with
 // the next operation of the layer fused as an epilogue.
 //
-// Few rows are bound by reading the weights, many by arithmetic. The kernels:
+// Few rows are bound by reading the weights, many by arithmetic. A product runs
+// on the first of these kernels that can run it and that the GPU's tuning
+// (cuda_matmul_tuning.h) expects to be fastest:
 //   cuda_skinny_matmul.h  up to 16 rows; up to 48 if a multiprocessor has at
 //                         most 48 outputs and L2 is fast enough
 //                         (SkinnyMatMulIsProfitable). Begins to read weights

@@ -146,58 +146,56 @@ absl::Status EnqueueTyped(const SkinnyMatMulArgs& args,
 // Any element type: the tilings of all types are the same.
 using AnyFamily = Family<__nv_bfloat16>;
 
-// L2 bandwidth of all blocks together on an H100. An H200 has the same.
-constexpr double kL2BytesPerSecond = 5.3e12;
-// Limits of the time that w and x take from L2, as a multiple of the time that
-// w takes from memory: for one tile a multiprocessor, and for more. Above them
-// cuBLASLt is faster. For small matrices its launch alone takes longer.
-constexpr double kMaxL2ToMemoryTimeOfOneTile = 2.4;
-constexpr double kMaxL2ToMemoryTime = 1.6;
-constexpr int64_t kSmallBytes = 8'000'000;
+// Returns the tiles of outputs of a block, if every multiprocessor has one.
+int RowTiles(const CudaMatrix& w, const CudaDevice& device) {
+  return CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);
+}
 
 // True if L2 delivers w, and x as often as the blocks read it, soon enough.
 // Blocks of `row_tiles` tiles read num_rows / (16 row_tiles) bytes of x for
 // each byte of w.
 bool L2IsFastEnough(int num_rows, int row_tiles, const CudaMatrix& w,
-                    const CudaDevice& device) {
-  if (int64_t{2} * w.num_rows * w.num_cols < kSmallBytes) return true;
+                    const CudaDevice& device, const CudaMatMulTuning& tuning) {
+  if (int64_t{2} * w.num_rows * w.num_cols < tuning.small_bytes) return true;
   const double reads =
       1 + skinny_matmul::ColTiles(num_rows) / (2.0 * row_tiles);
   return reads * device.memory_bytes_per_second <=
-         (row_tiles == 1 ? kMaxL2ToMemoryTimeOfOneTile : kMaxL2ToMemoryTime) *
-             kL2BytesPerSecond;
+         (row_tiles == 1 ? tuning.max_l2_to_memory_time_of_one_tile
+                         : tuning.max_l2_to_memory_time) *
+             tuning.l2_bytes_per_second;
 }
 
-// True if more than 16 rows are expected to be faster than with cuBLASLt: at
-// most three tiles of outputs a multiprocessor, and programmatic dependent
-// launch. More than 40 rows need 4096 inputs and more than one tile. With two
-// tiles and 2048 to 4095 inputs 24 rows are faster, while 32 and 40 take up to
-// 8 % longer (qkv of 1b and 1.7b, the output projection of 3b). Measured on an
-// H100. With faster memory, L2 becomes the limit sooner.
-bool WideIsProfitable(int num_rows, const CudaMatrix& w,
-                      const CudaDevice& device) {
-  const int row_tiles = CeilDiv(CeilDiv(w.num_rows, 16), device.num_sms);
-  if (row_tiles > kMaxWideRowTiles || !BeginsEarly<__nv_bfloat16>(device)) {
+}  // namespace
+
+bool CanRunSkinnyMatMul(int num_rows, const CudaMatrix& w,
+                        const CudaDevice& device) {
+  const int col_tiles = skinny_matmul::ColTiles(num_rows);
+  if (col_tiles > AnyFamily::kMaxColTiles || w.dtype == DType::kFloat32 ||
+      !skinny_matmul::HasSharedBytes<AnyFamily>(col_tiles, device)) {
     return false;
   }
+  return col_tiles <= kNarrowColTiles ||
+         (RowTiles(w, device) <= kMaxWideRowTiles &&
+          BeginsEarly<__nv_bfloat16>(device));
+}
+
+// More than 40 rows need 4096 inputs and more than one tile. With two tiles and
+// 2048 to 4095 inputs 24 rows are faster, while 32 and 40 take up to 8 % longer
+// (qkv of 1b and 1.7b, the output projection of 3b). Measured on an H100. With
+// faster memory, L2 becomes the limit sooner.
+bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
+                              const CudaDevice& device,
+                              const CudaMatMulTuning& tuning) {
+  if (skinny_matmul::ColTiles(num_rows) <= kNarrowColTiles) return true;
+  const int row_tiles = RowTiles(w, device);
   int max_rows = 40;
   if (row_tiles > 1 && w.num_cols >= 4096) {
     max_rows = 48;
   } else if (row_tiles == 2 && w.num_cols >= 2048) {
     max_rows = 24;
   }
-  return num_rows <= max_rows && L2IsFastEnough(num_rows, row_tiles, w, device);
-}
-
-}  // namespace
-
-bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
-                              const CudaDevice& device) {
-  const int col_tiles = skinny_matmul::ColTiles(num_rows);
-  return col_tiles <= AnyFamily::kMaxColTiles && w.dtype != DType::kFloat32 &&
-         skinny_matmul::HasSharedBytes<AnyFamily>(col_tiles, device) &&
-         (col_tiles <= kNarrowColTiles ||
-          WideIsProfitable(num_rows, w, device));
+  return num_rows <= max_rows &&
+         L2IsFastEnough(num_rows, row_tiles, w, device, tuning);
 }
 
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device) {

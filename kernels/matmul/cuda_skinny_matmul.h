@@ -8,21 +8,28 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/cuda_matmul_tuning.h"
 
 namespace espalier {
 
-// True if SkinnyMatMul supports this product and is measured to be faster than
-// cuBLASLt. REQUIRES: `device` is the calling thread's current one, whose
-// compiled code is inspected.
+// True if SkinnyMatMul supports this product: a 16-bit dtype; more than 16 rows
+// only with at most three tiles of outputs a multiprocessor and code that has
+// programmatic dependent launch. REQUIRES: `device` is the calling thread's
+// current one, whose compiled code is inspected.
+bool CanRunSkinnyMatMul(int num_rows, const CudaMatrix& w,
+                        const CudaDevice& device);
+// True if it is measured to be faster than cuBLASLt.
+// REQUIRES: CanRunSkinnyMatMul.
 bool SkinnyMatMulIsProfitable(int num_rows, const CudaMatrix& w,
-                              const CudaDevice& device);
+                              const CudaDevice& device,
+                              const CudaMatMulTuning& tuning);
 
 // Prepares the kernels, if this device can run them. Call once, before the
 // first product.
 absl::Status PrepareSkinnyMatMul(const CudaDevice& device);
 
 // out = epilogue(x * w^T), as CudaMatMul::Run. Needs no scratch.
-// REQUIRES: SkinnyMatMulIsProfitable(num_rows, w, device); num_rows >= 1.
+// REQUIRES: CanRunSkinnyMatMul(num_rows, w, device); num_rows >= 1.
 absl::Status SkinnyMatMul(const void* x, int num_rows, const CudaMatrix& w,
                           CudaEpilogue epilogue, void* out,
                           const CudaDevice& device, cudaStream_t stream);

@@ -10,8 +10,21 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/cuda_ptx.cuh"
 #include "kernels/cuda_wgmma.cuh"
+
+namespace espalier {
+
+// True if `kernel`, which must have static shared memory, can run on `device`
+// and was compiled with these instructions. wgmma is part of sm_90a alone: code
+// for it runs on compute capability 9.0 and on no later one.
+template <typename... Params>
+bool HasTileInstructions(void (*kernel)(Params...), const CudaDevice& device) {
+  return device.compute_capability == 90 && HasKernelImage(kernel);
+}
+
+}  // namespace espalier
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 

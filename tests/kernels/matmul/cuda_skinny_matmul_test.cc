@@ -30,9 +30,14 @@ int MostRows(int num_outputs, int num_inputs, const CudaDevice& device,
              DType dtype = DType::kBFloat16) {
   const CudaMatrix w = {nullptr, dtype, num_outputs, num_inputs};
   int rows = 0;
-  while (rows < 100 && SkinnyMatMulIsProfitable(rows + 1, w, device)) ++rows;
+  const auto is_chosen = [&](int num_rows) {
+    return CanRunSkinnyMatMul(num_rows, w, device) &&
+           SkinnyMatMulIsProfitable(num_rows, w, device,
+                                    MatMulTuningOf(device));
+  };
+  while (rows < 100 && is_chosen(rows + 1)) ++rows;
   for (int more = rows + 1; more <= 100; ++more) {
-    EXPECT_FALSE(SkinnyMatMulIsProfitable(more, w, device)) << more;
+    EXPECT_FALSE(is_chosen(more)) << more;
   }
   return rows;
 }

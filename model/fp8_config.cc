@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-// Null and {} as if there were nothing.
+// Returns the field, or null if it is missing, JSON null or {}.
 const json::value* FindPart(const json::object& json, std::string_view key) {
   const json::value* value = FindField(json, key);
   return value == nullptr || *value == json::object() ? nullptr : value;

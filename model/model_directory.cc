@@ -37,7 +37,7 @@ bool HasWeights(const std::string& directory) {
               .empty();
 }
 
-// OWNER/NAME, and no path whose first part is there.
+// True for OWNER/NAME, unless the directory OWNER exists.
 bool MayBeHubName(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos || text.find('/', slash + 1) != text.npos) {
@@ -176,7 +176,7 @@ absl::Status CheckModelDirectory(const std::string& directory) {
   RETURN_IF_ERROR(CheckIsDirectory(directory));
   RETURN_IF_ERROR(CheckNoAdapter(directory));
   RETURN_IF_ERROR(CheckNotCTranslate2(directory));
-  // One that cannot be read is there.
+  // A config.json that cannot be read is not missing.
   std::error_code error;
   const fs::file_status config = fs::status(directory + "/config.json", error);
   if (config.type() == fs::file_type::not_found) return NoConfig(directory);

@@ -108,7 +108,7 @@ absl::Status CheckCoverage(const std::map<std::string, StoredTensor>& tensors,
   std::vector<std::pair<Named, const std::byte*>> runs;
   for (const auto& [name, tensor] : tensors) {
     const std::byte* begin = tensor.data.data();
-    // Empty tensors cover nothing, wherever they are.
+    // Empty tensors cover no bytes, so their offsets do not matter.
     if (!tensor.data.empty()) {
       runs.push_back({{begin, &name}, begin + tensor.data.size()});
     }
@@ -149,7 +149,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
 
 namespace {
 
-// Which the library reads as texts by name, though nothing here needs them.
+// Checks that __metadata__ maps names to strings, as the safetensors library
+// does. The values are not used.
 absl::Status CheckMetadata(const json::value& metadata) {
   if (metadata.is_null()) return absl::OkStatus();
   if (!metadata.is_object()) {

@@ -73,7 +73,7 @@ ModelDescription Describe(const TransformerNetwork& network,
           .encoder = DescribeEncoder(config)};
 }
 
-// Slots for pages; nothing if there are to be none.
+// Makes the host cache for swapped pages; nullopt without host_cache_bytes.
 absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
     const PagedKvCache& cache, const TransformerOptions& options) {
   if (options.host_cache_bytes == 0) return std::nullopt;
@@ -107,7 +107,7 @@ absl::StatusOr<TransformerNetwork> MakeNetwork(
                             std::move(sinusoidal)};
 }
 
-// Checks what a cache of the model would be, before weights are loaded for it.
+// Checks the options of the model's KV cache, before weights are loaded for it.
 absl::Status CheckCache(const std::string& directory,
                         const TransformerOptions& options) {
   ASSIGN_OR_RETURN(const TransformerConfig config,

@@ -90,8 +90,8 @@ std::span<float> GrownTo(AlignedVector<float>& buffer, size_t size) {
 
 }  // namespace
 
-// Between the parts of a layer x_ is the residual stream, and normed_ what the
-// next part reads.
+// Invariant between the parts of a layer: x_ is the residual stream, and
+// normed_ the next part's input.
 void TransformerPass::Run(const StepPlan& plan, RowRange rows,
                           std::span<float> logits, ThreadPool& pool) {
   pool_ = &pool;

@@ -86,8 +86,8 @@ void AppendStack(const TransformerStackTensors& stack,
   }
 }
 
-// A tensor that nothing reads is of another model than config.json describes:
-// of further layers, or biases that it does not speak of.
+// Checks that every weight is used. An unused one, such as a further layer or a
+// bias, means that config.json describes another model.
 absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
                              const TransformerConfig& config,
                              const TransformerTensors& tensors) {
@@ -119,8 +119,7 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
   return absl::OkStatus();
 }
 
-// That of the embedding, or of a tensor that it is tied to and that is there in
-// its place.
+// Returns the name of the embedding, or of the tied tensor stored in its place.
 std::string EmbeddingName(const Checkpoint& checkpoint,
                           const TensorNames& names, const std::string& base) {
   const std::string name = Concat(base, names.embedding, ".weight");

@@ -44,13 +44,14 @@ class MatrixPacker {
     return PackAs(format, std::span(&tensor, 1), num_cols);
   }
 
-  // As it is stored: what tokens are, and what the head reads, is not rounded.
+  // Projections keep their format: embeddings and the head's input are not
+  // rounded.
   PackedMatrix PackProjection(const Tensor& tensor, int num_cols) {
     if (tensor.num_rows == 0) return PackedMatrix();
     return PackAs(WeightFormat::kAsStored, std::span(&tensor, 1), num_cols);
   }
 
-  // The first error. What was packed after it is of no use.
+  // The first error; matrices that were packed after it are invalid.
   const absl::Status& status() const { return status_; }
 
  private:

@@ -44,8 +44,8 @@ class RandomFiller {
     return absl::OkStatus();
   }
 
-  // Rows past the real ones get numbers too: those of gate_up meet columns of
-  // `down` that are zero, and heads are as wide as they lie in memory.
+  // Padding rows get random numbers too: those of gate_up meet columns of `down`
+  // that are zero, and random heads fill their padded width.
   absl::Status FillLayer(const LayerConfig& kind,
                          const CudaTransformerLayer& layer) {
     for (const NormTensor& norm : kNormTensors) {

@@ -137,7 +137,7 @@ class LoadedCudaTransformer : public CudaTransformer {
 
   absl::Status CheckBounds(const CudaBatch& batch) const;
 
-  // First, so that it is left last: what is owned below is freed on its device.
+  // Declared first, so that the members below are freed on its device.
   std::optional<CudaDeviceScope> freeing_;
   const std::unique_ptr<CudaTransformerPass> pass_;
   const CudaCallBounds bounds_;

@@ -152,8 +152,8 @@ CudaNorm CudaTransformerPass::NormOfSum(const CudaNormWeights& own,
   return norm;
 }
 
-// Between the parts of a layer x is the residual stream, and normed what the
-// next part reads.
+// Invariant between the parts of a layer: x is the residual stream, and normed
+// the next part's input.
 absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
                                           cudaStream_t stream) {
   if (batch.sources.num_tokens > 0) {
@@ -404,7 +404,7 @@ absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
     RETURN_IF_ERROR(FinishHeads({.bias = kv.bias}, /*num_heads=*/0,
                                 config_.num_kv_heads, sources.num_tokens,
                                 stream));
-    // Models with an encoder rotate nothing.
+    // Models with an encoder have no RoPE: the table's angles are 0.
     RETURN_IF_ERROR(CudaRotateAndStore(scratch_.qkv, sources.num_tokens,
                                        /*num_heads=*/0, rotary_.view(), slots,
                                        kv_.cache, i, stream));

@@ -41,7 +41,7 @@ bool StoreAs(DType dtype, float value, std::byte* to) {
   return true;
 }
 
-// Makes e4m3 codes of rows of a tensor, or what they stand for.
+// Converts rows of a tensor to e4m3 codes, or to their dequantised values.
 class Fp8RowConverter {
  public:
   Fp8RowConverter(const TransformerTensor& tensor, const CudaMatrix& matrix,

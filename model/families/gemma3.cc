@@ -86,8 +86,8 @@ absl::Status ReadGemma3(const json::object& json, TransformerConfig* config) {
   return absl::OkStatus();
 }
 
-// Sizes that published files leave out where they are those of transformers'
-// configuration class.
+// Defaults of transformers' configuration class, which published files leave
+// out.
 constexpr std::pair<std::string_view, int> kTextSizes[] = {
     {"vocab_size", 262208},
     {"hidden_size", 2304},

@@ -1,4 +1,4 @@
-// Llama 1, 2, 3 and what has their form.
+// Llama 1, 2, 3 and models of the same architecture.
 #include "model/config_fields.h"
 #include "model/family_fields.h"
 #include "model/model_family.h"

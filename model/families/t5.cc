@@ -115,7 +115,7 @@ absl::Status ReadDistances(const json::object& json,
                            kMaxBiases / config->num_heads, " with num_heads ",
                            config->num_heads, ", got ", config->max_distance);
   }
-  // Each bucket of a range begins after those of one distance.
+  // Buckets of distance ranges begin after those of single distances.
   if (config->max_distance > config->num_distance_buckets / 2) {
     return absl::OkStatus();
   }
@@ -204,7 +204,7 @@ absl::Status ReadT5Fields(const json::object& json, const T5Defaults& defaults,
 
 absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadT5Fields(json, {2048, 6, 8, "relu"}, config));
-  // It says whether what the head reads is scaled, unless another field does.
+  // Default of scale_decoder_outputs.
   ASSIGN_OR_RETURN(const bool is_tied,
                    ReadBool(json, "tie_word_embeddings", true));
   ASSIGN_OR_RETURN(config->scales_head,

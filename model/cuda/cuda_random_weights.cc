@@ -44,8 +44,8 @@ class RandomFiller {
     return absl::OkStatus();
   }
 
-  // Padding rows get random numbers too: those of gate_up meet columns of `down`
-  // that are zero, and random heads fill their padded width.
+  // Padding rows get random numbers too: those of gate_up meet zero columns of
+  // `down`, and random heads fill their padded width.
   absl::Status FillLayer(const LayerConfig& kind,
                          const CudaTransformerLayer& layer) {
     for (const NormTensor& norm : kNormTensors) {

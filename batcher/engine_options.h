@@ -13,7 +13,7 @@
 namespace espalier {
 
 class Tokenizer;          // text/tokenizer/tokenizer.h
-struct ModelDescription;  // exec_request/model_description.h
+struct ModelDescription;  // base/model_description.h
 
 struct EngineOptions {
   SchedulerOptions scheduler = {};

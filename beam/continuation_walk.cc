@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/page_count.h"
 #include "pages/page_table.h"
 
 namespace espalier {

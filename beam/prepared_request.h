@@ -10,11 +10,11 @@
 #include <memory>
 #include <span>
 
+#include "base/model_description.h"
 #include "beam/continuation_walk.h"
 #include "beam/pages/source_layout.h"
 #include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
-#include "exec_request/model_description.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 #include "speculate/drafter.h"

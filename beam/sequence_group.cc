@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"

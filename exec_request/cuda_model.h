@@ -21,7 +21,7 @@
 #include "base/cuda_memory.h"
 #include "base/cuda_resources.h"
 #include "base/ids.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "kernels/attention/cuda_attention.h"
 
 namespace espalier {

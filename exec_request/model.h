@@ -6,8 +6,8 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "base/model_description.h"
 #include "base/sole_use.h"
-#include "exec_request/model_description.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {

@@ -29,7 +29,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "openai/call.h"
 #include "openai/limits.h"
 #include "request/generation_defaults.h"

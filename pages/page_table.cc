@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/fault_injection.h"
+#include "base/page_count.h"
 #include "base/status.h"
 
 namespace espalier {

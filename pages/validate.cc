@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/page_count.h"
 #include "base/status.h"
 
 namespace espalier {

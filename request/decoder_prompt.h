@@ -30,7 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/generation_defaults.h"
 #include "request/generation_params.h"
 #include "request/request.h"

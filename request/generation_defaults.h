@@ -32,7 +32,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/generation_params.h"
 
 namespace espalier {

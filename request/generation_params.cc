@@ -1,11 +1,13 @@
 #include "request/generation_params.h"
 
+#include <algorithm>
 #include <iterator>
+#include <limits>
 #include <string_view>
 
 #include "base/json.h"
+#include "base/model_description.h"
 #include "base/status.h"
-#include "exec_request/model_description.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
 
@@ -26,6 +28,15 @@ absl::Status CheckName(std::string_view field, const std::string& name,
 
 bool IsBeamSearch(const GenerationParams& params) {
   return params.num_beams > 1 || params.stochastic;
+}
+
+int NumSequences(const GenerationParams& params) {
+  const int64_t count =
+      IsBeamSearch(params)
+          ? params.num_beams
+          : params.best_of.value_or(params.num_return_sequences);
+  return static_cast<int>(
+      std::min<int64_t>(count, std::numeric_limits<int>::max()));
 }
 
 bool DrawsAtRandom(const GenerationParams& params) {

@@ -212,6 +212,9 @@ inline constexpr int64_t kMaxAbsPriority = int64_t{1} << 52;
 // True if sequences compete with one another; else they are samples.
 bool IsBeamSearch(const GenerationParams& params);
 
+// Returns the largest number of live sequences in a step: beams or samples.
+int NumSequences(const GenerationParams& params);
+
 // True if the sequences of the request may have drafts. A beam search that is
 // sampled, stochastic or diverse may not.
 bool CanSpeculate(const GenerationParams& params);

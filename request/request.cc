@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <random>
 
+#include "base/model_description.h"
 #include "base/status.h"
 #include "base/wording.h"
-#include "exec_request/model_description.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "base/model_description.h"
 #include "base/token_log_prob.h"
-#include "exec_request/model_description.h"
 #include "request/generation_params.h"
 
 namespace espalier {

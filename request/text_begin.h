@@ -17,7 +17,7 @@
 #include <string>
 
 #include "base/ids.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/text_stream.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/generation_params.h"
 
 namespace espalier {

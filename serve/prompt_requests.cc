@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/token_log_prob.h"
 #include "batcher/queue_limits.h"
-#include "beam/strategy/selection_options.h"
 #include "espalier/split_text.h"
 #include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"

@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/model_description.h"
 #include "espalier/chat.h"
 #include "espalier/generator.h"
-#include "exec_request/model_description.h"
 #include "openai/call.h"
 #include "openai/resolve_params.h"
 

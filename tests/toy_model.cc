@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/page_count.h"
 #include "base/status.h"
 #include "pages/page_table.h"
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/cord.h"
 #include "base/option_error.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "beam/pages/group_pages.h"

@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/model_description.h"
 #include "batcher/scheduler/deadlines.h"
 #include "batcher/scheduler/fair_turns.h"
 #include "batcher/scheduler/scheduler_options.h"
@@ -29,7 +30,6 @@
 #include "batcher/scheduler/turn.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/search_watcher.h"
-#include "exec_request/model_description.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
 

@@ -16,9 +16,9 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "base/model_description.h"
 #include "batcher/scheduler/plans_in_flight.h"
 #include "batcher/scheduler/scheduler_options.h"
-#include "exec_request/model_description.h"
 
 namespace espalier {
 

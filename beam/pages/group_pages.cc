@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/fault_injection.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "kernels/resident/assign_slots.h"

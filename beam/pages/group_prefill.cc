@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/status.h"
 
 namespace espalier {

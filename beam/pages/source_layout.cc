@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_count.h"
 #include "base/wording.h"
 #include "pages/page_table.h"
 #include "request/decoder_prompt.h"

@@ -19,7 +19,7 @@
 // in the tree (pages/prefix_tree.h).
 #pragma once
 
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/request.h"
 
 namespace espalier {

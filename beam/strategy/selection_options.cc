@@ -132,11 +132,6 @@ SamplingParams MakeSampling(const GenerationParams& params) {
 
 }  // namespace
 
-int NumSequences(const GenerationParams& params) {
-  if (IsBeamSearch(params)) return SaturateToInt(params.num_beams);
-  return SaturateToInt(params.best_of.value_or(params.num_return_sequences));
-}
-
 int NumSlots(const GenerationParams& params) {
   return params.max_new_tokens == 1 ? 1 : NumSequences(params);
 }

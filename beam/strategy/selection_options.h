@@ -14,9 +14,6 @@
 
 namespace espalier {
 
-// Returns the largest number of live sequences in a step: beams or samples.
-int NumSequences(const GenerationParams& params);
-
 // Returns the largest number of sequences with pages. The last token is never
 // fed; if it is the only one, nothing is fed after the prompt.
 int NumSlots(const GenerationParams& params);

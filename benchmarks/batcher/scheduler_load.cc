@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 
 namespace espalier {
 namespace {

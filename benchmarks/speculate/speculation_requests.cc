@@ -6,7 +6,6 @@
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "beam/strategy/selection_options.h"
 #include "espalier/chat_prompts.h"
 #include "request/bad_words.h"
 #include "request/json/request_json.h"

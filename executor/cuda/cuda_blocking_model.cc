@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/cuda_device_scope.h"
 #include "base/cuda_memory.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "kernels/kv_cache/cuda_copy_tails.h"
 #include "pages/page_table.h"

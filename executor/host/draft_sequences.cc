@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/page_count.h"
 
 namespace espalier {
 namespace {

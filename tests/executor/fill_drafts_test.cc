@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/page_count.h"
 #include "pages/page_table.h"
 
 namespace espalier {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "pages/page_table.h"
 #include "request/json/generation_config.h"

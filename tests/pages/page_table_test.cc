@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/page_count.h"
 #include "pages/validate.h"
 #include "tests/status_matchers.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_count.h"
 #include "base/status.h"
 #include "pages/page_table.h"
 #include "pages/validate.h"

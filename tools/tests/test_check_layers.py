@@ -107,8 +107,28 @@ class CheckLayersTest(unittest.TestCase):
                          ["docs/architecture.md: there is no left/inner/",
                           "attic/a.h: in no room of docs/architecture.md"])
 
+    def test_what_a_room_never_includes_is_named(self):
+        self.write("docs/architecture.md", PICTURE + """
+```
+ never top/    includes base/ left/inner/
+ never right/  includes base/
+```
+""")
+        self.write("top/b.cc", '#include "left/inner/a.h"\n#include "left/b.h"\n')
+        self.write("left/b.h", '#include "base/a.h"\n')
+        fault = ("top/b.cc: includes left/inner/a.h; "
+                 "top/ never includes left/inner/")
+        self.assertEqual(self.faults(), [fault])
+        known = [("top/b.cc", "left/inner/a.h")]
+        self.assertEqual(check_layers.find_faults(self.root, known), [])
+        known.append(("top/c.cc", "base/a.h"))
+        self.assertEqual(
+            check_layers.find_faults(self.root, known),
+            ["tools/check_layers.py: top/c.cc no longer includes base/a.h"])
+
     def test_the_project_has_no_fault(self):
-        self.assertEqual(check_layers.find_faults(ROOT), [])
+        self.assertEqual(
+            check_layers.find_faults(ROOT, check_layers.KNOWN), [])
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "batcher/engine.h"

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/stopwatch.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "executor/cuda/cuda_executor.h"

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/page_count.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_table.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/page_count.h"
 #include "executor/cuda/batch/cuda_input_batch.h"
 #include "pages/page_table.h"
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/page_count.h"
 #include "executor/cuda/transfer/cuda_array_layout.h"
 #include "pages/page_table.h"
 

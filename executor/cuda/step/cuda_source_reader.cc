@@ -5,6 +5,7 @@
 
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "executor/cuda/transfer/cuda_array_layout.h"
 #include "pages/page_table.h"

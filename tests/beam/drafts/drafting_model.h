@@ -2,7 +2,7 @@
 // speculate.
 #pragma once
 
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 
 namespace espalier::testing {
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/page_count.h"
 #include "base/status.h"
 #include "executor/host/draft_model.h"
 #include "kernels/verify/verify.h"

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "kernels/verify/verify.h"
 #include "pages/page_table.h"

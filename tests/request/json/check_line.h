@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 #include "request/json/request_json.h"
 #include "request/request.h"
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/page_count.h"
 #include "pages/page_table.h"
 
 namespace espalier {

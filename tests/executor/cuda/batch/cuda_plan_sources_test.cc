@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "base/page_count.h"
 #include "executor/cuda/step/cuda_source_reader.h"
 #include "tests/status_matchers.h"
 

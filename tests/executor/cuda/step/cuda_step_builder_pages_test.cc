@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/page_count.h"
 #include "executor/cuda/step/cuda_step_builder.h"
 #include "kernels/attention/cuda_attention.h"
 #include "pages/page_table.h"

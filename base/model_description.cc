@@ -1,4 +1,4 @@
-#include "exec_request/model_description.h"
+#include "base/model_description.h"
 
 #include <algorithm>
 #include <string_view>

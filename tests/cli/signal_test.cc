@@ -14,8 +14,8 @@
 #include <string>
 #include <thread>
 
-#include "examples/cli/interrupt.h"
 #include "examples/cli/output/output.h"
+#include "examples/cli/runtime/interrupt.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::cli {

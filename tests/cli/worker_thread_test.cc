@@ -1,4 +1,4 @@
-#include "examples/cli/worker_thread.h"
+#include "examples/cli/runtime/worker_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Options of a runtime (examples/cli/runtime.h) that the user chooses.
+// Options of a runtime (examples/cli/runtime/runtime.h) that the user chooses.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-#include "examples/cli/inspect_command.h"
+#include "examples/cli/commands/inspect_command.h"
 
 #include <unistd.h>
 

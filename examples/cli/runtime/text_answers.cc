@@ -1,4 +1,4 @@
-#include "examples/cli/text_answers.h"
+#include "examples/cli/runtime/text_answers.h"
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/runtime.h"
 
 namespace espalier::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "examples/cli/generate_command.h"
+#include "examples/cli/commands/generate_command.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,8 +15,8 @@
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/figures.h"
 #include "examples/cli/output/output.h"
-#include "examples/cli/runtime.h"
-#include "examples/cli/text_run.h"
+#include "examples/cli/runtime/runtime.h"
+#include "examples/cli/runtime/text_run.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "examples/cli/batch_command.h"
+#include "examples/cli/commands/batch_command.h"
 #include "examples/cli/output/draw_note.h"
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/runtime.h"
 
 namespace espalier::cli {
 

@@ -1,4 +1,4 @@
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/runtime.h"
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>

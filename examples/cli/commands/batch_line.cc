@@ -1,4 +1,4 @@
-#include "examples/cli/batch_line.h"
+#include "examples/cli/commands/batch_line.h"
 
 #include <algorithm>
 #include <string_view>

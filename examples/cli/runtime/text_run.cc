@@ -1,4 +1,4 @@
-#include "examples/cli/text_run.h"
+#include "examples/cli/runtime/text_run.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <deque>
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/status.h"
-#include "examples/cli/interrupt.h"
 #include "examples/cli/output/cut_short.h"
 #include "examples/cli/output/printing.h"
 #include "examples/cli/output/progress.h"
 #include "examples/cli/output/progress_ticks.h"
-#include "examples/cli/stream_output.h"
-#include "examples/cli/wakeup.h"
+#include "examples/cli/runtime/interrupt.h"
+#include "examples/cli/runtime/stream_output.h"
+#include "examples/cli/runtime/wakeup.h"
 
 namespace espalier::cli {
 namespace {

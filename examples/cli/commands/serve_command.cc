@@ -1,4 +1,4 @@
-#include "examples/cli/serve_command.h"
+#include "examples/cli/commands/serve_command.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,11 +18,11 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "espalier/generator.h"
-#include "examples/cli/interrupt.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/loading_progress.h"
 #include "examples/cli/output/output.h"
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/interrupt.h"
+#include "examples/cli/runtime/runtime.h"
 #include "openai/resolve_params.h"
 #include "request/generation_defaults.h"
 #include "request/json/param_fields.h"

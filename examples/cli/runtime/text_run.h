@@ -17,7 +17,7 @@
 #include "examples/cli/options/option_names.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/output/text_printer.h"
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/runtime.h"
 #include "request/generation_params.h"
 
 namespace espalier::cli {

@@ -1,4 +1,4 @@
-#include "examples/cli/trace_recorder.h"
+#include "examples/cli/runtime/trace_recorder.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "examples/cli/batch_command.h"
+#include "examples/cli/commands/batch_command.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -16,11 +16,10 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
-#include "examples/cli/batch_line.h"
+#include "examples/cli/commands/batch_line.h"
 #include "examples/cli/input/async_line_reader.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/input/open_lines.h"
-#include "examples/cli/interrupt.h"
 #include "examples/cli/options/options.h"
 #include "examples/cli/output/cut_short.h"
 #include "examples/cli/output/exit_code.h"
@@ -28,9 +27,10 @@
 #include "examples/cli/output/output.h"
 #include "examples/cli/output/progress.h"
 #include "examples/cli/output/progress_ticks.h"
-#include "examples/cli/runtime.h"
-#include "examples/cli/wakeup.h"
-#include "examples/cli/worker_thread.h"
+#include "examples/cli/runtime/interrupt.h"
+#include "examples/cli/runtime/runtime.h"
+#include "examples/cli/runtime/wakeup.h"
+#include "examples/cli/runtime/worker_thread.h"
 
 namespace espalier::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
-#include "examples/cli/text_run.h"
+#include "examples/cli/runtime/text_run.h"
 
 namespace espalier::cli {
 

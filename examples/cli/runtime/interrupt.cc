@@ -1,4 +1,4 @@
-#include "examples/cli/interrupt.h"
+#include "examples/cli/runtime/interrupt.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 
 #include <CLI/App.hpp>
 
-#include "examples/cli/serve_command.h"
+#include "examples/cli/commands/serve_command.h"
 
 namespace espalier::cli {
 

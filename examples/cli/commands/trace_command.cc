@@ -1,4 +1,4 @@
-#include "examples/cli/trace_command.h"
+#include "examples/cli/commands/trace_command.h"
 
 #include <algorithm>
 #include <deque>

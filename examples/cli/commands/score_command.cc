@@ -1,4 +1,4 @@
-#include "examples/cli/score_command.h"
+#include "examples/cli/commands/score_command.h"
 
 #include <algorithm>
 #include <iomanip>
@@ -18,7 +18,7 @@
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
-#include "examples/cli/runtime.h"
+#include "examples/cli/runtime/runtime.h"
 #include "request/json/read_json_text.h"
 #include "request/json/read_prompt.h"
 

@@ -1,4 +1,4 @@
-#include "examples/cli/stream_output.h"
+#include "examples/cli/runtime/stream_output.h"
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "examples/cli/output/hanging_indent.h"
 #include "examples/cli/output/printing.h"
-#include "examples/cli/wakeup.h"
+#include "examples/cli/runtime/wakeup.h"
 
 namespace espalier::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "examples/cli/serve_options.h"
+#include "examples/cli/commands/serve_options.h"
 
 #include <CLI/Validators.hpp>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "examples/cli/tokenize_command.h"
+#include "examples/cli/commands/tokenize_command.h"
 
 #include <algorithm>
 #include <charconv>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "beam/strategy/request_text.h"
-#include "beam/strategy/selection_options.h"
 #include "beam/strategy/stable_prefix.h"
 #include "beam/strategy/token_logprobs.h"
+#include "request/generation_params.h"
 #include "text/text_stream.h"
 
 namespace espalier {

@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "batcher/engine.h"
-#include "beam/strategy/selection_options.h"
+#include "request/generation_params.h"
 #include "request/text_begin.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/text/test_tokenizer.h"

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "batcher/engine.h"
-#include "beam/strategy/selection_options.h"
 #include "executor/host/model_executor.h"
+#include "request/generation_params.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"
 #include "tests/batcher/stream_log.h"

@@ -9,7 +9,7 @@
 #include "base/wording.h"
 #include "batcher/scheduler/scheduler.h"
 #include "beam/pages/group_pages.h"
-#include "beam/strategy/selection_options.h"
+#include "request/generation_params.h"
 #include "tests/batcher/toy_requests.h"
 
 namespace espalier::testing {

@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "base/status.h"
-#include "beam/strategy/selection_options.h"
 #include "examples/cli/runtime/runtime.h"
+#include "request/generation_params.h"
 
 namespace espalier::cli {
 namespace {

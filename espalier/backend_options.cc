@@ -241,6 +241,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   }
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
   resolved.load_progress = options_.load_progress;
+  resolved.load_note = options_.load_note;
   resolved.loaded_weights = options_.loaded_weights;
   resolved.trace = options_.trace;
   return resolved;

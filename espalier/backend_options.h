@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,7 +79,8 @@ struct BackendOptions {
   // With a draft model set.
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
-  LoadProgress load_progress = nullptr;  // CPU only
+  LoadProgress load_progress = nullptr;                            // CPU only
+  std::function<void(std::string_view note)> load_note = nullptr;  // GPU only
   std::shared_ptr<const ModelWeights> loaded_weights = nullptr;
   std::shared_ptr<TraceSink> trace = nullptr;
 };

@@ -13,6 +13,7 @@
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
+#include "kernels/matmul/cuda_matmul_tuning.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
@@ -46,6 +47,10 @@ class CudaBackend : public Backend {
             ? CudaTransformer::Load(directory, transformer, device_)
             : CudaTransformer::Create(loaded->model, transformer, device_));
     weights_->model = model->weights();
+    if (loaded == nullptr && options.load_note != nullptr) {
+      const std::string note = UntunedMatMulNote(device_);
+      if (!note.empty()) options.load_note(note);
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(
                          std::move(model),

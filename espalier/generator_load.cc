@@ -29,6 +29,7 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
       {"page_size", options.page_size.has_value()},
       {"draft_model", !options.draft_model.empty()},
       {"load_progress", options.load_progress != nullptr},
+      {"load_note", options.load_note != nullptr},
       {"loaded_weights", options.loaded_weights != nullptr}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {

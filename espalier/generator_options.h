@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "request/speculation_params.h"
@@ -107,6 +108,9 @@ struct GeneratorOptions {
   // weights, as `done` rises to `total`; for a draft model after the model. CPU
   // only: loading to a GPU does not call it. May be null.
   std::function<void(int64_t done, int64_t total)> load_progress = nullptr;
+  // Called on the loading thread, once, with a sentence for the user if kernels
+  // are not tuned for this GPU. May be null.
+  std::function<void(std::string_view note)> load_note = nullptr;
 
   // Records what every request does from its admission on, on the engine's
   // thread, before the request is answered. It must not call the generator.

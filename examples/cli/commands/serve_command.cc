@@ -156,6 +156,7 @@ absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,
   generator_options.load_progress = [&](int64_t done, int64_t total) {
     progress.Update(done, total);
   };
+  generator_options.load_note = PrintNote;
   generator_options.trace = std::move(traces);
   absl::StatusOr<Generator> generator =
       Generator::Load(options.runtime.model, generator_options);

@@ -131,6 +131,10 @@ void PrintToStderr(std::string_view text) {
   std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
+void PrintNote(std::string_view note) {
+  PrintToStderr(Concat("espalier: note: ", note, "\n"));
+}
+
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {
   if (path == "-") {
     return std::unique_ptr<Output>(new Output(STDOUT_FILENO, "stdout"));

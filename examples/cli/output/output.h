@@ -41,6 +41,8 @@ bool IsSameFile(const std::string& path, const std::string& other);
 
 // Writes to stderr, where a terminal gets ForTerminal(text).
 void PrintToStderr(std::string_view text);
+// Writes a line "espalier: note: ..." to stderr.
+void PrintNote(std::string_view note);
 
 // Error of requests that end because their answers could not be written.
 inline constexpr char kCannotBeWritten[] = "the output cannot be written";

@@ -113,6 +113,7 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(
   options.load_progress = [&](int64_t done, int64_t total) {
     progress.Update(done, total);
   };
+  options.load_note = PrintNote;
   return Backend::Load(directory, options);
 }
 
@@ -338,8 +339,8 @@ absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
 void Runtime::NoteWholeText(std::string_view field) const {
   if (field.empty()) return;
   std::call_once(whole_text_flag_, [&] {
-    PrintToStderr(Concat("espalier: note: ", WholeTextWarning(field),
-                         " (said of the first text alone)\n"));
+    PrintNote(
+        Concat(WholeTextWarning(field), " (said of the first text alone)"));
   });
 }
 
@@ -351,10 +352,10 @@ void Runtime::NoteUnparsed(const std::string& text,
       text, own.first(own.size() - prompt_template.after_text.size()));
   if (name.empty()) return;
   std::call_once(unparsed_flag_, [&] {
-    PrintToStderr(Concat("espalier: note: a prompt has the name of a special ",
-                         "token as text, ", ShownInQuotes(name),
-                         "; with --parse-special it is that token (said of ",
-                         "one such prompt)\n"));
+    PrintNote(Concat("a prompt has the name of a special token as text, ",
+                     ShownInQuotes(name),
+                     "; with --parse-special it is that token (said of one ",
+                     "such prompt)"));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "base/field_error.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "batcher/answer.h"
@@ -91,8 +92,9 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
     return done(too_little_memory);
   } catch (const boost::system::system_error& error) {
     return done(UntilThereIsMemory([&] {
-      return ResourceExhausted("there is no timer for deadline_ms: ",
-                               error.what());
+      return MakeFieldError(
+          absl::StatusCode::kResourceExhausted,
+          "there is no timer for `deadline_ms`: ", error.what());
     }));
   }
   PostStep();

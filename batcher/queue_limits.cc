@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -44,23 +45,26 @@ void QueueLimits::LeaveQueue(Place* place) {
 absl::Status QueueLimits::Check(int64_t num_tokens) const {
   if (max_waiting_.has_value() &&
       num_open_ >= int64_t{max_running_} + *max_waiting_) {
-    return ResourceExhausted("too many requests are open: ", num_open_,
-                             ", of which max_waiting, ", *max_waiting_,
-                             ", wait until one of max_running, ", max_running_,
-                             ", ends; try again later, or raise max_waiting");
+    return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                          "too many requests are open: ", num_open_,
+                          ", of which `max_waiting`, ", *max_waiting_,
+                          ", wait until one of `max_running`, ", max_running_,
+                          ", ends; try again later, or raise `max_waiting`");
   }
   if (max_waiting_tokens_ == 0) return absl::OkStatus();
   if (num_tokens > max_waiting_tokens_) {
-    return MarkPermanent(ResourceExhausted(
-        "the prompt has ", num_tokens,
-        " tokens, and max_waiting_tokens lets at most ", max_waiting_tokens_,
-        " wait; raise it, or shorten the prompt"));
+    return MarkPermanent(MakeFieldError(
+        absl::StatusCode::kResourceExhausted, "`the prompt` has ", num_tokens,
+        " tokens, and `max_waiting_tokens` lets at most ",
+        Limit(max_waiting_tokens_), " wait; raise it, or shorten the prompt"));
   }
   if (num_tokens > max_waiting_tokens_ - num_waiting_tokens_) {
-    return ResourceExhausted(
-        "too many prompt tokens wait: ", num_waiting_tokens_, ", and ",
-        num_tokens, " more would be above max_waiting_tokens, ",
-        max_waiting_tokens_, "; try again later, or raise max_waiting_tokens");
+    return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                          "too many prompt tokens wait: ", num_waiting_tokens_,
+                          ", and ", num_tokens,
+                          " more would be above `max_waiting_tokens`, ",
+                          max_waiting_tokens_,
+                          "; try again later, or raise `max_waiting_tokens`");
   }
   return absl::OkStatus();
 }
@@ -71,10 +75,12 @@ absl::Status QueueLimits::CheckShare(const std::string& owner) const {
   const auto owned = owned_.find(owner);
   const int64_t num_owned = owned == owned_.end() ? 0 : owned->second;
   if (num_owned < kShare * (num_places - num_open_)) return absl::OkStatus();
-  return ResourceExhausted("too many requests of this caller are open: ",
-                           num_owned, " of ", num_open_, " in all, where ",
-                           num_places, " may be (max_running and max_waiting) ",
-                           "and some are kept for others; try again later");
+  return MakeFieldError(
+      absl::StatusCode::kResourceExhausted,
+      "too many requests of this caller are open: ", num_owned, " of ",
+      num_open_, " in all, where ", num_places,
+      " may be (`max_running` and `max_waiting`) and some are kept for others; "
+      "try again later");
 }
 
 absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(

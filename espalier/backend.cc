@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
@@ -51,17 +51,16 @@ absl::Status CheckSameVocabulary(const std::string& directory,
     const std::string piece = text.tokenizer->Piece(token);
     const std::string its = other.tokenizer->Piece(token);
     if (piece == its) continue;
-    return OptionError(absl::StatusCode::kInvalidArgument,
-                       OptionName{"draft_model"}, ": ", draft,
-                       " must have the vocabulary of ", directory,
-                       ", but token ", token, " is ", BytesInQuotes(its),
-                       " instead of ", BytesInQuotes(piece));
+    return InvalidField(OptionName{"draft_model"}, ": ", draft,
+                        " must have the vocabulary of ", directory,
+                        ", but token ", token, " is ", BytesInQuotes(its),
+                        " instead of ", BytesInQuotes(piece));
   }
   if (size == other_size) return absl::OkStatus();
-  return OptionError(absl::StatusCode::kInvalidArgument,
-                     OptionName{"draft_model"}, ": ", draft,
-                     " must have the vocabulary of ", directory, ", but token ",
-                     std::min(size, other_size), " is in one of them alone");
+  return InvalidField(OptionName{"draft_model"}, ": ", draft,
+                      " must have the vocabulary of ", directory,
+                      ", but token ", std::min(size, other_size),
+                      " is in one of them alone");
 }
 
 ModelWeights::ModelWeights(std::string directory, const BackendOptions& options)
@@ -76,9 +75,8 @@ absl::Status ModelWeights::CheckFit(const std::string& directory,
   const auto check = [](std::string_view option, const auto& loaded,
                         const auto& given) {
     if (loaded == given) return absl::OkStatus();
-    return OptionError(absl::StatusCode::kInvalidArgument, OptionName{option},
-                       " must be that of loaded_weights, ",
-                       BytesInQuotes(loaded), ", got ", BytesInQuotes(given));
+    return InvalidField(OptionName{option}, " must be that of loaded_weights, ",
+                        BytesInQuotes(loaded), Got(BytesInQuotes(given)));
   };
   RETURN_IF_ERROR(check("directory", directory_, directory));
   RETURN_IF_ERROR(check("device", NameOf(device_), NameOf(options.device)));

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/cpu_count.h"
+#include "base/field_error.h"
 #include "base/shown_bytes.h"
-#include "base/status.h"
 #include "espalier/backend.h"
 
 namespace espalier {
@@ -24,8 +24,7 @@ std::string_view MeantDType(std::string_view text) {
 // Checks options against each other, and names them in errors.
 class Resolver {
  public:
-  Resolver(const GeneratorOptions& options, OptionNamer name)
-      : options_(options), name_(name) {}
+  explicit Resolver(const GeneratorOptions& options) : options_(options) {}
 
   absl::StatusOr<BackendOptions> Resolve() const;
 
@@ -43,7 +42,6 @@ class Resolver {
   absl::Status CheckSpeculation() const;
 
   const GeneratorOptions& options_;
-  const OptionNamer name_;
 };
 
 absl::StatusOr<DeviceChoice> Resolver::ChooseDevice() const {
@@ -59,10 +57,9 @@ absl::StatusOr<DeviceChoice> Resolver::ChooseDevice() const {
     const auto [rest, error] = std::from_chars(begin, end, device.ordinal);
     if (error == std::errc() && rest == end) return device;
   }
-  return InvalidArgument(name_("device"),
-                         " must be auto, cpu, cuda or cuda:N with N from 0, "
-                         "got ",
-                         BytesInQuotes(text));
+  return InvalidField(OptionName{"device"},
+                      " must be auto, cpu, cuda or cuda:N with N from 0",
+                      Got(BytesInQuotes(text)));
 }
 
 absl::StatusOr<DType> Resolver::ParseDType() const {
@@ -70,10 +67,10 @@ absl::StatusOr<DType> Resolver::ParseDType() const {
   if (options_.dtype == "f16") return DType::kFloat16;
   if (options_.dtype == "bf16") return DType::kBFloat16;
   const std::string_view meant = MeantDType(options_.dtype);
-  return InvalidArgument(
-      name_("dtype"), " must be f32, f16 or bf16, got ",
-      BytesInQuotes(options_.dtype),
-      meant.empty() ? "" : Concat("; did you mean ", meant, "?"));
+  return InvalidField(
+      OptionName{"dtype"}, " must be f32, f16 or bf16",
+      Got(BytesInQuotes(options_.dtype),
+          meant.empty() ? "" : Concat("; did you mean ", meant, "?")));
 }
 
 absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
@@ -82,8 +79,8 @@ absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
   }
   ASSIGN_OR_RETURN(const DType dtype, ParseDType());
   if (!device.is_cuda && dtype != DType::kFloat32) {
-    return InvalidArgument(name_("dtype"), " ", options_.dtype, " needs ",
-                           name_("device"), " cuda; the CPU computes in f32");
+    return InvalidField(OptionName{"dtype"}, " ", options_.dtype, " needs ",
+                        OptionName{"device"}, " cuda; the CPU computes in f32");
   }
   return dtype;
 }
@@ -94,18 +91,19 @@ absl::StatusOr<WeightFormat> Resolver::ChooseWeights(const DeviceChoice& device,
   if (text == "stored") return WeightFormat::kAsStored;
   if (text == "fp8") {
     if (!device.is_cuda || dtype == DType::kBFloat16) return WeightFormat::kFp8;
-    return InvalidArgument(name_("weights"), " fp8 needs ", name_("dtype"),
-                           " bf16, which a GPU multiplies them in, got ",
-                           options_.dtype);
+    return InvalidField(
+        OptionName{"weights"}, " fp8 needs ", OptionName{"dtype"},
+        " bf16, which a GPU multiplies them in", Got(options_.dtype));
   }
   if (text != "int8" && text != "int4") {
-    return InvalidArgument(name_("weights"), " must be stored, fp8, int8 or ",
-                           "int4, got ", BytesInQuotes(text));
+    return InvalidField(OptionName{"weights"}, " must be stored, fp8, int8 or ",
+                        "int4", Got(BytesInQuotes(text)));
   }
   if (device.is_cuda) {
-    return InvalidArgument(name_("weights"), " ", text, " needs ",
-                           name_("device"), " cpu; a GPU has them in the type ",
-                           "of ", name_("dtype"), ", or in fp8");
+    return InvalidField(OptionName{"weights"}, " ", text, " needs ",
+                        OptionName{"device"},
+                        " cpu; a GPU has them in the type ", "of ",
+                        OptionName{"dtype"}, ", or in fp8");
   }
   return text == "int8" ? WeightFormat::kInt8 : WeightFormat::kInt4;
 }
@@ -115,9 +113,8 @@ absl::StatusOr<PreemptedPages> Resolver::ParsePreemptedPages() const {
   if (text == "auto") return PreemptedPages::kAuto;
   if (text == "host") return PreemptedPages::kHost;
   if (text == "drop") return PreemptedPages::kDrop;
-  return InvalidArgument(name_("preempted_pages"),
-                         " must be auto, host or drop, got ",
-                         BytesInQuotes(text));
+  return InvalidField(OptionName{"preempted_pages"},
+                      " must be auto, host or drop", Got(BytesInQuotes(text)));
 }
 
 absl::Status Resolver::CheckOfCpu() const {
@@ -130,39 +127,38 @@ absl::Status Resolver::CheckOfCpu() const {
       {"max_score_edits", options_.max_score_edits}};
   for (const auto& [field, value] : values) {
     if (!value.has_value()) continue;
-    return InvalidArgument(name_(field), " needs ", name_("device"),
-                           " cpu, got ", *value);
+    return InvalidField(OptionName{field}, " needs ", OptionName{"device"},
+                        " cpu", Got(*value));
   }
   return absl::OkStatus();
 }
 
 absl::Status Resolver::CheckRange() const {
   if (options_.max_waiting < 0) {
-    return InvalidArgument(name_("max_waiting"), " must be at least 0, got ",
-                           options_.max_waiting);
+    return InvalidField(OptionName{"max_waiting"}, " must be at least 0",
+                        Got(options_.max_waiting));
   }
   if (options_.max_waiting_tokens < 0) {
-    return InvalidArgument(name_("max_waiting_tokens"),
-                           " must be at least 0, no limit, got ",
-                           options_.max_waiting_tokens);
+    return InvalidField(OptionName{"max_waiting_tokens"},
+                        " must be at least 0, no limit",
+                        Got(options_.max_waiting_tokens));
   }
   if (options_.num_threads < 0) {
-    return InvalidArgument(name_("num_threads"),
-                           " must be at least 0, one for each CPU, got ",
-                           options_.num_threads);
+    return InvalidField(OptionName{"num_threads"},
+                        " must be at least 0, one for each CPU",
+                        Got(options_.num_threads));
   }
   if (!(options_.prefill_share >= 0 && options_.prefill_share <= 1)) {
-    return InvalidArgument(name_("prefill_share"), " must be in [0, 1], got ",
-                           options_.prefill_share);
+    return InvalidField(OptionName{"prefill_share"}, " must be in [0, 1]",
+                        Got(options_.prefill_share));
   }
   if (!(options_.step_timeout > absl::ZeroDuration())) {
-    return InvalidArgument(name_("step_timeout"), " must be above 0, got ",
-                           options_.step_timeout);
+    return InvalidField(OptionName{"step_timeout"}, " must be above 0",
+                        Got(options_.step_timeout));
   }
   if (options_.host_cache_bytes.value_or(0) < 0) {
-    return InvalidArgument(name_("host_cache_bytes"),
-                           " must be at least 0, got ",
-                           *options_.host_cache_bytes);
+    return InvalidField(OptionName{"host_cache_bytes"}, " must be at least 0",
+                        Got(*options_.host_cache_bytes));
   }
   const std::pair<const char*, std::optional<int64_t>> positive[] = {
       {"kv_cache_bytes", options_.kv_cache_bytes},
@@ -171,7 +167,7 @@ absl::Status Resolver::CheckRange() const {
       {"max_beams", options_.max_beams}};
   for (const auto& [field, value] : positive) {
     if (value.value_or(1) >= 1) continue;
-    return InvalidArgument(name_(field), " must be at least 1, got ", *value);
+    return InvalidField(OptionName{field}, " must be at least 1", Got(*value));
   }
   return absl::OkStatus();
 }
@@ -181,17 +177,16 @@ absl::Status Resolver::CheckSpeculation() const {
   if (!options_.speculate.has_value()) return absl::OkStatus();
   const SpeculationParams& speculate = *options_.speculate;
   if (speculate.num_tokens < 1 || speculate.num_tokens > kMaxDraftTokens) {
-    return InvalidArgument(name_("speculate.num_tokens"), " must be in [1, ",
-                           kMaxDraftTokens, "], got ", speculate.num_tokens);
+    return InvalidField(OptionName{"speculate.num_tokens"}, " must be in [1, ",
+                        kMaxDraftTokens, "]", Got(speculate.num_tokens));
   }
   if (speculate.method != SpeculationMethod::kDraft ||
       !options_.draft_model.empty()) {
     return absl::OkStatus();
   }
-  return InvalidArgument(name_("speculate.method"),
-                         " must be \"ngram\", \"suffix\" or \"off\" "
-                         "without ",
-                         name_("draft_model"), ", got \"draft\"");
+  return InvalidField(OptionName{"speculate.method"},
+                      " must be \"ngram\", \"suffix\" or \"off\" without ",
+                      OptionName{"draft_model"}, Got("\"draft\""));
 }
 
 absl::StatusOr<BackendOptions> Resolver::Resolve() const {
@@ -218,9 +213,10 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   if (resolved.device.is_cuda) RETURN_IF_ERROR(CheckOfCpu());
   if (resolved.device.is_cuda &&
       options_.max_beams.value_or(0) > resolved.max_step_tokens) {
-    return InvalidArgument(
-        name_("max_beams"), " must be at most ", resolved.max_step_tokens, " (",
-        name_("max_step_tokens"), "), got ", *options_.max_beams);
+    return InvalidField(OptionName{"max_beams"}, " must be at most ",
+                        Limit(resolved.max_step_tokens), " (",
+                        OptionName{"max_step_tokens"}, ")",
+                        Got(*options_.max_beams));
   }
   resolved.max_beams = options_.max_beams.value_or(0);
   resolved.max_candidates =
@@ -253,28 +249,25 @@ std::string NameOf(const DeviceChoice& device) {
   return device.is_cuda ? Concat("cuda:", device.ordinal) : "cpu";
 }
 
-std::string FieldName(std::string_view field) { return std::string(field); }
-
-absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
-                                       OptionNamer name) {
-  return Resolver(options, name).Resolve();
+absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options) {
+  return Resolver(options).Resolve();
 }
 
-absl::Status CheckPreemptedPages(const BackendOptions& options,
-                                 OptionNamer name) {
+absl::Status CheckPreemptedPages(const BackendOptions& options) {
   if (options.preempted_pages == PreemptedPages::kDrop &&
       options.requires_host_cache && options.host_cache_bytes > 0) {
-    return InvalidArgument(name("host_cache_bytes"), " must be 0, or unset, ",
-                           "with ", name("preempted_pages"),
-                           " drop, which puts no page there");
+    return InvalidField(
+        OptionName{"host_cache_bytes"}, " must be 0, or unset, ", "with ",
+        OptionName{"preempted_pages"}, " drop, which puts no page there");
   }
   if (options.preempted_pages != PreemptedPages::kHost ||
       options.host_cache_bytes > 0) {
     return absl::OkStatus();
   }
-  return InvalidArgument(
-      name("preempted_pages"), " host needs host memory: ", "give ",
-      name("host_cache_bytes"), ", which is 0 here, as much as pages may take");
+  return InvalidField(OptionName{"preempted_pages"},
+                      " host needs host memory: ", "give ",
+                      OptionName{"host_cache_bytes"},
+                      ", which is 0 here, as much as pages may take");
 }
 
 EngineOptions EngineOptionsOf(const BackendOptions& options,

@@ -85,19 +85,14 @@ struct BackendOptions {
   std::shared_ptr<TraceSink> trace = nullptr;
 };
 
-// Returns the name of an option in errors, given its field in GeneratorOptions.
-using OptionNamer = std::string (*)(std::string_view field);
-std::string FieldName(std::string_view field);
-
-// Errors: kInvalidArgument naming the option and its value.
-absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
-                                       OptionNamer name = FieldName);
+// Errors: kInvalidArgument naming the option and its value, as those of the
+// others below (base/field_error.h).
+absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options);
 
 // Checks a model whose only host memory for pages is host_cache_bytes.
 // Errors: kInvalidArgument if all preempted pages must go to host memory and
 // there is none, or if there is some and none may go there.
-absl::Status CheckPreemptedPages(const BackendOptions& options,
-                                 OptionNamer name = FieldName);
+absl::Status CheckPreemptedPages(const BackendOptions& options);
 
 EngineOptions EngineOptionsOf(const BackendOptions& options,
                               std::shared_ptr<const Tokenizer> tokenizer);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -37,12 +38,13 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(ChatInputs inputs,
   ASSIGN_OR_RETURN(const jinja::Text rendered, Render(inputs));
   absl::StatusOr<std::vector<TokenId>> tokens = Encode(rendered, max_context);
   if (absl::IsInvalidArgument(tokens.status())) {
-    return Annotate(tokens.status(), "messages");
+    return AnnotateField(tokens.status(), "messages");
   }
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
-  return InvalidArgument("prompt must fit into the model's context of ",
-                         Pluralize(max_context, "token"), ": ",
-                         Message(tokens.status()));
+  return InvalidField("`prompt` must fit into the model's context of ",
+                      ContextLimit{max_context},
+                      max_context == 1 ? " token" : " tokens", ": ",
+                      Message(tokens.status()));
 }
 
 absl::StatusOr<jinja::Text> ChatPrompts::Render(

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -81,20 +82,21 @@ absl::Status CheckTexts(const ContinuationContext& context,
     const auto* const text = std::get_if<std::string>(&continuations[i]);
     if (text == nullptr) continue;
     if (context.tokenizer == nullptr) {
-      return FailedPrecondition("continuations[", i, "] is text, and there is ",
-                                "no tokenizer; give tokens");
+      return MakeFieldError(
+          absl::StatusCode::kFailedPrecondition, "`continuations`[", i,
+          "] is text, and there is no tokenizer; give tokens");
     }
     if (!IsUtf8(*text)) {
-      return InvalidArgument("continuations[", i, "] is not UTF-8");
+      return InvalidField("`continuations`[", i, "] is not UTF-8");
     }
     num_bytes += std::ssize(*text) + std::ssize(context.prompt) +
                  std::ssize(context.decoder_prompt);
   }
   if (num_bytes <= kMaxScoredBytes) return absl::OkStatus();
-  return InvalidArgument(
-      "continuations must take at most ", kMaxScoredBytes, " bytes of text, ",
-      "each with its prompt in front of it, to become tokens, got ", num_bytes,
-      "; give them as token ids");
+  return InvalidField(
+      "`continuations` must take at most ", Limit(kMaxScoredBytes),
+      " bytes of text, each with its prompt in front of it, to become tokens",
+      Got(num_bytes), "; give them as token ids");
 }
 
 }  // namespace
@@ -117,11 +119,12 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> ContinuationTokens(
     }
     const absl::StatusOr<Tokens> tokens = TokensAfter(context, *before, text);
     if (!tokens.ok()) {
-      return Annotate(tokens.status(), Concat("continuations[", i, "]"));
+      return AnnotateField(tokens.status(), Concat("continuations[", i, "]"));
     }
     if (tokens->empty()) {
-      return InvalidArgument("continuations[", i, "] must have a token in the ",
-                             "model's vocabulary, got ", ShownInQuotes(text));
+      return InvalidField("`continuations`[", i,
+                          "] must have a token in the model's vocabulary",
+                          Got(ShownInQuotes(text)));
     }
     all.emplace_back(tokens->begin(), tokens->end());
   }

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "espalier/backend.h"

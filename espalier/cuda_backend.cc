@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "base/wording.h"

@@ -8,6 +8,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/field_error.h"
 #include "base/memory.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
@@ -111,10 +112,11 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::TakePlace() {
   RETURN_IF_ERROR(WhyClosed());
   if (!has_room()) {
     ++num_refused_;
-    return ResourceExhausted("too many requests are open: ", num_open_,
-                             ", of which max_waiting, ", parts_.max_waiting,
-                             ", wait until one of max_running, ",
-                             parts_.engine.scheduler.max_running, ", ends");
+    return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                          "too many requests are open: ", num_open_,
+                          ", of which `max_waiting`, ", parts_.max_waiting,
+                          ", wait until one of `max_running`, ",
+                          parts_.engine.scheduler.max_running, ", ends");
   }
   ++num_open_;
   return Place(shared_from_this());
@@ -205,8 +207,9 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
     return std::move(prompt.tokens_);
   }
   if (tokenizer() == nullptr) {
-    return FailedPrecondition(
-        "prompt is text, and there is no tokenizer; give tokens");
+    return MakeFieldError(
+        absl::StatusCode::kFailedPrecondition,
+        "`prompt` is text, and there is no tokenizer; give tokens");
   }
   const PromptTemplate raw;
   const PromptTemplate* prompt_template = &raw;
@@ -272,12 +275,12 @@ absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
 absl::StatusOr<GeneratorCore::Scoring> GeneratorCore::MakeScoring(
     ScoreRequest from, NamedValues* taken) const {
   if (from.continuations.empty()) {
-    return InvalidArgument("continuations must not be empty, got []");
+    return InvalidField("`continuations` must not be empty", Got("[]"));
   }
   const std::vector<TokenId>& eos = description().eos_token_ids;
   if (from.append_eos && eos.empty()) {
-    return InvalidArgument("append_eos must be false for a model without an ",
-                           "EOS, got true");
+    return InvalidField("`append_eos` must be false for a model without an EOS",
+                        Got("true"));
   }
   ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
   Scoring scoring;
@@ -311,9 +314,10 @@ absl::Status GeneratorCore::TakeForcedBos(Scoring* scoring,
     std::vector<int64_t>& tokens = request.continuations[i];
     if (tokens.empty() || tokens[0] != *forced) continue;
     if (tokens.size() == 1) {
-      return InvalidArgument("continuations[", i, "] must have more than the ",
-                             "model's forced_bos_token_id, ", *forced,
-                             ", got [", *forced, "]");
+      return InvalidField(
+          "`continuations`[", i,
+          "] must have more than the model's `forced_bos_token_id`, ", *forced,
+          Got("[", *forced, "]"));
     }
     tokens.erase(tokens.begin());
     scoring->with_forced_bos.push_back(i);

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "espalier/backend.h"
@@ -33,8 +34,8 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
       {"loaded_weights", options.loaded_weights != nullptr}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
-      return InvalidArgument(field, " must be unset: a model of your own ",
-                             "decides it");
+      return InvalidField(OptionName{field},
+                          " must be unset: a model of your own decides it");
     }
   }
   return absl::OkStatus();
@@ -57,11 +58,12 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                               text.tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
   engine.max_waiting = resolved.max_waiting;
-  ASSIGN_OR_RETURN(auto core, GeneratorCore::Create(
-                                  {backend->steps(), std::move(text), engine,
-                                   std::move(defaults), resolved.max_waiting,
-                                   ", or raise kv_cache_bytes", directory,
-                                   backend->weights()}));
+  ASSIGN_OR_RETURN(
+      auto core, GeneratorCore::Create(
+                     {backend->steps(), std::move(text), engine,
+                      std::move(defaults), resolved.max_waiting,
+                      MessageParts(", or raise ", OptionName{"kv_cache_bytes"}),
+                      directory, backend->weights()}));
   return Generator(std::move(core));
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/json/generation_config.h"
 
@@ -31,17 +32,17 @@ absl::StatusOr<GenerationDefaults> ReadModels(const std::string& directory) {
 
 // Returns the error for a path that is no file and may be a misspelled keyword.
 absl::Status NoSuchFile(const absl::Status& status, const std::string& path,
-                        std::string_view option) {
+                        OptionName option) {
   if (path == "vllm") {
-    return InvalidArgument(option, " must be none for no defaults of the ",
-                           "model, got vLLM's word for that, \"vllm\"");
+    return InvalidField(option, " must be none for no defaults of the ",
+                        "model", Got("vLLM's word for that, \"vllm\""));
   }
-  return MakeError(status.code(), option, ": ", Message(status),
-                   "; it must be auto, strict, none or a file");
+  return MakeFieldError(status.code(), option, ": ", Message(status),
+                        "; it must be auto, strict, none or a file");
 }
 
 absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
-                                             std::string_view option) {
+                                             OptionName option) {
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   absl::StatusOr<GenerationDefaults> defaults =
@@ -49,29 +50,28 @@ absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
   if (absl::IsNotFound(defaults.status())) {
     return NoSuchFile(defaults.status(), path, option);
   }
-  if (!defaults.ok()) return Annotate(defaults.status(), option);
+  if (!defaults.ok()) return AnnotateOption(defaults.status(), option.field);
   return defaults;
 }
 
 absl::Status CheckSupported(const std::string& generation_config,
                             const GenerationDefaults& defaults,
-                            std::string_view option) {
+                            OptionName option) {
   if (generation_config != "strict" || defaults.unsupported.empty()) {
     return absl::OkStatus();
   }
-  return InvalidArgument(NameUnsupported(defaults), "; ", option,
-                         " auto goes on without");
+  return InvalidField(NameUnsupported(defaults), "; ", option,
+                      " auto goes on without");
 }
 
 }  // namespace
 
 absl::StatusOr<GenerationDefaults> LoadModelDefaults(
-    const std::string& generation_config, const std::string& directory,
-    OptionNamer name) {
-  const std::string option = name("generation_config");
+    const std::string& generation_config, const std::string& directory) {
+  constexpr OptionName option = {"generation_config"};
   if (generation_config.empty()) {
-    return InvalidArgument(option,
-                           " must be auto, strict, none or a file, got \"\"");
+    return InvalidField(option, " must be auto, strict, none or a file",
+                        Got("\"\""));
   }
   if (generation_config == "none") return GenerationDefaults();
   if (generation_config != "strict" && generation_config != "auto") {
@@ -84,12 +84,11 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
 
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,
-                         GenerationDefaults* defaults, OptionNamer name) {
+                         GenerationDefaults* defaults) {
   RETURN_IF_ERROR(CheckDefaults(*defaults, model));
   if (!has_tokenizer) LeaveOut("stop", defaults);
   LeaveOutHostSelection(model, defaults);
-  return CheckSupported(generation_config, *defaults,
-                        name("generation_config"));
+  return CheckSupported(generation_config, *defaults, {"generation_config"});
 }
 
 }  // namespace espalier

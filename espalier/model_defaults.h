@@ -14,15 +14,13 @@ namespace espalier {
 // Errors: kInvalidArgument naming the option, or file, field and value;
 // kNotFound for a file that is named and is not there; as ReadFile.
 absl::StatusOr<GenerationDefaults> LoadModelDefaults(
-    const std::string& generation_config, const std::string& directory,
-    OptionNamer name = FieldName);
+    const std::string& generation_config, const std::string& directory);
 
 // Fits what was loaded to the model: CheckDefaults; what acts on text is
 // unsupported of a model without a tokenizer.
 // Errors: kInvalidArgument naming file, field and value.
 absl::Status FitDefaults(const std::string& generation_config,
                          const ModelDescription& model, bool has_tokenizer,
-                         GenerationDefaults* defaults,
-                         OptionNamer name = FieldName);
+                         GenerationDefaults* defaults);
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -31,15 +32,16 @@ absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
     const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
     bool parse_special) {
-  if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
+  if (!IsUtf8(text)) return InvalidField("`prompt` is not UTF-8");
   absl::StatusOr<std::vector<TokenId>> tokens =
       prompt_template.Apply(text, tokenizer, max_tokens, parse_special);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
-  return InvalidArgument(
-      is_for_encoder ? "prompt is too long: the model's encoder reads "
+  return InvalidField(
+      is_for_encoder ? "`prompt` is too long: the model's encoder reads "
                        "at most "
-                     : "prompt must fit into the model's context of ",
-      Pluralize(max_tokens, "token"), ": ", Message(tokens.status()));
+                     : "`prompt` must fit into the model's context of ",
+      ContextLimit{max_tokens}, max_tokens == 1 ? " token" : " tokens", ": ",
+      Message(tokens.status()));
 }
 
 TextForm TextForm::Of(const Request& request, const ModelDescription& model,
@@ -59,8 +61,7 @@ absl::StatusOr<Generation> MakeGeneration(absl::StatusOr<Result> result,
                                           const NamedValues& defaults,
                                           const std::string& advice) {
   if (result.status().GetPayload(kTooFewPages).has_value()) {
-    return WithMessage(result.status(),
-                       Concat(Message(result.status()), advice));
+    return AppendParts(result.status(), advice);
   }
   RETURN_IF_ERROR(result.status());
   Generation generation;

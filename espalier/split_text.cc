@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "text/sentences.h"
@@ -111,9 +112,10 @@ absl::Status CheckSplitsTexts(const SplitChoice& choice) {
   const bool is_wrong = choice.given.value_or(false) && !choice.has_encoder &&
                         !choice.translates_sentences;
   if (!is_wrong) return absl::OkStatus();
-  return InvalidArgument("split_sentences must be false for a model without ",
-                         "an encoder whose prompt template has no languages, ",
-                         "got true");
+  return InvalidField(
+      "`split_sentences` must be false for a model without an encoder whose "
+      "prompt template has no languages",
+      Got("true"));
 }
 
 absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
@@ -123,8 +125,8 @@ absl::StatusOr<bool> IsSplit(const SplitChoice& choice,
   const std::string_view field = FieldOfOne(choice, params);
   if (field.empty()) return true;
   if (!choice.given) return false;
-  return InvalidArgument("split_sentences must be false with ", field,
-                         ", got true");
+  return InvalidField("`split_sentences` must be false with ", FieldName{field},
+                      Got("true"));
 }
 
 std::string_view FieldOfWholeText(const SplitChoice& choice,
@@ -180,8 +182,8 @@ absl::Status OfSentence(const absl::Status& error, size_t sentence,
                             absl::IsFailedPrecondition(error) ||
                             absl::IsResourceExhausted(error);
   if (!is_its_fault) return error;
-  return WithMessage(error, Concat(Message(error), "; of sentence ",
-                                   sentence + 1, " of ", num_sentences));
+  return AppendParts(error, "; of sentence ", sentence + 1, " of ",
+                     num_sentences);
 }
 
 SentenceJoiner::SentenceJoiner(std::vector<std::string> separators,

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "absl/strings/match.h"
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier::http {
@@ -26,7 +27,8 @@ absl::StatusOr<std::vector<asio::ip::tcp::endpoint>> Resolve(
           asio::ip::tcp::resolver::passive,
       error);
   if (error) {
-    return NotFound("host \"", host, "\" has no address: ", error.message());
+    return MakeFieldError(absl::StatusCode::kNotFound, OptionName{"host"},
+                          " \"", host, "\" has no address: ", error.message());
   }
   std::vector<asio::ip::tcp::endpoint> endpoints;
   for (const auto& result : results) {

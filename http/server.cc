@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "http/server_core.h"
 
@@ -12,14 +13,15 @@ namespace {
 
 absl::Status CheckOptions(const ServerOptions& options) {
   constexpr int kMaxThreads = 1024;
-  if (options.host.empty()) return InvalidArgument("host must not be empty");
+  if (options.host.empty())
+    return InvalidField(OptionName{"host"}, " must not be empty");
   if (options.port < 0 || options.port > 65535) {
-    return InvalidArgument("port must be between 0 and 65535, got ",
-                           options.port);
+    return InvalidField(OptionName{"port"}, " must be between 0 and 65535",
+                        Got(options.port));
   }
   if (options.num_threads < 1 || options.num_threads > kMaxThreads) {
-    return InvalidArgument("num_threads must be between 1 and ", kMaxThreads,
-                           ", got ", options.num_threads);
+    return InvalidField(OptionName{"num_threads"}, " must be between 1 and ",
+                        kMaxThreads, Got(options.num_threads));
   }
   return options.limits.Check();
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "http/resolve.h"
 
@@ -65,9 +66,9 @@ absl::Status ServerCore::Listen(const std::string& host, int port,
   ASSIGN_OR_RETURN(auto endpoints, Resolve(host, port));
   for (const Endpoint& endpoint : endpoints) {
     if (!loopback_only || endpoint.address().is_loopback()) continue;
-    return InvalidArgument("host ", host, " has the address ",
-                           endpoint.address().to_string(),
-                           ", which is not of this machine alone");
+    return InvalidField(OptionName{"host"}, " ", host, " has the address ",
+                        endpoint.address().to_string(),
+                        ", which is not of this machine alone");
   }
   // Another address may lack the port that is free on the first one.
   constexpr int kAttempts = 16;

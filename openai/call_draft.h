@@ -77,8 +77,9 @@ class ObjectFields;  // openai/object_fields.h
 // Errors: kInvalidArgument naming one, if the call is strict.
 absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft);
 
-// kInvalidArgument with this message, and the input_warning if there is one.
-absl::Status MissingField(std::string_view message, const CallDraft& draft);
+// kInvalidArgument of these parts (base/field_error.h), and the input_warning
+// if there is one.
+absl::Status MissingField(const std::string& parts, const CallDraft& draft);
 
 // Errors: kInvalidArgument naming the list, its limit and its flag.
 absl::Status CheckElements(std::string_view name, const JsonText& json,

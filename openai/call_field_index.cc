@@ -2,6 +2,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
@@ -103,8 +104,8 @@ absl::Status RefuseUnlessNeutral(const CallField& field, const JsonText& json,
   for (const std::string_view neutral : field.neutral) {
     if (!neutral.empty()) wanted += Concat(" or ", neutral);
   }
-  return InvalidArgument(field.name, " is not supported: it must be ", wanted,
-                         ", got ", Shown(json.text));
+  return InvalidField(FieldName{field.name}, " is not supported: it must be ",
+                      wanted, Got(Shown(json.text)));
 }
 
 }  // namespace

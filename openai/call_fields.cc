@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
@@ -55,8 +56,8 @@ absl::Status SetRequestId(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(ReadName(name, json, limits, &id));
   const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
   if (std::ranges::all_of(id, is_visible)) return absl::OkStatus();
-  return InvalidArgument(name, " must be visible ASCII characters, got ",
-                         ShownInQuotes(id));
+  return InvalidField(FieldName{name}, " must be visible ASCII characters",
+                      Got(ShownInQuotes(id)));
 }
 
 // Accepts a field without effect on the answer if its value has type T.
@@ -86,7 +87,7 @@ absl::Status SetTemplate(std::string_view name, const JsonText& json,
   std::string& chosen = draft->call.template_name;
   RETURN_IF_ERROR(ReadName(name, json, limits, &chosen));
   if (!chosen.empty()) return absl::OkStatus();
-  return InvalidArgument(name, " must not be empty, got \"\"");
+  return InvalidField(FieldName{name}, " must not be empty", Got("\"\""));
 }
 
 absl::Status SetPrompts(std::string_view name, const JsonText& json,
@@ -158,8 +159,8 @@ absl::Status SetTemplateArguments(std::string_view name, const JsonText& json,
   ASSIGN_OR_RETURN(const json::value parsed, ReadAny(name, json));
   for (const auto& [key, value] : parsed.get_object()) {
     if (IsOfRender(key)) {
-      return InvalidArgument(name, " must not have ", ShownInQuotes(key),
-                             ", got ", Shown(&value));
+      return InvalidField(FieldName{name}, " must not have ",
+                          ShownInQuotes(key), Got(Shown(&value)));
     }
     ChatOf(draft)->more.insert_or_assign(key, value);
   }
@@ -171,7 +172,8 @@ absl::Status SetTruncation(std::string_view name, const JsonText& json,
   std::optional<int64_t>& count = draft->call.truncate_prompt_tokens;
   RETURN_IF_ERROR(Read(name, json, &count));
   if (*count >= 1 || *count == -1) return absl::OkStatus();
-  return InvalidArgument(name, " must be -1 or at least 1, got ", *count);
+  return InvalidField(FieldName{name}, " must be -1 or at least 1",
+                      Got(*count));
 }
 
 absl::Status SetTruncationSide(std::string_view name, const JsonText& json,
@@ -202,7 +204,8 @@ absl::Status SetStreamOptions(std::string_view name, const JsonText& json,
                          : key == "include_obfuscation" ? &passed
                                                         : nullptr;
     if (option == nullptr) {
-      return InvalidArgument(path, " is not known, got ", Shown(value.text));
+      return InvalidField(FieldName{path}, " is not known",
+                          Got(Shown(value.text)));
     }
     if (value.is_null()) continue;
     RETURN_IF_ERROR(Read(path, value, option));
@@ -247,8 +250,9 @@ absl::Status SetTopK(std::string_view name, const JsonText& json, const Limits&,
   RETURN_IF_ERROR(ReadGivenParam(ParamNamed("top_k"), name, json, draft));
   int64_t& top_k = draft->call.params.top_k;
   if (top_k < -1) {
-    return InvalidArgument(name, " must be at least 1, or 0 or -1, which are ",
-                           "off, got ", top_k);
+    return InvalidField(FieldName{name},
+                        " must be at least 1, or 0 or -1, which are off",
+                        Got(top_k));
   }
   if (top_k == -1) top_k = 0;
   return absl::OkStatus();

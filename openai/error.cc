@@ -1,11 +1,11 @@
 #include "openai/error.h"
 
 #include <algorithm>
-#include <cctype>
+#include <optional>
 
 #include "absl/strings/cord.h"
+#include "base/field_error.h"
 #include "base/json.h"
-#include "base/rename_word.h"
 #include "base/status.h"
 #include "openai/call.h"
 #include "openai/call_fields.h"
@@ -70,18 +70,13 @@ int HttpStatusOf(const absl::Status& status) {
   }
 }
 
-bool IsNamePart(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-// The field that a message begins with, "messages[0].role"; empty if it begins
-// with none.
-std::string_view FieldOf(std::string_view message) {
-  std::string_view path = message.substr(0, message.find(' '));
-  if (path.ends_with(':')) path.remove_suffix(1);
-  const auto* const end = std::ranges::find_if_not(path, IsNamePart);
-  const std::string_view name = path.substr(0, end - path.begin());
-  return IsCallField(name) ? path : std::string_view();
+// Returns the path of the field that an error is about, "messages[0].role";
+// empty if it is about none of a call.
+std::string FieldOf(const absl::Status& status) {
+  const std::optional<FieldError> error = FieldErrorOf(status);
+  const bool is_call_field =
+      error && IsCallField(error->field.substr(0, error->field.find('.')));
+  return is_call_field ? error->path : "";
 }
 
 // Returns the flag that sets an option of the engine: --max-running for
@@ -92,41 +87,39 @@ std::string FlagOf(std::string_view option) {
   return flag;
 }
 
-// True for the errors of the length checks in request/validate_tokens.cc, and
-// of the encoder's source in request/request.cc.
-bool IsAboutContext(std::string_view message) {
-  return message.find("context of ") != message.npos ||
-         message.find("encoder reads at most ") != message.npos;
+bool ExceedsContext(const absl::Status& status) {
+  const std::optional<FieldError> error = FieldErrorOf(status);
+  return error && error->exceeds_context;
 }
 
-// The message in the words of the call.
-std::string InWordsOf(const Call& call, std::string message) {
-  constexpr std::string_view kPrompt = "prompt ";
+// Returns the name that a call has for a field of its request.
+std::optional<std::string> NameIn(const Call& call, std::string_view field) {
   constexpr std::string_view kUseBeamSearch = "use_beam_search";
-  const std::string_view input = InputOf(call.api);
-  if (message.starts_with(kPrompt)) {
-    message = Concat(input, " ", message.substr(kPrompt.size()));
+  if (field == "prompt" || field == "prompt_tokens") {
+    return std::string(InputOf(call.api));
   }
-  message = RenameWord(message, "prompt_tokens", input);
+  bool says_max_new_tokens = false;
   for (const GivenParam& given : call.given) {
+    says_max_new_tokens |= given.name == "max_new_tokens";
     // A flag is not called as the params that it decides: what is wrong with
     // them holds where it is on.
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
-    message = RenameWord(message, given.param, given.name);
+    if (given.param == field) return std::string(given.name);
   }
   // Unless the call says max_new_tokens itself, the error says max_tokens.
-  const auto is_own_name = [](const GivenParam& given) {
-    return given.name == "max_new_tokens";
-  };
-  if (std::ranges::none_of(call.given, is_own_name)) {
-    message = RenameWord(message, "max_new_tokens", "max_tokens");
+  if (field == "max_new_tokens" && !says_max_new_tokens) return "max_tokens";
+  for (const std::string_view option :
+       {"max_running", "max_waiting", "max_waiting_tokens"}) {
+    if (field == option) return FlagOf(option);
   }
-  for (const char* const option :
-       {"max_running", "max_beams", "max_waiting", "max_waiting_tokens"}) {
-    message = RenameWord(message, option, FlagOf(option));
-  }
-  message = RenameWord(message, "kv_cache_bytes", "--kv-cache-mib");
-  return message;
+  return std::nullopt;
+}
+
+// Returns the flag of an option of the engine; of options that callers cannot
+// do anything about its own name.
+std::string NameOfOption(std::string_view option) {
+  if (option == "max_beams") return FlagOf(option);
+  return option == "kv_cache_bytes" ? "--kv-cache-mib" : std::string(option);
 }
 
 void AppendOrNull(std::string_view key, const std::string& text,
@@ -161,21 +154,24 @@ Error ErrorOf(const absl::Status& status, const Call* call) {
   if (const auto code = status.GetPayload(kCode))
     error.code = std::string(*code);
   if (error.http_status != 400) return error;
-  if (!param) error.param = std::string(FieldOf(message));
-  if (IsAboutContext(message)) error.code = "context_length_exceeded";
+  if (!param) error.param = FieldOf(status);
+  if (ExceedsContext(status)) error.code = "context_length_exceeded";
   return error;
 }
 
 absl::Status InWordsOf(const Call& call, const absl::Status& error) {
   if (error.ok()) return error;
-  const std::string message = InWordsOf(call, Message(error));
-  absl::Status reworded = WithMessage(error, message);
-  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-    reworded.SetPayload(type, payload);
-  });
-  const bool names_none = !error.GetPayload(kParam) && FieldOf(message).empty();
-  if (names_none &&
-      (IsAboutContext(message) || message.starts_with("the prompt "))) {
+  const FieldWords words = {
+      .field = [&](std::string_view field) { return NameIn(call, field); },
+      .option = NameOfOption};
+  absl::Status reworded = InWordsOf(words, error);
+  for (const char* const type : {kParam, kCode}) {
+    if (const auto payload = error.GetPayload(type)) {
+      reworded.SetPayload(type, *payload);
+    }
+  }
+  const std::optional<FieldError> field = FieldErrorOf(error);
+  if (field && field->field == "the prompt") {
     reworded.SetPayload(kParam, absl::Cord(ToAbsl(InputOf(call.api))));
   }
   return reworded;

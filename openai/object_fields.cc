@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/spelling.h"
 #include "base/status.h"
@@ -231,9 +232,9 @@ absl::Status WarnOfUnknown(const ObjectFields& fields, CallDraft* draft) {
   return absl::OkStatus();
 }
 
-absl::Status MissingField(std::string_view message, const CallDraft& draft) {
-  if (draft.input_warning.empty()) return InvalidArgument(message);
-  return InvalidArgument(message, "; ", draft.input_warning);
+absl::Status MissingField(const std::string& parts, const CallDraft& draft) {
+  if (draft.input_warning.empty()) return InvalidField(parts);
+  return InvalidField(parts, "; ", draft.input_warning);
 }
 
 }  // namespace espalier::openai

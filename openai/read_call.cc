@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/byte_order_mark.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -94,7 +95,8 @@ absl::Status CheckInputs(const CallDraft& draft) {
   const bool is_there = is_chat ? call.chat && !call.chat->messages.empty()
                                 : !call.prompts.empty();
   if (is_there) return absl::OkStatus();
-  return MissingField(Concat(InputOf(call.api), " must be there, got nothing"),
+  return MissingField(MessageParts(FieldName{InputOf(call.api)},
+                                   " must be there", Got("nothing")),
                       draft);
 }
 
@@ -104,20 +106,20 @@ absl::Status CheckTextOptions(const Call& call) {
         return std::holds_alternative<std::string>(prompt);
       });
   if (!call.template_name.empty() && !is_text) {
-    return InvalidArgument("template needs a prompt that is a text, got ",
-                           ShownInQuotes(call.template_name));
+    return InvalidField("`template` needs a prompt that is a text",
+                        Got(ShownInQuotes(call.template_name)));
   }
   if (call.parse_special && !is_text) {
-    return InvalidArgument(
-        "parse_special needs a prompt that is a text, got true");
+    return InvalidField("`parse_special` needs a prompt that is a text",
+                        Got("true"));
   }
   if (call.split_sentences.value_or(false) && !is_text) {
-    return InvalidArgument(
-        "split_sentences needs a prompt that is a text, got true");
+    return InvalidField("`split_sentences` needs a prompt that is a text",
+                        Got("true"));
   }
   if (!call.template_name.empty() && call.add_special_tokens == false) {
-    return InvalidArgument(
-        "add_special_tokens must be true with template, got false");
+    return InvalidField("`add_special_tokens` must be true with template",
+                        Got("false"));
   }
   return absl::OkStatus();
 }
@@ -149,8 +151,9 @@ absl::Status SettlePrompts(CallDraft* draft) {
   if (!draft->call.chat->continue_final_message || decoder_prompt.empty()) {
     return absl::OkStatus();
   }
-  return InvalidArgument("decoder_prompt must be empty where the last message ",
-                         "is continued, got ", ShownInQuotes(decoder_prompt));
+  return InvalidField(
+      "`decoder_prompt` must be empty where the last message is continued",
+      Got(ShownInQuotes(decoder_prompt)));
 }
 
 std::string_view Call::NameOf(std::string_view param) const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
@@ -34,10 +35,9 @@ absl::Status RenameParts(const std::string& name, json::array* parts) {
         type != nullptr &&
         (*type == "input_text" || *type == "output_text" || *type == "text");
     if (!is_text) {
-      return InvalidArgument(name, "[", i,
-                             "].type must be \"input_text\" or "
-                             "\"output_text\", got ",
-                             Shown(type));
+      return InvalidField(FieldName{name}, "[", i,
+                          "].type must be \"input_text\" or \"output_text\"",
+                          Got(Shown(type)));
     }
     part["type"] = "text";
   }
@@ -50,8 +50,8 @@ absl::Status ReadItem(const std::string& name, json::value* value) {
   json::object& item = value->get_object();
   const json::value* const type = item.if_contains("type");
   if (type != nullptr && *type != "message") {
-    return InvalidArgument(name, ".type must be \"message\", got ",
-                           Shown(type));
+    return InvalidField(FieldName{name}, ".type must be \"message\"",
+                        Got(Shown(type)));
   }
   for (const char* const member : {"type", "id", "status", "phase"}) {
     item.erase(member);
@@ -80,8 +80,8 @@ absl::Status ReadMembers(std::string_view name, const JsonText& json,
 
 absl::Status RefuseMember(std::string_view path, std::string_view wanted,
                           const JsonText& value) {
-  return InvalidArgument(path, " is not supported: it must be null", wanted,
-                         ", got ", Shown(value.text));
+  return InvalidField(FieldName{path}, " is not supported: it must be null",
+                      wanted, Got(Shown(value.text)));
 }
 
 }  // namespace
@@ -99,9 +99,9 @@ absl::Status ReadInput(std::string_view name, const JsonText& json,
     ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
     messages = std::move(value.get_array());
     if (std::ssize(messages) > limits.max_messages) {
-      return InvalidArgument(name, " must have at most ", limits.max_messages,
-                             " messages (--max-messages), got ",
-                             messages.size());
+      return InvalidField(FieldName{name}, " must have at most ",
+                          Limit(limits.max_messages),
+                          " messages (--max-messages)", Got(messages.size()));
     }
     for (size_t i = 0; i < messages.size(); ++i) {
       RETURN_IF_ERROR(ReadItem(Concat(name, "[", i, "]"), &messages[i]));

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
@@ -15,7 +16,7 @@ namespace espalier::openai {
 namespace {
 
 absl::Status RefuseEmpty(std::string_view name, std::string_view value) {
-  return InvalidArgument(name, " must not be empty, got ", value);
+  return InvalidField(FieldName{name}, " must not be empty", Got(value));
 }
 
 absl::Status ToTokens(std::string_view name, const std::vector<int64_t>& ids,
@@ -34,8 +35,9 @@ absl::Status CheckNumPrompts(std::string_view name, const JsonText& json,
   int64_t count = 0;
   for (JsonItems items(json.text); items.Next();) ++count;
   if (count <= limits.max_prompts) return absl::OkStatus();
-  return InvalidArgument(name, " must have at most ", limits.max_prompts,
-                         " prompts (--max-prompts), got ", count);
+  return InvalidField(FieldName{name}, " must have at most ",
+                      Limit(limits.max_prompts), " prompts (--max-prompts)",
+                      Got(count));
 }
 
 absl::Status ReadTexts(std::string_view name, const JsonText& json,
@@ -111,8 +113,9 @@ absl::Status ReadMessages(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   ASSIGN_OR_RETURN(json::array messages, espalier::ReadMessages(name, json));
   if (static_cast<int64_t>(messages.size()) > limits.max_messages) {
-    return InvalidArgument(name, " must have at most ", limits.max_messages,
-                           " messages (--max-messages), got ", messages.size());
+    return InvalidField(FieldName{name}, " must have at most ",
+                        Limit(limits.max_messages),
+                        " messages (--max-messages)", Got(messages.size()));
   }
   if (!*chat) chat->emplace();
   (*chat)->messages = std::move(messages);
@@ -123,9 +126,9 @@ absl::Status ReadName(std::string_view name, const JsonText& json,
                       const Limits& limits, std::string* out) {
   RETURN_IF_ERROR(Read(name, json, out));
   if (std::ssize(*out) <= limits.max_name_bytes) return absl::OkStatus();
-  return InvalidArgument(name, " must have at most ", limits.max_name_bytes,
-                         " bytes, got ", out->size(), ": ",
-                         ShownInQuotes(*out));
+  return InvalidField(FieldName{name}, " must have at most ",
+                      Limit(limits.max_name_bytes), " bytes",
+                      Got(out->size(), ": ", ShownInQuotes(*out)));
 }
 
 }  // namespace espalier::openai

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
@@ -19,23 +20,25 @@ absl::StatusOr<std::string> ReadToolName(const std::string& path,
   const json::object& tool = value.get_object();
   const json::value* const type = tool.if_contains("type");
   if (type != nullptr && *type != "function") {
-    return InvalidArgument(path, ".type must be \"function\", got ",
-                           Shown(type));
+    return InvalidField(FieldName{path}, ".type must be \"function\"",
+                        Got(Shown(type)));
   }
   const json::value* const function = tool.if_contains("function");
   if (function == nullptr || !function->is_object()) {
-    return InvalidArgument(path, ".function must be an object, got ",
-                           Shown(function));
+    return InvalidField(FieldName{path}, ".function must be an object",
+                        Got(Shown(function)));
   }
   const json::value* const name = function->get_object().if_contains("name");
   if (name == nullptr || !name->is_string() || name->get_string().empty()) {
-    return InvalidArgument(path, ".function.name must be a string, and not ",
-                           "empty, got ", Shown(name));
+    return InvalidField(FieldName{path},
+                        ".function.name must be a string, and not empty",
+                        Got(Shown(name)));
   }
   const json::string& text = name->get_string();
   if (std::ssize(text) > limits.max_name_bytes) {
-    return InvalidArgument(path, ".function.name must have at most ",
-                           limits.max_name_bytes, " bytes, got ", text.size());
+    return InvalidField(FieldName{path}, ".function.name must have at most ",
+                        Limit(limits.max_name_bytes), " bytes",
+                        Got(text.size()));
   }
   return std::string(text);
 }
@@ -63,8 +66,10 @@ absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   const std::string choice = json.is_string() ? Unquoted(json.text) : "";
   if (choice != "none" && choice != "auto") {
-    return InvalidArgument(name, " must be \"auto\" or \"none\": no call of a ",
-                           "tool can be forced, got ", Shown(json.text));
+    return InvalidField(
+        FieldName{name},
+        " must be \"auto\" or \"none\": no call of a tool can be forced",
+        Got(Shown(json.text)));
   }
   draft->wants_tools = choice == "auto";
   return absl::OkStatus();

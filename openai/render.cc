@@ -6,6 +6,7 @@
 
 #include "base/byte_order_mark.h"
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json_scan.h"
 #include "base/status.h"
 #include "openai/answer_parts.h"
@@ -82,10 +83,10 @@ absl::Status RenderWriter::CheckSize() const {
   const std::string_view field = of_shared > max_bytes_ / 2
                                      ? std::string_view(largest_field_)
                                      : std::string_view("prompt");
-  return InvalidArgument(field, " must make an answer of at most ", limit,
-                         " bytes (--max-answer-bytes), got up to ", max_bytes_,
-                         " in ", prompts_.size(),
-                         prompts_.size() == 1 ? " prompt" : " prompts");
+  return InvalidField(FieldName{field}, " must make an answer of at most ",
+                      Limit(limit), " bytes (--max-answer-bytes)",
+                      Got("up to ", max_bytes_, " in ", prompts_.size(),
+                          prompts_.size() == 1 ? " prompt" : " prompts"));
 }
 
 bool RenderWriter::Append(size_t num_bytes, std::string* out) {

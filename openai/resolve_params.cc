@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/page_count.h"
@@ -295,9 +296,9 @@ absl::Status CheckRoom(const Call& call, const GenerationParams& params,
       IsBeamSearch(params) && call.Gives(kN) && !call.Gives("num_beams");
   const int64_t n = call.params.num_return_sequences;
   if (!makes_beams || n <= model.limits.max_beams) return absl::OkStatus();
-  return InvalidArgument(call.NameOf(kN), " must be at most ",
-                         model.limits.max_beams,
-                         " (--max-beams, what a step has room for), got ", n);
+  return InvalidField(FieldName{call.NameOf(kN)}, " must be at most ",
+                      Limit(model.limits.max_beams),
+                      " (--max-beams, what a step has room for)", Got(n));
 }
 
 absl::Status ServerDefaults::Check(const ModelDescription& model) const {

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/byte_order_mark.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -101,17 +102,17 @@ absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
   const int64_t num_items = std::ssize(call.items);
   if (call.scores_labels()) {
     if (num_items > limits.max_prompts) {
-      return InvalidArgument("items must be at most ", limits.max_prompts,
-                             " prompts with label_token_ids (--max-prompts), ",
-                             "got ", num_items);
+      return InvalidField("`items` must be at most ", Limit(limits.max_prompts),
+                          " prompts with label_token_ids (--max-prompts)",
+                          Got(num_items));
     }
     const int64_t num_labels = std::ssize(call.label_token_ids);
     if (num_items * num_labels <= kMaxTokensOfScoreCall) {
       return absl::OkStatus();
     }
-    return InvalidArgument("label_token_ids must be at most ",
-                           kMaxTokensOfScoreCall, " of all items together, ",
-                           "got ", num_labels, " of ", num_items, " items");
+    return InvalidField("`label_token_ids` must be at most ",
+                        Limit(kMaxTokensOfScoreCall), " of all items together",
+                        Got(num_labels, " of ", num_items, " items"));
   }
   int64_t num_tokens = 0;
   for (const PromptInput& item : call.items) {
@@ -119,19 +120,24 @@ absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
     num_tokens += tokens != nullptr ? std::ssize(*tokens) : 1;
   }
   if (num_tokens <= kMaxTokensOfScoreCall) return absl::OkStatus();
-  return InvalidArgument("items must have at most ", kMaxTokensOfScoreCall,
-                         " tokens together, got ", num_tokens);
+  return InvalidField("`items` must have at most ",
+                      Limit(kMaxTokensOfScoreCall), " tokens together",
+                      Got(num_tokens));
 }
 
 absl::Status CheckOptions(const ScoreCall& call) {
   if (call.scores_labels()) {
     if (!call.append_eos) return absl::OkStatus();
-    return InvalidArgument("append_eos must be false with label_token_ids, ",
-                           "which are scored by themselves, got true");
+    return InvalidField(
+        "`append_eos` must be false with label_token_ids, which are scored by "
+        "themselves",
+        Got("true"));
   }
   if (!call.item_first) return absl::OkStatus();
-  return InvalidArgument("item_first must be false without label_token_ids, ",
-                         "where items follow the query, got true");
+  return InvalidField(
+      "`item_first` must be false without label_token_ids, where items follow "
+      "the query",
+      Got("true"));
 }
 
 int64_t NumTextBytes(const PromptInput& input) {
@@ -234,8 +240,8 @@ absl::StatusOr<ScoreCall> ReadScoreCall(std::string_view body,
   if (!draft.unknown.empty() && draft.strict) {
     return InvalidArgument(draft.unknown[0]);
   }
-  if (!draft.has_query) return InvalidArgument("query must be there");
-  if (!draft.has_items) return InvalidArgument("items must be there");
+  if (!draft.has_query) return InvalidField("`query` must be there");
+  if (!draft.has_items) return InvalidField("`items` must be there");
   RETURN_IF_ERROR(CheckOptions(draft.call));
   RETURN_IF_ERROR(CheckSize(draft.call, limits));
   draft.call.warnings = std::move(draft.unknown);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -75,8 +76,8 @@ absl::StatusOr<ServerDefaults> ServerDefaults::Read(std::string_view text,
   draft.strict = true;  // there is no answer to warn in
   for (const ObjectFields::Field& field : fields.Take()) {
     if (!IsDefaultable(field.field)) {
-      return InvalidArgument(field.name, " must not have a default, got ",
-                             Shown(field.value.text));
+      return InvalidField(FieldName{field.name}, " must not have a default",
+                          Got(Shown(field.value.text)));
     }
     RETURN_IF_ERROR(
         ReadCallField(field.field, field.name, field.value, limits, &draft));

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/resolve_params.h"
@@ -33,9 +34,10 @@ absl::Status CheckLimit(const Limited& limited, const Call& call,
   const auto& [param, value, limit, flag] = limited;
   if (value >= 1 && value <= limit) return absl::OkStatus();
   const std::string range =
-      Concat(call.NameOf(param), " must be in [1, ", limit, "] (", flag, ")");
+      MessageParts(FieldName{call.NameOf(param)}, " must be in [1, ",
+                   Limit(limit), "] (", flag, ")");
   if (server == nullptr || call.Gives(param)) {
-    return InvalidArgument(range, ", got ", value);
+    return InvalidField(range, Got(value));
   }
   bool is_servers = false;
   for (const auto& [name, json] : server->values()) {
@@ -43,10 +45,10 @@ absl::Status CheckLimit(const Limited& limited, const Call& call,
   }
   std::string option(param);
   std::ranges::replace(option, '_', '-');
-  return InvalidArgument(range, ", got ",
-                         is_servers ? "the server's" : "the model's",
-                         " default, ", value, ": give another, here or as --",
-                         option, " of the server");
+  return InvalidField(
+      range,
+      Got(is_servers ? "the server's" : "the model's", " default, ", value),
+      ": give another, here or as --", option, " of the server");
 }
 
 // vLLM's: beams as many as n, or as best_of.
@@ -57,10 +59,10 @@ absl::Status SettleBeams(CallDraft* draft) {
   GenerationParams& params = call.params;
   if (!*draft->use_beam_search) {
     if (IsBeamSearch(params)) {
-      return InvalidArgument(
-          kName, " must be true with ",
-          params.stochastic ? "stochastic" : "num_beams above 1",
-          ", got false");
+      return InvalidField(
+          FieldName{kName}, " must be true with ",
+          params.stochastic ? "`stochastic`" : "`num_beams` above 1",
+          Got("false"));
     }
     if (!call.Gives("num_beams")) MarkGiven("num_beams", kName, draft);
     return absl::OkStatus();
@@ -110,7 +112,7 @@ absl::Status SettleChatLogProbs(CallDraft* draft) {
   const bool has = draft->has_logprobs.value_or(false);
   const int64_t top = draft->top_logprobs.value_or(0);
   if (!has && top != 0) {
-    return InvalidArgument("top_logprobs needs logprobs true, got ", top);
+    return InvalidField("`top_logprobs` needs `logprobs` true", Got(top));
   }
   if (has) {
     draft->call.params.logprobs = top;
@@ -130,15 +132,16 @@ absl::Status SettleEcho(CallDraft* draft) {
   // Defaults of a server, which have no prompts, have no echo either.
   const bool can_echo = call.api == Api::kCompletions && !call.prompts.empty();
   if (!call.echo && can_echo && params.max_new_tokens == 0) {
-    return InvalidArgument(call.NameOf("max_new_tokens"),
-                           " must be at least 1 without echo, got 0");
+    return InvalidField(FieldName{call.NameOf("max_new_tokens")},
+                        " must be at least 1 without echo", Got("0"));
   }
   if (!call.echo) return absl::OkStatus();
   if (call.api == Api::kChat) {
     if (call.chat->continue_final_message) return absl::OkStatus();
-    return InvalidArgument(
-        "echo must be false without continue_final_message, ",
-        "whose message it is of, got true");
+    return InvalidField(
+        "`echo` must be false without continue_final_message, whose message it "
+        "is of",
+        Got("true"));
   }
   if (params.logprobs && !params.prompt_logprobs) {
     params.prompt_logprobs = params.logprobs;
@@ -146,13 +149,15 @@ absl::Status SettleEcho(CallDraft* draft) {
   }
   if (params.max_new_tokens != 0) return absl::OkStatus();
   if (params.num_return_sequences != 1) {
-    return InvalidArgument(
-        call.NameOf("num_return_sequences"), " must be 1 with echo and ",
-        call.NameOf("max_new_tokens"), " 0, got ", params.num_return_sequences);
+    return InvalidField(FieldName{call.NameOf("num_return_sequences")},
+                        " must be 1 with echo and ",
+                        FieldName{call.NameOf("max_new_tokens")}, " 0",
+                        Got(params.num_return_sequences));
   }
   if (IsBeamSearch(params) || params.best_of) {
-    return InvalidArgument(call.NameOf("max_new_tokens"),
-                           " must be at least 1 with beams and best_of, got 0");
+    return InvalidField(FieldName{call.NameOf("max_new_tokens")},
+                        " must be at least 1 with beams and `best_of`",
+                        Got("0"));
   }
   call.prompt_only = true;
   // Without log-probabilities there is nothing to compute; a token is, and is
@@ -171,10 +176,9 @@ absl::Status SettleResponse(CallDraft* draft) {
   const Call& call = draft->call;
   const int64_t n = call.params.num_return_sequences;
   if (n != 1) {
-    return InvalidArgument(call.NameOf(kN),
-                           " must be 1 in /v1/responses, whose answer is the "
-                           "best alone, got ",
-                           n);
+    return InvalidField(
+        FieldName{call.NameOf(kN)},
+        " must be 1 in /v1/responses, whose answer is the best alone", Got(n));
   }
   if (!call.Gives(kN)) MarkGiven(kN, kN, draft);
   return absl::OkStatus();
@@ -184,17 +188,17 @@ absl::Status CheckStops(const Call& call) {
   const int64_t num_stops = std::ssize(call.params.stop);
   const int64_t limit = call.limits.max_stop;
   if (num_stops <= limit) return absl::OkStatus();
-  return InvalidArgument("stop must have at most ", limit,
-                         " strings (--max-stop), got ", num_stops);
+  return InvalidField("`stop` must have at most ", Limit(limit),
+                      " strings (--max-stop)", Got(num_stops));
 }
 
 absl::Status CheckStream(const CallDraft& draft) {
   const Call& call = draft.call;
   if (draft.has_stream_options && !call.stream) {
-    return InvalidArgument("stream_options needs stream true, got false");
+    return InvalidField("`stream_options` needs stream true", Got("false"));
   }
   if (call.stream_beams && !call.stream) {
-    return InvalidArgument("stream_beams needs stream true, got false");
+    return InvalidField("`stream_beams` needs stream true", Got("false"));
   }
   return absl::OkStatus();
 }
@@ -217,9 +221,9 @@ absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
   if (draft->call.Gives(field.name)) {
     const std::string_view text = draft->TextOf(field.name);
     if (text == json.text) return absl::OkStatus();
-    return InvalidArgument(draft->call.NameOf(field.name), " and ", name,
-                           " are the same field, got ", Shown(text), " and ",
-                           Shown(json.text));
+    return InvalidField(FieldName{draft->call.NameOf(field.name)}, " and ",
+                        FieldName{name}, " are the same field",
+                        Got(Shown(text), " and ", Shown(json.text)));
   }
   RETURN_IF_ERROR(ReadParam(field, name, json, &draft->call.params));
   MarkGiven(field.name, name, draft);
@@ -235,9 +239,9 @@ void MarkGiven(std::string_view param, std::string_view name,
 absl::Status CheckElements(std::string_view name, const JsonText& json,
                            const Limits& limits) {
   if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
-  return InvalidArgument(name, " must have at most ", limits.max_list_elements,
-                         " elements (--max-list-elements), got ",
-                         json.num_values);
+  return InvalidField(FieldName{name}, " must have at most ",
+                      Limit(limits.max_list_elements),
+                      " elements (--max-list-elements)", Got(json.num_values));
 }
 
 absl::Status CheckLimits(const Call& call, const GenerationParams& params,
@@ -272,9 +276,10 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                                   params.best_of.value_or(1)});
   const int64_t num_prompts = call.chat ? 1 : std::ssize(call.prompts);
   if (width * num_prompts <= limits.max_choices) return absl::OkStatus();
-  return InvalidArgument("prompt must make at most ", limits.max_choices,
-                         " sequences of all prompts (--max-choices), got ",
-                         num_prompts, " times ", width);
+  return InvalidField("`prompt` must make at most ", Limit(limits.max_choices),
+                      DependsOnPrompts{},
+                      " sequences of all prompts (--max-choices)",
+                      Got(num_prompts, " times ", width));
 }
 
 absl::Status SettleCall(CallDraft* draft) {

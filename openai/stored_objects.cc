@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json_scan.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
@@ -52,7 +53,7 @@ class StoredReader {
     if (!status_.ok()) return;
     const json::value* const value = object_->if_contains(name);
     if (value == nullptr) {
-      status_ = InvalidArgument(name, " is not there");
+      status_ = InvalidField(FieldName{name}, " is not there");
     } else if (!value->is_null() && !Take(*value, out)) {
       status_ = WrongType(name, Wanted(out), *value);
     }
@@ -121,8 +122,8 @@ absl::Status ReadMetadata(const JsonText& json, json::object* metadata) {
   if (!value.is_object()) return WrongType("metadata", "an object", json.text);
   *metadata = value.get_object();
   if (metadata->size() > kMaxMetadata) {
-    return InvalidArgument("metadata must have at most ", kMaxMetadata,
-                           " members, got ", metadata->size());
+    return InvalidField("`metadata` must have at most ", Limit(kMaxMetadata),
+                        " members", Got(metadata->size()));
   }
   for (const auto& [key, member] : *metadata) {
     const size_t key_size = CountCharacters(key);
@@ -134,8 +135,9 @@ absl::Status ReadMetadata(const JsonText& json, json::object* metadata) {
     if (!member.is_string()) return WrongType(name, "a string", member);
     const size_t value_size = CountCharacters(member.get_string());
     if (value_size > kMaxMetadataValue) {
-      return InvalidArgument(name, " must have at most ", kMaxMetadataValue,
-                             " characters, got ", value_size);
+      return InvalidField(FieldName{name}, " must have at most ",
+                          Limit(kMaxMetadataValue), " characters",
+                          Got(value_size));
     }
   }
   return absl::OkStatus();

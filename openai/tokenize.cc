@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/byte_order_mark.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
@@ -82,8 +83,8 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
   const bool has_messages = call.chat && !call.chat->messages.empty();
   if (has_messages == !call.prompts.empty()) {
     return MissingField(
-        Concat("prompt or messages must be there, one of the two, got ",
-               has_messages ? "both" : "none"),
+        MessageParts("`prompt` or messages must be there, one of the two",
+                     Got(has_messages ? "both" : "none")),
         draft);
   }
   SettleTools(&draft);
@@ -132,7 +133,8 @@ absl::StatusOr<DetokenizeCall> ReadDetokenizeCall(std::string_view body,
   ASSIGN_OR_RETURN(CallDraft draft, ReadDraft(body, kInDetokenize, limits));
   Call& call = draft.call;
   if (call.prompts.empty()) {
-    return MissingField("tokens must be there, got nothing", draft);
+    return MissingField(MessageParts("`tokens` must be there", Got("nothing")),
+                        draft);
   }
   return DetokenizeCall{
       .model = std::move(call.model),

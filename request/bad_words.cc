@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "text/tokenizer/tokenizer.h"
@@ -50,12 +51,12 @@ absl::StatusOr<SharedList<TokenIds>> FormsOf(
     const size_t num_before = forms.size();
     const absl::Status status =
         AppendForms(tokenizer, WithoutLeadingSpaces(words[i]), &forms);
-    if (!status.ok()) return Annotate(status, Concat("bad_words[", i, "]"));
+    if (!status.ok())
+      return AnnotateField(status, Concat("bad_words[", i, "]"));
     if (forms.size() > num_before) continue;
-    return InvalidArgument("bad_words[", i,
-                           "] must have a token in the model's vocabulary, "
-                           "got ",
-                           ShownInQuotes(words[i]));
+    return InvalidField("`bad_words`[", i,
+                        "] must have a token in the model's vocabulary",
+                        Got(ShownInQuotes(words[i])));
   }
   return SharedList<TokenIds>(std::move(forms));
 }
@@ -82,25 +83,25 @@ SharedList<TokenIds> Joined(const SharedList<TokenIds>& ids,
 
 absl::Status CheckBadWords(const std::vector<std::string>& words) {
   if (words.size() > kMaxBadWords) {
-    return InvalidArgument("bad_words must have at most ", kMaxBadWords,
-                           " words, got ", words.size());
+    return InvalidField("`bad_words` must have at most ", Limit(kMaxBadWords),
+                        " words", Got(words.size()));
   }
   size_t num_bytes = 0;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!IsUtf8(word)) {
-      return InvalidArgument("bad_words[", i, "] is not UTF-8");
+      return InvalidField("`bad_words`[", i, "] is not UTF-8");
     }
     if (WithoutLeadingSpaces(word).empty()) {
-      return InvalidArgument("bad_words[", i, "] must not be ",
-                             word.empty() ? "empty" : "spaces alone", ", got ",
-                             ShownInQuotes(word));
+      return InvalidField("`bad_words`[", i, "] must not be ",
+                          word.empty() ? "empty" : "spaces alone",
+                          Got(ShownInQuotes(word)));
     }
     num_bytes += word.size();
   }
   if (num_bytes <= kMaxBadWordBytes) return absl::OkStatus();
-  return InvalidArgument("bad_words must have at most ", kMaxBadWordBytes,
-                         " bytes together, got ", num_bytes);
+  return InvalidField("`bad_words` must have at most ", Limit(kMaxBadWordBytes),
+                      " bytes together", Got(num_bytes));
 }
 
 absl::Status ResolveBadWords(const Tokenizer* tokenizer,
@@ -120,10 +121,10 @@ absl::Status ResolveBadWords(const Tokenizer* tokenizer,
 }
 
 absl::Status NoTokensOfBadWords(const GenerationParams& params) {
-  return InvalidArgument(
-      "bad_words must be empty without a tokenizer (EngineOptions::tokenizer), "
-      "which makes bad_words_ids of it, got ",
-      ShownInQuotes(params.bad_words.front()));
+  return InvalidField(
+      "`bad_words` must be empty without a tokenizer "
+      "(EngineOptions::tokenizer), which makes `bad_words_ids` of it",
+      Got(ShownInQuotes(params.bad_words.front())));
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -35,30 +36,30 @@ absl::Status CheckOneDecoderPrompt(const GenerationParams& params) {
   const std::string& text = params.decoder_prompt;
   const auto& tokens = params.decoder_prompt_tokens;
   if (text.empty() || tokens.empty()) return absl::OkStatus();
-  return InvalidArgument(
-      "decoder_prompt and decoder_prompt_tokens both say how the output ",
-      "begins: give one of the two, got ", ShownInQuotes(text), " and ",
-      Pluralize(tokens.size(), "token"));
+  return InvalidField(
+      "`decoder_prompt` and `decoder_prompt_tokens` both say how the output "
+      "begins: give one of the two",
+      Got(ShownInQuotes(text), " and ", Pluralize(tokens.size(), "token")));
 }
 
 absl::Status NoTokensOfText(const std::string& text) {
-  return InvalidArgument(
-      "decoder_prompt must be empty without a tokenizer ",
-      "(EngineOptions::tokenizer), which makes decoder_prompt_tokens of it, ",
-      "got ", ShownInQuotes(text));
+  return InvalidField(
+      "`decoder_prompt` must be empty without a tokenizer "
+      "(EngineOptions::tokenizer), which makes `decoder_prompt_tokens` of it",
+      Got(ShownInQuotes(text)));
 }
 
 // Returns the error of a text with more tokens than there is room for after
 // `num_before`, which counts the decoder's start and a forced token.
 absl::Status TextTooLong(const ModelDescription& model, int64_t num_before,
                          std::string_view got) {
-  return InvalidArgument(
-      "decoder_prompt must have at most ",
+  return InvalidField(
+      "`decoder_prompt` must have at most ",
       Pluralize(std::max<int64_t>(0, model.max_context - num_before - 1),
                 "token"),
       model.encoder ? " (the decoder's" : " (the model's", " context of ",
-      model.max_context, " less ", Pluralize(num_before, "token"),
-      " that it begins with and one to generate), got ", got);
+      ContextLimit{model.max_context}, " less ", Pluralize(num_before, "token"),
+      " that it begins with and one to generate)", Got(got));
 }
 
 // The tokens of a text that stands after `num_before` others.
@@ -66,7 +67,7 @@ absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
                                             const std::string& text,
                                             const ModelDescription& model,
                                             int64_t num_before) {
-  if (!IsUtf8(text)) return InvalidArgument("decoder_prompt is not UTF-8");
+  if (!IsUtf8(text)) return InvalidField("`decoder_prompt` is not UTF-8");
   const int max_tokens = model.max_context;
   // EncodeOutput takes any length, so this keeps far too long texts from it:
   // what is far too many pieces of the source's vocabulary is of the target's,
@@ -78,16 +79,17 @@ absl::StatusOr<std::vector<TokenId>> Encode(const Tokenizer& tokenizer,
                        Concat("a text of ", text.size(), " bytes"));
   }
   absl::StatusOr<std::vector<TokenId>> tokens = tokenizer.EncodeOutput(text);
-  if (!tokens.ok()) return Annotate(tokens.status(), "decoder_prompt");
+  if (!tokens.ok()) return AnnotateField(tokens.status(), "decoder_prompt");
   if (tokens->empty() && text.find_first_not_of(" \t\r\n") == text.npos) {
-    return InvalidArgument("decoder_prompt must not be blank, got ",
-                           ShownInQuotes(text), "; leave it out where nothing ",
-                           "is to begin the output");
+    return InvalidField("`decoder_prompt` must not be blank",
+                        Got(ShownInQuotes(text)),
+                        "; leave it out where nothing is to begin the output");
   }
   if (tokens->empty()) {
-    return InvalidArgument("decoder_prompt must have a token in the model's ",
-                           "vocabulary, or be left out, got ",
-                           ShownInQuotes(text));
+    return InvalidField(
+        "`decoder_prompt` must have a token in the model's vocabulary, or be "
+        "left out",
+        Got(ShownInQuotes(text)));
   }
   if (num_before + std::ssize(*tokens) < max_tokens) return tokens;
   return TextTooLong(model, num_before, Concat(tokens->size()));
@@ -140,9 +142,10 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
       OwnTokens(StartOf(model), tokens).empty()) {
     return absl::OkStatus();
   }
-  return InvalidArgument("forced_bos_token_id must be unset with ",
-                         "decoder_prompt_tokens, which say what comes first, ",
-                         "got ", *params.forced_bos_token_id);
+  return InvalidField(
+      "`forced_bos_token_id` must be unset with `decoder_prompt_tokens`, which "
+      "say what comes first",
+      Got(*params.forced_bos_token_id));
 }
 
 absl::Status AppendDecoderPrompt(const ModelDescription& model,

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -216,21 +217,6 @@ void TakeBeamsOfWrongSearch(const GenerationDefaults& defaults,
   }
 }
 
-bool IsNamePart(char c) {
-  return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_';
-}
-
-// True if `text` contains the word `name`.
-bool HasWord(std::string_view text, std::string_view name) {
-  for (size_t at = text.find(name); at != text.npos;
-       at = text.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    const bool begins = at == 0 || !IsNamePart(text[at - 1]);
-    if (begins && (end == text.size() || !IsNamePart(text[end]))) return true;
-  }
-  return false;
-}
-
 int64_t MostSequences(const P& params) {
   return std::max(
       {params.num_beams, params.num_beam_groups, params.num_return_sequences});
@@ -245,9 +231,9 @@ absl::Status CheckDecoderStart(const GenerationDefaults& defaults,
   if (prompt.size() == 1 && *start == std::to_string(prompt[0])) {
     return absl::OkStatus();
   }
-  return InvalidArgument("decoder_start_token_id must be what the model's ",
-                         "decoder begins with, ", prompt[0], ", got ",
-                         Shown(*start));
+  return InvalidField(
+      "`decoder_start_token_id` must be what the model's decoder begins with, ",
+      prompt[0], Got(Shown(*start)));
 }
 
 // "top_k 20 and top_p 0.8"
@@ -420,17 +406,16 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
 absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,
                           std::string_view origin) {
   if (error.ok()) return error;
-  const std::string message = Message(error);
   std::string origins;
   for (const auto& [name, value] : taken) {
     // max_length makes max_new_tokens, whose name this is not.
-    const bool is_named = name == "max_length"
-                              ? HasWord(message, "max_new_tokens")
-                              : HasWord(message, name);
-    if (!is_named) continue;
-    origins += Concat("; ", name, " is ", Shown(value), " by ", origin);
+    if (!NamesField(error, name == "max_length" ? "max_new_tokens" : name)) {
+      continue;
+    }
+    origins += MessageParts("; ", FieldName{name}, " is ", Shown(value), " by ",
+                            origin);
   }
-  return origins.empty() ? error : WithMessage(error, message + origins);
+  return origins.empty() ? error : AppendParts(error, origins);
 }
 
 }  // namespace espalier

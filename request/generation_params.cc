@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/model_description.h"
 #include "base/status.h"
@@ -17,11 +18,10 @@ namespace {
 
 absl::Status CheckName(std::string_view field, const std::string& name,
                        int64_t max_bytes) {
-  if (!IsUtf8(name)) return InvalidArgument(field, " is not UTF-8");
+  if (!IsUtf8(name)) return InvalidField(FieldName{field}, " is not UTF-8");
   if (std::ssize(name) <= max_bytes) return absl::OkStatus();
-  return InvalidArgument(field, " must have at most ", max_bytes,
-                         " bytes, got ", name.size(), ": ",
-                         ShownInQuotes(name));
+  return InvalidField(FieldName{field}, " must have at most ", Limit(max_bytes),
+                      " bytes", Got(name.size(), ": ", ShownInQuotes(name)));
 }
 
 }  // namespace
@@ -61,19 +61,19 @@ absl::Status ValidateReports(const ModelDescription& model,
     RETURN_IF_ERROR(CheckRange("logprobs", *params.logprobs, 0, kMaxLogProbs));
   }
   if (params.logprobs_mode != LogprobsMode::kRaw && !params.logprobs) {
-    return InvalidArgument(
-        "logprobs_mode must be \"raw_logprobs\" without logprobs, got \"",
-        NameOf(params.logprobs_mode), '"');
+    return InvalidField(
+        "`logprobs_mode` must be \"raw_logprobs\" without `logprobs`",
+        Got("\"", NameOf(params.logprobs_mode), '"'));
   }
   if (params.prompt_logprobs && model.encoder) {
-    return InvalidArgument(
-        "prompt_logprobs must be unset for a model with an encoder, whose "
-        "prompts have no log-probabilities, got ",
-        *params.prompt_logprobs);
+    return InvalidField(
+        "`prompt_logprobs` must be unset for a model with an encoder, whose "
+        "prompts have no log-probabilities",
+        Got(*params.prompt_logprobs));
   }
   if (!params.prompt_logprobs) {
     return CheckOff<int64_t>("logprobs_start", params.logprobs_start, 0,
-                             "without prompt_logprobs");
+                             "without `prompt_logprobs`");
   }
   RETURN_IF_ERROR(CheckRange("logprobs_start", params.logprobs_start, 0,
                              num_prompt_tokens, " (tokens of the prompt)"));
@@ -90,9 +90,8 @@ absl::Status ValidateScheduling(const GenerationParams& params) {
   RETURN_IF_ERROR(CheckName("cache_salt", salt, kMaxCacheSaltBytes));
   RETURN_IF_ERROR(CheckName("tenant", params.tenant, kMaxTenantBytes));
   if (!params.prefix_cache && !salt.empty()) {
-    return InvalidArgument(
-        "cache_salt must be empty with prefix_cache false, got ",
-        ShownInQuotes(salt));
+    return InvalidField("`cache_salt` must be empty with `prefix_cache` false",
+                        Got(ShownInQuotes(salt)));
   }
   return CheckRange("priority", params.priority, -kMaxAbsPriority,
                     kMaxAbsPriority);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -15,14 +16,14 @@ namespace espalier {
 inline constexpr int64_t kMaxSequences = 1 << 20;
 
 // Why a limit of StepLimits is one.
-inline constexpr std::string_view kPerStep = " (what a step has room for)";
+inline constexpr Prose kPerStep = " (what a step has room for)";
 
 absl::Status CheckAtLeast(std::string_view field, int64_t value, int64_t low);
 
 // Checks that `value` is in [low, high]; `why_high` explains `high`, or is
 // empty.
 absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
-                        int64_t high, std::string_view why_high = "");
+                        int64_t high, Prose why_high = "");
 
 // Checks that a number is finite when it is rounded to float32.
 absl::Status CheckFloat32(std::string_view field, double value);
@@ -33,8 +34,9 @@ absl::Status CheckTokens(std::string_view field, const Ids& ids,
                          int vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab_size) continue;
-    return InvalidArgument(field, "[", i, "] must be a token id in [0, ",
-                           vocab_size, "), got ", ids[i]);
+    return InvalidField(FieldName{field}, "[", i,
+                        "] must be a token id in [0, ", vocab_size, ")",
+                        Got(ids[i]));
   }
   return absl::OkStatus();
 }
@@ -43,9 +45,10 @@ absl::Status CheckTokens(std::string_view field, const Ids& ids,
 // without early_stopping true, got 2".
 template <typename T>
 absl::Status CheckOff(std::string_view field, const T& value, const T& off,
-                      std::string_view where) {
+                      Prose where) {
   if (value == off) return absl::OkStatus();
-  return InvalidArgument(field, " must be ", off, " ", where, ", got ", value);
+  return InvalidField(FieldName{field}, " must be ", off, " ", where,
+                      Got(value));
 }
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/field_error.h"
 #include "base/model_description.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -31,8 +32,8 @@ namespace {
 // Checks that no option of generation is set. Lengths are the continuations'.
 absl::Status CheckParamsOfScoring(const GenerationParams& params) {
   if (params.max_new_tokens.value_or(0) != 0) {
-    return InvalidArgument("max_new_tokens must be unset with continuations, ",
-                           "got ", *params.max_new_tokens);
+    return InvalidField("`max_new_tokens` must be unset with continuations",
+                        Got(*params.max_new_tokens));
   }
   GenerationParams kept;
   kept.max_new_tokens = params.max_new_tokens;
@@ -46,10 +47,10 @@ absl::Status CheckParamsOfScoring(const GenerationParams& params) {
   kept.priority = params.priority;
   kept.tenant = params.tenant;
   if (params == kept) return absl::OkStatus();
-  return InvalidArgument(
-      "params of what is generated must be unset with continuations, which ",
-      "are scored: only prompt_logprobs, logprobs_start, the decoder prompt, ",
-      "deadline_ms and those of scheduling have a meaning");
+  return InvalidField(
+      "`params` of what is generated must be unset with continuations, which "
+      "are scored: only `prompt_logprobs`, `logprobs_start`, the decoder "
+      "prompt, `deadline_ms` and those of scheduling have a meaning");
 }
 
 // Refuses what is too long, in its own name, and sets max_new_tokens to the
@@ -60,8 +61,9 @@ absl::Status ValidateContinuations(const ModelDescription& model,
   RETURN_IF_ERROR(CheckParamsOfScoring(params));
   const int64_t num_tokens = NumContinuationTokens(*request);
   if (num_tokens > kMaxScoredTokens) {
-    return InvalidArgument("continuations must have at most ", kMaxScoredTokens,
-                           " tokens together, got ", num_tokens);
+    return InvalidField("`continuations` must have at most ",
+                        Limit(kMaxScoredTokens), " tokens together",
+                        Got(num_tokens));
   }
   RETURN_IF_ERROR(CheckSequences("continuations", request->continuations,
                                  model.vocab_size));
@@ -73,17 +75,17 @@ absl::Status ValidateContinuations(const ModelDescription& model,
     const int64_t length = std::ssize(request->continuations[i]);
     longest = std::max(longest, length);
     if (length <= room || room < 1) continue;
-    return InvalidArgument("continuations[", i, "] must have at most ",
-                           Pluralize(room, "token"), " (a context of ",
-                           model.max_context, " less ", num_before,
-                           " before it), got ", length);
+    return InvalidField("`continuations`[", i, "] must have at most ",
+                        Pluralize(room, "token"), " (a context of ",
+                        ContextLimit{model.max_context}, " less ", num_before,
+                        " before it)", Got(length));
   }
   params.max_new_tokens = longest;
   if (longest == 1 || model.has_shareable_pages) return absl::OkStatus();
-  return InvalidArgument(
-      "continuations must have one token each for a model that keeps more of a "
-      "sequence than its pages (has_shareable_pages), got ",
-      longest);
+  return InvalidField(
+      "`continuations` must have one token each for a model that keeps more of "
+      "a sequence than its pages (has_shareable_pages)",
+      Got(longest));
 }
 
 }  // namespace
@@ -112,16 +114,16 @@ int64_t NumWithoutLogits(const Request& request) {
 
 absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   if (request->prompt_tokens.empty()) {
-    return InvalidArgument("prompt_tokens must not be empty, got []");
+    return InvalidField("`prompt_tokens` must not be empty", Got("[]"));
   }
   RETURN_IF_ERROR(
       CheckTokens("prompt_tokens", request->prompt_tokens, model.vocab_size));
   RETURN_IF_ERROR(AppendDecoderPrompt(model, request));
   const int64_t num_tokens = std::ssize(request->prompt_tokens);
   if (model.encoder && num_tokens > model.encoder->max_source_tokens) {
-    return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),
-                           ", and the model's encoder reads at most ",
-                           model.encoder->max_source_tokens);
+    return InvalidField("`the prompt` has ", Pluralize(num_tokens, "token"),
+                        ", and the model's encoder reads at most ",
+                        ContextLimit{model.encoder->max_source_tokens});
   }
   if (!request->continuations.empty()) {
     RETURN_IF_ERROR(ValidateContinuations(model, request));

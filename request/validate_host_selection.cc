@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
@@ -9,7 +10,7 @@ namespace espalier {
 absl::Status ValidateHostSelection(const ModelDescription& model,
                                    const GenerationParams& params) {
   if (model.selects_on_host) return absl::OkStatus();
-  constexpr std::string_view kHere = "where a GPU selects";
+  constexpr Prose kHere = "where a GPU selects";
   // Samples and stochastic beams are drawn from what is normalised anyway.
   if (IsBeamSearch(params) && !params.stochastic) {
     RETURN_IF_ERROR(CheckOff("renormalize_logits", params.renormalize_logits,
@@ -20,8 +21,8 @@ absl::Status ValidateHostSelection(const ModelDescription& model,
   };
   const auto found = std::ranges::find_if(params.sequence_bias, is_long);
   if (found != params.sequence_bias.end()) {
-    return InvalidArgument("sequence_bias must be of single tokens ", kHere,
-                           ", got one of ", found->tokens.size());
+    return InvalidField("`sequence_bias` must be of single tokens ", kHere,
+                        Got("one of ", found->tokens.size()));
   }
   return CheckOff("logprobs_mode", NameOf(params.logprobs_mode),
                   NameOf(LogprobsMode::kRaw), kHere);

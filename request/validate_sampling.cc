@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
@@ -16,26 +17,26 @@ absl::Status CheckProbability(std::string_view field, double value) {
   if (rounded > 0.0f && rounded <= 1.0f && value <= 1.0) {
     return absl::OkStatus();
   }
-  return InvalidArgument(field, " must be in (0, 1], got ", value);
+  return InvalidField(FieldName{field}, " must be in (0, 1]", Got(value));
 }
 
 absl::Status CheckSamplingRanges(const GenerationParams& params) {
   RETURN_IF_ERROR(CheckFloat32("temperature", params.temperature));
   if (params.temperature < 0) {
-    return InvalidArgument("temperature must be at least 0, got ",
-                           params.temperature);
+    return InvalidField("`temperature` must be at least 0",
+                        Got(params.temperature));
   }
   RETURN_IF_ERROR(CheckAtLeast("top_k", params.top_k, 0));
   RETURN_IF_ERROR(CheckProbability("top_p", params.top_p));
   if (!(params.min_p >= 0 && params.min_p <= 1)) {
-    return InvalidArgument("min_p must be in [0, 1], got ", params.min_p);
+    return InvalidField("`min_p` must be in [0, 1]", Got(params.min_p));
   }
   return CheckProbability("typical_p", params.typical_p);
 }
 
 // Checks that the filters of sampling are off; temperature 0 is allowed.
 absl::Status CheckDrawsNothing(const GenerationParams& params) {
-  constexpr std::string_view kWithout = "without do_sample or stochastic";
+  constexpr Prose kWithout = "without `do_sample` or `stochastic`";
   if (params.temperature != 0) {
     RETURN_IF_ERROR(CheckOff("temperature", params.temperature, 1.0, kWithout));
   }
@@ -49,14 +50,15 @@ absl::Status CheckDrawsNothing(const GenerationParams& params) {
 absl::Status CheckNothingToDraw(const GenerationParams& params) {
   const absl::Status status = CheckDrawsNothing(params);
   if (status.ok()) return status;
-  return InvalidArgument(Message(status), "; add do_sample to draw by it");
+  return AppendParts(status, "; add `do_sample` to draw by it");
 }
 
 absl::Status ValidateLengthDecay(const LengthDecay& decay) {
   constexpr std::string_view kName = "exponential_decay_length_penalty";
   RETURN_IF_ERROR(CheckAtLeast(Concat(kName, "[0]"), decay.start_index, 0));
   if (decay.factor > 0 && std::isfinite(decay.factor)) return absl::OkStatus();
-  return InvalidArgument(kName, "[1] must be above 0, got ", decay.factor);
+  return InvalidField(FieldName{kName}, "[1] must be above 0",
+                      Got(decay.factor));
 }
 
 // Every divisor of a score is a normal float32; 1 at the first token.
@@ -70,11 +72,11 @@ absl::Status ValidateLengthPenalty(const GenerationParams& params) {
   if (std::isfinite(params.length_penalty) && std::isnormal(divisor)) {
     return absl::OkStatus();
   }
-  return InvalidArgument(
-      "length_penalty must keep ",
+  return InvalidField(
+      "`length_penalty` must keep ",
       is_wu ? "((5 + length) / 6)^length_penalty" : "length^length_penalty",
       " within float32 up to ", *params.max_new_tokens,
-      " tokens (max_new_tokens), got ", params.length_penalty);
+      " tokens (`max_new_tokens`)", Got(params.length_penalty));
 }
 
 }  // namespace
@@ -85,8 +87,8 @@ absl::Status ValidateSampling(const GenerationParams& params) {
     return CheckNothingToDraw(params);
   }
   if (IsBeamSearch(params) && static_cast<float>(params.temperature) == 0) {
-    return InvalidArgument("temperature must be above 0 with beams, got ",
-                           params.temperature);
+    return InvalidField("`temperature` must be above 0 with beams",
+                        Got(params.temperature));
   }
   return absl::OkStatus();
 }
@@ -94,9 +96,9 @@ absl::Status ValidateSampling(const GenerationParams& params) {
 absl::Status ValidatePenalties(const GenerationParams& params) {
   const float repetition = static_cast<float>(params.repetition_penalty);
   if (!(repetition > 0.0f) || !std::isfinite(repetition)) {
-    return InvalidArgument(
-        "repetition_penalty must be positive and within float32, got ",
-        params.repetition_penalty);
+    return InvalidField(
+        "`repetition_penalty` must be positive and within float32",
+        Got(params.repetition_penalty));
   }
   RETURN_IF_ERROR(CheckFloat32("frequency_penalty", params.frequency_penalty));
   RETURN_IF_ERROR(CheckFloat32("presence_penalty", params.presence_penalty));

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/param_checks.h"
@@ -18,10 +19,10 @@ bool IsFinite(double value) { return std::isfinite(static_cast<float>(value)); }
 
 absl::Status TooLarge(std::string_view field, double value,
                       const GenerationParams& params) {
-  return InvalidArgument(field,
-                         " must keep sums of scores within float32 over ",
-                         Pluralize(*params.max_new_tokens, "token"),
-                         " (max_new_tokens), got ", value);
+  return InvalidField(FieldName{field},
+                      " must keep sums of scores within float32 over ",
+                      Pluralize(*params.max_new_tokens, "token"),
+                      " (`max_new_tokens`)", Got(value));
 }
 
 constexpr std::string_view kDecay = "exponential_decay_length_penalty[1]";

@@ -1,4 +1,4 @@
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
@@ -30,7 +30,7 @@ std::string_view NameOf(SpeculationMode mode) {
 }
 
 namespace {
-constexpr std::string_view kWhenOff = "with speculate.method \"off\"";
+constexpr Prose kWhenOff = "with `speculate.method` \"off\"";
 }  // namespace
 
 bool CanSpeculate(const GenerationParams& params) {
@@ -52,28 +52,28 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
                     kWhenOff);
   }
   if (!model.verifies_drafts) {
-    return InvalidArgument(
-        "speculate.method must be \"off\" where the executor verifies no "
-        "drafts, got \"",
-        NameOf(speculate.method), '"');
+    return InvalidField(
+        "`speculate.method` must be \"off\" where the executor verifies no "
+        "drafts",
+        Got("\"", NameOf(speculate.method), '"'));
   }
   if (!CanSpeculate(params)) {
-    return InvalidArgument(
-        "speculate.method must be \"off\" with do_sample, stochastic or "
-        "num_beam_groups beside num_beams, got \"",
-        NameOf(speculate.method), '"');
+    return InvalidField(
+        "`speculate.method` must be \"off\" with `do_sample`, `stochastic` or "
+        "`num_beam_groups` beside `num_beams`",
+        Got("\"", NameOf(speculate.method), '"'));
   }
   if (speculate.method == SpeculationMethod::kDraft && model.encoder) {
-    return InvalidArgument(
-        "speculate.method must be \"ngram\", \"suffix\" or \"off\" for a model "
-        "with an encoder, got \"draft\"");
+    return InvalidField(
+        "`speculate.method` must be \"ngram\", \"suffix\" or \"off\" for a "
+        "model with an encoder",
+        Got("\"draft\""));
   }
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
-    return OptionError(
-        absl::StatusCode::kInvalidArgument,
-        "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
-        "draft model, got \"draft\"",
-        OptionHint{"; give one by ", "draft_model", " DIR"});
+    return InvalidField(
+        "`speculate.method` must be \"ngram\", \"suffix\" or \"off\" without a "
+        "draft model",
+        Got("\"draft\""), OptionHint{"; give one by ", "draft_model", " DIR"});
   }
   return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,
                     kMaxDraftTokens);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/bad_words.h"
@@ -73,8 +74,8 @@ absl::Status CheckIds(std::string_view field, const SharedList<int64_t>& ids,
   const absl::Status status = CheckOnce<IdsInVocabulary>(
       ids, {vocab_size}, [&] { return CheckTokens(field, ids, vocab_size); });
   if (status.ok() || ids.size() > 1) return status;
-  return InvalidArgument(field, " must be a token id in [0, ", vocab_size,
-                         "), got ", ids[0]);
+  return InvalidField(FieldName{field}, " must be a token id in [0, ",
+                      vocab_size, ")", Got(ids[0]));
 }
 
 struct Longest {
@@ -118,15 +119,16 @@ absl::Status CheckNumStopIds(const ModelDescription& model,
   MakeSet(&ids);
   const auto num_ids = std::ssize(ids);
   if (num_ids <= limit) return absl::OkStatus();
-  return InvalidArgument(
-      params.stop_token_ids.empty() ? "eos_token_id"
-                                    : "eos_token_id and stop_token_ids",
-      " must have at most ", limit, " ids", kPerStep, ", got ", num_ids);
+  return InvalidField(
+      params.stop_token_ids.empty() ? "`eos_token_id`"
+                                    : "`eos_token_id` and `stop_token_ids`",
+      " must have at most ", Limit(limit), " ids", kPerStep, Got(num_ids));
 }
 
 absl::Status ValidateStopStrings(const GenerationParams& params) {
   if (params.stop.empty()) {
-    return CheckOff("include_stop", params.include_stop, false, "without stop");
+    return CheckOff("include_stop", params.include_stop, false,
+                    "without `stop`");
   }
   return StopStrings::Check(params.stop);
 }
@@ -137,8 +139,8 @@ absl::Status CheckBiases(const ModelDescription& model,
                          const TokenBiases& biases) {
   for (const auto& [token, bias] : biases) {
     if (token < 0 || token >= model.vocab_size) {
-      return InvalidArgument("logit_bias must name token ids in [0, ",
-                             model.vocab_size, "), got ", token);
+      return InvalidField("`logit_bias` must name token ids in [0, ",
+                          model.vocab_size, ")", Got(token));
     }
     if (CheckFloat32("logit_bias", bias).ok()) continue;
     return CheckFloat32(Concat("logit_bias of token ", token), bias);
@@ -148,8 +150,8 @@ absl::Status CheckBiases(const ModelDescription& model,
   const auto twin = std::ranges::adjacent_find(
       sorted, {}, &std::pair<int64_t, double>::first);
   if (twin == sorted.end()) return absl::OkStatus();
-  return InvalidArgument("logit_bias must name each token once, got ",
-                         twin->first, " twice");
+  return InvalidField("`logit_bias` must name each token once",
+                      Got(twin->first, " twice"));
 }
 
 // Ascending, each token once.
@@ -175,7 +177,7 @@ absl::Status CheckSequenceBiases(const ModelDescription& model,
     // To name one costs more than to check it.
     const std::string name = Concat("sequence_bias[", i, "]");
     if (tokens.empty()) {
-      return InvalidArgument(name, "[0] must not be empty, got []");
+      return InvalidField(FieldName{name}, "[0] must not be empty", Got("[]"));
     }
     RETURN_IF_ERROR(CheckTokens(Concat(name, "[0]"), tokens, model.vocab_size));
     return CheckFloat32(Concat(name, "[1]"), bias);
@@ -185,9 +187,10 @@ absl::Status CheckSequenceBiases(const ModelDescription& model,
   const auto twin =
       std::ranges::adjacent_find(sorted, {}, &SequenceBias::tokens);
   if (twin == sorted.end()) return absl::OkStatus();
-  return InvalidArgument("sequence_bias must name each sequence once, got one ",
-                         "of ", Pluralize(twin->tokens.size(), "token"),
-                         " that ends in ", twin->tokens.back(), " twice");
+  return InvalidField(
+      "`sequence_bias` must name each sequence once",
+      Got("one ", "of ", Pluralize(twin->tokens.size(), "token"),
+          " that ends in ", twin->tokens.back(), " twice"));
 }
 
 // Ascending, each sequence once.
@@ -209,9 +212,9 @@ absl::Status CheckEachEnding(const GenerationParams& params) {
       const bool is_eos =
           !params.ignore_eos && Contains(*params.eos_token_id, token);
       if (!is_eos && !Contains(params.stop_token_ids, token)) continue;
-      return InvalidArgument("allowed_sequences[", i, "][", j,
-                             "] must not be an ", is_eos ? "EOS" : "ending",
-                             " id unless it is the last, got ", token);
+      return InvalidField("`allowed_sequences`[", i, "][", j,
+                          "] must not be an ", is_eos ? "EOS" : "ending",
+                          " id unless it is the last", Got(token));
     }
   }
   return absl::OkStatus();
@@ -230,25 +233,25 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
                                       const GenerationParams& params) {
   const auto& sequences = *params.allowed_sequences;
   if (sequences.empty()) {
-    return InvalidArgument("allowed_sequences must not be empty, got []");
+    return InvalidField("`allowed_sequences` must not be empty", Got("[]"));
   }
   RETURN_IF_ERROR(
       CheckSharedSequences("allowed_sequences", sequences, model.vocab_size));
   const bool is_too_long = LongestOf(sequences) > *params.max_new_tokens;
   for (size_t i = 0; is_too_long && i < sequences.size(); ++i) {
     if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
-    return InvalidArgument("allowed_sequences[", i, "] must have at most ",
-                           Pluralize(*params.max_new_tokens, "token"),
-                           " (max_new_tokens), got ", sequences[i].size());
+    return InvalidField("`allowed_sequences`[", i, "] must have at most ",
+                        Pluralize(*params.max_new_tokens, "token"),
+                        " (`max_new_tokens`)", Got(sequences[i].size()));
   }
   if (params.allowed_token_ids) {
-    return InvalidArgument(
-        "allowed_token_ids must be unset with allowed_sequences, got ",
-        Pluralize(params.allowed_token_ids->size(), "id"));
+    return InvalidField(
+        "`allowed_token_ids` must be unset with `allowed_sequences`",
+        Got(Pluralize(params.allowed_token_ids->size(), "id")));
   }
   if (!params.stop.empty()) {
-    return InvalidArgument("stop must be empty with allowed_sequences, got ",
-                           Pluralize(params.stop.size(), "string"));
+    return InvalidField("`stop` must be empty with `allowed_sequences`",
+                        Got(Pluralize(params.stop.size(), "string")));
   }
   return CheckEndings(params);
 }
@@ -266,8 +269,9 @@ absl::Status ValidateForced(const ModelDescription& model,
     RETURN_IF_ERROR(CheckIds(field, *ids, model.vocab_size));
     MakeSet(ids);
     if (params->allowed_sequences) {
-      return InvalidArgument(field, " must be unset with allowed_sequences, ",
-                             "got ", ids->front());
+      return InvalidField(FieldName{field},
+                          " must be unset with `allowed_sequences`",
+                          Got(ids->front()));
     }
   }
   return absl::OkStatus();
@@ -278,40 +282,42 @@ absl::Status ValidateForced(const ModelDescription& model,
 absl::Status NoRoom(const ModelDescription& model, int64_t num_tokens) {
   if (model.encoder) {
     const int64_t num_start = std::ssize(model.encoder->decoder_prompt);
-    return InvalidArgument(
-        "decoder_prompt_tokens must have at most ",
-        Pluralize(model.max_context - num_start - 1, "token"),
-        " (the decoder's context of ", model.max_context, " less ",
-        Pluralize(num_start, "token"),
-        " that it begins with and one to generate), got ",
-        num_tokens - num_start);
+    return InvalidField("`decoder_prompt_tokens` must have at most ",
+                        Pluralize(model.max_context - num_start - 1, "token"),
+                        " (the decoder's context of ",
+                        ContextLimit{model.max_context}, " less ",
+                        Pluralize(num_start, "token"),
+                        " that it begins with and one to generate)",
+                        Got(num_tokens - num_start));
   }
   // The tokens may have been given, or a text that they are of.
-  return InvalidArgument("the prompt has ", Pluralize(num_tokens, "token"),
-                         ", which leaves no room in the model's context of ",
-                         model.max_context);
+  return InvalidField("`the prompt` has ", Pluralize(num_tokens, "token"),
+                      ", which leaves no room in the model's context of ",
+                      ContextLimit{model.max_context});
 }
 
 // Why there is room for so many.
 std::string WhyRoom(const ModelDescription& model, int64_t num_tokens) {
   if (model.encoder) {
-    return Concat(" (the decoder's context of ", model.max_context, " less ",
-                  Pluralize(num_tokens, "token"), " that it begins with)");
+    return MessageParts(
+        " (the decoder's context of ", ContextLimit{model.max_context},
+        " less ", Pluralize(num_tokens, "token"), " that it begins with)");
   }
-  return Concat(" (a context of ", model.max_context, " less ",
-                Pluralize(num_tokens, "prompt token"), ")");
+  return MessageParts(" (a context of ", ContextLimit{model.max_context},
+                      " less ", Pluralize(num_tokens, "prompt token"), ")",
+                      DependsOnPrompt{});
 }
 
 // Checks a request that generates nothing.
 absl::Status ValidateNoNewTokens(const GenerationParams& params) {
-  constexpr std::string_view kWith = "with max_new_tokens 0";
+  constexpr Prose kWith = "with `max_new_tokens` 0";
   RETURN_IF_ERROR(CheckOff<int64_t>("num_beams", params.num_beams, 1, kWith));
   RETURN_IF_ERROR(CheckOff("stochastic", params.stochastic, false, kWith));
   RETURN_IF_ERROR(CheckOff<int64_t>("num_return_sequences",
                                     params.num_return_sequences, 1, kWith));
   if (params.best_of) {
-    return InvalidArgument("best_of must be unset ", kWith, ", got ",
-                           *params.best_of);
+    return InvalidField("`best_of` must be unset ", kWith,
+                        Got(*params.best_of));
   }
   return CheckAtLeast("min_new_tokens", params.min_new_tokens, 0);
 }
@@ -323,7 +329,8 @@ absl::Status CheckSequences(std::string_view field,
                             int vocab_size) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].empty()) {
-      return InvalidArgument(field, "[", i, "] must not be empty, got []");
+      return InvalidField(FieldName{field}, "[", i, "] must not be empty",
+                          Got("[]"));
     }
     // To name a list costs more than to check it.
     if (CheckTokens(field, sequences[i], vocab_size).ok()) continue;
@@ -354,7 +361,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   // checks.
   if (*params->max_new_tokens < 1 || *params->max_new_tokens > room) {
     return CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
-                      WhyRoom(model, num_before));
+                      Prose(std::string_view(WhyRoom(model, num_before))));
   }
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }
@@ -389,7 +396,7 @@ absl::Status ValidateConstraints(const ModelDescription& model,
                            params->begin_suppress_tokens, model.vocab_size));
   if (params->allowed_token_ids) {
     if (params->allowed_token_ids->empty()) {
-      return InvalidArgument("allowed_token_ids must not be empty, got []");
+      return InvalidField("`allowed_token_ids` must not be empty", Got("[]"));
     }
     RETURN_IF_ERROR(CheckIds("allowed_token_ids", *params->allowed_token_ids,
                              model.vocab_size));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/token_log_prob.h"
 #include "batcher/queue_limits.h"
@@ -113,10 +114,10 @@ absl::Status CheckEcho(const openai::Call& call,
                         call.params.prompt_logprobs.has_value() &&
                         model.encoder.has_value();
   if (!is_wrong) return absl::OkStatus();
-  return InvalidArgument("echo must be false with ",
-                         call.NameOf("prompt_logprobs"),
-                         " for a model with an encoder, whose prompts have no ",
-                         "log-probabilities, got true");
+  return InvalidField(
+      "`echo` must be false with ", FieldName{call.NameOf("prompt_logprobs")},
+      " for a model with an encoder, whose prompts have no log-probabilities",
+      Got("true"));
 }
 
 // The text that is echoed in front of a generated one, which continues it.
@@ -165,10 +166,10 @@ absl::Status CheckMayWait(const std::vector<OpenPrompt>& requests,
       num_tokens <= max_waiting_tokens) {
     return absl::OkStatus();
   }
-  return InvalidArgument("prompt has ", num_tokens, " tokens in ",
-                         requests.size(), " prompts, and at most ",
-                         max_waiting_tokens,
-                         " may wait (--max-waiting-tokens)");
+  return InvalidField("`prompt` has ", num_tokens, " tokens in ",
+                      requests.size(), " prompts, and at most ",
+                      Limit(max_waiting_tokens),
+                      " may wait (--max-waiting-tokens)");
 }
 
 absl::Status OfPlace(const absl::Status& error, const RequestPlace& place,
@@ -230,10 +231,11 @@ absl::Status CheckAnswerBytes(const openai::Call& call,
   const std::string_view field = of_prompts > of_outputs ? "prompt_logprobs"
                                  : has_logprobs          ? "logprobs"
                                                          : "max_new_tokens";
-  return InvalidArgument(field, " must make an answer of at most ", limit,
-                         " bytes (--max-answer-bytes), got up to ",
-                         of_prompts + of_outputs, " in ", prompts.size(),
-                         prompts.size() == 1 ? " prompt" : " prompts");
+  return InvalidField(
+      FieldName{field}, " must make an answer of at most ", Limit(limit),
+      " bytes (--max-answer-bytes)",
+      Got("up to ", of_prompts + of_outputs, " in ", prompts.size(),
+          prompts.size() == 1 ? " prompt" : " prompts"));
 }
 
 // The sentences of a prompt that is split, at most `max_sentences`; nullopt of
@@ -271,9 +273,9 @@ absl::Status CheckNumSentences(const openai::Call& call, size_t num_requests,
   const std::string_view flags = limit == call.limits.max_prompts
                                      ? "--max-prompts"
                                      : "--max-running, --max-waiting";
-  return InvalidArgument("prompt must have at most ", limit,
-                         " sentences, each a request (", flags,
-                         "), got more; send the text in parts");
+  return InvalidField("`prompt` must have at most ", Limit(limit),
+                      " sentences, each a request (", flags, ")", Got("more"),
+                      "; send the text in parts");
 }
 
 // Sequences of all sentences of a call.
@@ -285,10 +287,10 @@ absl::Status CheckChoices(const openai::Call& call,
   }
   const int64_t limit = call.limits.max_choices;
   if (num_sequences <= limit) return absl::OkStatus();
-  return InvalidArgument("prompt must make at most ", limit,
-                         " sequences of all sentences (--max-choices), got ",
-                         num_sequences, " of ", requests.size(),
-                         "; send the text in parts");
+  return InvalidField("`prompt` must make at most ", Limit(limit),
+                      " sequences of all sentences (--max-choices)",
+                      Got(num_sequences, " of ", requests.size()),
+                      "; send the text in parts");
 }
 
 // A text, tokens or a conversation that becomes a request.
@@ -358,9 +360,10 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
   if (!OwnerOf(caller).empty()) max_open = QueueLimits::MaxOfOwner(max_open);
   if (std::ssize(call.prompts) > max_open) {
     // With 429 a client would retry it forever.
-    return InvalidArgument("prompt has ", call.prompts.size(),
-                           " prompts, each a request, and at most ", max_open,
-                           " may run and wait (--max-running, --max-waiting)");
+    return InvalidField("`prompt` has ", call.prompts.size(),
+                        " prompts, each a request, and at most ",
+                        Limit(max_open),
+                        " may run and wait (--max-running, --max-waiting)");
   }
   RETURN_IF_ERROR(CheckEcho(call, generator.description()));
   ASSIGN_OR_RETURN(std::vector<RequestInput> inputs,
@@ -475,9 +478,9 @@ absl::Status AddOwner(const Caller& caller, GenerationParams* params) {
                        std::string* value) {
     const size_t room = max_bytes - owner.size() - 1;
     if (value->size() > room) {
-      return InvalidArgument(
-          field, " must have at most ", room, " bytes beside an ",
-          has_key ? "API key" : "address", ", got ", value->size());
+      return InvalidField(FieldName{field}, " must have at most ", Limit(room),
+                          " bytes beside an ", has_key ? "API key" : "address",
+                          Got(value->size()));
     }
     *value = Concat(owner, " ", *value);
     return absl::OkStatus();
@@ -497,28 +500,20 @@ void TakeRequestId(const std::string& id, Caller* caller) {
 absl::Status OfPrompt(const absl::Status& status, size_t prompt,
                       const openai::Call& call) {
   if (!call.prompts_are_list) return status;
+  const std::optional<FieldError> error = FieldErrorOf(status);
+  if (!error || error->depends_on_all_prompts) return status;
   const std::string name = Concat("prompt[", prompt, "]");
-  const std::string message = Message(status);
-  // An error of their number (CheckLimits) belongs to no prompt.
-  if (message.find(" of all prompts") != message.npos) return status;
-  for (const std::string_view field :
-       {"prompt", "prompt_tokens", "the prompt"}) {
-    if (!message.starts_with(field)) continue;
-    const std::string_view rest =
-        std::string_view(message).substr(field.size());
-    if (rest.starts_with(' ') || rest.starts_with('[')) {
-      return WithMessage(status, Concat(name, rest));
-    }
+  const std::string_view field = error->field;
+  if (field == "prompt" || field == "prompt_tokens" || field == "the prompt") {
+    return WithField(status, name);
   }
   if (call.prompts.size() == 1) return status;
   // The queue's errors, which pass, count the tokens of all that wait.
   const bool is_of_request =
       status.code() != absl::StatusCode::kResourceExhausted ||
       IsPermanent(status);
-  const bool speaks_of_it = message.find("prompt token") != message.npos ||
-                            message.starts_with("no token is possible");
-  return is_of_request && speaks_of_it
-             ? WithMessage(status, Concat(message, "; of ", name))
+  return is_of_request && error->depends_on_prompt
+             ? AppendParts(status, "; of ", name)
              : status;
 }
 

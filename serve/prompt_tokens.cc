@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -117,10 +118,10 @@ absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
   if (extra <= 0) return std::move(tokens);
   const int64_t num_around = prompt.num_before + prompt.num_after;
   if (most <= num_around) {
-    return InvalidArgument(
-        "truncate_prompt_tokens must be at least ", num_around + 1,
-        ", for the ", Pluralize(num_around, "token"),
-        " that stand around a text and one of ", "it, got ", most);
+    return InvalidField("`truncate_prompt_tokens` must be at least ",
+                        Limit(num_around + 1), ", for the ",
+                        Pluralize(num_around, "token"),
+                        " that stand around a text and one of it", Got(most));
   }
   const bool keeps_end = call.truncation_side == openai::TruncationSide::kLeft;
   const auto first = keeps_end ? tokens.begin() + prompt.num_before

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "openai/answer.h"
 #include "openai/resolve_params.h"
@@ -19,9 +20,9 @@ absl::Status CheckTruncated(const openai::Call& call, int64_t num_bytes) {
   if (!call.truncate_prompt_tokens || num_bytes <= limit) {
     return absl::OkStatus();
   }
-  return InvalidArgument("truncate_prompt_tokens must come in a body of at ",
-                         "most ", limit, " bytes (--max-list-elements), got ",
-                         num_bytes);
+  return InvalidField(
+      "`truncate_prompt_tokens` must come in a body of at most ", Limit(limit),
+      " bytes (--max-list-elements)", Got(num_bytes));
 }
 
 absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
@@ -29,7 +30,7 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
                                                        ServedModel& model,
                                                        const Caller& caller) {
   if (caller.is_stored && call->stream) {
-    return InvalidArgument("stream must be false in a batch, got true");
+    return InvalidField("`stream` must be false in a batch", Got("true"));
   }
   RETURN_IF_ERROR(CheckTruncated(*call, num_bytes));
   RETURN_IF_ERROR(CheckServed(model, call->model));

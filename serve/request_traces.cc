@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
@@ -76,7 +77,7 @@ absl::Status CheckTraceLimits(const TraceLimits& limits) {
       {"max_request_bytes", limits.max_request_bytes}};
   for (const auto& [name, value] : bytes) {
     if (value < 0) {
-      return InvalidArgument(name, " must be at least 0, got ", value);
+      return InvalidField(FieldName{name}, " must be at least 0", Got(value));
     }
   }
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "batcher/queue_limits.h"
@@ -48,19 +49,15 @@ Prompt PromptOf(const PromptInput& input, bool adds_special_tokens) {
 // `continuations`.
 absl::Status InWordsOfScoring(const absl::Status& error,
                               std::string_view continuations = "items") {
-  const std::string message = Message(error);
+  const std::optional<FieldError> wrong = FieldErrorOf(error);
+  if (!wrong) return error;
   for (const auto& [of_engine, of_call] :
        {std::pair<std::string_view, std::string_view>("continuations",
                                                       continuations),
         {"prompt_tokens", "query"},
         {"prompt", "query"},
         {"the prompt", "query"}}) {
-    if (!message.starts_with(of_engine)) continue;
-    const std::string_view rest =
-        std::string_view(message).substr(of_engine.size());
-    if (rest.starts_with(' ') || rest.starts_with('[')) {
-      return WithMessage(error, Concat(of_call, rest));
-    }
+    if (wrong->field == of_engine) return WithField(error, of_call);
   }
   return error;
 }
@@ -81,9 +78,9 @@ absl::StatusOr<EngineRequests> ItemRequest(const ScoreCall& call,
                    generator.PrepareScore(std::move(request)));
   const int64_t num_tokens = NumContinuationTokens(requests[0].request);
   if (num_tokens <= openai::kMaxTokensOfScoreCall) return requests;
-  return InvalidArgument("items must have at most ",
-                         openai::kMaxTokensOfScoreCall,
-                         " tokens together, got ", num_tokens);
+  return InvalidField("`items` must have at most ",
+                      Limit(openai::kMaxTokensOfScoreCall), " tokens together",
+                      Got(num_tokens));
 }
 
 // One of each item.
@@ -99,7 +96,8 @@ absl::StatusOr<EngineRequests> LabelRequests(const ScoreCall& call,
   for (size_t i = 0; i < call.items.size(); ++i) {
     absl::StatusOr<std::vector<TokenId>> item =
         generator.MakePrompt(PromptOf(call.items[i], false));
-    if (!item.ok()) return Annotate(item.status(), Concat("items[", i, "]"));
+    if (!item.ok())
+      return AnnotateField(item.status(), Concat("items[", i, "]"));
     std::vector<TokenId> tokens = call.item_first ? *item : query;
     const std::vector<TokenId>& rest = call.item_first ? query : *item;
     tokens.insert(tokens.end(), rest.begin(), rest.end());
@@ -123,9 +121,10 @@ absl::StatusOr<std::shared_ptr<PromptScores>> MakeRequests(
   int64_t max_open = model.generator.max_open();
   if (!owner.empty()) max_open = QueueLimits::MaxOfOwner(max_open);
   if (call.scores_labels() && std::ssize(call.items) > max_open) {
-    return InvalidArgument("items has ", call.items.size(), " prompts, each a ",
-                           "request, and at most ", max_open,
-                           " may run and wait (--max-running, --max-waiting)");
+    return InvalidField("`items` has ", call.items.size(),
+                        " prompts, each a request, and at most ",
+                        Limit(max_open),
+                        " may run and wait (--max-running, --max-waiting)");
   }
   absl::StatusOr<EngineRequests> requests =
       call.scores_labels() ? LabelRequests(call, params, model.generator)

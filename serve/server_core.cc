@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_count.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/shown_bytes.h"
 #include "base/spelling.h"
@@ -132,7 +133,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
     JobOptions jobs = options.jobs;
     jobs.batches.limits.max_line_bytes = options.http.max_body_bytes;
     absl::StatusOr<std::unique_ptr<JobCalls>> opened = JobCalls::Open(jobs);
-    if (!opened.ok()) return Annotate(opened.status(), "files");
+    if (!opened.ok()) return AnnotateOption(opened.status(), "files");
     core->jobs_ = *std::move(opened);
   }
   const int num_threads = options.num_threads > 0
@@ -188,18 +189,18 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
                                : options_.model_name;
   // They stand in JSON.
   if (!IsUtf8(name)) {
-    return InvalidArgument(
-        options_.model_name.empty()
-            ? "the name of the model's directory is not UTF-8: give model_name"
-            : "model_name is not UTF-8");
+    if (!options_.model_name.empty()) {
+      return InvalidField(OptionName{"model_name"}, " is not UTF-8");
+    }
+    return InvalidField(OptionName{"the name of the model's directory"},
+                        " is not UTF-8: give ", OptionName{"model_name"});
   }
   std::set<std::string_view> names = {name};
   for (const std::string& alias : options_.model_aliases) {
     if (alias.empty() || !IsUtf8(alias) || !names.insert(alias).second) {
-      return InvalidArgument(
-          "model_aliases must be UTF-8, not empty and all "
-          "different, got ",
-          BytesInQuotes(alias));
+      return InvalidField(OptionName{"model_aliases"},
+                          " must be UTF-8, not empty and all different",
+                          Got(BytesInQuotes(alias)));
     }
   }
   const std::lock_guard<std::mutex> lock(serve_mutex_);

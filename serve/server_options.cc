@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "http/resolve.h"
 
@@ -25,12 +26,13 @@ absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host) {
 
 absl::Status CheckServerOptions(const ServerOptions& options) {
   if (options.num_threads < 0) {
-    return InvalidArgument("num_threads must be at least 0, got ",
-                           options.num_threads);
+    return InvalidField(OptionName{"num_threads"}, " must be at least ",
+                        Limit(0), Got(options.num_threads));
   }
   if (options.tenant_prefix_bits < 0 || options.tenant_prefix_bits > 128) {
-    return InvalidArgument("tenant_prefix_bits must be in [0, 128], got ",
-                           options.tenant_prefix_bits);
+    return InvalidField(OptionName{"tenant_prefix_bits"},
+                        " must be in [0, 128]",
+                        Got(options.tenant_prefix_bits));
   }
   const bool is_open = options.api_keys.empty() && !options.insecure;
   bool is_safe = !is_open;
@@ -38,10 +40,10 @@ absl::Status CheckServerOptions(const ServerOptions& options) {
     ASSIGN_OR_RETURN(is_safe, ReachesOnlyThisMachine(options.host));
   }
   if (!is_safe) {
-    return InvalidArgument("host ", options.host,
-                           " can be reached by others, who may use the server "
-                           "without an API key: set one, or say that this is "
-                           "meant (insecure)");
+    return InvalidField(OptionName{"host"}, " ", options.host,
+                        " can be reached by others, who may use the server "
+                        "without an API key: set one, or say that this is "
+                        "meant (insecure)");
   }
   return options.http.Check();
 }

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "espalier/tokenizer.h"
 #include "openai/error.h"
@@ -67,9 +68,9 @@ absl::StatusOr<std::string> AnswerTokenize(const ServedModel& model,
                                            const openai::Limits& limits) {
   // No text has more tokens than bytes.
   if (std::ssize(body) > limits.max_list_elements) {
-    return InvalidArgument("prompt must come in a body of at most ",
-                           limits.max_list_elements,
-                           " bytes (--max-list-elements), got ", body.size());
+    return InvalidField("`prompt` must come in a body of at most ",
+                        Limit(limits.max_list_elements),
+                        " bytes (--max-list-elements)", Got(body.size()));
   }
   ASSIGN_OR_RETURN(openai::TokenizeCall call,
                    openai::ReadTokenizeCall(body, limits));
@@ -97,8 +98,8 @@ absl::StatusOr<std::string> AnswerDetokenize(const ServedModel& model,
   const int vocab_size = model.generator.description().vocab_size;
   for (size_t i = 0; i < call.tokens.size(); ++i) {
     if (call.tokens[i] < 0 || call.tokens[i] >= vocab_size) {
-      return InvalidArgument("tokens[", i, "] must be in [0, ", vocab_size,
-                             "), got ", call.tokens[i]);
+      return InvalidField("`tokens`[", i, "] must be in [0, ", vocab_size, ")",
+                          Got(call.tokens[i]));
     }
   }
   ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(call.tokens));

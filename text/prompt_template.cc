@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -60,13 +61,12 @@ absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
     absl::StatusOr<std::vector<TokenId>> encoded = tokenizer.Encode(
         text, {.parse_special = parse_special, .max_tokens = max_tokens});
     if (absl::IsInvalidArgument(encoded.status())) {
-      return Annotate(encoded.status(), "prompt");
+      return AnnotateField(encoded.status(), "prompt");
     }
     ASSIGN_OR_RETURN(pieces, std::move(encoded));
   }
   if (pieces.empty()) {
-    return InvalidArgument("prompt must not be blank, got ",
-                           ShownInQuotes(text));
+    return InvalidField("`prompt` must not be blank", Got(ShownInQuotes(text)));
   }
   std::vector<TokenId> prompt;
   if (!parse_special || !BeginsWith(pieces, before_text)) prompt = before_text;

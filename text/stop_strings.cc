@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -47,22 +48,22 @@ StopStrings::StopStrings() : nodes_(1), next_(1, kRoot) {}
 
 absl::Status StopStrings::Check(const std::vector<std::string>& stops) {
   if (stops.size() > kMaxStops) {
-    return InvalidArgument("stop must have at most ", kMaxStops,
-                           " strings, got ", stops.size());
+    return InvalidField("`stop` must have at most ", Limit(kMaxStops),
+                        " strings", Got(stops.size()));
   }
   size_t num_bytes = 0;
   for (size_t i = 0; i < stops.size(); ++i) {
     if (stops[i].empty()) {
-      return InvalidArgument("stop[", i, "] must not be empty, got \"\"");
+      return InvalidField("`stop`[", i, "] must not be empty", Got("\"\""));
     }
     if (!IsUtf8(stops[i])) {
-      return InvalidArgument("stop[", i, "] is not UTF-8");
+      return InvalidField("`stop`[", i, "] is not UTF-8");
     }
     num_bytes += stops[i].size();
   }
   if (num_bytes > kMaxBytes) {
-    return InvalidArgument("stop must have at most ", kMaxBytes,
-                           " bytes together, got ", num_bytes);
+    return InvalidField("`stop` must have at most ", Limit(kMaxBytes),
+                        " bytes together", Got(num_bytes));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/page_count.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -30,9 +30,10 @@ std::string_view CountName(const GenerationParams& params) {
 // format.
 std::string DescribeSize(const PreparedRequest& prepared) {
   const GenerationParams& params = prepared.request.params;
-  return Concat(Pluralize(prepared.num_prompt_tokens(), "prompt token"), ", ",
-                CountName(params), " ", NumSequences(params),
-                ", max_new_tokens ", *params.max_new_tokens);
+  return MessageParts(Pluralize(prepared.num_prompt_tokens(), "prompt token"),
+                      ", ", FieldName{CountName(params)}, " ",
+                      NumSequences(params), ", `max_new_tokens` ",
+                      *params.max_new_tokens, DependsOnPrompt{});
 }
 
 // Suggests a change for a request that needs too many pages: to lower a field
@@ -46,13 +47,16 @@ std::string CapacityHint(const Request& request, const PagePool& pool) {
       (!many && !longer)) {
     return "shorten the prompt";
   }
-  return Concat("lower ", many ? CountName(request.params) : "",
-                many && longer ? " or " : "", longer ? "max_new_tokens" : "");
+  const std::string count =
+      many ? MessageParts(FieldName{CountName(request.params)}) : "";
+  return MessageParts("lower ", count, many && longer ? " or " : "",
+                      longer ? "`max_new_tokens`" : "");
 }
 
 absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
                          const PagePool& pool) {
-  absl::Status error = ResourceExhausted(
+  absl::Status error = MakeFieldError(
+      absl::StatusCode::kResourceExhausted,
       "the request can never fit: it needs ", Pluralize(needed, "page"), " of ",
       Pluralize(pool.page_size(), "token"), " at worst (",
       DescribeSize(prepared), "), there are ", pool.num_pages(), "; ",
@@ -104,11 +108,11 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
     return TooFewPages(prepared, needs.num_pages, *pool_);
   }
   const auto sizes = [&prepared] {
-    return Concat(" in a step at worst (", DescribeSize(prepared),
-                  "), there is room for ");
+    return MessageParts(" in a step at worst (", DescribeSize(prepared),
+                        "), there is room for ");
   };
   if (needs.num_edits > limits_.max_score_edits) {
-    return MarkPermanent(OptionError(
+    return MarkPermanent(MakeFieldError(
         absl::StatusCode::kResourceExhausted,
         "the request can never fit: its penalties and bans edit ",
         needs.num_edits, " scores", sizes(), limits_.max_score_edits,
@@ -123,15 +127,16 @@ absl::Status Admission::CheckFits(const PreparedRequest& prepared,
                           limits_.max_scored_at_once, " in a step"));
   }
   if (needs.num_candidates > limits_.max_candidates) {
-    return MarkPermanent(OptionError(absl::StatusCode::kResourceExhausted,
-                                     "the request can never fit: it ranks ",
-                                     needs.num_candidates, " candidates",
-                                     sizes(), limits_.max_candidates,
-                                     OptionHint{" (", "max_candidates", ")"}));
+    return MarkPermanent(MakeFieldError(
+        absl::StatusCode::kResourceExhausted,
+        "the request can never fit: it ranks ", needs.num_candidates,
+        " candidates", sizes(), limits_.max_candidates,
+        OptionHint{" (", "max_candidates", ")"}));
   }
   if (needs.num_best > limits_.max_best_tokens) {
-    return MarkPermanent(ResourceExhausted(
-        "the request can never fit: its logprobs report ", needs.num_best,
+    return MarkPermanent(MakeFieldError(
+        absl::StatusCode::kResourceExhausted,
+        "the request can never fit: its `logprobs` report ", needs.num_best,
         " tokens beside its candidates", sizes(), limits_.max_best_tokens));
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "batcher/scheduler/validate_step.h"
@@ -40,9 +41,9 @@ std::string_view WaitsFor(const SequenceGroup& group) {
 absl::Status PassedDeadline(const Request& request,
                             std::string_view waited_for) {
   return UntilThereIsMemory([&] {
-    return MakeError(absl::StatusCode::kDeadlineExceeded, "deadline_ms, ",
-                     *request.params.deadline_ms,
-                     ", has passed before the first token: ", waited_for);
+    return MakeFieldError(absl::StatusCode::kDeadlineExceeded,
+                          "`deadline_ms`, ", *request.params.deadline_ms,
+                          ", has passed before the first token: ", waited_for);
   });
 }
 

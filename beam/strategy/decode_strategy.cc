@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -52,20 +53,22 @@ void DecodeStrategy::DescribeDrafts(std::vector<std::vector<TokenId>>,
 absl::Status ExplainNoToken(const absl::Status& status,
                             const GenerationParams& params) {
   if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
-  const std::vector<std::string> names = BanningOptions(params);
+  std::vector<std::string> names = BanningOptions(params);
   if (names.empty()) {
     return Internal(ToStd(status.message()),
                     ": the model gives every token probability 0, or NaN");
   }
-  return FailedPrecondition(
-      ToStd(status.message()), ": ", JoinWithAnd(names),
+  for (std::string& name : names) name = MessageParts(FieldName{name});
+  return AppendParts(
+      status, ": ", JoinWithAnd(names),
       names.size() == 1 ? " leaves" : " leave",
       " none to which the model gives a chance, unless its logits are NaN");
 }
 
 absl::Status AllTokensMasked(std::optional<int> num_generated) {
-  return FailedPrecondition("no token is possible ",
-                            WhereNoToken(num_generated));
+  return MakeFieldError(absl::StatusCode::kFailedPrecondition,
+                        DependsOnPrompt{}, "no token is possible ",
+                        WhereNoToken(num_generated));
 }
 
 absl::Status NotANumber(std::optional<int> num_generated) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "beam/strategy/selection_options.h"
@@ -89,11 +90,10 @@ int StoppingCriteria::num_leaf_children(const Progress& progress) const {
 absl::Status CheckStops(const GenerationParams& params,
                         const Tokenizer* tokenizer) {
   if (params.stop.empty() || tokenizer != nullptr) return absl::OkStatus();
-  return InvalidArgument(
-      "stop must be empty without a tokenizer (EngineOptions::tokenizer), "
-      "which "
-      "makes the text to find it in, got ",
-      Pluralize(params.stop.size(), "string"));
+  return InvalidField(
+      "`stop` must be empty without a tokenizer (EngineOptions::tokenizer), "
+      "which makes the text to find it in",
+      Got(Pluralize(params.stop.size(), "string")));
 }
 
 }  // namespace espalier

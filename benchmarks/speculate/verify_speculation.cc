@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
@@ -355,15 +356,16 @@ std::string FlagOf(std::string_view field) {
 }
 
 absl::StatusOr<int> Verify(const Options& options) {
-  ASSIGN_OR_RETURN(const BackendOptions resolved,
-                   Resolve(options.generator, FlagOf));
+  const absl::StatusOr<BackendOptions> resolved = Resolve(options.generator);
+  if (!resolved.ok()) return InWordsOf({.option = FlagOf}, resolved.status());
   ASSIGN_OR_RETURN(Generator generator,
                    Generator::Load(options.model, options.generator));
   ASSIGN_OR_RETURN(const SpeculationParams speculate,
                    DefaultSpeculation(options, generator.description()));
   ASSIGN_OR_RETURN(SpeculationRequests requests,
                    ReadSpeculationRequests(generator, speculate, options.file));
-  Verification verification(&generator, options, resolved, std::move(requests));
+  Verification verification(&generator, options, *resolved,
+                            std::move(requests));
   std::cerr << "verify_speculation: " << verification.WorkToDo() << std::endl;
   RETURN_IF_ERROR(verification.Run());
   std::cout << Format(verification.report());

@@ -9,7 +9,7 @@
 
 #include "base/allocating_loop.h"
 #include "base/check.h"
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "kernels/logits/score_edits.h"
@@ -30,7 +30,7 @@ std::string GotDirectory(std::string_view directory) {
 absl::Status CheckTakesDraftModel(const ModelDescription& model,
                                   std::string_view directory) {
   if (!model.encoder) return absl::OkStatus();
-  return OptionError(
+  return MakeFieldError(
       absl::StatusCode::kInvalidArgument, OptionName{"draft_model"},
       " must be unset for a model with an encoder", GotDirectory(directory),
       ": a draft model would have to read ",
@@ -40,7 +40,7 @@ absl::Status CheckTakesDraftModel(const ModelDescription& model,
 absl::Status CheckIsDraftModel(const ModelDescription& draft,
                                std::string_view directory) {
   if (!draft.encoder) return absl::OkStatus();
-  return OptionError(
+  return MakeFieldError(
       absl::StatusCode::kInvalidArgument, OptionName{"draft_model"},
       " must name a model without an encoder", GotDirectory(directory));
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -29,19 +29,20 @@ absl::StatusOr<PagedKvCache> PagedKvCache::Create(const KvCacheShape& shape,
   const int64_t num_pages = std::min<int64_t>(
       budget_bytes / shape.page_bytes(), std::numeric_limits<int32_t>::max());
   if (num_pages < 1) {
-    return OptionError(absl::StatusCode::kInvalidArgument, OptionName{budget},
-                       " must hold a page of ", MemorySize{shape.page_bytes()},
-                       " (", OptionName{"page_size"}, " ", shape.page_size,
-                       "), got ", MemoryValue{budget_bytes});
+    return MakeFieldError(absl::StatusCode::kInvalidArgument,
+                          OptionName{budget}, " must hold a page of ",
+                          MemorySize{shape.page_bytes()}, " (",
+                          OptionName{"page_size"}, " ", shape.page_size,
+                          "), got ", MemoryValue{budget_bytes});
   }
   const size_t bytes = num_pages * shape.page_bytes();
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    return OptionError(absl::StatusCode::kResourceExhausted, OptionName{budget},
-                       ": there is no room for ",
-                       MemorySize{static_cast<int64_t>(bytes)},
-                       " of keys and values: ", std::strerror(errno));
+    return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                          OptionName{budget}, ": there is no room for ",
+                          MemorySize{static_cast<int64_t>(bytes)},
+                          " of keys and values: ", std::strerror(errno));
   }
   return PagedKvCache(shape, static_cast<int>(num_pages),
                       {static_cast<float*>(memory), bytes / sizeof(float)});

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "kernels/elementwise/elementwise.h"
 #include "model/cuda/cuda_transformer_weights.h"
@@ -74,11 +74,11 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
   const int64_t num_pages = std::min<int64_t>(
       options.kv_cache_bytes / page_bytes, std::numeric_limits<int32_t>::max());
   if (num_pages < 2) {
-    return OptionError(absl::StatusCode::kInvalidArgument,
-                       OptionName{"kv_cache_bytes"}, " must hold two pages of ",
-                       MemorySize{page_bytes}, " (", OptionName{"page_size"},
-                       " ", options.page_size, "), got ",
-                       MemoryValue{options.kv_cache_bytes});
+    return MakeFieldError(absl::StatusCode::kInvalidArgument,
+                          OptionName{"kv_cache_bytes"},
+                          " must hold two pages of ", MemorySize{page_bytes},
+                          " (", OptionName{"page_size"}, " ", options.page_size,
+                          "), got ", MemoryValue{options.kv_cache_bytes});
   }
   kv.cache.num_pages = static_cast<int>(num_pages);
   ASSIGN_OR_RETURN(kv.memory, ZeroedDeviceMemory("the key/value memory",

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/file.h"
 #include "base/spelling.h"
 #include "base/status.h"
@@ -163,7 +164,7 @@ absl::StatusOr<json::object> ReadConfigObject(const std::string& path) {
   absl::StatusOr<json::value> value = ParsePythonJson(text);
   if (!value.ok()) return Annotate(value.status(), path);
   if (!value->is_object()) {
-    return InvalidArgument(path, ": must be a JSON object");
+    return InvalidField(FieldName{path}, ": must be a JSON object");
   }
   return std::move(value->get_object());
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/spelling.h"
 #include "base/status.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr std::string_view kOfModel = "leave it out: the model has its own";
 constexpr std::string_view kNothing = "there is nothing like it";
 constexpr std::string_view kNoGrammars =
-    "there is none, but allowed_sequences can list what the output may be";
+    "there is none, but `allowed_sequences` can list what the output may be";
 constexpr std::string_view kSystem = "it is a message of \"role\": \"system\"";
 constexpr std::string_view kLanguage =
     "languages are chosen by template, such as \"fr-en\"";
@@ -25,7 +26,7 @@ constexpr OtherName kOtherNames[] = {
     {"beam_size", "num_beams"},
     {"beam_width", "num_beams"},
     {"max_beam_width", "num_beams"},
-    {"use_beam_search", "num_beams", "beams are num_beams N"},
+    {"use_beam_search", "num_beams", "beams are `num_beams` N"},
     {"n_samples", "num_return_sequences"},
     {"num_samples", "num_return_sequences"},
     {"num_hypotheses", "num_return_sequences"},
@@ -136,7 +137,9 @@ std::string Suggest(std::string_view name, const FieldPlaces& places) {
 
 std::string HintOf(const OtherName& other, const FieldPlaces& places) {
   if (!IsIn(places, other.ours)) return "";
-  if (!other.hint.empty()) return Concat("; ", other.hint);
+  if (!other.hint.empty()) {
+    return Concat("; ", TextInWordsOf({}, MessageParts(Prose(other.hint))));
+  }
   return Suggest(other.ours, places);
 }
 

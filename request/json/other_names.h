@@ -17,7 +17,7 @@ struct OtherName {
   // The field of the request format with this meaning, or the closest one:
   // "num_beams".
   std::string_view ours;
-  // Replaces "did you mean OURS?"; names no field but `ours`.
+  // Replaces "did you mean OURS?"; names no field but `ours`, in backquotes.
   std::string_view hint = "";
 };
 std::span<const OtherName> OtherNames();

@@ -39,9 +39,9 @@ bool IsBeyondIntegers(std::string_view text) {
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {
   if (value.is_double() && !std::isfinite(value.get_double())) {
-    return InvalidArgument(field, " must be ", wanted,
-                           wanted == kNumberWanted ? " within float64" : "",
-                           ", got a number beyond float64");
+    return InvalidField(FieldName{field}, " must be ", wanted,
+                        wanted == kNumberWanted ? " within float64" : "",
+                        Got("a number beyond float64"));
   }
   return WrongType(field, wanted, std::string_view(WriteJson(value)));
 }
@@ -55,9 +55,8 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
   const bool is_too_large =
       wanted == kNumberWanted &&
       (text.front() == '-' || ('0' <= text.front() && text.front() <= '9'));
-  return InvalidArgument(field, " must be ", wanted,
-                         is_too_large ? " within float64" : "", ", got ",
-                         Shown(text));
+  return InvalidField(FieldName{field}, " must be ", wanted,
+                      is_too_large ? " within float64" : "", Got(Shown(text)));
 }
 
 bool Take(const json::value& value, bool* out) {
@@ -157,8 +156,8 @@ absl::Status Read(std::string_view field, const json::value& value,
   int64_t number = 0;
   RETURN_IF_ERROR(Read(field, value, &number));
   if (number < kMin || number > kMax) {
-    return InvalidArgument(field, " must be in [", kMin, ", ", kMax, "], got ",
-                           number);
+    return InvalidField(FieldName{field}, " must be in [", kMin, ", ", kMax,
+                        "]", Got(number));
   }
   *out = static_cast<int32_t>(number);
   return absl::OkStatus();
@@ -182,8 +181,8 @@ std::optional<int64_t> IdOfKey(std::string_view key) {
 }
 
 absl::Status WrongKey(std::string_view field, std::string_view key) {
-  return InvalidArgument(field, " must have token ids as keys, got ",
-                         ShownInQuotes(key));
+  return InvalidField(FieldName{field}, " must have token ids as keys",
+                      Got(ShownInQuotes(key)));
 }
 
 absl::Status Read(std::string_view field, const json::value& value,

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/field_error.h"
 
 namespace espalier {
 namespace {
@@ -92,9 +93,9 @@ void KeepLast(std::vector<std::pair<int64_t, double>>* biases) {
 absl::StatusOr<json::value> ReadAny(std::string_view field,
                                     const JsonText& json) {
   if (json.max_members > kMaxMembers) {
-    return InvalidArgument(field, " must have no object of more than ",
-                           kMaxMembers, " members, got one of ",
-                           json.max_members);
+    return InvalidField(FieldName{field}, " must have no object of more than ",
+                        kMaxMembers, " members",
+                        Got("one of ", json.max_members));
   }
   return ParseChecked(json.text);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
@@ -35,13 +36,13 @@ absl::StatusOr<json::string> JoinParts(const std::string& name,
     const json::value* const type = part.if_contains("type");
     // "input_text" is what OpenAI's API of responses calls it.
     if (type == nullptr || (*type != "text" && *type != "input_text")) {
-      return InvalidArgument(part_name(), ".type must be \"text\", got ",
-                             Shown(type));
+      return InvalidField(FieldName{part_name()}, ".type must be \"text\"",
+                          Got(Shown(type)));
     }
     const json::value* const text = part.if_contains("text");
     if (text == nullptr || !text->is_string()) {
-      return InvalidArgument(part_name(), ".text must be a string, got ",
-                             Shown(text));
+      return InvalidField(FieldName{part_name()}, ".text must be a string",
+                          Got(Shown(text)));
     }
     if (i > 0) joined.push_back('\n');
     joined.append(text->get_string());
@@ -63,8 +64,9 @@ absl::Status ReadArguments(const std::string& name, json::value* arguments) {
   const absl::StatusOr<JsonText> scanned = ScanJson(text, 0, ignore);
   if (!scanned.ok() || !scanned->is_object()) return absl::OkStatus();
   if (scanned->num_values > kMaxArgumentValues) {
-    return InvalidArgument(name, " must have at most ", kMaxArgumentValues,
-                           " values, got ", scanned->num_values);
+    return InvalidField(FieldName{name}, " must have at most ",
+                        Limit(kMaxArgumentValues), " values",
+                        Got(scanned->num_values));
   }
   ASSIGN_OR_RETURN(*arguments, ReadAny(name, *scanned));
   return absl::OkStatus();
@@ -103,8 +105,9 @@ absl::Status ReadMessage(std::string_view list_name, size_t idx,
   json::object& message = value->get_object();
   const json::value* const role = message.if_contains("role");
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
-    return InvalidArgument(
-        name(), ".role must be a string, and not empty, got ", Shown(role));
+    return InvalidField(FieldName{name()},
+                        ".role must be a string, and not empty",
+                        Got(Shown(role)));
   }
   if (message.contains("tool_calls")) {
     RETURN_IF_ERROR(ReadToolCalls(name() + ".tool_calls", &message));
@@ -112,8 +115,8 @@ absl::Status ReadMessage(std::string_view list_name, size_t idx,
   json::value* const content = message.if_contains("content");
   if (content == nullptr || content->is_null()) {
     if (!NeedsContent(role->get_string())) return absl::OkStatus();
-    return InvalidArgument(content_name(), " must be there with role ",
-                           Shown(role), ", got ", Shown(content));
+    return InvalidField(FieldName{content_name()}, " must be there with role ",
+                        Shown(role), Got(Shown(content)));
   }
   if (content->is_string()) return absl::OkStatus();
   if (!content->is_array()) {
@@ -131,7 +134,8 @@ absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
                         std::vector<TokenId>* tokens) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] <= std::numeric_limits<TokenId>::max()) continue;
-    return InvalidArgument(name, "[", i, "] must be a token id, got ", ids[i]);
+    return InvalidField(FieldName{name}, "[", i, "] must be a token id",
+                        Got(ids[i]));
   }
   tokens->assign(ids.begin(), ids.end());
   return absl::OkStatus();
@@ -148,7 +152,7 @@ absl::StatusOr<json::array> ReadMessages(std::string_view name,
 
 absl::Status CheckMessages(std::string_view name, json::array* messages) {
   if (messages->empty()) {
-    return InvalidArgument(name, " must not be empty, got []");
+    return InvalidField(FieldName{name}, " must not be empty", Got("[]"));
   }
   for (size_t i = 0; i < messages->size(); ++i) {
     RETURN_IF_ERROR(ReadMessage(name, i, &(*messages)[i]));

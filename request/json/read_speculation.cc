@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/field_error.h"
 #include "base/spelling.h"
 #include "base/status.h"
 #include "request/json/read_json.h"
@@ -41,8 +42,8 @@ absl::Status SetField(std::string_view field, std::string_view key,
                       const Json& value, Fields<Json>* fields) {
   const auto found = std::ranges::find(kKeys, key);
   if (found == kKeys.end()) {
-    return InvalidArgument(field, " must have no field ", ShownInQuotes(key),
-                           HintAtKey(key));
+    return InvalidField(FieldName{field}, " must have no field ",
+                        ShownInQuotes(key), HintAtKey(key));
   }
   std::optional<Json>& place = (*fields)[found - kKeys.begin()];
   place.reset();  // null is as if it were not there
@@ -76,8 +77,8 @@ absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
   const auto& [method, num_tokens, mode] = fields;
   SpeculationParams params;
   if (!method) {
-    return InvalidArgument(field, " must have a method, ",
-                           Wanted(&params.method), ", got none");
+    return InvalidField(FieldName{field}, " must have a method, ",
+                        Wanted(&params.method), Got("none"));
   }
   RETURN_IF_ERROR(Read(NameOfPart(field, "method"), *method, &params.method));
   for (size_t i = 1; i < kKeys.size(); ++i) {

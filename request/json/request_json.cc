@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json_scan.h"
-#include "base/rename_word.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/json/other_names.h"
@@ -104,9 +104,9 @@ class FieldTaker {
 absl::Status CheckSize(std::string_view field, const JsonText& json,
                        const RequestLineLimits& limits) {
   if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
-  return InvalidArgument(field, " must have at most ", limits.max_list_elements,
-                         " elements (", limits.max_list_elements_name,
-                         "), got ", json.num_values);
+  return InvalidField(FieldName{field}, " must have at most ",
+                      Limit(limits.max_list_elements), " elements (",
+                      limits.max_list_elements_name, ")", Got(json.num_values));
 }
 
 // Parameters of a line; a field and its alias together are one too many.
@@ -118,8 +118,8 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
     const ParamField* field = FindParamField(key);
     if (field == nullptr) return UnknownParam(key);
     if (!seen.insert(field).second) {
-      return InvalidArgument(field->name, " and ", field->alias,
-                             " are the same field, got both");
+      return InvalidField(FieldName{field->name}, " and ", field->alias,
+                          " are the same field", Got("both"));
     }
     RETURN_IF_ERROR(CheckSize(key, value, limits));
     RETURN_IF_ERROR(ReadParam(*field, key, value, &body->params));
@@ -132,7 +132,7 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
 }
 
 absl::Status WithHint(const absl::Status& error, std::string_view hint) {
-  return MakeError(error.code(), Message(error), hint);
+  return AppendParts(error, hint);
 }
 
 absl::Status ReadPromptTokens(const JsonText& json, std::vector<TokenId>* out) {
@@ -148,13 +148,13 @@ absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
   }
   RETURN_IF_ERROR(Read("prompt", json, &body->prompt));
   if (!body->prompt->empty()) return absl::OkStatus();
-  return InvalidArgument("prompt must not be empty, got \"\"");
+  return InvalidField("`prompt` must not be empty", Got("\"\""));
 }
 
 absl::Status ReadTemplate(const JsonText& json, RequestBody* body) {
   RETURN_IF_ERROR(Read("template", json, &body->template_name));
   if (!body->template_name.empty()) return absl::OkStatus();
-  return InvalidArgument("template must not be empty, got \"\"");
+  return InvalidField("`template` must not be empty", Got("\"\""));
 }
 
 // Checks that a request has exactly one kind of prompt.
@@ -164,9 +164,9 @@ absl::Status CheckOnePrompt(const ObjectFields& request) {
     if (request.Find(name) != nullptr) names.push_back(name);
   }
   if (names.size() == 1) return absl::OkStatus();
-  return InvalidArgument(
-      "a request needs one of prompt, prompt_tokens and messages, got ",
-      names.empty() ? "none" : JoinWithAnd(names));
+  return InvalidField(
+      "a request needs one of prompt, `prompt_tokens` and messages",
+      Got(names.empty() ? "none" : JoinWithAnd(names)));
 }
 
 absl::Status UnknownField(std::string_view key) {
@@ -209,17 +209,17 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
   }
   RETURN_IF_ERROR(CheckOnePrompt(fields.request));
   if (body.parse_special && !body.prompt) {
-    return InvalidArgument("parse_special needs prompt, got true");
+    return InvalidField("`parse_special` needs prompt", Got("true"));
   }
   if (body.split_sentences.value_or(false) && !body.prompt) {
-    return InvalidArgument("split_sentences needs prompt, got true");
+    return InvalidField("`split_sentences` needs prompt", Got("true"));
   }
   if (body.continue_final_message && !body.messages) {
-    return InvalidArgument("continue_final_message needs messages, got true");
+    return InvalidField("`continue_final_message` needs messages", Got("true"));
   }
   if (!body.prompt && !body.template_name.empty()) {
-    return InvalidArgument("template needs prompt, whose text it is for, got ",
-                           ShownInQuotes(body.template_name));
+    return InvalidField("`template` needs prompt, whose text it is for",
+                        Got(ShownInQuotes(body.template_name)));
   }
   return body;
 }
@@ -257,12 +257,14 @@ absl::Status NoRequest(std::string_view line, const absl::Status& error) {
 
 absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
                            const absl::Status& error) {
-  if (error.ok() || aliases.empty()) return error;
-  std::string message = Message(error);
-  for (const GivenAlias& given : aliases) {
-    message = RenameWord(message, given.param, given.alias);
-  }
-  return WithMessage(error, message);
+  return InWordsOf(
+      {.field = [&](std::string_view field) -> std::optional<std::string> {
+        const auto given =
+            std::ranges::find(aliases, field, &GivenAlias::param);
+        if (given == aliases.end()) return std::nullopt;
+        return std::string(given->alias);
+      }},
+      error);
 }
 
 RequestLine ParseRequestLine(std::string_view line,

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "openai/call.h"
 #include "tests/status_matchers.h"
@@ -66,17 +67,20 @@ TEST(ErrorTest, APassedDeadlineIsFinal) {
 }
 
 TEST(ErrorTest, TheFieldThatAMessageBeginsWithIsTheParam) {
-  const auto param = [](const std::string& message) {
-    return Of(kInvalid, message).param;
+  const auto param = [](const auto&... message) {
+    return ErrorOf(InvalidField(message...)).param;
   };
-  EXPECT_EQ(param("num_beams must be at least 1, got 0"), "num_beams");
-  EXPECT_EQ(param("messages[0].role must be a string"), "messages[0].role");
-  EXPECT_EQ(param("prompt[2][1] must be a token id"), "prompt[2][1]");
-  EXPECT_EQ(param("sampling_params must be an object"), "sampling_params");
+  EXPECT_EQ(param("`num_beams` must be at least 1, got 0"), "num_beams");
+  EXPECT_EQ(param("`messages`[0].role must be a string"), "messages[0].role");
+  EXPECT_EQ(param("`prompt`[2][1] must be a token id"), "prompt[2][1]");
+  EXPECT_EQ(param("`sampling_params` must be an object"), "sampling_params");
   EXPECT_EQ(param("not JSON at byte 0: syntax error"), "");
-  EXPECT_EQ(param("decoder_prompt: it has no text"), "decoder_prompt");
-  EXPECT_EQ(param("stream_options.x:y is not known"), "stream_options.x:y");
-  EXPECT_EQ(param("the prompt is too long"), "");
+  EXPECT_EQ(param("`decoder_prompt`: it has no text"), "decoder_prompt");
+  EXPECT_EQ(param(FieldName{"stream_options.x:y"}, " is not known"),
+            "stream_options.x:y");
+  EXPECT_EQ(param("`the prompt` is too long"), "");
+  EXPECT_EQ(param("`vocabulary` is too large"), "");
+  EXPECT_EQ(Of(kInvalid, "num_beams must be at least 1").param, "");
   EXPECT_EQ(Of(absl::StatusCode::kInternal, "n fell over").param, "");
 }
 
@@ -84,10 +88,10 @@ TEST(ErrorTest, ParamsAreCalledWhatTheCallCallsThem) {
   ASSERT_OK_AND_ASSIGN(const Call call,
                        ReadCall(Api::kCompletions,
                                 R"({"prompt": "a", "max_tokens": 7, "n": 3})"));
-  const Error error = ErrorOf(
-      InvalidArgument("max_new_tokens must be at most 5, got 7; "
-                      "num_return_sequences is not max_new_tokens_more"),
-      &call);
+  const Error error =
+      ErrorOf(InvalidField("`max_new_tokens` must be at most 5, got 7; "
+                           "`num_return_sequences` is not max_new_tokens_more"),
+              &call);
   EXPECT_EQ(error.message,
             "max_tokens must be at most 5, got 7; n is not "
             "max_new_tokens_more");
@@ -99,8 +103,8 @@ TEST(ErrorTest, WhatAFlagDecidesIsNotCalledByTheFlag) {
                        ReadCall(Api::kCompletions,
                                 R"({"prompt": "a", "use_beam_search": true,
                                     "n": 3, "temperature": 0.5})"));
-  EXPECT_EQ(ErrorOf(InvalidArgument("temperature must be 1 without do_sample, "
-                                    "got 0.5"),
+  EXPECT_EQ(ErrorOf(InvalidField("`temperature` must be 1 without `do_sample`, "
+                                 "got 0.5"),
                     &call)
                 .message,
             "temperature must be 1 without do_sample, got 0.5");
@@ -108,28 +112,30 @@ TEST(ErrorTest, WhatAFlagDecidesIsNotCalledByTheFlag) {
 
 TEST(ErrorTest, WhatACallGoesOnFromIsCalledByItsField) {
   const auto error = [](Api api, const std::string& body,
-                        const std::string& message) {
+                        const auto&... message) {
     const absl::StatusOr<Call> call = ReadCall(api, body);
     EXPECT_OK(call);
-    return ErrorOf(InvalidArgument(message), &*call);
+    return ErrorOf(InvalidField(message...), &*call);
   };
   const std::string chat =
       R"({"messages": [{"role": "user", "content": "a"}]})";
   const std::string tokens = R"({"token_ids": [1]})";
-  const Error long_chat = error(
-      Api::kChat, chat, "prompt must fit into the model's context of 9 tokens");
+  const Error long_chat =
+      error(Api::kChat, chat, "`prompt` must fit into the model's context of ",
+            ContextLimit{9}, " tokens");
   EXPECT_EQ(long_chat.param, "messages");
   EXPECT_EQ(long_chat.message,
             "messages must fit into the model's context of 9 tokens");
   EXPECT_EQ(long_chat.code, "context_length_exceeded");
   const Error no_id = error(Api::kTokens, tokens,
-                            "prompt_tokens[2] must be a token id in [0, 5)");
+                            "`prompt_tokens`[2] must be a token id in [0, 5)");
   EXPECT_EQ(no_id.param, "token_ids[2]");
   EXPECT_EQ(no_id.code, "");
   const Error no_room =
       error(Api::kTokens, tokens,
-            "the prompt has 9 tokens, which leaves no room in the model's "
-            "context of 9");
+            "`the prompt` has 9 tokens, which leaves no room in the model's "
+            "context of ",
+            ContextLimit{9});
   EXPECT_EQ(no_room.param, "token_ids");
   EXPECT_EQ(no_room.code, "context_length_exceeded");
 }
@@ -141,16 +147,17 @@ TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
       ReadCall(Api::kChat, R"({"messages": [{"role": "user", "content": "a"}],
                                                 "max_tokens": 7})"));
   const std::pair<absl::Status, std::string> cases[] = {
-      {InvalidArgument("the prompt has 9 tokens, which leaves no room in the "
-                       "model's context of 9"),
+      {InvalidField("`the prompt` has 9 tokens, which leaves no room in the "
+                    "model's context of ",
+                    ContextLimit{9}),
        "messages"},
-      {MarkPermanent(ResourceExhausted(
-           "the prompt has 9 tokens, and max_waiting_tokens lets at most 5 "
+      {MarkPermanent(MakeFieldError(
+           absl::StatusCode::kResourceExhausted,
+           "`the prompt` has 9 tokens, and `max_waiting_tokens` lets at most 5 "
            "wait; raise it, or shorten the prompt")),
        "messages"},
-      {InvalidArgument("max_new_tokens must be at most 5, got 7"),
-       "max_tokens"},
-      {InvalidArgument("stop[0] must be a string, got \"max_new_tokens\""),
+      {InvalidField("`max_new_tokens` must be at most 5, got 7"), "max_tokens"},
+      {InvalidField("`stop`[0] must be a string", Got("\"max_new_tokens\"")),
        "stop[0]"}};
   for (const auto& [status, param] : cases) {
     const Error at_once = ErrorOf(status, &call);
@@ -159,14 +166,14 @@ TEST(ErrorTest, WordsOfACallAreTheSameWhoeverPutsThem) {
     EXPECT_EQ(at_once.http_status, 400);
     EXPECT_EQ(at_once.param, param);
   }
-  EXPECT_EQ(
-      ErrorOf(InvalidArgument("stop must be x, got \"max_new_tokens\""), &call)
-          .message,
-      "stop must be x, got \"max_new_tokens\"");
+  EXPECT_EQ(ErrorOf(InvalidField("`stop` must be x", Got("\"max_new_tokens\"")),
+                    &call)
+                .message,
+            "stop must be x, got \"max_new_tokens\"");
 }
 
 TEST(ErrorTest, IsWrittenAsOpenAiDoes) {
-  EXPECT_EQ(WriteError(Of(kInvalid, "n must be \"1\"")),
+  EXPECT_EQ(WriteError(ErrorOf(InvalidField("`n` must be \"1\""))),
             R"({"error": {"message": "n must be \"1\"", )"
             R"("type": "invalid_request_error", "param": "n", "code": null}})");
   EXPECT_EQ(
@@ -179,33 +186,36 @@ TEST(ErrorTest, IsWrittenAsOpenAiDoes) {
 TEST(ErrorTest, OptionsOfTheEngineAreFlagsOfTheServer) {
   const Call call;
   const Error error =
-      ErrorOf(ResourceExhausted("too many requests are open: 3, of which "
-                                "max_waiting, 2, wait until one of "
-                                "max_running, 1, ends"),
+      ErrorOf(MakeFieldError(absl::StatusCode::kResourceExhausted,
+                             "too many requests are open: 3, of which "
+                             "`max_waiting`, 2, wait until one of "
+                             "`max_running`, 1, ends"),
               &call);
   EXPECT_EQ(error.http_status, 429);
   EXPECT_EQ(error.message,
             "too many requests are open: 3, of which --max-waiting, 2, wait "
             "until one of --max-running, 1, ends");
-  EXPECT_EQ(ErrorOf(ResourceExhausted("lower num_beams, or raise "
-                                      "kv_cache_bytes"),
+  EXPECT_EQ(ErrorOf(MakeFieldError(absl::StatusCode::kResourceExhausted,
+                                   "lower `num_beams`, or raise ",
+                                   OptionName{"kv_cache_bytes"}),
                     &call)
                 .message,
             "lower num_beams, or raise --kv-cache-mib");
-  EXPECT_EQ(
-      ErrorOf(InvalidArgument("num_beams must be at most 8 (max_beams)"), &call)
-          .message,
-      "num_beams must be at most 8 (--max-beams)");
+  EXPECT_EQ(ErrorOf(InvalidField("`num_beams` must be at most 8 (",
+                                 OptionName{"max_beams"}, ")"),
+                    &call)
+                .message,
+            "num_beams must be at most 8 (--max-beams)");
 }
 
 // max_tokens, unless it is ours that the call has.
 TEST(ErrorTest, WhatACallDoesNotGiveHasTheServersName) {
   constexpr char kMessage[] =
-      "length_penalty must be less over up to 16 tokens (max_new_tokens)";
+      "`length_penalty` must be less over up to 16 tokens (`max_new_tokens`)";
   const auto message = [&](const char* body) {
     const auto call = ReadCall(Api::kCompletions, body);
     EXPECT_OK(call.status());
-    return ErrorOf(InvalidArgument(kMessage), &*call).message;
+    return ErrorOf(InvalidField(kMessage), &*call).message;
   };
   EXPECT_THAT(message(R"({"prompt": "a"})"), HasSubstr("(max_tokens)"));
   EXPECT_THAT(message(R"({"prompt": "a", "max_tokens": 3})"),

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "request/json/generation_config.h"
@@ -230,11 +231,11 @@ TEST(GenerationDefaultsTest, TheErrorOfAWrongSearchIsOfTheBeamsByDefault) {
 // Whose value max_new_tokens is made of, which has another name.
 TEST(GenerationDefaultsTest, AnErrorOfTheLengthIsOfMaxLengthByDefault) {
   const NamedValues taken = {{"num_beams", "4"}, {"max_length", "40"}};
-  EXPECT_EQ(Message(NameDefaults(InvalidArgument("lower max_new_tokens"), taken,
+  EXPECT_EQ(Message(NameDefaults(InvalidField("lower `max_new_tokens`"), taken,
                                  "DIR/gen.json")),
             "lower max_new_tokens; max_length is 40 by DIR/gen.json");
   EXPECT_EQ(
-      Message(NameDefaults(InvalidArgument("lower it"), taken, "DIR/gen.json")),
+      Message(NameDefaults(InvalidField("lower it"), taken, "DIR/gen.json")),
       "lower it");
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/field_error.h"
 #include "serve/prompt_requests.h"
 #include "tests/serve/server_fixture.h"
 
@@ -352,14 +353,14 @@ TEST_F(GenerationCallsTest, OnlyErrorsOfARequestNameItsPrompt) {
 
 // As where defaults of the server make beams of each.
 TEST(OfPromptTest, WhatAllPromptsMakeTogetherIsOfNone) {
-  const absl::Status status = InvalidArgument(
-      "prompt must make at most 2 sequences of all prompts (--max-choices), "
-      "got "
-      "2 times 4");
+  const absl::Status status = InvalidField(
+      "`prompt` must make at most 2", DependsOnPrompts{},
+      " sequences of all prompts (--max-choices)", Got("2 times 4"));
   const openai::Call call = {.prompts = {"a", "b"}, .prompts_are_list = true};
   EXPECT_EQ(OfPrompt(status, 0, call), status);
-  EXPECT_EQ(OfPrompt(InvalidArgument("prompt must be x"), 1, call),
-            InvalidArgument("prompt[1] must be x"));
+  EXPECT_THAT(
+      OfPrompt(InvalidField("`prompt` must be x"), 1, call),
+      StatusIs(absl::StatusCode::kInvalidArgument, "prompt[1] must be x"));
 }
 
 TEST_F(GenerationCallsTest, TheModelTellsNoMoreSequencesThanARequestMayHave) {

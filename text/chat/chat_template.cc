@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/field_error.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "text/chat/chat_config.h"
@@ -74,8 +75,9 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(
 absl::StatusOr<jinja::Text> ChatTemplate::RenderToFinal(
     ChatInputs inputs) const {
   if (inputs.add_generation_prompt) {
-    return InvalidArgument("add_generation_prompt must be false with ",
-                           "continue_final_message, got true");
+    return InvalidField(
+        "`add_generation_prompt` must be false with continue_final_message",
+        Got("true"));
   }
   inputs.continue_final_message = false;
   ASSIGN_OR_RETURN(const std::string content,

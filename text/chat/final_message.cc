@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/field_error.h"
 #include "base/status.h"
 #include "text/chat/chat_template.h"
 #include "text/jinja/text_operations.h"
@@ -39,21 +40,21 @@ absl::Status SettleFinalMessage(bool field, const bool* adds_prompt,
   const std::string name =
       field ? "continue_final_message" : FinalMessage(messages) + ".prefix";
   if (adds_prompt != nullptr && *adds_prompt) {
-    return InvalidArgument("add_generation_prompt must be false with ", name,
-                           ", which continues a message instead of beginning ",
-                           "one, got true");
+    return InvalidField("`add_generation_prompt` must be false with ", name,
+                        ", which continues a message instead of beginning one",
+                        Got("true"));
   }
   const json::value* const role = MemberOf(messages.back(), "role");
   if (is_prefix && (role == nullptr || *role != "assistant")) {
-    return InvalidArgument(FinalMessage(messages),
-                           ".role must be \"assistant\" with prefix, got ",
-                           Shown(role));
+    return InvalidField(FieldName{FinalMessage(messages)},
+                        ".role must be \"assistant\" with prefix",
+                        Got(Shown(role)));
   }
   const json::value* const content = MemberOf(messages.back(), "content");
   if (content == nullptr || !content->is_string()) {
-    return InvalidArgument(FinalMessage(messages),
-                           ".content must be a string with ", name, ", got ",
-                           Shown(content));
+    return InvalidField(FieldName{FinalMessage(messages)},
+                        ".content must be a string with ", name,
+                        Got(Shown(content)));
   }
   inputs->continue_final_message = true;
   inputs->add_generation_prompt = false;
@@ -81,8 +82,8 @@ absl::StatusOr<jinja::Text> CutAtMark(const jinja::Text& rendered,
   const size_t mark = bytes.rfind(kMark);
   const std::string stripped = Stripped(content, /*at_begin=*/true);
   if (mark == bytes.npos || bytes.find(stripped) == bytes.npos) {
-    return InvalidArgument(
-        "continue_final_message must be false with this chat template, which ",
+    return InvalidField(
+        "`continue_final_message` must be false with this chat template, which "
         "does not write the content of the last message as it stands");
   }
   const jinja::Text before = rendered.Part(0, mark);

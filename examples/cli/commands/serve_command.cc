@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/byte_order_mark.h"
+#include "base/field_error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -57,12 +58,12 @@ absl::StatusOr<serve::ApiKeys> ReadApiKeys(const ServeOptions& options) {
 absl::Status DefaultsErrorInFlags(const ServeOptions& options,
                                   const absl::Status& error) {
   if (error.ok()) return error;
-  const std::string message = Message(error);
-  const ParamField* const field = FindParamField(
-      std::string_view(message).substr(0, message.find_first_of(" .[")));
+  const std::string name = FieldErrorOf(error).value_or(FieldError()).field;
+  const ParamField* const field =
+      FindParamField(std::string_view(name).substr(0, name.find('.')));
   const bool is_flag =
       field != nullptr && options.params.contains(std::string(field->name));
-  if (is_flag || (message.starts_with("split_sentences ") &&
+  if (is_flag || (name == "split_sentences" &&
                   options.runtime.split_sentences.has_value())) {
     return options.names.InOptions(error);
   }
@@ -114,38 +115,33 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
   return json;
 }
 
+// Returns the flag of a field of serve::ServerOptions that errors name.
+std::string ServerFlag(std::string_view field) {
+  if (field == "num_threads") return "--io-threads";
+  if (field == "model_name" || field == "model_aliases") {
+    return "--served-model-name";
+  }
+  if (field == "the name of the model's directory") {
+    return "--model: the name of its directory";
+  }
+  return field == "host" || field == "port" || field == "files"
+             ? Flag(field)
+             : std::string(field);
+}
+
 // Names options of the program in an error of the server, which does not have
 // them.
 absl::Status ServerErrorInFlags(const absl::Status& error) {
-  const std::string message = Message(error);
-  for (const std::string_view field :
-       {"host", "port", "num_threads", "files"}) {
-    if (!message.starts_with(field)) continue;
-    const std::string rest = message.substr(field.size());
-    if (field == "num_threads") {
-      return MakeError(error.code(), "--io-threads", rest);
-    }
-    return MakeError(error.code(), "--", field, rest);
-  }
-  return error;
+  return InWordsOf({.option = ServerFlag}, error);
 }
 
 // Names the flag in an error of serving a model: that of the model's name, or
 // else of the defaults.
 absl::Status ServeErrorInFlags(const ServeOptions& options,
                                const absl::Status& error) {
-  constexpr std::string_view kNames[] = {"model_name ", "model_aliases "};
-  const std::string message = Message(error);
-  if (message.starts_with("the name of the model's directory")) {
-    return MakeError(error.code(), "--model: the name of its directory is not ",
-                     "UTF-8: give --served-model-name");
-  }
-  for (const std::string_view name : kNames) {
-    if (!message.starts_with(name)) continue;
-    return MakeError(error.code(), "--served-model-name ",
-                     message.substr(name.size()));
-  }
-  return DefaultsErrorInFlags(options, error);
+  const std::string field = FieldErrorOf(error).value_or(FieldError()).field;
+  return ServerFlag(field) == field ? DefaultsErrorInFlags(options, error)
+                                    : ServerErrorInFlags(error);
 }
 
 absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "base/rename_word.h"
+#include "base/field_error.h"
 #include "examples/cli/options/option_names.h"
 #include "request/json/other_names.h"
 #include "request/json/param_fields.h"
@@ -173,7 +173,9 @@ OtherOption AsOption(const OtherName& other) {
   }
   if (FindParamField(other.ours) == nullptr) return {name, ""};
   const std::string option = Flag(other.ours);
-  return {name, option, RenameWord(other.hint, other.ours, option)};
+  return {name, option,
+          TextInWordsOf({.field = [&](std::string_view) { return option; }},
+                        MessageParts(Prose(other.hint)))};
 }
 
 std::vector<OtherOption> AllOptions() {

@@ -2,18 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
-#include "base/rename_word.h"
 #include "base/status.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
-namespace {
-
-bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
-
-}  // namespace
-
 std::string Flag(std::string_view name) {
   std::string flag(name);
   std::replace(flag.begin(), flag.end(), '_', '-');
@@ -25,32 +17,22 @@ std::string OptionNames::Of(std::string_view field) const {
   return typed == typed_.end() ? Flag(field) : typed->second;
 }
 
-absl::Status OptionNames::InOptions(const absl::Status& error) const {
-  if (error.ok()) return error;
-  return MakeError(error.code(), InOptions(ToStd(error.message())));
+FieldWords OptionNames::words() const {
+  return {.field = [this](std::string_view field)
+              -> std::optional<std::string> {
+    const std::string_view name = field.substr(0, field.find('.'));
+    const ParamField* const param = FindParamField(name);
+    const bool is_option = (param != nullptr && param->name == name) ||
+                           name == "split_sentences";
+    if (!is_option) return std::nullopt;
+    // An option has no fields: "--speculate: method" of "speculate.method".
+    if (name == field) return Of(name);
+    return Concat(Of(name), ": ", field.substr(name.size() + 1));
+  }};
 }
 
-std::string OptionNames::InOptions(std::string_view message) const {
-  std::string text;
-  while (!message.empty()) {
-    const std::string_view word = message.substr(0, FirstPartLength(message));
-    // Skips parts of a formula, a path or another name.
-    const bool stands_alone =
-        text.empty() || text.back() == ' ' || text.back() == '(';
-    const ParamField* const field =
-        stands_alone ? FindParamField(word) : nullptr;
-    const bool is_field = (field != nullptr && field->name == word) ||
-                          (stands_alone && word == "split_sentences");
-    text += is_field ? Of(word) : std::string(word);
-    message.remove_prefix(word.size());
-    // An option has no fields: "--speculate: method" of "speculate.method".
-    const bool has_part = is_field && message.size() > 1 && message[0] == '.' &&
-                          IsNameCharacter(message[1]);
-    if (!has_part) continue;
-    text += ": ";
-    message.remove_prefix(1);
-  }
-  return text;
+absl::Status OptionNames::InOptions(const absl::Status& error) const {
+  return InWordsOf(words(), error);
 }
 
 }  // namespace espalier::cli

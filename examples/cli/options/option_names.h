@@ -4,8 +4,8 @@
 //
 //   OptionNames names;
 //   names.SetTyped("num_return_sequences", "-n");
-//   names.InOptions(InvalidArgument("num_return_sequences must be 1 without "
-//                                   "do_sample"));
+//   names.InOptions(InvalidField("`num_return_sequences` must be 1 without "
+//                                "`do_sample`"));
 //       // -n must be 1 without --do-sample
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "base/field_error.h"
 
 namespace espalier::cli {
 
@@ -30,13 +31,12 @@ class OptionNames {
   // The option as typed, or, if it was not, the field's main one.
   std::string Of(std::string_view field) const;
 
-  // Returns `error` with options in place of the fields in its message. Text in
-  // quotes is a value and stays.
+  // The names that errors have here; they refer to this object.
+  FieldWords words() const;
+  // Returns `error` with options in place of the fields that it names.
   absl::Status InOptions(const absl::Status& error) const;
 
  private:
-  std::string InOptions(std::string_view message) const;
-
   std::map<std::string, std::string, std::less<>> typed_;  // by field
 };
 

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/json.h"
-#include "base/option_error.h"
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "beam/strategy/stopping_criteria.h"
@@ -72,9 +72,8 @@ std::string FlagOf(std::string_view field) {
 // Names options of the program in an error of the engine, which does not have
 // them.
 absl::Status InFlags(const absl::Status& error) {
-  constexpr OptionWords kWords = {
-      .name = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"};
-  return InWordsOf(kWords, error);
+  return InWordsOf(
+      {.option = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"}, error);
 }
 
 // Names --model in an error on the model's directory or a file in it, and other
@@ -85,7 +84,7 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
       message.starts_with(directory) && message.size() > directory.size() &&
       std::string_view("/: ").find(message[directory.size()]) !=
           std::string_view::npos;
-  return is_of_model ? Annotate(error, "--model") : InFlags(error);
+  return is_of_model ? Annotate(InFlags(error), "--model") : InFlags(error);
 }
 
 // With memory in bytes.
@@ -101,8 +100,9 @@ GeneratorOptions InBytes(const RuntimeOptions& options) {
 }
 
 absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
-  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(InBytes(options), FlagOf));
-  RETURN_IF_ERROR(CheckPreemptedPages(resolved, FlagOf));
+  absl::StatusOr<BackendOptions> resolved = Resolve(InBytes(options));
+  if (!resolved.ok()) return InFlags(resolved.status());
+  RETURN_IF_ERROR(InFlags(CheckPreemptedPages(*resolved)));
   return resolved;
 }
 
@@ -123,9 +123,9 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
     const RuntimeOptions& options) {
   RETURN_IF_ERROR(ResolveBackend(options).status());
   RETURN_IF_ERROR(Annotate(CheckModelDirectory(options.model), "--model"));
-  RETURN_IF_ERROR(LoadModelDefaults(options.generator.generation_config,
-                                    options.model, FlagOf)
-                      .status());
+  RETURN_IF_ERROR(InFlags(
+      LoadModelDefaults(options.generator.generation_config, options.model)
+          .status()));
   return InBytes(options);
 }
 
@@ -170,9 +170,9 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                                 const BackendOptions& resolved) {
   directory_ = options.model;
   RETURN_IF_ERROR(Annotate(CheckModelDirectory(directory_), "--model"));
-  ASSIGN_OR_RETURN(defaults_,
-                   LoadModelDefaults(options.generator.generation_config,
-                                     directory_, FlagOf));
+  ASSIGN_OR_RETURN(
+      defaults_,
+      LoadModelDefaults(options.generator.generation_config, directory_));
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
@@ -189,7 +189,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   RETURN_IF_ERROR(CheckSplit());
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,
-                     &defaults_, FlagOf);
+                     &defaults_);
 }
 
 absl::StatusOr<NamedValues> Runtime::CheckParams(
@@ -204,10 +204,11 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
   if (!model.encoder && params.max_new_tokens.value_or(0) > most) {
-    return InvalidArgument("max_new_tokens must be at most ", most,
-                           ", as the prompt and what is generated fit into ",
-                           "the model's context of ", model.max_context,
-                           " together, got ", *params.max_new_tokens);
+    return InvalidField("`max_new_tokens` must be at most ", Limit(most),
+                        ", as the prompt and what is generated fit into the "
+                        "model's context of ",
+                        ContextLimit{model.max_context}, " together",
+                        Got(*params.max_new_tokens));
   }
   // The default depends on the prompt, so its limit is not checked yet.
   if (!params.max_new_tokens && !params.allowed_sequences) {
@@ -269,9 +270,10 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
     const RequestBody& body) const {
   const std::string& text = *body.prompt;
   if (tokenizer_ == nullptr) {
-    return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
-                              " has no ", Tokenizer::FileNames(),
-                              "; use prompt_tokens");
+    return MakeFieldError(absl::StatusCode::kFailedPrecondition,
+                          "`prompt` needs a tokenizer, and ", directory_,
+                          " has no ", Tokenizer::FileNames(),
+                          "; use `prompt_tokens`");
   }
   const ModelDescription& model = backend_->steps()->description();
   if (is_chat_) {
@@ -294,7 +296,7 @@ absl::StatusOr<const PromptTemplate*> Runtime::FindTemplate(
   if (body.template_name.empty()) return &*template_;
   const auto found = templates_->Find(body.template_name);
   if (found.ok()) return *found;
-  return InvalidArgument("template: ", Message(found.status()));
+  return InvalidField("`template`: ", Message(found.status()));
 }
 
 absl::Status Runtime::CheckSplit() const {
@@ -367,7 +369,7 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
 }
 
 absl::StatusOr<json::array> Runtime::MessagesOf(const std::string& text) const {
-  if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
+  if (!IsUtf8(text)) return InvalidField("`prompt` is not UTF-8");
   if (!IsUtf8(system_)) return InvalidArgument("--system is not UTF-8");
   json::array messages;
   if (!system_.empty()) {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/option_error.h"
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -43,21 +43,21 @@ absl::Status CudaPageSwapper::Allocate(int64_t host_bytes) {
   num_slots_ = static_cast<int>(std::min<int64_t>(
       host_bytes / record_bytes_, std::numeric_limits<int32_t>::max()));
   if (num_slots_ < 1) {
-    return OptionError(absl::StatusCode::kInvalidArgument,
-                       OptionName{"host_cache_bytes"}, " must hold a page of ",
-                       MemorySize{record_bytes_}, " (", OptionName{"page_size"},
-                       " ", cache_.page_size, "), got ",
-                       MemoryValue{host_bytes});
+    return MakeFieldError(absl::StatusCode::kInvalidArgument,
+                          OptionName{"host_cache_bytes"},
+                          " must hold a page of ", MemorySize{record_bytes_},
+                          " (", OptionName{"page_size"}, " ", cache_.page_size,
+                          "), got ", MemoryValue{host_bytes});
   }
   batch_size_ = static_cast<int>(
       std::min({(kStagingBytes + record_bytes_ - 1) / record_bytes_,
                 int64_t{num_slots_}, int64_t{CudaPageList::kMaxPages}}));
   auto slots = PinnedBuffer<std::byte>::Create(num_slots_ * record_bytes_);
   if (!slots.ok()) {
-    return OptionError(absl::StatusCode::kResourceExhausted,
-                       OptionName{"host_cache_bytes"}, ": no ",
-                       MemorySize{host_bytes},
-                       " of pinned memory: ", Message(slots.status()));
+    return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                          OptionName{"host_cache_bytes"}, ": no ",
+                          MemorySize{host_bytes},
+                          " of pinned memory: ", Message(slots.status()));
   }
   slots_ = *std::move(slots);
   ASSIGN_OR_RETURN(link_, CudaStream::Create());

@@ -1,6 +1,8 @@
 #include "espalier/backend.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/field_error.h"
 #include "base/shown_bytes.h"
@@ -27,6 +29,12 @@ absl::Status CheckEncodersOfDrafting(const std::string& directory,
                                      const std::string& draft) {
   RETURN_IF_ERROR(CheckTakesDraftModel(EncoderOf(directory), draft));
   return CheckIsDraftModel(EncoderOf(draft), draft);
+}
+
+// Paths may be spelt differently.
+bool IsSamePath(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return a == b || std::filesystem::equivalent(a, b, error);
 }
 
 }  // namespace
@@ -78,10 +86,15 @@ absl::Status ModelWeights::CheckFit(const std::string& directory,
     return InvalidField(OptionName{option}, " must be that of loaded_weights, ",
                         BytesInQuotes(loaded), Got(BytesInQuotes(given)));
   };
-  RETURN_IF_ERROR(check("directory", directory_, directory));
+  if (!IsSamePath(directory_, directory)) {
+    return InvalidArgument("the directory must be that of loaded_weights, ",
+                           BytesInQuotes(directory_), ", got ",
+                           BytesInQuotes(directory));
+  }
   RETURN_IF_ERROR(check("device", NameOf(device_), NameOf(options.device)));
   RETURN_IF_ERROR(check("dtype", NameOf(dtype_), NameOf(options.dtype)));
   RETURN_IF_ERROR(check("weights", NameOf(format_), NameOf(options.weights)));
+  if (IsSamePath(draft_model_, options.draft_model)) return absl::OkStatus();
   return check("draft_model", draft_model_, options.draft_model);
 }
 

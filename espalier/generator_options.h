@@ -76,10 +76,10 @@ struct GeneratorOptions {
   // SpeculationParams() is off.
   std::optional<SpeculationParams> speculate = {};
 
-  // Weights of another generator (Generator::weights), used instead of reading
-  // the directory's: this one differs in its key/value memory alone, and is
-  // ready in milliseconds. An error unless directory, device, dtype, weights
-  // and draft_model are those of the other. Null: the weights are loaded.
+  // Weights of another generator (Generator::weights), used instead of those of
+  // the directory, which are not read, so load_progress is not called. An error
+  // unless directory, device, dtype, weights and draft_model are those of the
+  // other; all other options may differ. Null: the weights are loaded.
   std::shared_ptr<const ModelWeights> loaded_weights = nullptr;
 
   // Source of the defaults for params that requests leave open

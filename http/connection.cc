@@ -43,6 +43,10 @@ constexpr int kMaxRefused = 256;
 // Connections at a time that may linger for longer than linger_timeout.
 constexpr int kMaxLingering = 1024;
 
+// Events that are sent without waiting for the client before other connections
+// have their turn.
+constexpr int kMaxSendsInARow = 32;
+
 constexpr std::string_view kLate = "the request took too long to arrive";
 
 }  // namespace
@@ -485,6 +489,7 @@ void Connection::BeginLinger() {
   lingers_ = true;
   const bool has_room = ++worker_->shared().num_lingering <= kMaxLingering;
   linger_end_ = has_room && !is_refused_ ? After(limits.max_linger) : deadline_;
+  deadline_ = std::min(deadline_, linger_end_);
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   WaitReadable();
@@ -508,17 +513,6 @@ bool Connection::HasHungUp() {
   poll_fd.events = POLLRDHUP;
   return poll(&poll_fd, 1, 0) > 0;
 }
-
-namespace asio = boost::asio;
-using boost::system::error_code;
-
-namespace {
-
-// After so many events that did not have to wait for the client, other
-// connections have their turn.
-constexpr int kMaxSendsInARow = 32;
-
-}  // namespace
 
 asio::awaitable<bool> Connection::Respond(Response response) {
   if (client_gone()) co_return false;

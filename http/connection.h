@@ -163,8 +163,9 @@ class Connection : public Peer,
   // Received bytes of the next requests, from input_begin_ on.
   std::string input_;
   size_t input_begin_ = 0;
-  bool lingers_ = false;          // counted by ServerShared
-  Clock::time_point linger_end_;  // kLinger: whatever is still sent
+  bool lingers_ = false;  // counted by ServerShared
+  // kLinger ends then, even if the client still sends.
+  Clock::time_point linger_end_;
 
   // State of the exchange that runs.
   boost::asio::cancellation_signal cancel_;

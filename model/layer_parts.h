@@ -28,6 +28,7 @@ enum class MatrixPart : uint8_t {
   kCrossOutput,
   kGateUp,
   kDown,
+  kCount,
 };
 // All, in the order in which a step reads them.
 inline constexpr MatrixPart kMatrixParts[] = {
@@ -43,6 +44,7 @@ enum class NormPart : uint8_t {
   kCrossNorm,
   kMlpNorm,
   kPostMlpNorm,
+  kCount,
 };
 
 // A dimension of a tensor.
@@ -73,7 +75,7 @@ bool Has(const TransformerConfig& config, const LayerConfig& layer,
 enum class ShardAxis : uint8_t { kOutputs, kInputs };
 
 // A matrix [rows, cols] of a checkpoint, [outputs, inputs], with an optional
-// bias [rows]. Adapters name their targets by `label`.
+// bias [rows]. Errors, and later adapters, name it by `label`.
 struct MatrixTensor {
   MatrixPart matrix;  // its fuse group; rows are stacked in the table's order
   std::string_view TensorNames::*name;
@@ -154,6 +156,10 @@ inline constexpr NormTensor kNormTensors[] = {
      LayerFeature::kPostNorms},
 };
 
+static_assert(std::size(kNormTensors) == static_cast<size_t>(NormPart::kCount));
+static_assert(std::size(kMatrixParts) ==
+              static_cast<size_t>(MatrixPart::kCount));
+
 // The parts of a layer: a value for each norm and each matrix. A part that the
 // model does not have is a default value.
 template <typename Norm, typename Matrix>
@@ -171,8 +177,8 @@ class LayerParts {
   }
 
  private:
-  std::array<Norm, std::size(kNormTensors)> norms_ = {};
-  std::array<Matrix, std::size(kMatrixParts)> matrices_ = {};
+  std::array<Norm, static_cast<size_t>(NormPart::kCount)> norms_ = {};
+  std::array<Matrix, static_cast<size_t>(MatrixPart::kCount)> matrices_ = {};
 };
 
 }  // namespace espalier

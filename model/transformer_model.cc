@@ -304,6 +304,18 @@ absl::Status TransformerModel::Impl::Forward(const StepPlan& plan,
                            plan.tokens.size(), " tokens");
 }
 
+absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::MakeModel(
+    std::shared_ptr<const TransformerWeights> weights,
+    const TransformerOptions& options, std::shared_ptr<ThreadPool> pool) {
+  ASSIGN_OR_RETURN(TransformerNetwork network,
+                   MakeNetwork(std::move(weights), options));
+  ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
+                   MakeHostCache(network.cache, options));
+  return std::unique_ptr<TransformerModel>(
+      new TransformerModel(std::make_unique<Impl>(
+          std::move(network), std::move(host), std::move(pool))));
+}
+
 absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Load(
     const std::string& directory, const TransformerOptions& options,
     std::shared_ptr<ThreadPool> pool) {
@@ -315,7 +327,7 @@ absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Load(
         LoadTransformerWeights(directory, {.format = options.weights,
                                            .pool = pool.get(),
                                            .progress = options.progress}));
-    return Create(std::move(weights), options, std::move(pool));
+    return MakeModel(std::move(weights), options, std::move(pool));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
@@ -332,13 +344,7 @@ absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Create(
                            NameOf(options.weights));
   }
   try {
-    ASSIGN_OR_RETURN(TransformerNetwork network,
-                     MakeNetwork(std::move(weights), options));
-    ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
-                     MakeHostCache(network.cache, options));
-    return std::unique_ptr<TransformerModel>(
-        new TransformerModel(std::make_unique<Impl>(
-            std::move(network), std::move(host), std::move(pool))));
+    return MakeModel(std::move(weights), options, std::move(pool));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the model");
   }

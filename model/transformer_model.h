@@ -83,6 +83,11 @@ class TransformerModel : public Model {
   class Impl;
   explicit TransformerModel(std::unique_ptr<Impl> impl);
 
+  // Throws std::bad_alloc.
+  static absl::StatusOr<std::unique_ptr<TransformerModel>> MakeModel(
+      std::shared_ptr<const TransformerWeights> weights,
+      const TransformerOptions& options, std::shared_ptr<ThreadPool> pool);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -62,13 +62,18 @@ class Server:
         tasks = f"/proc/{self.process.pid}/task"
         io = rest = 0.0
         for thread in os.listdir(tasks):
-            name = pathlib.Path(tasks, thread, "comm").read_text().strip()
-            run = pathlib.Path(tasks, thread, "schedstat").read_text()
+            try:
+                name = pathlib.Path(tasks, thread, "comm").read_text().strip()
+                run = pathlib.Path(tasks, thread, "schedstat").read_text()
+            except FileNotFoundError:
+                continue  # the thread has ended
             seconds = int(run.split()[0]) / 1e9
             if name == "http":
                 io += seconds
             else:
                 rest += seconds
+        if io == 0:
+            sys.exit("the server has no thread called http")
         return io, rest
 
     def rss_mb(self):

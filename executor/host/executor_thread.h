@@ -3,8 +3,8 @@
 // and the thread ends by itself after the remaining tasks.
 //
 //   struct Worker { ...; ExecutorThread thread; };
-//   worker->thread.Start(worker);   // the thread shares ownership of the
-//   worker UntilThereIsMemory([&] { worker->thread.Post([] { ... }); });
+//   worker->thread.Start(worker);   // the thread owns the worker, too
+//   UntilThereIsMemory([&] { worker->thread.Post([] { ... }); });
 //   worker->thread.End();           // no more tasks are posted
 //
 // Thread safety: Post from any thread; Start and End from one that owns it.

@@ -45,7 +45,7 @@ struct DrawTask {
                       0);
   }
 
-  // Called by the leader, after SumRaw and a barrier.
+  // Called by one thread, which fetched the draw, after SumRaw and a barrier.
   __device__ void Answer(const Params& p, const Drawn& drawn) const {
     Candidate candidate = {draw.beam, drawn.token, MinusInf()};
     const RawRow raw = {SharedStorage().raw_max, SharedStorage().log_sum};

@@ -176,8 +176,21 @@ absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
 
 using SharedWeights = std::shared_ptr<const CudaTransformerWeights>;
 
+// The last owner may release the weights on any thread; their memory is freed
+// on its device.
+SharedWeights Share(CudaTransformerWeights weights, const CudaDevice& device) {
+  weights.device_ordinal = device.ordinal;
+  const auto release = [](const CudaTransformerWeights* released) {
+    const auto scope =
+        CudaDeviceScope::EnterIfPossible(released->device_ordinal);
+    delete released;
+  };
+  return SharedWeights(new CudaTransformerWeights(std::move(weights)), release);
+}
+
 absl::StatusOr<SharedWeights> LoadWeights(const std::string& directory,
-                                          const CudaTransformerOptions& given) {
+                                          const CudaTransformerOptions& given,
+                                          const CudaDevice& device) {
   ASSIGN_OR_RETURN(const TransformerConfig config,
                    ReadTransformerConfig(directory));
   RETURN_IF_ERROR(CheckOptions(WithBounds(given, config.vocab_size)));
@@ -186,17 +199,18 @@ absl::StatusOr<SharedWeights> LoadWeights(const std::string& directory,
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
                    LoadCudaTransformerWeights(checkpoint, config,
                                               {given.dtype, given.weights}));
-  return std::make_shared<const CudaTransformerWeights>(std::move(weights));
+  return Share(std::move(weights), device);
 }
 
-absl::StatusOr<SharedWeights> RandomWeights(
-    const TransformerConfig& config, const CudaTransformerOptions& given) {
+absl::StatusOr<SharedWeights> RandomWeights(const TransformerConfig& config,
+                                            const CudaTransformerOptions& given,
+                                            const CudaDevice& device) {
   RETURN_IF_ERROR(CheckOptions(WithBounds(given, config.vocab_size)));
   RETURN_IF_ERROR(CheckCudaLimits(config));
   ASSIGN_OR_RETURN(
       CudaTransformerWeights weights,
       RandomCudaTransformerWeights(config, {given.dtype, given.weights}));
-  return std::make_shared<const CudaTransformerWeights>(std::move(weights));
+  return Share(std::move(weights), device);
 }
 
 absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeModel(
@@ -205,6 +219,11 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeModel(
   const CudaTransformerOptions options =
       WithBounds(given, weights->config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
+  if (device.ordinal != weights->device_ordinal) {
+    return InvalidArgument(
+        "device must be cuda:", weights->device_ordinal,
+        ", as the weights are loaded, got cuda:", device.ordinal);
+  }
   if (options.dtype != weights->types.dtype) {
     return InvalidArgument("dtype must be ", NameOf(weights->types.dtype),
                            ", as the weights are loaded, got ",
@@ -246,7 +265,8 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Load(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    ASSIGN_OR_RETURN(SharedWeights weights, LoadWeights(directory, options));
+    ASSIGN_OR_RETURN(SharedWeights weights,
+                     LoadWeights(directory, options, device));
     return MakeModel(std::move(weights), options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
@@ -259,7 +279,8 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Random(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    ASSIGN_OR_RETURN(SharedWeights weights, RandomWeights(config, options));
+    ASSIGN_OR_RETURN(SharedWeights weights,
+                     RandomWeights(config, options, device));
     return MakeModel(std::move(weights), options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the model");

@@ -173,13 +173,15 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
     RETURN_IF_ERROR(CudaAttention(
         batch.attention, LayerShape(i), scratch_.qkv, weights_.widths.qkv(),
         kv_.cache, i, scratch_.attended, scratch_.attention, device_, stream));
-    if (config_.encoder) RETURN_IF_ERROR(AttendToSource(i, batch, stream));
+    const bool has_cross_attention = config_.layers[i].has_cross_attention;
+    if (has_cross_attention) RETURN_IF_ERROR(AttendToSource(i, batch, stream));
     if (i == last) {
       ASSIGN_OR_RETURN(rows, KeepLogitsTokens(batch, stream));
     }
     RETURN_IF_ERROR(FinishLayer(
         layers[i],
-        config_.encoder ? CrossOutputOf(layers[i]) : OutputOf(layers[i]), rows,
+        has_cross_attention ? CrossOutputOf(layers[i]) : OutputOf(layers[i]),
+        rows,
         i == last ? weights_.final_norm
                   : layers[i + 1][NormPart::kAttentionNorm],
         stream));

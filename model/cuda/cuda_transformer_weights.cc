@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "kernels/matmul/fp8_order.h"
 #include "model/cuda/cuda_transformer_memory.h"
@@ -37,6 +38,7 @@ int WidthOf(const CudaTransformerWidths& widths, const LayerConfig& layer,
     case LayerDim::kIntermediate:
       return RoundUp8(layer.intermediate_size);
   }
+  CHECK(false) << static_cast<int>(dim);
   return 0;
 }
 

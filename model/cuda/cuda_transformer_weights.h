@@ -81,6 +81,7 @@ struct CudaWeightTypes {
 struct CudaTransformerWeights : CudaTransformerStack {
   TransformerConfig config;
   CudaWeightTypes types;
+  int device_ordinal = 0;  // device of `memory`
   CudaTransformerWidths widths;
   CudaMatrix embedding;  // [vocab_size, hidden]
   CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied

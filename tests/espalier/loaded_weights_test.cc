@@ -4,9 +4,7 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "espalier/generator.h"
@@ -42,34 +40,40 @@ std::vector<std::vector<std::string>> TextsOf(Generator& generator) {
   return texts;
 }
 
-// The cache of the first is gone before the next is made, and so are the files:
-// nothing is read again.
-TEST(LoadedWeightsTest, AnotherPageSizeNeedsNoOtherWeights) {
+// The cache of the first is gone before the next is made, and so is the file of
+// the weights.
+void ExpectOtherPageSizes(const std::string& device) {
   const ScratchDirectory scratch;
   const std::string directory = scratch.path("model");
   std::filesystem::copy(EnFrDir(), directory,
                         std::filesystem::copy_options::recursive);
-  std::optional<Generator> first;
+  GeneratorOptions options = {.device = device,
+                              .dtype = "f32",
+                              .kv_cache_bytes = 32 << 20,
+                              .draft_model = directory};
+  std::shared_ptr<const ModelWeights> weights;
+  std::vector<std::vector<std::string>> expected;
   {
-    auto loaded = Generator::Load(directory, {.draft_model = directory});
-    ASSERT_OK(loaded);
-    first.emplace(*std::move(loaded));
+    auto first = Generator::Load(directory, options);
+    ASSERT_OK(first);
+    weights = first->weights();
+    ASSERT_NE(weights, nullptr);
+    expected = TextsOf(*first);
   }
-  const std::vector<std::vector<std::string>> expected = TextsOf(*first);
-  const std::shared_ptr<const ModelWeights> weights = first->weights();
-  ASSERT_NE(weights, nullptr);
-  first.reset();
   std::filesystem::remove(directory + "/model.safetensors");
+  options.loaded_weights = weights;
   for (const int page_size : {1, 7, 64}) {
-    auto other = Generator::Load(directory, {.kv_cache_bytes = 32 << 20,
-                                             .page_size = page_size,
-                                             .draft_model = directory,
-                                             .loaded_weights = weights});
+    options.page_size = page_size;
+    auto other = Generator::Load(directory + "/", options);
     ASSERT_OK(other);
     EXPECT_EQ(other->description().page_size, page_size);
-    EXPECT_EQ(other->weights() == nullptr, false);
+    EXPECT_NE(other->weights(), nullptr);
     EXPECT_EQ(TextsOf(*other), expected) << page_size;
   }
+}
+TEST(LoadedWeightsTest, AnotherPageSizeNeedsNoOtherWeights) {
+  ExpectOtherPageSizes("cpu");
+  ExpectOtherPageSizes("auto");
 }
 
 TEST(LoadedWeightsTest, GeneratorsOnTheSameWeightsRunAtOnce) {
@@ -104,7 +108,7 @@ TEST(LoadedWeightsTest, OptionsThatDifferAreNamed) {
   std::filesystem::copy(EnFrDir(), scratch.path("model"),
                         std::filesystem::copy_options::recursive);
   EXPECT_THAT(error(scratch.path("model"), {}),
-              names("directory must be that of loaded_weights"));
+              names("the directory must be that of loaded_weights"));
 }
 
 TEST(LoadedWeightsTest, AModelOfOnesOwnHasNone) {

@@ -24,7 +24,8 @@ std::string AnswersTo(std::string_view bytes, size_t piece) {
   options.limits.max_header_bytes = 512;
   options.limits.max_body_bytes = 1024;
   std::string answers = http::ServeBytes(bytes, piece, options, EchoRequest);
-  // Only a client that announced "Expect: 100-continue" gets this.
+  // It is sent only if the server waits for the body, which depends on how the
+  // bytes are split.
   const std::string_view interim = "HTTP/1.1 100 Continue\r\n\r\n";
   for (size_t at = answers.find(interim); at != answers.npos;
        at = answers.find(interim, at)) {

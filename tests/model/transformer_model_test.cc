@@ -308,6 +308,20 @@ TEST(TransformerModelTest, OptionsOutOfRangeAreNamed) {
                                        {.kv_cache_bytes = bytes}, pool),
                 StatusIs(kInvalid, HasSubstr("must hold a page of 8192")));
   }
+  const auto loaded = TransformerModel::Load(directory.path(), {}, pool);
+  ASSERT_OK(loaded);
+  EXPECT_THAT(
+      TransformerModel::Create((*loaded)->weights(),
+                               {.weights = WeightFormat::kInt8}, pool),
+      StatusIs(kInvalid, HasSubstr("weights must be stored, as they are "
+                                   "loaded, got int8")));
+  EXPECT_THAT(
+      TransformerModel::Create((*loaded)->weights(), {.page_size = 0}, pool),
+      StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096]")));
+  EXPECT_THAT(TransformerModel::Create((*loaded)->weights(), {}, nullptr),
+              StatusIs(kInvalid, HasSubstr("pool must not be null")));
+  EXPECT_THAT(TransformerModel::Create(nullptr, {}, pool),
+              StatusIs(kInvalid, HasSubstr("weights must not be null")));
   // 2^31 pages of 2 MiB are more than an address space.
   const TransformerOptions huge = {.page_size = 4096,
                                    .kv_cache_bytes = int64_t{1} << 62};

@@ -69,7 +69,9 @@ FieldSpec ReadSpec(std::string_view text) {
     spec.precision = static_cast<int>(*precision);
   }
   for (const char type : {'d', 'f', 's'}) {
-    if (TakeCharacter(&rest, type)) spec.type = type;
+    if (!TakeCharacter(&rest, type)) continue;
+    spec.type = type;
+    break;
   }
   if (!rest.empty()) {
     Fail("format specification '", text, "' is not supported: ",

@@ -99,7 +99,7 @@ int64_t KvBytesOfToken(const TransformerConfig& config, int64_t element_bytes) {
 
 std::string DescribeShape(const TransformerConfig& config) {
   return Concat(config.num_layers(), " layers, hidden ", config.hidden_size,
-                ", feed-forward ", config.max_intermediate_size(), ", ",
+                ", feed-forward ", config.layers[0].intermediate_size, ", ",
                 config.num_heads, " heads of ", config.head_dim, ", ",
                 config.num_kv_heads, " of keys and values");
 }
@@ -235,7 +235,7 @@ void Inspection::AddShape() {
   json_["family"] = config_.family;
   json_["num_layers"] = config_.num_layers();
   json_["hidden_size"] = config_.hidden_size;
-  json_["intermediate_size"] = config_.max_intermediate_size();
+  json_["intermediate_size"] = config_.layers[0].intermediate_size;
   json_["num_heads"] = config_.num_heads;
   json_["num_kv_heads"] = config_.num_kv_heads;
   json_["head_dim"] = config_.head_dim;

@@ -227,6 +227,8 @@ TEST(TemplateBoundsTest, AnErrorQuotesWholeCharacters) {
               HasSubstr("format character 'é' is not supported"));
   EXPECT_THAT(ErrorOf("{{ '{:é}'.format('a') }}"),
               HasSubstr("format specification 'é' is not supported"));
+  EXPECT_THAT(ErrorOf("{{ '{:df}'.format(1) }}"),
+              HasSubstr("format specification 'df' is not supported"));
 }
 
 TEST(TemplateBoundsTest, ALongSourceIsRefused) {

@@ -2,7 +2,9 @@
 
 #include <new>
 #include <optional>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "espalier/generator_call.h"
@@ -15,6 +17,18 @@ namespace espalier {
 namespace asio = boost::asio;
 
 namespace {
+
+// Returns the error without its parts (base/field_error.h), which interfaces
+// with other names read: a user's ToString() would print them.
+absl::Status WithoutParts(absl::Status error) {
+  error.ErasePayload("espalier/field_error");
+  return error;
+}
+
+absl::StatusOr<Generation> Plain(absl::StatusOr<Generation> output) {
+  if (output.ok()) return output;
+  return WithoutParts(std::move(output).status());
+}
 
 // On the calls thread, or on the caller's if nothing can run.
 using Finished =
@@ -55,15 +69,16 @@ Future SubmitForFuture(const std::shared_ptr<GeneratorCore>& core,
   const auto promise = std::make_shared<Promise>();
   Future future = promise->get_future();
   if (!open.ok()) {
-    promise->set_value(open.status());
+    promise->set_value(WithoutParts(std::move(open).status()));
     return future;
   }
   try {
-    Submit(Call::Make(core, options, deadline), core, *std::move(open),
-           [promise](absl::StatusOr<Result> result, OpenRequest request) {
-             { const GeneratorCore::Place ends = std::move(request.place); }
-             promise->set_value(request.prepared.finish(std::move(result)));
-           });
+    Submit(
+        Call::Make(core, options, deadline), core, *std::move(open),
+        [promise](absl::StatusOr<Result> result, OpenRequest request) {
+          { const GeneratorCore::Place ends = std::move(request.place); }
+          promise->set_value(Plain(request.prepared.finish(std::move(result))));
+        });
   } catch (const std::bad_alloc&) {
     promise->set_value(OutOfMemory());
   }
@@ -84,11 +99,12 @@ void Deliver(GeneratorCore& core, std::shared_ptr<Delivery> delivery) {
   if (delivery->request.has_value()) delivery->request->place.AwaitCallback();
   core.callbacks().Post([delivery = std::move(delivery)] {
     if (!delivery->request.has_value()) {
-      return delivery->callback(delivery->result.status());
+      return delivery->callback(
+          WithoutParts(std::move(delivery->result).status()));
     }
     { const GeneratorCore::Place ends = std::move(delivery->request->place); }
     delivery->callback(
-        delivery->request->prepared.finish(std::move(delivery->result)));
+        Plain(delivery->request->prepared.finish(std::move(delivery->result))));
   });
 }
 
@@ -131,8 +147,9 @@ absl::StatusOr<Generation> Generator::Generate(GenerationRequest request,
                                                const CallOptions& options) try {
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  ASSIGN_OR_RETURN(OpenRequest open, Open(core, std::move(request)));
-  return AwaitGeneration(core, std::move(open), options, deadline);
+  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
+  if (!open.ok()) return WithoutParts(std::move(open).status());
+  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -141,8 +158,9 @@ absl::StatusOr<Generation> Generator::Score(ScoreRequest request,
                                             const CallOptions& options) try {
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  ASSIGN_OR_RETURN(OpenRequest open, Open(core, std::move(request)));
-  return AwaitGeneration(core, std::move(open), options, deadline);
+  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
+  if (!open.ok()) return WithoutParts(std::move(open).status());
+  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -196,10 +214,10 @@ absl::StatusOr<Generation> Generator::Stream(
     const CallOptions& options, const StreamOptions& stream_options) {
   if (on_event == nullptr) return InvalidArgument("on_event is empty");
   const std::shared_ptr<GeneratorCore> core = core_;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<OpenStream> open,
-      OpenStream::Open(core, std::move(request), options, stream_options));
-  return open->Read(on_event);
+  absl::StatusOr<std::unique_ptr<OpenStream>> open =
+      OpenStream::Open(core, std::move(request), options, stream_options);
+  if (!open.ok()) return WithoutParts(std::move(open).status());
+  return Plain((*open)->Read(on_event));
 }
 
 absl::Status Generator::Drain(absl::Duration timeout) {

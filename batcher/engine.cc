@@ -118,8 +118,13 @@ int64_t NumWaitingTokens(int64_t num_prompt_tokens, const Request& request) {
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
-  const absl::Status valid = Complete(*core, &request);
-  if (!valid.ok()) co_return valid;
+  absl::Status valid = Complete(*core, &request);
+  if (!valid.ok()) {
+    // Parts are for interfaces with other names, which call Prepare: a user's
+    // ToString() would print them (base/field_error.h).
+    valid.ErasePayload("espalier/field_error");
+    co_return valid;
+  }
   auto place = co_await TakePlace(
       core, NumWaitingTokens(std::ssize(request.prompt_tokens), request),
       request.params.priority);

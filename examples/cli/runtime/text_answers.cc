@@ -20,6 +20,23 @@ namespace {
 
 namespace asio = boost::asio;
 
+// Errors of Prepare have their parts, which --options are named by.
+asio::awaitable<absl::StatusOr<Result>> RunPrepared(Engine& engine,
+                                                    Request request) {
+  absl::StatusOr<Engine::Prepared> prepared =
+      engine.Prepare(std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
+  co_return co_await engine.Generate(*std::move(prepared));
+}
+
+asio::awaitable<absl::StatusOr<ResultStream>> StreamPrepared(Engine& engine,
+                                                             Request request) {
+  absl::StatusOr<Engine::Prepared> prepared =
+      engine.Prepare(std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
+  co_return co_await engine.Stream(*std::move(prepared));
+}
+
 // Sentences of a text that run or are read at a time.
 constexpr size_t kMostSentences = 256;
 
@@ -121,7 +138,7 @@ asio::awaitable<absl::StatusOr<Generation>> PartRuns::RunPart(size_t part) {
   }
   absl::StatusOr<Generation> answer = runtime_->MakeAnswer(
       open->form, open->defaults,
-      co_await runtime_->engine().Generate(std::move(open->request)));
+      co_await RunPrepared(runtime_->engine(), std::move(open->request)));
   if (!answer.ok()) co_return OfPart(answer.status(), part, parts_.size());
   co_return answer;
 }
@@ -146,7 +163,7 @@ asio::awaitable<absl::StatusOr<Generation>> AnswerTexts(Runtime* runtime,
   if (!open.ok()) co_return open.status();
   co_return runtime->MakeAnswer(
       open->form, open->defaults,
-      co_await runtime->engine().Generate(std::move(open->request)));
+      co_await RunPrepared(runtime->engine(), std::move(open->request)));
 }
 
 asio::awaitable<absl::StatusOr<AnswerStream>> AnswerStream::Open(
@@ -168,7 +185,7 @@ asio::awaitable<absl::Status> AnswerStream::OpenSome() {
       if (parts_.split) joiner_.emplace(parts_.split->separators, params);
     }
     absl::StatusOr<ResultStream> stream =
-        co_await runtime_->engine().Stream(std::move(open->request));
+        co_await StreamPrepared(runtime_->engine(), std::move(open->request));
     if (!stream.ok()) {
       const absl::Status error =
           runtime_->MakeAnswer({}, open->defaults, stream.status()).status();

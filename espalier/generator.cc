@@ -25,6 +25,15 @@ absl::Status WithoutParts(absl::Status error) {
   return error;
 }
 
+// Errors of Prepare have their parts, which name a model's defaults.
+asio::awaitable<absl::StatusOr<Result>> RunPrepared(Engine& engine,
+                                                    Request request) {
+  absl::StatusOr<Engine::Prepared> prepared =
+      engine.Prepare(std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
+  co_return co_await engine.Generate(*std::move(prepared));
+}
+
 absl::StatusOr<Generation> Plain(absl::StatusOr<Generation> output) {
   if (output.ok()) return output;
   return WithoutParts(std::move(output).status());
@@ -41,7 +50,7 @@ void Submit(const std::shared_ptr<Call>& call,
   const auto shared = std::make_shared<OpenRequest>(std::move(open));
   call->Run<Result>(
       [core = core.get(), shared] {
-        return core->engine().Generate(std::move(shared->prepared.request));
+        return RunPrepared(core->engine(), std::move(shared->prepared.request));
       },
       [shared,
        finished = std::move(finished)](absl::StatusOr<Result> result) mutable {
@@ -54,7 +63,7 @@ absl::StatusOr<Generation> AwaitGeneration(
     const CallOptions& options, const GeneratorCore::Deadline& deadline) {
   return open.prepared.finish(
       Call::Make(core, options, deadline)->Await<Result>([&] {
-        return core->engine().Generate(std::move(open.prepared.request));
+        return RunPrepared(core->engine(), std::move(open.prepared.request));
       }));
 }
 

@@ -8,6 +8,18 @@
 #include "batcher/engine.h"
 
 namespace espalier {
+namespace {
+
+// Errors of Prepare have their parts, which name a model's defaults.
+boost::asio::awaitable<absl::StatusOr<ResultStream>> StreamPrepared(
+    Engine& engine, Request request, StreamOptions options) {
+  absl::StatusOr<Engine::Prepared> prepared =
+      engine.Prepare(std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
+  co_return co_await engine.Stream(*std::move(prepared), options);
+}
+
+}  // namespace
 
 OpenStream::OpenStream(std::shared_ptr<Call> call, OpenRequest request,
                        ResultStream stream)
@@ -22,8 +34,8 @@ absl::StatusOr<std::unique_ptr<OpenStream>> OpenStream::Open(
   ASSIGN_OR_RETURN(OpenRequest request, espalier::Open(core, std::move(from)));
   std::shared_ptr<Call> call = Call::Make(core, options, deadline);
   absl::StatusOr<ResultStream> stream = call->Await<ResultStream>([&] {
-    return core->engine().Stream(std::move(request.prepared.request),
-                                 stream_options);
+    return StreamPrepared(core->engine(), std::move(request.prepared.request),
+                          stream_options);
   });
   if (!stream.ok()) return request.prepared.finish(stream.status()).status();
   return std::unique_ptr<OpenStream>(

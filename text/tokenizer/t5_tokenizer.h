@@ -12,8 +12,8 @@
 
 namespace espalier {
 
-// Reads spiece.model and, if they are there, config.json and the files beside it
-// that say more of its tokens (TokenSettings). None need be trusted.
+// Reads spiece.model and, if they are there, config.json and the files beside
+// it that say more of its tokens (TokenSettings). None need be trusted.
 // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong with
 // it: another tokenizer_class than T5's or mT5's or, where none is named,
 // another model_type; a pad, EOS or unknown token that is no piece; a token

@@ -18,17 +18,17 @@ std::string OptionNames::Of(std::string_view field) const {
 }
 
 FieldWords OptionNames::words() const {
-  return {.field = [this](std::string_view field)
-              -> std::optional<std::string> {
-    const std::string_view name = field.substr(0, field.find('.'));
-    const ParamField* const param = FindParamField(name);
-    const bool is_option = (param != nullptr && param->name == name) ||
-                           name == "split_sentences";
-    if (!is_option) return std::nullopt;
-    // An option has no fields: "--speculate: method" of "speculate.method".
-    if (name == field) return Of(name);
-    return Concat(Of(name), ": ", field.substr(name.size() + 1));
-  }};
+  return {
+      .field = [this](std::string_view field) -> std::optional<std::string> {
+        const std::string_view name = field.substr(0, field.find('.'));
+        const ParamField* const param = FindParamField(name);
+        const bool is_option = (param != nullptr && param->name == name) ||
+                               name == "split_sentences";
+        if (!is_option) return std::nullopt;
+        // An option has no fields: "--speculate: method" of "speculate.method".
+        if (name == field) return Of(name);
+        return Concat(Of(name), ": ", field.substr(name.size() + 1));
+      }};
 }
 
 absl::Status OptionNames::InOptions(const absl::Status& error) const {

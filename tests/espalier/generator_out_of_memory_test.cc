@@ -57,9 +57,9 @@ class GeneratorOutOfMemoryTest : public GeneratorFixture {
  protected:
   GeneratorOutOfMemoryTest() : GeneratorFixture(ModelOfPages()) {}
 
-  // Returns the status of `run` while an allocation fails, also if it throws
-  // std::bad_alloc to its caller; nothing once it makes fewer than `count`
-  // allocations.
+  // Returns the status of `run` while up to `num_failures` allocations fail,
+  // also if it throws std::bad_alloc to its caller; nothing once it makes fewer
+  // than `count` allocations, so that none of them fails.
   template <typename Run>
   std::optional<absl::Status> RunFailing(int64_t count, int num_failures,
                                          const Run& run) {
@@ -71,7 +71,7 @@ class GeneratorOutOfMemoryTest : public GeneratorFixture {
       FailAfter(-1, 0);
       return absl::ResourceExhaustedError("");
     }
-    const bool has_failed = num_failures_left == 0;
+    const bool has_failed = num_failures_left < num_failures;
     FailAfter(-1, 0);
     if (!has_failed) return std::nullopt;
     return status;

@@ -1,13 +1,14 @@
 // Device cuda in a build for the CPU only.
-#include "base/status.h"
+#include "base/field_error.h"
 #include "espalier/backend.h"
 
 namespace espalier {
 
 absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
     const std::string&, const BackendOptions&) {
-  return FailedPrecondition(
-      "device cuda: this build is for the CPU alone; preset cuda builds for "
+  return MakeFieldError(
+      absl::StatusCode::kFailedPrecondition, OptionName{"device"},
+      " cuda: this build is for the CPU alone; preset cuda builds for "
       "NVIDIA GPUs too (cmake --preset cuda, which needs nvcc), and device cpu "
       "works everywhere");
 }

@@ -195,10 +195,10 @@ absl::Status CheckStops(const Call& call) {
 absl::Status CheckStream(const CallDraft& draft) {
   const Call& call = draft.call;
   if (draft.has_stream_options && !call.stream) {
-    return InvalidField("`stream_options` needs stream true", Got("false"));
+    return InvalidField("`stream_options` needs stream true, and it is false");
   }
   if (call.stream_beams && !call.stream) {
-    return InvalidField("`stream_beams` needs stream true", Got("false"));
+    return InvalidField("`stream_beams` needs stream true, and it is false");
   }
   return absl::OkStatus();
 }

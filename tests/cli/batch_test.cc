@@ -229,7 +229,8 @@ TEST(BatchTest, WhatCannotRunExitsWithTwo) {
        "espalier: cannot read /nowhere/in"},
       {{"batch", "-m", model, "--input", model}, "Is a directory"},
       {{"batch", "-m", model, "--output", "/nowhere/out"},
-       "espalier: cannot write /nowhere/out: No such file or directory"},
+       "espalier: --output: cannot write /nowhere/out: No such file or "
+       "directory"},
       {{"batch", "-m", model, "--page-size", "0"},
        "batch: --page-size must be an integer in [1, 4096], got \"0\""},
       {{"batch", "-m", model, "--threads", "2.5"},

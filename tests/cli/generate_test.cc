@@ -116,7 +116,7 @@ TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
   EXPECT_THAT(bad.err, HasSubstr("--early-stopping must be true, false"));
 }
 
-TEST(GenerateTest, OptionsOfBeamSearchBesideOneBeamAreWarnedOf) {
+TEST(GenerateTest, OptionsOfBeamSearchWithoutEffectHaveAWarning) {
   const auto warning = [](std::vector<std::string> args) {
     args.insert(args.begin(), {"--seed", "1"});
     args.push_back("It rains.");
@@ -137,6 +137,14 @@ TEST(GenerateTest, OptionsOfBeamSearchBesideOneBeamAreWarnedOf) {
             "espalier: warning: --length-penalty, --early-stopping and "
             "--patience have no effect with one beam; --num-beams 2 or more "
             "gives them one\n");
+  EXPECT_EQ(warning({"--renormalize-logits"}),
+            "espalier: warning: --renormalize-logits" + one);
+  EXPECT_EQ(warning({"--num-beams", "4", "--num-beam-groups", "2"}),
+            "espalier: warning: without --diversity-penalty all 2 groups of "
+            "--num-beam-groups find the same beams\n");
+  EXPECT_EQ(warning({"--num-beams", "4", "--num-beam-groups", "2",
+                     "--diversity-penalty", "0.5"}),
+            "");
   // Options of a beam search, and a default value.
   EXPECT_EQ(warning({"--num-beams", "2", "--length-penalty", "2"}), "");
   EXPECT_EQ(warning({"--length-penalty", "1", "--early-stopping", "no"}), "");

@@ -78,6 +78,18 @@ TEST(ScoreTest, TablesOfLinesHaveHeadingsAndErrorsAreOnStderr) {
   EXPECT_THAT(lines[6], HasSubstr("\"b\""));
 }
 
+TEST(ScoreTest, InputWithoutLinesHasANote) {
+  for (const char* input : {"", "\n \n"}) {
+    const ProgramRun run = Score({}, input);
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_EQ(run.out, "");
+    EXPECT_EQ(run.err, "espalier: note: no lines in stdin\n");
+  }
+  const ProgramRun run = Score({"--input", "/nowhere/in"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--input: cannot read /nowhere/in: No such"));
+}
+
 TEST(ScoreTest, TokensWithoutATextHaveNone) {
   const ProgramRun run = Score(
       {"--json"}, R"({"prompt": "It rains.", "continuations": [[5], [300]]})"

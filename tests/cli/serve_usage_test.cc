@@ -106,6 +106,25 @@ TEST(ServeUsageTest, HowCallsSpeculateIsAnOptionThatErrorsName) {
   }
 }
 
+TEST(ServeUsageTest, ADraftModelIsMissingByTheNameOfItsOption) {
+  const ProgramRun run = RunEspalier({"serve", "-m", ModelDirectory("en-fr"),
+                                      "--port", "0", "--speculate", "draft"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("without a draft model, got \"draft\"; give "
+                                 "one by --draft-model DIR"));
+}
+
+TEST(ServeUsageTest, AnUnknownFormatOfToolCallsIsNamed) {
+  const ProgramRun run =
+      RunEspalier({"serve", "-m", ModelDirectory("en-fr"), "--port", "0",
+                   "--tool-call-parser", "pythonic"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("serve: --tool-call-parser must be hermes, llama3_json, "
+                "mistral, none or auto, got \"pythonic\""));
+}
+
 TEST(ServeUsageTest, WhatCallsOfAServerHaveIsNoOptionOfIt) {
   for (const char* const option : {"--from", "--to", "--template"}) {
     EXPECT_THAT(RunEspalier({"serve", "-m", "x", option, "fr"}).err,

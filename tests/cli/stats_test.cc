@@ -100,7 +100,8 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   const std::string link = scratch.path("link");
   std::filesystem::create_symlink(scratch.Write("target", ""), link);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--stats", "/no/such/stats"}, "cannot write /no/such/stats: No "},
+      {{"--stats", "/no/such/stats"},
+       "--stats: cannot write /no/such/stats: No "},
       {{"--stats", directory}, "--stats needs a regular file, got "},
       {{"--stats", "/dev/null"}, "--stats needs a regular file, got /dev/null"},
       {{"--stats", "-"}, "--stats needs a file, got -"},

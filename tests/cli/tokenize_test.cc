@@ -57,6 +57,13 @@ TEST(TokenizeTest, AModelThatIsNoDirectoryIsNamed) {
   EXPECT_THAT(error(scratch.Write("m.txt", "")), HasSubstr("m.txt is a file"));
 }
 
+TEST(TokenizeTest, InputWithoutLinesHasANote) {
+  const ProgramRun run = Tokenize({}, "\n");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(run.err, "espalier: note: no lines in stdin\n");
+}
+
 TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   const ProgramRun run = Tokenize({},
                                   "{\"text\": 5}\n"

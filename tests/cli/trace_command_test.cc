@@ -270,7 +270,7 @@ TEST(TraceCommandTest, ATraceThatCannotBeWrittenLeavesTheAnswers) {
             "device\n");
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(Generate("/nowhere/t", "It rains.").err,
-              HasSubstr("cannot write /nowhere/t: No such file"));
+              HasSubstr("--trace: cannot write /nowhere/t: No such"));
 }
 
 TEST(TraceCommandTest, APictureDoesNotReplaceItsTrace) {

@@ -333,14 +333,14 @@ TEST(RefusalsTest, StreamsOptionsNeedAStream) {
     return Message(Read(kInCompletions, R"({"prompt": "a", )" + fields + "}"));
   };
   EXPECT_EQ(message(R"("stream_options": {"include_usage": true})"),
-            "stream_options needs stream true, got false");
+            "stream_options needs stream true, and it is false");
   EXPECT_EQ(message(R"("stream": true, "stream_options": {"usage": 1})"),
             "stream_options.usage is not known, got 1");
   EXPECT_EQ(
       message(R"("stream": true, "stream_options": {"include_usage": 1})"),
       "stream_options.include_usage must be true or false, got 1");
   EXPECT_EQ(message(R"("stream_beams": true)"),
-            "stream_beams needs stream true, got false");
+            "stream_beams needs stream true, and it is false");
 }
 
 }  // namespace

@@ -315,8 +315,10 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadRuntime(options.common));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
-                   Output::Open(options.output));
+  const absl::StatusOr<std::unique_ptr<Output>> opened =
+      Output::Open(options.output);
+  if (!opened.ok()) return Annotate(opened.status(), "--output");
+  Output* const output = opened->get();
   // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(
       CheckFiles(options.common, "--output", OutputPath(options.output)));
@@ -326,7 +328,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   output->CutToNothing();
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
-  Batch batch(runtime.get(), &async_reader, output.get(), options);
+  Batch batch(runtime.get(), &async_reader, output, options);
   ASSIGN_OR_RETURN(const BatchEnd end, RunToEnd(batch, *runtime, *output));
   const absl::Status written = output->Close();
   if (end.signal != 0) {

@@ -345,6 +345,7 @@ absl::Status ScoreRun::RunLines(LineReader& reader) {
       RunLine(line, Concat(reader.name(), ":", line_number));
     }
   }
+  if (num_lines_ == 0) PrintNote("no lines in " + reader.name());
   return absl::OkStatus();
 }
 
@@ -369,8 +370,10 @@ absl::StatusOr<int> Score(const ScoreOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<LineReader> reader;
   if (options.texts.empty()) {
-    ASSIGN_OR_RETURN(
-        reader, LineReader::Open(options.input.empty() ? "-" : options.input));
+    absl::StatusOr<std::unique_ptr<LineReader>> opened =
+        LineReader::Open(options.input.empty() ? "-" : options.input);
+    if (!opened.ok()) return Annotate(opened.status(), "--input");
+    reader = *std::move(opened);
   }
   ASSIGN_OR_RETURN(const GeneratorOptions generator_options,
                    ReadGeneratorOptions(options.runtime));

@@ -140,8 +140,9 @@ absl::Status ServerErrorInFlags(const absl::Status& error) {
 absl::Status ServeErrorInFlags(const ServeOptions& options,
                                const absl::Status& error) {
   const std::string field = FieldErrorOf(error).value_or(FieldError()).field;
-  return ServerFlag(field) == field ? DefaultsErrorInFlags(options, error)
-                                    : ServerErrorInFlags(error);
+  return InFlags(ServerFlag(field) == field
+                     ? DefaultsErrorInFlags(options, error)
+                     : ServerErrorInFlags(error));
 }
 
 absl::StatusOr<Generator> LoadGenerator(const ServeOptions& options,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/options/common_options.h"
 #include "text/chat/tool_call_format.h"
@@ -208,8 +209,18 @@ void AddToolCallOption(CLI::App* command, ServeOptions* options) {
           "--tool-call-parser", set,
           "how the model writes calls of tools in chats: hermes, llama3_json, "
           "mistral, none, or auto: by its chat template; default auto")
-      ->transform(
-          CLI::IsMember({"auto", "hermes", "llama3_json", "mistral", "none"}))
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            const bool is_known =
+                name == "auto" || ToolCallFormatNamed(name).has_value();
+            return is_known
+                       ? std::string()
+                       : Concat(
+                             "must be hermes, llama3_json, mistral, none or "
+                             "auto, got ",
+                             ShownInQuotes(name));
+          },
+          ""))
       ->option_text("FORMAT")
       ->group("Model");
 }

@@ -265,6 +265,8 @@ class TokenizeRun {
     return absl::OkStatus();
   }
 
+  int64_t num_read() const { return num_read_; }  // blank lines not counted
+
   int exit_code() const {
     if (num_failed_ == 0) return kAllSucceeded;
     return num_failed_ < num_read_ ? kSomeFailed : kNothingRan;
@@ -310,11 +312,14 @@ absl::StatusOr<int> TokenizeArguments(const LineConverter& converter,
 
 absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
                                   const std::string& input) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(input.empty() ? "-" : input));
+  const absl::StatusOr<std::unique_ptr<LineReader>> opened =
+      LineReader::Open(input.empty() ? "-" : input);
+  if (!opened.ok()) return Annotate(opened.status(), "--input");
+  LineReader* const reader = opened->get();
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   TokenizeRun run(converter, reader->name(), *output);
   RETURN_IF_ERROR(run.Convert(*reader));
+  if (run.num_read() == 0) PrintNote("no lines in " + reader->name());
   RETURN_IF_ERROR(output->Close());
   return run.exit_code();
 }

@@ -193,11 +193,12 @@ absl::Status DrawTrace(const TraceOptions& options) {
     return InvalidArgument("the trace and --output are the same file, ", path);
   }
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
-                   Output::Open(options.output));
-  output->CutToNothing();
-  output->Write(render->second(trees.trees()));
-  return output->Close();
+  const absl::StatusOr<std::unique_ptr<Output>> output =
+      Output::Open(options.output);
+  if (!output.ok()) return Annotate(output.status(), "--output");
+  (*output)->CutToNothing();
+  (*output)->Write(render->second(trees.trees()));
+  return (*output)->Close();
 }
 
 const char kTraceExamples[] =

@@ -27,9 +27,10 @@ absl::StatusOr<std::unique_ptr<TextSource>> TextSource::Open(
     return InvalidArgument(
         "no text: give it as an argument, with --file, or through a pipe");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<LineReader> reader,
-                   LineReader::Open(file.empty() ? "-" : file));
-  return std::unique_ptr<TextSource>(new TextSource({}, std::move(reader)));
+  absl::StatusOr<std::unique_ptr<LineReader>> reader =
+      LineReader::Open(file.empty() ? "-" : file);
+  if (!reader.ok()) return Annotate(reader.status(), "--file");
+  return std::unique_ptr<TextSource>(new TextSource({}, *std::move(reader)));
 }
 
 TextSource::TextSource(std::vector<std::string> texts,

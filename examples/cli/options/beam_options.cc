@@ -12,6 +12,15 @@ namespace espalier::cli {
 std::string WarningOfBeamOptions(const GenerationParams& params,
                                  std::span<const std::string_view> given,
                                  const OptionNames& names) {
+  const auto is_given = [&](std::string_view name) {
+    return std::ranges::find(given, name) != given.end();
+  };
+  if (params.num_beam_groups > 1 && params.diversity_penalty == 0 &&
+      is_given("num_beam_groups")) {
+    return Concat("without ", names.Of("diversity_penalty"), " all ",
+                  params.num_beam_groups, " groups of ",
+                  names.Of("num_beam_groups"), " find the same beams");
+  }
   if (IsBeamSearch(params)) return "";
   // num_beam_groups and diversity_penalty are refused beside one beam.
   static const GenerationParams kDefault;
@@ -20,11 +29,12 @@ std::string WarningOfBeamOptions(const GenerationParams& params,
       {"length_penalty_form",
        params.length_penalty_form != kDefault.length_penalty_form},
       {"early_stopping", params.early_stopping != kDefault.early_stopping},
-      {"patience", params.patience != kDefault.patience}};
+      {"patience", params.patience != kDefault.patience},
+      {"renormalize_logits",
+       params.renormalize_logits != kDefault.renormalize_logits}};
   std::vector<std::string> idle;
   for (const auto& [name, differs] : options) {
-    const bool is_given = std::ranges::find(given, name) != given.end();
-    if (differs && is_given) idle.push_back(names.Of(name));
+    if (differs && is_given(name)) idle.push_back(names.Of(name));
   }
   if (idle.empty()) return "";
   const bool is_one = idle.size() == 1;

@@ -1,5 +1,5 @@
-// The warning of options of beam search that are given beside one beam, where
-// they change nothing: the search of width one has nothing to rank.
+// Warning about options of beam search that change nothing: ranking options
+// with one beam, and groups of beams without a penalty that keeps them apart.
 //
 // Thread safety: a function without state.
 #pragma once
@@ -13,9 +13,10 @@
 
 namespace espalier::cli {
 
-// "--length-penalty has no effect with one beam; --num-beams 2 or more gives it
-// one", of those `given` options that are not at their default; empty if there
-// are none. `params` have the num_beams that the request runs with.
+// Returns the warning about the `given` options that are not at their default,
+// such as "--length-penalty has no effect with one beam; --num-beams 2 or more
+// gives it one"; empty if there are none. `params` have the num_beams that the
+// request runs with.
 std::string WarningOfBeamOptions(const GenerationParams& params,
                                  std::span<const std::string_view> given,
                                  const OptionNames& names);

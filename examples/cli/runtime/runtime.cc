@@ -69,13 +69,6 @@ std::string FlagOf(std::string_view field) {
   return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
 }
 
-// Names options of the program in an error of the engine, which does not have
-// them.
-absl::Status InFlags(const absl::Status& error) {
-  return InWordsOf(
-      {.option = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"}, error);
-}
-
 // Names --model in an error on the model's directory or a file in it, and other
 // flags in other errors.
 absl::Status OfModel(const std::string& directory, const absl::Status& error) {
@@ -118,6 +111,11 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(
 }
 
 }  // namespace
+
+absl::Status InFlags(const absl::Status& error) {
+  return InWordsOf(
+      {.option = FlagOf, .unit_bytes = int64_t{1} << 20, .unit = "MiB"}, error);
+}
 
 absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
     const RuntimeOptions& options) {
@@ -397,7 +395,8 @@ absl::StatusOr<Generation> Runtime::MakeAnswer(
 }
 
 absl::Status Runtime::OpenTrace() {
-  return trace_ == nullptr ? absl::OkStatus() : trace_->Open();
+  if (trace_ == nullptr) return absl::OkStatus();
+  return Annotate(trace_->Open(), "--trace");
 }
 
 absl::Status Runtime::CloseTrace() {
@@ -406,8 +405,10 @@ absl::Status Runtime::CloseTrace() {
 
 absl::Status Runtime::OpenStats() {
   if (stats_path_.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(stats_,
-                   StatsFile::Open(stats_path_, {{"model_name", directory_}}));
+  absl::StatusOr<StatsFile> stats =
+      StatsFile::Open(stats_path_, {{"model_name", directory_}});
+  if (!stats.ok()) return Annotate(stats.status(), "--stats");
+  stats_ = *std::move(stats);
   boost::asio::co_spawn(context_, KeepStats(), boost::asio::detached);
   return absl::OkStatus();
 }

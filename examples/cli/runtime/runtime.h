@@ -32,6 +32,10 @@
 
 namespace espalier::cli {
 
+// Names options of the program in an error of the engine, which does not have
+// them.
+absl::Status InFlags(const absl::Status& error);
+
 // As the library has them.
 // Errors: naming the option.
 absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(

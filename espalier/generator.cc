@@ -11,6 +11,7 @@
 #include "espalier/generator_core.h"
 #include "espalier/open_request.h"
 #include "espalier/open_stream.h"
+#include "espalier/run_prepared.h"
 
 namespace espalier {
 
@@ -23,15 +24,6 @@ namespace {
 absl::Status WithoutParts(absl::Status error) {
   error.ErasePayload("espalier/field_error");
   return error;
-}
-
-// Errors of Prepare have their parts, which name a model's defaults.
-asio::awaitable<absl::StatusOr<Result>> RunPrepared(Engine& engine,
-                                                    Request request) {
-  absl::StatusOr<Engine::Prepared> prepared =
-      engine.Prepare(std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
-  co_return co_await engine.Generate(*std::move(prepared));
 }
 
 absl::StatusOr<Generation> Plain(absl::StatusOr<Generation> output) {

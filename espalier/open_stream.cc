@@ -6,20 +6,9 @@
 
 #include "base/status.h"
 #include "batcher/engine.h"
+#include "espalier/run_prepared.h"
 
 namespace espalier {
-namespace {
-
-// Errors of Prepare have their parts, which name a model's defaults.
-boost::asio::awaitable<absl::StatusOr<ResultStream>> StreamPrepared(
-    Engine& engine, Request request, StreamOptions options) {
-  absl::StatusOr<Engine::Prepared> prepared =
-      engine.Prepare(std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
-  co_return co_await engine.Stream(*std::move(prepared), options);
-}
-
-}  // namespace
 
 OpenStream::OpenStream(std::shared_ptr<Call> call, OpenRequest request,
                        ResultStream stream)

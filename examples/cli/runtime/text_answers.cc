@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "base/status.h"
+#include "espalier/run_prepared.h"
 #include "examples/cli/runtime/runtime.h"
 #include "request/generation_params.h"
 
@@ -19,23 +20,6 @@ namespace espalier::cli {
 namespace {
 
 namespace asio = boost::asio;
-
-// Errors of Prepare have their parts, which --options are named by.
-asio::awaitable<absl::StatusOr<Result>> RunPrepared(Engine& engine,
-                                                    Request request) {
-  absl::StatusOr<Engine::Prepared> prepared =
-      engine.Prepare(std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
-  co_return co_await engine.Generate(*std::move(prepared));
-}
-
-asio::awaitable<absl::StatusOr<ResultStream>> StreamPrepared(Engine& engine,
-                                                             Request request) {
-  absl::StatusOr<Engine::Prepared> prepared =
-      engine.Prepare(std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
-  co_return co_await engine.Stream(*std::move(prepared));
-}
 
 // Sentences of a text that run or are read at a time.
 constexpr size_t kMostSentences = 256;

@@ -45,9 +45,11 @@ std::function<void()> Canceller(
 
 absl::Status Validate(const EngineCore& core, Request* request) {
   RETURN_IF_ERROR(ResolveBadWords(core.tokenizer.get(), &request->params));
-  RETURN_IF_ERROR(ResolveDecoderPrompt(core.tokenizer.get(), core.description,
-                                       {}, &request->params)
-                      .status());
+  if (!request->params.decoder_prompt.empty()) {  // by no generator
+    RETURN_IF_ERROR(ResolveDecoderPrompt(core.tokenizer.get(), core.description,
+                                         {}, &request->params)
+                        .status());
+  }
   RETURN_IF_ERROR(ValidateRequest(core.description, request));
   return CheckStops(request->params, core.tokenizer.get());
 }

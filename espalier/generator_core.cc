@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <iterator>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "base/wording.h"
 #include "espalier/generator_call.h"
 #include "request/decoder_prompt.h"
+#include "request/resolve_defaults.h"
 
 namespace espalier {
 
@@ -231,22 +231,11 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
     request.num_continued = 0;
   }
   request.params = std::move(from.params);
-  std::optional<GenerationDefaults> none;
-  ASSIGN_OR_RETURN(
-      *taken,
-      ResolveDecoderPrompt(tokenizer().get(), description(),
-                           from.takes_defaults ? defaults() : none.emplace(),
-                           &request.params));
-  // As ValidateRequest does, but before num_continued and the prompt's length
-  // are read below.
-  RETURN_IF_ERROR(AppendDecoderPrompt(description(), &request));
-  if (defaults().empty()) return request;
-  const std::vector<std::string_view> given =
-      from.takes_defaults ? DifferingParams(request.params) : DefaultParams();
-  std::ranges::move(
-      TakeDefaults(defaults(), given, description(),
-                   std::ssize(request.prompt_tokens), &request.params),
-      std::back_inserter(*taken));
+  static const GenerationDefaults kNone;
+  ASSIGN_OR_RETURN(*taken,
+                   CompleteRequest(from.takes_defaults ? defaults() : kNone,
+                                   /*given=*/std::nullopt, tokenizer().get(),
+                                   description(), &request));
   return request;
 }
 

@@ -13,7 +13,7 @@
 #include "base/json_scan.h"
 #include "openai/call.h"
 #include "openai/limits.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 
 namespace espalier::openai {
 
@@ -57,9 +57,6 @@ absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
 // Marks a param as given that another field has set. `name` must outlive the
 // draft.
 void MarkGiven(std::string_view param, std::string_view name, CallDraft* draft);
-
-// REQUIRES: there is such a param.
-const ParamField& ParamNamed(std::string_view name);
 
 // Checks and resolves what depends on several fields: beams, log-probabilities,
 // limits.

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/call_fields.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json_text.h"
 
 namespace espalier::openai {
 namespace {

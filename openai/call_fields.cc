@@ -13,7 +13,7 @@
 #include "openai/read_input.h"
 #include "openai/read_prompts.h"
 #include "openai/read_tools.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json_text.h"
 
 namespace espalier::openai {
 namespace {

@@ -1,5 +1,5 @@
 // The fields of calls: one table of their scopes and readers. Any other field
-// is a param of the request format (request/json/param_fields.h) or unknown.
+// is a param of the request format (request/param_fields.h) or unknown.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "base/json_scan.h"
 #include "openai/limits.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 
 namespace espalier::openai {
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/error.h"
-#include "request/json/other_names.h"
+#include "request/other_names.h"
 
 namespace espalier::openai {
 namespace {

@@ -14,7 +14,7 @@
 #include "openai/object_fields.h"
 #include "openai/read_input.h"
 #include "openai/read_tools.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json_text.h"
 #include "text/chat/final_message.h"
 
 namespace espalier::openai {

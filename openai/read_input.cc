@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
-#include "request/json/read_json.h"
-#include "request/json/read_json_text.h"
 #include "request/json/read_prompt.h"
+#include "request/read_json.h"
+#include "request/read_json_text.h"
 
 namespace espalier::openai {
 namespace {

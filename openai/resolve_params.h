@@ -1,24 +1,15 @@
-// ResolveParams: the effective params of a call. In order of precedence:
+// ResolveParams: the effective params of a call, by the precedence and the
+// rules of ResolveDefaults (request/resolve_defaults.h), of which these are the
+// levels of a server:
 //
 //   what the call says
 //   the server's defaults: flags, --defaults FILE
-//   the model's generation_config.json (request/generation_defaults.h)
+//   the model's generation_config.json
 //   those of OpenAI's API: tokens are drawn at temperature 1; 16 new tokens in
 //     completions, and as many as there is room for elsewhere
-//   those of GenerationParams
 //
-// As everywhere, a default is taken only if the request with it is valid, so
-// that no default invalidates a valid request.
-//
-// Search. A call that selects beams (use_beam_search, num_beams above 1,
-// stochastic) gets them. A call with a sampling param (do_sample, best_of, a
-// temperature above 0, a filter), or that refuses beams (use_beam_search false,
-// num_beams 1), gets samples. A call that does neither gets the kind of the
-// server's defaults, where num_beams 1 overrides the model's beams; else the
-// kind of the model's defaults; else samples. Beams by default are at least as
-// many as the call's n. Beams that a call selects are not sampled unless the
-// call has a sampling param, regardless of the model's defaults
-// (SearchWarning).
+// Beams that a call selects are not sampled unless the call has a sampling
+// param, regardless of the model's defaults (SearchWarning).
 //
 // Thread safety: values; functions without state.
 #pragma once
@@ -34,6 +25,7 @@
 #include "openai/limits.h"
 #include "request/generation_defaults.h"
 #include "request/generation_params.h"
+#include "request/resolve_defaults.h"
 
 namespace espalier::openai {
 
@@ -51,19 +43,14 @@ class ServerDefaults {
   absl::Status Check(const ModelDescription& model) const;
 
   // Params of the request format, and their values as JSON; dependencies first.
-  const NamedValues& values() const { return values_; }
+  const NamedValues& values() const { return level_.values; }
+  const ServerValues& level() const { return level_; }
   // A call that gives only these params.
   const Call& call() const { return call_; }
 
  private:
-  NamedValues values_;
+  ServerValues level_;
   Call call_;
-};
-
-struct ResolvedParams {
-  GenerationParams params;
-  // Params that the server and the model set, and their values as JSON.
-  NamedValues defaults;
 };
 
 // `model_defaults` may be empty. The result is valid if the call is; the engine

@@ -17,8 +17,8 @@
 #include "openai/error.h"
 #include "openai/logprobs.h"
 #include "openai/read_prompts.h"
-#include "request/json/param_fields.h"
-#include "request/json/read_json_text.h"
+#include "request/param_fields.h"
+#include "request/read_json_text.h"
 
 namespace espalier::openai {
 namespace {

@@ -10,9 +10,11 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "openai/call_fields.h"
+#include "openai/error.h"
 #include "openai/object_fields.h"
 #include "openai/resolve_params.h"
-#include "request/json/other_names.h"
+#include "request/other_names.h"
+#include "request/param_fields.h"
 
 namespace espalier::openai {
 namespace {
@@ -90,15 +92,30 @@ absl::StatusOr<ServerDefaults> ServerDefaults::Read(std::string_view text,
   for (const auto& [param, name] : defaults.call_.given) {
     const std::string_view own = draft.TextOf(param);
     if (param == "seed" && !defaults.call_.params.seed) continue;  // -1
-    defaults.values_.emplace_back(param,
-                                  own.empty() || param == "top_k"
-                                      ? JsonOf(param, defaults.call_.params)
-                                      : std::string(own));
+    defaults.level_.values.emplace_back(
+        param, own.empty() || param == "top_k"
+                   ? JsonOf(param, defaults.call_.params)
+                   : std::string(own));
   }
-  std::ranges::stable_sort(defaults.values_, {}, [](const auto& value) {
+  std::ranges::stable_sort(defaults.level_.values, {}, [](const auto& value) {
     return PlaceOf(value.first);
   });
+  defaults.level_.params = defaults.call_.params;
   return defaults;
+}
+
+absl::Status ServerDefaults::Check(const ModelDescription& model) const {
+  GenerationParams params =
+      ResolveParams(Call(), ServerDefaults(), {}, model, 1).params;
+  params.num_beams = 1;
+  // An open search runs as samples, whose number is limited separately.
+  params.do_sample = SamplesUnlessSelected(level_);
+  for (const auto& [param, json] : level_.values) {
+    ParamNamed(param).member.copy(level_.params, &params);
+  }
+  params.bad_words.clear();
+  if (params.stop.empty()) params.include_stop = false;
+  return InWordsOf(call_, ValidateParams(model, 1, &params));
 }
 
 }  // namespace espalier::openai

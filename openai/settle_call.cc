@@ -93,18 +93,19 @@ void IgnoreSampling(CallDraft* draft) {
   if (!has_beams || params.stochastic || params.do_sample || draft->strict) {
     return;
   }
-  const auto ignore = [&](std::string_view param, auto* value, auto off) {
-    if (*value == off) return;
+  for (const ParamField& field : ParamFields()) {
+    // Greedy draws are a search.
+    const bool is_greedy =
+        field.name == "temperature" && params.temperature <= 0;
+    if (!field.Is(kSampledOnly) || field.IsDefault(params) || is_greedy) {
+      continue;
+    }
     call.warnings.push_back(
-        Concat(call.NameOf(param), " ", *value, " is ignored: beams are ",
-               "searched, not drawn; do_sample true draws them"));
-    *value = off;
-  };
-  if (params.temperature > 0) ignore("temperature", &params.temperature, 1.0);
-  ignore("top_k", &params.top_k, int64_t{0});
-  ignore("top_p", &params.top_p, 1.0);
-  ignore("min_p", &params.min_p, 0.0);
-  ignore("typical_p", &params.typical_p, 1.0);
+        Concat(call.NameOf(field.name), " ", field.member.show(params),
+               " is ignored: beams are searched, not drawn; do_sample true ",
+               "draws them"));
+    field.member.copy(GenerationParams(), &params);
+  }
 }
 
 // Log-probabilities of a chat: whether, and how many at a place.
@@ -208,12 +209,6 @@ absl::Status CheckStream(const CallDraft& draft) {
 std::string_view CallDraft::TextOf(std::string_view param) const {
   const auto found = std::ranges::find(texts, param, &ParamText::param);
   return found == texts.end() ? std::string_view() : found->text;
-}
-
-const ParamField& ParamNamed(std::string_view name) {
-  const ParamField* const field = FindParamField(name);
-  CHECK(field != nullptr) << name;
-  return *field;
 }
 
 absl::Status ReadGivenParam(const ParamField& field, std::string_view name,

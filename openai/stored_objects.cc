@@ -12,8 +12,8 @@
 #include "openai/batch_lines.h"
 #include "openai/error.h"
 #include "openai/token_names.h"
-#include "request/json/read_json.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json.h"
+#include "request/read_json_text.h"
 
 namespace espalier::openai {
 namespace {

@@ -9,38 +9,24 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/decoder_prompt.h"
+#include "request/param_fields.h"
 #include "request/validate_params.h"
 
 namespace espalier {
 namespace {
 
-// The prompt that the defaults are for.
-struct PromptRoom {
-  int64_t num_tokens = 0;
-  int64_t num_left = 0;  // left in the model's context; >= 1
-};
-
-// A field of generation_config.json.
+// A field of generation_config.json. It sets a param of the request format as
+// it stands, or by `set`, which depends on the prompt.
 struct DefaultField {
   std::string_view name;
-  std::string_view param;  // that it sets, in the request format
-  bool (*differs)(const GenerationParams&);
-  void (*set)(const GenerationDefaults&, const PromptRoom&, GenerationParams*);
+  std::string_view param = name;
+  void (*set)(const GenerationDefaults&, const PromptRoom&,
+              GenerationParams*) = nullptr;
   // Enables the option that this field depends on.
   void (*enable)(GenerationParams*) = [](GenerationParams*) {};
 };
 
 using P = GenerationParams;
-
-template <auto Member>
-bool Differs(const P& params) {
-  return params.*Member != P().*Member;
-}
-
-template <auto Member>
-void Copy(const GenerationDefaults& defaults, const PromptRoom&, P* params) {
-  params->*Member = defaults.params.*Member;
-}
 
 void Sample(P* params) { params->do_sample = true; }
 void HaveABeamAGroup(P* params) {
@@ -67,57 +53,43 @@ void SetMinLength(const GenerationDefaults& defaults, const PromptRoom& room,
       std::max<int64_t>(0, *defaults.min_length - room.num_tokens);
 }
 
-template <auto Member>
-constexpr DefaultField Field(std::string_view name,
-                             std::string_view param = "") {
-  return {name, param.empty() ? name : param, Differs<Member>, Copy<Member>};
-}
-template <auto Member>
-constexpr DefaultField SamplingField(std::string_view name) {
-  return {name, name, Differs<Member>, Copy<Member>, Sample};
-}
-
 // Fields that others depend on come first.
-constexpr DefaultField kFields[] = {
-    Field<&P::eos_token_id>("eos_token_id"),
-    Field<&P::stop>("stop_strings", "stop"),
-    Field<&P::do_sample>("do_sample"),
-    Field<&P::num_beams>("num_beams"),
-    {"num_beam_groups", "num_beam_groups", Differs<&P::num_beam_groups>,
-     Copy<&P::num_beam_groups>, HaveABeamAGroup},
-    {"diversity_penalty", "diversity_penalty", Differs<&P::diversity_penalty>,
-     Copy<&P::diversity_penalty>, HaveGroups},
-    SamplingField<&P::num_return_sequences>("num_return_sequences"),
-    Field<&P::length_penalty>("length_penalty"),
-    Field<&P::early_stopping>("early_stopping"),
-    SamplingField<&P::temperature>("temperature"),
-    SamplingField<&P::top_k>("top_k"),
-    SamplingField<&P::top_p>("top_p"),
-    SamplingField<&P::min_p>("min_p"),
-    SamplingField<&P::typical_p>("typical_p"),
-    Field<&P::repetition_penalty>("repetition_penalty"),
-    Field<&P::no_repeat_ngram_size>("no_repeat_ngram_size"),
-    Field<&P::exponential_decay_length_penalty>(
-        "exponential_decay_length_penalty"),
-    Field<&P::renormalize_logits>("renormalize_logits"),
-    Field<&P::sequence_bias>("sequence_bias"),
-    Field<&P::bad_words_ids>("bad_words_ids"),
-    Field<&P::suppress_tokens>("suppress_tokens"),
-    Field<&P::begin_suppress_tokens>("begin_suppress_tokens"),
-    Field<&P::forced_bos_token_id>("forced_bos_token_id"),
-    Field<&P::forced_eos_token_id>("forced_eos_token_id"),
-    {"max_new_tokens", "max_new_tokens", Differs<&P::max_new_tokens>,
-     SetMaxNewTokens},
-    {"max_length", "max_new_tokens", Differs<&P::max_new_tokens>, SetMaxLength},
-    Field<&P::min_new_tokens>("min_new_tokens"),
-    {"min_length", "min_new_tokens", Differs<&P::min_new_tokens>, SetMinLength},
+constexpr DefaultField kDefaultFields[] = {
+    {"eos_token_id"},
+    {"stop_strings", "stop"},
+    {"do_sample"},
+    {"num_beams"},
+    {.name = "num_beam_groups", .enable = HaveABeamAGroup},
+    {.name = "diversity_penalty", .enable = HaveGroups},
+    {.name = "num_return_sequences", .enable = Sample},
+    {"length_penalty"},
+    {"early_stopping"},
+    {.name = "temperature", .enable = Sample},
+    {.name = "top_k", .enable = Sample},
+    {.name = "top_p", .enable = Sample},
+    {.name = "min_p", .enable = Sample},
+    {.name = "typical_p", .enable = Sample},
+    {"repetition_penalty"},
+    {"no_repeat_ngram_size"},
+    {"exponential_decay_length_penalty"},
+    {"renormalize_logits"},
+    {"sequence_bias"},
+    {"bad_words_ids"},
+    {"suppress_tokens"},
+    {"begin_suppress_tokens"},
+    {"forced_bos_token_id"},
+    {"forced_eos_token_id"},
+    {"max_new_tokens", "max_new_tokens", SetMaxNewTokens},
+    {"max_length", "max_new_tokens", SetMaxLength},
+    {"min_new_tokens"},
+    {"min_length", "min_new_tokens", SetMinLength},
 };
 
 // Null if there is none.
 const DefaultField* FindField(std::string_view name) {
   const auto* const field =
-      std::ranges::find(kFields, name, &DefaultField::name);
-  return field == std::end(kFields) ? nullptr : field;
+      std::ranges::find(kDefaultFields, name, &DefaultField::name);
+  return field == std::end(kDefaultFields) ? nullptr : field;
 }
 
 bool Has(const GenerationDefaults& defaults, std::string_view name) {
@@ -125,101 +97,13 @@ bool Has(const GenerationDefaults& defaults, std::string_view name) {
       defaults.fields, [&](const auto& field) { return field.first == name; });
 }
 
-// Swaps the params that may be large and that no default depends on. List
-// defaults are applied last, when these params are back in place.
-void SwapLargeParams(P* a, P* b) {
-  a->stop_token_ids.swap(b->stop_token_ids);
-  a->stop.swap(b->stop);
-  std::swap(a->include_stop, b->include_stop);
-  a->eos_token_id.swap(b->eos_token_id);
-  a->logit_bias.swap(b->logit_bias);
-  a->sequence_bias.swap(b->sequence_bias);
-  a->bad_words_ids.swap(b->bad_words_ids);
-  a->bad_words.swap(b->bad_words);
-  a->suppress_tokens.swap(b->suppress_tokens);
-  a->begin_suppress_tokens.swap(b->begin_suppress_tokens);
-  a->allowed_token_ids.swap(b->allowed_token_ids);
-  a->allowed_sequences.swap(b->allowed_sequences);
-  a->cache_salt.swap(b->cache_salt);
-  a->tenant.swap(b->tenant);
-  a->decoder_prompt_tokens.swap(b->decoder_prompt_tokens);
-}
-
-// Returns a copy of `params` without those large params.
-P WithoutLargeParams(P* params) {
-  P large;
-  SwapLargeParams(params, &large);
-  P rest = *params;
-  SwapLargeParams(params, &large);
-  return rest;
-}
-
-bool IsList(std::string_view param) {
-  return param == "eos_token_id" || param == "stop" ||
-         param == "bad_words_ids" || param == "suppress_tokens" ||
-         param == "begin_suppress_tokens" || param == "sequence_bias";
-}
-
-// True if `param` is redundant with allowed_sequences, which determine how the
-// output begins and ends and how long it can be.
-bool IsOfAllowedSequences(std::string_view param) {
-  return param == "stop" || param == "max_new_tokens" ||
-         param == "min_new_tokens" || param == "forced_bos_token_id" ||
-         param == "forced_eos_token_id";
-}
-
-constexpr std::string_view kSamplingParams[] = {
-    "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"};
-
 bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// True if a request gives num_beams above 1 and no sampling param.
-bool AsksForSearch(std::span<const std::string_view> given, const P& params) {
-  return Contains(given, "num_beams") && params.num_beams > 1 &&
-         !params.stochastic &&
-         std::ranges::none_of(kSamplingParams, [&](std::string_view name) {
-           return Contains(given, name);
-         });
-}
-
-// True if a default may set `field`: the request leaves it open.
-bool IsOpen(const DefaultField& field, std::span<const std::string_view> given,
-            const P& params) {
-  if (Contains(given, field.param)) return false;
-  if (field.param == "do_sample" && AsksForSearch(given, params)) return false;
-  return !params.allowed_sequences || !IsOfAllowedSequences(field.param);
-}
-
-// True if a request with these params passes ValidateParams.
-bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
-             P params) {
-  params.bad_words.clear();     // has no tokens yet
-  params.include_stop = false;  // may belong to a stop that is still open
-  return ValidateParams(model, num_prompt_tokens, &params).ok();
-}
-
-// Sets num_beams to its default if the request leaves it open and its search is
-// invalid without it, so that the error describes the search that the defaults
-// would have run.
-void TakeBeamsOfWrongSearch(const GenerationDefaults& defaults,
-                            std::span<const std::string_view> given,
-                            const ModelDescription& model, P* params,
-                            std::vector<bool>* is_taken) {
-  for (size_t i = 0; i < defaults.fields.size(); ++i) {
-    const DefaultField& field = *FindField(defaults.fields[i].first);
-    const bool is_left = field.param == "num_beams" && !(*is_taken)[i] &&
-                         IsOpen(field, given, *params);
-    if (!is_left || ValidateSearch(model, *params).ok()) continue;
-    params->num_beams = defaults.params.num_beams;
-    (*is_taken)[i] = true;
-  }
-}
-
-int64_t MostSequences(const P& params) {
-  return std::max(
-      {params.num_beams, params.num_beam_groups, params.num_return_sequences});
+// True for do_sample and the fields that it enables.
+bool IsOfSampling(std::string_view param) {
+  return param == "do_sample" || ParamNamed(param).Is(kSampledOnly);
 }
 
 // A model takes it from its own files.
@@ -249,7 +133,8 @@ absl::Status CheckDefault(const DefaultField& field,
                           const GenerationDefaults& defaults,
                           const ModelDescription& model) {
   P probe;
-  field.set(defaults, {1, std::max(1, model.max_context - 1)}, &probe);
+  SetDefault(field.name, defaults, {1, std::max(1, model.max_context - 1)},
+             &probe);
   field.enable(&probe);
   return ValidateParams(WithAnyBeams(model), 1, &probe);
 }
@@ -269,7 +154,7 @@ std::string UnsupportedWarning(const GenerationDefaults& defaults) {
 
 std::vector<DefaultName> DefaultNames() {
   std::vector<DefaultName> names;
-  for (const DefaultField& field : kFields) {
+  for (const DefaultField& field : kDefaultFields) {
     names.push_back({field.name, field.param});
   }
   return names;
@@ -277,16 +162,35 @@ std::vector<DefaultName> DefaultNames() {
 
 std::vector<std::string_view> DefaultParams() {
   std::vector<std::string_view> names;
-  for (const DefaultField& field : kFields) names.push_back(field.param);
+  for (const DefaultField& field : kDefaultFields) names.push_back(field.param);
   return names;
 }
 
 std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
   std::vector<std::string_view> names;
-  for (const DefaultField& field : kFields) {
-    if (field.differs(params)) names.push_back(field.param);
+  for (const DefaultField& field : kDefaultFields) {
+    if (!ParamNamed(field.param).IsDefault(params)) {
+      names.push_back(field.param);
+    }
   }
   return names;
+}
+
+std::string_view ParamOfDefault(std::string_view name) {
+  return FindField(name)->param;
+}
+
+void SetDefault(std::string_view name, const GenerationDefaults& defaults,
+                const PromptRoom& room, GenerationParams* params) {
+  const DefaultField& field = *FindField(name);
+  if (field.set != nullptr) return field.set(defaults, room, params);
+  ParamNamed(field.param).member.copy(defaults.params, params);
+}
+
+bool AsksForSearch(std::span<const std::string_view> given,
+                   const GenerationParams& params) {
+  return Contains(given, "num_beams") && params.num_beams > 1 &&
+         !params.stochastic && std::ranges::none_of(given, IsOfSampling);
 }
 
 void LeaveOut(std::string_view param, GenerationDefaults* defaults) {
@@ -303,8 +207,7 @@ void LeaveOutHostSelection(const ModelDescription& model,
   for (const std::string_view param : {"renormalize_logits", "sequence_bias"}) {
     P probe;
     probe.num_beams = 2;
-    const DefaultField& field = *FindField(param);
-    field.set(*defaults, {}, &probe);
+    SetDefault(param, *defaults, {}, &probe);
     if (!ValidateHostSelection(model, probe).ok()) LeaveOut(param, defaults);
   }
 }
@@ -315,7 +218,7 @@ NamedValues LeftOutForSearch(const GenerationDefaults& defaults,
   NamedValues left;
   if (!defaults.params.do_sample || !AsksForSearch(given, params)) return left;
   for (const auto& field : defaults.fields) {
-    if (Contains(kSamplingParams, field.first)) left.push_back(field);
+    if (IsOfSampling(FindField(field.first)->param)) left.push_back(field);
   }
   return left;
 }
@@ -339,7 +242,7 @@ ModelDescription WithAnyBeams(ModelDescription model) {
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model) {
   RETURN_IF_ERROR(Annotate(CheckDecoderStart(defaults, model), defaults.path));
-  for (const DefaultField& field : kFields) {
+  for (const DefaultField& field : kDefaultFields) {
     if (!Has(defaults, field.name)) continue;
     RETURN_IF_ERROR(
         Annotate(CheckDefault(field, defaults, model), defaults.path));
@@ -356,51 +259,6 @@ std::optional<TokenId> ForcedBosByDefault(const GenerationDefaults& defaults,
     return std::nullopt;
   }
   return static_cast<TokenId>(*token);
-}
-
-NamedValues TakeDefaults(const GenerationDefaults& defaults,
-                         std::span<const std::string_view> given,
-                         const ModelDescription& steps_model,
-                         int64_t num_prompt_tokens, GenerationParams* params) {
-  std::optional<ModelDescription> with_any_beams;
-  if (MostSequences(defaults.params) > steps_model.limits.max_beams) {
-    with_any_beams = WithAnyBeams(steps_model);
-  }
-  const ModelDescription& model =
-      with_any_beams ? *with_any_beams : steps_model;
-  const int64_t num_in_context =
-      NumContextTokens(model, num_prompt_tokens, *params);
-  const PromptRoom room = {num_in_context, model.max_context - num_in_context};
-  if (defaults.empty() || room.num_left < 1) return {};
-  std::vector<bool> is_taken(defaults.fields.size());
-  const auto take_all = [&](bool are_lists, P* rest) {
-    for (size_t i = 0; i < defaults.fields.size(); ++i) {
-      const DefaultField& field = *FindField(defaults.fields[i].first);
-      if (IsList(field.param) != are_lists || !IsOpen(field, given, *params)) {
-        continue;
-      }
-      if (field.param == "forced_bos_token_id" &&
-          !ForcedBosByDefault(defaults, model, num_prompt_tokens, *params)) {
-        continue;
-      }
-      P with = *rest;
-      field.set(defaults, room, &with);
-      if (!IsValid(model, num_prompt_tokens, with)) continue;
-      *rest = std::move(with);
-      is_taken[i] = true;
-    }
-  };
-  P rest = WithoutLargeParams(params);
-  take_all(/*are_lists=*/false, &rest);
-  TakeBeamsOfWrongSearch(defaults, given, model, &rest, &is_taken);
-  SwapLargeParams(params, &rest);
-  *params = std::move(rest);
-  take_all(/*are_lists=*/true, params);
-  NamedValues taken;
-  for (size_t i = 0; i < is_taken.size(); ++i) {
-    if (is_taken[i]) taken.push_back(defaults.fields[i]);
-  }
-  return taken;
 }
 
 absl::Status NameDefaults(const absl::Status& error, const NamedValues& taken,

@@ -1,23 +1,7 @@
 // GenerationDefaults: the values that a model's maker gives for params that a
 // request leaves open, as generation_config.json has them
-// (request/json/generation_config.h reads it). In order of precedence:
-//
-//   what the request says
-//   generation_config.json
-//   the defaults of GenerationParams
-//
-// A default is taken if the request with it still passes ValidateParams. So
-// requests that sample take temperature and top_p of a file, as in
-// transformers, and no default invalidates a valid request. A request that
-// gives num_beams above 1 and no sampling param is a beam search: it does not
-// take do_sample of a file, nor the params that need it (LeftOutForSearch).
-// There are three exceptions. More beams or samples than a step has room for
-// (StepLimits::max_beams) are taken: the model's maker meant them, and the
-// request gets an error instead of another search. Conflicts that only appear
-// during the search are not detected: suppress_tokens and bad_words_ids may ban
-// every token that a request allows. A request whose search is invalid anyway
-// takes num_beams, so that its error describes the beams that it would have
-// had.
+// (request/json/generation_config.h reads it). ResolveDefaults
+// (request/resolve_defaults.h) says which of them a request takes.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -84,6 +68,23 @@ std::vector<std::string_view> DefaultParams();
 // GenerationParams: the ones that a C++ caller has set.
 std::vector<std::string_view> DifferingParams(const GenerationParams& params);
 
+// Returns the param that a field of DefaultNames sets.
+std::string_view ParamOfDefault(std::string_view name);
+
+// The context that a prompt takes and leaves.
+struct PromptRoom {
+  int64_t num_tokens = 0;
+  int64_t num_left = 0;  // >= 1
+};
+// Sets the param of the field `name`, which `defaults` have.
+void SetDefault(std::string_view name, const GenerationDefaults& defaults,
+                const PromptRoom& room, GenerationParams* params);
+
+// True if a request gives num_beams above 1 and no sampling param: it is a beam
+// search, and takes no default of sampling.
+bool AsksForSearch(std::span<const std::string_view> given,
+                   const GenerationParams& params);
+
 // Moves the defaults of `param` to the unsupported ones, such as "stop" for a
 // model without a tokenizer.
 void LeaveOut(std::string_view param, GenerationDefaults* defaults);
@@ -122,14 +123,6 @@ std::optional<TokenId> ForcedBosByDefault(const GenerationDefaults& defaults,
                                           const ModelDescription& model,
                                           int64_t num_prompt_tokens,
                                           const GenerationParams& params);
-
-// Sets the params that the request left open and returns the defaults that were
-// taken. `given` lists the params that the request set, by their names in the
-// request format.
-NamedValues TakeDefaults(const GenerationDefaults& defaults,
-                         std::span<const std::string_view> given,
-                         const ModelDescription& model,
-                         int64_t num_prompt_tokens, GenerationParams* params);
 
 // Appends to the error of a request the origin of each default that its message
 // names: "...; num_beams is 4 by ORIGIN". OK stays OK.

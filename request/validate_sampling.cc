@@ -6,6 +6,7 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
+#include "request/param_fields.h"
 #include "request/validate_params.h"
 
 namespace espalier {
@@ -34,16 +35,20 @@ absl::Status CheckSamplingRanges(const GenerationParams& params) {
   return CheckProbability("typical_p", params.typical_p);
 }
 
-// Checks that the filters of sampling are off; temperature 0 is allowed.
+// Checks that the fields of sampling are off; temperature 0 is allowed.
 absl::Status CheckDrawsNothing(const GenerationParams& params) {
-  constexpr Prose kWithout = "without `do_sample` or `stochastic`";
-  if (params.temperature != 0) {
-    RETURN_IF_ERROR(CheckOff("temperature", params.temperature, 1.0, kWithout));
+  for (const ParamField& field : ParamFields()) {
+    const bool is_greedy =
+        field.name == "temperature" && params.temperature == 0;
+    if (!field.Is(kSampledOnly) || field.IsDefault(params) || is_greedy) {
+      continue;
+    }
+    return InvalidField(FieldName{field.name}, " must be ",
+                        field.member.show(GenerationParams()),
+                        " without `do_sample` or `stochastic`",
+                        Got(field.member.show(params)));
   }
-  RETURN_IF_ERROR(CheckOff<int64_t>("top_k", params.top_k, 0, kWithout));
-  RETURN_IF_ERROR(CheckOff("top_p", params.top_p, 1.0, kWithout));
-  RETURN_IF_ERROR(CheckOff("min_p", params.min_p, 0.0, kWithout));
-  return CheckOff("typical_p", params.typical_p, 1.0, kWithout);
+  return absl::OkStatus();
 }
 
 // Without drawing there is nothing to filter, of beams either.

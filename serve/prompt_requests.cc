@@ -75,7 +75,7 @@ absl::StatusOr<OpenPrompt> MakeOpenPrompt(const openai::Call& call,
   ASSIGN_OR_RETURN(
       std::vector<TokenId> tokens,
       TruncatePrompt(call, generator.description(), std::move(framed)));
-  openai::ResolvedParams resolved =
+  ResolvedParams resolved =
       openai::ResolveParams(call, model.defaults, generator.defaults(),
                             generator.description(), std::ssize(tokens));
   RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params, &model.defaults));

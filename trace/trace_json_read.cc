@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "request/json/read_json.h"
+#include "request/read_json.h"
 #include "trace/trace_json.h"
 
 namespace espalier {

@@ -108,7 +108,7 @@ BENCHMARK_CAPTURE(BM_Worth, prose, "docs/groups.md")->Arg(kNgram)->Arg(kSuffix);
 BENCHMARK_CAPTURE(BM_Worth, tables, "docs/glossary.md")
     ->Arg(kNgram)
     ->Arg(kSuffix);
-BENCHMARK_CAPTURE(BM_Worth, code, "request/json/param_fields.cc")
+BENCHMARK_CAPTURE(BM_Worth, code, "request/param_fields.cc")
     ->Arg(kNgram)
     ->Arg(kSuffix);
 

@@ -21,7 +21,7 @@
 #include "benchmarks/speculate/speculation_requests.h"
 #include "espalier/backend_options.h"
 #include "espalier/generator.h"
-#include "request/json/read_speculation.h"
+#include "request/read_speculation.h"
 
 namespace espalier::verify_speculation {
 

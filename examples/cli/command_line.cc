@@ -26,7 +26,7 @@
 #include "examples/cli/options/usage_error.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {

@@ -45,12 +45,6 @@ struct CudaVerifySequence {
   VerifyMode mode = VerifyMode::kRejection;
 };
 
-// True if filters, not only the temperature, shape the distribution.
-inline bool HasFilters(const SamplingParams& params) {
-  return !params.greedy() && (params.min_p > 0.0f || params.top_k > 0 ||
-                              params.top_p < 1.0f || params.typical_p < 1.0f);
-}
-
 struct CudaVerifyInputs {
   // Host values: they size the launches.
   DType dtype = DType::kFloat32;  // kFloat32 or kBFloat16

@@ -37,6 +37,7 @@
 // 2023, https://arxiv.org/abs/2302.01318.
 #pragma once
 
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,14 @@
 #include "kernels/sample/sample.h"
 
 namespace espalier {
+
+// True if filters, not only the temperature, shape the distribution: any option
+// but temperature and seed is set.
+inline bool HasFilters(const SamplingParams& params) {
+  const SamplingParams off = {.temperature = params.temperature,
+                              .seed = params.seed};
+  return !params.greedy() && std::memcmp(&params, &off, sizeof(off)) != 0;
+}
 
 enum class VerifyMode { kRejection, kCoupled };
 

@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/spelling.h"
 #include "base/status.h"
-#include "request/json/param_fields.h"
-#include "request/json/read_json.h"
 #include "request/param_checks.h"
+#include "request/param_fields.h"
+#include "request/read_json.h"
 
 namespace espalier {
 namespace {
@@ -121,8 +121,8 @@ absl::Status ReadLength(const json::object& config, const LengthField& field,
 absl::Status ReadParam(const DefaultName& field, const json::value& value,
                        GenerationDefaults* defaults) {
   const GenerationParams before = defaults->params;
-  RETURN_IF_ERROR(
-      FindParamField(field.param)->read(field.name, value, &defaults->params));
+  RETURN_IF_ERROR(ParamNamed(field.param)
+                      .member.Read(field.name, value, &defaults->params));
   if (defaults->params != before) Add(field.name, value, &defaults->fields);
   return absl::OkStatus();
 }

@@ -7,8 +7,8 @@
 
 #include "base/field_error.h"
 #include "base/status.h"
-#include "request/json/read_json.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json.h"
+#include "request/read_json_text.h"
 
 namespace espalier {
 namespace {

@@ -9,10 +9,10 @@
 #include "base/json_scan.h"
 #include "base/status.h"
 #include "base/wording.h"
-#include "request/json/other_names.h"
-#include "request/json/param_fields.h"
-#include "request/json/read_json_text.h"
 #include "request/json/read_prompt.h"
+#include "request/other_names.h"
+#include "request/param_fields.h"
+#include "request/read_json_text.h"
 
 namespace espalier {
 namespace {

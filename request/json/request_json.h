@@ -51,9 +51,6 @@ struct RequestBody {
   // Each sentence of `prompt` is translated by itself (espalier/split_text.h).
   // Unset: the program or the model decides.
   std::optional<bool> split_sentences = {};
-  // Request::num_continued, if prompt_tokens were encoded from text or
-  // messages.
-  std::optional<int64_t> num_continued = {};
   // Params in `given` that the line names by an alias.
   std::vector<GivenAlias> aliases = {};
 };

@@ -3,6 +3,7 @@
 // page size, prompt chunks, and number of plans in flight.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -11,19 +12,24 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "batcher/scheduler/scheduler.h"
+#include "beam/strategy/selection_options.h"
+#include "kernels/verify/verify.h"
 #include "model/transformer_model.h"
-#include "request/json/param_fields.h"
 #include "request/json/request_json.h"
 #include "request/json/result_json.h"
+#include "request/param_fields.h"
+#include "request/validate_params.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 #include "text/tokenizer/tokenizer.h"
+#include "trace/trace.h"
 
 namespace espalier {
 namespace {
@@ -171,6 +177,76 @@ TEST(EveryParamTest, EveryFieldOfTheFormatIsAmongThem) {
   }
   for (const ParamField& field : ParamFields()) {
     EXPECT_EQ(present.count(&field), 1) << field.name;
+  }
+}
+
+// Returns the params of kParams, and those with a decoder prompt, which that
+// has for encoders only.
+std::vector<GenerationParams> AllParams() {
+  std::vector<GenerationParams> all(1);
+  all[0].decoder_prompt_tokens = {5};
+  for (const char* params : kParams) {
+    GenerationParams& read = all.emplace_back();
+    const json::value value = ParseJson(params).value();
+    for (const auto& [key, field] : value.as_object()) {
+      EXPECT_OK(SetParam(std::string(key), field, &read));
+    }
+  }
+  return all;
+}
+
+TEST(EveryParamTest, KernelsAndRequestsHaveTheSameFilters) {
+  int num_filtered = 0;
+  for (const GenerationParams& params : AllParams()) {
+    const bool filters = HasFilters(params);
+    num_filtered += filters;
+    EXPECT_EQ(HasFilters(MakeSelectionParams(params, {})->sampling),
+              filters && DrawsAtRandom(params));
+    if (!filters) continue;
+    GenerationParams greedy = params;
+    greedy.do_sample = greedy.stochastic = false;
+    EXPECT_FALSE(ValidateSampling(greedy).ok());
+  }
+  EXPECT_GT(num_filtered, 0);
+}
+
+TEST(EveryParamTest, TracesHaveTheFieldsThatTheTableSays) {
+  std::set<std::string> traced;
+  for (const GenerationParams& params : AllParams()) {
+    const Request request = {.prompt_tokens = {5}, .params = params};
+    const TraceRequest event = DescribeRequest(RequestId{1}, request);
+    for (const auto& [key, value] : event.params) traced.emplace(key);
+  }
+  for (const ParamField& field : ParamFields()) {
+    EXPECT_EQ(traced.contains(std::string(field.name)), field.Is(kTraced))
+        << field.name;
+  }
+}
+
+TEST(EveryParamTest, ThePageHasTheFieldsThatTheTableSays) {
+  ASSERT_OK_AND_ASSIGN(const std::string script,
+                       ReadFile(SourcePath("serve/page/fields.js"), 1 << 20));
+  const size_t begin = script.find("const FIELDS = [");
+  const size_t end = script.find("];", begin);
+  ASSERT_NE(end, script.npos);
+  std::set<const ParamField*> shown, drawn;
+  constexpr std::string_view kName = "{name: \"";
+  for (size_t at = script.find(kName, begin); at < end;) {
+    const size_t name = at + kName.size();
+    const size_t next = script.find(kName, name);
+    const std::string row = script.substr(at, std::min(next, end) - at);
+    const ParamField* const field =
+        FindParamField(script.substr(name, script.find('"', name) - name));
+    ASSERT_NE(field, nullptr) << row;
+    shown.insert(field);
+    if (row.find("drawn: true") != row.npos) drawn.insert(field);
+    at = next;
+  }
+  for (const ParamField& field : ParamFields()) {
+    EXPECT_EQ(shown.contains(&field), field.Is(kOnPage)) << field.name;
+    EXPECT_EQ(drawn.contains(&field),
+              field.Is(kOnPage) && field.Is(kSampledOnly))
+        << field.name;
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {

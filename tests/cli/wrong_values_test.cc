@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 #include "tests/cli/program.h"
 #include "tests/few_cases.h"
 #include "tests/scratch_directory.h"

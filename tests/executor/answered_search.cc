@@ -217,11 +217,6 @@ class FilterBorders {
 
 }  // namespace
 
-bool HasFilters(const GenerationParams& params) {
-  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 ||
-         params.typical_p < 1;
-}
-
 AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
                                const CandidateLists& steps)
     : params_(request.request.params),

@@ -19,6 +19,7 @@
 
 #include "beam/prepared_request.h"
 #include "beam/strategy/decode_strategy.h"
+#include "request/param_fields.h"
 #include "tests/executor/answer_log.h"
 
 namespace espalier::testing {
@@ -83,9 +84,6 @@ struct ScoreTolerance {
   double Of(double score) const;
   bool Holds(double a, double b) const;
 };
-
-// True if a filter removes tokens that could be drawn.
-bool HasFilters(const GenerationParams& params);
 
 // Allowed differences between two results of a step.
 struct StepTies {

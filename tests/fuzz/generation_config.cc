@@ -1,6 +1,7 @@
 // A generation_config.json: refused by its name, or defaults that make no good
 // request a bad one.
 #include "request/json/generation_config.h"
+#include "request/resolve_defaults.h"
 
 #include "base/check.h"
 #include "base/status.h"
@@ -34,7 +35,9 @@ FUZZ_TARGET(generation_config, input) {
   sampled.do_sample = true;
   for (GenerationParams params : {greedy, beams, sampled}) {
     const auto given = DifferingParams(params);
-    TakeDefaults(*defaults, given, model, /*num_prompt_tokens=*/3, &params);
+    params = ResolveDefaults({.model = &*defaults}, std::move(params), given,
+                             model, /*num_prompt_tokens=*/3)
+                 .params;
     params.bad_words.clear();  // texts, for which there is no tokenizer
     const absl::Status status = ValidateParams(model, 3, &params);
     CHECK(status.ok()) << status.ToString();

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "request/request.h"
+#include "tests/request/take_defaults.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 

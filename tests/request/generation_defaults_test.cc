@@ -12,9 +12,10 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "request/json/generation_config.h"
-#include "request/json/param_fields.h"
 #include "request/json/request_json.h"
+#include "request/param_fields.h"
 #include "tests/request/json/check_line.h"
+#include "tests/request/take_defaults.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 

@@ -19,8 +19,8 @@
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/runtime.h"
-#include "request/json/read_json_text.h"
 #include "request/json/read_prompt.h"
+#include "request/read_json_text.h"
 
 namespace espalier::cli {
 namespace {

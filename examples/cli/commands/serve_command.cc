@@ -26,7 +26,7 @@
 #include "examples/cli/runtime/runtime.h"
 #include "openai/resolve_params.h"
 #include "request/generation_defaults.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 #include "request/validate_params.h"
 #include "serve/request_traces.h"
 #include "serve/server.h"
@@ -180,7 +180,7 @@ absl::Status CheckOpenCall(const ServeOptions& options,
   // Serve() reports errors in the server's own defaults.
   if (!server.Check(model).ok()) return absl::OkStatus();
   const openai::Call call = {.limits = options.server.requests};
-  const openai::ResolvedParams open =
+  const ResolvedParams open =
       openai::ResolveParams(call, server, generator.defaults(), model,
                             /*num_prompt_tokens=*/1);
   absl::Status status = openai::CheckLimits(call, open.params, nullptr);

@@ -17,15 +17,15 @@
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "model/model_directory.h"
-#include "request/json/read_json_text.h"
 #include "request/json/request_json.h"
+#include "request/read_json_text.h"
 #include "text/chat/final_message.h"
 
 namespace espalier::cli {
 namespace {
 
 // Errors: kInvalidArgument naming the byte, or an object of too many members
-// (request/json/read_json_text.h).
+// (request/read_json_text.h).
 absl::StatusOr<json::value> ReadLine(const std::string& line) {
   const auto pass = [](int, std::string_view, const JsonText&) {};
   ASSIGN_OR_RETURN(const JsonText text, ScanJson(line, 1, pass));

@@ -6,8 +6,8 @@
 
 #include "base/field_error.h"
 #include "examples/cli/options/option_names.h"
-#include "request/json/other_names.h"
-#include "request/json/param_fields.h"
+#include "request/other_names.h"
+#include "request/param_fields.h"
 
 namespace espalier::cli {
 namespace {

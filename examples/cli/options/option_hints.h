@@ -11,7 +11,7 @@
 namespace espalier::cli {
 
 // An option of another engine's program, and what does its work here. Those of
-// its requests are those that request/json/other_names.h has.
+// its requests are those that request/other_names.h has.
 struct OtherOption {
   std::string name;
   // Only commands with this option of ours give the hint; empty: none does.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 
 namespace espalier::cli {
 std::string Flag(std::string_view name) {

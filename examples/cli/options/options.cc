@@ -10,8 +10,8 @@
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/output/stats_file.h"
-#include "request/json/param_fields.h"
-#include "request/json/read_speculation.h"
+#include "request/param_fields.h"
+#include "request/read_speculation.h"
 
 namespace espalier::cli {
 namespace {
@@ -123,7 +123,7 @@ absl::StatusOr<json::value> ParamReader::Read(GenerationParams* params) const {
   const JsonText typed = {ToStd(absl::StripAsciiWhitespace(texts_.front()))};
   const absl::Status status = value.is_number()
                                   ? ReadParam(field_, option_, typed, params)
-                                  : field_.read(option_, value, params);
+                                  : field_.member.Read(option_, value, params);
   const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
   if (!status.ok() && !truth && field_.value == "on|off") {
     return InvalidArgument(option_, " must be on or off, got ",
@@ -133,7 +133,7 @@ absl::StatusOr<json::value> ParamReader::Read(GenerationParams* params) const {
   if (!truth || texts_.size() > 1) return status;
   // Its other spellings are no JSON, or numbers.
   const json::value truth_value(*truth);
-  if (field_.read(option_, truth_value, params).ok()) return truth_value;
+  if (field_.member.Read(option_, truth_value, params).ok()) return truth_value;
   return status;
 }
 

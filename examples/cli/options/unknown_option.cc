@@ -9,8 +9,8 @@
 #include "examples/cli/options/command_options.h"
 #include "examples/cli/options/option_hints.h"
 #include "examples/cli/output/output.h"
-#include "request/json/other_names.h"
-#include "request/json/param_fields.h"
+#include "request/other_names.h"
+#include "request/param_fields.h"
 
 namespace espalier::cli {
 namespace {

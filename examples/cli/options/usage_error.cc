@@ -15,7 +15,7 @@
 #include "examples/cli/options/options.h"
 #include "examples/cli/options/unknown_option.h"
 #include "examples/cli/output/output.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 
 namespace espalier::cli {
 namespace {

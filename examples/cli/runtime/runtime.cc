@@ -20,7 +20,8 @@
 #include "model/model_directory.h"
 #include "request/bad_words.h"
 #include "request/decoder_prompt.h"
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
+#include "request/resolve_defaults.h"
 #include "text/chat/final_message.h"
 
 namespace espalier::cli {
@@ -197,8 +198,9 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
   RETURN_IF_ERROR(
       ResolveDecoderPrompt(tokenizer_.get(), model, defaults_, &params)
           .status());
-  NamedValues taken =
-      TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
+  auto [resolved, taken, left_out] = ResolveDefaults(
+      {.model = &defaults_}, std::move(params), given, model, kShortestPrompt);
+  params = std::move(resolved);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
   if (!model.encoder && params.max_new_tokens.value_or(0) > most) {
@@ -234,34 +236,13 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   }
   const bool is_answered =
       is_chat || (templates_ && templates_->AreAnswered(request.prompt_tokens));
-  request.num_continued = body.num_continued;
   if (is_answered) request.num_continued = 0;
   request.params = std::move(body.params);
   request.caller_id = std::move(body.caller_id);
-  const ModelDescription& model = backend_->steps()->description();
-  ASSIGN_OR_RETURN(*taken, ResolveDecoderPrompt(tokenizer_.get(), model,
-                                                defaults_, &request.params));
-  // As ValidateRequest does, but before num_continued and the prompt's length
-  // are read.
-  RETURN_IF_ERROR(AppendDecoderPrompt(model, &request));
-  std::ranges::move(
-      TakeDefaults(defaults_, body.given, model,
-                   std::ssize(request.prompt_tokens), &request.params),
-      std::back_inserter(*taken));
+  ASSIGN_OR_RETURN(*taken,
+                   CompleteRequest(defaults_, body.given, tokenizer_.get(),
+                                   backend_->steps()->description(), &request));
   return request;
-}
-
-absl::StatusOr<RequestBody> Runtime::Complete(RequestBody body) const {
-  if (defaults_.empty()) return body;
-  NamedValues taken;
-  ASSIGN_OR_RETURN(Request request, MakeRequest(std::move(body), &taken));
-  RequestBody complete;
-  complete.prompt_tokens = std::move(request.prompt_tokens);
-  complete.num_continued = request.num_continued;
-  complete.params = std::move(request.params);
-  complete.caller_id = std::move(request.caller_id);
-  complete.given = ParamNames();
-  return complete;
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
@@ -315,9 +296,11 @@ absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
     const ModelDescription& model = backend_->steps()->description();
     ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
                      FindTemplate(body));
-    GenerationParams params = body.params;
     constexpr int kShortestPrompt = 1;
-    TakeDefaults(defaults_, body.given, model, kShortestPrompt, &params);
+    const GenerationParams params =
+        ResolveDefaults({.model = &defaults_}, body.params, body.given, model,
+                        kShortestPrompt)
+            .params;
     const SplitChoice choice = {
         .given = body.split_sentences,
         .otherwise = split_sentences_,

@@ -65,11 +65,6 @@ class Runtime {
   absl::StatusOr<NamedValues> CheckParams(
       GenerationParams params, std::span<const std::string_view> given) const;
 
-  // Returns the request with nothing left open: its prompt as tokens, and the
-  // model's defaults in its params.
-  // Errors: on its prompt.
-  absl::StatusOr<RequestBody> Complete(RequestBody body) const;
-
   // Runs one request; text goes through the prompt template, sentence by
   // sentence if it is split (espalier/split_text.h). May be called on any
   // executor, which also reads the request and makes the texts of its result.

@@ -15,9 +15,9 @@
 
 #include "base/status.h"
 #include "exec_request/model.h"
-#include "request/json/other_names.h"
-#include "request/json/param_fields.h"
 #include "request/json/result_json.h"
+#include "request/other_names.h"
+#include "request/param_fields.h"
 #include "request/request.h"
 #include "tests/request/json/check_line.h"
 #include "tests/request/json/malformed_requests.h"

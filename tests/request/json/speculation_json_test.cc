@@ -7,9 +7,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "request/json/param_fields.h"
-#include "request/json/read_speculation.h"
 #include "request/json/request_json.h"
+#include "request/param_fields.h"
+#include "request/read_speculation.h"
 #include "request/request.h"
 #include "tests/request/json/check_line.h"
 #include "tests/request/json/malformed_requests.h"

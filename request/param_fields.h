@@ -1,8 +1,10 @@
 // The fields of `params` in the request format: the one list that parsing, the
-// command line's options and their help are made from.
+// command line's options, their help and defaults are made from. Lists of
+// fields elsewhere are checked against it (tests/batcher/every_param_test.cc).
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,14 +15,15 @@
 
 namespace espalier {
 
-// Reads a field's value into its place.
-struct ParamReader {
-  absl::Status operator()(std::string_view field, const json::value& value,
-                          GenerationParams* params) const {
+// The member of GenerationParams that a field sets.
+struct ParamMember {
+  // Reads a value into its place.
+  absl::Status Read(std::string_view field, const json::value& value,
+                    GenerationParams* params) const {
     return from_value(field, value, params);
   }
-  absl::Status operator()(std::string_view field, const JsonText& json,
-                          GenerationParams* params) const {
+  absl::Status Read(std::string_view field, const JsonText& json,
+                    GenerationParams* params) const {
     return from_text(field, json, params);
   }
 
@@ -28,6 +31,24 @@ struct ParamReader {
                              GenerationParams*);
   absl::Status (*from_text)(std::string_view, const JsonText&,
                             GenerationParams*);
+  void (*copy)(const GenerationParams& from, GenerationParams* to);
+  bool (*equal)(const GenerationParams& a, const GenerationParams& b);
+  // Returns a number as Concat writes it; empty for other types.
+  std::string (*show)(const GenerationParams& params);
+};
+
+// Properties of fields, which several parts of the program depend on.
+enum ParamTraits : unsigned {
+  kNoTraits = 0,
+  // Drops tokens before a draw. It is off at its default, and needs do_sample
+  // or stochastic unless it is off.
+  kFilter = 1,
+  // Acts on draws alone, as filters do.
+  kSampledOnly = 2,
+  kOnPage = 4,  // a field of the form of the served page
+  kTraced = 8,  // in the description of a request in traces
+  // A list or a text of any length.
+  kLarge = 16,
 };
 
 struct ParamField {
@@ -36,14 +57,20 @@ struct ParamField {
   std::string_view group;  // what it is about: "Sampling"
   std::string_view value;  // what it takes: "N"; "" if true or false
   std::string_view help;   // one line, with limits
-  ParamReader read;
+  ParamMember member;
   // Valid range of an integer, independent of the request and the model, as "an
   // integer in [0, 64]"; "" if it is unspecified.
   std::string_view integers = "";
+  unsigned traits = kNoTraits;  // ParamTraits, combined by |
+
+  bool Is(ParamTraits trait) const { return (traits & trait) != 0; }
+  bool IsDefault(const GenerationParams& params) const {
+    return member.equal(params, GenerationParams());
+  }
 };
 
-// Calls field.read; the error for a number beyond int64_t names the field's
-// range.
+// Calls field.member.Read; the error for a number beyond int64_t names the
+// field's range.
 absl::Status ReadParam(const ParamField& field, std::string_view name,
                        const JsonText& json, GenerationParams* params);
 
@@ -63,6 +90,12 @@ std::span<const ParamField> ParamFields();
 
 // Finds a field by name or alias; null if there is none.
 const ParamField* FindParamField(std::string_view name);
+
+// REQUIRES: there is such a field.
+const ParamField& ParamNamed(std::string_view name);
+
+// True if a filter of draws is on.
+bool HasFilters(const GenerationParams& params);
 
 // Sets one field of `*params` by its name or alias.
 // Errors: kInvalidArgument naming the field, and the value if it has the

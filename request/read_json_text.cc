@@ -1,4 +1,4 @@
-#include "request/json/read_json_text.h"
+#include "request/read_json_text.h"
 
 #include <algorithm>
 #include <array>

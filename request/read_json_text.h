@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "base/json_scan.h"
 #include "base/status.h"
-#include "request/json/read_json.h"
+#include "request/read_json.h"
 
 namespace espalier {
 

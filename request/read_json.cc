@@ -1,4 +1,4 @@
-#include "request/json/read_json.h"
+#include "request/read_json.h"
 
 #include <charconv>
 #include <cmath>

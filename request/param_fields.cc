@@ -1,21 +1,49 @@
-#include "request/json/param_fields.h"
+#include "request/param_fields.h"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
-#include "request/json/other_names.h"
-#include "request/json/read_json.h"
-#include "request/json/read_json_text.h"
-#include "request/json/read_speculation.h"
+#include "request/other_names.h"
+#include "request/read_json.h"
+#include "request/read_json_text.h"
+#include "request/read_speculation.h"
 
 namespace espalier {
 namespace {
 
 using P = GenerationParams;
+
+template <auto Member>
+void CopyMember(const P& from, P* to) {
+  to->*Member = from.*Member;
+}
+template <auto Member>
+bool EqualMembers(const P& a, const P& b) {
+  return a.*Member == b.*Member;
+}
+template <auto Member>
+std::string ShowMember(const P& params) {
+  using Value = std::remove_cvref_t<decltype(params.*Member)>;
+  if constexpr (std::is_arithmetic_v<Value>) {
+    return Concat(params.*Member);
+  } else {
+    return "";
+  }
+}
+
+template <auto Member>
+constexpr ParamMember MemberReadBy(decltype(ParamMember::from_value) from_value,
+                                   decltype(ParamMember::from_text) from_text) {
+  return {from_value, from_text, CopyMember<Member>, EqualMembers<Member>,
+          ShowMember<Member>};
+}
 
 // Json is a json::value or a JsonText.
 template <auto Member, typename Json>
@@ -23,8 +51,8 @@ absl::Status SetFrom(std::string_view field, const Json& json, P* params) {
   return Read(field, json, &(params->*Member));
 }
 template <auto Member>
-constexpr ParamReader Set = {SetFrom<Member, json::value>,
-                             SetFrom<Member, JsonText>};
+constexpr ParamMember Set = MemberReadBy<Member>(SetFrom<Member, json::value>,
+                                                 SetFrom<Member, JsonText>);
 
 // A token id, or a list of them.
 template <auto Member, typename Json>
@@ -35,8 +63,8 @@ absl::Status SetIdsFrom(std::string_view field, const Json& json, P* params) {
   return absl::OkStatus();
 }
 template <auto Member>
-constexpr ParamReader SetIds = {SetIdsFrom<Member, json::value>,
-                                SetIdsFrom<Member, JsonText>};
+constexpr ParamMember SetIds = MemberReadBy<Member>(
+    SetIdsFrom<Member, json::value>, SetIdsFrom<Member, JsonText>);
 
 // A string, or a list of them.
 template <auto Member, typename Json>
@@ -47,16 +75,16 @@ absl::Status SetTextsFrom(std::string_view field, const Json& json, P* params) {
   return absl::OkStatus();
 }
 template <auto Member>
-constexpr ParamReader SetTexts = {SetTextsFrom<Member, json::value>,
-                                  SetTextsFrom<Member, JsonText>};
+constexpr ParamMember SetTexts = MemberReadBy<Member>(
+    SetTextsFrom<Member, json::value>, SetTextsFrom<Member, JsonText>);
 
 template <typename Json>
 absl::Status SetSpeculateFrom(std::string_view field, const Json& json,
                               P* params) {
   return ReadSpeculation(field, json, &params->speculate);
 }
-constexpr ParamReader kSetSpeculate = {SetSpeculateFrom<json::value>,
-                                       SetSpeculateFrom<JsonText>};
+constexpr ParamMember kSetSpeculate = MemberReadBy<&P::speculate>(
+    SetSpeculateFrom<json::value>, SetSpeculateFrom<JsonText>);
 
 constexpr std::string_view kSearch = "Search";
 constexpr std::string_view kSampling = "Sampling";
@@ -76,89 +104,90 @@ constexpr ParamField kFields[] = {
     // Search.
     {"num_beams", "", kSearch, "N",
      "beams that live at a step; default 1: greedy, or sampling",
-     Set<&P::num_beams>, kSequences},
+     Set<&P::num_beams>, kSequences, kOnPage | kTraced},
     {"num_return_sequences", "n", kSearch, "N",
      "hypotheses returned, best first: at most num_beams, or the number of "
      "samples; default 1",
-     Set<&P::num_return_sequences>, kSequences},
+     Set<&P::num_return_sequences>, kSequences, kOnPage | kTraced},
     {"length_penalty", "", kSearch, "X",
      "exponent on the length that divides a beam's score: > 0 favours longer "
      "ones; default 1",
-     Set<&P::length_penalty>},
+     Set<&P::length_penalty>, "", kOnPage | kTraced},
     {"length_penalty_form", "", kSearch, "FORM",
      "power, length^X, the default; or wu, ((5 + length) / 6)^X",
-     Set<&P::length_penalty_form>},
+     Set<&P::length_penalty_form>, "", kTraced},
     {"early_stopping", "", kSearch, "WHEN",
      "true, at num_beams hypotheses; false, the default, when no beam is "
      "better now; never, when none can become so",
-     Set<&P::early_stopping>},
+     Set<&P::early_stopping>, "", kOnPage | kTraced},
     {"patience", "", kSearch, "X",
      "with early_stopping true: round(num_beams * X) hypotheses end the "
      "search; default 1",
-     Set<&P::patience>},
+     Set<&P::patience>, "", kTraced},
     {"num_beam_groups", "", kSearch, "N",
      "groups of beams that avoid each other's tokens; divides num_beams; "
      "default 1",
-     Set<&P::num_beam_groups>, kSequences},
+     Set<&P::num_beam_groups>, kSequences, kOnPage | kTraced},
     {"diversity_penalty", "", kSearch, "X",
      "what a token costs for each beam of an earlier group that just took it; "
      ">= 0; default 0",
-     Set<&P::diversity_penalty>},
+     Set<&P::diversity_penalty>, "", kOnPage | kTraced},
     {"stochastic", "", kSearch, "",
      "stochastic beam search: num_beams different sequences, drawn without "
      "replacement",
-     Set<&P::stochastic>},
+     Set<&P::stochastic>, "", kTraced},
     // Sampling.
     {"do_sample", "", kSampling, "",
      "draw tokens, by temperature, top_k, top_p, min_p and typical_p, which "
      "need it, and by seed; without it the best are taken. With num_beams 1 "
      "each of num_return_sequences is a sample of its own; with more, be they "
      "the model's default, beams are drawn, by perturbed scores",
-     Set<&P::do_sample>},
+     Set<&P::do_sample>, "", kOnPage},
     {"best_of", "", kSampling, "N",
      "samples drawn, of which the num_return_sequences best by mean "
      "log-probability are returned",
-     Set<&P::best_of>, kSequences},
+     Set<&P::best_of>, kSequences, kTraced},
     {"temperature", "", kSampling, "X",
-     "divides the logits; 0 is greedy; default 1", Set<&P::temperature>},
+     "divides the logits; 0 is greedy; default 1", Set<&P::temperature>, "",
+     kSampledOnly | kOnPage | kTraced},
     {"top_k", "", kSampling, "N",
      "only the N likeliest tokens and their equals; 0, the default, is off",
-     Set<&P::top_k>, kNotNegative},
+     Set<&P::top_k>, kNotNegative, kFilter | kSampledOnly | kOnPage | kTraced},
     {"top_p", "", kSampling, "P",
      "only the likeliest tokens that have P together; in (0, 1]; default 1",
-     Set<&P::top_p>},
+     Set<&P::top_p>, "", kFilter | kSampledOnly | kOnPage | kTraced},
     {"min_p", "", kSampling, "P",
      "only tokens at least P times as likely as the likeliest; in [0, 1]; "
      "default 0",
-     Set<&P::min_p>},
+     Set<&P::min_p>, "", kFilter | kSampledOnly | kOnPage | kTraced},
     {"typical_p", "", kSampling, "P",
      "only the most typical tokens that have P together; in (0, 1]; default 1",
-     Set<&P::typical_p>},
+     Set<&P::typical_p>, "", kFilter | kSampledOnly | kTraced},
     {"seed", "", kSampling, "N",
      "the same request with the same seed gives the same result; default: "
      "drawn, and reported",
-     Set<&P::seed>},
+     Set<&P::seed>, "", kOnPage | kTraced},
     // Penalties.
     {"repetition_penalty", "", kPenalties, "X",
      "> 1 makes tokens of prompt and output less likely; > 0; default 1",
-     Set<&P::repetition_penalty>},
+     Set<&P::repetition_penalty>, "", kOnPage | kTraced},
     {"frequency_penalty", "", kPenalties, "X",
      "subtracted from a token's score for each time the output has it; "
      "default 0",
-     Set<&P::frequency_penalty>},
+     Set<&P::frequency_penalty>, "", kTraced},
     {"presence_penalty", "", kPenalties, "X",
      "subtracted from a token's score if the output has it; default 0",
-     Set<&P::presence_penalty>},
+     Set<&P::presence_penalty>, "", kTraced},
     {"no_repeat_ngram_size", "", kPenalties, "N",
      "n-grams of this size appear at most once; 0, the default, is off",
-     Set<&P::no_repeat_ngram_size>, kNotNegative},
+     Set<&P::no_repeat_ngram_size>, kNotNegative, kOnPage | kTraced},
     {"logit_bias", "", kPenalties, "JSON",
      "added to the scores of tokens: {\"7\": -2.5, \"9\": 1}",
-     Set<&P::logit_bias>},
+     Set<&P::logit_bias>, "", kLarge},
     {"sequence_bias", "", kPenalties, "JSON",
      "added to the score of a sequence's last token where the others stand "
      "before it: [[[7, 8], -2.5], [[9], 1.0]]",
-     Set<&P::sequence_bias>},
+     Set<&P::sequence_bias>, "", kLarge},
     {"exponential_decay_length_penalty", "", kPenalties, "JSON",
      "[N, X] makes EOS likelier beyond N tokens: X^n - 1 times the size of its "
      "score is added after n more; X > 0",
@@ -166,29 +195,29 @@ constexpr ParamField kFields[] = {
     {"renormalize_logits", "", kPenalties, "",
      "beams: scores are log-probabilities again after penalties, biases and "
      "bans",
-     Set<&P::renormalize_logits>},
+     Set<&P::renormalize_logits>, "", kTraced},
     // Constraints.
     {"bad_words", "", kConstraints, "TEXT",
      "word that may not appear where a text or a word begins; several: give it "
      "several times, or as a JSON list",
-     SetTexts<&P::bad_words>},
+     SetTexts<&P::bad_words>, "", kLarge},
     {"bad_words_ids", "", kConstraints, "JSON",
      "sequences of token ids that may not appear: [[7], [8, 9]]",
-     Set<&P::bad_words_ids>},
+     Set<&P::bad_words_ids>, "", kLarge},
     {"suppress_tokens", "", kConstraints, "ID",
      "token id, or list of ids, that may not appear: [7, 8]",
-     SetIds<&P::suppress_tokens>},
+     SetIds<&P::suppress_tokens>, "", kLarge},
     {"begin_suppress_tokens", "", kConstraints, "ID",
      "token id, or list of ids, that may not come first, or after "
      "forced_bos_token_id: [7, 8]",
-     SetIds<&P::begin_suppress_tokens>},
+     SetIds<&P::begin_suppress_tokens>, "", kLarge},
     {"decoder_prompt", "", kConstraints, "PREFIX",
      "text that the output begins with, and goes on from",
      Set<&P::decoder_prompt>},
     {"decoder_prompt_tokens", "decoder_input_ids", kConstraints, "ID",
      "token id, or list of ids, that the output begins with, after the "
      "decoder's start if there is an encoder: [7, 8]",
-     SetIds<&P::decoder_prompt_tokens>},
+     SetIds<&P::decoder_prompt_tokens>, "", kLarge | kTraced},
     {"forced_bos_token_id", "", kConstraints, "ID",
      "token id that alone may come first, with a score of 0",
      Set<&P::forced_bos_token_id>},
@@ -198,30 +227,30 @@ constexpr ParamField kFields[] = {
      SetIds<&P::forced_eos_token_id>},
     {"allowed_token_ids", "", kConstraints, "ID",
      "token id, or list of ids, that alone may appear: [2, 7, 8]",
-     SetIds<&P::allowed_token_ids>},
+     SetIds<&P::allowed_token_ids>, "", kLarge},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
-     Set<&P::allowed_sequences>},
+     Set<&P::allowed_sequences>, "", kLarge},
     // Stopping.
     {"max_new_tokens", "max_tokens", kStopping, "N",
      "tokens generated at most; default the model's, or 256",
-     Set<&P::max_new_tokens>, kPositive},
+     Set<&P::max_new_tokens>, kPositive, kOnPage | kTraced},
     {"min_new_tokens", "min_tokens", kStopping, "N",
      "tokens before which nothing but max_new_tokens ends the output; "
      "default 0",
-     Set<&P::min_new_tokens>, kNotNegative},
+     Set<&P::min_new_tokens>, kNotNegative, kOnPage | kTraced},
     {"eos_token_id", "", kStopping, "ID",
      "id, or list of ids, that end a sequence; default the model's",
-     SetIds<&P::eos_token_id>},
+     SetIds<&P::eos_token_id>, "", kLarge},
     {"stop_token_ids", "", kStopping, "ID",
      "id, or list of ids, that end it, too, reported as \"stop\": [7, 8]",
-     SetIds<&P::stop_token_ids>},
+     SetIds<&P::stop_token_ids>, "", kLarge},
     {"ignore_eos", "", kStopping, "", "eos_token_id ends nothing",
      Set<&P::ignore_eos>},
     {"stop", "", kStopping, "TEXT",
      "text that ends the output, which is cut before it; several: give it "
      "several times, or as a JSON list",
-     SetTexts<&P::stop>},
+     SetTexts<&P::stop>, "", kLarge | kOnPage},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},
     {"skip_special_tokens", "", kStopping, "",
@@ -263,14 +292,14 @@ constexpr ParamField kFields[] = {
      Set<&P::prefix_cache>},
     {"cache_salt", "", kScheduling, "SALT",
      "share pages only with requests of the same salt; at most 256 bytes",
-     Set<&P::cache_salt>},
+     Set<&P::cache_salt>, "", kLarge},
     {"priority", "", kScheduling, "N",
      "lower runs first; who waits moves up; default 0", Set<&P::priority>,
      "an integer in [-2^52, 2^52]"},
     {"tenant", "", kScheduling, "NAME",
      "whose request it is: tenants that wait share the tokens; at most 256 "
      "bytes",
-     Set<&P::tenant>},
+     Set<&P::tenant>, "", kLarge},
 };
 
 }  // namespace
@@ -282,6 +311,18 @@ const ParamField* FindParamField(std::string_view name) {
     return field.name == name || (!name.empty() && field.alias == name);
   });
   return it == std::end(kFields) ? nullptr : &*it;
+}
+
+const ParamField& ParamNamed(std::string_view name) {
+  const ParamField* const field = FindParamField(name);
+  CHECK(field != nullptr) << name;
+  return *field;
+}
+
+bool HasFilters(const GenerationParams& params) {
+  return std::ranges::any_of(kFields, [&](const ParamField& field) {
+    return field.Is(kFilter) && !field.IsDefault(params);
+  });
 }
 
 std::vector<std::string_view> ParamNames() {
@@ -298,7 +339,7 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
   if (!field.integers.empty() && IsBeyondIntegers(json.text)) {
     return WrongType(name, field.integers, json.text);
   }
-  return field.read(name, json, params);
+  return field.member.Read(name, json, params);
 }
 
 absl::Status UnknownParam(std::string_view name) {
@@ -317,7 +358,7 @@ absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
   if (field == nullptr) return UnknownParam(name);
-  if (!value.is_number()) return field->read(name, value, params);
+  if (!value.is_number()) return field->member.Read(name, value, params);
   const std::string text = WriteJson(value);
   return ReadParam(*field, name, JsonText{text}, params);
 }

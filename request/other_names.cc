@@ -1,4 +1,4 @@
-#include "request/json/other_names.h"
+#include "request/other_names.h"
 
 #include <algorithm>
 #include <iterator>

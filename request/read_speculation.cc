@@ -1,4 +1,4 @@
-#include "request/json/read_speculation.h"
+#include "request/read_speculation.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include "base/field_error.h"
 #include "base/spelling.h"
 #include "base/status.h"
-#include "request/json/read_json.h"
-#include "request/json/read_json_text.h"
+#include "request/read_json.h"
+#include "request/read_json_text.h"
 
 namespace espalier {
 namespace {

@@ -316,7 +316,8 @@ asio::awaitable<absl::StatusOr<Generation>> CallAnswerer::Finish(
       [ready = ready_, request,
        result = std::move(result)]() mutable -> absl::StatusOr<Generation> {
     const PromptRequest& finished = ready->prompts[request];
-    absl::StatusOr<Generation> generation = finished.finish(std::move(result));
+    absl::StatusOr<Generation> generation =
+        finished.engine.finish(std::move(result));
     if (generation.ok()) return generation;
     return ErrorOfPrompt(finished, ready->call, generation.status());
   };
@@ -333,7 +334,7 @@ asio::awaitable<absl::Status> CallAnswerer::RunAll(
   const RunningCalls::Entry abortable =
       MakeAbortable(running_, caller_, head_.id, &runs);
   for (size_t i = 0; i < requests().size(); ++i) {
-    runs.Start(static_cast<int>(i), engine, std::move(requests()[i].request));
+    runs.Start(static_cast<int>(i), engine, *std::move(requests()[i].prepared));
   }
   for (size_t i = 0; i < requests().size(); ++i) {
     std::optional<RunEvent> run_event = co_await runs.Next();
@@ -438,10 +439,10 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
   std::vector<std::vector<ResultStream>> streams;  // one per prompt
   for (PromptRequest& request : requests()) {
     absl::StatusOr<ResultStream> stream = co_await engine.Stream(
-        std::move(request.request), {.beams = call().stream_beams});
+        *std::move(request.prepared), {.beams = call().stream_beams});
     if (!stream.ok()) {
       co_return ErrorOfPrompt(request, call(),
-                              request.finish(stream.status()).status());
+                              request.engine.finish(stream.status()).status());
     }
     if (request.place.sentence == 0) streams.emplace_back();
     streams.back().push_back(*std::move(stream));

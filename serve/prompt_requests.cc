@@ -48,21 +48,12 @@ void PutBehindOthers(GenerationParams* params) {
       kBackgroundPriority + kMost + std::clamp(params->priority, -kMost, kMost);
 }
 
-// A prompt, or a sentence of it, before the engine has seen it.
-struct OpenPrompt {
-  EngineRequest engine;
-  openai::PromptParts parts;
-  RequestPlace place = {};
-  std::string unparsed = {};   // FramedTokens::unparsed
-  std::string whole_for = {};  // PromptRequest::whole_for
-};
-
 // The request that a prompt of a call makes.
-absl::StatusOr<OpenPrompt> MakeOpenPrompt(const openai::Call& call,
-                                          FramedTokens framed,
-                                          const ServedModel& model,
-                                          const Caller& caller,
-                                          const std::string& id) {
+absl::StatusOr<PromptRequest> MakeOne(const openai::Call& call,
+                                      FramedTokens framed,
+                                      const ServedModel& model,
+                                      const Caller& caller,
+                                      const std::string& id) {
   const Generator& generator = model.generator;
   if (call.truncate_prompt_tokens) {
     // Before the cut, so that an error names the id's place in the call, and
@@ -70,7 +61,7 @@ absl::StatusOr<OpenPrompt> MakeOpenPrompt(const openai::Call& call,
     RETURN_IF_ERROR(CheckTokens("prompt_tokens", framed.tokens,
                                 generator.description().vocab_size));
   }
-  OpenPrompt prompt;
+  PromptRequest prompt;
   prompt.unparsed = std::move(framed.unparsed);
   ASSIGN_OR_RETURN(
       std::vector<TokenId> tokens,
@@ -127,7 +118,7 @@ absl::Status CheckEcho(const openai::Call& call,
 // continues it has the rest of a character that it ends within.
 absl::StatusOr<std::string> EchoOf(const openai::Call& call,
                                    const openai::PromptInput& input,
-                                   bool is_whole, const OpenPrompt& request,
+                                   bool is_whole, const PromptRequest& request,
                                    const Generator& generator) {
   const Tokenizer* const tokenizer = generator.tokenizer().get();
   const auto* const text = std::get_if<std::string>(&input);
@@ -155,10 +146,10 @@ absl::StatusOr<std::string> EchoOf(const openai::Call& call,
 
 // Refuses a call with more prompt tokens than the queue ever holds; with 429 a
 // client would retry it forever. QueueLimits checks a single prompt.
-absl::Status CheckMayWait(const std::vector<OpenPrompt>& requests,
+absl::Status CheckMayWait(const std::vector<PromptRequest>& requests,
                           int64_t max_waiting_tokens) {
   int64_t num_tokens = 0;
-  for (const OpenPrompt& request : requests) {
+  for (const PromptRequest& request : requests) {
     num_tokens += std::ssize(request.parts.tokens) +
                   std::ssize(request.parts.params.decoder_prompt_tokens);
   }
@@ -186,9 +177,9 @@ absl::Status OfPlace(const absl::Status& error, const RequestPlace& place,
 // prompt.
 absl::Status CheckLengths(const openai::Call& call,
                           const ModelDescription& model,
-                          const std::vector<OpenPrompt>& requests) {
+                          const std::vector<PromptRequest>& requests) {
   if (requests.size() == 1) return absl::OkStatus();
-  const auto num_tokens = [](const OpenPrompt& request) {
+  const auto num_tokens = [](const PromptRequest& request) {
     return std::ssize(request.parts.tokens);
   };
   const auto longest = std::ranges::max_element(requests, {}, num_tokens);
@@ -219,9 +210,9 @@ int64_t MaxBytesOfOutput(const GenerationParams& params) {
 
 // Refuses an answer that could be too large, before anything of it is made.
 absl::Status CheckAnswerBytes(const openai::Call& call,
-                              const std::vector<OpenPrompt>& prompts) {
+                              const std::vector<PromptRequest>& prompts) {
   int64_t of_prompts = 0, of_outputs = 0;
-  for (const OpenPrompt& prompt : prompts) {
+  for (const PromptRequest& prompt : prompts) {
     of_prompts += BytesOfPrompt(prompt.parts);
     of_outputs += MaxBytesOfOutput(prompt.parts.params);
   }
@@ -280,9 +271,9 @@ absl::Status CheckNumSentences(const openai::Call& call, size_t num_requests,
 
 // Sequences of all sentences of a call.
 absl::Status CheckChoices(const openai::Call& call,
-                          const std::vector<OpenPrompt>& requests) {
+                          const std::vector<PromptRequest>& requests) {
   int64_t num_sequences = 0;
-  for (const OpenPrompt& request : requests) {
+  for (const PromptRequest& request : requests) {
     num_sequences += NumSequences(request.parts.params);
   }
   const int64_t limit = call.limits.max_choices;
@@ -339,7 +330,7 @@ absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
 }
 
 // Sentences of a prompt draw with one seed.
-void ShareSeeds(std::vector<OpenPrompt>* requests) {
+void ShareSeeds(std::vector<PromptRequest>* requests) {
   for (size_t i = 0; i < requests->size();) {
     const size_t num_sentences = (*requests)[i].place.num_sentences;
     std::vector<Request*> of_prompt;
@@ -352,7 +343,7 @@ void ShareSeeds(std::vector<OpenPrompt>* requests) {
 }
 
 // One for each prompt of the call, or each of its sentences, in order.
-absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
+absl::StatusOr<std::vector<PromptRequest>> MakeUnprepared(
     const openai::Call& call, const ServedModel& model, const Caller& caller,
     const std::string& id) {
   const Generator& generator = model.generator;
@@ -370,7 +361,7 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
                    InputsOf(call, model, max_open));
   const PromptTokensOptions options =
       TokensOptionsOf(call, generator.description());
-  std::vector<OpenPrompt> requests;
+  std::vector<PromptRequest> requests;
   const auto add_one = [&](RequestInput input) -> absl::Status {
     absl::StatusOr<FramedTokens> framed =
         input.prompt == nullptr
@@ -379,9 +370,8 @@ absl::StatusOr<std::vector<OpenPrompt>> MakeOpenPrompts(
                        options, generator);
     RETURN_IF_ERROR(framed.status());
     const size_t num_tokens = framed->tokens.size();
-    ASSIGN_OR_RETURN(
-        OpenPrompt request,
-        MakeOpenPrompt(call, *std::move(framed), model, caller, id));
+    ASSIGN_OR_RETURN(PromptRequest request,
+                     MakeOne(call, *std::move(framed), model, caller, id));
     const bool is_whole =
         input.sentence || request.parts.tokens.size() == num_tokens;
     if (call.echo && input.prompt != nullptr && input.place.sentence == 0) {
@@ -420,20 +410,16 @@ absl::Status NameError(const absl::Status& error, const NamedValues& defaults,
 }
 
 // Has the engine make a prompt's request ready.
-absl::StatusOr<PromptRequest> MakeReady(Engine* engine,
-                                        const openai::Call& call,
-                                        const std::string& owner,
-                                        OpenPrompt prompt) {
+absl::Status Prepare(const Engine& engine, const openai::Call& call,
+                     const std::string& owner, PromptRequest* prompt) {
   absl::StatusOr<Engine::Prepared> prepared =
-      engine->Prepare(std::move(prompt.engine.request), owner);
+      engine.Prepare(std::move(prompt->engine.request), owner);
   if (!prepared.ok()) {
-    return NameError(prompt.engine.finish(prepared.status()).status(),
-                     prompt.parts.defaults, prompt.place, call);
+    return NameError(prompt->engine.finish(prepared.status()).status(),
+                     prompt->parts.defaults, prompt->place, call);
   }
-  return PromptRequest{
-      *std::move(prepared),       std::move(prompt.engine.finish),
-      std::move(prompt.parts),    std::move(prompt.place),
-      std::move(prompt.unparsed), std::move(prompt.whole_for)};
+  prompt->prepared.emplace(*std::move(prepared));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -526,16 +512,13 @@ absl::Status ErrorOfPrompt(const PromptRequest& request,
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved) {
-  ASSIGN_OR_RETURN(std::vector<OpenPrompt> open,
-                   MakeOpenPrompts(call, model, caller, id));
-  std::vector<PromptRequest> requests;
-  for (OpenPrompt& prompt : open) {
-    NamedValues& defaults = prompt.parts.defaults;
+  ASSIGN_OR_RETURN(std::vector<PromptRequest> requests,
+                   MakeUnprepared(call, model, caller, id));
+  for (PromptRequest& request : requests) {
+    NamedValues& defaults = request.parts.defaults;
     defaults.insert(defaults.begin(), resolved.begin(), resolved.end());
-    ASSIGN_OR_RETURN(PromptRequest request,
-                     MakeReady(&model.generator.engine(), call, OwnerOf(caller),
-                               std::move(prompt)));
-    requests.push_back(std::move(request));
+    RETURN_IF_ERROR(
+        Prepare(model.generator.engine(), call, OwnerOf(caller), &request));
   }
   return requests;
 }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,10 +70,11 @@ struct RequestPlace {
 
 // A prompt of a call, or a sentence of it, on its way to the engine.
 struct PromptRequest {
-  Engine::Prepared request;
-  // Makes the answer of what the engine gave (EngineRequest).
-  std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
-  openai::PromptParts parts;
+  // Its request moves to `prepared`.
+  EngineRequest engine = {};
+  // Set once the checks of all prompts have passed.
+  std::optional<Engine::Prepared> prepared = {};
+  openai::PromptParts parts = {};
   RequestPlace place = {};
   std::string unparsed = {};   // FramedTokens::unparsed
   std::string whole_for = {};  // a field, as of FieldOfWholeText

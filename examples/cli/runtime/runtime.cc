@@ -429,11 +429,16 @@ EngineStats Runtime::Stats() {
   return stats;
 }
 
-absl::StatusOr<OpenText> Runtime::Open(RequestBody body) const {
-  OpenText open;
-  ASSIGN_OR_RETURN(open.request, MakeRequest(std::move(body), &open.defaults));
-  open.form =
+absl::StatusOr<EngineRequest> Runtime::Open(RequestBody body) const {
+  NamedValues taken;
+  EngineRequest open;
+  ASSIGN_OR_RETURN(open.request, MakeRequest(std::move(body), &taken));
+  TextForm form =
       TextForm::Of(open.request, backend_->steps()->description(), tokenizer_);
+  open.finish = [this, form = std::move(form),
+                 taken = std::move(taken)](absl::StatusOr<Result> result) {
+    return MakeAnswer(form, taken, std::move(result));
+  };
   return open;
 }
 

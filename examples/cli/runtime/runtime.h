@@ -72,13 +72,9 @@ class Runtime {
   // Streams the answer to one request while it is generated.
   boost::asio::awaitable<absl::StatusOr<AnswerStream>> Stream(RequestBody body);
 
-  // Open returns the engine's request for an unsplit text, and MakeAnswer makes
-  // its answer.
+  // Returns the engine's request for an unsplit text.
   // Errors: on its prompt.
-  absl::StatusOr<OpenText> Open(RequestBody body) const;
-  absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
-                                        const NamedValues& defaults,
-                                        absl::StatusOr<Result> result) const;
+  absl::StatusOr<EngineRequest> Open(RequestBody body) const;
   // Ends all requests, which are answered with kCancelled and `why`, and
   // refuses others. Returns at once; the context runs out of work when the step
   // that runs has ended.
@@ -120,6 +116,10 @@ class Runtime {
   // `*taken` are the model's defaults that it has.
   absl::StatusOr<Request> MakeRequest(RequestBody body,
                                       NamedValues* taken) const;
+  // `defaults` are those that the request has taken.
+  absl::StatusOr<Generation> MakeAnswer(const TextForm& form,
+                                        const NamedValues& defaults,
+                                        absl::StatusOr<Result> result) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       const RequestBody& body) const;
   // Errors: kInvalidArgument naming the template.

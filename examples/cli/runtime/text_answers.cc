@@ -30,8 +30,8 @@ absl::Status OfPart(const absl::Status& error, size_t part, size_t num_parts) {
 }
 
 // The request of a part.
-absl::StatusOr<OpenText> OpenPart(const Runtime& runtime, size_t part,
-                                  TextParts* parts) {
+absl::StatusOr<EngineRequest> OpenPart(const Runtime& runtime, size_t part,
+                                       TextParts* parts) {
   RequestBody body;
   if (parts->split) {
     body = parts->body;
@@ -39,7 +39,7 @@ absl::StatusOr<OpenText> OpenPart(const Runtime& runtime, size_t part,
   } else {
     body = std::move(parts->body);
   }
-  absl::StatusOr<OpenText> open = runtime.Open(std::move(body));
+  absl::StatusOr<EngineRequest> open = runtime.Open(std::move(body));
   if (!open.ok()) return OfPart(open.status(), part, parts->size());
   Request& request = open->request;
   if (!parts->split || !DrawsAtRandom(request.params)) return open;
@@ -115,14 +115,14 @@ asio::awaitable<void> PartRuns::RunSome() {
 }
 
 asio::awaitable<absl::StatusOr<Generation>> PartRuns::RunPart(size_t part) {
-  absl::StatusOr<OpenText> open = OpenPart(*runtime_, part, &parts_);
+  absl::StatusOr<EngineRequest> open = OpenPart(*runtime_, part, &parts_);
   if (!open.ok()) co_return open.status();
   if (!joiner_) {
     joiner_.emplace(parts_.split->separators, open->request.params);
   }
-  absl::StatusOr<Generation> answer = runtime_->MakeAnswer(
-      open->form, open->defaults,
-      co_await RunPrepared(runtime_->engine(), std::move(open->request)));
+  absl::StatusOr<Result> result =
+      co_await RunPrepared(runtime_->engine(), std::move(open->request));
+  absl::StatusOr<Generation> answer = open->finish(std::move(result));
   if (!answer.ok()) co_return OfPart(answer.status(), part, parts_.size());
   co_return answer;
 }
@@ -143,11 +143,11 @@ asio::awaitable<absl::StatusOr<Generation>> AnswerTexts(Runtime* runtime,
         std::make_shared<PartRuns>(runtime, std::move(parts), executor);
     co_return co_await runs->Run();
   }
-  absl::StatusOr<OpenText> open = runtime->Open(std::move(parts.body));
+  absl::StatusOr<EngineRequest> open = runtime->Open(std::move(parts.body));
   if (!open.ok()) co_return open.status();
-  co_return runtime->MakeAnswer(
-      open->form, open->defaults,
-      co_await RunPrepared(runtime->engine(), std::move(open->request)));
+  absl::StatusOr<Result> result =
+      co_await RunPrepared(runtime->engine(), std::move(open->request));
+  co_return open->finish(std::move(result));
 }
 
 asio::awaitable<absl::StatusOr<AnswerStream>> AnswerStream::Open(
@@ -161,7 +161,7 @@ asio::awaitable<absl::StatusOr<AnswerStream>> AnswerStream::Open(
 asio::awaitable<absl::Status> AnswerStream::OpenSome() {
   while (num_opened_ < parts_.size() && open_.size() < kMostSentences) {
     const size_t part = num_opened_++;
-    absl::StatusOr<OpenText> open = OpenPart(*runtime_, part, &parts_);
+    absl::StatusOr<EngineRequest> open = OpenPart(*runtime_, part, &parts_);
     if (!open.ok()) co_return open.status();
     if (part == 0) {
       const GenerationParams& params = open->request.params;
@@ -171,12 +171,10 @@ asio::awaitable<absl::Status> AnswerStream::OpenSome() {
     absl::StatusOr<ResultStream> stream =
         co_await StreamPrepared(runtime_->engine(), std::move(open->request));
     if (!stream.ok()) {
-      const absl::Status error =
-          runtime_->MakeAnswer({}, open->defaults, stream.status()).status();
+      const absl::Status error = open->finish(stream.status()).status();
       co_return OfPart(error, part, parts_.size());
     }
-    open_.push_back(
-        {*std::move(stream), std::move(open->form), std::move(open->defaults)});
+    open_.push_back({*std::move(stream), std::move(open->finish)});
   }
   co_return absl::OkStatus();
 }
@@ -196,9 +194,7 @@ AnswerStream::Next() {
         event.ok()
             ? absl::StatusOr<Result>(std::get<Result>(**std::move(event)))
             : event.status();
-    const Part& read = open_.front();
-    absl::StatusOr<Generation> answer =
-        runtime_->MakeAnswer(read.form, read.defaults, std::move(result));
+    absl::StatusOr<Generation> answer = open_.front().finish(std::move(result));
     if (!answer.ok()) co_return OfPart(answer.status(), part, parts_.size());
     std::optional<StreamEvent> rest;
     if (joiner_) rest = joiner_->End(part, *answer);

@@ -14,22 +14,13 @@
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
 #include "espalier/generator.h"
-#include "espalier/model_text.h"
 #include "espalier/split_text.h"
-#include "request/generation_defaults.h"
 #include "request/json/request_json.h"
 #include "request/stream_event.h"
 
 namespace espalier::cli {
 
 class Runtime;
-
-// A request on its way to the engine, and what its answer takes.
-struct OpenText {
-  Request request;
-  TextForm form;
-  NamedValues defaults;  // that were taken
-};
 
 // The texts that a request's prompt makes: it, or its sentences.
 struct TextParts {
@@ -63,8 +54,7 @@ class AnswerStream {
  private:
   struct Part {
     ResultStream stream;
-    TextForm form;
-    NamedValues defaults;
+    decltype(EngineRequest::finish) finish;
   };
 
   AnswerStream(Runtime* runtime, TextParts parts)

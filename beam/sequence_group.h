@@ -1,7 +1,16 @@
 // SequenceGroup: the sequences of one request, from its prompt to its
-// hypotheses. It writes its rows into step plans, and updates its pages as its
-// strategy decides (beam/pages/group_pages.h): a surviving beam keeps its slot,
-// and its other children fork into slots of pruned beams.
+// hypotheses. It says what a step does for the request and in which order its
+// parts change; each part owns its data:
+//
+//   GroupSearch       what the sequences are: tree, strategy, stopping
+//   GroupPages        where they live: slots, page tables, forks
+//   GroupPrefill      the tokens to feed before they decode
+//   GroupPlanWriter   what plans say about them: rows and selections
+//   GroupSpeculation  their drafts
+//   GroupScoring      log-probabilities of given tokens
+//
+// A surviving beam keeps its slot, and its other children fork into slots of
+// pruned beams (beam/pages/group_pages.h).
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
@@ -51,25 +60,20 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "beam/continuation_walk.h"
-#include "beam/drafts/draft_choice.h"
-#include "beam/drafts/draft_replay.h"
-#include "beam/drafts/drafts_in_flight.h"
 #include "beam/drafts/group_drafts.h"
-#include "beam/drafts/path_rows.h"
+#include "beam/group_plan_writer.h"
+#include "beam/group_scoring.h"
+#include "beam/group_search.h"
+#include "beam/group_speculation.h"
 #include "beam/group_tracer.h"
 #include "beam/pages/group_pages.h"
 #include "beam/pages/group_prefill.h"
 #include "beam/pages/sequence.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/decode_strategy.h"
-#include "beam/strategy/sample_strategy.h"
 #include "beam/strategy/search_watcher.h"
-#include "beam/strategy/selection_options.h"
-#include "beam/strategy/token_logprobs.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "pages/prefix_tree.h"
@@ -87,7 +91,7 @@ class alignas(64) SequenceGroup {
                 SequenceIdSource* ids, PrefixTree* tree = nullptr,
                 TraceSink* trace = nullptr);
 
-  RequestId id() const { return id_; }
+  RequestId id() const { return writer_.id(); }
   const Request& request() const { return request_; }
   // Prompt tokens as given: a source without its padding and decoder prompt.
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
@@ -107,18 +111,18 @@ class alignas(64) SequenceGroup {
   // in no plan yet.
   bool prefilling() const {
     return !done_ && !is_preempted() &&
-           (!prefill_.done() || (only_scores_ && !walk_->all_planned()));
+           (!prefill_.done() || (only_scores_ && !scoring_.all_planned()));
   }
   // only_scores(): the request generates nothing. has_scored_all(): all of its
   // results are there, so the group must be dropped and its result taken.
   bool only_scores() const { return only_scores_; }
   bool has_scored_all() const {
-    return only_scores() && !done_ && walk_->all_planned() &&
+    return only_scores() && !done_ && scoring_.all_planned() &&
            !prefill_.has_plan_in_flight();
   }
   // Largest number of tokens that one of its rows of logits scores.
   int max_asked_at_once() const {
-    return only_scores() ? walk_->max_asked_at_once() : 0;
+    return only_scores() ? scoring_.max_asked_at_once() : 0;
   }
   // As above, within its next `max_tokens` tokens.
   int NumAskedAtOnceIn(int max_tokens) const;
@@ -150,17 +154,19 @@ class alignas(64) SequenceGroup {
   bool can_plan() const {
     if (done_ || is_preempted()) return false;
     if (only_scores_) return prefilling();
-    return num_unanswered_ == 0 ? !drafts_.is_waiting() : CanPlanAhead();
+    return outstanding() ? CanPlanAhead() : !speculation_.drafts().is_waiting();
   }
   // has_to_draft(): the group can only plan a step with drafts, ahead of the
   // result of a step that verifies drafts. Whether it fits depends on the room
   // for drafts, see can_draft_in().
-  bool has_to_draft() const { return outstanding() && CanDraftAhead(); }
+  bool has_to_draft() const {
+    return writer_.num_outstanding() == 1 && speculation_.CanDraftAhead();
+  }
   bool can_draft_in(const DraftRoom& room) const {
-    return ChoiceIn(room).NumAhead(in_flight_) > 0;
+    return speculation_.NumAhead(room) > 0;
   }
   // True if a plan selected for it and the result is outstanding.
-  bool outstanding() const { return num_unanswered_ > 0; }
+  bool outstanding() const { return writer_.num_outstanding() > 0; }
   // True if a plan in flight has work for it, which may be a chunk of its
   // prompt or saves of its pages.
   bool has_plan_in_flight() const {
@@ -204,22 +210,27 @@ class alignas(64) SequenceGroup {
   // result of the plan is applied. Errors: kInternal if they are for other
   // tokens; then the group must be dropped.
   absl::Status TakeScoring(const PromptLogprobsResult& result,
-                           size_t num_tokens, int vocab_size);
+                           size_t num_tokens, int vocab_size) {
+    return scoring_.Take(result, num_tokens, vocab_size);
+  }
 
   // Takes the draft model's drafts for its sequences, before Advance. Errors:
   // kInternal if they do not match the request (GroupDrafts::Validate); then
   // the group must be dropped.
-  absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
+  absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size) {
+    return speculation_.TakeDrafts(drafts, vocab_size);
+  }
 
   // Least number of pages that the next step needs to verify the requested
   // drafts, beside those for one token of each sequence.
-  int64_t num_asked_pages() const { return num_asked_pages_; }
+  int64_t num_asked_pages() const { return speculation_.num_asked_pages(); }
 
   // True if its steps may have drafts at present.
-  bool may_draft() const { return drafts_.is_on(); }
+  bool may_draft() const { return speculation_.is_on(); }
   // True if its next step verifies drafts of the draft model.
   bool has_drafts() const {
-    return !done_ && !is_preempted() && !prefilling() && drafts_.has_answer();
+    return !done_ && !is_preempted() && !prefilling() &&
+           speculation_.drafts().has_answer();
   }
 
   // Applies the oldest outstanding result. Forks of sequences, and sequences
@@ -288,21 +299,18 @@ class alignas(64) SequenceGroup {
   // of one sequence reads, PrefetchParts() the memory that these point to.
   // Always inlined: gcc drops calls of functions that only prefetch.
   [[gnu::always_inline]] void Prefetch() const {
-    __builtin_prefetch(&num_unanswered_);
+    __builtin_prefetch(&done_);
     __builtin_prefetch(&pages_);
     prefill_.Prefetch();
   }
   [[gnu::always_inline]] void PrefetchParts() const {
-    const auto* const strategy = reinterpret_cast<const char*>(strategy_.get());
-    for (int line = 0; line < 3; ++line) {
-      __builtin_prefetch(strategy + 64 * line);
-    }
-    __builtin_prefetch(asked_.get());
+    search_.PrefetchStrategy();
+    writer_.PrefetchSelection();
     pages_.PrefetchSlots();
   }
 
   // True if a plan named it since it began or resumed.
-  bool was_planned() const { return was_planned_; }
+  bool was_planned() const { return writer_.was_planned(); }
 
   // Releases all pages. If a plan ever named the group, it and its sequences go
   // into next_plan->ended and finished. `next_plan` is null if no executor
@@ -312,35 +320,34 @@ class alignas(64) SequenceGroup {
 
   bool done() const { return done_; }
   // For a SearchWatcher.
-  const DecodeStrategy& strategy() const { return *strategy_; }
+  const DecodeStrategy& strategy() const { return search_.strategy(); }
   // For validation and statistics.
   const GroupPages& pages() const { return pages_; }
   // REQUIRES: done(). If it only scores, has_scored_all() before the drop.
   Result TakeResult() const;
   // speculates(): steps may have drafts, or could at first. SetDraftCost sets
   // the current cost of drafts for the next steps.
-  bool speculates() const { return speculates_; }
-  bool drafts_by_model() const { return drafts_.is_by_model(); }
+  bool speculates() const { return speculation_.enabled(); }
+  bool drafts_by_model() const { return speculation_.drafts().is_by_model(); }
   int num_logits_per_draft_token() const {
-    return drafts_.num_logits_per_token();
+    return speculation_.drafts().num_logits_per_token();
   }
-  void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
+  void SetDraftCost(const DraftCost& cost) { speculation_.SetCost(cost); }
   // Returns the number of results that a step with drafts waits for beyond a
   // step without, if plans run ahead: one for the step before, unless a draft
   // model drafts ahead, and one for a plan that requests drafts first.
   //   drafts_ahead, drafts_before_steps  as in ModelDescription
   int NumWaitsToDraft(bool drafts_ahead, bool drafts_before_steps) const {
-    const bool is_by_model = drafts_.is_by_model();
-    if (is_by_model && drafts_ahead && !is_beam_search()) return 0;
-    const bool asks_first =
-        is_by_model && (is_beam_search() || !drafts_before_steps);
-    return (strategy_->supports_async_scheduling() ? 1 : 0) +
-           (asks_first ? 1 : 0);
+    return speculation_.NumWaitsToDraft(drafts_ahead, drafts_before_steps);
   }
   // Counts since the start; TakeSpeculation returns those since its last call.
-  int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }
-  int64_t num_accepted_tokens() const { return drafts_.num_accepted(); }
-  SpeculationFigures TakeSpeculation() { return drafts_.TakeFigures(); }
+  int64_t num_drafted_tokens() const {
+    return speculation_.drafts().num_drafted();
+  }
+  int64_t num_accepted_tokens() const {
+    return speculation_.drafts().num_accepted();
+  }
+  SpeculationFigures TakeSpeculation() { return speculation_.TakeFigures(); }
 
   // Records the request's result in the trace, if there is one. REQUIRES:
   // done().
@@ -349,88 +356,29 @@ class alignas(64) SequenceGroup {
  private:
   // As can_plan(), while a result is outstanding.
   bool CanPlanAhead() const;
-  // As CanPlanAhead(), for a step with a draft model's drafts after another
-  // one.
-  bool CanDraftAhead() const;
-  DraftChoice ChoiceIn(const DraftRoom& room) const {
-    return {request_, finishing_token_ids_, *strategy_, pages_, drafts_, room};
-  }
-  absl::Status PlanDraftsAhead(const DraftRoom& room, StepPlan* plan);
   absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
                         int max_prefill_rows, const DraftRoom& draft_room);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
-  absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
-  // Plan one token of each sequence, and its drafts, by rank.
+  // Plan one token of each sequence: now, and ahead of an outstanding result.
   absl::Status PlanTokens(StepPlan* plan);
-  absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
-                          int max_draft_tokens, StepPlan* plan);
-  absl::Status PlanPaths(PathRows drafts, StepPlan* plan);
-  // Adds the sequences that the draft model drafts for in the next step.
-  // PlanDrafted also adds their rows, to verify the drafts in this step.
-  void RequestDrafts(const DraftChoice& choice, StepPlan* plan);
-  absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
-  // Takes the drafts of the running step.
-  void TakeDraftsOfStep();
-  DraftSequence DraftOf(int rank, int num_tokens,
-                        const PlanSelection& selection);
   absl::Status PlanNextAsync(StepPlan* plan);
-  // Returns the selection that it requests next, or whose result is
-  // outstanding.
-  const PlanSelection& Asked();
-  void UpdateAsked(PlanSelection* asked);
-  // Returns Asked() with rows of logits from `first_logits` on, for a plan that
-  // requests it, and counts its result as outstanding.
-  const PlanSelection& SelectFrom(int first_logits);
-  void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
-              StepPlan* plan) const;
-  // Adds a row for the tokens that the plan gets next.
-  void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
-                StepPlan* plan) const;
-  // Add a row that feeds one token; and such a row for every sequence.
-  void AddTokenRow(int rank, TokenId token, StepPlan* plan) const;
   void AddTokenRows(std::span<const Continuation> live, StepPlan* plan) const;
-  void AddHistories(PlanSelection* selection) const;
-  void AddSelection(int first_logits, StepPlan* plan);
-  // Sets the paths of `*replay_` in `*selection`.
-  void DescribePaths(PlanSelection* selection) const;
-  // Returns how many of the prompt's `num_tokens` tokens from `first` on have a
-  // next token whose log-probability is reported.
-  int NumScored(int first, int num_tokens) const;
-  // Adds scoring of the prompt tokens after the last `num_logits_rows` fed
-  // ones.
-  void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
-  // NumNextWithoutLogits: prompt tokens without a row of logits, counted from
-  // the next fed one, if the prompt is scored. NumPromptLogprobs:
-  // log-probabilities of the prompt that are reported.
-  int64_t NumNextWithoutLogits() const;
-  int64_t NumPromptLogprobs() const;
-  absl::Status TakePromptLogprobs(const PromptLogprobsResult& result,
-                                  size_t num_tokens, int vocab_size);
-  absl::Status TakeWalked(const PromptLogprobsResult& result, size_t num_tokens,
-                          int vocab_size);
+  // Position of every beam's next token in a step that runs ahead. A
+  // continuation names one position, so its beams have one length.
+  int PositionAhead() const;
+  // True if the continuations of a request that only scores are next.
   bool is_walking() const {
-    return only_scores_ && walk_->has_begun() && prefill_.done();
+    return only_scores_ && scoring_.has_begun() && prefill_.done();
   }
-  absl::Status PlanWalk(int max_tokens, int max_asked, int max_rows,
-                        int64_t num_pages, StepPlan* plan);
-  // Adds the tokens after a node to the scorings of a row of logits.
-  void AddWalked(ContinuationWalk::Node node, int logits_row,
-                 StepPlan* plan) const;
-  // Removes the rows of the last step and truncates the stem to where the next
-  // rows begin.
-  void RewindWalk(StepPlan* plan);
 
-  bool is_beam_search() const { return IsBeamSearch(request_.params); }
   // Fast path for a result in which each sample has one token and continues.
   // Advances the strategy and returns true; otherwise changes nothing.
   bool ContinueAll(const SelectionResult& result, int vocab_size) {
-    if (draws_only_ == nullptr || done_ || !outstanding() ||
-        !result.num_tokens.empty() || !result.further.empty() ||
-        !draws_only_->ContinueAll(result.candidates, vocab_size)) {
+    if (done_ || !outstanding() || !search_.ContinueAll(result, vocab_size)) {
       return false;
     }
-    CountAnswer();
+    CountResult();
     return true;
   }
   absl::Status ApplyAnyResult(const SelectionResult& result, int vocab_size,
@@ -444,21 +392,13 @@ class alignas(64) SequenceGroup {
   // `decisions` may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, StepPlan* next_plan);
-  // Applies a step's result to the drafts: records the accepted tokens, and
-  // sets the length of the next drafts.
-  void AdvanceDrafts(const SelectionResult& result,
-                     std::span<const Continuation> live, bool is_last);
-  // True if the last step with a result could have drafts, which the prompt's
-  // step cannot.
-  bool might_draft() const { return num_steps_ > 1; }
-  // Counts the arrival of the oldest outstanding result.
-  void CountAnswer() {
-    --num_unanswered_;
-    ++num_steps_;
-    is_asked_current_ = false;
-  }
   absl::Status DecideAndTrace(const SelectionResult& result, bool is_last,
                               StepPlan* next_plan);
+  // Counts the arrival of the oldest outstanding result.
+  void CountResult() {
+    writer_.OnResult();
+    ++num_steps_;
+  }
   // Updates the sequences and their pages by the strategy's decisions.
   void ApplyContinuations(const SelectionResult& result, bool is_last,
                           StepPlan* next_plan);
@@ -467,23 +407,6 @@ class alignas(64) SequenceGroup {
   // Fast path: updates the sequences if each has one child, of its own rank,
   // and no page moves. Returns false otherwise, having changed nothing.
   bool KeepOrder(std::span<const Continuation> beams);
-  // Records the drafts of the step and truncates rejected tokens. REQUIRES:
-  // steps may have drafts.
-  void ApplyDrafts(const SelectionResult& result,
-                   std::span<const Continuation> beams, bool is_last);
-  void ApplyPaths(const SelectionResult& result,
-                  std::span<const Continuation> beams, bool is_last);
-  // Extends drafters that read history by this step's tokens.
-  void AdvanceDrafters(std::span<const Continuation> beams);
-  // True if the first `num_sequences` live sequences have one length.
-  bool HaveOneLength(size_t num_sequences) const;
-  // Tokens that a live sequence has generated, and the last of them. The newest
-  // token is not fed yet.
-  int LengthOf(int rank) const;
-  const TokenId& LastToken(int rank) const {
-    return strategy_->continuations()[rank].token;
-  }
-  std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
   // Returns a 1 for each slot; valid until the next call.
   std::span<const int> OneEach() const {
     const size_t count = pages_.slots().size();
@@ -495,61 +418,26 @@ class alignas(64) SequenceGroup {
   void Keep(int rank, TokenTree::Node node, int num_generated);
   // Keeps the pages of all fed tokens of live sequences.
   void KeepLive();
-  // Position of every beam's next token in a step that runs ahead. A
-  // continuation names one position, so its beams have one length.
-  int PositionAhead() const;
 
   // Constant after construction.
-  const RequestId id_;
   const int64_t num_prompt_tokens_;  // as given
   const Request request_;
-  const std::shared_ptr<const SelectionParams> selection_params_;
-  const SharedList<TokenId> finishing_token_ids_;             // ascending
-  const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
-  const int source_length_;   // in tokens; 0: no source
-  const bool needs_history_;  // for the processors of its rows
   const bool keeps_pages_;
-  const bool reports_logprobs_;
-  const bool restricts_tokens_;  // to an allow list
-  // True if its steps may have drafts, or could at first.
-  bool speculates_ = false;
+  const bool only_scores_;
 
-  // Members that each step reads are adjacent.
+  // Members that each step reads are adjacent: those of search_, which come
+  // first there, up to those of pages_.
   bool is_saving_ = false;
-  bool was_planned_ = false;
   bool done_ = false;
-  bool deadline_passed_ = false;
-  bool only_scores_ = false;  // walk_ is not null
-  // State of *asked_: is_asked_current_ if it describes the next result;
-  // has_asked_rows_ if its rows and slots are current.
-  bool is_asked_current_ = false;
-  bool has_asked_rows_ = false;
-  bool have_one_length_ = true;  // the live sequences
-  int num_unanswered_ = 0;       // selections in flight, at most 2
-  int64_t num_steps_ = 0;        // steps with a result
-  std::unique_ptr<DecodeStrategy> strategy_;
-  // strategy_ if the group samples one token of each sequence per step and
-  // nothing else (no allow list, drafts, logprobs or trace), else null. This is
-  // the common case.
-  SampleStrategy* draws_only_ = nullptr;
-  // Selection that Asked() returns. Plans share it, because little of it
-  // changes from step to step.
-  std::shared_ptr<PlanSelection> asked_;
+  int64_t num_steps_ = 0;                // steps with a result
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
+  GroupPlanWriter writer_;
+  GroupSearch search_;
   GroupPages pages_;
   GroupPrefill prefill_;  // after pages_, because its pages are released first
-  GroupDrafts drafts_;
-
-  DraftsInFlight in_flight_;
-  // Drafted paths of beams, in place of in_flight_; null if the running step
-  // has none.
-  std::unique_ptr<DraftReplay> replay_;
-  std::shared_ptr<const std::vector<TokenId>> prompt_;  // for a draft model
-  int64_t num_asked_pages_ = 0;
-  std::unique_ptr<ContinuationWalk> walk_;     // null: it generates
-  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
-  TokenLogProbs logprobs_;                     // if reported
-  mutable std::vector<int> one_each_;          // buffer of OneEach()
+  GroupSpeculation speculation_;
+  GroupScoring scoring_;
+  mutable std::vector<int> one_each_;  // buffer of OneEach()
 };
 
 }  // namespace espalier

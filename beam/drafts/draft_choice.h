@@ -1,7 +1,7 @@
 // DraftChoice: a group's choice of drafts for a step, given the room for them:
 // whether to request drafts of the draft model, the length for each sequence,
 // and the available drafts to feed. It changes nothing; the group plans its
-// choice (beam/sequence_group_drafts.cc).
+// choice (beam/group_speculation.h).
 //
 // A view that lives for one call. Belongs to the group's strand.
 #pragma once

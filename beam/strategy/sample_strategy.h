@@ -70,7 +70,8 @@ class SampleStrategy final : public DecodeStrategy {
   // if a sample ends or `drawn` is not a valid result (beam/validate_result.h).
   // REQUIRES: !done(); no drafts are verified, and no allow list restricts the
   // request.
-  bool ContinueAll(std::span<const Candidate> drawn, int vocab_size) {
+  [[gnu::always_inline]] bool ContinueAll(std::span<const Candidate> drawn,
+                                          int vocab_size) {
     // One sample is the common case; its loops are compiled away.
     return live_.size() == 1 ? ContinueSamples(drawn, 1, vocab_size)
                              : ContinueManySamples(drawn, vocab_size);

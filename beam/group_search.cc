@@ -1,0 +1,53 @@
+#include "beam/group_search.h"
+
+#include <utility>
+
+#include "beam/strategy/make_strategy.h"
+
+namespace espalier {
+
+GroupSearch::GroupSearch(const Request& request, const SelectionParams& params,
+                         std::shared_ptr<const AllowedSequenceTrie> allowed,
+                         std::shared_ptr<const RequestText> text)
+    : reports_logprobs_(params.num_logprobs >= 0) {
+  const bool draws_only = params.kind == SelectionKind::kDraws &&
+                          allowed == nullptr && !reports_logprobs_;
+  strategy_ = MakeStrategy(request.params, std::move(allowed), std::move(text));
+  if (draws_only) draws_only_ = static_cast<SampleStrategy*>(strategy_.get());
+}
+
+std::vector<TokenId> GroupSearch::LastTokens(int rank, int num_tokens) const {
+  std::vector<TokenId> tokens(num_tokens);
+  TokenTree::Node node = strategy_->node(rank);
+  for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
+    *token = strategy_->tree().token(node);
+    node = strategy_->tree().parent(node);
+  }
+  return tokens;
+}
+
+bool GroupSearch::HaveOneLength(size_t num_sequences) const {
+  for (size_t rank = 1; rank < num_sequences; ++rank) {
+    if (LengthOf(static_cast<int>(rank)) != LengthOf(0)) return false;
+  }
+  return true;
+}
+
+void GroupSearch::FinishLive(FinishReason reason) {
+  strategy_->FinishLive(reason);
+  deadline_passed_ = reason == FinishReason::kDeadline;
+}
+
+void GroupSearch::FillResult(Result* result) const {
+  result->hypotheses = strategy_->Hypotheses();
+  result->threshold = strategy_->threshold();
+  result->deadline_passed = deadline_passed_;
+  for (Hypothesis& hypothesis : result->hypotheses) {
+    if (reports_logprobs_) {
+      hypothesis.logprobs = logprobs_.Of(hypothesis.tokens);
+    }
+    result->usage.num_generated_tokens += hypothesis.tokens.size();
+  }
+}
+
+}  // namespace espalier

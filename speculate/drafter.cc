@@ -1,4 +1,5 @@
 #include "speculate/drafter.h"
+
 #include "speculate/ngram_drafter.h"
 #include "speculate/suffix_drafter.h"
 

@@ -139,8 +139,4 @@ struct TransformerConfig {
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory);
 
-// Describes the model's features for messages: "biases of q, k and v", "a
-// window of 4096 tokens in 16 of 32 layers".
-std::vector<std::string> DescribeFeatures(const TransformerConfig& config);
-
 }  // namespace espalier

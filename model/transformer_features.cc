@@ -1,9 +1,11 @@
+#include "model/transformer_features.h"
+
 #include <algorithm>
-#include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "base/status.h"
 #include "base/wording.h"
-#include "model/transformer_config.h"
 
 namespace espalier {
 namespace {

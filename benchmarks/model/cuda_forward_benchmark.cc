@@ -31,6 +31,7 @@
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "model/cuda/cuda_random_weights.h"
 #include "model/cuda/cuda_transformer.h"
 #include "model/cuda/cuda_transformer_weights.h"
 #include "tests/model/cuda/cuda_plan_batch.h"

@@ -1,10 +1,11 @@
+#include "model/cuda/cuda_random_weights.h"
+
 #include <cstdint>
 #include <vector>
 
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_fp8_fill.h"
-#include "model/cuda/cuda_transformer_weights.h"
 
 namespace espalier {
 namespace {

@@ -14,6 +14,7 @@
 #include "kernels/elementwise/cuda_finish_heads.h"
 #include "kernels/select/cuda_select.h"
 #include "model/checkpoint.h"
+#include "model/cuda/cuda_random_weights.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_transformer_pass.h"
 #include "model/cuda/cuda_transformer_weights.h"

@@ -115,9 +115,4 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     const Checkpoint& checkpoint, const TransformerConfig& config,
     const CudaWeightTypes& types);
 
-// Makes normally distributed weights with standard deviation 0.02, norms of 1
-// and biases of 0.
-absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
-    const TransformerConfig& config, const CudaWeightTypes& types);
-
 }  // namespace espalier

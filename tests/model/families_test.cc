@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "model/model_family.h"
 #include "model/safetensors.h"
+#include "model/transformer_features.h"
 #include "model/transformer_model.h"
 #include "tests/family_models.h"
 #include "tests/model/batch_checks.h"

@@ -25,6 +25,7 @@
 #include "model/cuda_limits.h"
 #include "model/model_directory.h"
 #include "model/transformer_config.h"
+#include "model/transformer_features.h"
 #include "model/transformer_tensors.h"
 #include "text/chat/chat_template.h"
 

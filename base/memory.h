@@ -36,4 +36,13 @@ auto UntilThereIsMemory(const Body& body) {
   }
 }
 
+// Calls `body`, whose work may be left out: it ends at a std::bad_alloc.
+template <typename Body>
+void IfThereIsMemory(const Body& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 }  // namespace espalier

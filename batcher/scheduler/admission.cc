@@ -1,243 +1,126 @@
 #include "batcher/scheduler/admission.h"
 
-#include <algorithm>
-#include <iterator>
+#include <memory>
 #include <new>
-#include <string>
-#include <string_view>
-#include <utility>
+#include <span>
 
-#include "absl/strings/cord.h"
-#include "base/field_error.h"
-#include "base/page_count.h"
 #include "base/status.h"
-#include "base/wording.h"
-#include "beam/pages/group_pages.h"
-#include "beam/strategy/selection_options.h"
-#include "pages/page_table.h"
+#include "beam/sequence_group.h"
 
 namespace espalier {
-namespace {
-
-// Returns the request field that sets NumSequences.
-std::string_view CountName(const GenerationParams& params) {
-  return IsBeamSearch(params) ? "num_beams"
-         : params.best_of     ? "best_of"
-                              : "num_return_sequences";
-}
-
-// Describes the sizes that cause the need, under the names of the request
-// format.
-std::string DescribeSize(const PreparedRequest& prepared) {
-  const GenerationParams& params = prepared.request.params;
-  return MessageParts(Pluralize(prepared.num_prompt_tokens(), "prompt token"),
-                      ", ", FieldName{CountName(params)}, " ",
-                      NumSequences(params), ", `max_new_tokens` ",
-                      *params.max_new_tokens, DependsOnPrompt{});
-}
-
-// Suggests a change for a request that needs too many pages: to lower a field
-// that is above its minimum, unless the prompt alone is too long.
-std::string CapacityHint(const Request& request, const PagePool& pool) {
-  const int64_t num_prompt_tokens = request.prompt_tokens.size();
-  const bool many = NumSequences(request.params) > 1;
-  const bool longer = *request.params.max_new_tokens > 1;
-  if (WorstCasePages(num_prompt_tokens, num_prompt_tokens, 1,
-                     pool.page_size()) > pool.num_pages() ||
-      (!many && !longer)) {
-    return "shorten the prompt";
-  }
-  const std::string count =
-      many ? MessageParts(FieldName{CountName(request.params)}) : "";
-  return MessageParts("lower ", count, many && longer ? " or " : "",
-                      longer ? "`max_new_tokens`" : "");
-}
-
-absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
-                         const PagePool& pool) {
-  absl::Status error = MakeFieldError(
-      absl::StatusCode::kResourceExhausted,
-      "the request can never fit: it needs ", Pluralize(needed, "page"), " of ",
-      Pluralize(pool.page_size(), "token"), " at worst (",
-      DescribeSize(prepared), "), there are ", pool.num_pages(), "; ",
-      CapacityHint(prepared.request, pool));
-  error.SetPayload(kTooFewPages, absl::Cord());
-  return MarkPermanent(std::move(error));
-}
-
-}  // namespace
-
-RequestNeeds& RequestNeeds::operator+=(const RequestNeeds& other) {
-  num_pages += other.num_pages;
-  num_sequences += other.num_sequences;
-  num_widest = std::max(num_widest, other.num_widest);
-  num_edits += other.num_edits;
-  num_candidates += other.num_candidates;
-  num_best += other.num_best;
-  return *this;
-}
 
 Admission::Admission(const ModelDescription& model,
-                     const SchedulerOptions& options, const PagePool* pool)
-    : limits_(model.limits),
-      max_step_tokens_(
-          std::min(options.max_step_tokens, limits_.max_step_tokens)),
-      max_running_(options.max_running),
-      vocab_size_(model.vocab_size),
-      pool_(pool) {}
+                     const SchedulerOptions& options, PagePool* pool,
+                     PrefixTree* tree, RunningGroups* groups,
+                     TimedStats* counts)
+    : limits_(model, options, pool),
+      trace_(options.trace.get()),
+      pool_(pool),
+      tree_(tree),
+      groups_(groups),
+      counts_(counts) {}
 
-RequestNeeds Admission::NeedsOf(const PreparedRequest& prepared) const {
-  const Request& request = prepared.request;
-  RequestNeeds needs = {
-      .num_pages = GroupPages::WorstCase(request, pool_->page_size()),
-      .num_sequences = NumSequences(request.params),
-      .num_widest = NumSequences(request.params),
-      .num_edits = WorstCaseEdits(prepared, vocab_size_),
-      .num_candidates = MaxCandidates(prepared, vocab_size_)};
-  needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
+absl::StatusOr<RequestNeeds> Admission::Fit(PreparedRequest* prepared) const {
+  limits_.FitDrafts(prepared);
+  const RequestNeeds needs = limits_.NeedsOf(*prepared);
+  RETURN_IF_ERROR(limits_.CheckFits(*prepared, needs));
   return needs;
 }
 
-void Admission::FitDrafts(PreparedRequest* prepared) const {
-  espalier::FitDrafts(limits_, vocab_size_, prepared);
+RunningGroup* Admission::NextToResume() {
+  RunningGroup* const preempted = groups_->FirstPreempted();
+  const bool is_first =
+      preempted != nullptr &&
+      (waiting_.empty() || preempted->turn < waiting_.front_turn());
+  return is_first ? preempted : nullptr;
 }
 
-absl::Status Admission::CheckFits(const PreparedRequest& prepared,
-                                  const RequestNeeds& needs) const {
-  if (needs.num_pages > pool_->num_pages()) {
-    return TooFewPages(prepared, needs.num_pages, *pool_);
+std::optional<int64_t> Admission::NumPagesForNext(int64_t num_available) {
+  if (const RunningGroup* preempted = NextToResume()) {
+    if (preempted->group->has_plan_in_flight()) return std::nullopt;
+    return NumPagesFor(preempted->needs, preempted->group->NumPagesToResume(),
+                       preempted->group->request(), num_available);
   }
-  const auto sizes = [&prepared] {
-    return MessageParts(" in a step at worst (", DescribeSize(prepared),
-                        "), there is room for ");
-  };
-  if (needs.num_edits > limits_.max_score_edits) {
-    return MarkPermanent(MakeFieldError(
-        absl::StatusCode::kResourceExhausted,
-        "the request can never fit: its penalties and bans edit ",
-        needs.num_edits, " scores", sizes(), limits_.max_score_edits,
-        OptionHint{" (", "max_score_edits", ")"}));
-  }
-  if (prepared.walk != nullptr &&
-      prepared.walk->max_asked_at_once() > limits_.max_scored_at_once) {
-    return MarkPermanent(
-        ResourceExhausted("the request can never fit: its continuations have ",
-                          prepared.walk->max_asked_at_once(),
-                          " different tokens at one place, there is room for ",
-                          limits_.max_scored_at_once, " in a step"));
-  }
-  if (needs.num_candidates > limits_.max_candidates) {
-    return MarkPermanent(MakeFieldError(
-        absl::StatusCode::kResourceExhausted,
-        "the request can never fit: it ranks ", needs.num_candidates,
-        " candidates", sizes(), limits_.max_candidates,
-        OptionHint{" (", "max_candidates", ")"}));
-  }
-  if (needs.num_best > limits_.max_best_tokens) {
-    return MarkPermanent(MakeFieldError(
-        absl::StatusCode::kResourceExhausted,
-        "the request can never fit: its `logprobs` report ", needs.num_best,
-        " tokens beside its candidates", sizes(), limits_.max_best_tokens));
-  }
-  return absl::OkStatus();
+  if (waiting_.empty()) return std::nullopt;
+  const WaitingRequest& next = waiting_.front();
+  const Request& request = next.prepared.request;
+  return NumPagesFor(next.needs, limits_.NumPagesToStart(request), request,
+                     num_available);
 }
 
-int64_t Admission::NumPagesToStart(const Request& request) const {
-  const int64_t num_prompt = std::ssize(request.prompt_tokens);
-  return std::min(
-      NumPages(num_prompt, pool_->page_size()) + NumSlots(request.params),
-      GroupPages::WorstCase(request, pool_->page_size()));
-}
-
-bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
-                         int num_running) const {
-  if (num_running == 0) return true;
-  if (num_running >= max_running_) return false;
-  RequestNeeds total = running;
-  total += next;
-  // A quarter of a step, equal to the prompts' default share.
-  const int64_t num_beside_widest = std::max(max_step_tokens_ / 4, 1);
-  const int64_t max_sequences =
-      std::max<int64_t>(max_step_tokens_, total.num_widest + num_beside_widest);
-  return total.num_sequences <=
-             std::min<int64_t>(max_sequences, limits_.max_beams) &&
-         total.num_edits <= limits_.max_score_edits &&
-         total.num_candidates <= limits_.max_candidates &&
-         total.num_best <= limits_.max_best_tokens;
-}
-
-namespace {
-
-// Returns the largest number of tokens of a request: its prompt, and all
-// generated or scored tokens.
-int64_t NumTokens(const Request& request) {
-  const GenerationParams& params = request.params;
-  if (OnlyScores(request)) {
-    return std::ssize(request.prompt_tokens) + NumContinuationTokens(request);
+std::optional<int64_t> Admission::NumPagesFor(const RequestNeeds& needs,
+                                              int64_t num_pages,
+                                              const Request& request,
+                                              int64_t num_available) {
+  const int num_running = groups_->num_running();
+  if (num_running == 0) return 0;
+  if (!limits_.CanAdmit(needs, groups_->Needs(), num_running)) {
+    return std::nullopt;
   }
-  return std::ssize(request.prompt_tokens) +
-         NumSequences(params) * params.max_new_tokens.value_or(1);
-}
-
-}  // namespace
-
-void WaitingRequests::Push(WaitingRequest request) {
-  const Turn turn = request.turn;
-  turns_.emplace(turn.id, turn);
+  num_pages += groups_->NumPagesSoon();
+  if (num_pages <= num_available) return num_pages;
+  if (tree_ == nullptr || !request.params.prefix_cache) return std::nullopt;
+  // Pages that it can share need not be taken, and must not be evicted
+  // meanwhile.
+  const std::span<const TokenId> prompt =
+      std::span(request.prompt_tokens).first(NumWithoutLogits(request));
+  // Skips the lookup if sharing all of the prompt would not suffice: while
+  // pages are short, every step gets here.
+  const int64_t num_found = std::ssize(prompt) / pool_->page_size();
+  if (num_pages - num_found > num_available) return std::nullopt;
   try {
-    const auto at = requests_.emplace(turn, std::move(request)).first;
-    const Request& pushed = at->second.prepared.request;
-    order_.Push(turn, pushed.params.priority, pushed.params.tenant,
-                NumTokens(pushed));
-    Count(at->second, 1);
+    const int64_t num_before = pool_->num_available();
+    const PrefixMatch match =
+        tree_->Find(request.params.cache_salt, {}, {prompt});
+    // Idle pages are available until it shares them.
+    const int64_t num_idle = num_before - pool_->num_available();
+    num_pages -= std::ssize(match.pages) - num_idle;
   } catch (const std::bad_alloc&) {
-    requests_.erase(turn);
-    turns_.erase(turn.id);
-    throw;
+    return std::nullopt;
   }
+  return num_pages <= num_available ? std::optional(num_pages) : std::nullopt;
 }
 
-WaitingRequest WaitingRequests::TakeFront() {
-  const Turn turn = order_.NextRequest();
-  const Turn runs_at = order_.next_turn();
-  order_.Take();
-  WaitingRequest request = TakeOut(turn);
-  request.runs_at = runs_at;
-  return request;
+RunningGroup* Admission::AdmitNext() {
+  while (NextFits()) {
+    if (RunningGroup* const running = NextToResume()) {
+      running->group->Resume();
+      if (std::exchange(running->was_preempted, false)) {
+        ++counts_->stats.num_resumptions;
+      }
+      return running;
+    }
+    RunningGroup* const running = Start(waiting_.TakeFront());
+    if (running != nullptr) return running;
+  }
+  return nullptr;
 }
 
-WaitingRequest WaitingRequests::TakeOut(const Turn& turn) {
-  const auto found = requests_.find(turn);
-  Count(found->second, -1);
-  WaitingRequest request = std::move(found->second);
-  turns_.erase(turn.id);
-  requests_.erase(found);
-  return request;
-}
-
-std::optional<WaitingRequest> WaitingRequests::Take(RequestId id) {
-  const auto turn = turns_.find(id);
-  if (turn == turns_.end()) return std::nullopt;
-  order_.Remove(turn->second);
-  return TakeOut(Turn(turn->second));
-}
-
-std::vector<WaitingRequest> WaitingRequests::TakeAll() {
-  std::vector<WaitingRequest> all;
-  all.reserve(requests_.size());
-  turns_.clear();
-  for (auto& [turn, request] : requests_) all.push_back(std::move(request));
-  requests_.clear();
-  num_sequences_ = 0;
-  num_prompt_tokens_ = 0;
-  order_.Clear();
-  return all;
-}
-
-void WaitingRequests::Count(const WaitingRequest& request, int sign) {
-  num_sequences_ += sign * request.needs.num_sequences;
-  num_prompt_tokens_ +=
-      sign * std::ssize(request.prepared.request.prompt_tokens);
+RunningGroup* Admission::Start(WaitingRequest next) {
+  Deadlines::Entry deadline = std::move(next.deadline);
+  try {
+    groups_->ReserveOne();
+    auto group =
+        std::make_unique<SequenceGroup>(next.turn.id, std::move(next.prepared),
+                                        pool_, &sequence_ids_, tree_, trace_);
+    if (group->uses_prefix_tree()) {
+      counts_->stats.num_queried_tokens += group->num_prompt_tokens();
+    }
+    RunningGroup& running =
+        groups_->Add({.turn = next.runs_at,
+                      .id = next.turn.id,
+                      .group = std::move(group),
+                      .watcher = std::move(next.watcher),
+                      .times = {.arrival = next.arrival, .start = counts_->now},
+                      .needs = next.needs,
+                      .done = std::move(next.done),
+                      .deadline = std::move(deadline)});
+    return &running;
+  } catch (const std::bad_alloc&) {
+    counts_->stats.CountEnd(groups_->out_of_memory());
+    next.done(groups_->out_of_memory());
+    return nullptr;
+  }
 }
 
 }  // namespace espalier

@@ -30,6 +30,18 @@ constexpr std::span<const int64_t> kFirstTokenBounds = kFirstToken;
 constexpr std::span<const int64_t> kBetweenTokensBounds = kBetweenTokens;
 constexpr std::span<const int64_t> kRequestTimeBounds = kRequestTime;
 
+void SchedulerStats::CountEnd(const absl::StatusOr<Result>& result) {
+  if (!result.ok()) {
+    ++num_failed[static_cast<size_t>(result.status().code())];
+    return;
+  }
+  const FinishReason reason = result->deadline_passed ? FinishReason::kDeadline
+                              : result->hypotheses.empty()
+                                  ? FinishReason::kLength
+                                  : result->hypotheses[0].finish_reason;
+  ++num_finished[static_cast<size_t>(reason)];
+}
+
 int64_t SchedulerStats::num_ended() const {
   const int64_t num =
       std::accumulate(num_finished.begin(), num_finished.end(), int64_t{0});

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/histogram.h"
 #include "request/request.h"
@@ -91,6 +92,9 @@ struct SchedulerStats {
   Histogram prefill_time{kRequestTimeBounds};  // from start to first token
   Histogram decode_time{kRequestTimeBounds};   // from first token to end
   Histogram request_time{kRequestTimeBounds};  // from arrival to end
+
+  // Counts the end of a request in num_finished or num_failed.
+  void CountEnd(const absl::StatusOr<Result>& result);
 
   // Returns the number of requests that ended, with a result or an error.
   int64_t num_ended() const;

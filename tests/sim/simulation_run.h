@@ -19,8 +19,8 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "batcher/scheduler/admission.h"
 #include "batcher/scheduler/scheduler.h"
+#include "batcher/scheduler/turn.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "tests/executor/drafts_before_steps.h"

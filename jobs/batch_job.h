@@ -69,6 +69,7 @@ class BatchJob {
     int64_t line = 0;
     std::string custom_id;
     std::string body;
+    int num_throws = 0;  // since the job was opened
   };
   // Files of results.
   struct Paths {

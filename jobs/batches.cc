@@ -38,6 +38,9 @@ absl::Status NoBatch(std::string_view id) {
   return NotFound("there is no batch ", BytesInQuotes(id));
 }
 
+// A call whose handler throws so often has an error as its result.
+constexpr int kMaxThrows = 3;
+
 bool IsTransient(const openai::BatchOutcome& outcome) {
   return outcome.http_status == 429 || outcome.http_status == 503;
 }
@@ -76,6 +79,8 @@ struct Batches::Running {
   asio::cancellation_signal cancel;
   openai::BatchOutcome outcome = {};
   bool has_outcome = false;
+  bool is_cancelled = false;
+  bool has_thrown = false;  // its handler, though it was not cancelled
 };
 
 // Called at the end of a call, or destroyed without a call: asio destroys a
@@ -143,9 +148,10 @@ absl::Status Batches::Load() {
     }
     const std::shared_ptr<Entry> entry = *std::move(read);
     openai::Batch& batch = entry->batch;
+    // A batch that is cancelled needs no input to end.
     if (!openai::IsFinal(batch.status) &&
         !files_->Hold(entry->owner, batch.input_file_id).ok() &&
-        !entry->ends_as) {
+        !entry->ends_as && batch.status != BatchStatus::kCancelling) {
       batch.errors.push_back(
           {"input_gone", Concat("the input is gone: there is no file ",
                                 BytesInQuotes(batch.input_file_id))});
@@ -692,8 +698,14 @@ asio::awaitable<void> Batches::MakeCall(Running* running) {
   RunningCall call = {*openai::FindBatchApi(running->entry->batch.endpoint),
                       running->entry->owner, running->entry->tenant,
                       running->call.body};
-  running->outcome = co_await run_(std::move(call));
-  running->has_outcome = true;
+  try {
+    running->outcome = co_await run_(std::move(call));
+    running->has_outcome = true;
+  } catch (const std::bad_alloc&) {
+    throw;  // transient
+  } catch (...) {
+    running->has_thrown = !running->is_cancelled;
+  }
 }
 
 void Batches::EndCall(std::list<Running>::iterator running) {
@@ -708,6 +720,12 @@ void Batches::EndCall(std::list<Running>::iterator running) {
 void Batches::TakeOutcome(Running* running) {
   Entry* const entry = running->entry.get();
   if (entry->job == nullptr) return;
+  if (running->has_thrown && ++running->call.num_throws == kMaxThrows) {
+    running->outcome = {
+        .error = {"server_error", Concat("The request failed ", kMaxThrows,
+                                         " times in the server.")}};
+    running->has_outcome = true;
+  }
   if (running->has_outcome && !IsTransient(running->outcome)) {
     const absl::Status added = AddResult(*running);
     if (!added.ok()) SuspendFor(added, entry);
@@ -735,6 +753,7 @@ absl::Status Batches::AddResult(const Running& running) {
 void Batches::CancelCalls(const Entry* entry) {
   for (Running& running : running_) {
     if (entry != nullptr && running.entry.get() != entry) continue;
+    running.is_cancelled = true;
     running.cancel.emit(asio::cancellation_type::terminal);
   }
 }

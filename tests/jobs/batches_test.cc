@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,6 +221,30 @@ TEST_P(BatchesTest, CallsThatThereWasNoRoomForAreMadeAgain) {
   Served served(folder_.path(), calls_.run());
   served.ExpectComplete(served.Await(served.Create(kNumCalls)), kNumCalls);
   EXPECT_EQ(calls_.num_made, kNumCalls + 7);
+}
+
+TEST_P(BatchesTest, CallsWhoseHandlerThrowsAreMadeAgain) {
+  int num_throws = 2;
+  calls_.on_call = [&] {
+    if (num_throws-- > 0) throw std::runtime_error("broken");
+  };
+  Served served(folder_.path(), calls_.run(), {.max_running_calls = 1});
+  served.ExpectComplete(served.Await(served.Create(kNumCalls)), kNumCalls);
+  EXPECT_EQ(calls_.num_begun, kNumCalls + 2);
+}
+
+TEST_P(BatchesTest, ACallWhoseHandlerAlwaysThrowsIsAnError) {
+  calls_.on_call = [] { throw std::runtime_error("broken"); };
+  Served served(folder_.path(), calls_.run());
+  const openai::Batch batch = served.Await(served.Create(2));
+  EXPECT_EQ(openai::NameOf(batch.status), "completed");
+  EXPECT_EQ(batch.num_completed, 0);
+  EXPECT_EQ(batch.num_failed, 2);
+  EXPECT_EQ(calls_.num_begun, 2 * 3);
+  for (const auto& [custom_id, result] :
+       served.ResultsOf(batch.error_file_id)) {
+    EXPECT_EQ(result.at("error").at("code"), "server_error") << custom_id;
+  }
 }
 
 TEST_P(BatchesTest, BatchesRunSideBySideAndBelongToTheirOwners) {
@@ -565,8 +590,10 @@ TEST_P(BatchesTest, InputThatIsGoneHoldsUpNoEnd) {
                    Concat("\"", status, "\""));
     WriteWhole(path, record);
     Served served(folder.path(), calls.run());
-    EXPECT_EQ(openai::NameOf(served.Await(id).status),
-              status == "validating" ? "failed" : "cancelled");
+    const openai::Batch batch = served.Await(id);
+    const bool fails = status == "validating";
+    EXPECT_EQ(openai::NameOf(batch.status), fails ? "failed" : "cancelled");
+    EXPECT_EQ(batch.errors.size(), fails ? 1 : 0);
   }
 }
 

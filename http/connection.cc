@@ -40,9 +40,6 @@ namespace {
 // Connections on their way out that do not count as open ones.
 constexpr int kMaxRefused = 256;
 
-// Connections at a time that may linger for longer than linger_timeout.
-constexpr int kMaxLingering = 1024;
-
 // Events that are sent without waiting for the client before other connections
 // have their turn.
 constexpr int kMaxSendsInARow = 32;
@@ -486,9 +483,14 @@ void Connection::BeginLinger() {
   input_begin_ = 0;
   const Limits& limits = worker_->limits();
   deadline_ = After(limits.linger_timeout);
-  lingers_ = true;
-  const bool has_room = ++worker_->shared().num_lingering <= kMaxLingering;
-  linger_end_ = has_room && !is_refused_ ? After(limits.max_linger) : deadline_;
+  linger_end_ = deadline_;
+  if (!is_refused_) {
+    lingers_ = true;
+    const int num_lingering = ++worker_->shared().num_lingering;
+    if (num_lingering <= limits.max_lingering) {
+      linger_end_ = After(limits.max_linger);
+    }
+  }
   deadline_ = std::min(deadline_, linger_end_);
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);

@@ -4,6 +4,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/optional/optional.hpp>
 #include <charconv>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -37,7 +38,8 @@ std::string ToString(beast::string_view text) {
 // are never given to it.
 class HeadParser : public beast::http::basic_parser<true> {
  public:
-  explicit HeadParser(RequestHead* head) : head_(head) {}
+  HeadParser(int64_t max_headers, RequestHead* head)
+      : max_headers_(max_headers), head_(head) {}
 
  private:
   using Error = beast::error_code;
@@ -53,6 +55,10 @@ class HeadParser : public beast::http::basic_parser<true> {
   }
   void on_field_impl(beast::http::field, Text name, Text value,
                      Error& error) override {
+    if (std::ssize(head_->request.headers) == max_headers_) {
+      error = beast::http::error::header_limit;
+      return;
+    }
     error = {};
     head_->request.headers.push_back({ToString(name), ToString(value)});
   }
@@ -64,13 +70,14 @@ class HeadParser : public beast::http::basic_parser<true> {
   size_t on_chunk_body_impl(Size, Text, Error&) override { return 0; }
   void on_finish_impl(Error& error) override { error = {}; }
 
+  const int64_t max_headers_;
   RequestHead* head_;
 };
 
 std::optional<Refusal> ParseByGrammar(std::string_view text,
-                                      RequestHead* head) {
+                                      int64_t max_headers, RequestHead* head) {
   using Error = beast::http::error;
-  HeadParser parser(head);
+  HeadParser parser(max_headers, head);
   parser.header_limit(static_cast<uint32_t>(text.size()) + 1);
   parser.body_limit(boost::none);
   beast::error_code error;
@@ -84,6 +91,11 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
       return Refusal{505, "HTTP/2 is not supported: use HTTP/1.1"};
     }
     return Refusal{400, "the protocol is neither HTTP/1.1 nor HTTP/1.0"};
+  }
+  // Bytes are not limited here.
+  if (error == Error::header_limit) {
+    return Refusal{431, Concat("the request must have at most ", max_headers,
+                               " headers, got more")};
   }
   // Beast refuses the second of the two headers.
   const auto has = [&](std::string_view name) {
@@ -192,8 +204,9 @@ std::optional<Refusal> FindLength(const Singles& singles, RequestHead* head) {
 }  // namespace
 
 std::optional<Refusal> ParseRequestHead(std::string_view text,
+                                        int64_t max_headers,
                                         RequestHead* head) {
-  if (auto refusal = ParseByGrammar(text, head)) return refusal;
+  if (auto refusal = ParseByGrammar(text, max_headers, head)) return refusal;
   if (auto refusal = SplitTarget(&head->request)) return refusal;
   const Singles singles = FindSingles(head->request.headers);
   if (singles.num_hosts > 1 || !IsHost(singles.host)) {

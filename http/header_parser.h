@@ -29,8 +29,9 @@ struct RequestHead {
 
 // Parses a request line and headers, with the empty line that ends them.
 // `text` has no control characters but tabs and pairs of CR and LF. Exactly one
-// of the two is returned: *head is complete if there is no refusal.
+// of the two is returned: *head is complete if there is no refusal. It is 431
+// for more than `max_headers` headers, of which no more are kept.
 std::optional<Refusal> ParseRequestHead(std::string_view text,
-                                        RequestHead* head);
+                                        int64_t max_headers, RequestHead* head);
 
 }  // namespace espalier::http

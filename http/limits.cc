@@ -26,9 +26,11 @@ absl::Status CheckDuration(std::string_view name, absl::Duration value) {
 
 absl::Status Limits::Check() const {
   RETURN_IF_ERROR(CheckNumber("max_header_bytes", max_header_bytes));
+  RETURN_IF_ERROR(CheckNumber("max_headers", max_headers));
   RETURN_IF_ERROR(CheckNumber("max_body_bytes", max_body_bytes));
   RETURN_IF_ERROR(CheckNumber("max_unread_bytes", max_unread_bytes));
   RETURN_IF_ERROR(CheckNumber("max_connections", max_connections));
+  RETURN_IF_ERROR(CheckNumber("max_lingering", max_lingering));
   RETURN_IF_ERROR(CheckNumber("min_body_rate", min_body_rate));
   RETURN_IF_ERROR(CheckNumber("min_write_rate", min_write_rate));
   RETURN_IF_ERROR(CheckDuration("header_timeout", header_timeout));

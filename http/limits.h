@@ -18,6 +18,8 @@ struct Limits {
   // The request line and headers together; also the trailers of a chunked body,
   // and the line before each of its chunks. 431 beyond.
   int64_t max_header_bytes = 16 << 10;
+  // Header lines of a request. 431 beyond. As in hyper and Apache.
+  int64_t max_headers = 100;
   // 413 beyond: at once where Content-Length says so, else as the chunks come.
   int64_t max_body_bytes = 16 << 20;
   // All bodies that are on their way, together. 503 beyond, for those that
@@ -49,9 +51,10 @@ struct Limits {
   // and dropped, so that the answer is not lost to a reset: as long as no gap
   // between its bytes is longer than linger_timeout, up to max_linger in all.
   // A connection beyond max_connections has linger_timeout in all, and so has
-  // each beyond the first 1024 that linger.
+  // each beyond the first max_lingering of the others that linger.
   absl::Duration linger_timeout = absl::Seconds(2);
   absl::Duration max_linger = absl::Seconds(30);
+  int max_lingering = 1024;
 
   // Bytes of an answer that the system may hold for a client that does not
   // read: the socket's send buffer. 0: the system's choice, megabytes.

@@ -67,7 +67,8 @@ size_t RequestReader::ReadHead(std::string_view bytes) {
 }
 
 void RequestReader::BeginBody(std::string_view head_text) {
-  if (const auto refusal = ParseRequestHead(head_text, &head_)) {
+  if (const auto refusal =
+          ParseRequestHead(head_text, limits_->max_headers, &head_)) {
     return Refuse(*refusal);
   }
   head_text_ = std::string();

@@ -34,7 +34,7 @@ struct ServerShared {
   std::atomic<bool> draining{false};
   std::atomic<int> num_connections{0};
   std::atomic<int> num_refused{0};    // part of num_connections: being refused
-  std::atomic<int> num_lingering{0};  // part of num_connections
+  std::atomic<int> num_lingering{0};  // without num_refused
   std::atomic<int64_t> unread_bytes{0};  // request bodies being received
 };
 

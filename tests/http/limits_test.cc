@@ -396,6 +396,51 @@ TEST(LimitsTest, RefusedClientThatSendsOnIsClosed) {
   EXPECT_TRUE(Eventually([&] { return !sending.Send(std::string(99, 'x')); }));
 }
 
+// Sends a byte now and then. False if the connection was closed before the end.
+bool DripsUntil(absl::Time end, RawClient* client) {
+  while (absl::Now() < end) {
+    if (!client->Send("x")) return false;
+    absl::SleepFor(kShort / 6);
+  }
+  return true;
+}
+
+TEST(LimitsTest, OnlySomeClientsMayLingerForLong) {
+  const auto server = StartServer(Echo, WithLimits([](Limits* limits) {
+                                    limits->linger_timeout = 3 * kShort;
+                                    limits->max_lingering = 1;
+                                  }));
+  RawClient first(server->port());
+  first.Send("bad\r\n\r\n");
+  EXPECT_EQ(first.Receive().status, 400);
+  RawClient second(server->port());
+  second.Send("bad\r\n\r\n");
+  EXPECT_EQ(second.Receive().status, 400);
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(first.Send("x"));
+    absl::SleepFor(kShort / 6);
+    return !second.Send("x");
+  }));
+  EXPECT_TRUE(DripsUntil(absl::Now() + 6 * kShort, &first));
+}
+
+// Connections beyond max_connections take no place from those that linger.
+TEST(LimitsTest, RefusedConnectionsDoNotCountAsLingering) {
+  const auto server = StartServer(Echo, WithLimits([](Limits* limits) {
+                                    limits->linger_timeout = 6 * kShort;
+                                    limits->max_lingering = 1;
+                                    limits->max_connections = 1;
+                                  }));
+  RawClient client(server->port());
+  client.Send(Get());
+  EXPECT_EQ(client.Receive().status, 200);
+  RawClient refused(server->port());
+  EXPECT_EQ(refused.Receive().status, 503);
+  client.Send("bad\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 400);
+  EXPECT_TRUE(DripsUntil(absl::Now() + 15 * kShort, &client));
+}
+
 }  // namespace
 
 }  // namespace espalier::http

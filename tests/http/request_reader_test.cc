@@ -120,6 +120,9 @@ TEST(RequestReaderTest, ALimitThatIsPassedIsTold) {
   EXPECT_EQ(message("POST / HTTP/1.1\r\nHost: a\r\n"
                     "Transfer-Encoding: chunked\r\n\r\nb\r\n"),
             "the body must have at most 10 bytes, got more");
+  limits.max_headers = 1;
+  EXPECT_EQ(message("GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n"),
+            "the request must have at most 1 headers, got more");
   EXPECT_EQ(message("GET /" + std::string(60, 'a') + " HTTP/1.1\r\n"),
             "the request line and headers must have at most 60 bytes, got "
             "more");
@@ -217,6 +220,13 @@ TEST(RequestReaderTest, TrailersAreNoHeaders) {
       "3\r\nabc\r\n0\r\nAuthorization: secret\r\n\r\n");
   EXPECT_EQ(reading.state, State::kDone);
   EXPECT_EQ(reading.request.find("secret"), std::string::npos);
+}
+
+TEST(RequestReaderTest, ARequestHasAHundredHeadersAtMost) {
+  std::string headers;
+  for (int i = 1; i < 100; ++i) headers += "X: y\r\n";  // and Host
+  EXPECT_EQ(Read(Get("/", headers)).state, State::kDone);
+  EXPECT_EQ(StatusOf(Get("/", headers + "X: y\r\n")), 431);
 }
 
 TEST(RequestReaderTest, HeaderLimitIsMetExactly) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "request/other_names.h"
@@ -39,52 +41,66 @@ std::string ShowMember(const P& params) {
 }
 
 template <auto Member>
-constexpr ParamMember MemberReadBy(decltype(ParamMember::from_value) from_value,
-                                   decltype(ParamMember::from_text) from_text) {
-  return {from_value, from_text, CopyMember<Member>, EqualMembers<Member>,
-          ShowMember<Member>};
+constexpr ParamMember MemberReadBy(decltype(ParamMember::read) read) {
+  return {read, CopyMember<Member>, EqualMembers<Member>, ShowMember<Member>};
 }
 
-// Json is a json::value or a JsonText.
-template <auto Member, typename Json>
-absl::Status SetFrom(std::string_view field, const Json& json, P* params) {
+template <auto Member>
+absl::Status SetFrom(std::string_view field, const JsonText& json, P* params) {
   return Read(field, json, &(params->*Member));
 }
 template <auto Member>
-constexpr ParamMember Set = MemberReadBy<Member>(SetFrom<Member, json::value>,
-                                                 SetFrom<Member, JsonText>);
+constexpr ParamMember Set = MemberReadBy<Member>(SetFrom<Member>);
 
 // A token id, or a list of them.
-template <auto Member, typename Json>
-absl::Status SetIdsFrom(std::string_view field, const Json& json, P* params) {
+template <auto Member>
+absl::Status SetIdsFrom(std::string_view field, const JsonText& json,
+                        P* params) {
   std::vector<int64_t> ids;
   RETURN_IF_ERROR(ReadIds(field, json, &ids));
   params->*Member = std::move(ids);
   return absl::OkStatus();
 }
 template <auto Member>
-constexpr ParamMember SetIds = MemberReadBy<Member>(
-    SetIdsFrom<Member, json::value>, SetIdsFrom<Member, JsonText>);
+constexpr ParamMember SetIds = MemberReadBy<Member>(SetIdsFrom<Member>);
 
 // A string, or a list of them.
-template <auto Member, typename Json>
-absl::Status SetTextsFrom(std::string_view field, const Json& json, P* params) {
+template <auto Member>
+absl::Status SetTextsFrom(std::string_view field, const JsonText& json,
+                          P* params) {
   std::vector<std::string> texts;
   RETURN_IF_ERROR(ReadTexts(field, json, &texts));
   params->*Member = std::move(texts);
   return absl::OkStatus();
 }
 template <auto Member>
-constexpr ParamMember SetTexts = MemberReadBy<Member>(
-    SetTextsFrom<Member, json::value>, SetTextsFrom<Member, JsonText>);
+constexpr ParamMember SetTexts = MemberReadBy<Member>(SetTextsFrom<Member>);
 
-template <typename Json>
-absl::Status SetSpeculateFrom(std::string_view field, const Json& json,
+absl::Status SetSpeculateFrom(std::string_view field, const JsonText& json,
                               P* params) {
   return ReadSpeculation(field, json, &params->speculate);
 }
-constexpr ParamMember kSetSpeculate = MemberReadBy<&P::speculate>(
-    SetSpeculateFrom<json::value>, SetSpeculateFrom<JsonText>);
+constexpr ParamMember kSetSpeculate =
+    MemberReadBy<&P::speculate>(SetSpeculateFrom);
+
+// As WriteJson, but an infinity is a number beyond float64, not null.
+std::string TextOf(const json::value& value) {
+  if (value.is_double() && std::isinf(value.get_double())) {
+    return value.get_double() > 0 ? "1e999" : "-1e999";
+  }
+  std::vector<std::string> texts;
+  if (value.is_array()) {
+    for (const json::value& item : value.get_array()) {
+      texts.push_back(TextOf(item));
+    }
+    return Concat("[", absl::StrJoin(texts, ", "), "]");
+  }
+  if (!value.is_object()) return WriteJson(value);
+  for (const auto& [key, item] : value.get_object()) {
+    texts.push_back(Concat(WriteJson(json::value(key)), ": ", TextOf(item)));
+  }
+  return Concat("{", absl::StrJoin(texts, ", "), "}");
+}
 
 constexpr std::string_view kSearch = "Search";
 constexpr std::string_view kSampling = "Sampling";
@@ -304,6 +320,12 @@ constexpr ParamField kFields[] = {
 
 }  // namespace
 
+absl::Status ParamMember::Read(std::string_view field, const json::value& value,
+                               GenerationParams* params) const {
+  const std::string text = TextOf(value);
+  return read(field, JsonText{text}, params);
+}
+
 std::span<const ParamField> ParamFields() { return kFields; }
 
 const ParamField* FindParamField(std::string_view name) {
@@ -339,7 +361,7 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
   if (!field.integers.empty() && IsBeyondIntegers(json.text)) {
     return WrongType(name, field.integers, json.text);
   }
-  return field.member.Read(name, json, params);
+  return field.member.read(name, json, params);
 }
 
 absl::Status UnknownParam(std::string_view name) {

@@ -17,20 +17,12 @@ namespace espalier {
 
 // The member of GenerationParams that a field sets.
 struct ParamMember {
-  // Reads a value into its place.
+  // Reads a value into its place, from its text.
   absl::Status Read(std::string_view field, const json::value& value,
-                    GenerationParams* params) const {
-    return from_value(field, value, params);
-  }
-  absl::Status Read(std::string_view field, const JsonText& json,
-                    GenerationParams* params) const {
-    return from_text(field, json, params);
-  }
+                    GenerationParams* params) const;
 
-  absl::Status (*from_value)(std::string_view, const json::value&,
-                             GenerationParams*);
-  absl::Status (*from_text)(std::string_view, const JsonText&,
-                            GenerationParams*);
+  absl::Status (*read)(std::string_view field, const JsonText& json,
+                       GenerationParams* params);
   void (*copy)(const GenerationParams& from, GenerationParams* to);
   bool (*equal)(const GenerationParams& a, const GenerationParams& b);
   // Returns a number as Concat writes it; empty for other types.

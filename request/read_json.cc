@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <limits>
 
+#include "base/field_error.h"
+
 namespace espalier {
 namespace {
 
@@ -183,63 +185,6 @@ std::optional<int64_t> IdOfKey(std::string_view key) {
 absl::Status WrongKey(std::string_view field, std::string_view key) {
   return InvalidField(FieldName{field}, " must have token ids as keys",
                       Got(ShownInQuotes(key)));
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  std::vector<std::pair<int64_t, double>>* out) {
-  if (!value.is_object()) {
-    return WrongType(field, kBiasesWanted, value);
-  }
-  out->clear();
-  for (const auto& [key, bias] : value.get_object()) {
-    const std::optional<int64_t> id = IdOfKey(key);
-    if (!id) return WrongKey(field, key);
-    out->emplace_back(*id, 0.0);
-    if (Take(bias, &out->back().second)) continue;
-    return WrongType(Concat(field, " of token ", *id),
-                     Wanted(&out->back().second), bias);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  SequenceBias* out) {
-  if (!value.is_array() || value.get_array().size() != 2) {
-    return WrongType(field, kSequenceBiasWanted, value);
-  }
-  const json::array& pair = value.get_array();
-  RETURN_IF_ERROR(Read(Concat(field, "[0]"), pair[0], &out->tokens));
-  return Read(Concat(field, "[1]"), pair[1], &out->bias);
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  LengthDecay* out) {
-  if (!value.is_array() || value.get_array().size() != 2) {
-    return WrongType(field, kLengthDecayWanted, value);
-  }
-  const json::array& pair = value.get_array();
-  RETURN_IF_ERROR(Read(Concat(field, "[0]"), pair[0], &out->start_index));
-  return Read(Concat(field, "[1]"), pair[1], &out->factor);
-}
-
-absl::Status ReadIds(std::string_view field, const json::value& value,
-                     std::vector<int64_t>* out) {
-  if (value.is_array()) return Read(field, value, out);
-  if (!value.is_int64()) {
-    return WrongType(field, kIdsWanted, value);
-  }
-  *out = {value.get_int64()};
-  return absl::OkStatus();
-}
-
-absl::Status ReadTexts(std::string_view field, const json::value& value,
-                       std::vector<std::string>* out) {
-  if (value.is_array()) return Read(field, value, out);
-  if (!value.is_string()) {
-    return WrongType(field, kTextsWanted, value);
-  }
-  *out = {std::string(value.get_string())};
-  return absl::OkStatus();
 }
 
 }  // namespace espalier

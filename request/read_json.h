@@ -94,17 +94,6 @@ inline constexpr std::string_view kLengthDecayWanted =
 inline constexpr std::string_view kTextsWanted =
     "a string or a list of strings";
 
-// {"token id": number}: JSON has no keys but strings.
-absl::Status Read(std::string_view field, const json::value& value,
-                  std::vector<std::pair<int64_t, double>>* out);
-
-// [[token id, ...], number]
-absl::Status Read(std::string_view field, const json::value& value,
-                  SequenceBias* out);
-// [integer, number]
-absl::Status Read(std::string_view field, const json::value& value,
-                  LengthDecay* out);
-
 template <typename Tag, typename Rep>
 absl::Status Read(std::string_view field, const json::value& value,
                   Id<Tag, Rep>* out) {
@@ -140,12 +129,5 @@ absl::Status Read(std::string_view field, const Json& json,
   *out = SharedList<T>(std::move(items));
   return absl::OkStatus();
 }
-
-// A token id, or a list of them.
-absl::Status ReadIds(std::string_view field, const json::value& value,
-                     std::vector<int64_t>* out);
-// A string, or a list of them.
-absl::Status ReadTexts(std::string_view field, const json::value& value,
-                       std::vector<std::string>* out);
 
 }  // namespace espalier

@@ -35,7 +35,7 @@ absl::Status Read(std::string_view field, const JsonText& json,
 absl::Status Read(std::string_view field, const JsonText& json,
                   LengthDecay* out);
 
-// {"token id": number}
+// {"token id": number}: JSON has no keys but strings.
 absl::Status Read(std::string_view field, const JsonText& json,
                   std::vector<std::pair<int64_t, double>>* out);
 

@@ -34,36 +34,26 @@ std::string NameOfPart(std::string_view field, std::string_view key) {
 }
 
 // Values of the keys; of a key given twice the last.
-template <typename Json>
-using Fields = std::array<std::optional<Json>, kKeys.size()>;
+using Fields = std::array<std::optional<JsonText>, kKeys.size()>;
 
-template <typename Json>
 absl::Status SetField(std::string_view field, std::string_view key,
-                      const Json& value, Fields<Json>* fields) {
+                      const JsonText& value, Fields* fields) {
   const auto found = std::ranges::find(kKeys, key);
   if (found == kKeys.end()) {
     return InvalidField(FieldName{field}, " must have no field ",
                         ShownInQuotes(key), HintAtKey(key));
   }
-  std::optional<Json>& place = (*fields)[found - kKeys.begin()];
+  std::optional<JsonText>& place = (*fields)[found - kKeys.begin()];
   place.reset();  // null is as if it were not there
   if (!value.is_null()) place = value;
   return absl::OkStatus();
 }
 
 absl::Status BesideOff(std::string_view field, std::string_view key,
-                       const json::value& value) {
-  return WrongType(NameOfPart(field, key), "left out with method \"off\"",
-                   value);
-}
-absl::Status BesideOff(std::string_view field, std::string_view key,
                        const JsonText& json) {
   return WrongType(NameOfPart(field, key), "left out with method \"off\"",
                    json.text);
 }
-
-std::string TextOf(const json::value& value) { return WriteJson(value); }
-std::string_view TextOf(const JsonText& json) { return json.text; }
 
 // A text of a number that is none of int64_t, too.
 absl::Status WrongNumTokens(std::string_view field, std::string_view text) {
@@ -71,8 +61,7 @@ absl::Status WrongNumTokens(std::string_view field, std::string_view text) {
                    Concat("an integer in [1, ", kMaxDraftTokens, "]"), text);
 }
 
-template <typename Json>
-absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
+absl::Status ReadFields(std::string_view field, const Fields& fields,
                         std::optional<SpeculationParams>* out) {
   const auto& [method, num_tokens, mode] = fields;
   SpeculationParams params;
@@ -85,8 +74,8 @@ absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
     if (params.method != SpeculationMethod::kNone || !fields[i]) continue;
     return BesideOff(field, kKeys[i], *fields[i]);
   }
-  if (num_tokens && IsBeyondIntegers(TextOf(*num_tokens))) {
-    return WrongNumTokens(field, TextOf(*num_tokens));
+  if (num_tokens && IsBeyondIntegers(num_tokens->text)) {
+    return WrongNumTokens(field, num_tokens->text);
   }
   if (num_tokens) {
     RETURN_IF_ERROR(
@@ -111,7 +100,8 @@ json::value NumberOrText(std::string_view text) {
 // METHOD[:NUM_TOKENS[:MODE]].
 absl::Status ReadShort(std::string_view field, std::string_view text,
                        std::optional<SpeculationParams>* out) {
-  Fields<json::value> fields;
+  Fields fields;
+  std::array<std::string, kKeys.size()> parts;  // JSON that `fields` view
   size_t begin = 0;
   for (size_t i = 0; begin != text.npos; ++i) {
     if (i == fields.size()) {
@@ -122,8 +112,10 @@ absl::Status ReadShort(std::string_view field, std::string_view text,
     // ngram::coupled leaves it at its default.
     const bool is_left_out = i == 1 && part.empty() && end != text.npos;
     if (i == 1 && IsBeyondIntegers(part)) return WrongNumTokens(field, part);
-    if (!is_left_out)
-      fields[i] = i == 1 ? NumberOrText(part) : json::value(part);
+    if (!is_left_out) {
+      parts[i] = WriteJson(i == 1 ? NumberOrText(part) : json::value(part));
+      fields[i] = JsonText{parts[i]};
+    }
     begin = end == text.npos ? end : end + 1;
   }
   return ReadFields(field, fields, out);
@@ -147,14 +139,8 @@ bool ReadPlain(std::string_view field, const json::value& value,
 
 absl::Status ReadSpeculation(std::string_view field, const json::value& value,
                              std::optional<SpeculationParams>* out) {
-  absl::Status status;
-  if (ReadPlain(field, value, &status, out)) return status;
-  if (!value.is_object()) return WrongType(field, kSpeculateWanted, value);
-  Fields<json::value> fields;
-  for (const auto& [key, item] : value.get_object()) {
-    RETURN_IF_ERROR(SetField<json::value>(field, key, item, &fields));
-  }
-  return ReadFields(field, fields, out);
+  const std::string text = WriteJson(value);
+  return ReadSpeculation(field, JsonText{text}, out);
 }
 
 absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
@@ -167,10 +153,10 @@ absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
     }
     return WrongType(field, kSpeculateWanted, json.text);
   }
-  Fields<JsonText> fields;
+  Fields fields;
   for (JsonItems items(json.text); items.Next();) {
-    RETURN_IF_ERROR(SetField<JsonText>(field, Unquoted(items.key()),
-                                       {items.value()}, &fields));
+    RETURN_IF_ERROR(
+        SetField(field, Unquoted(items.key()), {items.value()}, &fields));
   }
   return ReadFields(field, fields, out);
 }

@@ -521,6 +521,11 @@ TEST(GenerationDefaultsTest, WrongValuesAreNamedWithTheirFile) {
       {R"({"temperature": "hot"})",
        "temperature must be a number, got \"hot\""},
       {R"({"temperature": -1})", "temperature must be at least 0, got -1"},
+      {R"({"temperature": 1e999})",
+       "temperature must be a number within float64, got 1e999"},
+      {R"({"exponential_decay_length_penalty": [2, -1e999]})",
+       "exponential_decay_length_penalty[1] must be a number within float64, "
+       "got -1e999"},
       {R"({"top_p": 1.5})", "top_p must be in (0, 1], got 1.5"},
       {R"({"top_p": 0})", "top_p must be in (0, 1], got 0"},
       {R"({"min_p": 2})", "min_p must be in [0, 1], got 2"},

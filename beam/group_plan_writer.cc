@@ -20,26 +20,14 @@ std::shared_ptr<PlanSelection> MakeSelection(
   return selection;
 }
 
-// Returns the source that an encoder reads for the request, or null.
-std::shared_ptr<const std::vector<TokenId>> MakeSource(
-    const Request& request, const SourceLayout& layout) {
-  if (layout.num_tokens == 0) return nullptr;
-  const auto begin = request.prompt_tokens.begin();
-  return std::make_shared<const std::vector<TokenId>>(
-      begin, begin + layout.num_tokens);
-}
-
 }  // namespace
 
 GroupPlanWriter::GroupPlanWriter(RequestId id, const Request& request,
-                                 std::shared_ptr<const SelectionParams> params,
-                                 const SourceLayout& source)
+                                 std::shared_ptr<const SelectionParams> params)
     : needs_history_(params->processors.needs_history()),
-      source_length_(source.num_tokens),
       selection_(MakeSelection(id, request.params, params)),
       id_(id),
-      params_(std::move(params)),
-      source_(MakeSource(request, source)) {}
+      params_(std::move(params)) {}
 
 void GroupPlanWriter::AddHistories(const GroupSearch& search, size_t num_rows,
                                    PlanSelection* selection) {
@@ -58,11 +46,6 @@ void GroupPlanWriter::AddRow(const Sequence& sequence, const TokenPath& tokens,
                       tokens.head.end());
   plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
                       tokens.rest.end());
-}
-
-void GroupPlanWriter::AddSource(int first_position, StepPlan* plan) const {
-  if (first_position >= source_length_) return;
-  plan->sources.push_back({static_cast<int>(plan->rows.size()), source_});
 }
 
 }  // namespace espalier

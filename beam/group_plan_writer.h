@@ -1,8 +1,7 @@
 // GroupPlanWriter: what one group writes into step plans. It owns what its rows
-// and selections say at every step: the request's id and parameters, the source
-// that an encoder reads, and the selection, which plans share because little of
-// it changes from step to step. It counts the selections whose results are
-// outstanding.
+// and selections say at every step: the request's id and parameters, and the
+// selection, which plans share because little of it changes from step to step.
+// It counts the selections whose results are outstanding.
 //
 // The sequences themselves are arguments: their tokens (GroupSearch) and the
 // slots and pages where they live (GroupPages). The group decides what a plan
@@ -32,7 +31,6 @@
 #include "beam/group_search.h"
 #include "beam/pages/group_pages.h"
 #include "beam/pages/sequence.h"
-#include "beam/pages/source_layout.h"
 #include "beam/strategy/assign_each.h"
 #include "exec_request/step_plan.h"
 #include "pages/prefix_tree.h"
@@ -43,10 +41,8 @@ namespace espalier {
 class GroupPlanWriter {
  public:
   //   params  of the selections of `request`
-  //   source  the part of its prompt that an encoder reads
   GroupPlanWriter(RequestId id, const Request& request,
-                  std::shared_ptr<const SelectionParams> params,
-                  const SourceLayout& source);
+                  std::shared_ptr<const SelectionParams> params);
 
   RequestId id() const { return id_; }
   const std::shared_ptr<const SelectionParams>& params() const {
@@ -118,10 +114,6 @@ class GroupPlanWriter {
     AddRowOf(sequence, 1, 1, plan);
     plan->tokens.push_back(token);
   }
-  // Adds the source for the row that the plan gets next, if the row, which
-  // begins at `first_position`, is within it.
-  void AddSource(int first_position, StepPlan* plan) const;
-
   // Prefetches the selection. Always inlined: gcc drops calls of functions that
   // only prefetch.
   [[gnu::always_inline]] void PrefetchSelection() const {
@@ -139,7 +131,6 @@ class GroupPlanWriter {
         .first_position = sequence.num_tokens() - num_tokens,
         .num_logits = num_logits,
         .first_logits = plan->num_logits,
-        .source_length = source_length_,
     });
     plan->num_logits += num_logits;
     plan->page_indices.append(sequence.pages.page_ids());
@@ -168,12 +159,10 @@ class GroupPlanWriter {
   bool was_planned_ = false;
   const bool needs_history_;  // for the processors of its rows
   int num_outstanding_ = 0;
-  const int source_length_;  // in tokens; 0: no source
   std::shared_ptr<PlanSelection> selection_;
 
   const RequestId id_;
   const std::shared_ptr<const SelectionParams> params_;
-  const std::shared_ptr<const std::vector<TokenId>> source_;  // may be null
 };
 
 }  // namespace espalier

@@ -59,8 +59,9 @@ int64_t GroupScoring::NumPagesLeft() const {
   const int64_t num_tokens =
       std::ssize(request_->prompt_tokens) + walk_->max_length();
   const int64_t num_held = std::ssize(pages_->sequence(0).pages.pages());
-  return std::max<int64_t>(
-      NumPages(num_tokens, pages_->pool().page_size()) - num_held, 0);
+  return pages_->source().num_missing() +
+         std::max<int64_t>(
+             NumPages(num_tokens, pages_->pool().page_size()) - num_held, 0);
 }
 
 int64_t GroupScoring::NumPagesForStep(int max_tokens) const {

@@ -44,10 +44,10 @@ std::set<PageId> PagesOf(std::span<const HeldPages> slots) {
 }  // namespace
 
 GroupTracer::GroupTracer(RequestId id, const Request& request,
-                         int64_t num_prompt_tokens, TraceSink* sink)
+                         std::span<const TokenId> prompt, TraceSink* sink)
     : id_(id), num_slots_(NumSlots(request.params)), sink_(sink) {
   TraceRequest event = DescribeRequest(id, request);
-  event.prompt_tokens.resize(num_prompt_tokens);
+  event.prompt_tokens.assign(prompt.begin(), prompt.end());
   sink_->On(std::move(event));
 }
 

@@ -25,10 +25,10 @@ namespace espalier {
 
 class GroupTracer {
  public:
-  // Starts the trace of `request`; its first `num_prompt_tokens` tokens are the
-  // caller's. `sink` outlives the tracer.
-  GroupTracer(RequestId id, const Request& request, int64_t num_prompt_tokens,
-              TraceSink* sink);
+  // Starts the trace of `request`, for which the caller gave `prompt`. `sink`
+  // outlives the tracer.
+  GroupTracer(RequestId id, const Request& request,
+              std::span<const TokenId> prompt, TraceSink* sink);
 
   // Records that the group shares pages of the prefix tree, some of them as
   // `copies`: the pages held before and after.

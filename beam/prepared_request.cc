@@ -47,21 +47,32 @@ int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
                   NumSequences(params) * int64_t{vocab_size});
 }
 
+// Replaces the prompt of a request for an encoder by the decoder's, and returns
+// it. Returns null without an encoder.
+std::shared_ptr<const EncoderInput> TakeSource(const ModelDescription* model,
+                                               Request* request) {
+  if (model == nullptr || !model->encoder) return nullptr;
+  auto source =
+      std::make_shared<const EncoderInput>(std::move(request->prompt_tokens));
+  request->prompt_tokens = DecoderPromptOf(*model, request->params);
+  return source;
+}
+
 }  // namespace
 
 PreparedRequest::PreparedRequest(Request from,
                                  std::shared_ptr<const Tokenizer> tokenizer,
                                  const ModelDescription* model)
     : request(std::move(from)),
-      source(model == nullptr ? SourceLayout()
-                              : LayOutSource(*model, &request)),
+      source(TakeSource(model, &request)),
+      roots(source.get(), request.params.cache_salt),
       allowed(AllowedSequenceTrie::Make(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer),
-                             source.num_tokens > 0
-                                 ? AfterStart(*model, context())
+                             source != nullptr
+                                 ? AfterStart(*model, request.prompt_tokens)
                                  : ContinuedTokens(request))),
       selection_params(
-          MakeSelectionParams(request.params, context(), allowed)) {
+          MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
   if (OnlyScores(request)) {
     request.params.speculate.reset();
     walk = std::make_unique<ContinuationWalk>(request.continuations);
@@ -70,18 +81,12 @@ PreparedRequest::PreparedRequest(Request from,
     drafter = MakeDrafter(*request.params.speculate);
     if (drafter != nullptr) {
       // The output may repeat the source.
-      drafter->Append(
-          std::span(request.prompt_tokens).first(source.num_tokens));
-      drafter->Append(context());
+      if (source != nullptr) drafter->Append(source->tokens());
+      drafter->Append(request.prompt_tokens);
     }
   }
   // Empty, not unset, because errors name the given option.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
-}
-
-int PreparedRequest::num_prompt_tokens() const {
-  return source.num_tokens > 0 ? source.num_tokens
-                               : static_cast<int>(request.prompt_tokens.size());
 }
 
 // A restricted row needs one edit for each allowed token, whatever its
@@ -92,8 +97,8 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
     return WorstCaseAllowed(request.params, prepared.allowed->num_sequences(),
                             vocab_size);
   }
-  const int64_t num_tokens =
-      prepared.context().size() + request.params.max_new_tokens.value() - 1;
+  const int64_t num_tokens = std::ssize(request.prompt_tokens) +
+                             request.params.max_new_tokens.value() - 1;
   const ScoreProcessors& processors = prepared.selection_params->processors;
   int64_t num_edits = MaxEdits(processors, 0, vocab_size);
   if (!processors.needs_history()) return num_edits;

@@ -12,9 +12,10 @@
 
 #include "base/model_description.h"
 #include "beam/continuation_walk.h"
-#include "beam/pages/source_layout.h"
+#include "beam/pages/prefix_roots.h"
 #include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
+#include "exec_request/encoder_input.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 #include "speculate/drafter.h"
@@ -30,10 +31,12 @@ struct PreparedRequest {
                            std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                            const ModelDescription* model = nullptr);
 
-  // Its params.allowed_sequences are moved to `allowed`, and a prompt that is a
-  // source is laid out.
+  // Its params.allowed_sequences are moved to `allowed`. With an encoder the
+  // prompt is moved to `source`, and the request has the decoder's prompt
+  // (request/decoder_prompt.h) in its place.
   Request request;
-  SourceLayout source;
+  std::shared_ptr<const EncoderInput> source;  // null: no encoder
+  PrefixRoots roots;
   std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: no restriction
   // Shared by the group and its stream; null without a tokenizer.
   std::shared_ptr<const RequestText> text;
@@ -43,13 +46,13 @@ struct PreparedRequest {
   std::unique_ptr<ContinuationWalk> walk;  // null: it generates
   // Submission time by the engine's clock; deadline_ms counts from it.
   std::chrono::steady_clock::time_point submitted = {};
-  // Returns the prompt tokens that the output continues. With an encoder these
-  // are the decoder's.
-  std::span<const TokenId> context() const {
-    return std::span(request.prompt_tokens).subspan(source.end);
+  // Returns the prompt that the caller gave.
+  std::span<const TokenId> prompt() const {
+    return source != nullptr ? source->tokens()
+                             : std::span(request.prompt_tokens);
   }
-  // Returns the number of prompt tokens that the caller gave.
-  int num_prompt_tokens() const;
+  int num_prompt_tokens() const { return static_cast<int>(prompt().size()); }
+  int source_length() const { return source != nullptr ? source->length() : 0; }
 
   // Resource released when the group starts, or the request ends before that.
   std::shared_ptr<const void> while_waiting = nullptr;

@@ -32,20 +32,25 @@ SequenceGroup::SequenceGroup(RequestId id, PreparedRequest prepared,
       request_(std::move(prepared.request)),
       keeps_pages_(tree != nullptr && request_.params.prefix_cache),
       only_scores_(prepared.walk != nullptr),
-      writer_(id, request_, prepared.selection_params, prepared.source),
+      writer_(id, request_, prepared.selection_params),
       search_(request_, *prepared.selection_params, std::move(prepared.allowed),
               std::move(prepared.text)),
       pages_(NumSlots(request_.params),
-             GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
-      prefill_(&request_, prepared.source.end, &pages_, tree),
+             GroupPages::WorstCase(request_, pool->page_size(),
+                                   prepared.source_length()),
+             pool, ids, prepared.source),
+      prefill_(&request_, std::move(prepared.roots), &pages_, tree),
       speculation_(&request_, &search_, &pages_, &writer_,
                    std::move(prepared.drafter)),
       scoring_(id, &request_, &pages_, std::move(prepared.walk)) {
   if (speculates() || trace != nullptr) search_.DisableContinueAll();
   if (trace != nullptr && !only_scores_) {
-    tracer_ =
-        std::make_unique<GroupTracer>(id, request_, num_prompt_tokens_, trace);
+    const std::span<const TokenId> prompt = prepared.source != nullptr
+                                                ? prepared.source->tokens()
+                                                : request_.prompt_tokens;
+    tracer_ = std::make_unique<GroupTracer>(id, request_, prompt, trace);
   }
+  decodes_plainly_ = tracer_ == nullptr && prepared.source == nullptr;
 }
 
 int64_t SequenceGroup::num_pending_tokens() const {
@@ -123,12 +128,17 @@ absl::Status SequenceGroup::PlanStep(int max_tokens, StepPlan* plan,
   CHECK_GE(max_logits, 1) << "rows of logits";
   prefill_.OnPlan();
   const size_t num_copies = plan->page_copies.size();
-  const absl::Status status =
-      PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room);
-  if (tracer_ != nullptr && status.ok()) {
+  const auto first_row = static_cast<int>(plan->rows.size());
+  RETURN_IF_ERROR(
+      PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room));
+  const int num_rows = static_cast<int>(plan->rows.size()) - first_row;
+  if (pages_.source().has_source() && num_rows > 0) {
+    plan->sources.push_back(pages_.source().Describe(first_row, num_rows));
+  }
+  if (tracer_ != nullptr) {
     tracer_->RecordCopies(std::span(plan->page_copies).subspan(num_copies));
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status SequenceGroup::PlanRows(int max_tokens, StepPlan* plan,
@@ -157,16 +167,15 @@ absl::Status SequenceGroup::PlanRows(int max_tokens, StepPlan* plan,
 bool SequenceGroup::EndsPrompt(int max_tokens, int max_logits) const {
   if (!prefilling() || !prefill_.feeds_prompt() || only_scores()) return false;
   const int64_t num_pending = prefill_.num_pending_tokens();
-  return num_pending <= std::max(max_tokens, prefill_.NumTokensAtOnce()) &&
+  return num_pending <= prefill_.MaxTokensBesideSource(max_tokens) &&
          (!request_.params.prompt_logprobs ||
           num_pending - scoring_.NumNextWithoutLogits() <= max_logits);
 }
 
 int SequenceGroup::NumAskedAtOnceIn(int max_tokens) const {
   const bool leaves_prompt =
-      prefill_.feeds_prompt() &&
-      prefill_.num_pending_tokens() >
-          std::max(max_tokens, prefill_.NumTokensAtOnce());
+      prefill_.feeds_prompt() && prefill_.num_pending_tokens() >
+                                     prefill_.MaxTokensBesideSource(max_tokens);
   return leaves_prompt ? 0 : max_asked_at_once();
 }
 
@@ -187,7 +196,6 @@ absl::Status SequenceGroup::PlanPrefill(int max_tokens, int max_logits,
         is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
     const int num_tokens = static_cast<int>(tokens.size());
     const int first = sequence.num_tokens() - num_tokens;
-    writer_.AddSource(first, plan);
     const bool is_asked = is_last && max_asked_at_once() != 0;
     const bool selects = is_last && !only_scores();
     writer_.AddRow(sequence, tokens,
@@ -419,7 +427,7 @@ void SequenceGroup::Resume() {
 int64_t SequenceGroup::NumPagesToResume() const {
   const int page_size = pages_.pool().page_size();
   const int64_t num_prompt = std::ssize(request_.prompt_tokens);
-  int64_t num_pages = num_prompt / page_size;
+  int64_t num_pages = pages_.source().num_missing() + num_prompt / page_size;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     const int64_t num_generated = only_scores() ? std::ssize(scoring_.stem())
                                   : num_steps_ == 0 ? 0
@@ -460,8 +468,7 @@ Result SequenceGroup::TakeResult() const {
   CHECK(done_) << "request " << id() << " is not done";
   Result result;
   result.usage.num_prompt_tokens = num_prompt_tokens_;
-  result.usage.num_cached_tokens =
-      std::min(prefill_.counts().num_cached, num_prompt_tokens_);
+  result.usage.num_cached_tokens = prefill_.counts().num_cached;
   result.usage.num_steps = num_steps_;
   result.usage.num_drafted_tokens = num_drafted_tokens();
   result.usage.num_accepted_tokens = num_accepted_tokens();

@@ -93,7 +93,7 @@ class alignas(64) SequenceGroup {
 
   RequestId id() const { return writer_.id(); }
   const Request& request() const { return request_; }
-  // Prompt tokens as given: a source without its padding and decoder prompt.
+  // Prompt tokens as given: with an encoder, those of the source.
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
   // Returns the number of tokens that it would feed in the next step: the rest
@@ -140,6 +140,7 @@ class alignas(64) SequenceGroup {
   }
   bool uses_prefix_tree() const { return keeps_pages_; }
   const PrefillCounts& prefill_counts() const { return prefill_.counts(); }
+  const PrefixRoots& prefix_roots() const { return prefill_.roots(); }
 
   // Returns the pages that PlanStep takes from the pool to feed `max_tokens`.
   int64_t NumPagesForStep(int max_tokens) const;
@@ -191,7 +192,7 @@ class alignas(64) SequenceGroup {
   // Fast path of PlanStep for a group that decodes without drafts. REQUIRES:
   // can_plan(), !prefilling(), !may_draft().
   absl::Status PlanDecode(StepPlan* plan) {
-    if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
+    if (outstanding() || !decodes_plainly_) return PlanStep(1, plan);
     prefill_.OnPlan();
     return PlanTokens(plan);  // the common case
   }
@@ -429,6 +430,7 @@ class alignas(64) SequenceGroup {
   // first there, up to those of pages_.
   bool is_saving_ = false;
   bool done_ = false;
+  bool decodes_plainly_ = false;         // without a trace or a source
   int64_t num_steps_ = 0;                // steps with a result
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
   GroupPlanWriter writer_;

@@ -28,6 +28,10 @@ class Model {
   //
   //   logits  [plan.num_logits, vocab_size]  f32  host  out
   //
+  // With an encoder it first reads each of plan.sources that is to be read
+  // (PlanSource::is_read), and writes what cross-attention needs into the
+  // source's pages. All rows attend to their source (StepPlan::source_of).
+  //
   // A row's logits must not depend on the other rows of the plan, nor on how
   // its tokens were divided among plans. Called by one thread at a time. May
   // block, and should check plan.stop every few milliseconds. plan.rows may be

@@ -1,5 +1,7 @@
 #include "exec_request/step_plan.h"
 
+#include <algorithm>
+
 namespace espalier {
 
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
@@ -29,6 +31,23 @@ std::shared_ptr<const SelectionParams> PlanSelection::DefaultParams() {
   static const auto* const params =
       new std::shared_ptr<const SelectionParams>(new SelectionParams);
   return *params;
+}
+
+const PlanSource* StepPlan::source_of(size_t row) const {
+  const auto after = std::ranges::upper_bound(sources, static_cast<int>(row),
+                                              {}, &PlanSource::first_row);
+  if (after == sources.begin()) return nullptr;
+  const PlanSource& source = *(after - 1);
+  const int end = source.first_row + source.num_rows;
+  return static_cast<int>(row) < end ? &source : nullptr;
+}
+
+int64_t StepPlan::NumSourceTokens(size_t first_source) const {
+  int64_t count = 0;
+  for (const PlanSource& source : std::span(sources).subspan(first_source)) {
+    if (source.is_read()) count += source.input->length();
+  }
+  return count;
 }
 
 std::vector<RequestId> AskedOf(const StepPlan& plan) {

@@ -37,6 +37,7 @@
 #include "base/small_vector.h"
 #include "base/token_log_prob.h"
 #include "exec_request/draft_logits.h"
+#include "exec_request/encoder_input.h"
 #include "exec_request/pending_draft.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/logits/score_processors.h"
@@ -54,18 +55,27 @@ struct PlanRow {
   int first_position = 0;  // position in the sequence of its first token
   int num_logits = 0;      // in [0, num_tokens]
   int first_logits = 0;    // index of its first row of logits
-  // Length of the row's source (docs/step.md, "Sources"); 0: the model has no
-  // encoder. The first source_length positions of the sequence, padded to the
-  // end of a page, hold keys and values of cross-attention. All rows of logits
-  // belong to later positions.
-  int source_length = 0;
 };
 
-// Source of a row that feeds some of its source positions. It is always
-// complete, because the encoder cannot read a part.
+// Source (docs/step.md, "Sources") of rows of one group: their tokens attend to
+// it by cross-attention. Each row of a model with an encoder has one, others
+// have none.
+//
+// The keys and values of cross-attention lie on pages of their own, which no
+// row has in its table: position p of the source in page p / page_size of
+// `pages`. All rows of a group, and groups with an equal source, share them.
 struct PlanSource {
-  int row = 0;  // index in StepPlan::rows
-  std::shared_ptr<const std::vector<TokenId>> tokens;  // [source_length]
+  int first_row = 0;  // rows [first_row, first_row + num_rows)
+  int num_rows = 1;
+  std::shared_ptr<const EncoderInput> input;         // not null
+  std::shared_ptr<const std::vector<PageId>> pages;  // not null, complete
+  // Positions that earlier steps have stored. If the rest is not empty, the
+  // encoder reads all of the input in this step, because it cannot read a part,
+  // and the rest is stored before the rows' tokens attend to it. Then there is
+  // one row, and no other source of the plan has the pages of the rest.
+  int num_stored = 0;
+
+  bool is_read() const { return num_stored < input->length(); }
 };
 
 // Selection from the logits of a group's rows.
@@ -369,7 +379,7 @@ struct StepPlan {
   // A SmallVector appends many at once; std::vector would do it one by one.
   SmallVector<PageId> page_indices;
 
-  // Sources of rows that feed source positions, in the order of the rows.
+  // Sources of the rows, in their order; empty for a model without an encoder.
   std::vector<PlanSource> sources;
 
   // Shared with the groups, which never modify a selection that a plan holds.
@@ -419,6 +429,11 @@ struct StepPlan {
     return std::span(page_indices)
         .subspan(page_indptr[row], page_indptr[row + 1] - page_indptr[row]);
   }
+  // Returns the source of a row; null if it has none. O(log(sources)).
+  const PlanSource* source_of(size_t row) const;
+  // Returns the number of tokens that the encoder reads in this step, of the
+  // sources from `first_source` on.
+  int64_t NumSourceTokens(size_t first_source = 0) const;
 };
 
 // Returns the request of each selection of the result, in its order.

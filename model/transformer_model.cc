@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/page_count.h"
 #include "base/status.h"
 #include "model/positions.h"
 #include "model/transformer_pass.h"
@@ -117,40 +120,50 @@ absl::Status CheckCache(const std::string& directory,
       .status();
 }
 
-// Positions of a row's source, rounded up to whole pages.
-int64_t NumSourceTokens(const PlanRow& row, int page_size) {
-  return (int64_t{row.source_length} + page_size - 1) / page_size * page_size;
-}
-
-// True if exactly the rows that feed source positions have a source, with all
-// of its tokens valid.
-bool AreSourcesSound(const StepPlan& plan, int vocab_size) {
-  size_t next = 0;
-  for (int i = 0; i < std::ssize(plan.rows); ++i) {
-    const PlanRow& row = plan.rows[i];
-    if (row.first_position >= row.source_length) continue;
-    if (next == plan.sources.size() || plan.sources[next].row != i) {
+// True if each row has a source or, without an encoder, none has; and if the
+// sources' tokens and pages are in range.
+bool AreSourcesSound(const StepPlan& plan, const ModelDescription& model) {
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    if ((plan.source_of(i) != nullptr) != model.encoder.has_value()) {
       return false;
     }
-    const std::vector<TokenId>& tokens = *plan.sources[next++].tokens;
-    const bool are_tokens = std::ranges::all_of(tokens, [&](TokenId token) {
-      return token >= 0 && token < vocab_size;
-    });
-    if (!are_tokens || std::ssize(tokens) != row.source_length) return false;
   }
-  return next == plan.sources.size();
+  return std::ranges::all_of(plan.sources, [&](const PlanSource& source) {
+    const int length = source.input->length();
+    return (source.num_rows == 1 || !source.is_read()) &&
+           source.num_stored >= 0 && source.num_stored <= length &&
+           std::ssize(*source.pages) == NumPages(length, model.page_size) &&
+           std::ranges::all_of(source.input->tokens(),
+                               [&](TokenId token) {
+                                 return token >= 0 && token < model.vocab_size;
+                               }) &&
+           std::ranges::all_of(*source.pages, [&](PageId page) {
+             return page.value >= 0 && page.value < model.num_pages;
+           });
+  });
+}
+
+// Returns the tokens of each row, including a source that is read for it.
+std::vector<int64_t> NumTokensOfRows(const StepPlan& plan) {
+  std::vector<int64_t> counts;
+  for (const PlanRow& row : plan.rows) counts.push_back(row.num_tokens);
+  for (const PlanSource& source : plan.sources) {
+    if (source.is_read()) counts[source.first_row] += source.input->length();
+  }
+  return counts;
 }
 
 // Divides rows into runs of at most kMaxPieceTokens tokens; a longer row is a
 // run of its own.
-std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
+//   num_tokens  [plan's rows]
+std::vector<RowRange> Pieces(std::span<const int64_t> num_tokens,
+                             RowRange rows) {
   std::vector<RowRange> pieces;
   for (int row = rows.begin; row < rows.end;) {
     const int begin = row;
-    int num_tokens = plan.rows[row++].num_tokens;
-    while (row < rows.end &&
-           num_tokens + plan.rows[row].num_tokens <= kMaxPieceTokens) {
-      num_tokens += plan.rows[row++].num_tokens;
+    int64_t count = num_tokens[row++];
+    while (row < rows.end && count + num_tokens[row] <= kMaxPieceTokens) {
+      count += num_tokens[row++];
     }
     pieces.push_back({begin, row});
   }
@@ -175,7 +188,9 @@ class TransformerModel::Impl {
   // Swaps and copies pages, as the plan says.
   void MovePages(const StepPlan& plan);
   // Rows for each of the passes that a plan is divided into.
-  std::vector<RowRange> Divide(const StepPlan& plan) const;
+  //   num_tokens_of_rows  [plan's rows]
+  std::vector<RowRange> Divide(
+      std::span<const int64_t> num_tokens_of_rows) const;
 
   // Constant after construction.
   const TransformerNetwork network_;
@@ -210,15 +225,9 @@ bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     const size_t end = row.first_position + row.num_tokens;
-    // The decoder's positions begin after the source.
-    const int source_end =
-        static_cast<int>(NumSourceTokens(row, description_.page_size));
-    const size_t in_context = std::max<int>(end - source_end, 0);
     if (row.first_position < 0 || row.num_tokens < 1 || row.num_logits < 0 ||
         row.num_logits > row.num_tokens ||
-        in_context > description_.max_context ||
-        (row.source_length > 0) != description_.encoder.has_value() ||
-        (row.num_logits > 0 && row.num_logits > in_context) ||
+        end > static_cast<size_t>(description_.max_context) ||
         end > plan.row_pages(i).size() * description_.page_size ||
         row.first_token != num_tokens ||
         (row.num_logits > 0 && row.first_logits != num_logits)) {
@@ -228,16 +237,16 @@ bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
     num_logits += row.num_logits;
   }
   return num_tokens == static_cast<int>(plan.tokens.size()) &&
-         num_logits == plan.num_logits &&
-         AreSourcesSound(plan, description_.vocab_size) &&
+         num_logits == plan.num_logits && AreSourcesSound(plan, description_) &&
          std::ranges::all_of(plan.tokens, in_vocabulary) &&
          std::ranges::all_of(plan.page_indices, is_page);
 }
 
 std::vector<RowRange> TransformerModel::Impl::Divide(
-    const StepPlan& plan) const {
-  const int num_rows = static_cast<int>(plan.rows.size());
-  const int64_t num_tokens = static_cast<int64_t>(plan.tokens.size());
+    std::span<const int64_t> num_tokens_of_rows) const {
+  const int num_rows = static_cast<int>(num_tokens_of_rows.size());
+  const int64_t num_tokens = std::accumulate(
+      num_tokens_of_rows.begin(), num_tokens_of_rows.end(), int64_t{0});
   const int num_passes = static_cast<int>(passes_.size());
   const std::vector<RowRange> one = {{0, num_rows}};
   if (num_tokens < int64_t{num_passes} * kMinPassTokens) return one;
@@ -249,7 +258,7 @@ std::vector<RowRange> TransformerModel::Impl::Divide(
     const int64_t before = num_taken;
     const int64_t goal = num_tokens * (i + 1) / num_passes;
     while (row < num_rows && num_taken < goal) {
-      num_taken += plan.rows[row++].num_tokens;
+      num_taken += num_tokens_of_rows[row++];
     }
     // A long chunk of a prompt is one row, and better divided inside.
     const int64_t share = num_taken - before;
@@ -279,11 +288,12 @@ absl::Status TransformerModel::Impl::Forward(const StepPlan& plan,
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
   MovePages(plan);
   if (plan.empty()) return absl::OkStatus();
-  const std::vector<RowRange> ranges = Divide(plan);
+  const std::vector<int64_t> num_tokens = NumTokensOfRows(plan);
+  const std::vector<RowRange> ranges = Divide(num_tokens);
   std::atomic<bool> out_of_memory = false;
   const auto run = [&](int i, ThreadPool& pool) {
     try {
-      for (const RowRange piece : Pieces(plan, ranges[i])) {
+      for (const RowRange piece : Pieces(num_tokens, ranges[i])) {
         passes_[i].Run(plan, piece, logits, pool);
       }
     } catch (const std::bad_alloc&) {

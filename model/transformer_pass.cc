@@ -34,32 +34,6 @@ std::span<T> RowsBetween(std::span<T> matrix, int begin, int end,
                         size_t(end - begin) * num_cols);
 }
 
-// The part of a row that the decoder reads: its tokens after the source.
-struct DecoderRow {
-  int first_token = 0;     // index in StepPlan::tokens
-  int num_tokens = 0;      // may be 0
-  int first_position = 0;  // in the decoder
-  std::span<const PageId> pages;
-  std::span<const PageId> source_pages;
-};
-
-DecoderRow DecoderRowOf(const StepPlan& plan, int i, int page_size) {
-  const PlanRow& row = plan.rows[i];
-  const std::span<const PageId> pages = plan.row_pages(i);
-  const int source_end =
-      (row.source_length + page_size - 1) / page_size * page_size;
-  // Fewer where the row ends within its source.
-  const size_t num_source_pages =
-      std::min<size_t>(source_end / page_size, pages.size());
-  const int num_of_source =
-      std::clamp(source_end - row.first_position, 0, row.num_tokens);
-  return {.first_token = row.first_token + num_of_source,
-          .num_tokens = row.num_tokens - num_of_source,
-          .first_position = row.first_position + num_of_source - source_end,
-          .pages = pages.subspan(num_source_pages),
-          .source_pages = pages.first(num_source_pages)};
-}
-
 // Returns the first row of logits of rows.begin.
 int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
   int logits_row = 0;
@@ -67,20 +41,26 @@ int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
   return logits_row;
 }
 
-std::span<const PlanSource> SourcesOf(const StepPlan& plan, RowRange rows) {
-  const auto row_of = &PlanSource::row;
+// Returns the sources that the encoder reads for these rows.
+std::vector<const PlanSource*> SourcesToRead(const StepPlan& plan,
+                                             RowRange rows) {
+  const auto row_of = &PlanSource::first_row;
   const auto begin =
       std::ranges::lower_bound(plan.sources, rows.begin, {}, row_of);
   const auto end = std::ranges::lower_bound(plan.sources, rows.end, {}, row_of);
-  return {begin, end};
+  std::vector<const PlanSource*> sources;
+  for (auto source = begin; source != end; ++source) {
+    if (source->is_read()) sources.push_back(&*source);
+  }
+  return sources;
 }
 
-int LongestOf(std::span<const PlanSource> sources) {
-  size_t longest = 0;
-  for (const PlanSource& source : sources) {
-    longest = std::max(longest, source.tokens->size());
+int LongestOf(std::span<const PlanSource* const> sources) {
+  int longest = 0;
+  for (const PlanSource* source : sources) {
+    longest = std::max(longest, source->input->length());
   }
-  return static_cast<int>(longest);
+  return longest;
 }
 
 std::span<float> GrownTo(AlignedVector<float>& buffer, size_t size) {
@@ -95,10 +75,9 @@ std::span<float> GrownTo(AlignedVector<float>& buffer, size_t size) {
 void TransformerPass::Run(const StepPlan& plan, RowRange rows,
                           std::span<float> logits, ThreadPool& pool) {
   pool_ = &pool;
-  if (!plan.sources.empty() && !ReadSources(plan, rows)) return;
+  if (!ReadSources(plan, rows)) return;
   const TransformerWeights& weights = *network_.weights;
   Batch batch = TokensOf(plan, rows);
-  if (batch.num_tokens == 0) return;
   Embed(batch, weights);
   const int last = network_.config().num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
@@ -123,8 +102,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
 }
 
 void TransformerPass::AddTokens(std::span<const TokenId> tokens,
-                                const PagedRow& row, int source_length,
-                                std::span<const PageId> source_pages,
+                                const PagedRow& row, const PlanSource* source,
                                 Batch* batch) {
   batch->tokens.insert(batch->tokens.end(), tokens.begin(), tokens.end());
   for (int i = 0; i < row.num_tokens; ++i) {
@@ -136,9 +114,9 @@ void TransformerPass::AddTokens(std::span<const TokenId> tokens,
     part.num_tokens = std::min(kRowBlock, row.num_tokens - begin);
     part.first_position += begin;
     batch->rows.push_back(part);
-    if (source_length > 0) {
-      part.pages = source_pages;
-      part.num_keys = source_length;
+    if (source != nullptr) {
+      part.pages = *source->pages;
+      part.num_keys = source->input->length();
       batch->source_rows.push_back(part);
     }
     batch->num_tokens += part.num_tokens;
@@ -149,13 +127,12 @@ TransformerPass::Batch TransformerPass::TokensOf(const StepPlan& plan,
                                                  RowRange rows) const {
   Batch batch;
   for (int i = rows.begin; i < rows.end; ++i) {
-    const DecoderRow row =
-        DecoderRowOf(plan, i, network_.cache.shape().page_size);
-    AddTokens(std::span(plan.tokens).subspan(row.first_token, row.num_tokens),
+    const PlanRow& row = plan.rows[i];
+    AddTokens(plan.row_tokens(row),
               {.num_tokens = row.num_tokens,
                .first_position = row.first_position,
-               .pages = row.pages},
-              plan.rows[i].source_length, row.source_pages, &batch);
+               .pages = plan.row_pages(i)},
+              plan.source_of(i), &batch);
   }
   return batch;
 }
@@ -265,17 +242,16 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
   std::vector<std::pair<int, int>> ranges;  // tokens of `batch` that are kept
   int row_end = 0;
   for (int i = rows.begin; i < rows.end; ++i) {
-    const DecoderRow row =
-        DecoderRowOf(plan, i, network_.cache.shape().page_size);
+    const PlanRow& row = plan.rows[i];
     row_end += row.num_tokens;
-    const int num_logits = plan.rows[i].num_logits;
+    const int num_logits = row.num_logits;
     const int num_dropped = row.num_tokens - num_logits;
     const auto tokens = std::span(batch.tokens).subspan(row_end - num_logits);
     AddTokens(tokens.first(num_logits),
               {.num_tokens = num_logits,
                .first_position = row.first_position + num_dropped,
-               .pages = row.pages},
-              plan.rows[i].source_length, row.source_pages, &kept);
+               .pages = plan.row_pages(i)},
+              plan.source_of(i), &kept);
     ranges.emplace_back(row_end - num_logits, row_end);
   }
   const auto keep_rows = [&](AlignedVector<float>& buffer, int num_cols) {
@@ -474,7 +450,7 @@ void TransformerPass::AddAndNormalise(std::span<float> branch,
 // While the encoder runs, source i has its keys and values in page i of a layer
 // whose pages hold the longest of them.
 bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
-  const std::span<const PlanSource> sources = SourcesOf(plan, rows);
+  const std::vector<const PlanSource*> sources = SourcesToRead(plan, rows);
   if (sources.empty()) return true;
   const TransformerConfig& config = network_.config();
   const TransformerStackWeights& encoder = network_.weights->encoder;
@@ -482,12 +458,12 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
   for (int i = 0; i < std::ssize(sources); ++i) pages.push_back(PageId{i});
   Batch batch;
   for (size_t i = 0; i < sources.size(); ++i) {
-    const int length = static_cast<int>(sources[i].tokens->size());
-    AddTokens(*sources[i].tokens,
+    const int length = sources[i]->input->length();
+    AddTokens(sources[i]->input->tokens(),
               {.num_tokens = length,
                .pages = std::span(pages).subspan(i, 1),
                .num_keys = length},
-              /*source_length=*/0, {}, &batch);
+              nullptr, &batch);
   }
   const int longest = LongestOf(sources);
   const size_t size = sources.size() * longest * config.kv_size();
@@ -503,26 +479,23 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
     AttendAndAdd(encoder, i, OptionsOf(encoder, /*window=*/0), batch, kv_layer);
     FeedForwardAndAdd(encoder, i, batch.num_tokens);
   }
-  StoreSources(plan, sources, batch.num_tokens);
+  StoreSources(sources, batch.num_tokens);
   return true;
 }
 
 // Computes the decoder's cross-attention keys and values of the encoder's
 // output, which is in normed_.
-void TransformerPass::StoreSources(const StepPlan& plan,
-                                   std::span<const PlanSource> sources,
+void TransformerPass::StoreSources(std::span<const PlanSource* const> sources,
                                    int num_tokens) {
   const int kv_size = network_.config().kv_size();
   std::vector<PagedRow> rows;
   int first_token = 0;
-  for (const PlanSource& source : sources) {
-    const PlanRow& row = plan.rows[source.row];
-    const int length = static_cast<int>(source.tokens->size());
-    const int end = std::min(length, row.first_position + row.num_tokens);
-    rows.push_back({.first_token = first_token + row.first_position,
-                    .num_tokens = end - row.first_position,
-                    .first_position = row.first_position,
-                    .pages = plan.row_pages(source.row)});
+  for (const PlanSource* source : sources) {
+    const int length = source->input->length();
+    rows.push_back({.first_token = first_token + source->num_stored,
+                    .num_tokens = length - source->num_stored,
+                    .first_position = source->num_stored,
+                    .pages = *source->pages});
     first_token += length;
   }
   for (int i = 0; i < network_.config().num_layers(); ++i) {

@@ -12,11 +12,9 @@
 //
 //   + -> [ norm, q, attend to the source's k v, output, + ] -> norm ...
 //
-// The source's keys and values are computed in the step in which a row feeds
-// its source's positions (PlanRow::source_length): the encoder reads the
-// sources with bidirectional attention, then each decoder layer stores its
-// cross-attention keys and values. Tokens after the source go through the
-// decoder; their positions and their self-attention pages begin after it.
+// If a row's source is not stored yet (PlanSource::num_stored), the encoder
+// first reads it with bidirectional attention, and each decoder layer's
+// cross-attention keys and values of it are stored in its pages.
 //
 // Each row is a sequence, and no sequence reads keys or values that another
 // writes in the same step, so passes over different rows of a plan may run in
@@ -81,8 +79,7 @@ class TransformerPass {
   // Adds a row's tokens, split into short attention rows, so that several
   // threads share a long chunk of a prompt.
   static void AddTokens(std::span<const TokenId> tokens, const PagedRow& row,
-                        int source_length, std::span<const PageId> source_pages,
-                        Batch* batch);
+                        const PlanSource* source, Batch* batch);
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
   void Embed(const Batch& batch, const TransformerStackWeights& stack);
@@ -117,8 +114,7 @@ class TransformerPass {
   // Runs the encoder over the rows' sources and stores their cross-attention
   // keys and values. False if plan.stop ended it.
   bool ReadSources(const StepPlan& plan, RowRange rows);
-  void StoreSources(const StepPlan& plan, std::span<const PlanSource> sources,
-                    int num_tokens);
+  void StoreSources(std::span<const PlanSource* const> sources, int num_tokens);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), each of
   // `num_cols` numbers, on the pool. REQUIRES: num_cols >= 1.

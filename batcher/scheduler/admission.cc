@@ -3,7 +3,9 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <vector>
 
+#include "base/page_count.h"
 #include "base/status.h"
 #include "beam/sequence_group.h"
 
@@ -38,20 +40,22 @@ RunningGroup* Admission::NextToResume() {
 std::optional<int64_t> Admission::NumPagesForNext(int64_t num_available) {
   if (const RunningGroup* preempted = NextToResume()) {
     if (preempted->group->has_plan_in_flight()) return std::nullopt;
-    return NumPagesFor(preempted->needs, preempted->group->NumPagesToResume(),
-                       preempted->group->request(), num_available);
+    const SequenceGroup& group = *preempted->group;
+    return NumPagesFor(preempted->needs, group.NumPagesToResume(),
+                       group.request(), group.prefix_roots(),
+                       group.pages().source().length(), num_available);
   }
   if (waiting_.empty()) return std::nullopt;
   const WaitingRequest& next = waiting_.front();
-  const Request& request = next.prepared.request;
-  return NumPagesFor(next.needs, limits_.NumPagesToStart(request), request,
+  const PreparedRequest& prepared = next.prepared;
+  return NumPagesFor(next.needs, limits_.NumPagesToStart(prepared),
+                     prepared.request, prepared.roots, prepared.source_length(),
                      num_available);
 }
 
-std::optional<int64_t> Admission::NumPagesFor(const RequestNeeds& needs,
-                                              int64_t num_pages,
-                                              const Request& request,
-                                              int64_t num_available) {
+std::optional<int64_t> Admission::NumPagesFor(
+    const RequestNeeds& needs, int64_t num_pages, const Request& request,
+    const PrefixRoots& roots, int64_t source_length, int64_t num_available) {
   const int num_running = groups_->num_running();
   if (num_running == 0) return 0;
   if (!limits_.CanAdmit(needs, groups_->Needs(), num_running)) {
@@ -66,15 +70,17 @@ std::optional<int64_t> Admission::NumPagesFor(const RequestNeeds& needs,
       std::span(request.prompt_tokens).first(NumWithoutLogits(request));
   // Skips the lookup if sharing all of the prompt would not suffice: while
   // pages are short, every step gets here.
-  const int64_t num_found = std::ssize(prompt) / pool_->page_size();
+  const int page_size = pool_->page_size();
+  const int64_t num_source_pages = NumPages(source_length, page_size);
+  const int64_t num_found = num_source_pages + std::ssize(prompt) / page_size;
   if (num_pages - num_found > num_available) return std::nullopt;
   try {
     const int64_t num_before = pool_->num_available();
-    const PrefixMatch match =
-        tree_->Find(request.params.cache_salt, {}, {prompt});
+    const std::vector<PageRef> found =
+        FindCachedPages(roots, num_source_pages, prompt, page_size, tree_);
     // Idle pages are available until it shares them.
     const int64_t num_idle = num_before - pool_->num_available();
-    num_pages -= std::ssize(match.pages) - num_idle;
+    num_pages -= std::ssize(found) - num_idle;
   } catch (const std::bad_alloc&) {
     return std::nullopt;
   }

@@ -78,9 +78,11 @@ class Admission {
   // none.
   RunningGroup* NextToResume();
   // As NumPagesForNext, for a request that takes `num_pages` until it decodes,
-  // minus the pages of its prompt that it can share.
+  // minus the pages of its source and prompt that it can share.
   std::optional<int64_t> NumPagesFor(const RequestNeeds& needs,
                                      int64_t num_pages, const Request& request,
+                                     const PrefixRoots& roots,
+                                     int64_t source_length,
                                      int64_t num_available);
   // Returns null if the request ended for lack of memory.
   RunningGroup* Start(WaitingRequest next);

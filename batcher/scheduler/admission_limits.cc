@@ -36,12 +36,15 @@ std::string DescribeSize(const PreparedRequest& prepared) {
 
 // Suggests a change for a request that needs too many pages: to lower a field
 // that is above its minimum, unless the prompt alone is too long.
-std::string CapacityHint(const Request& request, const PagePool& pool) {
+std::string CapacityHint(const PreparedRequest& prepared,
+                         const PagePool& pool) {
+  const Request& request = prepared.request;
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const bool many = NumSequences(request.params) > 1;
   const bool longer = *request.params.max_new_tokens > 1;
-  if (WorstCasePages(num_prompt_tokens, num_prompt_tokens, 1,
-                     pool.page_size()) > pool.num_pages() ||
+  if (NumPages(prepared.source_length(), pool.page_size()) +
+              NumPages(num_prompt_tokens, pool.page_size()) >
+          pool.num_pages() ||
       (!many && !longer)) {
     return "shorten the prompt";
   }
@@ -58,7 +61,7 @@ absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
       "the request can never fit: it needs ", Pluralize(needed, "page"), " of ",
       Pluralize(pool.page_size(), "token"), " at worst (",
       DescribeSize(prepared), "), there are ", pool.num_pages(), "; ",
-      CapacityHint(prepared.request, pool));
+      CapacityHint(prepared, pool));
   error.SetPayload(kTooFewPages, absl::Cord());
   return MarkPermanent(std::move(error));
 }
@@ -88,7 +91,8 @@ AdmissionLimits::AdmissionLimits(const ModelDescription& model,
 RequestNeeds AdmissionLimits::NeedsOf(const PreparedRequest& prepared) const {
   const Request& request = prepared.request;
   RequestNeeds needs = {
-      .num_pages = GroupPages::WorstCase(request, pool_->page_size()),
+      .num_pages = GroupPages::WorstCase(request, pool_->page_size(),
+                                         prepared.source_length()),
       .num_sequences = NumSequences(request.params),
       .num_widest = NumSequences(request.params),
       .num_edits = WorstCaseEdits(prepared, vocab_size_),
@@ -141,11 +145,15 @@ absl::Status AdmissionLimits::CheckFits(const PreparedRequest& prepared,
   return absl::OkStatus();
 }
 
-int64_t AdmissionLimits::NumPagesToStart(const Request& request) const {
-  const int64_t num_prompt = std::ssize(request.prompt_tokens);
+int64_t AdmissionLimits::NumPagesToStart(
+    const PreparedRequest& prepared) const {
+  const Request& request = prepared.request;
+  const int page_size = pool_->page_size();
   return std::min(
-      NumPages(num_prompt, pool_->page_size()) + NumSlots(request.params),
-      GroupPages::WorstCase(request, pool_->page_size()));
+      NumPages(prepared.source_length(), page_size) +
+          NumPages(std::ssize(request.prompt_tokens), page_size) +
+          NumSlots(request.params),
+      GroupPages::WorstCase(request, page_size, prepared.source_length()));
 }
 
 bool AdmissionLimits::CanAdmit(const RequestNeeds& next,

@@ -58,7 +58,7 @@ class AdmissionLimits {
 
   // Returns the pages that a new request takes until each of its sequences has
   // begun its own page.
-  int64_t NumPagesToStart(const Request& request) const;
+  int64_t NumPagesToStart(const PreparedRequest& prepared) const;
 
   // True if `next` may run beside `num_running` requests with needs `running`,
   // by the limits of a step; ignores pages. The sum of all sequences must be at

@@ -7,17 +7,6 @@
 namespace espalier {
 namespace {
 
-// Returns how many of the last `num_tokens` tokens that a group's prefill has
-// planned, in rows from `first_row` on, lie after a source.
-int64_t NumAfterSource(const SequenceGroup& group, const StepPlan& plan,
-                       size_t first_row, int64_t num_tokens) {
-  if (num_tokens == 0 || plan.rows[first_row].source_length == 0) return 0;
-  const PlanRow& row = plan.rows[first_row];
-  return std::clamp<int64_t>(
-      row.first_position + row.num_tokens - group.num_prompt_tokens(), 0,
-      num_tokens);
-}
-
 int NumAsked(std::span<const PlanPromptLogprobs> scorings) {
   int count = 0;
   for (const PlanPromptLogprobs& scoring : scorings) {
@@ -143,6 +132,7 @@ void PlanWriter::PlanRows(RunningGroup& running, StepPlan* plan) {
   SequenceGroup& group = *running.group;
   groups_->MarkChanged();
   const size_t num_tokens = plan->tokens.size();
+  const size_t num_sources = plan->sources.size();
   const int num_logits = plan->num_logits;
   const size_t num_scorings = plan->scorings.size();
   const absl::Status status = group.PlanStep(
@@ -150,7 +140,8 @@ void PlanWriter::PlanRows(RunningGroup& running, StepPlan* plan) {
       budget_.num_prefill_rows, RoomOf(group, budget_.drafts));
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(running.id);
-  budget_.num_tokens -= static_cast<int>(plan->tokens.size() - num_tokens);
+  budget_.num_tokens -= static_cast<int>(plan->tokens.size() - num_tokens +
+                                         plan->NumSourceTokens(num_sources));
   // A device may compute a row once for each token that it scores.
   const int num_logprob_queries =
       NumAsked(std::span(plan->scorings).subspan(num_scorings));
@@ -162,8 +153,9 @@ void PlanWriter::PlanPrefill(RunningGroup& running, StepPlan* plan) {
   const SequenceGroup& group = *running.group;
   const size_t first_row = plan->rows.size();
   const size_t first_token = plan->tokens.size();
+  const size_t num_sources = plan->sources.size();
   const size_t num_selections = plan->selections.size();
-  const int64_t num_fed_again_before = group.prefill_counts().num_fed_again;
+  const PrefillCounts before = group.prefill_counts();
   int64_t num_pages = 0;
   if (group.only_scores()) {
     num_pages =
@@ -174,13 +166,16 @@ void PlanWriter::PlanPrefill(RunningGroup& running, StepPlan* plan) {
     budget_.drafts.num_pages -=
         std::max<int64_t>(num_pages - pool_->num_available(), 0);
   }
-  const int64_t num_fed_again =
-      group.prefill_counts().num_fed_again - num_fed_again_before;
-  const int64_t num_prompt_tokens =
-      std::ssize(plan->tokens) - first_token - num_fed_again;
+  const PrefillCounts& after = group.prefill_counts();
+  const int64_t num_fed_again = after.num_fed_again - before.num_fed_again;
+  const int64_t num_prompt_tokens = std::ssize(plan->tokens) - first_token +
+                                    plan->NumSourceTokens(num_sources) -
+                                    num_fed_again;
   planned_counts_.num_prompt_tokens += num_prompt_tokens;
-  planned_counts_.num_after_sources +=
-      NumAfterSource(group, *plan, first_row, num_prompt_tokens);
+  if (group.pages().source().has_source()) {
+    planned_counts_.num_after_sources +=
+        num_prompt_tokens - (after.num_source_fed - before.num_source_fed);
+  }
   planned_counts_.num_fed_again += num_fed_again;
   if (plan->selections.size() == num_selections) {
     budget_.num_prefill_rows -= static_cast<int>(plan->rows.size() - first_row);

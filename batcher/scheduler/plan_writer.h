@@ -93,7 +93,7 @@ class PlanWriter {
   // Counts of what the plan feeds.
   struct Counts {
     int64_t num_prompt_tokens = 0;
-    // Included: padding after sources, and decoder prompts.
+    // Included: decoder prompts, with an encoder.
     int64_t num_after_sources = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;

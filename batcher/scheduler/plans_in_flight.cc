@@ -62,7 +62,9 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     num_tokens_ahead += static_cast<int>(continuation.tail_pages.size()) +
                         continuation.drafts.num_fed();
   }
-  remembered.num_tokens = std::ssize(plan.tokens) + num_tokens_ahead;
+  const int64_t num_source_tokens = plan.NumSourceTokens();
+  remembered.num_tokens =
+      std::ssize(plan.tokens) + num_source_tokens + num_tokens_ahead;
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
@@ -74,8 +76,8 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     ++drafted.back().second;
   }
   // Rows that decode have logits for all their tokens.
-  if (plan.num_logits == std::ssize(plan.tokens) && plan.scorings.empty() &&
-      is_known) {
+  if (plan.num_logits == std::ssize(plan.tokens) && num_source_tokens == 0 &&
+      plan.scorings.empty() && is_known) {
     remembered.num_decode_only_tokens = plan.num_logits + num_tokens_ahead;
   }
   remembered.only_drafts =

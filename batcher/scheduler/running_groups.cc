@@ -148,11 +148,8 @@ void RunningGroups::MatchPrefix(RunningGroup& running, int64_t num_promised,
   const PrefillCounts before = running.group->prefill_counts();
   running.group->MatchPrefix(num_promised, plan);
   const PrefillCounts& after = running.group->prefill_counts();
-  // Tokens after a source are not part of its prompt.
-  const int64_t num_prompt_tokens = running.group->num_prompt_tokens();
   SchedulerStats& stats = counts_->stats;
-  stats.num_cached_tokens += std::min(after.num_cached, num_prompt_tokens) -
-                             std::min(before.num_cached, num_prompt_tokens);
+  stats.num_cached_tokens += after.num_cached - before.num_cached;
   stats.num_tokens_shared_again +=
       after.num_shared_again - before.num_shared_again;
   stats.num_tokens_loaded_again +=

@@ -38,8 +38,7 @@ struct SchedulerStats {
   int64_t num_draft_failures = 0;
   absl::Status last_draft_failure;
   // Tokens, each counted in one of these. With an encoder, prompt tokens are
-  // those of the source, without padding and decoder prompt
-  // (beam/pages/source_layout.h).
+  // those of the source, without the decoder prompt.
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
   int64_t num_decode_rows = 0;       // live beams fed, one token each

@@ -38,8 +38,11 @@ void ValidateStep(const PagePool& pool, const HostPool& host,
   ValidateGroups(pool, tree, groups);
   std::vector<const HostSlot*> slots;
   for (const GroupPages* group : groups) {
-    const std::vector<const HostSlot*> held = group->saved().Slots();
-    slots.insert(slots.end(), held.begin(), held.end());
+    for (const SavedPages* const saved :
+         {&group->saved(), &group->source().saved()}) {
+      const std::vector<const HostSlot*> held = saved->Slots();
+      slots.insert(slots.end(), held.begin(), held.end());
+    }
   }
   CheckLaw(ValidateHostSlots(host, slots));
   CheckLaw(ValidateSwaps(pool, host, plan.page_saves, plan.page_loads,
@@ -50,6 +53,12 @@ void ValidateStep(const PagePool& pool, const HostPool& host,
     CheckLaw(ValidateWrites(pool, plan.row_pages(i),
                             plan.rows[i].first_position,
                             plan.rows[i].num_tokens, filling));
+  }
+  for (const PlanSource& source : plan.sources) {
+    if (!source.is_read()) continue;
+    CheckLaw(ValidateWrites(pool, *source.pages, source.num_stored,
+                            source.input->length() - source.num_stored,
+                            filling));
   }
   std::vector<PageId> tails;
   for (const GroupContinuation& continuation : plan.continuations) {

@@ -7,14 +7,20 @@
 namespace espalier {
 namespace {
 
-// Returns the largest number of tokens of a request: its prompt, and all
-// generated or scored tokens.
-int64_t NumTokens(const Request& request) {
+// Returns the tokens that a request begins with: its source and prompt.
+int64_t NumInputTokens(const PreparedRequest& prepared) {
+  return prepared.source_length() + std::ssize(prepared.request.prompt_tokens);
+}
+
+// Returns the largest number of tokens of a request: those that it begins with,
+// and all generated or scored tokens.
+int64_t NumTokens(const PreparedRequest& prepared) {
+  const Request& request = prepared.request;
   const GenerationParams& params = request.params;
   if (OnlyScores(request)) {
-    return std::ssize(request.prompt_tokens) + NumContinuationTokens(request);
+    return NumInputTokens(prepared) + NumContinuationTokens(request);
   }
-  return std::ssize(request.prompt_tokens) +
+  return NumInputTokens(prepared) +
          NumSequences(params) * params.max_new_tokens.value_or(1);
 }
 
@@ -25,9 +31,9 @@ void WaitingRequests::Push(WaitingRequest request) {
   turns_.emplace(turn.id, turn);
   try {
     const auto at = requests_.emplace(turn, std::move(request)).first;
-    const Request& pushed = at->second.prepared.request;
-    order_.Push(turn, pushed.params.priority, pushed.params.tenant,
-                NumTokens(pushed));
+    const PreparedRequest& pushed = at->second.prepared;
+    order_.Push(turn, pushed.request.params.priority,
+                pushed.request.params.tenant, NumTokens(pushed));
     Count(at->second, 1);
   } catch (const std::bad_alloc&) {
     requests_.erase(turn);
@@ -75,8 +81,7 @@ std::vector<WaitingRequest> WaitingRequests::TakeAll() {
 
 void WaitingRequests::Count(const WaitingRequest& request, int sign) {
   num_sequences_ += sign * request.needs.num_sequences;
-  num_prompt_tokens_ +=
-      sign * std::ssize(request.prepared.request.prompt_tokens);
+  num_prompt_tokens_ += sign * NumInputTokens(request.prepared);
 }
 
 }  // namespace espalier

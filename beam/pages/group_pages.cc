@@ -1,6 +1,7 @@
 #include "beam/pages/group_pages.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <ranges>
 #include <set>
@@ -16,23 +17,27 @@
 
 namespace espalier {
 
-int64_t GroupPages::WorstCase(const Request& request, int page_size) {
+int64_t GroupPages::WorstCase(const Request& request, int page_size,
+                              int64_t source_length) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const int64_t max_new_tokens = request.params.max_new_tokens.value();
-  return WorstCasePages(
-      num_prompt_tokens,
-      num_prompt_tokens + std::max<int64_t>(max_new_tokens, 1) - 1,
-      NumSlots(request.params), page_size);
+  return NumPages(source_length, page_size) +
+         WorstCasePages(
+             num_prompt_tokens,
+             num_prompt_tokens + std::max<int64_t>(max_new_tokens, 1) - 1,
+             NumSlots(request.params), page_size);
 }
 
 GroupPages::GroupPages(int num_slots, int64_t max_pages, PagePool* pool,
-                       SequenceIdSource* ids)
+                       SequenceIdSource* ids,
+                       std::shared_ptr<const EncoderInput> source)
     : slots_(1),
       slots_by_rank_(1),
       pool_(pool),
       ids_(ids),
       num_slots_(num_slots),
-      max_pages_(max_pages) {
+      max_pages_(max_pages),
+      source_(std::move(source), pool) {
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
 }
 
@@ -265,7 +270,12 @@ void GroupPages::AttachTails(std::span<const int> slots,
 
 void GroupPages::Release(std::vector<SequenceId>* finished) {
   ReleasePages(finished);
+  DropSaved();
+}
+
+void GroupPages::DropSaved() {
   saved_.Clear();
+  source_.DropSaved();
 }
 
 void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
@@ -281,6 +291,7 @@ void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
   slots_by_rank_.clear();
   slots_by_row_.clear();
   num_pages_of_rows_ = 0;
+  source_.Release();
   copy_source_ = PageRef();
   has_loads_ = false;
   may_have_tails_ = false;
@@ -294,14 +305,15 @@ std::vector<const PageTable*> GroupPages::Tables() const {
   for (const Slot& slot : slots_) {
     if (slot.sequence.has_value()) tables.push_back(&slot.sequence->pages);
   }
+  if (source_.num_held() > 0) tables.push_back(&source_.table());
   return tables;
 }
 
 int64_t GroupPages::NumUnsharedPages() const {
   int64_t count = 0;
   for (const Slot& slot : slots_) {
-    if (slot.sequence.has_value())
-      count += std::ssize(slot.sequence->pages.pages());
+    if (!slot.sequence.has_value()) continue;
+    count += std::ssize(slot.sequence->pages.pages()) + source_.num_held();
   }
   return count;
 }
@@ -315,10 +327,11 @@ std::vector<const PageRef*> GroupPages::Tails() const {
 }
 
 bool GroupPages::holds_pages() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.tail ||
-           (slot.sequence.has_value() && slot.sequence->num_tokens() > 0);
-  });
+  return source_.num_held() > 0 ||
+         std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+           return slot.tail || (slot.sequence.has_value() &&
+                                slot.sequence->num_tokens() > 0);
+         });
 }
 
 std::vector<HeldPages> GroupPages::PagesBySlot() const {
@@ -328,6 +341,8 @@ std::vector<HeldPages> GroupPages::PagesBySlot() const {
     HeldPages pages = {.slot = static_cast<int>(slot), .pages = {}};
     pages.is_draft = has_rows() && !live.contains(pages.slot);
     if (slots_[slot].sequence.has_value()) {
+      const std::span<const PageId> source = source_.table().page_ids();
+      pages.pages.assign(source.begin(), source.end());
       for (const PageRef& page : slots_[slot].sequence->pages.pages()) {
         pages.pages.push_back(page.id());
       }
@@ -443,6 +458,12 @@ absl::Status GroupPages::AppendCopy(int rank, PageRef from, int num_tokens,
       copy_source_, num_tokens, copies);
 }
 
+void GroupPages::LoadSource(StepPlan* plan) {
+  const int64_t num_held = source_.num_held();
+  source_.Load(plan);
+  has_loads_ = has_loads_ || source_.num_held() > num_held;
+}
+
 absl::Status GroupPages::Load(int rank, int saved_rank, int num_tokens,
                               LoadedPages* loaded, StepPlan* plan) {
   PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
@@ -469,10 +490,13 @@ void GroupPages::EndMoves() {
 
 void GroupPages::WithdrawMoves(StepPlan* plan) {
   if (!has_moves()) return;
-  const std::vector<HostSlotId> slots = saved_.SlotIds();
-  std::erase_if(plan->page_loads, [&](const PageLoad& load) {
-    return std::ranges::binary_search(slots, load.slot);
-  });
+  for (const SavedPages* const saved :
+       std::initializer_list<const SavedPages*>{&saved_, &source_.saved()}) {
+    const std::vector<HostSlotId> slots = saved->SlotIds();
+    std::erase_if(plan->page_loads, [&](const PageLoad& load) {
+      return std::ranges::binary_search(slots, load.slot);
+    });
+  }
   std::erase_if(plan->page_copies, [&](const PageCopy& copy) {
     return copy_source_ && copy.from == copy_source_.id() && Holds(copy.to);
   });
@@ -500,7 +524,8 @@ bool GroupPages::Preempt(int num_ranks, const PageSaving& saving,
     for (int rank = 0; rank < num_sequences(); ++rank) {
       tables.push_back(&sequence(rank).pages);
     }
-    has_saved = saved_.Save(tables, num_ranks, saving, &plan->page_saves);
+    has_saved = source_.Save(saving, plan);
+    has_saved |= saved_.Save(tables, num_ranks, saving, &plan->page_saves);
   }
   ReleasePages(names_end ? &plan->finished : nullptr);
   slots_by_rank_ = std::move(ranks);

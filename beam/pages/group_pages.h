@@ -38,6 +38,9 @@
 // sequence, whose tokens are loaded, recomputed, or found in the prefix cache
 // (group_prefill.h).
 //
+// With an encoder the group also holds the pages of its source, which belong to
+// no sequence (source_pages.h).
+//
 // Invariants, checked in tests by pages/validate.h:
 //   - a page about to be written has one holder;
 //   - the group holds at most WorstCase pages, and the pages of path rows;
@@ -48,6 +51,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -59,6 +63,7 @@
 #include "base/small_vector.h"
 #include "beam/pages/saved_pages.h"
 #include "beam/pages/sequence.h"
+#include "beam/pages/source_pages.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
@@ -77,15 +82,25 @@ class GroupPages {
  public:
   // Returns the most pages that a group for `request` holds at any time. The
   // last generated token is never fed, so it needs no page.
+  //   source_length  EncoderInput::length; then the prompt of `request` is the
+  //                  decoder's
   // REQUIRES: `request` has passed ValidateRequest.
-  static int64_t WorstCase(const Request& request, int page_size);
+  static int64_t WorstCase(const Request& request, int page_size,
+                           int64_t source_length = 0);
 
   // Starts with one sequence without tokens, in slot 0. Pool and ids outlive
   // this.
   //   max_pages  WorstCase of the request
+  //   source     may be null: the model has no encoder
   // REQUIRES: num_slots >= 1.
   GroupPages(int num_slots, int64_t max_pages, PagePool* pool,
-             SequenceIdSource* ids);
+             SequenceIdSource* ids,
+             std::shared_ptr<const EncoderInput> source = nullptr);
+
+  SourcePages& source() { return source_; }
+  const SourcePages& source() const { return source_; }
+  // SourcePages::Load, for the plan being written.
+  void LoadSource(StepPlan* plan);
 
   // Live sequences; none after Release.
   int num_sequences() const { return static_cast<int>(slots_by_rank_.size()); }
@@ -178,13 +193,13 @@ class GroupPages {
                     LoadedPages* loaded, StepPlan* plan);
   // Pages of the group in host memory, until all are loaded or recomputed.
   const SavedPages& saved() const { return saved_; }
-  void DropSaved() { saved_.Clear(); }
+  void DropSaved();
 
   // Called when the plan with copies and loads is sent. `is_filled`: nothing is
   // left to load.
   void OnPlanOut(bool is_filled) {
     if (has_moves()) EndMoves();
-    if (is_filled && !saved_.empty()) saved_.Clear();
+    if (is_filled) DropSaved();
   }
   // True if a plan that is not sent yet copies or loads pages for the group.
   bool has_moves() const { return copy_source_ || has_loads_; }
@@ -237,16 +252,17 @@ class GroupPages {
   // Returns the most pages that it may hold now.
   int64_t max_pages() const { return max_pages_ + num_pages_of_rows_; }
   int num_slots() const { return num_slots_; }
-  // For validation and statistics: tables of the live sequences, and in Tails()
-  // the reserved tails outside tables.
+  // For validation and statistics: tables of the live sequences and of the
+  // source; and in Tails() the reserved tails outside tables.
   std::vector<const PageTable*> Tables() const;
-  // Returns the sum of the tables' sizes; a page counts once for each holder.
+  // Returns the number of pages if each sequence had its own, and a source of
+  // its own.
   int64_t NumUnsharedPages() const;
   std::vector<const PageRef*> Tails() const;
   bool holds_pages() const;
   // Source of a copy in the plan being written; null if there is none.
   const PageRef& copy_source() const { return copy_source_; }
-  // Returns the pages of each slot that holds any.
+  // Returns the pages of each slot that holds any, after those of the source.
   std::vector<HeldPages> PagesBySlot() const;
 
  private:
@@ -315,6 +331,7 @@ class GroupPages {
   int64_t max_pages_;
   std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
   int64_t num_pages_of_rows_ = 0;  // upper bound for the forks
+  SourcePages source_;
 };
 
 }  // namespace espalier

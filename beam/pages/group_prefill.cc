@@ -38,22 +38,21 @@ size_t CommonLength(const std::vector<std::vector<TokenId>>& sequences) {
 
 }  // namespace
 
-GroupPrefill::GroupPrefill(const Request* request, int source_end,
+GroupPrefill::GroupPrefill(const Request* request, PrefixRoots roots,
                            GroupPages* pages, PrefixTree* tree)
     : request_(request),
-      source_end_(source_end),
       pages_(pages),
       tree_(request->params.prefix_cache ? tree : nullptr),
-      stem_length_(std::ssize(request->prompt_tokens)) {}
+      stem_length_(std::ssize(request->prompt_tokens)),
+      roots_(std::move(roots)) {}
 
 GroupPrefill::~GroupPrefill() { Stop(); }
 
 void GroupPrefill::Stop() {
   for (const auto& [plan, page] : filling_) tree_->RemoveFilling(page);
   filling_.clear();
-  announced_ = {};
-  num_announced_ = 0;
-  may_announce_ = true;
+  stem_pages_ = {};
+  source_pages_ = {};
   is_waiting_ = false;
   is_forked_ = false;
   is_done_ = false;
@@ -67,10 +66,6 @@ void GroupPrefill::Restart(std::vector<std::vector<TokenId>> branches) {
   if (branches.empty()) return;
   stem_length_ += CommonLength(branches);
   branches_ = std::move(branches);
-}
-
-std::string_view GroupPrefill::salt() const {
-  return request().params.cache_salt;
 }
 
 TokenPath GroupPrefill::StemPath() const {
@@ -125,16 +120,15 @@ int64_t GroupPrefill::NumStemTokensToFeed() const {
   return std::min(left, int64_t{next} * page_size - num_planned);
 }
 
-int GroupPrefill::NumTokensAtOnce() const {
-  if (source_end_ == 0 || is_done_ || is_forked_) return 0;
-  const int num_planned = pages_->sequence(0).num_tokens();
-  if (num_planned >= source_end_) return 0;
-  return source_end_ + 1 - num_planned;
+int GroupPrefill::MaxTokensBesideSource(int max_tokens) const {
+  const SourcePages& source = pages_->source();
+  if (is_done_ || source.num_missing() == 0) return max_tokens;
+  return std::max(max_tokens - source.length(), 1);
 }
 
 std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
   std::vector<int> chunks;
-  max_tokens = std::max(max_tokens, NumTokensAtOnce());
+  max_tokens = MaxTokensBesideSource(max_tokens);
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     const int64_t left =
         is_forked_ ? LengthOf(rank) - pages_->sequence(rank).num_tokens()
@@ -151,17 +145,18 @@ std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
 
 int64_t GroupPrefill::NumPagesToFeed(int max_tokens) const {
   if (is_done_) return 0;
-  return pages_->NumPagesToAppend(
-      Chunks(max_tokens, std::numeric_limits<int>::max()));
+  return pages_->source().num_missing() +
+         pages_->NumPagesToAppend(
+             Chunks(max_tokens, std::numeric_limits<int>::max()));
 }
 
 int64_t GroupPrefill::NumPagesToFeedAll() const {
   if (is_done_) return 0;
   const int page_size = pages_->pool().page_size();
-  int64_t count = 0;
+  int64_t count = pages_->source().num_missing();
   if (!is_forked_) {
-    count = NumPages(stem_length_, page_size) -
-            std::ssize(pages_->sequence(0).pages.pages());
+    count += NumPages(stem_length_, page_size) -
+             std::ssize(pages_->sequence(0).pages.pages());
     const int64_t num_shared = stem_length_ / page_size;
     // A single sequence is the stem.
     if (branches_.size() <= 1) return count;
@@ -185,13 +180,53 @@ void GroupPrefill::Match(int64_t num_without_logits, int64_t num_promised,
                          StepPlan* plan) {
   is_waiting_ = false;
   if (is_done_) return;
+  MatchSource(num_promised, plan);
+  // A source is read in a step that feeds a token.
+  if (is_waiting_ || pages_->source().num_missing() > 0) return;
   const bool again = was_fed_;
   const int64_t num_loaded_before = counts_.num_loaded_again;
   const int64_t num_matched = MatchAll(num_without_logits, num_promised, plan);
   const int64_t num_loaded = counts_.num_loaded_again - num_loaded_before;
-  (again ? counts_.num_shared_again : counts_.num_cached) +=
-      num_matched - num_loaded;
+  if (again) {
+    counts_.num_shared_again += num_matched - num_loaded;
+  } else if (!pages_->source().has_source()) {
+    counts_.num_cached += num_matched - num_loaded;
+  }
   CheckDone();
+}
+
+void GroupPrefill::MatchSource(int64_t num_promised, StepPlan* plan) {
+  const SourcePages& source = pages_->source();
+  while (source.num_missing() > 0) {
+    const int num_before = source.NumPositions();
+    ShareSource();
+    (was_fed_ ? counts_.num_shared_again : counts_.num_cached) +=
+        source.NumPositions() - num_before;
+    if (is_waiting_ || !HasRoomForLoads(num_promised)) return;
+    const int num_shared = source.NumPositions();
+    pages_->LoadSource(plan);
+    const int num_loaded = source.NumPositions() - num_shared;
+    if (num_loaded == 0) return;
+    counts_.num_loaded_again += num_loaded;
+    last_fed_ = num_planned_ + 1;
+    AnnounceSource(last_fed_);
+  }
+  had_source_ = true;
+}
+
+void GroupPrefill::ShareSource() {
+  SourcePages& source = pages_->source();
+  if (tree_ == nullptr || !source_pages_.may_extend ||
+      source_pages_.num_pages != source.num_held()) {
+    return;
+  }
+  const std::vector<TokenId> edges =
+      SourceEdges(source.num_missing(), pages_->pool().page_size());
+  PrefixMatch match = tree_->Find(roots_.source, source_pages_.end, {edges});
+  is_waiting_ = match.is_filling;
+  source_pages_.num_pages += static_cast<int>(std::ssize(match.pages));
+  source_pages_.end = match.end;
+  source.Adopt(std::move(match.pages));
 }
 
 int64_t GroupPrefill::MatchAll(int64_t num_without_logits, int64_t num_promised,
@@ -248,16 +283,16 @@ void GroupPrefill::ShareStem(int64_t end, int64_t num_promised,
                              StepPlan* plan) {
   const int64_t first = pages_->sequence(0).num_tokens();
   const int page_size = pages_->pool().page_size();
-  if (tree_ == nullptr || !may_announce_ || first % page_size != 0 ||
-      num_announced_ != first / page_size || end <= first) {
+  if (tree_ == nullptr || !stem_pages_.may_extend || first % page_size != 0 ||
+      stem_pages_.num_pages != first / page_size || end <= first) {
     return;
   }
-  PrefixMatch match =
-      tree_->Find(salt(), announced_, Part(StemPath(), first, end - first));
+  PrefixMatch match = tree_->Find(roots_.tokens, stem_pages_.end,
+                                  Part(StemPath(), first, end - first));
   is_waiting_ = match.is_filling;
   int64_t num_matched = std::ssize(match.pages) * page_size;
-  num_announced_ += static_cast<int>(std::ssize(match.pages));
-  announced_ = match.end;
+  stem_pages_.num_pages += static_cast<int>(std::ssize(match.pages));
+  stem_pages_.end = match.end;
   pages_->AdoptPages(0, std::move(match.pages));
   // Copying keys and values is cheaper than computing them, even for one token.
   // But branches copy the end of the stem in the plan that forks them, and
@@ -331,13 +366,13 @@ void GroupPrefill::MatchBranches(int64_t num_promised, StepPlan* plan) {
 void GroupPrefill::ShareBranch(int rank) {
   if (tree_ == nullptr) return;
   const int page_size = pages_->pool().page_size();
-  const PrefixTree::Cursor stem = num_announced_ == stem_length_ / page_size
-                                      ? announced_
-                                      : PrefixTree::Cursor{};
+  const PrefixTree::Cursor stem =
+      stem_pages_.num_pages == stem_length_ / page_size ? stem_pages_.end
+                                                        : PrefixTree::Cursor{};
   const int64_t first =
       stem.node < 0 ? 0 : stem_length_ / page_size * page_size;
   PrefixMatch match = tree_->Find(
-      salt(), stem, Part(PathOf(rank), first, LengthOf(rank) - first));
+      roots_.tokens, stem, Part(PathOf(rank), first, LengthOf(rank) - first));
   const int64_t num_matched = first / page_size + std::ssize(match.pages);
   const int64_t num_shared = stem_length_ / page_size;
   if (num_matched <= num_shared) return;
@@ -368,6 +403,7 @@ absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
                                 const AddRow& add_row) {
   CHECK(!is_done_) << "all is fed";
   const std::vector<int> chunks = Chunks(max_tokens, max_rows);
+  RETURN_IF_ERROR(FeedSource());
   RETURN_IF_ERROR(pages_->Append(chunks, &plan->page_copies));
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     if (chunks[rank] == 0) continue;
@@ -379,6 +415,16 @@ absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
   last_fed_ = num_planned_;
   if (!is_forked_) Announce(num_planned_);
   CheckDone();
+  return absl::OkStatus();
+}
+
+absl::Status GroupPrefill::FeedSource() {
+  SourcePages& source = pages_->source();
+  if (source.num_missing() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(source.TakeMissing());
+  const bool again = std::exchange(had_source_, true);
+  (again ? counts_.num_fed_again : counts_.num_source_fed) += source.length();
+  AnnounceSource(num_planned_);
   return absl::OkStatus();
 }
 
@@ -395,28 +441,46 @@ void GroupPrefill::CountFed(int64_t count) {
 }
 
 void GroupPrefill::Announce(int64_t plan_number) {
-  if (tree_ == nullptr || !may_announce_) return;
+  if (tree_ == nullptr) return;
   const int page_size = pages_->pool().page_size();
   const PageTable& table = pages_->sequence(0).pages;
   const int num_full = table.num_tokens() / page_size;
   std::vector<TokenId> tokens;
-  for (; num_announced_ < num_full; ++num_announced_) {
+  while (stem_pages_.may_extend && stem_pages_.num_pages < num_full) {
+    const int place = stem_pages_.num_pages;
     const TokenPath page =
-        Part(StemPath(), int64_t{num_announced_} * page_size, page_size);
+        Part(StemPath(), int64_t{place} * page_size, page_size);
     tokens.assign(page.head.begin(), page.head.end());
     tokens.insert(tokens.end(), page.rest.begin(), page.rest.end());
-    filling_.emplace_back();  // reserved first, in case of std::bad_alloc
-    const auto inserted =
-        tree_->Insert(salt(), announced_, tokens, table.pages()[num_announced_],
-                      PageState::kFilling);
-    if (!inserted || !inserted->is_new) filling_.pop_back();
-    if (!inserted) {
-      may_announce_ = false;
-      return;
-    }
-    announced_ = inserted->cursor;
-    if (inserted->is_new) filling_.back() = {plan_number, announced_};
+    AnnouncePage(roots_.tokens, tokens, table.pages()[place], plan_number,
+                 &stem_pages_);
   }
+}
+
+void GroupPrefill::AnnounceSource(int64_t plan_number) {
+  if (tree_ == nullptr) return;
+  const PageTable& table = pages_->source().table();
+  const std::vector<TokenId> edge = SourceEdges(1, pages_->pool().page_size());
+  while (source_pages_.may_extend &&
+         source_pages_.num_pages < std::ssize(table.pages())) {
+    AnnouncePage(roots_.source, edge, table.pages()[source_pages_.num_pages],
+                 plan_number, &source_pages_);
+  }
+}
+
+void GroupPrefill::AnnouncePage(const std::string& root,
+                                std::span<const TokenId> tokens,
+                                const PageRef& page, int64_t plan_number,
+                                AnnouncedPages* announced) {
+  filling_.emplace_back();  // reserved first, in case of std::bad_alloc
+  const auto inserted =
+      tree_->Insert(root, announced->end, tokens, page, PageState::kFilling);
+  if (!inserted || !inserted->is_new) filling_.pop_back();
+  announced->may_extend = inserted.has_value();
+  if (!inserted) return;
+  announced->end = inserted->cursor;
+  ++announced->num_pages;
+  if (inserted->is_new) filling_.back() = {plan_number, announced->end};
 }
 
 void GroupPrefill::CheckDone() {
@@ -438,11 +502,12 @@ void GroupPrefill::MarkFilled() {
 void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
                         int num_tokens) {
   if (tree_ == nullptr) return;
+  KeepSource();
   const int page_size = pages_->pool().page_size();
   const int num_full = std::min(num_tokens, table.num_tokens()) / page_size;
-  PrefixTree::Cursor at = announced_;
-  int page = num_announced_;
-  if (!may_announce_ || num_announced_ > num_full) {
+  PrefixTree::Cursor at = stem_pages_.end;
+  int page = stem_pages_.num_pages;
+  if (!stem_pages_.may_extend || stem_pages_.num_pages > num_full) {
     at = {};
     page = 0;
   }
@@ -451,8 +516,8 @@ void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
     const TokenPath part = Part(path, int64_t{page} * page_size, page_size);
     tokens.assign(part.head.begin(), part.head.end());
     tokens.insert(tokens.end(), part.rest.begin(), part.rest.end());
-    const auto inserted = tree_->Insert(salt(), at, tokens, table.pages()[page],
-                                        PageState::kReady);
+    const auto inserted = tree_->Insert(roots_.tokens, at, tokens,
+                                        table.pages()[page], PageState::kReady);
     if (inserted) {
       at = inserted->cursor;
       continue;
@@ -460,7 +525,21 @@ void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
     // The pages before it have left the tree.
     at = {};
     page = -1;
-    may_announce_ = false;
+    stem_pages_.may_extend = false;
+  }
+}
+
+void GroupPrefill::KeepSource() {
+  if (source_pages_.may_extend) return;  // all are in the tree
+  const PageTable& table = pages_->source().table();
+  const std::vector<TokenId> edge = SourceEdges(1, pages_->pool().page_size());
+  source_pages_ = {};
+  for (const PageRef& page : table.pages()) {
+    const auto inserted = tree_->Insert(roots_.source, source_pages_.end, edge,
+                                        page, PageState::kReady);
+    if (!inserted) return;
+    source_pages_.end = inserted->cursor;
+    ++source_pages_.num_pages;
   }
 }
 

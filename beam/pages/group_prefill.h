@@ -13,7 +13,7 @@
 // tree as soon as a plan fills it, so that groups with the same beginning wait
 // for it instead of computing it too.
 //
-//   GroupPrefill prefill(&request, source_end, &pages, &tree);
+//   GroupPrefill prefill(&request, roots, &pages, &tree);
 //   while (!prefill.done()) {
 //     // Shares pages of the tree.
 //     prefill.Match(num_without_logits, num_promised, &plan);
@@ -24,9 +24,9 @@
 //   ...
 //   prefill.OnAnswer();  // for each plan's result, in order
 //
-// A source that an encoder reads (source_layout.h) is fed in one chunk with the
-// decoder's first token, because each part of it requires a pass over the whole
-// source. Other tokens that the decoder begins with are fed as any prompt is.
+// With an encoder the pages of the source come first (source_pages.h): they are
+// shared or loaded too, and if any is missing, the encoder fills these in the
+// step of the next chunk. Sequences, stem and branches are the decoder's alone.
 //
 // Without a tree, or with GenerationParams::prefix_cache off, all tokens that
 // are not loaded are fed.
@@ -45,6 +45,7 @@
 
 #include "absl/status/status.h"
 #include "beam/pages/group_pages.h"
+#include "beam/pages/prefix_roots.h"
 #include "exec_request/step_plan.h"
 #include "pages/prefix_tree.h"
 #include "request/request.h"
@@ -54,8 +55,11 @@ namespace espalier {
 // Counts of tokens that a group did not have to feed, or fed twice.
 struct PrefillCounts {
   // Prompt tokens that were shared instead of fed, until the prompt was fed
-  // once.
+  // once. With an encoder the source is the prompt, and tokens that the decoder
+  // begins with do not count.
   int64_t num_cached = 0;
+  // Tokens that the encoder read, once.
+  int64_t num_source_fed = 0;
   // After restarts, counting each token of a branch in its own sequence: tokens
   // shared or loaded instead of fed, and tokens that were fed again.
   int64_t num_shared_again = 0;
@@ -67,8 +71,8 @@ class GroupPrefill {
  public:
   // Starts the prefill of a new group. The arguments outlive this; `tree` may
   // be null.
-  //   source_end  SourceLayout::end
-  GroupPrefill(const Request* request, int source_end, GroupPages* pages,
+  //   request  with an encoder its prompt is the decoder's
+  GroupPrefill(const Request* request, PrefixRoots roots, GroupPages* pages,
                PrefixTree* tree);
   ~GroupPrefill();
   GroupPrefill(const GroupPrefill&) = delete;
@@ -84,11 +88,12 @@ class GroupPrefill {
 
   // True if all tokens are in plans.
   bool done() const { return is_done_; }
-  // Returns the number of tokens that are in no plan yet.
+  // Returns the number of tokens that are in no plan yet, beside a source.
   int64_t num_pending_tokens() const;
-  // Least number of tokens of its next chunk, whatever the limit: a source and
-  // the decoder's first token. 0: no minimum.
-  int NumTokensAtOnce() const;
+  // Returns the limit of these in its next chunk, if that may have `max_tokens`
+  // tokens. A source that the encoder must read counts, but is read at once
+  // with at least one token.
+  int MaxTokensBesideSource(int max_tokens) const;
   // Returns the number of sequences when all tokens are fed.
   int num_branches() const {
     return std::max(1, static_cast<int>(branches_.size()));
@@ -111,8 +116,9 @@ class GroupPrefill {
   int64_t NumPagesToFeed(int max_tokens) const;
   int64_t NumPagesToFeedAll() const;
 
-  // Grows at most `max_rows` tables by at most `max_tokens` tokens in total.
-  // Calls `add_row` for each row with its rank and tokens.
+  // Grows at most `max_rows` tables by at most `max_tokens` tokens in total,
+  // less those of a source (MaxTokensBesideSource). Calls `add_row` for each
+  // row with its rank and tokens.
   // Errors: as GroupPages::Append.
   using AddRow = std::function<void(int rank, const TokenPath& tokens)>;
   absl::Status Feed(int max_tokens, int max_rows, StepPlan* plan,
@@ -134,6 +140,7 @@ class GroupPrefill {
   bool is_filled() const { return num_answered_ >= last_fed_; }
 
   const PrefillCounts& counts() const { return counts_; }
+  const PrefixRoots& roots() const { return roots_; }
 
   // Caches the full pages of a sequence's first `num_tokens` tokens in the
   // tree. Throws std::bad_alloc; some may be cached then.
@@ -141,8 +148,15 @@ class GroupPrefill {
   void Keep(const PageTable& table, const TokenPath& path, int num_tokens);
 
  private:
+  // Pages at the beginning of a path that are in the tree.
+  struct AnnouncedPages {
+    PrefixTree::Cursor end;  // after them
+    int num_pages = 0;
+    // False: a page before `end` has left the tree.
+    bool may_extend = true;
+  };
+
   const Request& request() const { return *request_; }
-  std::string_view salt() const;
   // Tokens of the stem; and of a rank, which begins with the stem.
   TokenPath StemPath() const;
   TokenPath PathOf(int rank) const;
@@ -155,6 +169,9 @@ class GroupPrefill {
   // Returns the first place at which branches do not share the stem's pages.
   int FirstBranchPlace() const;
   bool HasSavedBranch() const;
+  // Shares or loads pages of the source.
+  void MatchSource(int64_t num_promised, StepPlan* plan);
+  void ShareSource();
   // Returns the number of tokens that are no longer pending.
   int64_t MatchAll(int64_t num_without_logits, int64_t num_promised,
                    StepPlan* plan);
@@ -173,16 +190,23 @@ class GroupPrefill {
   int64_t NumStemTokensToFeed() const;
   // Returns the number of tokens that each rank feeds next.
   std::vector<int> Chunks(int max_tokens, int max_rows) const;
+  // Takes the missing pages of the source, which the plan fills.
+  absl::Status FeedSource();
   void CountFed(int64_t count);
-  // Announces the full pages of the stem that the group's plan `plan_number`
-  // fills.
+  // Announces the full pages of the stem, or the pages of the source, that the
+  // group's plan `plan_number` fills.
   void Announce(int64_t plan_number);
+  void AnnounceSource(int64_t plan_number);
+  void AnnouncePage(const std::string& root, std::span<const TokenId> tokens,
+                    const PageRef& page, int64_t plan_number,
+                    AnnouncedPages* announced);
+  // Caches the pages of the source, as Keep.
+  void KeepSource();
   // Marks pages in the tree as filled if the plans that fill them have results.
   void MarkFilled();
   void CheckDone();
 
   const Request* const request_;
-  const int source_end_;
   GroupPages* const pages_;
   PrefixTree* const tree_;  // null: not used
 
@@ -198,12 +222,12 @@ class GroupPrefill {
   // Largest number of prompt tokens fed or shared so far.
   int64_t prompt_fed_ = 0;
   PrefillCounts counts_;
-  // Position in the tree after the first num_announced_ pages of the stem.
-  PrefixTree::Cursor announced_;
-  int num_announced_ = 0;
-  bool may_announce_ = true;
+  AnnouncedPages stem_pages_;  // full ones
+  AnnouncedPages source_pages_;
+  bool had_source_ = false;  // complete
   // Pages being filled, each with the number of the group's plan that fills it.
   std::deque<std::pair<int64_t, PrefixTree::Cursor>> filling_;
+  const PrefixRoots roots_;
 };
 
 }  // namespace espalier

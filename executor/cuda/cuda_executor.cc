@@ -150,9 +150,8 @@ class CudaExecutor::Impl {
   // On the thread.
   CudaLaunchThread::Poll Run(const std::shared_ptr<StepPlan>& plan,
                              const Done& done);
-  absl::StatusOr<InFlight> LaunchSafely(StepPlan* plan);
-  absl::StatusOr<InFlight> Launch(const StepPlan& plan,
-                                  const CudaPlanSources& sources);
+  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
+  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
   absl::Status WaitForDrafts(const CudaStep& step);
   static void SayVerified(const CudaStep& step, void* event);
@@ -267,7 +266,7 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
       };
     });
   }
-  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan.get());
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(*plan);
   if (!in_flight.ok()) {
     // Enqueued work may still read the slot.
     cudaStreamSynchronize(stream_.get());
@@ -296,21 +295,20 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
 }
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
-    StepPlan* plan) {
-  const size_t num_tokens = plan->tokens.size();
+    const StepPlan& plan) {
   try {
-    return Launch(*plan, TakeSources(description_.page_size, plan));
+    return Launch(plan);
   } catch (const std::bad_alloc&) {
     return UntilThereIsMemory([&] {
-      return ResourceExhausted("not enough memory for a step of ", num_tokens,
-                               " tokens and ", plan->continuations.size(),
-                               " groups that go on");
+      return ResourceExhausted("not enough memory for a step of ",
+                               plan.tokens.size(), " tokens and ",
+                               plan.continuations.size(), " groups that go on");
     });
   }
 }
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
-    const StepPlan& plan, const CudaPlanSources& sources) {
+    const StepPlan& plan) {
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(ordinal()));
   InFlight in_flight;
@@ -318,7 +316,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   StepSlot& slot = slots_[in_flight.slot];
   delta_->Clear();
   ASSIGN_OR_RETURN(in_flight.step,
-                   builder_->Build(plan, sources, ReserveFor(plan), &*delta_));
+                   builder_->Build(plan, ReserveFor(plan), &*delta_));
   in_flight.was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
   RETURN_IF_ERROR(WaitForDrafts(in_flight.step));

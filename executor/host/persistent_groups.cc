@@ -56,7 +56,12 @@ PersistentGroups::Group PersistentGroups::FromRows(
   group.samples = selection.samples;
   group.keeps_histories = !selection.histories.empty();
   group.tables.resize(group.num_slots);
-  if (!rows.empty()) group.source_length = plan.rows[rows[0]].source_length;
+  const PlanSource* const source =
+      rows.empty() ? nullptr : plan.source_of(rows[0]);
+  if (source != nullptr) {
+    group.source = *source;
+    group.source->num_stored = source->input->length();
+  }
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     const int slot = selection.slots[rank];
     const std::span<const PageId> pages = plan.row_pages(rows[rank]);
@@ -80,6 +85,11 @@ void PersistentGroups::ExpandContinuations(
   if (found != groups_.end()) {
     Group& group = found->second;
     MoveForks(continuation, &group, &plan->page_copies);
+    if (group.source && !group.beams.empty()) {
+      PlanSource& source = plan->sources.emplace_back(*group.source);
+      source.first_row = static_cast<int>(plan->rows.size());
+      source.num_rows = static_cast<int>(group.beams.size());
+    }
     for (const Beam& beam : group.beams) {
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
@@ -119,8 +129,7 @@ void PersistentGroups::AddRow(const Group& group, const Beam& beam,
                         .num_tokens = 1,
                         .first_position = position,
                         .num_logits = 1,
-                        .first_logits = plan->num_logits,
-                        .source_length = group.source_length});
+                        .first_logits = plan->num_logits});
   plan->tokens.push_back(beam.token);
   ++plan->num_logits;
   plan->page_indices.append(group.tables[beam.slot]);

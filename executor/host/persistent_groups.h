@@ -11,6 +11,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -58,7 +59,7 @@ class PersistentGroups {
     std::vector<Beam> beams;                  // by rank
     SmallVector<int> samples;                 // that draw in the running step
     bool keeps_histories = false;             // processors need them
-    int source_length = 0;                    // PlanRow::source_length
+    std::optional<PlanSource> source = {};    // as its rows have it
   };
 
   // Returns the group that the rows of `selection` set. `rows` are plan rows.

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/page_count.h"
 #include "batcher/engine.h"
 #include "batcher/scheduler/scheduler.h"
+#include "beam/pages/group_pages.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
@@ -32,30 +35,59 @@ using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A model that notes what its encoder reads.
+// A model that notes what its encoder reads, and checks the pages of sources.
 class ReadingModel : public Model {
  public:
-  explicit ReadingModel(int page_size)
-      : model_(*TransformerModel::Load(
-            FamilyPath("marian"),
-            {.page_size = page_size, .kv_cache_bytes = 4 << 20}, MakePool(1))) {
-  }
+  explicit ReadingModel(int page_size, int64_t host_cache_bytes = 0)
+      : model_(*TransformerModel::Load(FamilyPath("marian"),
+                                       {.page_size = page_size,
+                                        .kv_cache_bytes = 4 << 20,
+                                        .host_cache_bytes = host_cache_bytes},
+                                       MakePool(1))) {}
 
   const ModelDescription& description() const override {
     return model_->description();
   }
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
     for (const PlanSource& source : plan.sources) {
-      num_read.push_back(static_cast<int>(source.tokens->size()));
+      if (source.is_read()) num_read.push_back(source.input->length());
     }
-    step_tokens.push_back(static_cast<int>(plan.tokens.size()));
+    step_tokens.push_back(
+        static_cast<int>(std::ssize(plan.tokens) + plan.NumSourceTokens()));
+    CheckPages(plan);
     return model_->Forward(plan, logits);
   }
 
   std::vector<int> num_read;  // tokens of each source, as they are read
   std::vector<int> step_tokens;
+  // Pairs of entries in one plan that have the same pages.
+  int num_shared = 0;
 
  private:
+  // A page of a source is in no row's table and serves no other source. One
+  // that is written now serves this entry alone.
+  void CheckPages(const StepPlan& plan) {
+    std::map<PageId, const PlanSource*> owners;
+    for (const PlanSource& source : plan.sources) {
+      ASSERT_EQ(std::ssize(*source.pages),
+                NumPages(source.input->length(), description().page_size));
+      for (const PageId page : *source.pages) {
+        const auto [owner, is_new] = owners.try_emplace(page, &source);
+        if (is_new) continue;
+        const PlanSource& other = *owner->second;
+        ASSERT_EQ(other.input->content_hash(), source.input->content_hash());
+        ASSERT_FALSE(source.is_read() || other.is_read());
+        if (page == source.pages->front()) ++num_shared;
+      }
+    }
+    for (const PageId page : plan.page_indices) {
+      ASSERT_FALSE(owners.contains(page)) << page;
+    }
+    for (size_t row = 0; row < plan.rows.size(); ++row) {
+      ASSERT_NE(plan.source_of(row), nullptr);
+    }
+  }
+
   std::unique_ptr<TransformerModel> model_;
 };
 
@@ -129,6 +161,27 @@ TEST(SourcesTest, EqualSourcesAreReadOnceAndOthersShareNothing) {
   ExpectNothingHeld(scheduler);
 }
 
+TEST(SourcesTest, EqualSourcesShareTheirPagesUnlessTheirSaltsDiffer) {
+  ReadingModel model(/*page_size=*/4);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  const Request request = Translate(TokensUpTo(11, 5));
+  RunTogether(scheduler, model, {request, request});
+  EXPECT_GT(model.num_shared, 0);
+  EXPECT_THAT(model.num_read, ElementsAre(11));
+  // The pages outlive their requests: three of the source.
+  EXPECT_GE(scheduler.tree().num_pages(), 3);
+
+  model.num_shared = 0;
+  Request salted = request;
+  salted.params.cache_salt = "a";
+  Request unshared = request;
+  unshared.params.prefix_cache = false;
+  RunTogether(scheduler, model, {request, salted, unshared, unshared});
+  EXPECT_EQ(model.num_shared, 0);
+  EXPECT_THAT(model.num_read, ElementsAre(11, 11, 11, 11));
+  ExpectNothingHeld(scheduler);
+}
+
 // Whose salts and sources, one after the other, are the same bytes.
 TEST(SourcesTest, NoSaltIsTakenForPartOfASource) {
   ReadingModel model(/*page_size=*/1);
@@ -171,8 +224,8 @@ TEST(SourcesTest, ASourceOfMoreTokensThanAStepHasIsReadAtOnce) {
       narrow, model, {Translate({7, 8}), request, Translate({9, 8})});
   EXPECT_TRUE(SameHypotheses(results[1], expected[0]));
   EXPECT_EQ(std::ranges::count(model.num_read, 50), 1);
-  // With its padding and the decoder's first token.
-  EXPECT_LE(std::ranges::max(model.step_tokens), 8 + 53);
+  // With the decoder's first token.
+  EXPECT_LE(std::ranges::max(model.step_tokens), 8 + 51);
 }
 
 Request GoOnFrom(Request request, std::vector<int64_t> tokens) {
@@ -220,7 +273,7 @@ TEST(SourcesTest, ALongDecoderPromptIsFedInChunks) {
       GoOnFrom(Translate(TokensUpTo(50, 5)), DecoderTokens(40));
   Scheduler wide(model.description(), {.validate_steps = true});
   const auto expected = RunTogether(wide, model, {request});
-  EXPECT_EQ(std::ranges::max(model.step_tokens), 52 + 41);
+  EXPECT_EQ(std::ranges::max(model.step_tokens), 50 + 41);
   model.num_read.clear();
   model.step_tokens.clear();
   Scheduler narrow(model.description(),
@@ -228,7 +281,7 @@ TEST(SourcesTest, ALongDecoderPromptIsFedInChunks) {
   const auto results = RunTogether(narrow, model, {request});
   EXPECT_TRUE(SameHypotheses(results[0], expected[0]));
   EXPECT_THAT(model.num_read, ElementsAre(50));
-  EXPECT_EQ(model.step_tokens.front(), 52 + 1);
+  EXPECT_EQ(model.step_tokens.front(), 50 + 1);
   EXPECT_EQ(
       *std::max_element(model.step_tokens.begin() + 1, model.step_tokens.end()),
       8);
@@ -244,8 +297,8 @@ TEST(SourcesTest, DecoderPromptsAreSharedAmongThoseOfOneSource) {
   };
   const Request source = Translate(TokensUpTo(11, 5));
   const Request request = GoOnFrom(source, DecoderTokens(14));
-  // Source and padding, start, decoder prompt.
-  EXPECT_EQ(first_step(request), 12 + 1 + 14);
+  // Source, start, decoder prompt.
+  EXPECT_EQ(first_step(request), 11 + 1 + 14);
   // Its 15 tokens are on three full pages; a fourth has been copied, but for
   // the last token, which is fed for its logits.
   EXPECT_EQ(first_step(request), 1);
@@ -259,8 +312,130 @@ TEST(SourcesTest, DecoderPromptsAreSharedAmongThoseOfOneSource) {
   // Pages of another source are not reused.
   EXPECT_EQ(
       first_step(GoOnFrom(Translate(TokensUpTo(11, 6)), DecoderTokens(14))),
-      12 + 1 + 14);
+      11 + 1 + 14);
   ExpectNothingHeld(scheduler);
+}
+
+// Sources that end on a page's last place and beside it.
+std::vector<Request> RequestsOfAllLengths(int max_new_tokens) {
+  std::vector<Request> requests;
+  for (const int length : {1, 3, 4, 5, 15, 16, 17, 31, 32, 33, 64}) {
+    requests.push_back(Translate(TokensUpTo(length, 5)));
+    requests.push_back(
+        GoOnFrom(requests.back(), DecoderTokens(3 + length % 16)));
+    requests.back().params.num_beams = 2;
+  }
+  for (Request& request : requests) {
+    request.params.max_new_tokens = max_new_tokens;
+  }
+  return requests;
+}
+
+TEST(SourcesTest, PageSizesChangeNoHypothesis) {
+  const std::vector<Request> requests = RequestsOfAllLengths(8);
+  std::vector<Result> expected;
+  for (const int page_size : {1, 3, 4, 16}) {
+    ReadingModel model(page_size);
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    for (int round = 0; round < 2; ++round) {
+      const auto results = RunTogether(scheduler, model, requests);
+      if (expected.empty()) expected = results;
+      for (size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_TRUE(SameHypotheses(results[i], expected[i])) << page_size;
+      }
+    }
+    EXPECT_EQ(std::ssize(model.num_read), std::ssize(requests) / 2);
+    ExpectNothingHeld(scheduler);
+  }
+}
+
+// Returns the most pages that one of these requests needs.
+int64_t MostPages(const Model& model, std::vector<Request> requests) {
+  int64_t most = 0;
+  for (Request& request : requests) {
+    EXPECT_OK(ValidateRequest(model.description(), &request));
+    const PreparedRequest prepared(request, nullptr, &model.description());
+    most = std::max(most, GroupPages::WorstCase(prepared.request,
+                                                model.description().page_size,
+                                                prepared.source_length()));
+  }
+  return most;
+}
+
+// In few pages requests are preempted, and their sources evicted: they are read
+// again or loaded from host memory.
+TEST(SourcesTest, PreemptedRequestsResumeWithTheirSources) {
+  std::vector<Request> requests = RequestsOfAllLengths(24);
+  for (const int page_size : {1, 4, 16}) {
+    for (const bool is_shared : {true, false}) {
+      for (Request& request : requests) {
+        request.params.prefix_cache = is_shared;
+      }
+      std::vector<Result> expected;
+      for (const int host_cache_bytes : {0, 1 << 20}) {
+        SCOPED_TRACE(::testing::Message() << page_size << " " << is_shared
+                                          << " " << host_cache_bytes);
+        ReadingModel model(page_size, host_cache_bytes);
+        if (expected.empty()) {
+          Scheduler wide(model.description(), {});
+          expected = RunTogether(wide, model, requests);
+          model.num_read.clear();
+        }
+        ModelDescription narrow = model.description();
+        narrow.num_pages = static_cast<int>(MostPages(model, requests));
+        Scheduler scheduler(narrow, {.validate_steps = true});
+        const auto results = RunTogether(scheduler, model, requests);
+        for (size_t i = 0; i < requests.size(); ++i) {
+          EXPECT_TRUE(SameHypotheses(results[i], expected[i])) << i;
+        }
+        const SchedulerStats& stats = scheduler.stats();
+        EXPECT_GT(stats.num_preemptions, 0);
+        if (host_cache_bytes == 0) {
+          EXPECT_GT(stats.num_tokens_fed_again + stats.num_tokens_shared_again,
+                    0);
+          EXPECT_GE(std::ssize(model.num_read), is_shared
+                                                    ? std::ssize(requests) / 2
+                                                    : std::ssize(requests) + 1);
+        } else {
+          EXPECT_GT(stats.num_swapped_pages_in, 0);
+        }
+        // Each source is counted once, however often it is read.
+        int64_t num_tokens = 0;
+        for (const Request& request : requests) {
+          num_tokens += std::ssize(request.prompt_tokens);
+        }
+        EXPECT_EQ(stats.num_prompt_tokens + stats.num_cached_tokens,
+                  num_tokens);
+        ExpectNothingHeld(scheduler);
+      }
+    }
+  }
+}
+
+TEST(SourcesTest, ASourceThatNoPagesHoldIsRefused) {
+  ReadingModel model(/*page_size=*/4);
+  ModelDescription narrow = model.description();
+  Request request = Translate(TokensUpTo(33, 5));
+  request.params.num_beams = 1;
+  narrow.num_pages = static_cast<int>(MostPages(model, {request}));
+  EXPECT_EQ(narrow.num_pages, 9 + 2);
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  for (const int num_missing : {0, 1}) {
+    narrow.num_pages -= num_missing;
+    Scheduler scheduler(narrow, {.validate_steps = true});
+    absl::Status status = absl::UnknownError("none");
+    scheduler.Submit(
+        RequestId{1}, PreparedRequest(request, nullptr, &model.description()),
+        [&](absl::StatusOr<Result> result) { status = result.status(); });
+    RunToEnd(scheduler, model);
+    if (num_missing == 0) {
+      EXPECT_OK(status);
+    } else {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("it needs 11 pages of 4 tokens "
+                                             "at worst (33 prompt tokens")));
+    }
+  }
 }
 
 TEST(SourcesTest, WhatIsTooLongOrHasNoMeaningIsRefused) {

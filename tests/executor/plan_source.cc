@@ -29,13 +29,16 @@ int PlanSource::AddRow(std::span<const TokenId> tokens, int num_logits) {
 
 int PlanSource::AddRow(std::span<const TokenId> source,
                        std::span<const TokenId> tokens, int num_logits) {
-  std::vector<TokenId> all(source.begin(), source.end());
-  while (all.size() % page_size_ != 0) all.push_back(0);
-  all.insert(all.end(), tokens.begin(), tokens.end());
-  const int row = AddRow(all, num_logits);
-  plan.rows[row].source_length = static_cast<int>(source.size());
-  plan.sources.push_back({row, std::make_shared<const std::vector<TokenId>>(
-                                   source.begin(), source.end())});
+  std::vector<PageId> pages;
+  for (size_t i = 0; i < source.size(); i += page_size_) {
+    pages.push_back(NewPage());
+  }
+  const int row = AddRow(tokens, num_logits);
+  plan.sources.push_back(
+      {.first_row = row,
+       .input = std::make_shared<const EncoderInput>(
+           std::vector<TokenId>(source.begin(), source.end())),
+       .pages = std::make_shared<const std::vector<PageId>>(std::move(pages))});
   return row;
 }
 

@@ -21,7 +21,8 @@ class PlanSource {
   // Adds a row that feeds `tokens` at the front of its own pages, without a
   // selection; returns its index.
   int AddRow(std::span<const TokenId> tokens, int num_logits);
-  // A row of a model with an encoder: `source`, then `tokens` of the decoder.
+  // A row of a model with an encoder, which reads `source` on pages before
+  // those of `tokens`.
   int AddRow(std::span<const TokenId> source, std::span<const TokenId> tokens,
              int num_logits);
   // Asks for the last logits of the last `num_rows` rows. The caller completes

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "base/check.h"
 
@@ -17,7 +18,10 @@ Feeder::Feeder(Model* model) : model_(model) {
 
 int Feeder::Add(std::vector<TokenId> source) {
   CHECK_EQ(source.empty(), !model_->description().encoder.has_value());
-  sequences_.emplace_back().source = std::move(source);
+  Sequence& sequence = sequences_.emplace_back();
+  if (!source.empty()) {
+    sequence.source = std::make_shared<const EncoderInput>(std::move(source));
+  }
   return static_cast<int>(sequences_.size()) - 1;
 }
 
@@ -41,17 +45,22 @@ int Feeder::Fork(int parent) {
   return static_cast<int>(sequences_.size()) - 1;
 }
 
-std::vector<TokenId> Feeder::TokensOf(const Row& row, StepPlan* plan) const {
-  const Sequence& sequence = sequences_[row.sequence];
-  if (sequence.num_tokens > 0 || sequence.source.empty()) return row.tokens;
-  plan->sources.push_back(
-      {static_cast<int>(plan->rows.size()),
-       std::make_shared<const std::vector<TokenId>>(sequence.source)});
-  std::vector<TokenId> tokens = sequence.source;
-  const size_t page_size = model_->description().page_size;
-  tokens.resize((tokens.size() + page_size - 1) / page_size * page_size, 0);
-  tokens.insert(tokens.end(), row.tokens.begin(), row.tokens.end());
-  return tokens;
+void Feeder::AddSource(Sequence* sequence, StepPlan* plan) {
+  if (sequence->source == nullptr) return;
+  const int length = sequence->source->length();
+  const bool is_read = sequence->source_pages != nullptr;
+  if (!is_read) {
+    std::vector<PageId> pages;
+    while (std::ssize(pages) * model_->description().page_size < length) {
+      pages.push_back(TakePage());
+    }
+    sequence->source_pages =
+        std::make_shared<const std::vector<PageId>>(std::move(pages));
+  }
+  plan->sources.push_back({.first_row = static_cast<int>(plan->rows.size()),
+                           .input = sequence->source,
+                           .pages = sequence->source_pages,
+                           .num_stored = is_read ? length : 0});
 }
 
 std::vector<LogitsRows> Feeder::Step(const std::vector<Row>& rows) {
@@ -60,21 +69,17 @@ std::vector<LogitsRows> Feeder::Step(const std::vector<Row>& rows) {
   plan.page_copies = std::exchange(copies_, {});
   for (const Row& row : rows) {
     Sequence& sequence = sequences_[row.sequence];
-    const std::vector<TokenId> tokens = TokensOf(row, &plan);
-    const int num_tokens = static_cast<int>(tokens.size());
-    const int num_logits = row.num_logits < 0
-                               ? static_cast<int>(row.tokens.size())
-                               : row.num_logits;
-    plan.rows.push_back(
-        {.sequence = SequenceId{row.sequence},
-         .first_token = static_cast<int>(plan.tokens.size()),
-         .num_tokens = num_tokens,
-         .first_position = sequence.num_tokens,
-         .num_logits = num_logits,
-         .first_logits = plan.num_logits,
-         .source_length = static_cast<int>(sequence.source.size())});
+    AddSource(&sequence, &plan);
+    const int num_tokens = static_cast<int>(row.tokens.size());
+    const int num_logits = row.num_logits < 0 ? num_tokens : row.num_logits;
+    plan.rows.push_back({.sequence = SequenceId{row.sequence},
+                         .first_token = static_cast<int>(plan.tokens.size()),
+                         .num_tokens = num_tokens,
+                         .first_position = sequence.num_tokens,
+                         .num_logits = num_logits,
+                         .first_logits = plan.num_logits});
     plan.num_logits += num_logits;
-    plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+    plan.tokens.insert(plan.tokens.end(), row.tokens.begin(), row.tokens.end());
     sequence.num_tokens += num_tokens;
     while (sequence.pages.size() * page_size < sequence.num_tokens) {
       sequence.pages.push_back(TakePage());

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "base/ids.h"
@@ -21,8 +22,8 @@ class Feeder {
  public:
   explicit Feeder(Model* model);
 
-  // A new, empty sequence. With an encoder its source is `source`, which its
-  // first row feeds before its own tokens.
+  // A new, empty sequence. With an encoder its source is `source`, which is
+  // read with its first row.
   int Add(std::vector<TokenId> source = {});
 
   struct Row {
@@ -41,12 +42,14 @@ class Feeder {
   struct Sequence {
     int num_tokens = 0;
     std::vector<PageId> pages;
-    std::vector<TokenId> source;  // empty: none
+    std::shared_ptr<const EncoderInput> source;  // null: none
+    // Null until the source is read; forks share them.
+    std::shared_ptr<const std::vector<PageId>> source_pages;
   };
 
   PageId TakePage();
-  // The row's tokens and, if the sequence has none yet, its source before them.
-  std::vector<TokenId> TokensOf(const Row& row, StepPlan* plan) const;
+  // Adds the source of the next row, which is read if it was not yet.
+  void AddSource(Sequence* sequence, StepPlan* plan);
   std::vector<LogitsRows> Split(const StepPlan& plan,
                                 const std::vector<float>& logits) const;
 

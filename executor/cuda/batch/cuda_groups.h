@@ -21,8 +21,7 @@ struct CudaGroup {
   int num_slots = 1;
   int num_shared_pages = 0;  // in front of the tables of all its slots
   int position = 0;          // fed by its last planned step
-  // PlanRow::source_length; `position` is the decoder's.
-  int source_length = 0;
+  int source_length = 0;     // EncoderInput::length; 0: no encoder
   std::vector<TokenId> eos_token_ids;
   // [num_slots], as on the device; empty if unknown.
   SmallVector<PageId> tail_pages;

@@ -33,7 +33,7 @@ absl::StatusOr<CudaEvent> MakeReadEvent() {
 
 void AddTokens(const CudaSourceRead& read, int null_table,
                CudaSourceCall* call) {
-  const int length = static_cast<int>(read.tokens->size());
+  const int length = read.input->length();
   const int table = static_cast<int>(call->attention_rows.size());
   call->attention_rows.push_back(
       {.first_query = static_cast<int>(call->tokens.size()),
@@ -42,11 +42,10 @@ void AddTokens(const CudaSourceRead& read, int null_table,
        .max_positions = length,
        .sees_all = 1});
   for (int i = 0; i < length; ++i) {
-    const bool is_fed = i >= read.first_fed && i < read.end_fed;
-    call->tokens.push_back((*read.tokens)[i]);
+    call->tokens.push_back(read.input->tokens()[i]);
     call->positions.push_back(i);
     call->token_tables.push_back(table);
-    call->cross_tables.push_back(is_fed ? read.table : null_table);
+    call->cross_tables.push_back(i < read.num_stored ? null_table : read.table);
     call->last_positions.push_back(length - 1);
   }
 }
@@ -72,9 +71,9 @@ absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
   size_t count = 0;
   int64_t num_tokens = 0, num_pages = 0;
   for (const CudaSourceRead& read : reads) {
-    const int64_t pages = NumPages(std::ssize(*read.tokens), page_size);
+    const int64_t pages = NumPages(read.input->length(), page_size);
     const int64_t stride = std::max<int64_t>(call.stride, pages);
-    num_tokens += std::ssize(*read.tokens);
+    num_tokens += read.input->length();
     num_pages += pages;
     if (num_tokens > bounds.max_tokens || num_pages > bounds.max_source_pages ||
         (count + 1) * stride > MaxSourceTableWords(bounds)) {
@@ -85,7 +84,7 @@ absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
     ++count;
   }
   if (count == 0) {
-    return ResourceExhausted("a source of ", reads[0].tokens->size(),
+    return ResourceExhausted("a source of ", reads[0].input->length(),
                              " tokens, a call has room for ", bounds.max_tokens,
                              " on ", bounds.max_source_pages, " pages");
   }

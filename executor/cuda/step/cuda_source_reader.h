@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
+#include "exec_request/encoder_input.h"
 #include "executor/cuda/batch/cuda_batch_arrays.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/transfer/cuda_delta.h"
@@ -25,14 +26,12 @@ namespace espalier {
 
 // A source to read.
 struct CudaSourceRead {
-  std::shared_ptr<const std::vector<TokenId>> tokens;
+  std::shared_ptr<const EncoderInput> input;
   // Table of its pages (CudaStepMemory::source_table).
   int table = 0;
-  // This read stores the keys and values of positions [first_fed, end_fed),
-  // although the encoder always reads all tokens. Earlier positions are stored
-  // already, later ones are stored by a later step.
-  int first_fed = 0;
-  int end_fed = 0;
+  // PlanSource::num_stored: the encoder reads all tokens, and the keys and
+  // values of later positions are stored.
+  int num_stored = 0;
 };
 
 // A call of the model's encoder, in vectors of the host.

@@ -41,6 +41,10 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
   return request;
 }
 
+int LengthOf(const PlanSource* source) {
+  return source == nullptr ? 0 : source->input->length();
+}
+
 // Returns ScratchFault() of the step, with the graph's shape if it has one.
 std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
                     const CudaStepLimits& limits) {
@@ -65,10 +69,8 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
 absl::StatusOr<CudaStep> CudaStepBuilder::Build(
-    const StepPlan& plan, const CudaPlanSources& sources,
-    const absl::Status& gumbel_status, CudaDelta* delta) {
+    const StepPlan& plan, const absl::Status& gumbel_status, CudaDelta* delta) {
   delta_ = delta;
-  sources_ = &sources;
   gumbel_status_ = gumbel_status;
   beams_.clear();
   prompts_.clear();
@@ -149,12 +151,14 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   return absl::OkStatus();
 }
 
-// All sequences of a group begin with its source.
+// All rows of a group have its source.
 void CudaStepBuilder::PutSource(const StepPlan& plan, int row,
                                 CudaGroup* group) {
-  group->source_length = plan.rows[row].source_length;
+  const PlanSource* const source = plan.source_of(row);
+  group->source_length = LengthOf(source);
+  if (source == nullptr) return;
   delta_->Put<int>(memory_->source_table(group->first_slot),
-                   Words(sources_->row_pages(row)));
+                   Words(*source->pages));
 }
 
 absl::Status CudaStepBuilder::FindContinuation(
@@ -166,12 +170,10 @@ absl::Status CudaStepBuilder::FindContinuation(
   }
   CudaGroup* const group = groups_.Find(continuation.request);
   if (group == nullptr) return absl::OkStatus();  // lost with a failed plan
-  const int position =
-      continuation.position - SourceEnd(group->source_length, shape_.page_size);
-  CHECK_EQ(position, group->position + 1);
+  CHECK_EQ(continuation.position, group->position + 1);
   CHECK_EQ(continuation.tail_pages.size(),
            static_cast<size_t>(group->num_slots));
-  group->position = position;
+  group->position = continuation.position;
   if (group->tail_pages != continuation.tail_pages) {
     group->tail_pages = continuation.tail_pages;
     delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
@@ -236,7 +238,7 @@ int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
     return -1;
   }
   // Sources need encoder calls of arbitrary number and size.
-  if (!sources_->reads.empty()) return -1;
+  if (plan.NumSourceTokens() > 0) return -1;
   // A graph has capacity for one copy per row. Rows of continuations need at
   // most one each, for a forked child. The plan's own copies must therefore not
   // outnumber its own rows.
@@ -276,19 +278,22 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
   const std::vector<int> num_ahead = NumAhead(plan);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    if (tables[i].own < 0 || row.num_tokens == 0) continue;
+    if (tables[i].own < 0) continue;
     first_tokens[i] = batch->num_tokens();
     batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i].own,
-                     {tables[i].source, row.source_length}, num_ahead[i]);
+                     {tables[i].source, LengthOf(plan.source_of(i))},
+                     num_ahead[i]);
     // For other rows the device finds the positions.
     if (num_ahead[i] == 0) PutPageTokens(plan, i);
   }
   SharePages(plan, first_tokens, batch);
-  for (const CudaPlanSources::Read& read : sources_->reads) {
-    step->sources.push_back({.tokens = read.tokens,
-                             .table = tables[read.row].source,
-                             .first_fed = read.first_fed,
-                             .end_fed = read.end_fed});
+  for (const PlanSource& source : plan.sources) {
+    if (!source.is_read()) continue;
+    const int table = tables[source.first_row].source;
+    CHECK_GE(table, 0) << "a row of a beam whose source is not read yet";
+    step->sources.push_back({.input = source.input,
+                             .table = table,
+                             .num_stored = source.num_stored});
   }
   LayOutLogitsRows(plan, first_tokens, batch, step);
   return LayOutScorings(plan, first_tokens, batch, step);
@@ -412,8 +417,9 @@ CudaStepBuilder::PromptTables(const StepPlan& plan) {
     tables[i] = {table, table};
     RETURN_IF_ERROR(CheckPages(plan, i));
     delta_->Put<int>(memory_->table(table), Words(plan.row_pages(i)));
-    delta_->Put<int>(memory_->source_table(table),
-                     Words(sources_->row_pages(i)));
+    if (const PlanSource* source = plan.source_of(i); source != nullptr) {
+      delta_->Put<int>(memory_->source_table(table), Words(*source->pages));
+    }
   }
   return tables;
 }
@@ -425,8 +431,9 @@ absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
     return ResourceExhausted("a row has ", num_pages,
                              " pages, there is room for ", limits.table_stride);
   }
+  const PlanSource* const source = plan.source_of(row);
   const int num_source_pages =
-      static_cast<int>(sources_->row_pages(row).size());
+      source == nullptr ? 0 : static_cast<int>(source->pages->size());
   if (num_source_pages <= limits.source_stride) return absl::OkStatus();
   return ResourceExhausted("a row's source has ", num_source_pages,
                            " pages, there is room for ", limits.source_stride);

@@ -25,7 +25,6 @@
 #include "executor/cuda/batch/cuda_batch_uploader.h"
 #include "executor/cuda/batch/cuda_groups.h"
 #include "executor/cuda/batch/cuda_input_batch.h"
-#include "executor/cuda/batch/cuda_plan_sources.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/step/cuda_step.h"
 #include "executor/cuda/transfer/cuda_delta.h"
@@ -44,9 +43,7 @@ class CudaStepBuilder {
   // rows are fed, and their groups are dropped after the step.
   // Errors: as CudaExecutor::Execute. Then the delta must not be used, and
   // Reset() must be called.
-  // REQUIRES: TakeSources() returned `sources` for this plan.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
-                                 const CudaPlanSources& sources,
                                  const absl::Status& gumbel_status,
                                  CudaDelta* delta);
 
@@ -127,7 +124,6 @@ class CudaStepBuilder {
 
   // State of the current Build().
   CudaDelta* delta_ = nullptr;
-  const CudaPlanSources* sources_ = nullptr;
   absl::Status gumbel_status_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;

@@ -142,19 +142,19 @@ TEST(CudaExecutorModelTest, SourcesOfAStepAreReadInAsManyCallsAsTheyTake) {
   EXPECT_EQ(on.model->batches().back().num_tokens, 9);
 }
 
-// Pages of a source may be lost while later pages are not: a row then feeds the
-// source alone.
-TEST(CudaExecutorModelTest, AStepMayReadASourceAndFeedNothing) {
+// Some pages of a source may be lost while others are not: all of it is read
+// again.
+TEST(CudaExecutorModelTest, ASourceOfWhichAPartIsStoredIsReadAsAWhole) {
   BeginDryRun(90);
   OnDryDevice on = MakeOnDryDeviceWithEncoder();
   ASSERT_NE(on.steps, nullptr);
   const std::vector<TokenId> source(20, 7);
-  on.source.AddRow(source, std::vector<TokenId>(), 0);
-  on.source.plan.rows[0].num_tokens = 16;
-  on.source.plan.tokens.resize(16);
+  on.source.AddRow(source, std::vector<TokenId>{1}, 0);
+  on.source.plan.sources[0].num_stored = 16;
   ASSERT_OK(RunDry(*on.steps, on.source.Take()).status());
-  ASSERT_EQ(on.model->batches().size(), 1u);
+  ASSERT_EQ(on.model->batches().size(), 2u);
   EXPECT_EQ(on.model->batches()[0].sources.num_tokens, 20);
+  EXPECT_EQ(on.model->batches()[1].num_tokens, 1);
 }
 
 // The second and third as a model and its draft.

@@ -103,9 +103,8 @@ CudaStep AnyStep() {
   shape.has_partials = upto(1) == 0;
   shape.has_cross_partials = upto(1) == 0;
   for (int i = step.is_replayable ? 0 : maybe(9); i > 0; --i) {
-    step.sources.push_back(
-        {.tokens = std::make_shared<const std::vector<TokenId>>(64),
-         .end_fed = 64});
+    step.sources.push_back({.input = std::make_shared<const EncoderInput>(
+                                std::vector<TokenId>(64))});
   }
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
   for (int i = upto(3); i > 0; --i) {
@@ -152,9 +151,8 @@ CudaStep StepOfEverything() {
                 .verifies_draft_rows = true,
                 .has_partials = true,
                 .has_cross_partials = true};
-  step.sources.push_back(
-      {.tokens = std::make_shared<const std::vector<TokenId>>(20),
-       .end_fed = 20});
+  step.sources.push_back({.input = std::make_shared<const EncoderInput>(
+                              std::vector<TokenId>(20))});
   return step;
 }
 

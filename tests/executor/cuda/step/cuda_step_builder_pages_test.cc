@@ -62,7 +62,7 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
   std::vector<CudaAttentionItem> Items() {
     CudaDelta delta(memory_->words());
     EXPECT_OK(
-        builder_->Build(source_.Take(), {}, absl::OkStatus(), &delta).status());
+        builder_->Build(source_.Take(), absl::OkStatus(), &delta).status());
     const int64_t first =
         reinterpret_cast<const int*>(memory_->arrays().items) -
         memory_->words();

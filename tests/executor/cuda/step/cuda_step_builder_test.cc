@@ -38,7 +38,7 @@ class CudaStepBuilderTest : public StepBuilderFixture {
 
   absl::StatusOr<CudaStep> Build(const absl::Status& gumbel_status) {
     CudaDelta delta(memory_->words());
-    auto step = builder_->Build(source_.Take(), {}, gumbel_status, &delta);
+    auto step = builder_->Build(source_.Take(), gumbel_status, &delta);
     for (const CudaStagedWrite& write : delta.segments()) {
       for (int i = 0; i < write.count; ++i) {
         sent_[write.target + i] = delta.payload()[write.source + i];

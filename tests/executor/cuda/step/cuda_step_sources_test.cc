@@ -45,9 +45,8 @@ class CudaStepSourcesTest : public StepBuilderFixture {
 
   CudaStep Build() {
     StepPlan plan = source_.Take();
-    const CudaPlanSources sources = TakeSources(kSourcesPageSize, &plan);
     CudaDelta delta(memory_->words());
-    auto step = builder_->Build(plan, sources, absl::OkStatus(), &delta);
+    auto step = builder_->Build(plan, absl::OkStatus(), &delta);
     EXPECT_OK(step.status());
     for (const CudaStagedWrite& write : delta.segments()) {
       for (int i = 0; i < write.count; ++i) {
@@ -93,9 +92,9 @@ TEST_F(CudaStepSourcesTest, DecodersAndSourcesHaveTablesAndPositionsApart) {
   EXPECT_FALSE(step.is_replayable);
   ASSERT_EQ(step.sources.size(), 2u);
   EXPECT_EQ(step.sources[0].table, 0);
-  EXPECT_EQ(step.sources[0].end_fed, 9);
+  EXPECT_EQ(step.sources[0].input->length(), 9);
   EXPECT_EQ(step.sources[1].table, 2);
-  EXPECT_EQ(step.sources[1].end_fed, 4);
+  EXPECT_EQ(step.sources[1].input->length(), 4);
 }
 
 // Nothing of the source is sent, and work lists for as long as groups stay.
@@ -129,9 +128,8 @@ TEST_F(CudaStepSourcesTest, RowsOfNobodyHaveASourceInTheirTable) {
 TEST_F(CudaStepSourcesTest, ASourceThatNoTableHasRoomForIsRefused) {
   AddPrompt(1, 21, 1);
   StepPlan plan = source_.Take();
-  const CudaPlanSources sources = TakeSources(kSourcesPageSize, &plan);
   CudaDelta delta(memory_->words());
-  EXPECT_THAT(builder_->Build(plan, sources, absl::OkStatus(), &delta).status(),
+  EXPECT_THAT(builder_->Build(plan, absl::OkStatus(), &delta).status(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "a row's source has 6 pages, there is room for 5"));
 }

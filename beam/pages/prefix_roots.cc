@@ -1,0 +1,49 @@
+#include "beam/pages/prefix_roots.h"
+
+#include <iterator>
+
+namespace espalier {
+namespace {
+
+// Returns the name of a root. The hash has a fixed size, so that no salt is
+// taken for a part of it. Without an encoder there are no other roots than
+// these, so a salt is a name itself.
+std::string RootOf(char kind, const EncoderInput* source,
+                   std::string_view cache_salt) {
+  std::string root;
+  if (source != nullptr) {
+    root.push_back(kind);
+    root += source->content_hash();
+  }
+  root += cache_salt;
+  return root;
+}
+
+}  // namespace
+
+PrefixRoots::PrefixRoots(const EncoderInput* source,
+                         std::string_view cache_salt)
+    : tokens(RootOf('t', source, cache_salt)),
+      source(source == nullptr ? "" : RootOf('s', source, cache_salt)) {}
+
+std::vector<TokenId> SourceEdges(int64_t num_pages, int page_size) {
+  return std::vector<TokenId>(num_pages * page_size);
+}
+
+std::vector<PageRef> FindCachedPages(const PrefixRoots& roots,
+                                     int64_t num_source_pages,
+                                     std::span<const TokenId> tokens,
+                                     int page_size, PrefixTree* tree) {
+  std::vector<PageRef> pages;
+  if (num_source_pages > 0) {
+    const std::vector<TokenId> edges = SourceEdges(num_source_pages, page_size);
+    pages = tree->Find(roots.source, {}, {edges}).pages;
+    if (std::ssize(pages) < num_source_pages) return pages;
+  }
+  PrefixMatch match = tree->Find(roots.tokens, {}, {tokens});
+  pages.insert(pages.end(), std::make_move_iterator(match.pages.begin()),
+               std::make_move_iterator(match.pages.end()));
+  return pages;
+}
+
+}  // namespace espalier

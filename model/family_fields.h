@@ -20,8 +20,6 @@ inline constexpr int kMaxHeads = 1 << 14;
 inline constexpr int kMaxHeadDim = 1 << 12;
 inline constexpr int kMaxVocabulary = 1 << 26;
 inline constexpr int kMaxContext = 1 << 26;
-// The encoder reads a source in one step, at a cost quadratic in its length.
-inline constexpr int kMaxSourceTokens = 2048;
 
 // Defaults that a family's configuration class has for missing fields.
 struct DecoderDefaults {

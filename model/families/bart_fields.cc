@@ -1,6 +1,5 @@
 #include "model/families/bart_fields.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "base/status.h"
@@ -73,7 +72,7 @@ absl::Status ReadBartSizes(const json::object& json,
                                                 2, kMaxContext, 1024));
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kEncoderNames;
-  encoder.max_tokens = std::min(config->max_context, kMaxSourceTokens);
+  encoder.max_tokens = config->max_context;
   ASSIGN_OR_RETURN(const int num_encoder_layers,
                    ReadAliasedInt(json, "encoder_layers", "num_hidden_layers",
                                   1, kMaxLayers, 12));

@@ -87,7 +87,7 @@ absl::Status ReadT5Sizes(const json::object& json, const T5Defaults& defaults,
   config->max_context = kMaxT5Context;
   EncoderConfig& encoder = config->encoder.emplace();
   encoder.names = kT5EncoderNames;
-  encoder.max_tokens = kMaxSourceTokens;
+  encoder.max_tokens = kMaxT5Context;
   ASSIGN_OR_RETURN(const int num_encoder_layers,
                    ReadAliasedInt(json, "num_layers", "num_hidden_layers", 1,
                                   kMaxLayers, defaults.num_layers));

@@ -461,13 +461,12 @@ TEST(FamilyConfigTest, NullIsNoEosId) {
   }
 }
 
-// A step reads all of one.
-TEST(FamilyConfigTest, SourcesAreBounded) {
+TEST(FamilyConfigTest, ASourceIsAsLongAsTheModelAllows) {
   TransformerConfig config = *ReadChanged("t5", {});
-  EXPECT_EQ(config.encoder->max_tokens, 2048);
+  EXPECT_EQ(config.encoder->max_tokens, 32768);
   EXPECT_EQ(config.max_context, 32768);
   config = *ReadChanged("marian", {{"max_position_embeddings", "4096"}});
-  EXPECT_EQ(config.encoder->max_tokens, 2048);
+  EXPECT_EQ(config.encoder->max_tokens, 4096);
   EXPECT_EQ(config.max_context, 4096);
   config = *ReadChanged("bart", {});
   EXPECT_EQ(config.encoder->max_tokens, config.max_context);

@@ -51,7 +51,8 @@ class DeviceLayout {
   explicit DeviceLayout(size_t alignment = kAlignment)
       : alignment_(alignment) {}
 
-  // Appends a range. REQUIRES: `name` outlives the layout.
+  // Appends a range.
+  // REQUIRES: `name` outlives the layout.
   DeviceRange Add(std::string_view name, size_t count, size_t item_bytes) {
     const DeviceRange range = {name, bytes_, count, item_bytes};
     bytes_ = (range.end() + alignment_ - 1) / alignment_ * alignment_;

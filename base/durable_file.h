@@ -24,7 +24,8 @@ absl::Status ReplaceFile(const std::string& path, std::string_view content);
 // Errors: as ReplaceFile.
 absl::Status MoveFile(const std::string& from, const std::string& to);
 
-// Removes a file if it exists. Errors: as ReplaceFile.
+// Removes a file if it exists.
+// Errors: as ReplaceFile.
 absl::Status RemoveFile(const std::string& path);
 
 // A file that grows.
@@ -41,9 +42,11 @@ class AppendedFile {
   ~AppendedFile();
 
   // Appends `bytes`. An error leaves the file unchanged; if the disk fails even
-  // for that, every later call fails. Errors: as ReplaceFile.
+  // for that, every later call fails.
+  // Errors: as ReplaceFile.
   absl::Status Append(std::string_view bytes);
-  // Waits until all content is on the disk. Errors: as ReplaceFile.
+  // Waits until all content is on the disk.
+  // Errors: as ReplaceFile.
   absl::Status Sync();
 
   // Size of the file in bytes.

@@ -163,7 +163,8 @@ std::optional<FieldError> FieldErrorOf(const absl::Status& error);
 bool NamesField(const absl::Status& error, std::string_view field);
 
 // Returns the error with `path` in place of the name of its field, whatever
-// follows the name. REQUIRES: FieldErrorOf(error) has a field.
+// follows the name.
+// REQUIRES: FieldErrorOf(error) has a field.
 absl::Status WithField(const absl::Status& error, std::string_view field);
 
 // Names and units of an interface.

@@ -28,7 +28,8 @@ absl::Status CheckIsNoLfsPointer(std::string_view bytes,
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 // Returns all bytes of `path`, a file or a pipe; blocks until the end of a
-// pipe. Errors: as ReadFile, but kFailedPrecondition if reading fails, as for a
+// pipe.
+// Errors: as ReadFile, but kFailedPrecondition if reading fails, as for a
 // directory.
 absl::StatusOr<std::string> ReadToEnd(const std::string& path,
                                       size_t max_bytes);

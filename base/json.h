@@ -48,7 +48,8 @@ void AppendJson(float value, std::string* out);
 void AppendJson(int64_t value, std::string* out);
 
 // Returns `text`, shortened for an error message: at most its first 60 bytes,
-// up to a whole character, and "...". REQUIRES: well-formed UTF-8.
+// up to a whole character, and "...".
+// REQUIRES: well-formed UTF-8.
 std::string Shown(std::string_view text);
 // Returns WriteJson() of a value, shortened; "nothing" if `value` is nullptr.
 std::string Shown(const json::value* value);

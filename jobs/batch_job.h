@@ -41,7 +41,8 @@ class BatchInputCheck {
       const std::string& path, const std::string& endpoint,
       const BatchLimits& limits);
 
-  // True once all is checked. Errors: kUnavailable.
+  // True once all is checked.
+  // Errors: kUnavailable.
   absl::StatusOr<bool> Continue(SliceEnd end = kNoSliceEnd);
   int64_t num_calls() const { return num_calls_; }
   // Empty if the input is good; a few at most.
@@ -90,7 +91,8 @@ class BatchJob {
   absl::StatusOr<bool> Recover(SliceEnd end = kNoSliceEnd);
 
   // A call that is open. Nothing if there is none, at the end of the slice, and
-  // at a line that is no call. Errors: kUnavailable.
+  // at a line that is no call.
+  // Errors: kUnavailable.
   absl::StatusOr<std::optional<Call>> Next(SliceEnd end = kNoSliceEnd);
   // Set once Next has met a line that is no call. The check passed it, so a
   // limit is lower now, or the file was damaged.

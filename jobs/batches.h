@@ -80,7 +80,8 @@ class Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
-  // Once. Errors: kUnavailable if there is no thread to be had.
+  // Once.
+  // Errors: kUnavailable if there is no thread to be had.
   absl::Status Start(RunCall run);
   // Cancels the calls that run, which are made again by the next server, and
   // waits for its thread.

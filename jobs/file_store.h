@@ -86,7 +86,8 @@ class FileStore {
   // Errors: kResourceExhausted beyond max_files; kUnavailable.
   absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
       std::string_view tenant = "");
-  // The upload becomes a file. Errors: kUnavailable.
+  // The upload becomes a file.
+  // Errors: kUnavailable.
   absl::StatusOr<openai::StoredFile> Add(std::string_view owner,
                                          std::string_view filename,
                                          std::string_view purpose,
@@ -107,7 +108,8 @@ class FileStore {
   // Errors: as Find; kFailedPrecondition while it is held; kUnavailable.
   absl::Status Remove(std::string_view owner, std::string_view id);
 
-  // A file that is held is not removed. REQUIRES: Hold comes before Release.
+  // A file that is held is not removed.
+  // REQUIRES: Hold comes before Release.
   // Errors: as Find.
   absl::Status Hold(std::string_view owner, const std::string& id);
   void Release(const std::string& id);

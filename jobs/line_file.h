@@ -39,7 +39,8 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  // Nothing at the end of the file or of the slice. Errors: kUnavailable.
+  // Nothing at the end of the file or of the slice.
+  // Errors: kUnavailable.
   absl::StatusOr<std::optional<Line>> Next(SliceEnd end = kNoSliceEnd);
   bool is_at_end() const { return is_at_end_; }
 

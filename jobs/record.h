@@ -33,7 +33,8 @@ bool IsId(std::string_view prefix, std::string_view id);
 // Errors: kUnavailable with the system's reason.
 absl::Status MakeFolder(const std::string& path);
 
-// The names in a folder. Errors: kUnavailable with the system's reason.
+// The names in a folder.
+// Errors: kUnavailable with the system's reason.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
 
 // Returns the id in the name of a record's file; empty if it is no such name.

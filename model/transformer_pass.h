@@ -117,7 +117,8 @@ class TransformerPass {
   void StoreSources(std::span<const PlanSource* const> sources, int num_tokens);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), each of
-  // `num_cols` numbers, on the pool. REQUIRES: num_cols >= 1.
+  // `num_cols` numbers, on the pool.
+  // REQUIRES: num_cols >= 1.
   template <typename Body>
   void ForRowBlocks(int num_rows, int num_cols, const Body& body);
   // The first rows of normed_.

@@ -38,7 +38,8 @@ class PageRef {
   explicit operator bool() const { return pool_ != nullptr; }
   // REQUIRES: holds a page.
   PageId id() const;
-  // True if another PageRef holds this page too. REQUIRES: holds a page.
+  // True if another PageRef holds this page too.
+  // REQUIRES: holds a page.
   bool shared() const;
   // Returns the pool of the page held, or null.
   PagePool* pool() const { return pool_; }

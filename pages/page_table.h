@@ -40,7 +40,8 @@ namespace espalier {
 
 class PageTable {
  public:
-  // Creates an empty table. REQUIRES: `pool` outlives it.
+  // Creates an empty table.
+  // REQUIRES: `pool` outlives it.
   explicit PageTable(PagePool* pool) : pool_(pool) {}
   PageTable(PageTable&&) = default;
   PageTable& operator=(PageTable&&) = default;
@@ -83,17 +84,17 @@ class PageTable {
 
   // Appends a new page that begins with the first `num_tokens` tokens of
   // `from`; adds the copy to make to `*copies`. `from` must not be allocated
-  // again before that copy is in a plan. Errors: kResourceExhausted, leaving
-  // table, pool and `*copies` unchanged. REQUIRES: num_tokens() % page_size ==
-  // 0, 1 <= num_tokens < page_size.
+  // again before that copy is in a plan.
+  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
+  // REQUIRES: num_tokens() % page_size == 0, 1 <= num_tokens < page_size.
   absl::Status AppendCopy(const PageRef& from, int num_tokens,
                           std::vector<PageCopy>* copies);
 
   // Keeps the first `num_tokens` tokens and releases the pages after them.
   // Other holders of these pages are not affected. A released page may be
   // allocated again at once. Copies that Append() has reported must therefore
-  // be in a plan already; plans run in order. REQUIRES: 0 <= num_tokens <=
-  // this->num_tokens().
+  // be in a plan already; plans run in order.
+  // REQUIRES: 0 <= num_tokens <= this->num_tokens().
   void Truncate(int num_tokens);
 
   // Removes and returns the last page, with its tokens, if it is not full. The

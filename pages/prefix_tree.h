@@ -74,7 +74,8 @@ class PrefixTree final : public PageReclaimer {
     bool is_new = true;  // false: the tree had the page's tokens already
   };
 
-  // Registers as the pool's reclaimer. REQUIRES: `pool` outlives the tree.
+  // Registers as the pool's reclaimer.
+  // REQUIRES: `pool` outlives the tree.
   explicit PrefixTree(PagePool* pool);
   ~PrefixTree() override;
   PrefixTree(const PrefixTree&) = delete;

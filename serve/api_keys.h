@@ -33,7 +33,8 @@ class ApiKeys {
 
   bool empty() const { return keys_.empty(); }
   // The number of the key that an Authorization header shows, from 0 on;
-  // nothing if it shows none of them. REQUIRES: !empty().
+  // nothing if it shows none of them.
+  // REQUIRES: !empty().
   std::optional<int> Find(std::string_view authorization) const;
 
   // The name of a key in a store, for the objects that are its: the same

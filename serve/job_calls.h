@@ -57,7 +57,8 @@ class JobCalls {
       std::string owner, std::string tenant, http::Exchange& exchange);
   using Content = std::shared_ptr<std::ifstream>;
   boost::asio::awaitable<absl::StatusOr<Content>> OpenFile(JobCall call);
-  // The next bytes; empty at the end. Errors: kUnavailable.
+  // The next bytes; empty at the end.
+  // Errors: kUnavailable.
   boost::asio::awaitable<absl::StatusOr<std::string>> ReadPiece(
       Content content);
 

@@ -30,8 +30,8 @@ struct RecentLoad {
 // Monotonic time with an arbitrary epoch; not comparable with absl::Now().
 absl::Time SteadyNow();
 
-// Measures it, over the last ten seconds of SteadyNow(). Thread safety: any
-// thread.
+// Measures it, over the last ten seconds of SteadyNow().
+// Thread safety: any thread.
 class LoadMeter {
  public:
   void Begin(int64_t rows, absl::Time now);

@@ -43,7 +43,8 @@ class AllowedOrigins {
   // Such a request has no key.
   bool IsPreflight(const http::Request& request) const;
   // The answer: everything that the server takes. `headers` are those of every
-  // answer. REQUIRES: IsPreflight(request).
+  // answer.
+  // REQUIRES: IsPreflight(request).
   static http::Response AnswerPreflight(const http::Request& request,
                                         std::vector<http::Header> headers);
 

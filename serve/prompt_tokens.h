@@ -62,7 +62,8 @@ absl::StatusOr<FramedTokens> ChatTokens(const ChatInputs& chat,
                                         const Generator& generator);
 
 // The content of the message that a conversation continues, as its prompt has
-// it. REQUIRES: ChatTokens has made one of it.
+// it.
+// REQUIRES: ChatTokens has made one of it.
 absl::StatusOr<std::string> FinalMessageOf(const ChatInputs& chat,
                                            const Generator& generator);
 

@@ -43,7 +43,8 @@ class WorkerThread {
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
 
-  // Once. Errors: kUnavailable if there is no thread to be had.
+  // Once.
+  // Errors: kUnavailable if there is no thread to be had.
   absl::Status Start(int num_threads = 1);
   // Waits for what is being done, if there is anything; what waits, and all
   // from now on, fails. Again, and from several threads, it waits as well.

@@ -65,7 +65,8 @@ class DraftLength {
 
   // Records that the first `num_accepted` of `num_drafted` verified tokens were
   // accepted. An empty draft changes nothing, because a history without a match
-  // is not a rejection. REQUIRES: 0 <= num_accepted <= num_drafted.
+  // is not a rejection.
+  // REQUIRES: 0 <= num_accepted <= num_drafted.
   void Record(int num_drafted, int num_accepted);
 
   // Records that a step had no capacity to verify `num_drafted` tokens. The

@@ -31,7 +31,8 @@ class Drafter {
   virtual void Append(std::span<const TokenId> tokens) = 0;
 
   // Sets `*draft` to the predicted continuation, at most `max_tokens` tokens;
-  // empty if the text has no match. REQUIRES: max_tokens >= 0.
+  // empty if the text has no match.
+  // REQUIRES: max_tokens >= 0.
   virtual void Draft(int max_tokens, std::vector<TokenId>* draft) const = 0;
 
   // Returns a drafter with the same text, for a child of the sequence. It

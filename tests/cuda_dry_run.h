@@ -19,8 +19,9 @@ struct DryLaunch {
 };
 
 // Begins a dry run of kernels compiled for `capability`, __CUDA_ARCH__ / 10.
-// Returns a new stream. REQUIRES: all runs of a thread have the same
-// capability, which its first launch of a kernel reads.
+// Returns a new stream.
+// REQUIRES: all runs of a thread have the same capability, which its first
+// launch of a kernel reads.
 cudaStream_t BeginDryRun(int capability);
 
 // Returns the launches since the last call.

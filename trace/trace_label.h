@@ -13,11 +13,13 @@ namespace espalier {
 // Returns `text` with invisible characters replaced: "·" for a space (or
 // SentencePiece's mark of one), "↵" for a line break, control pictures for
 // other controls; U+FFFD for bidirectional controls and for characters that XML
-// does not allow. REQUIRES: well-formed UTF-8.
+// does not allow.
+// REQUIRES: well-formed UTF-8.
 std::string Visible(std::string_view text);
 
 // Returns Visible() for texts of many tokens: spaces stay spaces, leading ones
-// are removed. REQUIRES: well-formed UTF-8.
+// are removed.
+// REQUIRES: well-formed UTF-8.
 std::string Readable(std::string_view text);
 
 // Escapes `text` for XML or HTML, between tags or in a quoted attribute. A

@@ -153,7 +153,8 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
                                  const CudaAttentionShape& shape);
 
 // Prepares the kernel of a shape. Call once per process and device, before the
-// first launch. Errors: kInternal if the device refuses.
+// first launch.
+// Errors: kInternal if the device refuses.
 absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device);
 

@@ -9,8 +9,9 @@
 // infinities propagate as in kernels/elementwise/elementwise.h.
 //
 // All calls enqueue on `stream` and return; they never allocate and may be
-// captured. Errors: kInvalidArgument if a shape is not supported, kInternal if
-// a launch is refused.
+// captured.
+// Errors: kInvalidArgument if a shape is not supported, kInternal if a launch
+// is refused.
 #pragma once
 
 #include <cuda_runtime_api.h>

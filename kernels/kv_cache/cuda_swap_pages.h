@@ -32,8 +32,9 @@ struct CudaPageList {
 // Writes page list.pages[i] to record i, or record i to page list.pages[i],
 // including the page's tokens if `tokens` has any.
 //   records  [list.count, CudaPageRecordBytes]  device, aligned to 16 bytes
-// Enqueues on `stream` and returns. Errors: kInvalidArgument if pages are no
-// multiple of 16 bytes; kInternal if the launch is refused.
+// Enqueues on `stream` and returns.
+// Errors: kInvalidArgument if pages are no multiple of 16 bytes; kInternal if
+// the launch is refused.
 // REQUIRES: no page is in the list twice.
 absl::Status CudaGatherPages(const CudaPageList& list, const CudaKvCache& cache,
                              const CudaPageTokens& tokens, std::byte* records,

@@ -40,9 +40,9 @@ struct KvCacheShape {
 class PagedKvCache {
  public:
   // Allocates as many pages as fit in `budget_bytes`, which error messages call
-  // `budget`. Errors: kInvalidArgument if page_size is not in [1, 4096] or the
-  // budget holds no page; kResourceExhausted if the system refuses the address
-  // space.
+  // `budget`.
+  // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
+  // holds no page; kResourceExhausted if the system refuses the address space.
   static absl::StatusOr<PagedKvCache> Create(
       const KvCacheShape& shape, int64_t budget_bytes,
       const char* budget = "kv_cache_bytes");
@@ -54,7 +54,8 @@ class PagedKvCache {
   int num_pages() const { return num_pages_; }
   const KvCacheShape& shape() const { return shape_; }
 
-  // A view of one layer. REQUIRES: 0 <= layer < shape().num_layers.
+  // A view of one layer.
+  // REQUIRES: 0 <= layer < shape().num_layers.
   KvLayer layer(int layer) const;
 
  private:

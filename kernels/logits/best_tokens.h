@@ -43,8 +43,8 @@ class BestTokens {
   std::vector<ScoreKey> Take() {
     return TakeIf([](ScoreKey) { return true; });
   }
-  // As Take(), but returns only the keys that pass. REQUIRES: if a score
-  // passes, so do all higher ones.
+  // As Take(), but returns only the keys that pass.
+  // REQUIRES: if a score passes, so do all higher ones.
   template <typename Passes>
   std::vector<ScoreKey> TakeIf(const Passes& passes) {
     std::erase_if(keys_, [&](ScoreKey key) { return !passes(key); });

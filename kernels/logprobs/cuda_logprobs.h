@@ -46,8 +46,9 @@ struct CudaLogprobsInputs {
 // scores[i] is the score of asked[i]. Reads a row once for each of its queries.
 // All inputs are in device memory, so that a captured graph serves any list;
 // the previous kernel may write the queries. Enqueues on `stream` and returns;
-// needs no scratch. Errors: kInvalidArgument if a shape is impossible;
-// kInternal if the launch is refused.
+// needs no scratch.
+// Errors: kInvalidArgument if a shape is impossible; kInternal if the launch is
+// refused.
 absl::Status CudaLogprobs(const CudaLogprobsInputs& inputs,
                           CudaTokenScore* scores, cudaStream_t stream);
 

@@ -112,7 +112,8 @@ class CudaBlasMatMul {
 // Returns the number of rows for which the algorithm is chosen: the least
 // number of at least `num_rows` that has three significant bits (..., 8, 10,
 // 12, 14, 16, 20, ...), at most a quarter more. Buckets bound the number of
-// choices, as prompts come in any number of rows. REQUIRES: num_rows >= 1.
+// choices, as prompts come in any number of rows.
+// REQUIRES: num_rows >= 1.
 constexpr int NumBucketRows(int num_rows) {
   int unit = 1;
   while (num_rows > 8 * unit) unit *= 2;

@@ -12,7 +12,8 @@ namespace espalier {
 // out = bf16(code * scale) of each weight.
 //   out  [w.num_rows, w.num_cols]  bf16  device, row-major, 16-byte aligned
 // Moves 3 bytes a weight. Enqueues on `stream`; never allocates, may be
-// captured. REQUIRES: w.fp8_scales.
+// captured.
+// REQUIRES: w.fp8_scales.
 // Errors: kInternal if the launch is refused.
 absl::Status CudaDequantizeFp8(const CudaMatrix& w, void* out,
                                cudaStream_t stream);

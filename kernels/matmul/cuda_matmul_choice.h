@@ -38,8 +38,8 @@ struct CudaMatMulKernels {
 };
 
 // Returns the first candidate that can run the product and is expected to be
-// faster than those after it. Reads no weights. REQUIRES: num_rows >= 1, and
-// shapes that CudaMatMul accepts.
+// faster than those after it. Reads no weights.
+// REQUIRES: num_rows >= 1, and shapes that CudaMatMul accepts.
 CudaMatMulKernel ChooseMatMulKernel(const CudaMatMulKernels& kernels,
                                     int num_rows, const CudaMatrix& w,
                                     CudaEpilogue epilogue);

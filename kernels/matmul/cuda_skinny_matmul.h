@@ -14,8 +14,9 @@ namespace espalier {
 
 // True if SkinnyMatMul supports this product: a 16-bit dtype; more than 16 rows
 // only with at most three tiles of outputs a multiprocessor and code that has
-// programmatic dependent launch. REQUIRES: `device` is the calling thread's
-// current one, whose compiled code is inspected.
+// programmatic dependent launch.
+// REQUIRES: `device` is the calling thread's current one, whose compiled code
+// is inspected.
 bool CanRunSkinnyMatMul(int num_rows, const CudaMatrix& w,
                         const CudaDevice& device);
 // True if it is measured to be faster than cuBLASLt.

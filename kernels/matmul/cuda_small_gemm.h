@@ -21,9 +21,10 @@ absl::Status PrepareSmallGemm(const CudaDevice& device);
 
 // Enqueues out = epilogue(x * w^T), with x and out as in CudaMatMul::Run. Needs
 // no scratch; may be captured. A row has the same bits among any number of
-// rows. Errors: kInternal if the launch is refused. REQUIRES: PrepareSmallGemm,
-// CanRunSmallGemm, a 16-bit dtype, w.num_cols a multiple of 8, num_rows >= 1;
-// for kSiluMul w.num_rows a multiple of 16.
+// rows.
+// Errors: kInternal if the launch is refused.
+// REQUIRES: PrepareSmallGemm, CanRunSmallGemm, a 16-bit dtype, w.num_cols a
+// multiple of 8, num_rows >= 1; for kSiluMul w.num_rows a multiple of 16.
 absl::Status SmallGemm(const void* x, int num_rows, const CudaMatrix& w,
                        CudaEpilogue epilogue, void* out, cudaStream_t stream);
 

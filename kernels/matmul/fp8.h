@@ -37,7 +37,8 @@ float RoundToBFloat16(float value);
 // Returns the scale of an output with these weights; NaN if one is not finite.
 float Fp8Scale(std::span<const float> weights);
 
-// Encodes an output's weights. REQUIRES: `scale` is Fp8Scale(weights), not NaN.
+// Encodes an output's weights.
+// REQUIRES: `scale` is Fp8Scale(weights), not NaN.
 //   codes  [weights.size()]  out
 void QuantizeFp8(std::span<const float> weights, float scale, uint8_t* codes);
 

@@ -96,8 +96,9 @@ void TransposeRows(const std::byte* from, size_t from_stride, int num_rows,
 }
 
 // Transposes rows whose halves alternate: row i of the first n rows becomes
-// lane 2 i, and row n + i lane 2 i + 1. REQUIRES: num_rows and num_cols are
-// multiples of the lanes of a vector, num_rows of twice as many.
+// lane 2 i, and row n + i lane 2 i + 1.
+// REQUIRES: num_rows and num_cols are multiples of the lanes of a vector,
+// num_rows of twice as many.
 template <typename T>
 void TransposeAlternating(const std::byte* from, size_t from_stride,
                           int num_rows, int num_cols, T* to, size_t to_stride) {

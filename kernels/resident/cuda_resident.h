@@ -155,23 +155,24 @@ absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
 
 // Moves the state of slots and ranks [from, from + num_slots) to [to, to +
 // num_slots), which no other group uses. The ranges may overlap: then it moves
-// as many slots at once as the distance, in rounds. Errors: kInvalidArgument
-// unless 0 <= to < from and num_slots >= 1.
+// as many slots at once as the distance, in rounds.
+// Errors: kInvalidArgument unless 0 <= to < from and num_slots >= 1.
 absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
                            int num_slots, cudaStream_t stream);
 
 // Runs before the forward pass, for rows [0, num_rows) of the batch. Moves
 // tables and lists the tail copies that they need; writes each slot's tail into
 // its table; writes its part of the batch, and the token that each beam feeds
-// into `page_tokens`; starts the step's clock unless it runs. REQUIRES: no
-// group has only some of its rows below num_rows.
+// into `page_tokens`; starts the step's clock unless it runs.
+// REQUIRES: no group has only some of its rows below num_rows.
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
 
 // Runs next: makes all tail copies of the step, as CudaCopyTails
 // (kernels/kv_cache/cuda_copy_tails.h), of keys, values and tokens.
-// `max_copies` bounds *state.num_copies. REQUIRES: the cache's pages are the
-// state's. Errors: as CudaCopyTails.
+// `max_copies` bounds *state.num_copies.
+// REQUIRES: the cache's pages are the state's.
+// Errors: as CudaCopyTails.
 absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
                                const CudaKvCache& cache,
                                const CudaDevice& device, cudaStream_t stream);

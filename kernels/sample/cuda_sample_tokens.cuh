@@ -300,7 +300,8 @@ class RowTokens {
   }
 
   // Lists the tokens of the whole row within the cut if few quarters reach the
-  // cut. REQUIRES: no token has been listed.
+  // cut.
+  // REQUIRES: no token has been listed.
   __device__ bool CompactSurvivors() {
     for (int q = threadIdx.x; q < num_tiles_ * kQuarters;
          q += Policy::kThreads) {

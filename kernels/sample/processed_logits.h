@@ -59,7 +59,8 @@ class ProcessedLogits {
   void CopyEdited();
 
   // Calls visit(token, score) for all tokens with an edited score of at least
-  // `low`, in ascending order, while it returns true. REQUIRES: low > -inf.
+  // `low`, in ascending order, while it returns true.
+  // REQUIRES: low > -inf.
   template <typename Visit>
   void ForEachFrom(float low, const Visit& visit) const;
 

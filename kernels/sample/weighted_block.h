@@ -64,7 +64,8 @@ struct KeyGap {
   float below = -std::numeric_limits<float>::infinity();  // highest key < cut
   float from = std::numeric_limits<float>::infinity();    // lowest key >= cut
 };
-// Returns -inf and +inf for keys that do not exist. REQUIRES: no NaN.
+// Returns -inf and +inf for keys that do not exist.
+// REQUIRES: no NaN.
 KeyGap GapAround(const float* keys, int size, float cut);
 
 // Returns the sum of weight * (value - max), as above, of values in [low,

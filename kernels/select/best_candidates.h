@@ -49,7 +49,8 @@ class BestCandidates {
 
  private:
   bool Ends(const Candidate& candidate) const;
-  // Drops all but the best so far. REQUIRES: mutex_ is held.
+  // Drops all but the best so far.
+  // REQUIRES: mutex_ is held.
   void Prune();
   void PruneEnding();
 

@@ -34,7 +34,8 @@ class RowDistribution {
   double WriteWeights(float* weights) const;
 
   // Returns the token's log-probability in the raw row, nats: the bits of
-  // Draw::log_prob. Stays valid when another row is read. REQUIRES: !has_nan().
+  // Draw::log_prob. Stays valid when another row is read.
+  // REQUIRES: !has_nan().
   float LogProb(TokenId token) const { return row_.LogProb(token); }
 
  private:

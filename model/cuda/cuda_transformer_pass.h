@@ -41,8 +41,9 @@ class CudaTransformerPass {
       std::shared_ptr<const CudaTransformerWeights> weights,
       const CudaTransformerOptions& options, const CudaDevice& device);
 
-  // CudaModel::Enqueue. REQUIRES: counts are within the options' bounds, and
-  // batch.num_tokens or batch.sources.num_tokens is not 0.
+  // CudaModel::Enqueue.
+  // REQUIRES: counts are within the options' bounds, and batch.num_tokens or
+  // batch.sources.num_tokens is not 0.
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream);
 

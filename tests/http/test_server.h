@@ -13,7 +13,8 @@
 
 namespace espalier::http {
 
-// Listens on a free port of 127.0.0.1. REQUIRES: the options are valid.
+// Listens on a free port of 127.0.0.1.
+// REQUIRES: the options are valid.
 std::unique_ptr<Server> StartServer(const Handler& handler,
                                     const ServerOptions& options = {});
 

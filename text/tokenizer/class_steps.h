@@ -18,7 +18,8 @@ void SetDefaultRoles(TokenizerClass tokenizer_class, TokenSettings* settings);
 bool HasOwnSteps(TokenizerClass tokenizer_class);
 
 // A tokenizer.json of `model`, which has "vocab" and "merges" alone, with the
-// steps of the class. REQUIRES: HasOwnSteps.
+// steps of the class.
+// REQUIRES: HasOwnSteps.
 // Errors: kInvalidArgument naming the file and the flag that is wrong.
 absl::StatusOr<json::object> AddClassSteps(TokenizerClass tokenizer_class,
                                            json::object model,

@@ -199,13 +199,15 @@ class Tokenizer {
                                int max_tokens, std::string_view remark) const;
 
  private:
-  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  // REQUIRES: `text` is UTF-8.
+  // Errors: as Encode.
   virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special) const = 0;
   virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special, int max_tokens) const = 0;
 
-  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  // REQUIRES: `text` is UTF-8.
+  // Errors: as Encode.
   virtual absl::StatusOr<std::vector<TokenId>> EncodeOutputText(
       std::string_view text) const {
     return EncodeText(text, /*parse_special=*/false);

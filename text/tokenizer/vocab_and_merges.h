@@ -11,8 +11,9 @@
 namespace espalier {
 
 // The "vocab" and "merges" of a tokenizer.json's model. `*num_bytes` is the
-// size of merges.txt. Errors: as ReadFile; kInvalidArgument naming the file if
-// vocab.json holds no object.
+// size of merges.txt.
+// Errors: as ReadFile; kInvalidArgument naming the file if vocab.json holds no
+// object.
 absl::StatusOr<json::object> ReadVocabAndMerges(const std::string& directory,
                                                 size_t* num_bytes);
 

@@ -20,8 +20,8 @@ struct ScoreOptions {
   bool json = false;
 };
 
-// Returns the exit code. Errors: in the options, the model, the input or the
-// output.
+// Returns the exit code.
+// Errors: in the options, the model, the input or the output.
 absl::StatusOr<int> Score(const ScoreOptions& options);
 
 extern const char kScoreExamples[];

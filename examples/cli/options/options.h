@@ -33,8 +33,8 @@ std::optional<bool> ReadTrueOrFalse(std::string_view text);
 
 // --stop and --bad-words may be given several times, and their values come
 // together; any other option once. Where a field may be true or false, any
-// spelling of it will do. Errors: kInvalidArgument naming the option as `names`
-// has it, and the value.
+// spelling of it will do.
+// Errors: kInvalidArgument naming the option as `names` has it, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
 

@@ -9,7 +9,8 @@
 
 namespace espalier::cli {
 
-// Errors: kInternal, with what `error` says. REQUIRES: error != nullptr.
+// Errors: kInternal, with what `error` says.
+// REQUIRES: error != nullptr.
 inline absl::Status CutShort(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -5,7 +5,8 @@
 //   queue.push(x); changed.Notify();                // any other
 //
 // A Notify() without a waiter ends the next Wait() at once, so that no change
-// is missed. Thread safety: the context's one thread.
+// is missed.
+// Thread safety: the context's one thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -20,7 +20,8 @@ class ExecutorLogProbs : public Model {
   const ModelDescription& description() const override {
     return steps_->description();
   }
-  // As one step. REQUIRES: the plan has no selections.
+  // As one step.
+  // REQUIRES: the plan has no selections.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
  private:

@@ -23,7 +23,8 @@
 namespace espalier::testing {
 
 // The token that a sequence drafts after `num_generated` tokens, drawn from
-// this row of logits. REQUIRES: its processors do not read the text.
+// this row of logits.
+// REQUIRES: its processors do not read the text.
 TokenId DrawDraftFor(const DraftSequence& sequence, int num_generated,
                      std::span<const float> logits);
 
